@@ -1,0 +1,184 @@
+/**
+ * The contract between the core and a store. Read this first.
+ *
+ * - *lock*: a name. *mode*: `exclusive` or `shared`. *limit*: how many may hold at once (1 unless said).
+ * - *claim*: one wish to hold a lock; it has an id of 128 random bits for its whole life.
+ * - *holder*, *waiter*: whose claim is granted, or queued.
+ * - *lease*: a granted claim while it lasts. *ttl*: how long a lease outlives a dead holder.
+ * - *fence*: the lease's number; of two leases on one lock, the later has the greater fence.
+ * - *backend*: a store that grants leases. *guard*: a check at the protected thing that refuses old fences.
+ *
+ * Every operation is idempotent by `claim.id`: a caller that lost a reply asks again with the same claim.
+ * An answer is certain; a rejection means *unknown*, unless it is a {@link LockBackendError} with `fatal`.
+ */
+
+export type Mode = "exclusive" | "shared";
+
+/** Free text shown to whoever inspects the lock. */
+export type Meta = Readonly<Record<string, string>>;
+
+export interface Claim {
+  /** 128 random bits, base64url (22 characters). */
+  readonly id: string;
+  readonly name: string;
+  readonly mode: Mode;
+  /** How many exclusive claims may hold at once. Always 1 in shared mode. */
+  readonly limit: number;
+  readonly ttlMs: number;
+  /** The store keeps the lock this much longer than `ttlMs` when the holder ends uncleanly. */
+  readonly lockDelayMs: number;
+  /** A release before this age leaves the lock taken until then, though nobody holds it. */
+  readonly minHoldMs: number;
+  /** Who claims, for people: `host:pid`. */
+  readonly holder: string;
+  readonly meta: Meta;
+  /** False: a refused attempt leaves nothing in the store. True: it may queue the claim. */
+  readonly queues: boolean;
+}
+
+export interface Granted {
+  readonly granted: true;
+  readonly fence: bigint;
+  /** How many fences, from `fence` on, belong to this lease: successive local holders take one each. At least 1. */
+  readonly run: number;
+  /**
+   * Trust counts from this instant of the local monotonic clock: read before the request that brought the grant
+   * left, or before which the claim was certainly not granted. Absent: the caller's own reading before it asked.
+   */
+  readonly fromMs?: number | undefined;
+  /** The ttl that the store gave, where it cannot give the one asked for. */
+  readonly ttlMs?: number | undefined;
+}
+
+export interface Refused {
+  readonly granted: false;
+  /** Who is in the way, as far as the store told: for messages, never for decisions. */
+  readonly heldBy: readonly Holding[];
+  /** Place in the store's queue; 1 is next. Absent when the claim is not queued. */
+  readonly position?: number | undefined;
+  /** Ask again after this long if no news came. Absent: the core's own pace. */
+  readonly retryMs?: number | undefined;
+}
+
+/** `false` is a certain no: the store no longer holds the lock for this claim. `"unknown"` is neither yes nor no. */
+export type Renewal =
+  | { readonly held: true; readonly fromMs?: number | undefined }
+  | { readonly held: false; readonly reason: string }
+  | { readonly held: "unknown"; readonly cause: unknown };
+
+export interface Holding {
+  readonly name: string;
+  readonly mode: Mode;
+  readonly limit: number;
+  readonly holder: string;
+  /** The first fence of the lease's run. */
+  readonly fence: bigint;
+  readonly heldMs: number;
+  /** Until the store lets go by itself. */
+  readonly remainingMs: number;
+  readonly meta: Meta;
+}
+
+export interface Waiting {
+  readonly name: string;
+  readonly mode: Mode;
+  readonly limit: number;
+  readonly holder: string;
+  readonly waitingMs: number;
+  /** 1 is next. */
+  readonly position: number;
+  readonly meta: Meta;
+}
+
+/** A lease that somebody ended from outside, kept for a while so that people can see who did it and why. */
+export interface Forced {
+  readonly name: string;
+  readonly fence: bigint;
+  readonly by: string;
+  readonly reason: string;
+  readonly agoMs: number;
+}
+
+export interface Snapshot {
+  readonly held: readonly Holding[];
+  readonly pending: readonly Waiting[];
+  readonly forced: readonly Forced[];
+}
+
+/** What a backend tells without being asked. Hints that save time: the core stays right when none arrives. */
+export interface Listener {
+  /** The lease is surely gone: broken by force, or its connection's life in the store ended. */
+  lost(claimId: string, reason: string): void;
+  /** Something happened (a reconnect, a fail-over) after which every lease should be renewed at once. */
+  doubt(): void;
+}
+
+export interface Backend {
+  readonly name: string;
+
+  /** Takes the lock if the claim may hold it now, in one atomic step. Never waits. May queue the claim. */
+  attempt(claim: Claim): Promise<Granted | Refused>;
+
+  /**
+   * Waits for news of a queued claim: the grant itself, or `undefined` for "attempt again".
+   * Settles soon after `signal` aborts (with `undefined`), and removes nothing from the store: release() does.
+   */
+  watch?(claim: Claim, signal: AbortSignal): Promise<Granted | undefined>;
+
+  /** Renews each claim for its own ttl; answers in the order asked. One bad claim never harms another. */
+  renew(claims: readonly Claim[]): Promise<readonly Renewal[]>;
+
+  /** Ends the claim, held or queued. `false`: the store knew nothing of it. */
+  release(claim: Claim): Promise<boolean>;
+
+  /** Releases `held` and attempts `next` in one atomic step and one round trip. Absent: the core does one after the other. */
+  swap?(held: Claim, next: Claim): Promise<Granted | Refused>;
+
+  /** Holders and waiters of all locks whose name starts with `prefix`. */
+  query(prefix: string): Promise<Snapshot>;
+
+  /**
+   * Ends the lease whose run contains `fence`, whoever holds it, and tells its holder at once where it can.
+   * `false`: no such lease, so a successor is never hit.
+   */
+  forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean>;
+
+  /** Called once by the core, before anything else. */
+  listen?(listener: Listener): void;
+
+  /**
+   * How a worker thread can renew this backend's claims: it imports `module`, calls its
+   * `openRenewer(data)` and gets a {@link Renewer}. Absent: `renew: "thread"` is refused.
+   */
+  readonly renewer?: { readonly module: string; readonly data: unknown } | undefined;
+
+  close(): Promise<void>;
+}
+
+/** The part of a backend that a renewing worker thread needs. */
+export interface Renewer {
+  renew(claims: readonly Claim[]): Promise<readonly Renewal[]>;
+  close(): Promise<void>;
+}
+
+/** A quorum member's answer to a ballot: a fence that the claimant proposes. */
+export type Vote =
+  | { readonly vote: "granted"; readonly wallMs?: number | undefined }
+  /** Somebody else holds the member. */
+  | {
+      readonly vote: "held";
+      readonly by: string;
+      readonly fence: bigint;
+      readonly remainingMs: number;
+      readonly wallMs?: number | undefined;
+    }
+  /** The ballot is not above `fence`, the greatest that the member has granted. */
+  | { readonly vote: "low"; readonly fence: bigint; readonly wallMs?: number | undefined }
+  /** The member forgot its leases (restart, flush, fail-over) and abstains for `forMs`. */
+  | { readonly vote: "young"; readonly forMs: number; readonly wallMs?: number | undefined };
+
+/** A backend that can take a proposed fence: what a quorum is made of. Its attempt() may also be used alone. */
+export interface Member extends Backend {
+  /** Grants `ballot` to the claim if the lock is free and the ballot is above every fence granted before. Never queues. */
+  vote(claim: Claim, ballot: bigint): Promise<Vote>;
+}

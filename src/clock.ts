@@ -1,0 +1,26 @@
+/** Time, handed in: so that the whole core runs under a simulated clock. */
+
+export interface Clock {
+  /** Milliseconds of a monotonic clock. The only time that decides anything. */
+  now(): number;
+  /** Milliseconds since 1970. Used only to notice that the machine slept; it never ends or extends a lease by itself. */
+  wall(): number;
+  /** Calls `fn` after `ms`. The process may exit before that unless `alive` is true. */
+  setTimer(fn: () => void, ms: number, alive?: boolean): Timer;
+  clearTimer(timer: Timer | undefined): void;
+}
+
+/** Opaque: only the clock that made it looks inside. */
+export type Timer = unknown;
+
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  wall: () => Date.now(),
+  setTimer: (fn, ms, alive = false) => {
+    // A longer delay would overflow to 1 ms in Node; whoever set it looks again when it fires.
+    const timer = setTimeout(fn, Math.min(ms, 2 ** 31 - 1));
+    if (!alive) timer.unref();
+    return timer;
+  },
+  clearTimer: (timer) => clearTimeout(timer as NodeJS.Timeout | undefined),
+};

@@ -1,0 +1,110 @@
+/** What can go wrong, in few classes with stable codes. Wrong arguments are plain `TypeError`s. */
+import type { Holding, Vote } from "./backend.ts";
+import { formatMs } from "./duration.ts";
+
+export type LockErrorCode =
+  | "ERR_LOCK_TIMEOUT"
+  | "ERR_LOCK_LOST"
+  | "ERR_LOCK_BACKEND"
+  | "ERR_LOCK_CLOSED"
+  | "ERR_FENCE_REJECTED";
+
+export abstract class LockError extends Error {
+  abstract readonly code: LockErrorCode;
+  /** The lock's name; several are joined by ", ". */
+  readonly lock: string;
+
+  constructor(lock: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.lock = lock;
+    this.name = new.target.name;
+  }
+}
+
+/** The lock was not acquired in time, and nothing was left behind. */
+export class LockTimeoutError extends LockError {
+  readonly code = "ERR_LOCK_TIMEOUT" as const;
+  readonly waitedMs: number;
+  /** Who was in the way at the last look. */
+  readonly heldBy: readonly Holding[];
+
+  constructor(lock: string, waitedMs: number, heldBy: readonly Holding[] = []) {
+    super(
+      lock,
+      `Lock ${quote(lock)} ${whoHolds(heldBy)}; gave up after ${formatMs(waitedMs)}. Wait longer (\`wait\`), or see who holds it with \`holdfast show\`.`,
+    );
+    this.waitedMs = waitedMs;
+    this.heldBy = heldBy;
+  }
+}
+
+/** The lease ended before it was released. Whatever was done since may race with the next holder. */
+export class LockLostError extends LockError {
+  readonly code = "ERR_LOCK_LOST" as const;
+  readonly fence: bigint;
+  readonly reason: string;
+
+  constructor(lock: string, fence: bigint, reason: string) {
+    super(
+      lock,
+      `Lock ${quote(lock)} (fence ${fence}) was lost: ${reason}. Stop the work it protects, and start again with a new lease.`,
+    );
+    this.fence = fence;
+    this.reason = reason;
+  }
+}
+
+export interface LockBackendErrorOptions {
+  readonly cause?: unknown;
+  /** True: asking again cannot help (a wrong endpoint, a foreign key, a limit that differs). @default false */
+  readonly fatal?: boolean;
+  /** What each member of a quorum answered. */
+  readonly votes?: readonly MemberVote[];
+}
+
+/** One member's answer, as a quorum reports it. */
+export interface MemberVote {
+  readonly member: string;
+  readonly vote: Vote["vote"] | "unreachable" | "slow" | "clock-off";
+  /** For people: held by whom, young for how long, the connection's error. */
+  readonly detail: string;
+}
+
+/** The store did not answer, or answered something that is not an answer. */
+export class LockBackendError extends LockError {
+  readonly code = "ERR_LOCK_BACKEND" as const;
+  readonly backend: string;
+  readonly fatal: boolean;
+  readonly votes: readonly MemberVote[];
+
+  constructor(backend: string, lock: string, message: string, options: LockBackendErrorOptions = {}) {
+    super(lock, message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.backend = backend;
+    this.fatal = options.fatal ?? false;
+    this.votes = options.votes ?? [];
+  }
+}
+
+/** `close()` was called: nothing more is acquired here. */
+export class LockClosedError extends LockError {
+  readonly code = "ERR_LOCK_CLOSED" as const;
+
+  constructor(lock: string) {
+    super(
+      lock,
+      `Lock ${quote(lock)} was not acquired: these locks are closed. Create new ones with createLocks() or connect().`,
+    );
+  }
+}
+
+/** Quotes a name for a message, shortened where nobody could read it anyway. */
+export function quote(name: string): string {
+  return JSON.stringify(name.length > 120 ? `${name.slice(0, 117)}…` : name);
+}
+
+function whoHolds(heldBy: readonly Holding[]): string {
+  const [first, ...others] = heldBy;
+  if (first === undefined) return "is not free";
+  const more = others.length === 0 ? "" : ` and ${others.length} more`;
+  return `is held by ${first.holder} (fence ${first.fence}) for ${formatMs(first.heldMs)}${more}`;
+}

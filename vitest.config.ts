@@ -1,0 +1,17 @@
+import { defineConfig } from "vitest/config";
+
+const config: ReturnType<typeof defineConfig> = defineConfig({
+  test: {
+    include: ["test/**/*.test.ts"],
+    globalSetup: ["test/global-setup.ts"],
+    // A flaky test is a bug, in the code or in the test: retry stays 0.
+    retry: 0,
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    pool: "forks",
+    maxWorkers: 2,
+    passWithNoTests: false,
+  },
+});
+
+export default config;
