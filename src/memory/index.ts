@@ -1,0 +1,2 @@
+export { memory, type MemoryOptions } from "./memory.ts";
+export { MemoryStore, memoryStore, type MemoryStoreOptions } from "./store.ts";

@@ -1,0 +1,17 @@
+/** Opens `memory:` URLs: every `memory:<name>` of a process is one store. */
+import type { Member } from "../backend.ts";
+import { memory } from "./memory.ts";
+import { type MemoryStore, memoryStore } from "./store.ts";
+
+const stores = new Map<string, MemoryStore>();
+
+/** Opens `memory:` or `memory:<name>`. Equal URLs share their locks, within this thread of this process only. */
+export async function openBackend(url: string): Promise<Member> {
+  if (!url.startsWith("memory:")) {
+    throw new TypeError('Expected `url` to start with "memory:", such as "memory:" or "memory:jobs"');
+  }
+  const name = url.slice("memory:".length);
+  const store = stores.get(name) ?? memoryStore();
+  stores.set(name, store);
+  return memory({ store });
+}

@@ -1,0 +1,291 @@
+/**
+ * The state of all locks, and the rules by which it changes: the reference for every other store.
+ *
+ * Every operation is one synchronous step, hence atomic. Nothing here runs by itself except one timer per lock that has
+ * waiters; leases end lazily, when somebody looks. Several backends may share a store, as processes share a server.
+ */
+import type { Claim, Granted, Refused, Snapshot, Vote } from "../backend.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import { LockBackendError, quote } from "../errors.ts";
+import {
+  type Client,
+  contains,
+  fits,
+  holdings,
+  isAlive,
+  knownLimit,
+  type Lease,
+  type Lock,
+  positionOf,
+  sweep,
+  toGranted,
+  waitings,
+} from "./lock.ts";
+
+/** How long a forced release stays visible, and how many of them. */
+const FORCED_MS = 3_600_000;
+const FORCED_MOST = 1000;
+/** A waiter asks again at least this often, so that a dead one is noticed. */
+const RETRY_MOST_MS = 5000;
+
+interface ForcedRecord {
+  readonly name: string;
+  readonly fence: bigint;
+  readonly by: string;
+  readonly reason: string;
+  readonly atMs: number;
+}
+
+export interface MemoryStoreOptions {
+  /** @default the system's clock */
+  readonly clock?: Clock | undefined;
+  /** How many fences a grant reserves where one holds at a time. @default 64 */
+  readonly run?: number | undefined;
+}
+
+/** Makes a store that several `memory({ store })` backends can share. */
+export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
+  return new MemoryStore(options.clock ?? systemClock, options.run ?? 64);
+}
+
+export class MemoryStore {
+  readonly clock: Clock;
+  readonly #run: number;
+  readonly #locks = new Map<string, Lock>();
+  #forced: ForcedRecord[] = [];
+  /** The greatest fence of any forgotten lock: an idle lock needs no memory of its own, and its fences still rise. */
+  #floor = 0n;
+
+  /** @internal Use {@link memoryStore}. */
+  constructor(clock: Clock, run: number) {
+    this.clock = clock;
+    this.#run = run;
+  }
+
+  attempt(claim: Claim, client: Client): Granted | Refused {
+    const nowMs = this.clock.now();
+    const lock = this.#open(claim.name, nowMs);
+    const held = lock.leases.get(claim.id);
+    if (held !== undefined) return this.#extend(lock, held, claim, client, nowMs);
+    this.#checkLimit(lock, claim, nowMs);
+    const ticket = lock.queue.get(claim.id);
+    if (ticket === undefined && lock.queue.size === 0 && fits(lock, claim)) {
+      const fence = lock.lastFence + 1n;
+      return toGranted(this.#grant(lock, claim, client, fence, this.#runOf(claim), nowMs));
+    }
+    if (!claim.queues) {
+      if (ticket !== undefined) this.release(claim);
+      return { granted: false, heldBy: holdings(lock, nowMs) };
+    }
+    if (ticket === undefined) {
+      lock.queue.set(claim.id, { claim, client, sinceMs: nowMs, askedMs: nowMs, news: undefined });
+    } else {
+      Object.assign(ticket, { claim, client, askedMs: nowMs });
+    }
+    this.#arm(lock, nowMs);
+    return {
+      granted: false,
+      heldBy: holdings(lock, nowMs),
+      position: positionOf(lock, claim.id),
+      retryMs: Math.max(1, Math.min(Math.floor(claim.ttlMs / 3), RETRY_MOST_MS)),
+    };
+  }
+
+  /** Tells `news` the grant, or `undefined` for "attempt again". Returns how to stop listening. */
+  watch(claim: Claim, news: (granted: Granted | undefined) => void): () => void {
+    const lock = this.#locks.get(claim.name);
+    const ticket = lock?.queue.get(claim.id);
+    if (lock === undefined || ticket === undefined) {
+      // Granted since the last attempt, or unknown: another attempt tells which, and renews what was granted.
+      news(undefined);
+      return () => undefined;
+    }
+    ticket.news?.(undefined);
+    ticket.news = news;
+    return () => {
+      if (ticket.news !== news) return;
+      ticket.news = undefined;
+      this.#arm(lock, this.clock.now());
+    };
+  }
+
+  /** Renews the lease for its own ttl. `false`: there is no such lease. */
+  renew(claim: Claim): boolean {
+    const nowMs = this.clock.now();
+    const lock = this.#look(claim.name, nowMs);
+    const lease = lock?.leases.get(claim.id);
+    if (lock === undefined || lease === undefined) return false;
+    this.#extend(lock, lease, claim, lease.client, nowMs);
+    return true;
+  }
+
+  /** Ends the claim, held or queued, and hands over to the next in the same step. */
+  release(claim: Claim): boolean {
+    const nowMs = this.clock.now();
+    const lock = this.#look(claim.name, nowMs);
+    if (lock === undefined) return false;
+    const lease = lock.leases.get(claim.id);
+    const ticket = lock.queue.get(claim.id);
+    if (lease !== undefined) {
+      lock.leases.delete(claim.id);
+      const keptMs = lease.sinceMs + claim.minHoldMs;
+      if (keptMs > nowMs) {
+        lock.kept.push({ ...lease, untilMs: keptMs });
+        lock.soonestMs = Math.min(lock.soonestMs, keptMs);
+      }
+    }
+    lock.queue.delete(claim.id);
+    ticket?.news?.(undefined);
+    this.#settle(lock, nowMs);
+    return lease !== undefined || ticket !== undefined;
+  }
+
+  query(prefix: string): Snapshot {
+    const nowMs = this.clock.now();
+    const locks = [...this.#locks.keys()]
+      .filter((name) => name.startsWith(prefix))
+      .flatMap((name) => this.#look(name, nowMs) ?? []);
+    this.#forced = this.#forced.filter((record) => nowMs - record.atMs < FORCED_MS);
+    return {
+      held: locks.flatMap((lock) => holdings(lock, nowMs)),
+      pending: locks.flatMap((lock) => waitings(lock, nowMs)),
+      forced: this.#forced
+        .filter(({ name }) => name.startsWith(prefix))
+        .map(({ atMs, ...record }) => ({ ...record, agoMs: nowMs - atMs })),
+    };
+  }
+
+  forceRelease(name: string, fence: bigint, by: string, reason: string): boolean {
+    const nowMs = this.clock.now();
+    const lock = this.#look(name, nowMs);
+    if (lock === undefined) return false;
+    const hit = [...lock.leases.values()].find((lease) => contains(lease, fence));
+    const kept = lock.kept.find((lease) => contains(lease, fence));
+    const ended = hit ?? kept;
+    if (ended === undefined) return false;
+    if (hit !== undefined) lock.leases.delete(hit.claim.id);
+    lock.kept = lock.kept.filter((lease) => lease !== kept);
+    this.#forced = [...this.#forced.slice(1 - FORCED_MOST), { name, fence: ended.fence, by, reason, atMs: nowMs }];
+    // Told before the next holder is, so that two in one process never believe at once.
+    hit?.client.lost(hit.claim.id, `broken by force by ${by}: ${reason}`);
+    this.#settle(lock, nowMs);
+    return true;
+  }
+
+  vote(claim: Claim, ballot: bigint, client: Client): Vote {
+    const nowMs = this.clock.now();
+    const wallMs = this.clock.wall();
+    const lock = this.#open(claim.name, nowMs);
+    const held = lock.leases.get(claim.id);
+    if (held !== undefined && held.fence === ballot) {
+      this.#extend(lock, held, claim, client, nowMs);
+      return { vote: "granted", wallMs };
+    }
+    this.#checkLimit(lock, claim, nowMs);
+    const others = holdings(lock, nowMs, claim.id);
+    const [first] = others;
+    if (held === undefined && first !== undefined && !(lock.queue.size === 0 && fits(lock, claim))) {
+      return { vote: "held", by: first.holder, fence: first.fence, remainingMs: first.remainingMs, wallMs };
+    }
+    if (ballot <= lock.lastFence) {
+      this.#settle(lock, nowMs);
+      return { vote: "low", fence: lock.lastFence, wallMs };
+    }
+    this.#grant(lock, claim, client, ballot, 1, nowMs);
+    return { vote: "granted", wallMs };
+  }
+
+  /** The lock, up to date; made if there is none. */
+  #open(name: string, nowMs: number): Lock {
+    const known = this.#look(name, nowMs);
+    if (known !== undefined) return known;
+    const lock: Lock = {
+      name,
+      leases: new Map(),
+      kept: [],
+      queue: new Map(),
+      lastFence: this.#floor,
+      soonestMs: Infinity,
+      timer: undefined,
+      timerMs: Infinity,
+    };
+    this.#locks.set(name, lock);
+    return lock;
+  }
+
+  /** The lock, up to date, if anybody holds it or waits for it. */
+  #look(name: string, nowMs: number): Lock | undefined {
+    const lock = this.#locks.get(name);
+    if (lock !== undefined) this.#settle(lock, nowMs);
+    return this.#locks.get(name);
+  }
+
+  /** Lets go of what has ended, grants to whoever is next, and forgets the lock if nothing is left of it. */
+  #settle(lock: Lock, nowMs: number): void {
+    if (nowMs >= lock.soonestMs) sweep(lock, nowMs);
+    for (const [id, ticket] of lock.queue) {
+      const alive = isAlive(ticket, nowMs);
+      if (alive && !fits(lock, ticket.claim)) break;
+      lock.queue.delete(id);
+      if (!alive) continue;
+      const { claim, client, news } = ticket;
+      const lease = this.#grant(lock, claim, client, lock.lastFence + 1n, this.#runOf(claim), nowMs);
+      news?.(toGranted(lease));
+    }
+    if (lock.queue.size > 0) return this.#arm(lock, nowMs);
+    if (lock.leases.size + lock.kept.length > 0) return;
+    this.clock.clearTimer(lock.timer);
+    if (lock.lastFence > this.#floor) this.#floor = lock.lastFence;
+    if (this.#locks.get(lock.name) === lock) this.#locks.delete(lock.name);
+  }
+
+  #grant(lock: Lock, claim: Claim, client: Client, fence: bigint, run: number, nowMs: number): Lease {
+    const untilMs = nowMs + claim.ttlMs + claim.lockDelayMs;
+    const lease: Lease = { claim, client, fence, run, sinceMs: nowMs, untilMs };
+    lock.leases.set(claim.id, lease);
+    lock.lastFence = fence + BigInt(run) - 1n;
+    lock.soonestMs = Math.min(lock.soonestMs, untilMs);
+    return lease;
+  }
+
+  /** A claim that holds and asks again (its reply was lost) gets the same fence, for a full ttl from now. */
+  #extend(lock: Lock, lease: Lease, claim: Claim, client: Client, nowMs: number): Granted {
+    Object.assign(lease, { claim, client, untilMs: nowMs + claim.ttlMs + claim.lockDelayMs });
+    lock.soonestMs = Math.min(lock.soonestMs, lease.untilMs);
+    return toGranted(lease);
+  }
+
+  /** Only where one holds at a time: else a later holder of this run would be below an earlier one of the next. */
+  #runOf(claim: Claim): number {
+    return claim.mode === "exclusive" && claim.limit === 1 ? this.#run : 1;
+  }
+
+  #checkLimit(lock: Lock, claim: Claim, nowMs: number): void {
+    if (claim.mode === "shared") return;
+    const known = knownLimit(lock, claim.id, nowMs);
+    if (known === undefined || known === claim.limit) return;
+    throw new LockBackendError(
+      "memory",
+      claim.name,
+      `Lock ${quote(claim.name)} is in use with limit ${known}, but this claim asks for limit ${claim.limit}. All claimants of a lock must agree on its limit.`,
+      { fatal: true },
+    );
+  }
+
+  /** Looks again when the next lease ends or the first waiter's ticket lapses. A timer that fires early only looks. */
+  #arm(lock: Lock, nowMs: number): void {
+    const [head] = lock.queue.values();
+    if (head === undefined) return;
+    const dueMs = head.news === undefined ? Math.min(lock.soonestMs, head.askedMs + head.claim.ttlMs) : lock.soonestMs;
+    if (lock.timer !== undefined && lock.timerMs <= dueMs) return;
+    this.clock.clearTimer(lock.timer);
+    lock.timerMs = dueMs;
+    lock.timer = this.clock.setTimer(
+      () => {
+        lock.timer = undefined;
+        this.#settle(lock, this.clock.now());
+      },
+      Math.max(0, dueMs - nowMs),
+    );
+  }
+}

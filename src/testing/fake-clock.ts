@@ -1,0 +1,101 @@
+/** A clock that stands still until a test moves it: timers fire in order, and promises settle between them. */
+import type { Clock, Timer } from "../clock.ts";
+
+// Taken at load time, so that a test runner that replaces the global timers does not stop this clock.
+const nextTurn = globalThis.setImmediate;
+
+interface FakeTimer {
+  readonly fn: () => void;
+  readonly dueMs: number;
+  /** Timers that are due together fire in the order in which they were set. */
+  readonly order: number;
+}
+
+export interface FakeClockOptions {
+  /** Where the monotonic clock starts. @default 1_000_000 */
+  readonly nowMs?: number | undefined;
+  /** Where the wall clock starts. @default 2026-01-01T00:00:00Z */
+  readonly wallMs?: number | undefined;
+}
+
+export class FakeClock implements Clock {
+  #nowMs: number;
+  #wallMs: number;
+  #orders = 0;
+  /** Sorted by `dueMs`, then `order`. */
+  readonly #timers: FakeTimer[] = [];
+
+  constructor({ nowMs = 1_000_000, wallMs = Date.UTC(2026, 0, 1) }: FakeClockOptions = {}) {
+    this.#nowMs = nowMs;
+    this.#wallMs = wallMs;
+  }
+
+  now(): number {
+    return this.#nowMs;
+  }
+
+  wall(): number {
+    return this.#wallMs;
+  }
+
+  setTimer(fn: () => void, ms: number): Timer {
+    const timer: FakeTimer = { fn, dueMs: this.#nowMs + Math.max(0, ms), order: this.#orders++ };
+    let at = this.#timers.length;
+    while (at > 0 && (this.#timers[at - 1] as FakeTimer).dueMs > timer.dueMs) at--;
+    this.#timers.splice(at, 0, timer);
+    return timer;
+  }
+
+  clearTimer(timer: Timer): void {
+    const at = this.#timers.indexOf(timer as FakeTimer);
+    if (at >= 0) this.#timers.splice(at, 1);
+  }
+
+  /** How many timers are set. */
+  get timers(): number {
+    return this.#timers.length;
+  }
+
+  /** When the next timer is due, on the monotonic clock; `undefined` when none is set. */
+  get nextDueMs(): number | undefined {
+    return this.#timers[0]?.dueMs;
+  }
+
+  /** Moves both clocks and fires what falls due, each timer at its own instant; promises settle after each. */
+  async advance(ms: number): Promise<void> {
+    const untilMs = this.#nowMs + ms;
+    await this.settle();
+    for (;;) {
+      const timer = this.#timers[0];
+      if (timer === undefined || timer.dueMs > untilMs) break;
+      this.#timers.shift();
+      this.#move(timer.dueMs - this.#nowMs);
+      timer.fn();
+      await this.settle();
+    }
+    this.#move(untilMs - this.#nowMs);
+    await this.settle();
+  }
+
+  /** Moves both clocks without firing anything, as a blocked event loop or a stopped process does. Timers are late afterwards. */
+  block(ms: number): void {
+    this.#move(ms);
+  }
+
+  /** Moves the wall clock only, as a suspended machine does: the monotonic clock stands still in its sleep. */
+  suspend(ms: number): void {
+    this.#wallMs += ms;
+  }
+
+  /** Lets every promise settle that can without time passing. */
+  async settle(): Promise<void> {
+    await new Promise<void>((resolve) => nextTurn(resolve));
+  }
+
+  #move(ms: number): void {
+    // A timer may be late after block(); time never goes back for it.
+    if (ms <= 0) return;
+    this.#nowMs += ms;
+    this.#wallMs += ms;
+  }
+}

@@ -1,0 +1,1 @@
+export { FakeClock, type FakeClockOptions } from "./fake-clock.ts";
