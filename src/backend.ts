@@ -169,6 +169,7 @@ export type Vote =
       readonly vote: "held";
       readonly by: string;
       readonly fence: bigint;
+      readonly heldMs?: number | undefined;
       readonly remainingMs: number;
       readonly wallMs?: number | undefined;
     }
@@ -181,4 +182,33 @@ export type Vote =
 export interface Member extends Backend {
   /** Grants `ballot` to the claim if the lock is free and the ballot is above every fence granted before. Never queues. */
   vote(claim: Claim, ballot: bigint): Promise<Vote>;
+
+  /**
+   * Called by a quorum before the first vote, and again after the member could not be reached. Tells the group's terms
+   * and learns who the member is. Rejects with a fatal `LockBackendError` where the store cannot be a member: a replica,
+   * a cluster node, one that evicts. Absent: the store never forgets, and is one of a kind.
+   */
+  join?(terms: MemberTerms): Promise<MemberFacts>;
+
+  /**
+   * Calls `wake` when the lock may have become free: a voted lease was released or broken. A hint, to one waiter or to
+   * all; lose it and all still works. Returns what stops it.
+   */
+  freed?(name: string, wake: () => void): () => void;
+
+  /** An operator vouches that this member lost no lease: ends its quarantine (`holdfast doctor --init`). */
+  admit?(): Promise<void>;
+}
+
+/** What the group asks of each of its members. */
+export interface MemberTerms {
+  /** How long a member that forgot its leases abstains, by its own clock. 0: it is durable, and never forgets. */
+  readonly quarantineMs: number;
+  /** True: a store that may evict leases is let in all the same. */
+  readonly allowEviction: boolean;
+}
+
+export interface MemberFacts {
+  /** Two members with the same id are one store. */
+  readonly id: string;
 }
