@@ -1,0 +1,71 @@
+/** Where a lab's servers live: a free loopback port, and a temporary directory that goes when the process goes. */
+import { randomInt } from "node:crypto";
+import { chmodSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+export const HOST = "127.0.0.1";
+
+/**
+ * Below the range from which the kernel takes the ports of outgoing connections: so nobody's outgoing connection
+ * can sit on the port of a server that restarts, and no client can connect to itself while the server is away.
+ */
+const FIRST_PORT = 12_000;
+const LAST_PORT = 31_999;
+
+/** A port on which nobody listens now. Somebody else may still take it: whoever starts a server on it tries again. */
+export async function freePort(): Promise<number> {
+  for (let tries = 0; tries < 200; tries++) {
+    const port = randomInt(FIRST_PORT, LAST_PORT + 1);
+    if (await isFree(port)) return port;
+  }
+  throw new Error(`No free port between ${FIRST_PORT} and ${LAST_PORT} on ${HOST}`);
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = createServer();
+    probe.once("error", () => resolve(false));
+    probe.listen(port, HOST, () => probe.close(() => resolve(true)));
+  });
+}
+
+const PREFIX = "holdfast-lab-";
+const ours = new Set<string>();
+
+/** A new directory that only this user reads (`open`: everybody), removed at the latest when this process exits. */
+export function makePlace(options: { readonly open?: boolean } = {}): string {
+  if (ours.size === 0) {
+    sweep();
+    process.once("exit", () => {
+      for (const place of ours) removePlace(place);
+    });
+  }
+  const place = mkdtempSync(join(tmpdir(), `${PREFIX}${process.pid}-`));
+  if (options.open === true) chmodSync(place, 0o755);
+  ours.add(place);
+  return place;
+}
+
+export function removePlace(place: string): void {
+  ours.delete(place);
+  rmSync(place, { recursive: true, force: true, maxRetries: 3 });
+}
+
+/** Removes what processes left that were killed before they could. */
+function sweep(): void {
+  for (const entry of readdirSync(tmpdir())) {
+    const pid = new RegExp(`^${PREFIX}(\\d+)-`).exec(entry)?.[1];
+    if (pid !== undefined && !isAlive(Number(pid))) rmSync(join(tmpdir(), entry), { recursive: true, force: true });
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}

@@ -1,0 +1,127 @@
+/** Finds the server programs of the lab, and installs the Debian package that brings one where it may. */
+import { execFile } from "node:child_process";
+import { accessSync, constants, mkdirSync, readdirSync, rmdirSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+interface Source {
+  readonly debian: string;
+  /** Looked into before PATH: where Debian keeps programs that are not on it. */
+  readonly folders?: () => readonly string[];
+}
+
+export type ProgramName =
+  | "redis-server"
+  | "redis-sentinel"
+  | "redis-cli"
+  | "java"
+  | "zookeeper.jar"
+  | "keytool"
+  | "gcc"
+  | "postgres"
+  | "initdb"
+  | "psql";
+
+const SOURCES: Readonly<Record<ProgramName, Source>> = {
+  "redis-server": { debian: "redis-server" },
+  "redis-sentinel": { debian: "redis-sentinel" },
+  "redis-cli": { debian: "redis-tools" },
+  java: { debian: "default-jre-headless" },
+  "zookeeper.jar": { debian: "zookeeper", folders: () => ["/usr/share/java"] },
+  keytool: { debian: "default-jre-headless" },
+  gcc: { debian: "gcc" },
+  postgres: { debian: "postgresql", folders: postgresFolders },
+  initdb: { debian: "postgresql", folders: postgresFolders },
+  psql: { debian: "postgresql", folders: postgresFolders },
+};
+
+const INSTALL_LOCK = join(tmpdir(), "holdfast-lab-install.lock");
+const INSTALL_MS = 300_000;
+
+/** The program's path. Installs its package if it is missing and we may; else throws an error that names the package. */
+export async function findProgram(name: ProgramName): Promise<string> {
+  const found = look(name);
+  if (found !== undefined) return found;
+  const { debian } = SOURCES[name];
+  if (process.getuid?.() !== 0) throw new Error(missing(name, "this user may not install packages"));
+  await install(debian).catch((cause: unknown) => {
+    throw new Error(missing(name, "installing it failed"), { cause });
+  });
+  const installed = look(name);
+  if (installed === undefined) throw new Error(missing(name, "the package did not bring it"));
+  return installed;
+}
+
+function missing(name: ProgramName, why: string): string {
+  return `${name} is not on this machine, and ${why}. Install Debian's package: apt-get install ${SOURCES[name].debian}`;
+}
+
+function look(name: ProgramName): string | undefined {
+  const source = SOURCES[name];
+  const folders = [
+    ...(source.folders?.() ?? []),
+    ...(process.env["PATH"] ?? "").split(delimiter),
+    "/usr/bin",
+    "/usr/sbin",
+  ];
+  const mode = name.endsWith(".jar") ? constants.R_OK : constants.X_OK;
+  return folders.map((folder) => join(folder, name)).find((path) => isReachable(path, mode));
+}
+
+function isReachable(path: string, mode: number): boolean {
+  try {
+    accessSync(path, mode);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}
+
+/** Newest version first. */
+function postgresFolders(): readonly string[] {
+  const root = "/usr/lib/postgresql";
+  try {
+    const versions = readdirSync(root).toSorted((a, b) => Number(b) - Number(a));
+    return versions.map((version) => join(root, version, "bin"));
+  } catch {
+    return [];
+  }
+}
+
+/** One installation at a time on this machine: apt refuses a second one instead of waiting for the first. */
+async function install(debian: string): Promise<void> {
+  const deadlineMs = performance.now() + INSTALL_MS;
+  while (!takeInstallLock()) {
+    if (performance.now() > deadlineMs) throw new Error(`another installation holds ${INSTALL_LOCK}`);
+    await sleep(500);
+  }
+  try {
+    const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
+    const args = ["install", "-y", "--no-install-recommends", debian];
+    await run("apt-get", args, { env, timeout: INSTALL_MS }).catch(async () => {
+      await run("apt-get", ["update"], { env, timeout: INSTALL_MS });
+      await run("apt-get", args, { env, timeout: INSTALL_MS });
+    });
+  } finally {
+    rmdirSync(INSTALL_LOCK);
+  }
+}
+
+/** mkdir is atomic. A lock as old as the longest installation belongs to a process that died in it. */
+function takeInstallLock(): boolean {
+  try {
+    mkdirSync(INSTALL_LOCK);
+    return true;
+  } catch {
+    try {
+      if (Date.now() - statSync(INSTALL_LOCK).mtimeMs > INSTALL_MS) rmdirSync(INSTALL_LOCK);
+    } catch {
+      // Somebody else removed it first, which is as good.
+    }
+    return false;
+  }
+}

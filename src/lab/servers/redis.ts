@@ -1,0 +1,117 @@
+/** A real redis-server on a free loopback port, without persistence unless `args` say so. */
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { onFreePort, PortTakenError, startChild } from "./child.ts";
+import type { Child } from "./child.ts";
+import { freePort, HOST, makePlace, removePlace } from "./place.ts";
+import { findProgram } from "./programs.ts";
+
+const run = promisify(execFile);
+
+export interface RedisOptions {
+  /** @default a free one */
+  readonly port?: number | undefined;
+  /** Further arguments of redis-server, such as `["--appendonly", "yes"]`. */
+  readonly args?: readonly string[] | undefined;
+  readonly env?: Readonly<Record<string, string>> | undefined;
+  /** Where it keeps its files; not removed at the end. @default a temporary directory */
+  readonly dir?: string | undefined;
+}
+
+export interface RedisServer extends AsyncDisposable {
+  readonly host: "127.0.0.1";
+  readonly port: number;
+  readonly url: string;
+  readonly dir: string;
+  /** Changes at every restart. */
+  readonly pid: number;
+  /** What redis-cli prints for this command, without the last line end. Rejects on an error reply. */
+  cli(...args: string[]): Promise<string>;
+  /** Freezes the process (SIGSTOP): connections stay open and nobody answers. */
+  pause(): void;
+  resume(): void;
+  /** SIGKILL, without a chance to save. */
+  kill(): Promise<void>;
+  /** Starts again on the same port with the same files, after killing it if it runs. */
+  restart(): Promise<void>;
+  /** Ends the server and removes its temporary directory. */
+  stop(): Promise<void>;
+}
+
+const READY = /Ready to accept connections|Sentinel ID is/u;
+
+/** Starts redis-server and resolves when it accepts connections. */
+export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
+  const { args = [] } = options;
+  const dir = options.dir ?? makePlace();
+  const start = (port: number): Promise<Server> => startServer("redis-server", dir, port, options.env, args);
+  try {
+    const server = await (options.port === undefined ? onFreePort(freePort, start) : start(options.port));
+    return options.dir === undefined ? withRemoval(server) : server;
+  } catch (error) {
+    if (options.dir === undefined) removePlace(dir);
+    throw error;
+  }
+}
+
+type Server = RedisServer;
+
+/** Also starts sentinels: they are the same program, with a configuration file that they rewrite. */
+export async function startServer(
+  name: "redis-server" | "redis-sentinel",
+  dir: string,
+  port: number,
+  env: Readonly<Record<string, string>> | undefined,
+  args: readonly string[],
+): Promise<RedisServer> {
+  const program = await findProgram(name);
+  const cliProgram = await findProgram("redis-cli");
+  const quiet = name === "redis-server" ? ["--bind", HOST, "--save", "", "--appendonly", "no", "--dir", dir] : [];
+  // A sentinel's first argument must be its file, and options go after it.
+  const all = name === "redis-server" ? ["--port", String(port), ...quiet, ...args] : [...args];
+  const launch = (): Promise<Child> => startChild(program, { args: all, cwd: dir, env, ready: READY });
+  let child = await launch();
+  return {
+    host: HOST,
+    port,
+    url: `redis://${HOST}:${port}`,
+    dir,
+    get pid() {
+      return child.pid;
+    },
+    cli: async (...command) => {
+      const { stdout } = await run(cliProgram, ["-e", "-h", HOST, "-p", String(port), ...command]);
+      return stdout.replace(/\n$/u, "");
+    },
+    pause: () => child.pause(),
+    resume: () => child.resume(),
+    kill: () => child.end("SIGKILL"),
+    restart: async () => {
+      await child.end("SIGKILL");
+      child = await relaunch(launch);
+    },
+    stop: () => child.end("SIGKILL"),
+    [Symbol.asyncDispose]: () => child.end("SIGKILL"),
+  };
+}
+
+/** The port was ours a moment ago: whoever sits on it now leaves soon. */
+async function relaunch(launch: () => Promise<Child>): Promise<Child> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await launch();
+    } catch (error) {
+      if (!(error instanceof PortTakenError) || tries === 40) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+function withRemoval(server: RedisServer): RedisServer {
+  const stop = async (): Promise<void> => {
+    await server.kill();
+    removePlace(server.dir);
+  };
+  // Not a spread: `pid` is a getter.
+  return Object.defineProperties(server, { stop: { value: stop }, [Symbol.asyncDispose]: { value: stop } });
+}

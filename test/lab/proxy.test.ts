@@ -1,0 +1,173 @@
+import { connect, createServer } from "node:net";
+import { afterAll, beforeAll, beforeEach, afterEach, expect, test } from "vitest";
+import { Redis } from "ioredis";
+import { startProxy } from "../../src/lab/proxy.ts";
+import type { Proxy } from "../../src/lab/proxy.ts";
+import { startRedis } from "../../src/lab/servers/redis.ts";
+import type { RedisServer } from "../../src/lab/servers/redis.ts";
+
+let server: RedisServer;
+let proxy: Proxy;
+let client: Redis;
+
+beforeAll(async () => {
+  server = await startRedis();
+});
+afterAll(() => server.stop());
+
+beforeEach(async () => {
+  await server.cli("FLUSHALL");
+  proxy = await startProxy(server);
+  client = new Redis({ port: proxy.port, retryStrategy: null, maxRetriesPerRequest: 0 });
+  client.on("error", () => undefined);
+  await client.ping();
+});
+afterEach(async () => {
+  client.disconnect();
+  await proxy.stop();
+});
+
+/** Fails only when the server never comes to that: a safety limit, not a measurement. */
+async function eventually(check: () => Promise<boolean>): Promise<void> {
+  for (let tries = 0; tries < 400; tries++) {
+    if (await check()) return;
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  throw new Error("did not happen within 10 s");
+}
+
+function isSet(name: string): Promise<boolean> {
+  return server.cli("EXISTS", name).then((answer) => answer === "1");
+}
+
+test("passes requests and replies", async () => {
+  expect(await client.set("a", "1")).toBe("OK");
+  expect(await client.get("a")).toBe("1");
+  expect(proxy.connections).toBe(1);
+});
+
+test("a dropped reply leaves the server changed and the client in the dark", async () => {
+  proxy.dropReplies(1);
+  let answered = false;
+  const lost = client.set("a", "1").then(
+    () => (answered = true),
+    () => undefined,
+  );
+  await eventually(() => isSet("a"));
+  expect(answered).toBe(false);
+  client.disconnect();
+  await lost;
+  expect(answered).toBe(false);
+});
+
+test("a predicate chooses which replies are lost", async () => {
+  proxy.dropReplies((chunk) => chunk.includes("secret"));
+  await client.set("a", "secret");
+  let answered = false;
+  const lost = client.get("a").then(
+    () => (answered = true),
+    () => undefined,
+  );
+  await server.cli("PING");
+  client.disconnect();
+  await lost;
+  expect(answered).toBe(false);
+});
+
+test("hang() holds requests back and heal() delivers them in order", async () => {
+  proxy.hang("requests");
+  const first = client.rpush("list", "1");
+  const second = client.rpush("list", "2");
+  await server.cli("PING");
+  expect(await isSet("list")).toBe(false);
+  await proxy.heal();
+  await Promise.all([first, second]);
+  expect(await server.cli("LRANGE", "list", "0", "-1")).toBe("1\n2");
+});
+
+test("a held request reaches the server even after its client has gone", async () => {
+  proxy.onRequest = (chunk) => (chunk.includes("late") ? "hold" : undefined);
+  const before = proxy.connections;
+  const socket = connect(proxy.port, "127.0.0.1");
+  socket.write("SET late 1\r\n");
+  await eventually(() => Promise.resolve(proxy.connections === before + 1));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  socket.resetAndDestroy();
+  await eventually(() => Promise.resolve(proxy.connections === before));
+  expect(await isSet("late")).toBe(false);
+  proxy.deliver();
+  await eventually(() => isSet("late"));
+});
+
+test("one direction dropped: the server acts, the client hears nothing", async () => {
+  proxy.drop("replies");
+  const lost = client.set("a", "1").catch(() => "no answer");
+  await eventually(() => isSet("a"));
+  client.disconnect();
+  expect(await lost).toBe("no answer");
+});
+
+test("cut() resets the connection and lets new ones in", async () => {
+  const closed = new Promise((resolve) => client.once("close", resolve));
+  proxy.cut();
+  await closed;
+  const again = new Redis({ port: proxy.port });
+  expect(await again.ping()).toBe("PONG");
+  again.disconnect();
+});
+
+test("refuse() turns new connections away until heal()", async () => {
+  await proxy.refuse();
+  const refused = new Redis({ port: proxy.port, retryStrategy: null, lazyConnect: true });
+  const error = new Promise<Error & { code?: string }>((resolve) => refused.once("error", resolve));
+  await expect(refused.connect()).rejects.toThrow();
+  expect((await error).code).toBe("ECONNREFUSED");
+  expect(await client.ping()).toBe("PONG");
+  await proxy.heal();
+  await refused.connect();
+  expect(await refused.ping()).toBe("PONG");
+  refused.disconnect();
+});
+
+test("halfOpen() takes the server away without telling the client", async () => {
+  proxy.halfOpen();
+  let told = false;
+  client.once("close", () => (told = true));
+  const silent = client.set("a", "1").catch(() => "no answer");
+  await server.cli("PING");
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(told).toBe(false);
+  expect(await isSet("a")).toBe(false);
+  proxy.cut();
+  expect(await silent).toBe("no answer");
+});
+
+test("delay() delivers later, and in order", async () => {
+  proxy.delay(60, "requests");
+  const sentMs = performance.now();
+  await Promise.all([client.rpush("list", "1"), client.rpush("list", "2")]);
+  expect(performance.now() - sentMs).toBeGreaterThanOrEqual(59);
+  expect(await server.cli("LRANGE", "list", "0", "-1")).toBe("1\n2");
+});
+
+test("a hook may reset the connection at a chosen request", async () => {
+  proxy.onRequest = (chunk) => (chunk.includes("fatal") ? "reset" : undefined);
+  await client.set("a", "1");
+  await expect(client.set("fatal", "1")).rejects.toThrow();
+  expect(await isSet("fatal")).toBe(false);
+});
+
+test("works in front of any TCP server", async () => {
+  const echo = createServer((socket) => socket.pipe(socket)).listen(0, "127.0.0.1");
+  await new Promise((resolve) => echo.once("listening", resolve));
+  const address = echo.address();
+  if (address === null || typeof address === "string") throw new Error("no port");
+  const front = await startProxy({ port: address.port });
+  const socket = connect(front.port, "127.0.0.1");
+  const heard = new Promise<string>((resolve) => socket.once("data", (data) => resolve(data.toString())));
+  socket.write("hello");
+  expect(await heard).toBe("hello");
+  socket.destroy();
+  await front.stop();
+  echo.close();
+});
