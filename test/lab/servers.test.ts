@@ -1,6 +1,11 @@
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
+import { startCluster } from "../../src/lab/servers/cluster.ts";
+import { startPostgres } from "../../src/lab/servers/postgres.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
+import { startSentinels } from "../../src/lab/servers/sentinels.ts";
+import { makeWallskew } from "../../src/lab/servers/wallskew.ts";
+import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
 
 test("starts a redis-server that answers, and leaves nothing when stopped", async () => {
   const server = await startRedis({ args: ["--maxmemory-policy", "noeviction"] });
@@ -50,3 +55,70 @@ function isAlive(pid: number): boolean {
     return false;
   }
 }
+
+test("sentinels promote a replica when the primary is killed", async () => {
+  await using lab = await startSentinels({ args: ["--min-replicas-max-lag", "2"] });
+  expect(await lab.currentPrimary()).toBe(lab.primary.port);
+  expect(await lab.primary.cli("CONFIG", "GET", "min-replicas-max-lag")).toBe("min-replicas-max-lag\n2");
+  await lab.primary.kill();
+  const next = await lab.failedOver(lab.primary.port);
+  expect(lab.replicas).toContain(next);
+  expect(await next.cli("ROLE")).toMatch(/^master/u);
+});
+
+test("a cluster of three primaries serves every slot, and moves one with its keys", async () => {
+  await using lab = await startCluster();
+  const from = await lab.primaryOf("{a}1");
+  await from.cli("SET", "{a}1", "kept");
+  let halfWay = "";
+  const to = await lab.moveSlot("{a}1", {
+    whileMigrating: async () => {
+      halfWay = await from.cli("GET", "{a}new").catch((error: Error & { stderr?: string }) => error.stderr ?? "");
+    },
+  });
+  expect(halfWay).toContain("ASK");
+  expect(to).not.toBe(from);
+  expect(await to.cli("GET", "{a}1")).toBe("kept");
+  expect(await lab.primaryOf("{a}1")).toBe(to);
+});
+
+test("a wall clock jumps for one redis alone", async () => {
+  const skew = await makeWallskew();
+  await using server = await startRedis({ env: skew.env });
+  await server.cli("SET", "lease", "1", "PX", "30000");
+  skew.jump(29_000);
+  expect(await server.cli("EXISTS", "lease")).toBe("1");
+  skew.jump(2000);
+  expect(await server.cli("EXISTS", "lease")).toBe("0");
+  const seconds = Number((await server.cli("TIME")).split("\n")[0]);
+  expect(seconds - Date.now() / 1000).toBeGreaterThan(29);
+  skew.stop();
+});
+
+test("one ZooKeeper server serves, and keeps its data over a restart", async () => {
+  await using lab = await startZooKeeper();
+  const [server] = lab.servers;
+  if (server === undefined) throw new Error("no server");
+  expect(await server.ask("ruok")).toBe("imok");
+  expect(await server.role()).toBe("standalone");
+  await server.restart();
+  expect(await lab.leader()).toBe(server);
+});
+
+test("three ZooKeeper servers elect another leader when theirs is killed", async () => {
+  await using lab = await startZooKeeper({ servers: 3 });
+  const first = await lab.leader();
+  await first.kill();
+  const second = await lab.leader();
+  expect(second).not.toBe(first);
+});
+
+test("Postgres answers, keeps its data over a restart, and leaves no process behind", async () => {
+  const server = await startPostgres();
+  await server.sql("create table t (n int); insert into t values (7)");
+  await server.restart();
+  expect(await server.sql("select n from t")).toBe("7");
+  const { pid } = server;
+  await server.stop();
+  expect(isAlive(pid)).toBe(false);
+});

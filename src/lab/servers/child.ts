@@ -23,6 +23,8 @@ export interface Child {
   /** What the process printed, its last 64 KiB. */
   output(): string;
   isAlive(): boolean;
+  /** Resolves when the process has ended, however. */
+  readonly ended: Promise<void>;
   pause(): void;
   resume(): void;
   /** Sends the signal, wakes a paused process so that it can act on it, and waits for the end. */
@@ -77,6 +79,7 @@ export async function startChild(program: string, options: ChildOptions): Promis
     pid: child.pid as number,
     output: () => output,
     isAlive,
+    ended,
     pause: () => void child.kill("SIGSTOP"),
     resume: () => void child.kill("SIGCONT"),
     end: async (signal = stopSignal) => {

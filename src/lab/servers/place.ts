@@ -33,10 +33,12 @@ function isFree(port: number): Promise<boolean> {
 
 const PREFIX = "holdfast-lab-";
 const ours = new Set<string>();
+let watchesExit = false;
 
 /** A new directory that only this user reads (`open`: everybody), removed at the latest when this process exits. */
 export function makePlace(options: { readonly open?: boolean } = {}): string {
-  if (ours.size === 0) {
+  if (!watchesExit) {
+    watchesExit = true;
     sweep();
     process.once("exit", () => {
       for (const place of ours) removePlace(place);

@@ -1,0 +1,151 @@
+/** A Redis primary with two replicas, watched by three sentinels that really fail over. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { onFreePort } from "./child.ts";
+import { freePort, HOST, makePlace, removePlace } from "./place.ts";
+import { startRedis, startServer } from "./redis.ts";
+import type { RedisServer } from "./redis.ts";
+
+export interface SentinelOptions {
+  /** How long the primary must be silent before sentinels call it down. @default 500 */
+  readonly downAfterMs?: number | undefined;
+  /** @default 10_000 */
+  readonly failoverTimeoutMs?: number | undefined;
+  /** @default 2 */
+  readonly replicas?: number | undefined;
+  /** Further arguments of the primary and the replicas, such as `["--min-replicas-to-write", "1"]`. */
+  readonly args?: readonly string[] | undefined;
+  readonly env?: Readonly<Record<string, string>> | undefined;
+}
+
+export interface SentinelLab extends AsyncDisposable {
+  readonly service: "holdfast";
+  /** The server that was primary at the start; see currentPrimary(). */
+  readonly primary: RedisServer;
+  readonly replicas: readonly RedisServer[];
+  readonly sentinels: readonly RedisServer[];
+  readonly url: string;
+  /** The primary's port, as most sentinels that answer say. */
+  currentPrimary(): Promise<number>;
+  /** Waits until sentinels name another primary than the one on `port`; resolves to that server. */
+  failedOver(port: number): Promise<RedisServer>;
+  stop(): Promise<void>;
+}
+
+const SERVICE = "holdfast";
+const LIMIT_MS = 30_000;
+
+/** Starts all servers and resolves when the replicas are online and the sentinels know each other. */
+export async function startSentinels(options: SentinelOptions = {}): Promise<SentinelLab> {
+  const { args = [], env, replicas: count = 2 } = options;
+  const started: RedisServer[] = [];
+  const places: string[] = [];
+  const stop = async (): Promise<void> => {
+    await Promise.all(started.map((server) => server.stop()));
+    for (const place of places) removePlace(place);
+  };
+  try {
+    // No waiting for more replicas to come before the first transfer.
+    const quick = ["--repl-diskless-sync-delay", "0", ...args];
+    const primary = await startRedis({ args: quick, env });
+    started.push(primary);
+    const follow = [...quick, "--replicaof", `${HOST} ${primary.port}`];
+    const replicas = await Promise.all(Array.from({ length: count }, () => startRedis({ args: follow, env })));
+    started.push(...replicas);
+    const sentinels = await Promise.all(
+      Array.from({ length: 3 }, () => {
+        const place = makePlace();
+        places.push(place);
+        return startSentinel(place, primary.port, options);
+      }),
+    );
+    started.push(...sentinels);
+    await untilWoven(primary, sentinels, count);
+    const currentPrimary = (): Promise<number> => ask(sentinels);
+    const hosts = sentinels.map((sentinel) => `${HOST}:${sentinel.port}`).join(",");
+    return {
+      service: SERVICE,
+      primary,
+      replicas,
+      sentinels,
+      url: `redis+sentinel://${hosts}/${SERVICE}`,
+      currentPrimary,
+      failedOver: (port) => untilFailedOver(port, currentPrimary, [primary, ...replicas]),
+      stop,
+      [Symbol.asyncDispose]: stop,
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+function startSentinel(place: string, primaryPort: number, options: SentinelOptions): Promise<RedisServer> {
+  return onFreePort(freePort, (port) => {
+    const file = join(place, "sentinel.conf");
+    const lines = [
+      `port ${port}`,
+      `bind ${HOST}`,
+      `dir ${place}`,
+      `sentinel monitor ${SERVICE} ${HOST} ${primaryPort} 2`,
+      `sentinel down-after-milliseconds ${SERVICE} ${options.downAfterMs ?? 500}`,
+      `sentinel failover-timeout ${SERVICE} ${options.failoverTimeoutMs ?? 10_000}`,
+      `sentinel parallel-syncs ${SERVICE} 1`,
+    ];
+    writeFileSync(file, `${lines.join("\n")}\n`);
+    return startServer("redis-sentinel", place, port, undefined, [file]);
+  });
+}
+
+async function untilWoven(primary: RedisServer, sentinels: readonly RedisServer[], replicas: number): Promise<void> {
+  await until("the sentinels know each other", async () => {
+    const info = await primary.cli("INFO", "replication");
+    if ((info.match(/state=online/gu) ?? []).length < replicas) return undefined;
+    const views = await Promise.all(sentinels.map((sentinel) => sentinel.cli("SENTINEL", "MASTER", SERVICE)));
+    const woven = views.every(
+      (view) => fieldOf(view, "num-slaves") >= replicas && fieldOf(view, "num-other-sentinels") >= 2,
+    );
+    return woven ? true : undefined;
+  });
+}
+
+/** redis-cli prints a map as lines: name, value, name, value. */
+function fieldOf(lines: string, name: string): number {
+  const all = lines.split("\n");
+  return Number(all[all.indexOf(name) + 1]);
+}
+
+async function ask(sentinels: readonly RedisServer[]): Promise<number> {
+  const answers = await Promise.allSettled(
+    sentinels.map((one) => one.cli("SENTINEL", "get-master-addr-by-name", SERVICE)),
+  );
+  const ports = answers
+    .filter((answer) => answer.status === "fulfilled")
+    .map(({ value }) => Number(value.split("\n")[1]));
+  const most = ports.find((port) => ports.filter((other) => other === port).length * 2 > ports.length);
+  if (most === undefined) throw new Error(`The sentinels disagree about the primary: ${ports.join(", ")}`);
+  return most;
+}
+
+async function untilFailedOver(
+  port: number,
+  currentPrimary: () => Promise<number>,
+  servers: readonly RedisServer[],
+): Promise<RedisServer> {
+  return until("a fail-over", async () => {
+    const now = await currentPrimary().catch(() => port);
+    return now === port ? undefined : servers.find((server) => server.port === now);
+  });
+}
+
+/** Looks until `look` finds something. */
+export async function until<T>(what: string, look: () => Promise<T | undefined>): Promise<T> {
+  const deadlineMs = performance.now() + LIMIT_MS;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined) return found;
+    if (performance.now() > deadlineMs) throw new Error(`Waited ${LIMIT_MS} ms in vain until: ${what}`);
+    await sleep(25);
+  }
+}
