@@ -22,6 +22,7 @@ export type ProgramName =
   | "zookeeper.jar"
   | "keytool"
   | "gcc"
+  | "spin"
   | "postgres"
   | "initdb"
   | "psql";
@@ -34,6 +35,7 @@ const SOURCES: Readonly<Record<ProgramName, Source>> = {
   "zookeeper.jar": { debian: "zookeeper", folders: () => ["/usr/share/java"] },
   keytool: { debian: "default-jre-headless" },
   gcc: { debian: "gcc" },
+  spin: { debian: "spin" },
   postgres: { debian: "postgresql", folders: postgresFolders },
   initdb: { debian: "postgresql", folders: postgresFolders },
   psql: { debian: "postgresql", folders: postgresFolders },
