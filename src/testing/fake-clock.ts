@@ -22,6 +22,8 @@ export class FakeClock implements Clock {
   #nowMs: number;
   #wallMs: number;
   #orders = 0;
+  #sleepers = 0;
+  #driven = false;
   /** Sorted by `dueMs`, then `order`. */
   readonly #timers: FakeTimer[] = [];
 
@@ -77,6 +79,15 @@ export class FakeClock implements Clock {
     await this.settle();
   }
 
+  /** Waits for fake time to pass, and moves the clock from timer to timer as long as anybody sleeps. */
+  async sleep(ms: number): Promise<void> {
+    this.#sleepers++;
+    const slept = new Promise<void>((resolve) => this.setTimer(resolve, ms));
+    void this.#drive();
+    await slept;
+    this.#sleepers--;
+  }
+
   /** Moves both clocks without firing anything, as a blocked event loop or a stopped process does. Timers are late afterwards. */
   block(ms: number): void {
     this.#move(ms);
@@ -90,6 +101,15 @@ export class FakeClock implements Clock {
   /** Lets every promise settle that can without time passing. */
   async settle(): Promise<void> {
     await new Promise<void>((resolve) => nextTurn(resolve));
+  }
+
+  /** One loop for all sleepers: two that moved the clock would make each other's time pass. */
+  async #drive(): Promise<void> {
+    if (this.#driven) return;
+    this.#driven = true;
+    await this.settle();
+    while (this.#sleepers > 0 && this.nextDueMs !== undefined) await this.advance(this.nextDueMs - this.#nowMs);
+    this.#driven = false;
   }
 
   #move(ms: number): void {

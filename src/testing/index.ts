@@ -1,1 +1,5 @@
+export { conformance, type Declined, memberConformance, withoutDeclined } from "./conformance.ts";
 export { FakeClock, type FakeClockOptions } from "./fake-clock.ts";
+export type { ConformancePromise } from "./promises/promise.ts";
+export { seeded, type SeededChance } from "./seeded.ts";
+export type { ConformanceContext } from "./trial.ts";

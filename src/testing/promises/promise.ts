@@ -1,0 +1,36 @@
+/** A promise of the conformance suite: a sentence, and the check that fails when it is broken. */
+import { type ConformanceContext, TooSlowError, Trial } from "../trial.ts";
+
+const STRETCH_MOST = 8;
+
+export interface ConformancePromise {
+  /** The promise, as a sentence about the backend: what a test should be called. */
+  readonly promise: string;
+  /** Rejects, with an `AssertionError` that says how, when the backend breaks the promise. */
+  readonly check: (context: ConformanceContext) => Promise<void>;
+}
+
+/** Makes a promise whose check closes what it opened, and starts again when the machine was too slow for it. */
+export function promise(sentence: string, body: (trial: Trial) => Promise<void>): ConformancePromise {
+  const attempt = async (context: ConformanceContext, stretch: number): Promise<void> => {
+    const trial = new Trial(context, stretch);
+    try {
+      await body(trial);
+    } finally {
+      await trial.close();
+    }
+  };
+  return {
+    promise: sentence,
+    check: async (context) => {
+      for (let stretch = 1; stretch < STRETCH_MOST; stretch *= 2) {
+        try {
+          return await attempt(context, stretch);
+        } catch (error) {
+          if (!(error instanceof TooSlowError)) throw error;
+        }
+      }
+      await attempt(context, STRETCH_MOST);
+    },
+  };
+}

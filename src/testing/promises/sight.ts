@@ -1,0 +1,140 @@
+/** Promises about seeing and intervening: who holds, who waits, and ending one lease by its fence. */
+import assert from "node:assert/strict";
+import { type ConformancePromise, promise } from "./promise.ts";
+
+export const sightPromises: readonly ConformancePromise[] = [
+  promise("shows who holds: name, mode, limit, holder, fence, age, remaining time and meta", async (trial) => {
+    const [a, b] = [await trial.open(), await trial.open()];
+    const meta = { reason: "nightly “import”", trace: "00-ab\n" };
+    const { fence } = await trial.granted(a, trial.claim({ holder: "web-3:812", meta, limit: 2 }));
+    await trial.sleep(trial.ttlMs / 5);
+    const { held, pending } = await b.query(trial.name);
+    assert.equal(held.length, 1);
+    const [holding] = held;
+    const { heldMs, remainingMs, ...facts } = holding ?? assert.fail();
+    assert.deepEqual(facts, { name: trial.name, mode: "exclusive", limit: 2, holder: "web-3:812", fence, meta });
+    assert.ok(heldMs > 0 && heldMs < trial.patienceMs, `held for ${heldMs} ms`);
+    assert.ok(remainingMs > 0 && remainingMs <= 10_000 + trial.patienceMs, `${remainingMs} ms remain`);
+    assert.deepEqual(pending, []);
+  }),
+
+  promise("shows who waits, in order", async (trial) => {
+    const [a, b] = [await trial.open(), await trial.open()];
+    await trial.granted(a, trial.claim());
+    await trial.refused(b, trial.claim({ holder: "web-1:1", meta: { n: "1" } }), "the lock is held");
+    await trial.refused(a, trial.claim({ holder: "web-2:2", mode: "shared" }), "the lock is held");
+    const { pending } = await a.query(trial.name);
+    assert.deepEqual(
+      pending.map(({ waitingMs, ...facts }) => {
+        assert.ok(waitingMs >= 0 && waitingMs < trial.patienceMs, `waits for ${waitingMs} ms`);
+        return facts;
+      }),
+      [
+        { name: trial.name, mode: "exclusive", limit: 1, holder: "web-1:1", position: 1, meta: { n: "1" } },
+        { name: trial.name, mode: "shared", limit: 1, holder: "web-2:2", position: 2, meta: {} },
+      ],
+    );
+  }),
+
+  promise("tells a refused claim who is in the way", async (trial) => {
+    const [a, b] = [await trial.open(), await trial.open()];
+    const { fence } = await trial.granted(a, trial.claim({ holder: "web-3:812" }));
+    const { heldBy } = await trial.refused(b, trial.claim(), "the lock is held");
+    assert.deepEqual(
+      heldBy.map((holding) => [holding.name, holding.holder, holding.fence]),
+      [[trial.name, "web-3:812", fence]],
+    );
+  }),
+
+  promise("shows only locks whose name starts with the prefix, taken literally", async (trial) => {
+    const backend = await trial.open();
+    const names = ["a*c", "abc", "a?c", "a[b]c", "a%c", "a_c", "a\\c", "a/c"].map((end) => `${trial.name}/${end}`);
+    for (const name of names) await trial.granted(backend, trial.claim({ name }));
+    for (const name of names) {
+      const { held } = await backend.query(name);
+      assert.deepEqual(
+        held.map((holding) => holding.name),
+        [name],
+      );
+    }
+    assert.equal((await backend.query(`${trial.name}/a`)).held.length, names.length);
+    await trial.nothingLeft(backend, `${trial.name}/b`);
+  }),
+
+  promise("ends by force the lease with that fence, and no other", async (trial) => {
+    const [a, b] = [await trial.open(), await trial.open()];
+    const [victim, successor] = [trial.claim(), trial.claim()];
+    const { fence, run } = await trial.granted(a, victim);
+    const after = fence + BigInt(run);
+    for (const wrong of [fence - 1n, after]) {
+      assert.equal(
+        await b.forceRelease(trial.name, wrong, "ops", "wrong fence"),
+        false,
+        `fence ${wrong} names no lease`,
+      );
+    }
+    assert.equal(await b.forceRelease(`${trial.name}/other`, fence, "ops", "wrong name"), false);
+    assert.equal(await b.forceRelease(trial.name, fence, "ops", "stuck"), true);
+    const [renewal] = await a.renew([victim]);
+    assert.equal(renewal?.held, false, "the victim no longer holds");
+    await trial.granted(b, successor);
+    assert.equal(await b.forceRelease(trial.name, fence, "ops", "again"), false, "the successor is not hit");
+    assert.equal((await b.renew([successor]))[0]?.held, true, "the successor holds");
+  }),
+
+  promise("ends by force a lease named by any fence of its run", async (trial) => {
+    const backend = await trial.open();
+    const { fence, run } = await trial.granted(backend, trial.claim());
+    assert.equal(await backend.forceRelease(trial.name, fence + BigInt(run) - 1n, "ops", "stuck"), true);
+    await trial.granted(backend, trial.claim());
+  }),
+
+  promise("ends by force one of several holders, and leaves the others", async (trial) => {
+    const [a, b] = [await trial.open(), await trial.open()];
+    const [first, second] = [trial.claim({ limit: 2 }), trial.claim({ limit: 2 })];
+    await trial.granted(a, first);
+    const { fence } = await trial.granted(b, second);
+    assert.equal(await a.forceRelease(trial.name, fence, "ops", "stuck"), true);
+    assert.equal((await a.renew([first]))[0]?.held, true);
+    assert.equal((await b.renew([second]))[0]?.held, false);
+  }),
+
+  promise("hands a lock broken by force to the next waiter", async (trial) => {
+    const [a, b] = [await trial.open(), await trial.open()];
+    const waiter = trial.claim();
+    const { fence } = await trial.granted(a, trial.claim());
+    await trial.refused(b, waiter, "the lock is held");
+    assert.equal(await b.forceRelease(trial.name, fence, "ops", "stuck"), true);
+    await trial.grantedAtLast(b, waiter);
+  }),
+
+  promise("tells the holder that its lease was broken by force, and why", async (trial) => {
+    const [a, b] = [await trial.open(), await trial.open()];
+    if (a.listen === undefined) assert.fail("the backend has no listen(): decline the promise, and say why");
+    const told: { readonly id: string; readonly reason: string }[] = [];
+    a.listen({ lost: (id, reason) => told.push({ id, reason }), doubt: () => undefined });
+    const [victim, other] = [trial.claim(), trial.claim({ name: `${trial.name}/other` })];
+    const { fence } = await trial.granted(a, victim);
+    await trial.granted(a, other);
+    await b.forceRelease(trial.name, fence, "ops@desk", "deploy 17 hangs");
+    const { id, reason } = await trial.eventually("the holder is told", () => told[0]);
+    assert.equal(id, victim.id);
+    assert.match(reason, /deploy 17 hangs/);
+    assert.match(reason, /ops@desk/);
+    assert.deepEqual(told.length, 1, "told once, of that lease only");
+  }),
+
+  promise("keeps a record of who ended a lease by force, and why", async (trial) => {
+    const [a, b] = [await trial.open(), await trial.open()];
+    const { fence } = await trial.granted(a, trial.claim());
+    await a.forceRelease(trial.name, fence, "ops@desk", "deploy 17 hangs");
+    const { forced } = await b.query(trial.name);
+    assert.deepEqual(
+      forced.map(({ agoMs, ...facts }) => {
+        assert.ok(agoMs >= 0 && agoMs < trial.patienceMs, `${agoMs} ms ago`);
+        return facts;
+      }),
+      [{ name: trial.name, fence, by: "ops@desk", reason: "deploy 17 hangs" }],
+    );
+  }),
+];

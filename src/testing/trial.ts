@@ -1,0 +1,178 @@
+/** What a conformance check works with: backends that are closed for it, claims, and ways to wait without guessing. */
+import assert from "node:assert/strict";
+import type { Backend, Claim, Granted, Refused } from "../backend.ts";
+import { systemChance } from "../chance.ts";
+import { type Clock, systemClock } from "../clock.ts";
+
+/** What whoever wrote a backend tells the suite. */
+export interface ConformanceContext {
+  /** Opens the backend anew on the same store, as another process would. The suite closes it. */
+  open(): Promise<Backend> | Backend;
+  /**
+   * Ends a backend as a crash of its process would, so that nothing is released. The suite closes it all the same.
+   * @default backend.close(), which leaves or ends the claims, but releases nobody else's
+   */
+  crash?(backend: Backend): Promise<void>;
+  /** A ttl that the store keeps to the millisecond or nearly so. The shorter, the faster the suite. @default 500 */
+  readonly ttlMs?: number | undefined;
+  /** How much earlier than asked the store may let go because its clock ticks coarsely. @default 5 % of `ttlMs` */
+  readonly slackMs?: number | undefined;
+  /** How long to wait for what must happen at last, before the check fails. @default 15_000 */
+  readonly patienceMs?: number | undefined;
+  /** The clock that the backend runs on. @default the system's */
+  readonly clock?: Clock | undefined;
+  /** Lets time pass. With a fake clock: moves it. @default waits */
+  sleep?(ms: number): Promise<void>;
+}
+
+/** The machine was too busy to check anything: not the backend's fault. The check starts again with a longer ttl. */
+export class TooSlowError extends Error {
+  override readonly name = "TooSlowError";
+}
+
+/** One check at work. */
+export class Trial {
+  readonly context: ConformanceContext;
+  readonly clock: Clock;
+  readonly ttlMs: number;
+  readonly slackMs: number;
+  readonly patienceMs: number;
+  /** This check's own lock; also a prefix for more. */
+  readonly name: string;
+  readonly #opened: Backend[] = [];
+
+  /** `stretch` makes every ttl that much longer. */
+  constructor(context: ConformanceContext, stretch = 1) {
+    this.context = context;
+    this.clock = context.clock ?? systemClock;
+    this.ttlMs = (context.ttlMs ?? 500) * stretch;
+    this.slackMs = context.slackMs ?? this.ttlMs * 0.05;
+    this.patienceMs = context.patienceMs ?? 15_000;
+    this.name = `conformance:${systemChance.id()}`;
+  }
+
+  async open(): Promise<Backend> {
+    const backend = await this.context.open();
+    this.#opened.push(backend);
+    return backend;
+  }
+
+  async crash(backend: Backend): Promise<void> {
+    if (this.context.crash === undefined) await backend.close();
+    else await this.context.crash(backend);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#opened.map((backend) => backend.close()));
+  }
+
+  /** A new claim on the check's own lock. Its ttl is long, so that nothing ends unless the check wants it. */
+  claim(change: Partial<Claim> = {}): Claim {
+    return {
+      id: systemChance.id(),
+      name: this.name,
+      mode: "exclusive",
+      limit: 1,
+      ttlMs: Math.max(10_000, this.ttlMs),
+      lockDelayMs: 0,
+      minHoldMs: 0,
+      holder: "conformance:1",
+      meta: {},
+      queues: true,
+      ...change,
+    };
+  }
+
+  /** A claim whose lease ends soon unless renewed. */
+  brief(change: Partial<Claim> = {}): Claim {
+    return this.claim({ ttlMs: this.ttlMs, ...change });
+  }
+
+  async sleep(ms: number): Promise<void> {
+    if (ms <= 0) return;
+    if (this.context.sleep !== undefined) return this.context.sleep(ms);
+    await new Promise((resolve) => setTimeout(resolve, ms));
+  }
+
+  /** Throws {@link TooSlowError} if a brief lease of that age may have ended because this process was kept waiting. */
+  inTime(sinceMs: number): void {
+    const ageMs = this.clock.now() - sinceMs;
+    if (ageMs > this.ttlMs * 0.9) throw new TooSlowError(`${Math.round(ageMs)} ms passed where less was meant to`);
+  }
+
+  /** Attempts, and expects the lease. `sentMs` is the clock before the request left. */
+  async granted(backend: Backend, claim: Claim): Promise<Granted & { readonly sentMs: number }> {
+    const sentMs = this.clock.now();
+    const answer = await backend.attempt(claim);
+    if (!answer.granted) assert.fail(`expected the lease, but the lock is held by ${describeHolders(answer)}`);
+    assert.equal(typeof answer.fence, "bigint", "a fence is a bigint");
+    assert.ok(
+      Number.isInteger(answer.run) && answer.run >= 1,
+      `a run is a whole number of at least 1, not ${answer.run}`,
+    );
+    return { ...answer, sentMs };
+  }
+
+  /** Attempts, and expects a no. */
+  async refused(backend: Backend, claim: Claim, why: string): Promise<Refused> {
+    const answer = await backend.attempt(claim);
+    if (answer.granted) assert.fail(`granted fence ${answer.fence}, but ${why}`);
+    return answer;
+  }
+
+  /** Attempts again and again until granted: the way that needs no message ever to arrive. */
+  async grantedAtLast(backend: Backend, claim: Claim): Promise<Granted & { readonly sentMs: number }> {
+    return this.eventually("the lease is granted", async () => {
+      const sentMs = this.clock.now();
+      const answer = await backend.attempt(claim);
+      return answer.granted ? { ...answer, sentMs } : undefined;
+    });
+  }
+
+  /** Looks until there is something to see. */
+  async eventually<T>(what: string, look: () => Promise<T | undefined> | T | undefined): Promise<T> {
+    const deadlineMs = this.clock.now() + this.patienceMs;
+    for (;;) {
+      const seen = await look();
+      if (seen !== undefined) return seen;
+      if (this.clock.now() >= deadlineMs) assert.fail(`expected at last: ${what}; gave up after ${this.patienceMs} ms`);
+      await this.sleep(Math.max(1, this.ttlMs / 25));
+    }
+  }
+
+  /** Waits for a promise, but not for ever. */
+  async within<T>(what: string, promise: Promise<T>): Promise<T> {
+    let settled: { readonly value: T } | { readonly error: unknown } | undefined;
+    promise.then(
+      (value) => (settled = { value }),
+      (error: unknown) => (settled = { error }),
+    );
+    const end = await this.eventually(what, () => settled);
+    if ("error" in end) throw end.error;
+    return end.value;
+  }
+
+  /** Asks to the end of a lease's trust whether somebody else gets in too early. */
+  async keptUntil(untilMs: number, backend: Backend, rival: () => Claim): Promise<void> {
+    while (this.clock.now() < untilMs - this.slackMs - this.ttlMs / 10) {
+      const answer = await backend.attempt(rival());
+      const doneMs = this.clock.now();
+      if (answer.granted && doneMs < untilMs - this.slackMs) {
+        assert.fail(`somebody else got in ${Math.round(untilMs - doneMs)} ms before the lease's time was over`);
+      }
+      await this.sleep(this.ttlMs / 10);
+    }
+  }
+
+  /** Expects that no claim of this check is left in the store. */
+  async nothingLeft(backend: Backend, prefix: string = this.name): Promise<void> {
+    const { held, pending } = await backend.query(prefix);
+    assert.deepEqual(held, [], "no lease is left");
+    assert.deepEqual(pending, [], "no waiting claim is left");
+  }
+}
+
+function describeHolders({ heldBy, position }: Refused): string {
+  const holders = heldBy.map(({ holder, fence }) => `${holder} (fence ${fence})`).join(", ") || "nobody we are told of";
+  return position === undefined ? holders : `${holders}, place ${position} in the queue`;
+}
