@@ -1,5 +1,6 @@
 /** What a user sees: locks, leases and options, as types. The work is done next door. */
 import type { Forced, Holding, Meta, Mode, Snapshot } from "./backend.ts";
+import type { Chance } from "./chance.ts";
 import type { Clock } from "./clock.ts";
 import type { Duration } from "./duration.ts";
 
@@ -39,6 +40,8 @@ export interface LocksOptions extends AcquireOptions {
   readonly holder?: string | undefined;
   /** For tests. @default the system's clock */
   readonly clock?: Clock | undefined;
+  /** For tests. @default the system's randomness */
+  readonly chance?: Chance | undefined;
 }
 
 /** `released`: it was ours until then. `lost`: it had ended before. `unknown`: the store could not be asked in time. */

@@ -8,6 +8,8 @@ export interface Clock {
   /** Calls `fn` after `ms`. The process may exit before that unless `alive` is true. */
   setTimer(fn: () => void, ms: number, alive?: boolean): Timer;
   clearTimer(timer: Timer | undefined): void;
+  /** Says whether a timer that is already set keeps the process alive. Absent: the clock has no process to keep. */
+  keepAlive?(timer: Timer, alive: boolean): void;
 }
 
 /** Opaque: only the clock that made it looks inside. */
@@ -23,4 +25,8 @@ export const systemClock: Clock = {
     return timer;
   },
   clearTimer: (timer) => clearTimeout(timer as NodeJS.Timeout | undefined),
+  keepAlive: (timer, alive) => {
+    if (alive) (timer as NodeJS.Timeout).ref();
+    else (timer as NodeJS.Timeout).unref();
+  },
 };

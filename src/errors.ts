@@ -89,10 +89,11 @@ export class LockBackendError extends LockError {
 export class LockClosedError extends LockError {
   readonly code = "ERR_LOCK_CLOSED" as const;
 
-  constructor(lock: string) {
+  constructor(lock: string, message?: string) {
     super(
       lock,
-      `Lock ${quote(lock)} was not acquired: these locks are closed. Create new ones with createLocks() or connect().`,
+      message ??
+        `Lock ${quote(lock)} was not acquired: these locks are closed. Create new ones with createLocks() or connect().`,
     );
   }
 }

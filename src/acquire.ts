@@ -1,0 +1,197 @@
+/**
+ * All waiting for the store: attempt → watch → attempt, until granted or nobody wants it any more; and the other end:
+ * whatever was asked for and is not wanted is released, also when its grant arrives late. Leave nothing behind.
+ */
+import type { Backend, Claim, Granted, Refused } from "./backend.ts";
+import type { Chance } from "./chance.ts";
+import type { Clock } from "./clock.ts";
+import { LockBackendError } from "./errors.ts";
+
+const POLL_MIN_MS = 20;
+const POLL_MAX_MS = 1000;
+const RELEASE_WAIT_MAX_MS = 5000;
+
+/** What waiting needs of its surroundings. */
+export interface Surroundings {
+  readonly backend: Backend;
+  readonly clock: Clock;
+  readonly chance: Chance;
+}
+
+/** A grant, and the instant before the request that brought it left. */
+export interface Grant {
+  readonly granted: Granted;
+  readonly sentAtMs: number;
+}
+
+/** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
+export class Seeker {
+  readonly claim: Claim;
+  readonly shape: string;
+  /** The store's last refusal, for messages. */
+  refused: Refused | undefined;
+  /** Why the last question got no answer, for messages. */
+  trouble: unknown;
+  readonly #around: Surroundings;
+  #lastSentAtMs = -Infinity;
+  #calledOff: AbortController | undefined;
+  #off = false;
+  #granted = false;
+
+  constructor(around: Surroundings, claim: Claim, shape: string) {
+    this.#around = around;
+    this.claim = claim;
+    this.shape = shape;
+  }
+
+  /** Resolves with the grant; with `undefined` when refused and the claim does not queue, or when called off. */
+  async seek(first?: Promise<Granted | Refused>): Promise<Grant | undefined> {
+    const { backend, clock } = this.#around;
+    let ask = first;
+    for (let round = 0; !this.#off; round++) {
+      const sentAtMs = clock.now();
+      this.#lastSentAtMs = sentAtMs;
+      let answer: Granted | Refused | undefined;
+      try {
+        answer = await (ask ?? backend.attempt(this.claim));
+        this.trouble = undefined;
+      } catch (cause) {
+        if (cause instanceof LockBackendError && cause.fatal) throw cause;
+        if (cause instanceof TypeError) throw cause;
+        this.trouble = cause;
+        // A claim that does not queue is asked for once more, with the same id, and then given up.
+        if (!this.claim.queues && round > 0) {
+          this.#cleanUp();
+          throw cause;
+        }
+      }
+      ask = undefined;
+      if (answer?.granted === true) return this.#took(answer, sentAtMs);
+      if (this.#off) break;
+      if (answer !== undefined) {
+        this.refused = answer;
+        if (!this.claim.queues) return undefined;
+      }
+      const news = await this.#wait(this.#pauseMs(round), answer !== undefined);
+      // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
+      if (news !== undefined) return this.#took(news, sentAtMs);
+    }
+    this.#cleanUp();
+    return undefined;
+  }
+
+  /** Nobody wants the claim any more: stop, and leave nothing in the store. */
+  callOff(): void {
+    if (this.#off) return;
+    this.#off = true;
+    this.#calledOff?.abort();
+    // An attempt may be on its way for as long as it likes; the release goes out now, and again after it has come back.
+    this.#cleanUp();
+  }
+
+  #took(granted: Granted, sentAtMs: number): Grant | undefined {
+    if (this.#off) {
+      this.#cleanUp();
+      return undefined;
+    }
+    this.#granted = true;
+    return { granted, sentAtMs };
+  }
+
+  #cleanUp(): void {
+    if (this.#granted) return;
+    const { clock } = this.#around;
+    const untilMs = this.#lastSentAtMs + this.claim.ttlMs + this.claim.lockDelayMs;
+    // Nothing waits for this: the answer, if any comes, changes nothing for the caller.
+    if (this.#lastSentAtMs > -Infinity) void releaseUntil(this.#around, this.claim, Math.max(untilMs, clock.now()));
+  }
+
+  #pauseMs(round: number): number {
+    if (this.refused?.retryMs !== undefined && this.trouble === undefined) return this.refused.retryMs;
+    const capMs = Math.min(POLL_MAX_MS, Math.max(1, this.claim.ttlMs / 3));
+    const pauseMs = Math.min(capMs, POLL_MIN_MS * 2 ** Math.min(round, 10));
+    return pauseMs * (0.5 + 0.5 * this.#around.chance.fraction());
+  }
+
+  /** Waits for news or for `pauseMs`, whichever comes first. */
+  async #wait(pauseMs: number, queued: boolean): Promise<Granted | undefined> {
+    const { backend, clock } = this.#around;
+    const over = new AbortController();
+    this.#calledOff = over;
+    // Waiting keeps the process alive: somebody counts on the lock.
+    const timer = clock.setTimer(() => over.abort(), pauseMs, true);
+    try {
+      if (queued && backend.watch !== undefined) return await backend.watch(this.claim, over.signal);
+      await aborted(over.signal);
+      return undefined;
+    } catch (cause) {
+      this.trouble = cause;
+      if (!over.signal.aborted) await aborted(over.signal);
+      return undefined;
+    } finally {
+      clock.clearTimer(timer);
+      this.#calledOff = undefined;
+    }
+  }
+}
+
+/** Releases a claim, asking again until the store has answered or `untilMs` has passed, when it has let go by itself. */
+export async function releaseUntil(around: Surroundings, claim: Claim, untilMs: number): Promise<boolean | undefined> {
+  const { backend, clock, chance } = around;
+  for (let round = 0; ; round++) {
+    try {
+      return await backend.release(claim);
+    } catch (cause) {
+      if (cause instanceof LockBackendError && cause.fatal) return undefined;
+      const pauseMs = Math.min(POLL_MAX_MS, POLL_MIN_MS * 2 ** Math.min(round, 10)) * (0.5 + 0.5 * chance.fraction());
+      if (clock.now() + pauseMs >= untilMs) return undefined;
+      await new Promise<void>((resolve) => clock.setTimer(resolve, pauseMs));
+    }
+  }
+}
+
+/**
+ * Releases a held claim for a caller who waits for the result.
+ *
+ * `true`: it was ours until now. `false`: it had ended before. `undefined`: the store could not be asked in time;
+ * the asking goes on behind the caller's back until the store has let go by itself.
+ */
+export async function releaseHeld(
+  around: Surroundings,
+  claim: Claim,
+  trustedUntilMs: number,
+): Promise<boolean | undefined> {
+  const { backend, clock } = around;
+  try {
+    return await backend.release(claim);
+  } catch {
+    // The reply was lost, or the request was: the same release is asked for again.
+    const patienceMs = Math.min(RELEASE_WAIT_MAX_MS, claim.ttlMs / 3, trustedUntilMs - clock.now());
+    const untilMs = trustedUntilMs + claim.ttlMs / 50 + 4 + claim.lockDelayMs;
+    const repeated = releaseUntil(around, claim, untilMs).then((known) => {
+      // Absent though still trusted: nobody else could have removed it, so that our first release did.
+      if (known === false) return clock.now() < trustedUntilMs ? true : undefined;
+      return known;
+    });
+    return await within(clock, repeated, Math.max(0, patienceMs));
+  }
+}
+
+async function within<T>(clock: Clock, promise: Promise<T>, ms: number): Promise<T | undefined> {
+  let timer: unknown;
+  const late = new Promise<undefined>((resolve) => {
+    timer = clock.setTimer(() => resolve(undefined), ms, true);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clock.clearTimer(timer);
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

@@ -1,0 +1,191 @@
+/** All that one createLocks() has going on: its turnstiles, its holds and their keeper, and how long people wait. */
+import { hostname } from "node:os";
+import type { Surroundings } from "./acquire.ts";
+import { Alarm } from "./alarm.ts";
+import type { Backend, Claim } from "./backend.ts";
+import { type Chance, systemChance } from "./chance.ts";
+import { type Clock, systemClock } from "./clock.ts";
+import type { LocksOptions } from "./api.ts";
+import { LockBackendError, LockClosedError, LockTimeoutError, quote } from "./errors.ts";
+import { lostChannel } from "./events.ts";
+import type { Hold } from "./hold.ts";
+import { Keeper } from "./keeper.ts";
+import type { HeldLease } from "./lease.ts";
+import type { Spec } from "./spec.ts";
+import { RenewThread } from "./thread.ts";
+import { Ticket } from "./ticket.ts";
+import { Turnstile, type TurnstileHome } from "./turnstile.ts";
+
+/** A try that the store does not answer is given up after this long; its claim is cleaned up behind it. */
+const TRY_MAX_MS = 5000;
+
+interface Kept {
+  readonly hold: Hold;
+  readonly turnstile: Turnstile;
+}
+
+export class Desk implements TurnstileHome, Surroundings {
+  readonly backend: Backend;
+  readonly clock: Clock;
+  readonly chance: Chance;
+  readonly holder: string;
+  readonly #turnstiles: Map<string, Turnstile> = new Map();
+  readonly #tickets: Map<Ticket, Turnstile> = new Map();
+  readonly #kept: Map<string, Kept> = new Map();
+  readonly #keeper: Keeper;
+  readonly #waits: Alarm<Ticket>;
+  #thread: RenewThread | undefined;
+  #closed = false;
+
+  constructor(backend: Backend, options: LocksOptions) {
+    this.backend = backend;
+    this.clock = options.clock ?? systemClock;
+    this.chance = options.chance ?? systemChance;
+    this.holder = options.holder ?? `${hostname()}:${process.pid}`;
+    this.#keeper = new Keeper(backend, this.clock, this.chance, (hold, reason) => this.#lose(hold.claim.id, reason));
+    this.#waits = new Alarm<Ticket>(this.clock, true, (nowMs) => this.#giveUpLate(nowMs));
+    backend.listen?.({ lost: (id, reason) => this.#lose(id, reason), doubt: () => this.doubt() });
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get held(): readonly Hold[] {
+    return [...this.#kept.values()].map(({ hold }) => hold);
+  }
+
+  /** Waits for the lock; with `waits` false, resolves to null when it is not free. */
+  take(name: string, spec: Spec, waits: boolean, waitMs: number): Promise<HeldLease | null> {
+    return new Promise((resolve, reject) => {
+      if (this.#closed) return reject(new LockClosedError(name));
+      const { signal } = spec;
+      // The reason is the caller's own: it comes back as it is.
+      if (signal?.aborted === true) return reject(signal.reason as Error);
+      if (spec.renew === "thread" && this.backend.renewer === undefined) return reject(this.#noThread(name));
+      const ticket = new Ticket(spec, waits, resolve, reject, this.#settled);
+      const turnstile = this.#turnstile(name);
+      this.#tickets.set(ticket, turnstile);
+      turnstile.enter(ticket);
+      if (ticket.settled) return undefined;
+      this.#waits.set(ticket, this.clock.now() + (waits ? waitMs : Math.min(TRY_MAX_MS, spec.ttlMs)));
+      if (signal === undefined) return undefined;
+      const leave = (): void => this.#giveUp(ticket, signal.reason);
+      signal.addEventListener("abort", leave, { once: true });
+      ticket.unlisten = () => signal.removeEventListener("abort", leave);
+      return undefined;
+    });
+  }
+
+  newClaim(name: string, spec: Spec, queues: boolean): Claim {
+    return {
+      id: this.chance.id(),
+      name,
+      mode: spec.mode,
+      limit: spec.limit,
+      ttlMs: spec.ttlMs,
+      lockDelayMs: spec.lockDelayMs,
+      minHoldMs: spec.minHoldMs,
+      holder: this.holder,
+      meta: spec.meta,
+      queues,
+    };
+  }
+
+  keep(hold: Hold, turnstile: Turnstile): void {
+    this.#kept.set(hold.claim.id, { hold, turnstile });
+    if (hold.spec.renew === "thread") {
+      this.#thread ??= new RenewThread(this.backend, this.clock, (id, reason) => this.#lose(id, reason));
+      this.#thread.keep(hold);
+    }
+    this.#keeper.keep(hold);
+  }
+
+  drop(hold: Hold): void {
+    this.#kept.delete(hold.claim.id);
+    if (hold.spec.renew === "thread") this.#thread?.drop(hold);
+    this.#keeper.drop(hold);
+  }
+
+  doubt(): void {
+    this.#keeper.doubt();
+  }
+
+  idle(turnstile: Turnstile): void {
+    if (this.#turnstiles.get(turnstile.name) === turnstile) this.#turnstiles.delete(turnstile.name);
+  }
+
+  /** Lets nobody in any more, and sends those away who wait. */
+  shut(): void {
+    this.#closed = true;
+    for (const [ticket, turnstile] of this.#tickets) this.#giveUp(ticket, new LockClosedError(turnstile.name));
+  }
+
+  /** Ends every hold, used or not. */
+  async endAll(reason: string): Promise<void> {
+    await Promise.all([...this.#kept.values()].map(({ hold, turnstile }) => turnstile.forceEnd(hold, reason)));
+  }
+
+  async stop(): Promise<void> {
+    this.#keeper.stop();
+    this.#waits.stop();
+    await this.#thread?.close();
+    await this.backend.close();
+  }
+
+  #turnstile(name: string): Turnstile {
+    let turnstile = this.#turnstiles.get(name);
+    if (turnstile === undefined) {
+      turnstile = new Turnstile(name, this);
+      this.#turnstiles.set(name, turnstile);
+    }
+    return turnstile;
+  }
+
+  readonly #settled = (ticket: Ticket): void => {
+    this.#waits.clear(ticket);
+    this.#tickets.delete(ticket);
+    ticket.unlisten?.();
+  };
+
+  #giveUpLate(nowMs: number): void {
+    for (let ticket = this.#waits.take(nowMs); ticket !== undefined; ticket = this.#waits.take(nowMs)) {
+      const turnstile = this.#tickets.get(ticket);
+      if (turnstile !== undefined) this.#giveUp(ticket, this.#tooLate(ticket, turnstile));
+    }
+  }
+
+  #giveUp(ticket: Ticket, error: unknown): void {
+    if (ticket.settled) return;
+    const turnstile = this.#tickets.get(ticket);
+    ticket.fail(error);
+    turnstile?.leave(ticket);
+  }
+
+  #tooLate(ticket: Ticket, turnstile: Turnstile): Error {
+    const cause = turnstile.trouble();
+    if (cause === undefined && ticket.waits)
+      return new LockTimeoutError(turnstile.name, ticket.spec.waitMs, turnstile.heldBy());
+    const detail = cause instanceof Error ? cause.message : "no answer";
+    const votes = cause instanceof LockBackendError ? cause.votes : [];
+    const message = `Lock ${quote(turnstile.name)} was not acquired: the ${this.backend.name} store could not be asked (${detail}).`;
+    return new LockBackendError(this.backend.name, turnstile.name, message, { cause, votes });
+  }
+
+  #lose(claimId: string, reason: string): void {
+    const kept = this.#kept.get(claimId);
+    if (kept === undefined) return;
+    const { hold, turnstile } = kept;
+    if (lostChannel.hasSubscribers) {
+      lostChannel.publish({ backend: this.backend.name, name: turnstile.name, fence: hold.firstFence, reason });
+    }
+    turnstile.lose(hold, reason);
+  }
+
+  #noThread(name: string): TypeError {
+    return new TypeError(
+      `Expected \`renew\` not to be "thread" for lock ${quote(name)}: the ${this.backend.name} backend cannot be renewed from a thread. ` +
+        "Open it by URL with connect(), or use `renew: true`.",
+    );
+  }
+}

@@ -1,0 +1,79 @@
+/** Election: run for office again and again; do the work while elected; leave only after the work has settled. */
+import type { Work } from "./api.ts";
+import type { Chance } from "./chance.ts";
+import type { Clock } from "./clock.ts";
+import { LockBackendError, LockClosedError } from "./errors.ts";
+import type { HeldLease } from "./lease.ts";
+
+/** Between two terms, so that work which ends at once does not become a busy loop. */
+const PAUSE_MAX_MS = 1000;
+
+export interface Candidacy {
+  readonly clock: Clock;
+  readonly chance: Chance;
+  readonly signal: AbortSignal | undefined;
+  readonly ttlMs: number;
+  isClosed(): boolean;
+  acquire(): Promise<HeldLease>;
+  /** Runs the work in the lease's context, where close() waits for it. */
+  hold(lease: HeldLease, run: () => Promise<void>): Promise<void>;
+  readonly work: Work<unknown>;
+}
+
+/** Resolves when the signal aborts or the locks are closed. Rejects when the work fails in office, or the store refuses for good. */
+export async function elect(candidacy: Candidacy): Promise<void> {
+  while (!isOver(candidacy)) {
+    const lease = await campaign(candidacy);
+    if (lease !== undefined) await serve(candidacy, lease);
+    if (isOver(candidacy)) return;
+    await pause(candidacy);
+  }
+}
+
+function isOver({ signal, isClosed }: Candidacy): boolean {
+  return signal?.aborted === true || isClosed();
+}
+
+/** Waits to be elected; undefined when that ended without an office. */
+async function campaign(candidacy: Candidacy): Promise<HeldLease | undefined> {
+  try {
+    return await candidacy.acquire();
+  } catch (error) {
+    if (isOver(candidacy) || error instanceof LockClosedError) return undefined;
+    // A store that is away comes back; one that refuses for good is a mistake to be told.
+    if (error instanceof LockBackendError && !error.fatal) return undefined;
+    throw error;
+  }
+}
+
+/** One term of office. The work's signal aborts when the lease is lost, or when the candidate steps down. */
+async function serve(candidacy: Candidacy, lease: HeldLease): Promise<void> {
+  const { signal, work } = candidacy;
+  const stepDown = (): void => lease.stop(signal?.reason);
+  signal?.addEventListener("abort", stepDown, { once: true });
+  if (signal?.aborted === true) stepDown();
+  try {
+    await candidacy.hold(lease, async () => {
+      await work(lease);
+    });
+  } catch (error) {
+    // After a loss or a step-down, a rejection is how the work ends; in office it is a failure.
+    if (lease.lost === undefined && !isOver(candidacy)) throw error;
+  } finally {
+    signal?.removeEventListener("abort", stepDown);
+    await lease.release();
+  }
+}
+
+function pause({ clock, chance, signal, ttlMs }: Candidacy): Promise<void> {
+  const pauseMs = Math.min(PAUSE_MAX_MS, ttlMs / 10) * (0.5 + 0.5 * chance.fraction());
+  return new Promise((resolve) => {
+    const timer = clock.setTimer(end, pauseMs, true);
+    function end(): void {
+      clock.clearTimer(timer);
+      signal?.removeEventListener("abort", end);
+      resolve();
+    }
+    signal?.addEventListener("abort", end, { once: true });
+  });
+}

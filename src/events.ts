@@ -1,0 +1,64 @@
+/**
+ * Everything worth knowing from outside, on `diagnostics_channel`. Logs, metrics and traces subscribe here.
+ * Nothing is built and nothing is called while nobody listens.
+ */
+import { type Channel, channel, type TracingChannel, tracingChannel } from "node:diagnostics_channel";
+import type { Mode } from "./backend.ts";
+
+/** The message of `tracing:holdfast:acquire:*`; filled in as the acquire goes on. */
+export interface AcquireEvent {
+  readonly backend: string;
+  readonly name: string;
+  readonly mode: Mode;
+  outcome?: "acquired" | "busy" | "timeout" | "aborted" | "error";
+  /** Present once acquired. */
+  fence?: bigint;
+  waitedMs?: number;
+  error?: unknown;
+}
+
+/** The message of `tracing:holdfast:hold:*`: `start` when the lease begins, `end` when it is over, `error` before that when it was lost. */
+export interface HoldEvent {
+  readonly backend: string;
+  readonly name: string;
+  readonly mode: Mode;
+  readonly fence: bigint;
+  heldMs?: number;
+  end?: "released" | "lost" | "unknown";
+  error?: unknown;
+}
+
+/** The message of `holdfast:lost`. */
+export interface LostEvent {
+  readonly backend: string;
+  readonly name: string;
+  readonly fence: bigint;
+  readonly reason: string;
+}
+
+/** The message of `holdfast:renew`: one per batch. */
+export interface RenewEvent {
+  readonly backend: string;
+  readonly asked: number;
+  readonly renewed: number;
+  readonly gone: number;
+  readonly unknown: number;
+  readonly tookMs: number;
+}
+
+/** The message of `holdfast:force-release`. */
+export interface ForceReleaseEvent {
+  readonly backend: string;
+  readonly name: string;
+  readonly fence: bigint;
+  readonly by: string;
+  readonly reason: string;
+  readonly done: boolean;
+}
+
+export const acquireChannel: TracingChannel<object, AcquireEvent> = tracingChannel("holdfast:acquire");
+export const holdChannel: TracingChannel<object, HoldEvent> = tracingChannel("holdfast:hold");
+export const lostChannel: Channel = channel("holdfast:lost");
+export const renewChannel: Channel = channel("holdfast:renew");
+export const forceReleaseChannel: Channel = channel("holdfast:force-release");
+export const fenceRejectedChannel: Channel = channel("holdfast:fence-rejected");

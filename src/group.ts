@@ -1,0 +1,67 @@
+/** A lease over several locks: all or nothing. It is held while all of its parts are. */
+import type { Lease, ReleaseResult } from "./api.ts";
+import type { LockLostError } from "./errors.ts";
+import type { HeldLease } from "./lease.ts";
+
+export class GroupLease implements Lease {
+  readonly name: string;
+  readonly fences: ReadonlyMap<string, bigint>;
+  /** @internal In the order they were taken. */
+  readonly parts: readonly HeldLease[];
+  #signal: AbortSignal | undefined;
+  #result: Promise<ReleaseResult> | undefined;
+
+  /** @internal */
+  constructor(parts: readonly HeldLease[]) {
+    this.parts = parts;
+    this.name = parts.map((part) => part.name).join(", ");
+    this.fences = new Map(parts.map((part) => [part.name, part.fence]));
+  }
+
+  /** Several locks have several fences: each guard wants its own. */
+  get fence(): bigint {
+    throw new TypeError(`A lease over several locks has no single fence: use \`fences.get(name)\` (${this.name})`);
+  }
+
+  get signal(): AbortSignal {
+    return (this.#signal ??= AbortSignal.any(this.parts.map((part) => part.signal)));
+  }
+
+  remaining(): number {
+    return Math.min(...this.parts.map((part) => part.remaining()));
+  }
+
+  assertHeld(): void {
+    for (const part of this.parts) part.assertHeld();
+  }
+
+  release(): Promise<ReleaseResult> {
+    return (this.#result ??= this.#release());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+    this.throwIfUntold();
+  }
+
+  /** @internal */
+  get lost(): LockLostError | undefined {
+    return this.parts.find((part) => part.lost !== undefined)?.lost;
+  }
+
+  /** @internal */
+  throwIfUntold(): void {
+    for (const part of this.parts) part.throwIfUntold();
+  }
+
+  /** @internal */
+  stop(reason: unknown): void {
+    for (const part of this.parts) part.stop(reason);
+  }
+
+  async #release(): Promise<ReleaseResult> {
+    const results = await Promise.all(this.parts.toReversed().map((part) => part.release()));
+    if (results.includes("lost")) return "lost";
+    return results.includes("unknown") ? "unknown" : "released";
+  }
+}

@@ -1,0 +1,109 @@
+/**
+ * A hold: one lease of the store, kept alive by the keeper and lent to local leases: one after the other, or, in
+ * shared mode, to several at once. It knows until when it may be trusted (DESIGN: the five rules of time).
+ */
+import type { Bell } from "./alarm.ts";
+import type { Claim, Granted } from "./backend.ts";
+import type { Clock } from "./clock.ts";
+import type { Lease } from "./api.ts";
+import { driftMs } from "./drift.ts";
+import type { Spec } from "./spec.ts";
+
+/** A wall clock this far ahead of the monotonic one means that the machine slept. */
+const SLEPT_MS = 2000;
+
+/** What a hold tells the leases that it is lent to. */
+export interface Borrower extends Lease {
+  lose(reason: string): void;
+  stop(reason: unknown): void;
+}
+
+export class Hold implements Bell {
+  readonly claim: Claim;
+  readonly spec: Spec;
+  readonly firstFence: bigint;
+  readonly run: number;
+  readonly ttlMs: number;
+  readonly grantedAtMs: number;
+  readonly borrowers: Set<Borrower> = new Set();
+  /** `ending`: its release began, so that nothing may renew it any more. */
+  state: "held" | "ending" | "lost" = "held";
+  lostBecause = "";
+  /** How many local leases it has been lent to. */
+  lent = 0;
+
+  // The keeper's own notes.
+  atMs = 0;
+  place = -1;
+  askedAtMs: number = -Infinity;
+  failures = 0;
+  batchMax: number = Infinity;
+
+  readonly #clock: Clock;
+  readonly #endAtMs: number;
+  #fromMs: number;
+  #wallLeadMs: number;
+  #thread: (() => number) | undefined;
+
+  constructor(clock: Clock, claim: Claim, spec: Spec, granted: Granted, sentAtMs: number) {
+    this.#clock = clock;
+    this.claim = claim;
+    this.spec = spec;
+    this.firstFence = granted.fence;
+    this.run = granted.run;
+    this.ttlMs = granted.ttlMs ?? claim.ttlMs;
+    this.#fromMs = granted.fromMs ?? sentAtMs;
+    this.grantedAtMs = clock.now();
+    this.#endAtMs = this.#fromMs + spec.maxHoldMs;
+    this.#wallLeadMs = clock.wall() - this.grantedAtMs;
+  }
+
+  /** The fence for the next local lease. Shared leases have one in common. */
+  nextFence(): bigint {
+    const fence = this.claim.mode === "shared" ? this.firstFence : this.firstFence + BigInt(this.lent);
+    this.lent++;
+    return fence;
+  }
+
+  /** The instant at which belief ends: before the store can give the lock away, by 1 % of the ttl + 2 ms for drifting clocks. */
+  get trustedUntilMs(): number {
+    const fromMs = this.#thread === undefined ? this.#fromMs : Math.max(this.#fromMs, this.#thread());
+    return Math.min(fromMs + this.ttlMs - driftMs(this.ttlMs), this.#endAtMs);
+  }
+
+  /** Trust counts from here: when the request that last confirmed the lease left. */
+  get fromMs(): number {
+    return this.#fromMs;
+  }
+
+  /** No renewal goes out from here on: the holder has had its `maxHold`. */
+  get endAtMs(): number {
+    return this.#endAtMs;
+  }
+
+  trusted(nowMs: number): boolean {
+    return this.state !== "lost" && nowMs < this.trustedUntilMs;
+  }
+
+  /** True when the machine seems to have slept since the last confirmation: the monotonic clock may have stood still. */
+  inDoubt(nowMs: number): boolean {
+    return this.#clock.wall() - nowMs - this.#wallLeadMs > SLEPT_MS;
+  }
+
+  /** A wall clock that ran ahead by more than the whole ttl: without a renewal to confirm it, such a lease is over. */
+  sleptThrough(nowMs: number): boolean {
+    return this.#clock.wall() - nowMs - this.#wallLeadMs > this.ttlMs;
+  }
+
+  /** Moves the trusted instant forward, counted from when the renewal left; never back. */
+  confirm(fromMs: number, wallLeadMs: number): void {
+    if (fromMs <= this.#fromMs) return;
+    this.#fromMs = fromMs;
+    this.#wallLeadMs = wallLeadMs;
+  }
+
+  /** Lets a worker thread's confirmations count too. */
+  follow(latestFromMs: () => number): void {
+    this.#thread = latestFromMs;
+  }
+}

@@ -1,0 +1,130 @@
+/** What options come to once they are checked: the one place where defaults are filled in. */
+import type { AcquireOptions, LocksOptions } from "./api.ts";
+import type { Meta, Mode } from "./backend.ts";
+import { type Duration, MAX_TTL_MS, toMs } from "./duration.ts";
+
+export interface Spec {
+  readonly mode: Mode;
+  readonly limit: number;
+  readonly ttlMs: number;
+  readonly waitMs: number;
+  readonly lockDelayMs: number;
+  readonly minHoldMs: number;
+  readonly maxHoldMs: number;
+  readonly renew: boolean | "thread";
+  readonly meta: Meta;
+  readonly signal: AbortSignal | undefined;
+  /** Claims of equal shape may use one lease of the store after each other. */
+  readonly shape: string;
+  /** False: the lease is one holder's own and always goes back to the store. */
+  readonly lendable: boolean;
+}
+
+const DEFAULTS = {
+  ttl: "30s",
+  wait: "10s",
+  mode: "exclusive",
+  limit: 1,
+  renew: true,
+} as const satisfies AcquireOptions;
+
+const OPTIONS = new Set(["ttl", "wait", "signal", "mode", "limit", "renew", "maxHold", "minHold", "lockDelay", "meta"]);
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  timeout: "`wait` (how long to queue) or `ttl` (how long the lock outlives a dead holder)",
+  retryCount: "`wait`",
+  retryDelay: "`wait`",
+  permits: "`limit`",
+  shared: '`mode: "shared"`',
+  expiry: "`ttl`",
+  lease: "`ttl`",
+};
+const NO_META: Meta = Object.freeze({});
+const META_BYTES_MAX = 4096;
+const NAME_BYTES_MAX = 1024;
+/** Two names that differ only there would become one in UTF-8. */
+const LONE_SURROGATE = /\p{Surrogate}/u;
+const MAX_HOLD_MS = 30 * MAX_TTL_MS;
+
+/** Checks options against their rules. Throws a `TypeError` that names the option; nothing has been sent then. */
+export function toSpec(options: AcquireOptions, defaults: LocksOptions): Spec {
+  for (const option in options) {
+    if (!OPTIONS.has(option)) throw unknownOption(option);
+  }
+  const mode = options.mode ?? defaults.mode ?? DEFAULTS.mode;
+  if (mode !== "exclusive" && mode !== "shared") {
+    throw new TypeError(`Expected \`mode\` to be "exclusive" or "shared", got ${String(mode)}`);
+  }
+  const limit = options.limit ?? defaults.limit ?? DEFAULTS.limit;
+  if (!Number.isInteger(limit) || limit < 1 || limit > 1_000_000) {
+    throw new TypeError(`Expected \`limit\` to be a whole number from 1 to 1000000, got ${String(limit)}`);
+  }
+  if (mode === "shared" && limit !== 1) {
+    throw new TypeError('Expected no `limit` with `mode: "shared"`: readers are not counted');
+  }
+  const renew = options.renew ?? defaults.renew ?? DEFAULTS.renew;
+  if (renew !== true && renew !== false && renew !== "thread") {
+    throw new TypeError(`Expected \`renew\` to be true, false or "thread", got ${String(renew)}`);
+  }
+  const signal = options.signal ?? defaults.signal;
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw new TypeError(`Expected \`signal\` to be an AbortSignal, got ${typeof signal}`);
+  }
+  const ttlMs = toMs(options.ttl ?? defaults.ttl ?? DEFAULTS.ttl, "ttl", { maxMs: MAX_TTL_MS });
+  const lockDelayMs = optional(options.lockDelay ?? defaults.lockDelay, "lockDelay", 0);
+  const minHoldMs = optional(options.minHold ?? defaults.minHold, "minHold", 0);
+  const maxHoldMs = optional(options.maxHold ?? defaults.maxHold, "maxHold", Infinity);
+  if (minHoldMs > maxHoldMs) throw new TypeError("Expected `minHold` to be at most `maxHold`");
+  const meta = toMeta(options.meta, defaults.meta);
+  return {
+    mode,
+    limit,
+    ttlMs,
+    waitMs: toMs(options.wait ?? defaults.wait ?? DEFAULTS.wait, "wait", { minMs: 0, maxMs: Infinity }),
+    lockDelayMs,
+    minHoldMs,
+    maxHoldMs,
+    renew,
+    meta,
+    signal,
+    shape: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew} ${meta === NO_META ? "" : JSON.stringify(meta)}`,
+    lendable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
+  };
+}
+
+/** Checks a lock's name: any string that is not empty, up to 1 KiB of UTF-8. */
+export function checkName(name: unknown): asserts name is string {
+  if (typeof name !== "string" || name === "") {
+    throw new TypeError(
+      `Expected \`name\` to be a string that is not empty, got ${typeof name === "string" ? '""' : typeof name}`,
+    );
+  }
+  // A UTF-16 unit becomes at most three bytes, so that short names need no counting.
+  if (name.length * 3 > NAME_BYTES_MAX && Buffer.byteLength(name) > NAME_BYTES_MAX) {
+    throw new TypeError(
+      `Expected \`name\` to be at most ${NAME_BYTES_MAX} bytes of UTF-8, got ${Buffer.byteLength(name)}`,
+    );
+  }
+  if (LONE_SURROGATE.test(name)) throw new TypeError("Expected `name` to be well-formed Unicode, got a lone surrogate");
+}
+
+function optional(value: Duration | undefined, option: string, absent: number): number {
+  if (value === undefined) return absent;
+  return toMs(value, option, { maxMs: MAX_HOLD_MS });
+}
+
+function toMeta(own: Meta | undefined, shared: Meta | undefined): Meta {
+  if (own === undefined && shared === undefined) return NO_META;
+  const meta: Record<string, string> = { ...shared, ...own };
+  for (const [field, text] of Object.entries(meta)) {
+    if (typeof text !== "string") throw new TypeError(`Expected \`meta.${field}\` to be a string, got ${typeof text}`);
+  }
+  const bytes = Buffer.byteLength(JSON.stringify(meta));
+  if (bytes > META_BYTES_MAX)
+    throw new TypeError(`Expected \`meta\` to be at most ${META_BYTES_MAX} bytes as JSON, got ${bytes}`);
+  return Object.freeze(meta);
+}
+
+function unknownOption(option: string): TypeError {
+  const hint = ELSEWHERE[option];
+  return new TypeError(`Unknown option \`${option}\`${hint === undefined ? "" : `: did you mean ${hint}?`}`);
+}

@@ -1,0 +1,302 @@
+/**
+ * The queue in front of one lock inside this process. First come, first served; only the head goes to the store.
+ * When a holder is done and the next wants the same, the hold changes hands in memory, with a fence of its own from the
+ * run that the store reserved; after the run, or a few milliseconds, the store decides again, so that others get their turn.
+ */
+import type { ReleaseResult } from "./api.ts";
+import { type Grant, releaseHeld, Seeker, type Surroundings } from "./acquire.ts";
+import type { Claim, Granted, Holding, Refused } from "./backend.ts";
+import { Hold } from "./hold.ts";
+import { HeldLease, type LeaseHome } from "./lease.ts";
+import type { Spec } from "./spec.ts";
+import { Line, type Ticket } from "./ticket.ts";
+
+/** How long one process may pass a hold around before the store is asked who is next. */
+const TURN_MS = 10;
+
+/** What a turnstile needs of the locks it belongs to. */
+export interface TurnstileHome extends Surroundings {
+  newClaim(name: string, spec: Spec, queues: boolean): Claim;
+  /** A hold begins: watch over it. */
+  keep(hold: Hold, turnstile: Turnstile): void;
+  /** Its release began, or it was lost: stop renewing it. */
+  drop(hold: Hold): void;
+  doubt(): void;
+  /** Nothing is held, sought or waited for any more. */
+  idle(turnstile: Turnstile): void;
+}
+
+export class Turnstile implements LeaseHome {
+  readonly name: string;
+  readonly clock: Surroundings["clock"];
+  readonly backendName: string;
+  readonly #home: TurnstileHome;
+  readonly #line: Line = new Line();
+  readonly #holds: Set<Hold> = new Set();
+  readonly #seekers: Set<Seeker> = new Set();
+  /** Releases under way: the turnstile is not idle before the store has answered. */
+  #leaving = 0;
+
+  constructor(name: string, home: TurnstileHome) {
+    this.name = name;
+    this.clock = home.clock;
+    this.backendName = home.backend.name;
+    this.#home = home;
+  }
+
+  /** Joins the line. The ticket is settled later: with a lease, with `null` for a try, or with an error. */
+  enter(ticket: Ticket): void {
+    const alone = this.#line.first === undefined;
+    this.#line.push(ticket);
+    this.#admit();
+    // Whoever does not wait is refused when anybody is ahead of it.
+    if (!ticket.settled && !ticket.waits && !(alone && this.#seekers.size > 0 && this.#line.first === ticket)) {
+      this.#line.remove(ticket);
+      ticket.refuse(this.heldBy());
+      this.#rest();
+    }
+  }
+
+  /** The ticket's owner has stopped waiting. */
+  leave(ticket: Ticket): void {
+    this.#line.remove(ticket);
+    this.#admit();
+    this.#callOffSpare();
+    this.#rest();
+  }
+
+  /** Who is in the way, for messages: the store's last word, or the local holder. */
+  heldBy(): readonly Holding[] {
+    for (const seeker of this.#seekers) {
+      if (seeker.refused !== undefined && seeker.refused.heldBy.length > 0) return seeker.refused.heldBy;
+    }
+    const nowMs = this.clock.now();
+    return [...this.#holds].map((hold) => ({
+      name: this.name,
+      mode: hold.claim.mode,
+      limit: hold.claim.limit,
+      holder: hold.claim.holder,
+      fence: hold.firstFence,
+      heldMs: nowMs - hold.grantedAtMs,
+      remainingMs: Math.max(0, hold.trustedUntilMs - nowMs),
+      meta: hold.claim.meta,
+    }));
+  }
+
+  /** Why the store could not be asked, if that is what the line waits for. */
+  trouble(): unknown {
+    for (const seeker of this.#seekers) if (seeker.trouble !== undefined) return seeker.trouble;
+    return undefined;
+  }
+
+  /** A hold is over though nobody released it. Its leases learn of it; the line goes on without it. */
+  lose(hold: Hold, reason: string): void {
+    if (hold.state === "lost") return;
+    hold.state = "lost";
+    hold.lostBecause = reason;
+    this.#holds.delete(hold);
+    this.#home.drop(hold);
+    for (const borrower of hold.borrowers) borrower.lose(reason);
+    this.#admit();
+    this.#rest();
+  }
+
+  /** Ends a hold though its leases are still in use. */
+  async forceEnd(hold: Hold, reason: string): Promise<void> {
+    for (const borrower of hold.borrowers) borrower.lose(reason);
+    await this.#passOn(hold);
+  }
+
+  doubt(): void {
+    this.#home.doubt();
+  }
+
+  async giveBack(lease: HeldLease, hold: Hold): Promise<ReleaseResult> {
+    hold.borrowers.delete(lease);
+    if (hold.borrowers.size > 0) return hold.state === "lost" ? "lost" : "released";
+    if (hold.state === "ending") return "released";
+    if (!hold.trusted(this.clock.now())) return this.#giveBackLost(hold);
+    const next = this.#line.first;
+    if (next !== undefined && this.#mayLend(hold, next)) {
+      this.#lend(hold);
+      return "released";
+    }
+    return await this.#passOn(hold);
+  }
+
+  /** Believed no longer, but perhaps still in the store: freed early, unless a delay after an unclean end was asked for. */
+  async #giveBackLost(hold: Hold): Promise<ReleaseResult> {
+    this.lose(hold, hold.lostBecause === "" ? "its ttl passed before it was released" : hold.lostBecause);
+    if (hold.claim.lockDelayMs === 0) await this.#release(hold);
+    return "lost";
+  }
+
+  /** Serves the line from its head, as far as it goes now. */
+  #admit(): void {
+    for (let ticket = this.#line.first; ticket !== undefined; ticket = this.#line.first) {
+      const hold = this.#joinable(ticket);
+      if (hold === undefined) break;
+      this.#lend(hold);
+    }
+    const head = this.#line.first;
+    if (head === undefined) return;
+    for (let spare = this.#seats(head) - this.#seekers.size; spare > 0; spare--) this.#seek(head.spec, head.waits);
+  }
+
+  /** A shared hold that the ticket may use together with others. */
+  #joinable(ticket: Ticket): Hold | undefined {
+    if (ticket.spec.mode !== "shared") return undefined;
+    for (const hold of this.#holds) if (this.#mayLend(hold, ticket)) return hold;
+    return undefined;
+  }
+
+  /** How many claims may be at the store for the head of the line. */
+  #seats(head: Ticket): number {
+    const { mode, limit } = head.spec;
+    if (limit > 1) return Math.min(limit - this.#holds.size, this.#line.countSame(head, limit));
+    for (const hold of this.#holds) {
+      // Without a run there is nothing to hand over in memory: the next claim may queue in the store at once.
+      if (hold.claim.mode === "exclusive" && (hold.run > 1 || mode === "shared")) return 0;
+    }
+    return 1;
+  }
+
+  #mayLend(hold: Hold, ticket: Ticket): boolean {
+    const { spec } = hold;
+    if (hold.state !== "held" || !spec.lendable || spec.shape !== ticket.spec.shape) return false;
+    if (spec.mode === "exclusive" && (hold.lent >= hold.run || hold.borrowers.size > 0)) return false;
+    const nowMs = this.clock.now();
+    return nowMs - hold.grantedAtMs < TURN_MS && hold.trusted(nowMs) && !hold.inDoubt(nowMs);
+  }
+
+  /** Gives the hold to the head of the line. */
+  #lend(hold: Hold): void {
+    const ticket = this.#line.shift()!;
+    const lease = new HeldLease(this.name, hold.nextFence(), hold, this);
+    hold.borrowers.add(lease);
+    ticket.grant(lease);
+  }
+
+  #seek(spec: Spec, queues: boolean): void {
+    const seeker = new Seeker(this.#home, this.#home.newClaim(this.name, spec, queues), spec.shape);
+    this.#follow(seeker, spec, seeker.seek());
+  }
+
+  #follow(seeker: Seeker, spec: Spec, seeking: Promise<Grant | undefined>): void {
+    this.#seekers.add(seeker);
+    seeking.then(
+      (grant) => this.#answered(seeker, spec, grant),
+      (error: unknown) => this.#failed(seeker, error),
+    );
+  }
+
+  #answered(seeker: Seeker, spec: Spec, grant: Grant | undefined): void {
+    this.#seekers.delete(seeker);
+    if (grant !== undefined) this.#begin(seeker, spec, grant);
+    else this.#turnedDown(seeker);
+    this.#admit();
+    this.#callOffSpare();
+    this.#rest();
+  }
+
+  #begin(seeker: Seeker, spec: Spec, grant: Grant): void {
+    const hold = new Hold(this.clock, seeker.claim, spec, grant.granted, grant.sentAtMs);
+    this.#holds.add(hold);
+    this.#home.keep(hold, this);
+    const head = this.#line.first;
+    // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
+    if (!hold.trusted(this.clock.now()) || head === undefined || head.spec.shape !== spec.shape) {
+      void this.#passOn(hold);
+      return;
+    }
+    this.#lend(hold);
+  }
+
+  /** Refused for good: the head was only trying. (A seeker that was called off has no ticket left.) */
+  #turnedDown(seeker: Seeker): void {
+    const head = this.#line.first;
+    if (head === undefined || head.waits || seeker.claim.queues) return;
+    this.#line.shift();
+    head.refuse(seeker.refused?.heldBy ?? []);
+  }
+
+  /** The store says that asking again cannot help, or a try could not be asked. */
+  #failed(seeker: Seeker, error: unknown): void {
+    this.#seekers.delete(seeker);
+    const head = this.#line.first;
+    if (head !== undefined && head.spec.shape === seeker.shape) {
+      this.#line.shift();
+      head.fail(error);
+    }
+    this.#admit();
+    this.#rest();
+  }
+
+  /** More claims at the store than people in line: the youngest go. */
+  #callOffSpare(): void {
+    const head = this.#line.first;
+    const wanted = head === undefined ? 0 : this.#line.countSame(head, this.#seekers.size);
+    let spare = this.#seekers.size - wanted;
+    for (const seeker of [...this.#seekers].reverse()) {
+      if (spare <= 0 && seeker.shape === head?.spec.shape) continue;
+      spare--;
+      this.#seekers.delete(seeker);
+      seeker.callOff();
+    }
+    if (head !== undefined && this.#seekers.size === 0) this.#admit();
+  }
+
+  /** Ends the hold in the store; where somebody waits here, the next claim goes out in the same step. */
+  async #passOn(hold: Hold): Promise<ReleaseResult> {
+    hold.state = "ending";
+    this.#home.drop(hold);
+    this.#holds.delete(hold);
+    const head = this.#line.first;
+    const { backend } = this.#home;
+    if (
+      backend.swap === undefined ||
+      head === undefined ||
+      this.#seats(head) <= this.#seekers.size ||
+      hold.claim.minHoldMs > 0
+    ) {
+      // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
+      const released = this.#release(hold);
+      this.#admit();
+      return await released;
+    }
+    return await this.#swap(hold, head.spec, head.waits);
+  }
+
+  async #swap(hold: Hold, spec: Spec, queues: boolean): Promise<ReleaseResult> {
+    const { backend, clock } = this.#home;
+    const next = this.#home.newClaim(this.name, spec, queues);
+    const seeker = new Seeker(this.#home, next, spec.shape);
+    const answer: Promise<Granted | Refused> = backend.swap!(hold.claim, next);
+    this.#follow(seeker, spec, seeker.seek(answer));
+    try {
+      await answer;
+      return clock.now() < hold.trustedUntilMs ? "released" : "unknown";
+    } catch {
+      // The seeker asks again for the next claim; the old one is released on its own.
+      return await this.#release(hold);
+    }
+  }
+
+  async #release(hold: Hold): Promise<ReleaseResult> {
+    this.#leaving++;
+    try {
+      const known = await releaseHeld(this.#home, hold.claim, hold.trustedUntilMs);
+      if (known === undefined) return "unknown";
+      return known ? "released" : "lost";
+    } finally {
+      this.#leaving--;
+      this.#rest();
+    }
+  }
+
+  #rest(): void {
+    if (this.#line.first === undefined && this.#holds.size === 0 && this.#seekers.size === 0 && this.#leaving === 0) {
+      this.#home.idle(this);
+    }
+  }
+}
