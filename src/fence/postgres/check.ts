@@ -1,0 +1,82 @@
+/** The guard for any statement: the fence is checked in the transaction that does the writing. */
+import { type Duration, toMs } from "../../duration.ts";
+import { checkFenced, type Fenced } from "../fenced.ts";
+import { CHECK } from "../generated/sql.ts";
+import type { Pool, PoolClient, Queryable } from "./client.ts";
+import { parameters, rejectedBy } from "./rejected.ts";
+
+export interface WithFenceOptions {
+  /**
+   * How long the transaction may sit idle before the server ends it. A paused holder keeps the mark's row locked,
+   * and the next holder waits for it: this is the bound. @default "30s"
+   */
+  readonly idle?: Duration | undefined;
+}
+
+const DEFAULTS = { idle: "30s" } as const satisfies WithFenceOptions;
+
+/**
+ * Runs `work` in a transaction that begins with the check, and commits it.
+ * Throws `FenceRejectedError`, with nothing written, when a later lease has been here.
+ */
+export async function withFence<T, C extends PoolClient>(
+  pool: Pool<C>,
+  offered: Fenced,
+  work: (client: C) => Promise<T>,
+  options: WithFenceOptions = {},
+): Promise<T> {
+  const fenced = checkFenced(offered);
+  const idleMs = toMs(options.idle ?? DEFAULTS.idle, "idle", { maxMs: 2 ** 31 - 1 });
+  const client = await pool.connect();
+  let broken: Error | undefined;
+  // A connection that the server ends while nobody asks it anything would otherwise end this process.
+  const onError = (error: Error): void => void (broken = error);
+  client.on?.("error", onError);
+  try {
+    await client.query("begin");
+    await client.query("select set_config('idle_in_transaction_session_timeout', $1, true)", [String(idleMs)]);
+    await client.query(CHECK, parameters(fenced));
+    const result = await work(client);
+    const { command } = await client.query("commit");
+    // The server answers a commit of a failed transaction with ROLLBACK, not with an error.
+    if (command === "ROLLBACK") throw new Error("The transaction had failed and was rolled back: nothing was written");
+    return result;
+  } catch (error) {
+    await client.query("rollback").catch((cause: unknown) => {
+      broken ??= cause instanceof Error ? cause : new Error(String(cause));
+    });
+    throw rejectedBy(error, fenced) ?? error;
+  } finally {
+    client.off?.("error", onError);
+    client.release(broken);
+  }
+}
+
+/**
+ * Checks the fence in the transaction that `client` has begun, and keeps later holders out until it ends.
+ * Throws `FenceRejectedError` (roll back then), or a `TypeError` when there is no transaction to protect.
+ */
+export async function checkFence(client: Queryable, offered: Fenced): Promise<void> {
+  const fenced = checkFenced(offered);
+  try {
+    await client.query(CHECK, parameters(fenced));
+  } catch (error) {
+    throw rejectedBy(error, fenced) ?? error;
+  }
+  if (await inTransaction(client)) return;
+  throw new TypeError(
+    "Expected checkFence() to be called after BEGIN, on the one client that runs the transaction, not on a pool: " +
+      "outside a transaction nothing ties the check to the write. withFence(pool, lease, work) does it for you",
+  );
+}
+
+interface TellsStatus {
+  getTransactionStatus(): unknown;
+}
+
+async function inTransaction(client: Queryable): Promise<boolean> {
+  if ("getTransactionStatus" in client) return (client as TellsStatus).getTransactionStatus() === "T";
+  // The check wrote a row: if that transaction is still open here, it has an id.
+  const { rows } = await client.query("select txid_current_if_assigned() is not null as open");
+  return rows[0]?.open === true;
+}

@@ -1,0 +1,19 @@
+/** The schema that the guards in Postgres need. */
+import { CHECK_FENCE, FENCE_MARK, GUARD_ROW, REQUIRE_FENCE, SCHEMA } from "../generated/sql.ts";
+import type { Queryable } from "./client.ts";
+
+/**
+ * The migration as text, for a migration tool: one table and three functions in the schema `holdfast`.
+ * It can be run again at any time, and keeps the marks.
+ */
+export const FENCE_MIGRATION: string =
+  [SCHEMA, FENCE_MARK, CHECK_FENCE, GUARD_ROW, REQUIRE_FENCE].join(";\n\n") + ";\n";
+
+/** "hold" in ASCII: a lock of the database itself, so that two migrations at once don't trip over each other. */
+const MIGRATION_LOCK = 0x686f6c64;
+
+/** Runs {@link FENCE_MIGRATION}, all of it or nothing. */
+export async function migrateFences(client: Queryable): Promise<void> {
+  // Sent without parameters, several statements are one transaction.
+  await client.query(`select pg_advisory_xact_lock(${MIGRATION_LOCK});\n${FENCE_MIGRATION}`);
+}

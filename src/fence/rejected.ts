@@ -1,0 +1,54 @@
+/** How a guard says no: one error, one event. */
+import { channel } from "node:diagnostics_channel";
+
+import { LockError, quote } from "../errors.ts";
+import type { Fenced } from "./fenced.ts";
+import { FENCE_HEADER, writeFenceHeader } from "./header.ts";
+
+/** A guard refused a write: a later lease on the same lock has been here. Nothing was written. */
+export class FenceRejectedError extends LockError {
+  readonly code = "ERR_FENCE_REJECTED" as const;
+  /** The greatest fence that the guard has seen. */
+  readonly current: bigint;
+  /** The fence that came with the write. */
+  readonly offered: bigint;
+
+  constructor(lock: string, current: bigint, offered: bigint, options?: ErrorOptions) {
+    super(
+      lock,
+      `Fence ${offered} of lock ${quote(lock)} is too old: fence ${current} has already been here. ` +
+        `The lease was lost and somebody else holds the lock; nothing was written. Stop the work and start again with a new lease.`,
+      options,
+    );
+    this.current = current;
+    this.offered = offered;
+  }
+
+  /** Thrown out of a Fastify or Express handler, the error is answered with this status … */
+  get statusCode(): number {
+    return 412;
+  }
+
+  /** … and these headers, so that `fencedFetch` at the other end throws the same error. */
+  get headers(): Record<string, string> {
+    return { [FENCE_HEADER]: writeFenceHeader([{ name: this.lock, fence: this.current }]) };
+  }
+}
+
+/** What is published on `holdfast:fence-rejected`. */
+export interface FenceRejectedEvent {
+  /** Which guard: `postgres`, `redis`, `http`, `zookeeper`, `file`. */
+  readonly guard: string;
+  readonly lock: string;
+  readonly current: bigint;
+  readonly offered: bigint;
+}
+
+const rejected = channel("holdfast:fence-rejected");
+
+/** Makes the error for a refused write, and tells whoever listens. */
+export function reject(guard: string, { name, fence }: Fenced, current: bigint, cause?: unknown): FenceRejectedError {
+  const event: FenceRejectedEvent = { guard, lock: name, current, offered: fence };
+  rejected.publish(event);
+  return new FenceRejectedError(name, current, fence, cause === undefined ? undefined : { cause });
+}

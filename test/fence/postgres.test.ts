@@ -1,0 +1,372 @@
+import { setTimeout as pause } from "node:timers/promises";
+
+import fc from "fast-check";
+import pg from "pg";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+
+import { FenceRejectedError } from "../../src/fence/index.ts";
+import {
+  checkFence,
+  FENCE_MIGRATION,
+  migrateFences,
+  postgresMarks,
+  type Queryable,
+  updateFenced,
+  withFence,
+} from "../../src/fence/postgres/index.ts";
+import { type PostgresServer, startPostgres } from "../../src/lab/servers/postgres.ts";
+import { rejectionsOf } from "./rejections.ts";
+import { greatest, race, rises, writers } from "./writers.ts";
+
+const BEYOND_DOUBLES = 2n ** 53n + 1n;
+
+let server: PostgresServer;
+let pool: pg.Pool;
+
+beforeAll(async () => {
+  server = await startPostgres();
+  pool = new pg.Pool({ connectionString: server.url, max: 12 });
+  pool.on("error", () => {}); // A restart ends idle connections.
+  await migrateFences(pool);
+});
+
+afterAll(async () => {
+  await pool?.end();
+  await server?.stop();
+});
+
+beforeEach(async () => {
+  await pool.query(`
+    drop table if exists account, journal;
+    truncate holdfast.fence_mark;
+    create table account (id int primary key, balance int not null, fence bigint);
+    insert into account values (1, 100, null), (2, 200, 5);
+    create table journal (id serial primary key, fence bigint not null);
+  `);
+});
+
+const at = (fence: bigint): { name: string; fence: bigint } => ({ name: "account:1", fence });
+
+async function refusal(work: Promise<unknown>): Promise<FenceRejectedError> {
+  const error: unknown = await work.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(FenceRejectedError);
+  return error as FenceRejectedError;
+}
+
+async function balance(id = 1): Promise<number> {
+  const { rows } = await pool.query("select balance from account where id = $1", [id]);
+  return rows[0]?.balance;
+}
+
+describe("the migration", () => {
+  test("can be run again, and by several at once, and keeps the marks", async () => {
+    await withFence(pool, at(34n), async () => {});
+    await Promise.all(Array.from({ length: 8 }, () => migrateFences(pool)));
+    await pool.query(FENCE_MIGRATION);
+    expect(await refusal(withFence(pool, at(33n), async () => {}))).toMatchObject({ current: 34n });
+  });
+});
+
+describe("updateFenced", () => {
+  const set = (fence: bigint, amount: number, id = 1): Promise<number> =>
+    updateFenced(pool, at(fence), { table: "public.account", where: { id }, set: { balance: amount } });
+
+  test("accepts a rising fence and an equal one, refuses a lower one, and leaves the row alone then", async () => {
+    expect(await set(34n, 110)).toBe(1);
+    expect(await set(34n, 120)).toBe(1);
+    expect(await refusal(set(33n, 0))).toMatchObject({ lock: "account:1", current: 34n, offered: 33n });
+    expect(await balance()).toBe(120);
+    expect(await set(35n, 130)).toBe(1);
+  });
+
+  test("tells neighbours above 2^53 apart", async () => {
+    await set(BEYOND_DOUBLES, 1);
+    expect(await refusal(set(BEYOND_DOUBLES - 1n, 2))).toMatchObject({ current: BEYOND_DOUBLES });
+    expect(await balance()).toBe(1);
+  });
+
+  test("resolves to 0 where there is no such row", async () => {
+    expect(await set(34n, 1, 99)).toBe(0);
+  });
+
+  test("finds a row by null, and by several columns", async () => {
+    const where = { id: 1, fence: null };
+    expect(await updateFenced(pool, at(7n), { table: "account", where, set: {}, column: "fence" })).toBe(1);
+    expect(await updateFenced(pool, at(7n), { table: "account", where, set: {}, column: "fence" })).toBe(0);
+  });
+
+  test("refuses to touch every row, to take undefined for a value, or to be told the fence twice", async () => {
+    const table = "account";
+    await expect(updateFenced(pool, at(1n), { table, where: {}, set: {} })).rejects.toThrow(/where/);
+    await expect(updateFenced(pool, at(1n), { table, where: { id: undefined }, set: {} })).rejects.toThrow(TypeError);
+    await expect(updateFenced(pool, at(1n), { table, where: { id: 1 }, set: { fence: 9 } })).rejects.toThrow(/fence/);
+    await expect(updateFenced(pool, at(1n), { table: "a..b", where: { id: 1 }, set: {} })).rejects.toThrow(/table/);
+  });
+
+  test("takes names literally: no text in them becomes SQL", async () => {
+    const table = 'account" set balance = 0; --';
+    await expect(updateFenced(pool, at(1n), { table, where: { id: 1 }, set: {} })).rejects.toThrow(/does not exist/);
+    expect(await balance()).toBe(100);
+  });
+
+  test("never lets an older fence win, whatever the pauses", async () => {
+    await pool.query(`
+      create or replace function note() returns trigger language plpgsql as
+      $$ begin insert into journal (fence) values (new.fence); return new; end $$;
+      create trigger note after update on account for each row execute function note();
+    `);
+    await fc.assert(
+      fc.asyncProperty(writers, async (all) => {
+        await pool.query("update account set fence = 0; truncate journal");
+        const accepted = await race(all, ({ fence }, index) => set(fence, index));
+        const { rows } = await pool.query("select fence::text from journal order by id");
+        expect(rises(rows.map((row) => BigInt(row.fence)))).toBe(true);
+        expect(rows).toHaveLength(accepted.length);
+        expect(greatest(accepted)).toBe(greatest(all.map(({ fence }) => fence)));
+      }),
+      { numRuns: 25 },
+    );
+  });
+});
+
+describe("withFence", () => {
+  const add = (fence: bigint, amount: number): Promise<unknown> =>
+    withFence(pool, at(fence), (client) => client.query("update account set balance = balance + $1", [amount]));
+
+  test("accepts a rising fence and an equal one, refuses a lower one before the work runs", async () => {
+    await add(34n, 1);
+    await add(34n, 1);
+    expect(await refusal(add(33n, 1000))).toMatchObject({ lock: "account:1", current: 34n, offered: 33n });
+    await add(35n, 1);
+    expect(await balance()).toBe(103);
+  });
+
+  test("tells neighbours above 2^53 apart", async () => {
+    await add(BEYOND_DOUBLES, 1);
+    expect(await refusal(add(BEYOND_DOUBLES - 1n, 1))).toMatchObject({ offered: BEYOND_DOUBLES - 1n });
+  });
+
+  test("keeps the mark when the database restarts", async () => {
+    await add(34n, 1);
+    await server.restart();
+    expect(await refusal(add(33n, 1))).toMatchObject({ current: 34n });
+  });
+
+  test("keeps marks of different locks apart", async () => {
+    await withFence(pool, { name: "a", fence: 34n }, async () => {});
+    await withFence(pool, { name: "b", fence: 3n }, async () => {});
+    await withFence(pool, { name: "%_\\'\"ü💡", fence: 3n }, async () => {});
+    expect(await refusal(withFence(pool, { name: "%_\\'\"ü💡", fence: 2n }, async () => {}))).toMatchObject({
+      lock: "%_\\'\"ü💡",
+    });
+    await expect(withFence(pool, { name: "a\0b", fence: 3n }, async () => {})).rejects.toThrow(TypeError);
+  });
+
+  test("takes the mark back with everything else when the work fails", async () => {
+    await add(10n, 1);
+    const failure = withFence(pool, at(20n), async (client) => {
+      await client.query("update account set balance = 0");
+      throw new Error("no");
+    });
+    await expect(failure).rejects.toThrow("no");
+    expect(await balance()).toBe(101);
+    await add(15n, 1);
+  });
+
+  test("does not call a transaction committed that had failed inside", async () => {
+    const swallowed = withFence(pool, at(10n), async (client) => {
+      await client.query("update account set balance = 0");
+      await client.query("select 1 / 0").catch(() => {});
+    });
+    await expect(swallowed).rejects.toThrow(/rolled back/);
+    expect(await balance()).toBe(100);
+  });
+
+  test("keeps a later holder out between the check and the commit", async () => {
+    const steps: string[] = [];
+    let proceed = (): void => {};
+    const gate = new Promise<void>((resolve) => (proceed = resolve));
+    let begun = (): void => {};
+    const started = new Promise<void>((resolve) => (begun = resolve));
+    const older = withFence(pool, at(33n), async (client) => {
+      begun();
+      await gate;
+      steps.push("33 writes");
+      await client.query("update account set balance = 33 where id = 1");
+    });
+    await started;
+    const newer = withFence(pool, at(34n), async (client) => {
+      steps.push("34 writes");
+      await client.query("update account set balance = 34 where id = 1");
+    });
+    await waitForBlocked();
+    proceed();
+    await Promise.all([older, newer]);
+    expect(steps).toEqual(["33 writes", "34 writes"]);
+    expect(await balance()).toBe(34);
+  });
+
+  test("ends the transaction of a paused holder, so that the next one gets through", async () => {
+    let proceed = (): void => {};
+    const gate = new Promise<void>((resolve) => (proceed = resolve));
+    let begun = (): void => {};
+    const started = new Promise<void>((resolve) => (begun = resolve));
+    const paused = withFence(
+      pool,
+      at(33n),
+      async (client) => {
+        begun();
+        await gate;
+        await client.query("update account set balance = 0");
+      },
+      { idle: 50 },
+    );
+    const outcome = expect(paused).rejects.toThrow();
+    await started;
+    await add(34n, 1);
+    proceed();
+    await outcome;
+    expect(await balance()).toBe(101);
+    await expect(withFence(pool, at(35n), async () => {}, { idle: 0 })).rejects.toThrow(/idle/);
+  });
+
+  test("never lets an older fence win, whatever the pauses", async () => {
+    await fc.assert(
+      fc.asyncProperty(writers, async (all) => {
+        await pool.query("truncate journal; truncate holdfast.fence_mark");
+        const accepted = await race(all, ({ fence, pausesMs }) =>
+          withFence(pool, at(fence), async (client) => {
+            await pause(pausesMs[1]);
+            await client.query("insert into journal (fence) values ($1)", [fence.toString()]);
+            await pause(pausesMs[2]);
+          }),
+        );
+        const { rows } = await pool.query("select fence::text from journal order by id");
+        expect(rises(rows.map((row) => BigInt(row.fence)))).toBe(true);
+        expect(rows).toHaveLength(accepted.length);
+        expect(greatest(accepted)).toBe(greatest(all.map(({ fence }) => fence)));
+      }),
+      { numRuns: 25 },
+    );
+  });
+
+  async function waitForBlocked(): Promise<void> {
+    for (;;) {
+      const { rows } = await pool.query("select count(*)::int as blocked from pg_locks where not granted");
+      if (rows[0].blocked > 0) return;
+      await pause(5);
+    }
+  }
+});
+
+describe("checkFence", () => {
+  test("guards a transaction that somebody else began", async () => {
+    const client = await pool.connect();
+    try {
+      await client.query("begin");
+      await checkFence(client, at(34n));
+      await client.query("commit");
+      await client.query("begin");
+      expect(await refusal(checkFence(client, at(33n)))).toMatchObject({ current: 34n });
+      await client.query("rollback");
+    } finally {
+      client.release();
+    }
+  });
+
+  test("says that a pool, or a client without a transaction, protects nothing", async () => {
+    await expect(checkFence(pool, at(34n))).rejects.toThrow(/BEGIN/);
+    const client = await pool.connect();
+    try {
+      await expect(checkFence(client, at(34n))).rejects.toThrow(/BEGIN/);
+      // A client of another library, which does not tell its status.
+      const other: Queryable = { query: (text, values) => client.query(text, values) };
+      await expect(checkFence(other, at(34n))).rejects.toThrow(/BEGIN/);
+      await client.query("begin");
+      await checkFence(other, at(34n));
+      await client.query("commit");
+    } finally {
+      client.release();
+    }
+  });
+});
+
+describe("the triggers", () => {
+  test("guard_row refuses a row's older fence on every path, and publishes it through updateFenced", async () => {
+    await pool.query(
+      "create trigger guard before update on account for each row execute function holdfast.guard_row('fence')",
+    );
+    await pool.query("update account set balance = 1, fence = 34 where id = 1");
+    await pool.query("update account set balance = 2, fence = 34 where id = 1");
+    await expect(pool.query("update account set balance = 3, fence = 12 where id = 1")).rejects.toMatchObject({
+      code: "LK001",
+    });
+    await expect(pool.query("update account set balance = 3, fence = null where id = 1")).rejects.toThrow(/too old/);
+    expect(await balance()).toBe(2);
+    const stale = withFence(pool, at(12n), (client) => client.query("update account set fence = 12 where id = 1"));
+    expect(await refusal(stale)).toMatchObject({ current: 34n, offered: 12n });
+  });
+
+  test("require_fence refuses every write in a transaction that checked no fence of such a lock", async () => {
+    await pool.query(`create trigger fenced before insert or update or delete or truncate on account
+      for each statement execute function holdfast.require_fence('account:%')`);
+    const forgot = [
+      "insert into account values (3, 0, null)",
+      "update account set balance = 0",
+      "delete from account",
+      "truncate account",
+    ];
+    for (const statement of forgot) await expect(pool.query(statement)).rejects.toMatchObject({ code: "LK002" });
+    const other = withFence(pool, { name: "invoice:1", fence: 9n }, (client) => client.query("delete from account"));
+    await expect(other).rejects.toMatchObject({ code: "LK002" });
+    await withFence(pool, at(34n), (client) => client.query("update account set balance = 7 where id = 1"));
+    expect(await balance()).toBe(7);
+    // The check does not outlive its transaction on the same connection.
+    const client = await pool.connect();
+    try {
+      await client.query("begin");
+      await checkFence(client, at(34n));
+      await client.query("commit");
+      await expect(client.query("delete from account")).rejects.toMatchObject({ code: "LK002" });
+    } finally {
+      client.release();
+    }
+  });
+});
+
+describe("postgresMarks", () => {
+  test("raises the mark, repeats it, and answers with the higher one", async () => {
+    const marks = postgresMarks(pool);
+    expect(await marks.advance("a", BEYOND_DOUBLES)).toBe(BEYOND_DOUBLES);
+    expect(await marks.advance("a", BEYOND_DOUBLES)).toBe(BEYOND_DOUBLES);
+    expect(await marks.advance("a", BEYOND_DOUBLES - 1n)).toBe(BEYOND_DOUBLES);
+    expect(await marks.advance("b", 1n)).toBe(1n);
+  });
+
+  test("admits each fence only while none greater is known, in the order of the database", async () => {
+    const marks = postgresMarks(pool);
+    await fc.assert(
+      fc.asyncProperty(writers, async (all) => {
+        await pool.query("truncate holdfast.fence_mark");
+        const answers = await Promise.all(all.map(({ fence }) => marks.advance("a", fence)));
+        expect(answers.every((mark, index) => mark >= (all[index]?.fence ?? 0n))).toBe(true);
+        expect(await marks.advance("a", 0n)).toBe(greatest(all.map(({ fence }) => fence)));
+      }),
+      { numRuns: 10 },
+    );
+  });
+});
+
+test("a refusal is published, with the lock and both fences", async () => {
+  await withFence(pool, at(34n), async () => {});
+  const events = await rejectionsOf(async () => {
+    await refusal(withFence(pool, at(33n), async () => {}));
+    await updateFenced(pool, at(34n), { table: "account", where: { id: 1 }, set: {} });
+    await refusal(updateFenced(pool, at(33n), { table: "account", where: { id: 1 }, set: {} }));
+  });
+  const event = { guard: "postgres", lock: "account:1", current: 34n, offered: 33n };
+  expect(events).toEqual([event, event]);
+});
