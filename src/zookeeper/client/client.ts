@@ -1,0 +1,186 @@
+/**
+ * A ZooKeeper client: one session, and the operations on nodes.
+ *
+ * Requests are answered in the order in which they were asked, so `create` and `getChildren` may be asked in one go.
+ * A rejection with `CONNECTIONLOSS` means that nobody knows whether the request was carried out.
+ */
+import type { ConnectionOptions } from "node:tls";
+import { hasCode } from "./errors.ts";
+import * as operations from "./operations.ts";
+import type { Children, Created, MultiPart, MultiResult, NodeData } from "./operations.ts";
+import { type Acl, CREATOR_ACL, type CreateMode, OPEN_ACL, type Stat } from "./protocol.ts";
+import { parseServers, type Resolve } from "./servers.ts";
+import { Session, type SessionListener } from "./session.ts";
+import type { Watcher, WatchKind } from "./watches.ts";
+
+export interface ZooKeeperClientOptions {
+  /** `"zk1:2181,zk2:2181"`, `"[::1]:2181"`. The port is 2181 unless said. */
+  readonly servers: string;
+  /** All paths are below this one. @default "" */
+  readonly chroot?: string | undefined;
+  /** How long the ensemble keeps the session of a silent client. @default 40_000 */
+  readonly timeoutMs?: number | undefined;
+  /** Encrypts, with these options of `tls.connect()`; `true`: with Node's own. @default false */
+  readonly tls?: ConnectionOptions | boolean | undefined;
+  /** Digest authentication. */
+  readonly auth?: { readonly user: string; readonly password: string } | undefined;
+  /** `creator`: only who is authenticated as we are may touch our nodes. @default "open" */
+  readonly acl?: "open" | "creator" | undefined;
+  readonly listener?: SessionListener | undefined;
+  /** How names become addresses. @default the system's resolver */
+  readonly resolve?: Resolve | undefined;
+}
+
+const EMPTY = new Uint8Array(0);
+const ANY_VERSION = -1;
+
+export class ZooKeeperClient {
+  readonly #session: Session;
+  readonly #chroot: string;
+  readonly #acl: readonly Acl[];
+
+  constructor(options: ZooKeeperClientOptions) {
+    const { auth, tls } = options;
+    this.#chroot = checkChroot(options.chroot ?? "");
+    this.#acl = options.acl === "creator" ? CREATOR_ACL : OPEN_ACL;
+    this.#session = new Session({
+      servers: parseServers(options.servers),
+      timeoutMs: options.timeoutMs ?? 40_000,
+      tls: tls === true ? {} : tls === false ? undefined : tls,
+      digests: auth === undefined ? [] : [`${auth.user}:${auth.password}`],
+      resolve: options.resolve,
+      listener: options.listener ?? {},
+    });
+  }
+
+  /** 0 while there is no session. */
+  get sessionId(): bigint {
+    return this.#session.id;
+  }
+
+  /** The session's time-out as the ensemble gave it. */
+  get timeoutMs(): number {
+    return this.#session.timeoutMs;
+  }
+
+  get isConnected(): boolean {
+    return this.#session.isConnected;
+  }
+
+  /** How many requests were sent so far. */
+  get requests(): number {
+    return this.#session.requests;
+  }
+
+  /** How long an answer through the leader may be trusted, counted from {@link since}. */
+  get trustedMs(): number {
+    return this.#session.trustedMs;
+  }
+
+  /**
+   * From when trust counts, after an answer through the leader to what was asked at `askedMs`. That is any write, and
+   * also a multi of checks; answers to reads and pings prove nothing, as a server cut off from the ensemble gives them too.
+   */
+  since(askedMs: number): number {
+    return this.#session.since(askedMs);
+  }
+
+  /** Makes a node, and brings its stat too. */
+  async create(path: string, data: Uint8Array, mode: CreateMode): Promise<Created> {
+    const { path: made, stat } = await this.#session.submit(operations.create(this.#full(path), data, mode, this.#acl));
+    return { path: made.slice(this.#chroot.length), stat };
+  }
+
+  /** Makes every missing node of `path`, the chroot's too. Containers go by themselves some time after they were emptied. */
+  async makePath(path: string, mode: "container" | "persistent" = "container"): Promise<void> {
+    const full = this.#full(path);
+    for (let end = full.indexOf("/", 1); ; end = full.indexOf("/", end + 1)) {
+      const part = end === -1 ? full : full.slice(0, end);
+      const made = this.#session.submit(operations.create(part, EMPTY, mode, this.#acl));
+      await made.catch((error: unknown) => {
+        if (!hasCode(error, "NODEEXISTS")) throw error;
+      });
+      if (end === -1) return;
+    }
+  }
+
+  async delete(path: string, version: number = ANY_VERSION): Promise<void> {
+    return this.#session.submit(operations.remove(this.#full(path), version));
+  }
+
+  /** The node's stat; `undefined` if there is no such node. A watcher hears when that changes. */
+  async exists(path: string, watcher?: Watcher): Promise<Stat | undefined> {
+    const full = this.#full(path);
+    return this.#session.submit(operations.exists(full, watcher !== undefined), this.#watch("data", full, watcher));
+  }
+
+  async getData(path: string, watcher?: Watcher): Promise<NodeData> {
+    const full = this.#full(path);
+    return this.#session.submit(operations.getData(full, watcher !== undefined), this.#watch("data", full, watcher));
+  }
+
+  async setData(path: string, data: Uint8Array, version: number = ANY_VERSION): Promise<Stat> {
+    return this.#session.submit(operations.setData(this.#full(path), data, version));
+  }
+
+  async getChildren(path: string, watcher?: Watcher): Promise<Children> {
+    const full = this.#full(path);
+    return this.#session.submit(
+      operations.getChildren(full, watcher !== undefined),
+      this.#watch("children", full, watcher),
+    );
+  }
+
+  /** Resolves when the server we talk to has caught up with the leader. */
+  async sync(path: string): Promise<void> {
+    return this.#session.submit(operations.sync(this.#full(path)));
+  }
+
+  /** All or nothing, in one transaction. Rejects with a {@link ZooKeeperMultiError} that says which part failed. */
+  async multi(parts: readonly MultiPart[]): Promise<readonly MultiResult[]> {
+    const below = parts.map((part) => ({ ...part, path: this.#full(part.path) }));
+    const results = await this.#session.submit(operations.multi(below, this.#acl));
+    return results.map((result) =>
+      result.path === undefined ? result : { ...result, path: result.path.slice(this.#chroot.length) },
+    );
+  }
+
+  /** The watcher hears nothing more of the node. */
+  unwatch(path: string, watcher: Watcher): void {
+    this.#session.watches.remove(this.#full(path), watcher);
+  }
+
+  /** Ends the session; its ephemeral nodes go with it. */
+  close(): Promise<void> {
+    return this.#session.close();
+  }
+
+  /** Goes without a word, as a crash would. */
+  abandon(): void {
+    this.#session.abandon();
+  }
+
+  /** Goes, and leaves the ephemeral nodes to the ensemble for `ms`, as far as it gives so much. */
+  linger(ms: number): Promise<void> {
+    return this.#session.linger(ms);
+  }
+
+  #watch(kind: WatchKind, full: string, watcher: Watcher | undefined): ((isAbsent: boolean) => void) | undefined {
+    if (watcher === undefined) return undefined;
+    return (isAbsent) => this.#session.watches.add(isAbsent ? "exists" : kind, full, watcher);
+  }
+
+  #full(path: string): string {
+    if (!path.startsWith("/")) throw new TypeError(`Expected a path to start with "/", got ${JSON.stringify(path)}`);
+    if (this.#chroot === "") return path;
+    return path === "/" ? this.#chroot : this.#chroot + path;
+  }
+}
+
+function checkChroot(chroot: string): string {
+  if (chroot === "" || chroot === "/") return "";
+  if (!/^(?:\/[^/]+)+$/.test(chroot)) {
+    throw new TypeError(`Expected \`chroot\` to be a path such as "/app", got ${JSON.stringify(chroot)}`);
+  }
+  return chroot;
+}

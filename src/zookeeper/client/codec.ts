@@ -1,0 +1,149 @@
+/** ZooKeeper's serialisation ("jute"): big-endian integers, and buffers, strings and vectors after their length. */
+
+/** Appends values, and frames of them, to one growing buffer: many requests leave in one write. */
+export class Writer {
+  #bytes: Buffer;
+  #end = 0;
+
+  constructor(size = 4096) {
+    this.#bytes = Buffer.allocUnsafeSlow(size);
+  }
+
+  get length(): number {
+    return this.#end;
+  }
+
+  int(value: number): this {
+    this.#reserve(4);
+    this.#end = this.#bytes.writeInt32BE(value, this.#end);
+    return this;
+  }
+
+  long(value: bigint): this {
+    this.#reserve(8);
+    this.#end = this.#bytes.writeBigInt64BE(value, this.#end);
+    return this;
+  }
+
+  bool(value: boolean): this {
+    this.#reserve(1);
+    this.#bytes[this.#end++] = value ? 1 : 0;
+    return this;
+  }
+
+  buffer(value: Uint8Array): this {
+    this.int(value.length);
+    this.#reserve(value.length);
+    this.#bytes.set(value, this.#end);
+    this.#end += value.length;
+    return this;
+  }
+
+  string(value: string): this {
+    // A UTF-16 unit needs at most three bytes of UTF-8: so it is written first, and its length after it is known.
+    this.#reserve(4 + value.length * 3);
+    const length = this.#bytes.write(value, this.#end + 4);
+    this.#bytes.writeInt32BE(length, this.#end);
+    this.#end += 4 + length;
+    return this;
+  }
+
+  strings(values: readonly string[]): this {
+    this.int(values.length);
+    for (const value of values) this.string(value);
+    return this;
+  }
+
+  /** Appends what `write` writes, after its length. */
+  frame(write: (writer: this) => void): this {
+    const start = this.#end;
+    this.int(0);
+    write(this);
+    this.#bytes.writeInt32BE(this.#end - start - 4, start);
+    return this;
+  }
+
+  /** Forgets what was written after `length`. */
+  truncate(length: number): void {
+    this.#end = length;
+  }
+
+  /** Hands over everything written, and starts anew. */
+  take(): Buffer {
+    const taken = this.#bytes.subarray(0, this.#end);
+    // Whoever got the bytes keeps them: they are on their way to the kernel.
+    this.#bytes = Buffer.allocUnsafeSlow(Math.min(65_536, Math.max(1024, this.#end)));
+    this.#end = 0;
+    return taken;
+  }
+
+  #reserve(size: number): void {
+    const needed = this.#end + size;
+    if (needed <= this.#bytes.length) return;
+    const grown = Buffer.allocUnsafeSlow(Math.max(needed, this.#bytes.length * 2));
+    this.#bytes.copy(grown, 0, 0, this.#end);
+    this.#bytes = grown;
+  }
+}
+
+/** Reads values from one frame. Throws a `RangeError` where the frame is shorter than it says. */
+export class Reader {
+  readonly #bytes: Buffer;
+  #at = 0;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  /** How many bytes have not been read. */
+  get left(): number {
+    return this.#bytes.length - this.#at;
+  }
+
+  int(): number {
+    const value = this.#bytes.readInt32BE(this.#at);
+    this.#at += 4;
+    return value;
+  }
+
+  long(): bigint {
+    const value = this.#bytes.readBigInt64BE(this.#at);
+    this.#at += 8;
+    return value;
+  }
+
+  bool(): boolean {
+    const value = this.#bytes.readUInt8(this.#at);
+    this.#at += 1;
+    return value === 1;
+  }
+
+  /** The bytes, copied: the frame they came in is not kept alive by them. */
+  buffer(): Buffer {
+    const length = this.#length(1);
+    const value = Buffer.from(this.#bytes.subarray(this.#at, this.#at + length));
+    this.#at += length;
+    return value;
+  }
+
+  string(): string {
+    const length = this.#length(1);
+    const value = this.#bytes.toString("utf8", this.#at, this.#at + length);
+    this.#at += length;
+    return value;
+  }
+
+  strings(): string[] {
+    const values: string[] = [];
+    for (let left = this.#length(4); left > 0; left--) values.push(this.string());
+    return values;
+  }
+
+  /** A length or count; -1 stands for "null", which is read as empty. */
+  #length(itemSize: number): number {
+    const length = this.int();
+    if (length === -1) return 0;
+    if (length < 0 || length * itemSize > this.left) throw new RangeError(`bad length ${length} in a frame`);
+    return length;
+  }
+}
