@@ -66,14 +66,14 @@ export class Trial {
     await Promise.all(this.#opened.map((backend) => backend.close()));
   }
 
-  /** A new claim on the check's own lock. Its ttl is long, so that nothing ends unless the check wants it. */
+  /** A new claim on the check's own lock. Its ttl outlasts our patience, so that nothing seems to work by merely ending. */
   claim(change: Partial<Claim> = {}): Claim {
     return {
       id: systemChance.id(),
       name: this.name,
       mode: "exclusive",
       limit: 1,
-      ttlMs: Math.max(10_000, this.ttlMs),
+      ttlMs: Math.max(2 * this.patienceMs, this.ttlMs),
       lockDelayMs: 0,
       minHoldMs: 0,
       holder: "conformance:1",

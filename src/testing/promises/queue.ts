@@ -10,11 +10,13 @@ export const queuePromises: readonly ConformancePromise[] = [
     const backendOf = (claim: Claim): Backend => backends[claims.indexOf(claim) % 2] as Backend;
     for (const claim of claims) await backendOf(claim).attempt(claim);
     for (const [turn, holder] of claims.entries()) {
-      await trial.grantedAtLast(backendOf(holder), holder);
       // The last asks first, to tempt a store that serves whoever asks.
-      for (const waiter of claims.slice(turn + 1).toReversed()) {
-        await trial.refused(backendOf(waiter), waiter, `claim ${turn + 1} of ${claims.length} holds`);
-      }
+      const tempt = async (why: string): Promise<void> => {
+        for (const waiter of claims.slice(turn + 1).toReversed()) await trial.refused(backendOf(waiter), waiter, why);
+      };
+      await tempt(`claim ${turn + 1} of ${claims.length} is next`);
+      await trial.grantedAtLast(backendOf(holder), holder);
+      await tempt(`claim ${turn + 1} of ${claims.length} holds`);
       await backendOf(holder).release(holder);
     }
     await trial.nothingLeft(backends[0] as Backend);

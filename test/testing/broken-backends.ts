@@ -1,0 +1,257 @@
+/** Backends that break one promise each: the proof that the conformance suite can fail. */
+import type { Granted } from "../../src/backend.ts";
+import { memory } from "../../src/memory/index.ts";
+import {
+  type Change,
+  delegate,
+  holds,
+  note,
+  onClaim,
+  onGrant,
+  onQuery,
+  releaseByName,
+  sharedElsewhere,
+  untilAborted,
+} from "./breaking.ts";
+
+/** Every promise, and what breaks it. */
+export const broken: Readonly<Record<string, Change>> = {
+  "grants a free lock to one claim and refuses the next": onClaim((claim) => ({ name: claim.name + claim.id })),
+  "gives a claim that asks again the same lease": (right) => ({
+    attempt: async (claim) => {
+      if (await holds(right, claim)) await right.release(claim);
+      return right.attempt(claim);
+    },
+  }),
+  "keeps a lease that was asked for again as long as the answer may be trusted": (right, { notes }) => ({
+    attempt: async (claim) => {
+      const known = notes.get(claim.id) as Granted | undefined;
+      return known ?? note(notes, claim, await right.attempt(claim));
+    },
+  }),
+  "releases: true for what it ended, false for what it does not know, and the lock is free": (right) => ({
+    release: async (claim) => (await right.release(claim)) || true,
+  }),
+  "lets nobody release another's lease": releaseByName,
+  "does not let a stale release hurt the successor": releaseByName,
+  "removes a waiting claim on release": (right) => ({
+    release: async (claim) => (await holds(right, claim)) && right.release(claim),
+  }),
+  "keeps nothing of a refused claim that does not queue": onClaim(() => ({ queues: true })),
+  "keeps different locks apart": onClaim((claim) => ({ name: claim.name.replace(/\/.*/s, "") })),
+  "leaves nothing in the store after everything has ended": (right) => ({
+    release: async (claim) => claim.mode === "shared" || right.release(claim),
+  }),
+  "serves a storm of claimants one at a time, each at last, with rising fences": (_, { store }) =>
+    delegate(memory({ clock: store.clock })),
+
+  "grants waiting claims in the order in which they came, even when no message arrives": onClaim(() => ({
+    queues: false,
+  })),
+  "lets nobody pass the queue, not even a claim that does not queue": onClaim(() => ({ queues: false })),
+  "keeps one place for a claim that asks again while it waits": (right) => ({
+    attempt: async (claim) => {
+      if (!(await holds(right, claim))) await right.release(claim);
+      return right.attempt(claim);
+    },
+  }),
+  "moves the others up when a waiting claim leaves": (right, { notes }) => ({
+    attempt: async (claim) => {
+      const answer = await right.attempt(claim);
+      if (answer.granted) return answer;
+      if (!notes.has(claim.id)) notes.set(claim.id, answer.position);
+      return { ...answer, position: notes.get(claim.id) as number };
+    },
+  }),
+  "brings a waiter news when its turn has come": () => ({ watch: (_, signal) => untilAborted(signal) }),
+  "trusts a grant that came as news no longer than the store keeps it": (right) => ({
+    watch: async (claim, signal) => {
+      const granted = await right.watch?.(claim, signal);
+      return granted && { ...granted, ttlMs: claim.ttlMs * 3 };
+    },
+  }),
+  "ends a watch when its signal aborts, and keeps the claim's place": (right) => ({
+    watch: async (claim, signal) => {
+      const granted = await right.watch?.(claim, signal);
+      if (granted === undefined) await right.release(claim);
+      return granted;
+    },
+  }),
+  "does not leave a watch hanging when the grant came before it": (right) => ({
+    watch: async (claim, signal) => ((await holds(right, claim)) ? untilAborted(signal) : right.watch?.(claim, signal)),
+  }),
+  "lets the living pass a waiter that died": onClaim(() => ({ ttlMs: 1e9 })),
+  "hands over in one step: swap() releases one claim and attempts the next": (right) => ({
+    swap: async (_, next) => right.attempt(next),
+  }),
+  "lets those who wait go first in a swap()": (right, { claims }) => ({
+    attempt: async (claim) => {
+      claims.push(claim);
+      return right.attempt(claim);
+    },
+    swap: async (held, next) => {
+      for (const claim of [...claims, held]) await right.release(claim);
+      return right.attempt(next);
+    },
+  }),
+
+  "gives every lease a greater fence than the one before it, whichever process asks": (right) => {
+    let fence = 0n;
+    return onGrant(right, () => ({ fence: ++fence }));
+  },
+  "gives a greater fence after a lease that ended by itself": (right, shared) => ({
+    ...onGrant(right, () => ({ fence: BigInt(shared.count), run: 1 })),
+    release: async (claim) => {
+      shared.count++;
+      return right.release(claim);
+    },
+  }),
+  "gives a greater fence to a waiter that was handed the lock": (right, { notes }) => ({
+    attempt: async (claim) => {
+      const answer = await right.attempt(claim);
+      if (!answer.granted) notes.set(claim.id, "waited");
+      return answer.granted && notes.has(claim.id) ? { ...answer, fence: 1n } : answer;
+    },
+  }),
+  "gives a claim that ended and asks again a new lease with a greater fence": (right, { notes }) => ({
+    attempt: async (claim) => {
+      const answer = await right.attempt(claim);
+      const known = notes.get(claim.id) as Granted | undefined;
+      return known ?? note(notes, claim, answer);
+    },
+  }),
+  "reserves the whole run of a grant, so that no later lease has a fence of it": (right) =>
+    onGrant(right, ({ run }) => ({ run: run + 1 })),
+  "fences a shared lease at or above the last exclusive one and below the next": (right) =>
+    onGrant(right, (_, claim) => (claim.mode === "shared" ? { fence: 0n } : {})),
+  "reserves no run where several may hold, so that later holders always have greater fences": (right) =>
+    onGrant(right, () => ({ run: 64 })),
+
+  "lets shared claims hold together, and an exclusive one only when all have left": onClaim(() => ({
+    mode: "exclusive",
+  })),
+  "keeps shared claims out while an exclusive one holds, then lets all of them in": sharedElsewhere(),
+  "does not let a stream of readers starve a waiting writer": (right) => ({
+    attempt: async (claim) => {
+      const answer = await right.attempt(claim);
+      if (answer.granted || claim.mode === "exclusive") return answer;
+      const readersHold = answer.heldBy.every(({ mode }) => mode === "shared");
+      return readersHold ? { granted: true, fence: 1n, run: 1 } : answer;
+    },
+  }),
+  "lets as many hold as the limit says, and one more for each that leaves": onClaim(() => ({ limit: 1 })),
+  "keeps shared and limited claims apart": sharedElsewhere(),
+  "refuses a claim whose limit differs from the holders', naming both": (right) => ({
+    attempt: (claim) => right.attempt(claim).catch(() => ({ granted: false, heldBy: [] })),
+  }),
+  "takes a new limit once nobody holds or waits": (right, { notes }) => ({
+    attempt: async (claim) => {
+      const limit = (notes.get(claim.name) ?? claim.limit) as number;
+      notes.set(claim.name, limit);
+      return limit === claim.limit ? right.attempt(claim) : { granted: false, heldBy: [] };
+    },
+  }),
+  "ends a dead reader's lease at its own time, though other readers keep renewing": (right, { claims }) => ({
+    attempt: async (claim) => {
+      if (claim.mode === "shared") claims.push(claim);
+      return right.attempt(claim);
+    },
+    renew: async (asked) => (await right.renew([...asked, ...claims])).slice(0, asked.length),
+  }),
+
+  "keeps a lease for its whole ttl": onClaim((claim) => ({ ttlMs: claim.ttlMs / 2 })),
+  "ends the lease of a holder that died, so that the next gets in": onClaim(() => ({ ttlMs: 1e9 })),
+  "ends a lease that is not renewed, though its process lives": onClaim(() => ({ ttlMs: 1e9 })),
+  "answers no for a lease that ran out, even when nobody wanted the lock": (right) => ({
+    renew: async (claims) =>
+      Promise.all(claims.map((claim) => right.attempt(claim).then(() => ({ held: true }) as const))),
+  }),
+  "keeps a renewed lease for a whole ttl after the renewal": () => ({
+    renew: async (claims) => claims.map(() => ({ held: true })),
+  }),
+  "answers each renewal by itself, in the order asked": (right) => ({
+    renew: async (claims) => {
+      const answers = await right.renew(claims);
+      return answers.find(({ held }) => held === false) === undefined
+        ? answers
+        : answers.map(() => ({ held: false, reason: "one of the batch was gone" }));
+    },
+  }),
+  "keeps a lock released before its minHold until that age, and no longer": (right) => ({
+    release: (claim) => right.release({ ...claim, minHoldMs: 0 }),
+  }),
+  "frees a lock at once when it is released after its minHold": (right) => ({
+    release: (claim) => right.release({ ...claim, minHoldMs: claim.minHoldMs * 100 }),
+  }),
+  "keeps the lock for ttl and lockDelay after an unclean end": onClaim(() => ({ lockDelayMs: 0 })),
+  "waits for no lockDelay after a clean release": (right) => ({
+    release: (claim) => right.release({ ...claim, minHoldMs: claim.lockDelayMs }),
+  }),
+
+  "shows who holds: name, mode, limit, holder, fence, age, remaining time and meta": onQuery(({ held, ...rest }) => ({
+    ...rest,
+    held: held.map((holding) => ({ ...holding, meta: {} })),
+  })),
+  "shows who waits, in order": onQuery(({ pending, ...rest }) => ({ ...rest, pending: pending.toReversed() })),
+  "tells a refused claim who is in the way": (right) => ({
+    attempt: async (claim) => {
+      const answer = await right.attempt(claim);
+      return answer.granted ? answer : { ...answer, heldBy: [] };
+    },
+  }),
+  "shows only locks whose name starts with the prefix, taken literally": (right) => ({
+    query: async (prefix) => {
+      const pattern = new RegExp(
+        `^${prefix
+          .replaceAll(/[.[\]\\+]/g, "\\$&")
+          .replaceAll("*", ".*")
+          .replaceAll("?", ".")}`,
+      );
+      const all = await right.query("");
+      return { ...all, held: all.held.filter(({ name }) => pattern.test(name)) };
+    },
+  }),
+  "ends by force the lease with that fence, and no other": (right) => ({
+    forceRelease: async (name, _, by, reason) => {
+      const [holding] = (await right.query(name)).held;
+      return holding !== undefined && right.forceRelease(name, holding.fence, by, reason);
+    },
+  }),
+  "ends by force a lease named by any fence of its run": (right) => ({
+    forceRelease: async (name, fence, by, reason) => {
+      const named = (await right.query(name)).held.some((holding) => holding.fence === fence);
+      return named && right.forceRelease(name, fence, by, reason);
+    },
+  }),
+  "ends by force one of several holders, and leaves the others": (right) => ({
+    forceRelease: async (name, _, by, reason) => {
+      for (const { fence } of (await right.query(name)).held) await right.forceRelease(name, fence, by, reason);
+      return true;
+    },
+  }),
+  "hands a lock broken by force to the next waiter": () => ({ forceRelease: async () => true }),
+  "tells the holder that its lease was broken by force, and why": () => ({ listen: () => undefined }),
+  "keeps a record of who ended a lease by force, and why": onQuery((snapshot) => ({ ...snapshot, forced: [] })),
+
+  "takes any string as a name, and never confuses two": onClaim((claim) => ({ name: claim.name.normalize("NFC") })),
+  "takes names of 1 KiB that differ in their last character only": onClaim((claim) => ({
+    name: claim.name.slice(0, 255),
+  })),
+
+  "votes for a ballot when the lock is free, and for the same ballot again": (right) => ({
+    vote: async (claim, ballot) =>
+      (await holds(right, claim)) ? { vote: "low", fence: ballot } : right.vote(claim, ballot),
+  }),
+  "votes for nobody else while the lock is held, and says who holds it": onClaim((claim) => ({
+    name: claim.name + claim.id,
+  })),
+  "never votes for a ballot that is not above every fence before it": (right) => ({
+    vote: async (claim, ballot) => {
+      const answer = await right.vote(claim, ballot);
+      return answer.vote === "low" ? { vote: "granted" } : answer;
+    },
+  }),
+  "keeps a vote for the ttl, renews it, and takes it back on release": onClaim((claim) => ({
+    ttlMs: claim.ttlMs / 4,
+  })),
+};

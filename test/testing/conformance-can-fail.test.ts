@@ -1,0 +1,39 @@
+import { AssertionError } from "node:assert";
+import { describe, expect, test } from "vitest";
+import { conformance, memberConformance, withoutDeclined } from "../../src/testing/index.ts";
+import { brokenContext } from "./breaking.ts";
+import { broken } from "./broken-backends.ts";
+
+const promises = [...conformance, ...memberConformance];
+
+describe("the conformance suite notices a backend that breaks:", () => {
+  for (const { promise, check } of promises) {
+    test(promise, async () => {
+      const change = broken[promise];
+      if (change === undefined) throw new Error(`no backend breaks ${JSON.stringify(promise)}: add one`);
+      await expect(check(brokenContext(change))).rejects.toBeInstanceOf(AssertionError);
+    });
+  }
+
+  test("and every broken backend is for a promise that exists, each promise being named once", () => {
+    const names = promises.map(({ promise }) => promise);
+    expect(Object.keys(broken).toSorted()).toEqual(names.toSorted());
+    expect(new Set(names).size).toBe(names.length);
+  });
+});
+
+describe("withoutDeclined()", () => {
+  const [first, ...rest] = promises;
+
+  test("leaves out what is declined with a reason", () => {
+    expect(withoutDeclined(promises, { [first?.promise ?? ""]: "it has no lock to grant" })).toEqual(rest);
+  });
+
+  test("refuses to decline a promise that does not exist", () => {
+    expect(() => withoutDeclined(promises, { "flies to the moon": "too heavy for it" })).toThrow(/does not exist/);
+  });
+
+  test("refuses to decline without a reason", () => {
+    expect(() => withoutDeclined(promises, { [first?.promise ?? ""]: " " })).toThrow(/without a reason/);
+  });
+});
