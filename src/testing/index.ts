@@ -1,5 +1,6 @@
 export { conformance, type Declined, memberConformance, withoutDeclined } from "./conformance.ts";
 export { FakeClock, type FakeClockOptions } from "./fake-clock.ts";
+export { type Fault, type FaultPlan, type Faults, type Faulty, faulty, type Operation } from "./faulty.ts";
 export type { ConformancePromise } from "./promises/promise.ts";
 export { seeded, type SeededChance } from "./seeded.ts";
 export type { ConformanceContext } from "./trial.ts";
