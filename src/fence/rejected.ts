@@ -1,7 +1,6 @@
 /** How a guard says no: one error, one event. */
-import { channel } from "node:diagnostics_channel";
-
 import { LockError, quote } from "../errors.ts";
+import { fenceRejectedChannel } from "../events.ts";
 import type { Fenced } from "./fenced.ts";
 import { FENCE_HEADER, writeFenceHeader } from "./header.ts";
 
@@ -39,16 +38,15 @@ export class FenceRejectedError extends LockError {
 export interface FenceRejectedEvent {
   /** Which guard: `postgres`, `redis`, `http`, `zookeeper`, `file`. */
   readonly guard: string;
-  readonly lock: string;
+  readonly name: string;
   readonly current: bigint;
   readonly offered: bigint;
 }
 
-const rejected = channel("holdfast:fence-rejected");
-
 /** Makes the error for a refused write, and tells whoever listens. */
 export function reject(guard: string, { name, fence }: Fenced, current: bigint, cause?: unknown): FenceRejectedError {
-  const event: FenceRejectedEvent = { guard, lock: name, current, offered: fence };
-  rejected.publish(event);
+  if (fenceRejectedChannel.hasSubscribers) {
+    fenceRejectedChannel.publish({ guard, name, current, offered: fence } satisfies FenceRejectedEvent);
+  }
   return new FenceRejectedError(name, current, fence, cause === undefined ? undefined : { cause });
 }

@@ -367,6 +367,6 @@ test("a refusal is published, with the lock and both fences", async () => {
     await updateFenced(pool, at(34n), { table: "account", where: { id: 1 }, set: {} });
     await refusal(updateFenced(pool, at(33n), { table: "account", where: { id: 1 }, set: {} }));
   });
-  const event = { guard: "postgres", lock: "account:1", current: 34n, offered: 33n };
+  const event = { guard: "postgres", name: "account:1", current: 34n, offered: 33n };
   expect(events).toEqual([event, event]);
 });

@@ -160,7 +160,7 @@ test("redisMarks raises the mark, repeats it, and answers with the higher one", 
 test("a refusal is published, with the lock and both fences", async () => {
   await writeFenced(ioredis, at(34n), []);
   const events = await rejectionsOf(() => refusal(writeFenced(ioredis, at(33n), [])));
-  expect(events).toEqual([{ guard: "redis", lock: "invoice:42", current: 34n, offered: 33n }]);
+  expect(events).toEqual([{ guard: "redis", name: "invoice:42", current: 34n, offered: 33n }]);
 });
 
 describe("in a cluster", () => {

@@ -1,0 +1,3 @@
+/** Guards for files on one machine, and marks in files for other guards. */
+export { type FencedFile, readFileFenced, writeFileFenced } from "./files.ts";
+export { fileMarks } from "./marks.ts";

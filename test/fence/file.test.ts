@@ -1,0 +1,169 @@
+import { fork } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import fc from "fast-check";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+
+import { fileMarks, readFileFenced, writeFileFenced } from "../../src/fence/file/index.ts";
+import { FenceRejectedError, memoryMarks } from "../../src/fence/index.ts";
+import { buildPackage, type BuiltPackage } from "./built-package.ts";
+import { rejectionsOf } from "./rejections.ts";
+import { greatest, race, writers } from "./writers.ts";
+
+const BEYOND_DOUBLES = 2n ** 53n + 1n;
+
+let folder: string;
+let built: BuiltPackage;
+
+beforeAll(async () => {
+  built = await buildPackage(["test/fence"]);
+});
+
+afterAll(() => built.remove());
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "holdfast-fence-"));
+});
+
+afterEach(async () => {
+  await rm(folder, { recursive: true });
+});
+
+const at = (fence: bigint): { name: string; fence: bigint } => ({ name: "report", fence });
+
+describe.each([
+  ["memoryMarks", () => memoryMarks()],
+  ["fileMarks", () => fileMarks(join(folder, "deep", "marks"))],
+])("%s", (_name, open) => {
+  test("raises the mark, repeats it, and answers with the higher one", async () => {
+    const marks = open();
+    expect(await marks.advance("a", BEYOND_DOUBLES)).toBe(BEYOND_DOUBLES);
+    expect(await marks.advance("a", BEYOND_DOUBLES)).toBe(BEYOND_DOUBLES);
+    expect(await marks.advance("a", BEYOND_DOUBLES - 1n)).toBe(BEYOND_DOUBLES);
+    expect(await marks.advance("a", 0n)).toBe(BEYOND_DOUBLES);
+    expect(await marks.advance("b", 1n)).toBe(1n);
+    expect(await marks.advance("../../b", 0n)).toBe(0n);
+    expect(await marks.advance("", 7n)).toBe(7n);
+  });
+});
+
+describe("fileMarks", () => {
+  test("keeps the mark when the process starts anew", async () => {
+    await fileMarks(folder).advance("a", 34n);
+    expect(await fileMarks(folder).advance("a", 33n)).toBe(34n);
+    expect(await fileMarks(folder).advance("a", 34n)).toBe(34n);
+  });
+
+  test("sees what another process did since, though it remembers its own mark", async () => {
+    const [mine, theirs] = [fileMarks(folder), fileMarks(folder)];
+    await mine.advance("a", 34n);
+    await theirs.advance("a", 35n);
+    expect(await mine.advance("a", 34n)).toBe(35n);
+  });
+
+  test("leaves one file per mark, and whatever else lies there alone", async () => {
+    const marks = fileMarks(folder);
+    await marks.advance("a", 1n);
+    const [place = ""] = await readdir(folder);
+    await writeFile(join(folder, place, "notes.txt"), "mine");
+    await writeFile(join(folder, place, "9".repeat(25)), "not a mark");
+    for (let fence = 2n; fence < 9n; fence++) await marks.advance("a", fence);
+    await marks.advance("a", 3n);
+    expect(await readdir(join(folder, place))).toEqual(["0000000000000000008", "9".repeat(25), "lock", "notes.txt"]);
+    expect(await readFile(join(folder, place, "lock"), "utf8")).toBe("a");
+  });
+
+  test("starts over when somebody removed its folder, as an operator may", async () => {
+    const marks = fileMarks(join(folder, "marks"));
+    await marks.advance("a", 34n);
+    await rm(join(folder, "marks"), { recursive: true });
+    expect(await marks.advance("a", 34n)).toBe(34n);
+    expect(await fileMarks(join(folder, "marks")).advance("a", 33n)).toBe(34n);
+  });
+
+  test("rejects, and is neither yes nor no, when it cannot write", async () => {
+    await writeFile(join(folder, "file"), "");
+    await expect(fileMarks(join(folder, "file")).advance("a", 1n)).rejects.toThrow(/ENOTDIR|EEXIST/);
+  });
+
+  test("between processes, a fence is never admitted once a greater one has been", async () => {
+    const admissions = (await Promise.all([1, 2, 3].map((seed) => admitInProcess(seed)))).flat();
+    expect(admissions.length).toBeGreaterThan(300);
+    const accepted = admissions.filter(({ mark, fence }) => mark === fence);
+    expect(accepted.length).toBeGreaterThan(3);
+    for (const one of accepted) {
+      // Both instants are of the machine's one monotonic clock.
+      const wrong = accepted.find((other) => other.fence > one.fence && other.endedAt < one.startedAt);
+      expect(wrong, `fence ${one.fence} was admitted after`).toBeUndefined();
+    }
+    expect(await fileMarks(folder).advance("a", 0n)).toBe(greatest(admissions.map(({ fence }) => fence)));
+  });
+
+  interface Admission {
+    readonly fence: bigint;
+    readonly mark: bigint;
+    readonly startedAt: bigint;
+    readonly endedAt: bigint;
+  }
+
+  async function admitInProcess(seed: number): Promise<Admission[]> {
+    const child = fork(join(built.path, "test/fence/mark-process.mjs"), [folder, String(seed)], {
+      serialization: "advanced",
+      execArgv: [],
+    });
+    const message = await new Promise<Admission[]>((resolve, reject) => {
+      child.once("message", (told) => resolve(told as Admission[]));
+      child.once("exit", (code) => reject(new Error(`the process ended with ${code} and told nothing`)));
+    });
+    return message;
+  }
+});
+
+describe("a fenced file", () => {
+  test("is replaced under a rising fence and an equal one; a lower one changes nothing", async () => {
+    const file = join(folder, "report");
+    expect(await readFileFenced(file)).toBeUndefined();
+    await writeFileFenced(file, at(34n), "a");
+    await writeFileFenced(file, at(34n), "b");
+    const stale = writeFileFenced(file, at(33n), "stale");
+    await expect(stale).rejects.toMatchObject({ code: "ERR_FENCE_REJECTED", current: 34n, offered: 33n });
+    expect(await readFileFenced(file)).toEqual({ data: Buffer.from("b"), fence: 34n });
+    await writeFileFenced(file, at(BEYOND_DOUBLES), Buffer.from([0, 255]));
+    await expect(writeFileFenced(file, at(BEYOND_DOUBLES - 1n), "x")).rejects.toBeInstanceOf(FenceRejectedError);
+    expect(await readFileFenced(file)).toEqual({ data: Buffer.from([0, 255]), fence: BEYOND_DOUBLES });
+    expect(await readdir(file)).toHaveLength(1);
+  });
+
+  test("never goes back to an older fence, whatever the pauses, and is always read whole", async () => {
+    let run = 0;
+    await fc.assert(
+      fc.asyncProperty(writers, async (all) => {
+        const file = join(folder, `report-${run++}`);
+        const seen: bigint[] = [];
+        let writing = true;
+        const reading = (async () => {
+          while (writing) {
+            const found = await readFileFenced(file);
+            if (found === undefined) continue;
+            expect(found.data.toString()).toBe(String(found.fence).repeat(1000));
+            expect(found.fence >= (seen.at(-1) ?? 0n)).toBe(true);
+            seen.push(found.fence);
+          }
+        })();
+        await race(all, ({ fence }) => writeFileFenced(file, at(fence), String(fence).repeat(1000)));
+        writing = false;
+        await reading;
+        expect((await readFileFenced(file))?.fence).toBe(greatest(all.map(({ fence }) => fence)));
+      }),
+      { numRuns: 25 },
+    );
+  });
+
+  test("publishes a refusal", async () => {
+    await writeFileFenced(folder, at(34n), "a");
+    const events = await rejectionsOf(() => writeFileFenced(folder, at(33n), "b").catch(() => {}));
+    expect(events).toEqual([{ guard: "file", name: "report", current: 34n, offered: 33n }]);
+  });
+});
