@@ -185,7 +185,8 @@ export class MemoryStore {
     const others = holdings(lock, nowMs, claim.id);
     const [first] = others;
     if (held === undefined && first !== undefined && !(lock.queue.size === 0 && fits(lock, claim))) {
-      return { vote: "held", by: first.holder, fence: first.fence, remainingMs: first.remainingMs, wallMs };
+      const { holder: by, fence, heldMs, remainingMs } = first;
+      return { vote: "held", by, fence, heldMs, remainingMs, wallMs };
     }
     if (ballot <= lock.lastFence) {
       this.#settle(lock, nowMs);

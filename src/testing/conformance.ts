@@ -5,6 +5,7 @@
  */
 import { claimPromises } from "./promises/claims.ts";
 import { fencePromises } from "./promises/fences.ts";
+import { locksPromises } from "./promises/locks.ts";
 import { modePromises } from "./promises/modes.ts";
 import { namePromises } from "./promises/names.ts";
 import type { ConformancePromise } from "./promises/promise.ts";
@@ -22,6 +23,7 @@ export const conformance: readonly ConformancePromise[] = [
   ...timePromises,
   ...sightPromises,
   ...namePromises,
+  ...locksPromises,
 ];
 
 /** What a backend promises beyond that when a quorum is to be made of it. */

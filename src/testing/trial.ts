@@ -1,8 +1,10 @@
 /** What a conformance check works with: backends that are closed for it, claims, and ways to wait without guessing. */
 import assert from "node:assert/strict";
+import type { Locks, LocksOptions } from "../api.ts";
 import type { Backend, Claim, Granted, Refused } from "../backend.ts";
 import { systemChance } from "../chance.ts";
 import { type Clock, systemClock } from "../clock.ts";
+import { createLocks } from "../locks.ts";
 
 /** What whoever wrote a backend tells the suite. */
 export interface ConformanceContext {
@@ -39,7 +41,7 @@ export class Trial {
   readonly patienceMs: number;
   /** This check's own lock; also a prefix for more. */
   readonly name: string;
-  readonly #opened: Backend[] = [];
+  readonly #opened: (Backend | Locks)[] = [];
 
   /** `stretch` makes every ttl that much longer. */
   constructor(context: ConformanceContext, stretch = 1) {
@@ -57,23 +59,35 @@ export class Trial {
     return backend;
   }
 
+  /** Locks on a backend of their own, as another process would have. */
+  async locks(options: LocksOptions = {}): Promise<Locks> {
+    const locks = createLocks(await this.context.open(), { clock: this.clock, ttl: this.#longMs, ...options });
+    this.#opened.push(locks);
+    return locks;
+  }
+
   async crash(backend: Backend): Promise<void> {
     if (this.context.crash === undefined) await backend.close();
     else await this.context.crash(backend);
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#opened.map((backend) => backend.close()));
+    await this.within("all is closed", Promise.all(this.#opened.map((opened) => opened.close())));
   }
 
-  /** A new claim on the check's own lock. Its ttl outlasts our patience, so that nothing seems to work by merely ending. */
+  /** Outlasts our patience, so that nothing seems to work by merely ending. */
+  get #longMs(): number {
+    return Math.max(2 * this.patienceMs, this.ttlMs);
+  }
+
+  /** A new claim on the check's own lock. */
   claim(change: Partial<Claim> = {}): Claim {
     return {
       id: systemChance.id(),
       name: this.name,
       mode: "exclusive",
       limit: 1,
-      ttlMs: Math.max(2 * this.patienceMs, this.ttlMs),
+      ttlMs: this.#longMs,
       lockDelayMs: 0,
       minHoldMs: 0,
       holder: "conformance:1",

@@ -84,6 +84,10 @@ export function releaseByName(right: Member): Partial<Member> {
   };
 }
 
+export function keepsWaiting(right: Member): Partial<Member> {
+  return { release: async (claim) => (await holds(right, claim)) && right.release(claim) };
+}
+
 export async function holds(backend: Backend, claim: Claim): Promise<boolean> {
   const [renewal] = await backend.renew([claim]);
   return renewal?.held === true;

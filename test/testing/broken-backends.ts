@@ -5,6 +5,7 @@ import {
   type Change,
   delegate,
   holds,
+  keepsWaiting,
   note,
   onClaim,
   onGrant,
@@ -34,9 +35,7 @@ export const broken: Readonly<Record<string, Change>> = {
   }),
   "lets nobody release another's lease": releaseByName,
   "does not let a stale release hurt the successor": releaseByName,
-  "removes a waiting claim on release": (right) => ({
-    release: async (claim) => (await holds(right, claim)) && right.release(claim),
-  }),
+  "removes a waiting claim on release": keepsWaiting,
   "keeps nothing of a refused claim that does not queue": onClaim(() => ({ queues: true })),
   "keeps different locks apart": onClaim((claim) => ({ name: claim.name.replace(/\/.*/s, "") })),
   "leaves nothing in the store after everything has ended": (right) => ({
@@ -237,6 +236,21 @@ export const broken: Readonly<Record<string, Change>> = {
   "takes names of 1 KiB that differ in their last character only": onClaim((claim) => ({
     name: claim.name.slice(0, 255),
   })),
+
+  "runs functions one at a time, within a process and across, with rising fences": onClaim((claim) => ({
+    name: claim.name + claim.id,
+  })),
+  "resolves tryAcquire() to null while another process holds the lock": onClaim((claim) => ({
+    name: claim.name + claim.id,
+  })),
+  "gives up waiting in time, says who holds the lock, and leaves no claim behind": keepsWaiting,
+  "stops waiting when the caller's signal aborts, and leaves no claim behind": keepsWaiting,
+  "keeps a lease alive for as long as its holder wants it": () => ({
+    renew: async (claims) => claims.map(() => ({ held: true })),
+  }),
+  "takes several locks all or none": () => ({ release: async () => true, swap: undefined as never }),
+  "tells a holder through its signal that the lease was ended by force": () => ({ forceRelease: async () => true }),
+  "releases everything on close()": () => ({ release: async () => true }),
 
   "votes for a ballot when the lock is free, and for the same ballot again": (right) => ({
     vote: async (claim, ballot) =>

@@ -1,0 +1,120 @@
+/** Promises as a user sees them: the same backend through createLocks(). */
+import assert from "node:assert/strict";
+import type { Lease } from "../../api.ts";
+import { LockLostError, LockTimeoutError } from "../../errors.ts";
+import { type ConformancePromise, promise } from "./promise.ts";
+
+export const locksPromises: readonly ConformancePromise[] = [
+  promise("runs functions one at a time, within a process and across, with rising fences", async (trial) => {
+    const processes = [await trial.locks(), await trial.locks(), await trial.locks()];
+    let inside = 0;
+    const fences: bigint[] = [];
+    const visit = async ({ fence }: Lease): Promise<void> => {
+      assert.equal(++inside, 1, "two inside at once");
+      fences.push(fence);
+      await trial.sleep(1);
+      inside--;
+    };
+    const visits = processes.flatMap((locks) =>
+      Array.from({ length: 5 }, () => locks.run(trial.name, { wait: Infinity }, visit)),
+    );
+    await trial.within("everybody had a turn", Promise.all(visits));
+    assert.deepEqual(
+      fences,
+      fences.toSorted((x, y) => Number(x - y)),
+    );
+    assert.equal(new Set(fences).size, visits.length, "no fence twice");
+  }),
+
+  promise("resolves tryAcquire() to null while another process holds the lock", async (trial) => {
+    const [a, b] = [await trial.locks(), await trial.locks()];
+    const lease = await trial.within("a free lock is taken", a.tryAcquire(trial.name));
+    assert.ok(lease, "a free lock is taken");
+    assert.equal(await trial.within("an answer", b.tryAcquire(trial.name)), null);
+    assert.equal(await trial.within("released", lease.release()), "released");
+    assert.ok(await trial.eventually("it is free", async () => (await b.tryAcquire(trial.name)) ?? undefined));
+  }),
+
+  promise("gives up waiting in time, says who holds the lock, and leaves no claim behind", async (trial) => {
+    const [a, b] = [await trial.locks({ holder: "web-3:812" }), await trial.locks()];
+    await trial.within("a free lock is taken", a.acquire(trial.name));
+    const waiting = b.acquire(trial.name, { wait: Math.round(trial.ttlMs / 2) });
+    await assert.rejects(trial.within("the wait ends", waiting), (error: unknown) => {
+      assert.ok(error instanceof LockTimeoutError, `a LockTimeoutError, not ${String(error)}`);
+      assert.match(error.message, /web-3:812/);
+      return true;
+    });
+    await trial.eventually("nobody waits", async () =>
+      (await b.query(trial.name)).pending.length === 0 ? true : undefined,
+    );
+  }),
+
+  promise("stops waiting when the caller's signal aborts, and leaves no claim behind", async (trial) => {
+    const [a, b] = [await trial.locks(), await trial.locks()];
+    await trial.within("a free lock is taken", a.acquire(trial.name));
+    const stop = new AbortController();
+    const waiting = b.acquire(trial.name, { wait: Infinity, signal: stop.signal });
+    const reason = new Error("no longer wanted");
+    await trial.sleep(trial.ttlMs / 10);
+    stop.abort(reason);
+    await assert.rejects(trial.within("the wait ends", waiting), reason);
+    await trial.eventually("nobody waits", async () =>
+      (await b.query(trial.name)).pending.length === 0 ? true : undefined,
+    );
+  }),
+
+  promise("keeps a lease alive for as long as its holder wants it", async (trial) => {
+    const [a, b] = [await trial.locks({ ttl: trial.ttlMs }), await trial.locks()];
+    let lookedMs = trial.clock.now();
+    const lease = await trial.within("a free lock is taken", a.acquire(trial.name));
+    for (const untilMs = lookedMs + 3 * trial.ttlMs; lookedMs < untilMs;) {
+      await trial.sleep(trial.ttlMs / 5);
+      const beforeMs = lookedMs;
+      lookedMs = trial.clock.now();
+      const rival = await trial.within("an answer", b.tryAcquire(trial.name));
+      trial.inTime(beforeMs);
+      assert.equal(rival, null, "somebody else got in");
+      lease.assertHeld();
+    }
+    assert.equal(await trial.within("released", lease.release()), "released");
+  }),
+
+  promise("takes several locks all or none", async (trial) => {
+    const [a, b] = [await trial.locks(), await trial.locks()];
+    const names = [`${trial.name}/2`, `${trial.name}/1`] as const;
+    const one = await trial.within("a free lock is taken", a.acquire(names[0]));
+    assert.equal(await trial.within("an answer", b.tryAcquire(names)), null, "one of them is held");
+    const other = await trial.eventually(
+      "the other was left free",
+      async () => (await a.tryAcquire(names[1])) ?? undefined,
+    );
+    await trial.within("released", Promise.all([one.release(), other.release()]));
+    const both = await trial.within("both are taken", b.acquire(names));
+    assert.equal(both.fences.size, 2);
+    for (const name of names) assert.equal(await trial.within("an answer", a.tryAcquire(name)), null, "both are held");
+  }),
+
+  promise("tells a holder through its signal that the lease was ended by force", async (trial) => {
+    const [a, b] = [await trial.locks({ ttl: trial.ttlMs }), await trial.locks()];
+    const lease = await trial.within("a free lock is taken", a.acquire(trial.name));
+    const { signal, fence } = lease;
+    await b.forceRelease(trial.name, { fence, reason: "deploy 17 hangs" });
+    await trial.eventually("the signal aborts", () => (signal.aborted ? true : undefined));
+    assert.ok(signal.reason instanceof LockLostError);
+    assert.equal(signal.reason.fence, fence);
+    assert.equal(lease.remaining(), 0);
+    assert.throws(() => lease.assertHeld(), LockLostError);
+    assert.equal(await trial.within("an answer", lease.release()), "lost");
+  }),
+
+  promise("releases everything on close()", async (trial) => {
+    const [a, b] = [await trial.locks(), await trial.locks()];
+    for (const end of ["/1", "/2"]) await trial.within("a free lock is taken", a.acquire(trial.name + end));
+    const waiting = b.acquire(`${trial.name}/1`, { wait: Infinity });
+    await trial.within("closed", a.close());
+    const lease = await trial.within("the next has it", waiting);
+    await trial.within("released", lease.release());
+    const { held, pending } = await b.query(trial.name);
+    assert.deepEqual([held, pending], [[], []], "nothing is left");
+  }),
+];
