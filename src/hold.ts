@@ -96,10 +96,10 @@ export class Hold implements Bell {
   }
 
   /** Moves the trusted instant forward, counted from when the renewal left; never back. */
-  confirm(fromMs: number, wallLeadMs: number): void {
-    if (fromMs <= this.#fromMs) return;
-    this.#fromMs = fromMs;
-    this.#wallLeadMs = wallLeadMs;
+  confirm(fromMs: number, sentAtMs: number, wallLeadMs: number): void {
+    if (fromMs > this.#fromMs) this.#fromMs = fromMs;
+    // An older proof, sent before this renewal was asked for, says nothing about a sleep in between.
+    if (fromMs >= sentAtMs) this.#wallLeadMs = wallLeadMs;
   }
 
   /** Lets a worker thread's confirmations count too. */

@@ -144,7 +144,7 @@ export class Keeper {
     // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
     if (nowMs >= hold.trustedUntilMs) return this.#drop(hold, whyEnded(hold, nowMs));
     if (renewal.held === true) {
-      hold.confirm(renewal.fromMs ?? sentAtMs, wallLeadMs);
+      hold.confirm(renewal.fromMs ?? sentAtMs, sentAtMs, wallLeadMs);
       hold.failures = 0;
       hold.batchMax = Infinity;
       this.#alarm.set(hold, renewAtMs(hold));

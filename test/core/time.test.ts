@@ -1,0 +1,298 @@
+/** The five rules of time. Each test fails when its rule is broken. */
+import { describe, expect, test } from "vitest";
+import { LockLostError } from "../../src/errors.ts";
+import { failure, gate, stage } from "./scripted.ts";
+
+describe("rule 1: time is monotonic and read before the request leaves", () => {
+  test("a slow answer costs trust: it counts from when the question left", async () => {
+    const { clock, backend, locks } = stage();
+    backend.interfere.attempt = async (pass) => {
+      clock.block(4000);
+      const answer = await pass();
+      clock.block(3000);
+      return answer;
+    };
+    const lease = await locks.acquire("a", { ttl: "10s" });
+    expect(lease.remaining()).toBe(10_000 - 7000 - 102);
+  });
+
+  test("S35: a grant that comes back when nothing is left of it is not a lease, and is released", async () => {
+    const { clock, backend, locks, other } = stage();
+    let late = true;
+    backend.interfere.attempt = async (pass) => {
+      const answer = await pass();
+      if (late) clock.block(10_000);
+      late = false;
+      return answer;
+    };
+    const lease = await locks.acquire("a", { ttl: "10s", wait: "1m" });
+    expect(lease.remaining()).toBe(10_000 - 102);
+    expect(backend.count("attempt") + backend.count("swap")).toBe(2);
+    await lease.release();
+    expect(await other().tryAcquire("a")).not.toBeNull();
+  });
+
+  test("S17: a wall clock that jumps an hour ahead makes a lease doubtful until a renewal confirms it, and loses nothing", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    clock.suspend(3_600_000);
+    expect(lease.remaining()).toBe(0);
+    expect(() => lease.assertHeld()).toThrow(/in doubt/);
+    expect(backend.count("renew")).toBe(0);
+    await clock.advance(0);
+    expect(backend.count("renew")).toBe(1);
+    lease.assertHeld();
+    expect(lease.signal.aborted).toBe(false);
+    expect(await lease.release()).toBe("released");
+  });
+
+  test("a wall clock that goes back an hour changes nothing", async () => {
+    const { clock, locks } = stage();
+    const lease = await locks.acquire("a");
+    clock.suspend(-3_600_000);
+    lease.assertHeld();
+    await clock.advance(60_000);
+    lease.assertHeld();
+  });
+
+  test("a machine that slept longer than the ttl ends a lease that is not renewed", async () => {
+    const { clock, locks } = stage();
+    const lease = await locks.acquire("a", { renew: false, ttl: "10s" });
+    clock.suspend(11_000);
+    expect(() => lease.assertHeld()).toThrow(LockLostError);
+    await clock.advance(10_000);
+    expect(lease.signal.aborted).toBe(true);
+  });
+});
+
+describe("rule 2: belief ends at sentAt + ttl − drift, whatever the network does", () => {
+  test("the signal fires at that instant though the renewal hangs, before the store lets go", async () => {
+    const { clock, backend, locks, other } = stage();
+    backend.interfere.renew = () => new Promise(() => {});
+    const lease = await locks.acquire("a", { ttl: "10s" });
+    const { signal } = lease;
+    await clock.advance(10_000 - 103);
+    expect(signal.aborted).toBe(false);
+    lease.assertHeld();
+    await clock.advance(1);
+    expect(signal.aborted).toBe(true);
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+    expect(await other().tryAcquire("a")).toBeNull();
+    await clock.advance(102);
+    expect(await other().tryAcquire("a")).not.toBeNull();
+  });
+
+  test("S06: assertHeld() is right when the event loop was blocked and no timer could fire", async () => {
+    const { clock, locks } = stage();
+    const lease = await locks.acquire("a", { ttl: "10s" });
+    clock.block(9000);
+    lease.assertHeld();
+    clock.block(898);
+    expect(() => lease.assertHeld()).toThrow(LockLostError);
+    expect(lease.remaining()).toBe(0);
+    expect(lease.signal.aborted).toBe(false);
+    await clock.advance(0);
+    expect(lease.signal.aborted).toBe(true);
+  });
+
+  test("S06: a loop blocked for less than the ttl renews afterwards and goes on", async () => {
+    const { clock, locks } = stage();
+    const lease = await locks.acquire("a", { ttl: "10s" });
+    for (let round = 0; round < 5; round++) {
+      clock.block(9000);
+      await clock.advance(0);
+      lease.assertHeld();
+      expect(lease.remaining()).toBeGreaterThan(9000);
+    }
+  });
+
+  test("a renewal moves the instant forward from its own send time, not from its answer", async () => {
+    const { clock, backend, locks } = stage();
+    const answer = gate();
+    backend.interfere.renew = async (pass) => {
+      const renewals = await pass();
+      await answer.opened;
+      return renewals;
+    };
+    const lease = await locks.acquire("a", { ttl: "9s" });
+    await clock.advance(3000);
+    expect(backend.count("renew")).toBe(1);
+    const sentAtMs = 9000 - 92 - lease.remaining();
+    await clock.advance(2000);
+    answer.open();
+    await clock.settle();
+    expect(lease.remaining()).toBeLessThanOrEqual(9000 - 92 - 2000);
+    expect(sentAtMs).toBeGreaterThan(0);
+  });
+
+  test("a yes that comes after the instant does not revive the lease", async () => {
+    const { clock, backend, locks } = stage();
+    backend.interfere.renew = async (pass) => {
+      const renewals = await pass();
+      clock.block(9000);
+      return renewals;
+    };
+    const lease = await locks.acquire("a", { ttl: "9s" });
+    await clock.advance(3000);
+    expect(() => lease.assertHeld()).toThrow(LockLostError);
+    expect(lease.signal.aborted).toBe(true);
+  });
+});
+
+describe("rule 3: unknown is neither yes nor no", () => {
+  test("S11: a failed renewal is asked again, and the old instant stands meanwhile", async () => {
+    const { clock, backend, locks } = stage();
+    let failures = 3;
+    backend.interfere.renew = async (pass) => {
+      if (failures-- > 0) throw new Error("cut");
+      return await pass();
+    };
+    const lease = await locks.acquire("a", { ttl: "9s" });
+    await clock.advance(8000);
+    expect(backend.count("renew")).toBeGreaterThanOrEqual(4);
+    lease.assertHeld();
+    await clock.advance(60_000);
+    lease.assertHeld();
+  });
+
+  test("S09: a lost reply to acquire is repeated with the same claim, and one release frees the lock", async () => {
+    const { clock, backend, locks, other } = stage();
+    backend.interfere.attempt = async (pass) => {
+      await pass();
+      backend.interfere.attempt = undefined;
+      throw new Error("reply lost");
+    };
+    const acquiring = locks.acquire("a");
+    await clock.advance(100);
+    const lease = await acquiring;
+    const ids = new Set(backend.steps.map(({ claims }) => claims[0]!.id));
+    expect(ids.size).toBe(1);
+    expect(await lease.release()).toBe("released");
+    expect(await other().tryAcquire("a")).not.toBeNull();
+  });
+
+  test("S10: a lost reply to release is repeated, and says released", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.release = async (pass) => {
+      await pass();
+      backend.interfere.release = undefined;
+      throw new Error("reply lost");
+    };
+    const releasing = lease.release();
+    await clock.advance(100);
+    expect(await releasing).toBe("released");
+    expect(backend.count("release")).toBe(2);
+  });
+
+  test("a release that cannot be asked in time says unknown, and goes on asking behind the caller", async () => {
+    const { clock, backend, locks, other } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.release = () => Promise.reject(new Error("down"));
+    const releasing = lease.release();
+    await clock.advance(6000);
+    expect(await releasing).toBe("unknown");
+    backend.interfere.release = undefined;
+    await clock.advance(2000);
+    expect(await other().tryAcquire("a")).not.toBeNull();
+  });
+
+  test("a store that cannot be asked for the whole wait is told as such, with the cause", async () => {
+    const { clock, backend, locks } = stage();
+    backend.interfere.attempt = () => Promise.reject(new Error("ECONNREFUSED"));
+    const acquiring = failure(locks.acquire("a", { wait: "2s" }));
+    await clock.advance(2000);
+    const error = await acquiring;
+    expect(error["code"]).toBe("ERR_LOCK_BACKEND");
+    expect(error.message).toContain("ECONNREFUSED");
+    expect(error.cause).toBeInstanceOf(Error);
+  });
+});
+
+describe("rule 4: whoever stops waiting removes its claim", () => {
+  test("S56: a waiter that gives up leaves no place in the queue", async () => {
+    const { clock, locks, other } = stage();
+    await other().acquire("a");
+    const waiting = failure(locks.acquire("a", { wait: "2s" }));
+    await clock.advance(1000);
+    expect((await locks.query("a")).pending).toHaveLength(1);
+    await clock.advance(1000);
+    expect((await waiting)["code"]).toBe("ERR_LOCK_TIMEOUT");
+    expect((await locks.query("a")).pending).toHaveLength(0);
+  });
+
+  test("S12: a grant that arrives after the caller gave up is released", async () => {
+    const { clock, backend, locks, other } = stage();
+    const slow = gate();
+    backend.interfere.attempt = async (pass) => {
+      await slow.opened;
+      return await pass();
+    };
+    const waiting = failure(locks.acquire("a", { wait: "2s" }));
+    await clock.advance(2000);
+    expect((await waiting)["code"]).toBe("ERR_LOCK_TIMEOUT");
+    slow.open();
+    await clock.advance(100);
+    expect((await locks.query("a")).held).toHaveLength(0);
+    expect(await other().tryAcquire("a")).not.toBeNull();
+  });
+
+  test("S12: a grant whose reply is lost after an abort is released", async () => {
+    const { clock, backend, locks } = stage();
+    const slow = gate();
+    const controller = new AbortController();
+    backend.interfere.attempt = async (pass) => {
+      await slow.opened;
+      await pass();
+      throw new Error("reply lost");
+    };
+    const waiting = failure(locks.acquire("a", { signal: controller.signal }));
+    controller.abort(new Error("enough"));
+    expect((await waiting).message).toBe("enough");
+    slow.open();
+    await clock.advance(100);
+    expect((await locks.query("a")).held).toHaveLength(0);
+  });
+});
+
+describe("rule 5: a lease ends once", () => {
+  test("a lost lease is never silently taken again", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a", { ttl: "9s" });
+    backend.interfere.renew = async () => [{ held: false, reason: "flushed" }];
+    await clock.advance(3000);
+    expect(lease.signal.aborted).toBe(true);
+    backend.interfere.renew = undefined;
+    await clock.advance(60_000);
+    expect(() => lease.assertHeld()).toThrow(/flushed/);
+    expect(backend.count("attempt")).toBe(1);
+    expect(await lease.release()).toBe("lost");
+  });
+
+  test("nothing is renewed after release began", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a", { ttl: "9s" });
+    const slow = gate();
+    backend.interfere.release = async (pass) => {
+      await slow.opened;
+      return await pass();
+    };
+    const releasing = lease.release();
+    await clock.advance(8000);
+    expect(backend.count("renew")).toBe(0);
+    slow.open();
+    expect(await releasing).toBe("released");
+    await clock.advance(60_000);
+    expect(backend.count("renew")).toBe(0);
+  });
+
+  test("releasing twice asks the store once and answers the same", async () => {
+    const { backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    expect(await Promise.all([lease.release(), lease.release()])).toEqual(["released", "released"]);
+    expect(await lease.release()).toBe("released");
+    expect(backend.count("release")).toBe(1);
+    expect(() => lease.assertHeld()).toThrow(/was released/);
+    expect(lease.remaining()).toBe(0);
+  });
+});
