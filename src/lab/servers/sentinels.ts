@@ -17,6 +17,8 @@ export interface SentinelOptions {
   /** Further arguments of the primary and the replicas, such as `["--min-replicas-to-write", "1"]`. */
   readonly args?: readonly string[] | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
+  /** Puts something in front of the primary, such as a proxy: replicas, sentinels and clients see the port it resolves to. */
+  readonly front?: ((primary: RedisServer) => Promise<number>) | undefined;
 }
 
 export interface SentinelLab extends AsyncDisposable {
@@ -50,14 +52,15 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
     const quick = ["--repl-diskless-sync-delay", "0", ...args];
     const primary = await startRedis({ args: quick, env });
     started.push(primary);
-    const follow = [...quick, "--replicaof", `${HOST} ${primary.port}`];
+    const primaryPort = (await options.front?.(primary)) ?? primary.port;
+    const follow = [...quick, "--replicaof", `${HOST} ${primaryPort}`];
     const replicas = await Promise.all(Array.from({ length: count }, () => startRedis({ args: follow, env })));
     started.push(...replicas);
     const sentinels = await Promise.all(
       Array.from({ length: 3 }, () => {
         const place = makePlace();
         places.push(place);
-        return startSentinel(place, primary.port, options);
+        return startSentinel(place, primaryPort, options);
       }),
     );
     started.push(...sentinels);

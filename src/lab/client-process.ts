@@ -1,0 +1,143 @@
+/** A client of the lab, in a process of its own: takes orders from the lab, and reports what it sees, when. */
+import type { ClientSetup, FromClient, Order, ToClient } from "./client-orders.ts";
+import type { Contender, Hold } from "./contenders/contender.ts";
+import { openContender } from "./contenders/open.ts";
+import { writeFenceHeader } from "../fence/index.ts";
+import { machineMs } from "./history.ts";
+import type { Happening, Register } from "./history.ts";
+import { runSections } from "./sections.ts";
+
+const REGISTERS: readonly Register[] = ["plain", "guarded"];
+/** How often the client looks how long it may trust; finer than any ttl of the lab. */
+const TRUST_LOOK_MS = 10;
+
+class Client {
+  readonly #setup: ClientSetup;
+  readonly #contender: Contender;
+  readonly #read: Record<Register, number> = { plain: 0, guarded: 0 };
+  #hold: Hold | undefined;
+  #look: NodeJS.Timeout | undefined;
+
+  constructor(setup: ClientSetup, contender: Contender) {
+    this.#setup = setup;
+    this.#contender = contender;
+  }
+
+  async obey(order: Order): Promise<unknown> {
+    switch (order.do) {
+      case "acquire":
+        return this.#acquire(order);
+      case "read":
+        return this.#readBoth();
+      case "write":
+        return this.#writeBoth();
+      case "check":
+        return this.#check();
+      case "release":
+        return this.#release();
+      case "block":
+        return block(order.ms);
+      case "sections":
+        return runSections(this.#contender, this.#setup, order.plan, tell);
+      case "close":
+        return this.#contender.close();
+    }
+  }
+
+  async #acquire(order: Order & { do: "acquire" }): Promise<boolean> {
+    tell({ kind: "asked" });
+    try {
+      const hold = await this.#contender.acquire(this.#setup.lock, order.terms);
+      if (hold === undefined) tell({ kind: "refused", reason: "somebody else holds it" });
+      else this.#believe(hold);
+      return hold !== undefined;
+    } catch (error) {
+      tell({ kind: "refused", reason: messageOf(error) });
+      return false;
+    }
+  }
+
+  #believe(hold: Hold): void {
+    this.#hold = hold;
+    let untilMs = hold.trustedUntilMs();
+    tell({ kind: "granted", fence: hold.fence, untilMs });
+    hold.onLost((reason) => {
+      clearInterval(this.#look);
+      tell({ kind: "lost", reason });
+    });
+    this.#look = setInterval(() => {
+      const nowUntilMs = hold.trustedUntilMs();
+      if (nowUntilMs <= machineMs()) return;
+      // Two readings of one instant differ by the time between two clocks' readings.
+      if (nowUntilMs === untilMs || Math.abs(nowUntilMs - untilMs) < 2) return;
+      untilMs = nowUntilMs;
+      tell({ kind: "trust", untilMs });
+    }, TRUST_LOOK_MS);
+  }
+
+  #check(): boolean | undefined {
+    const held = this.#hold?.isHeld();
+    if (held !== undefined) tell({ kind: "checked", held });
+    return held;
+  }
+
+  async #release(): Promise<string> {
+    clearInterval(this.#look);
+    tell({ kind: "releasing" });
+    const result = await (this.#hold?.release() ?? "nothing to release");
+    tell({ kind: "released", result });
+    return result;
+  }
+
+  async #readBoth(): Promise<void> {
+    for (const register of REGISTERS) {
+      const answer = await fetch(`${this.#setup.ledgerUrl}/${register}`);
+      this.#read[register] = Number(await answer.text());
+    }
+  }
+
+  async #writeBoth(): Promise<Record<Register, boolean>> {
+    const [plain, guarded] = await Promise.all(REGISTERS.map((register) => this.#write(register)));
+    return { plain: plain === true, guarded: guarded === true };
+  }
+
+  async #write(register: Register): Promise<boolean> {
+    const { client, ledgerUrl, lock } = this.#setup;
+    const fence = this.#hold?.fence;
+    const headers: Record<string, string> = {};
+    if (fence !== undefined) headers["fencing-token"] = writeFenceHeader([{ name: lock, fence }]);
+    const read = this.#read[register];
+    const body = JSON.stringify({ by: client, read, value: read + 1 });
+    const answer = await fetch(`${ledgerUrl}/${register}`, { method: "POST", headers, body });
+    return answer.ok;
+  }
+}
+
+function block(ms: number): void {
+  const untilMs = machineMs() + ms;
+  while (machineMs() < untilMs);
+}
+
+function send(message: FromClient): void {
+  // The lab is gone when this fails, and so are we.
+  process.send?.(message, undefined, undefined, (error) => error && process.exit(1));
+}
+
+function tell(happening: Happening, atMs: number = machineMs()): void {
+  send({ type: "event", atMs, happening });
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+const setup = JSON.parse(process.argv[2] ?? "{}") as ClientSetup;
+const client = new Client(setup, await openContender(setup.library, setup.link, setup.client));
+process.on("disconnect", () => process.exit(0));
+process.on("message", ({ id, order }: ToClient) => {
+  client.obey(order).then(
+    (value) => send({ type: "done", id, value }),
+    (error: unknown) => send({ type: "failed", id, message: messageOf(error) }),
+  );
+});
+send({ type: "ready" });

@@ -1,0 +1,45 @@
+/** What the lab needs of a lock library, so that one play and one judge serve them all. */
+
+export interface Terms {
+  readonly ttlMs: number;
+  /** 0: one try. */
+  readonly waitMs: number;
+  /** Options that only Holdfast has; others ignore them. */
+  readonly lockDelayMs?: number | undefined;
+  readonly maxHoldMs?: number | undefined;
+  readonly renew?: boolean | "thread" | undefined;
+}
+
+export interface Hold {
+  /** `undefined`: this library has none. */
+  readonly fence: bigint | undefined;
+  /**
+   * The machine's monotonic instant until which the library says that the lock is held, whatever happens.
+   * Infinity: it has no such instant, and believes until it is told.
+   */
+  trustedUntilMs(): number;
+  /** Calls back when the library tells that the lock is lost. */
+  onLost(tell: (reason: string) => void): void;
+  /** What the library says when asked now. `undefined`: it has no such question. */
+  isHeld(): boolean | undefined;
+  /** Resolves to the library's own word for what happened. */
+  release(): Promise<string>;
+}
+
+export interface Contender {
+  /** `undefined`: not acquired. */
+  acquire(name: string, terms: Terms): Promise<Hold | undefined>;
+  close(): Promise<void>;
+}
+
+/** Where a client finds the store: through its own network. */
+export interface Link {
+  readonly url: string;
+  /** The ports behind `url`, for libraries that do not take URLs. */
+  readonly ports: readonly number[];
+}
+
+export type Library = "holdfast" | "redlock" | "redis-semaphore" | "redis-semaphore-quorum" | "verrou";
+
+/** Opens a library on a store. `holder` is shown by those that can. */
+export type OpenContender = (link: Link, holder: string) => Promise<Contender>;

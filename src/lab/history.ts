@@ -1,0 +1,110 @@
+/** What happened in a play: facts with an instant of the machine's monotonic clock, which all processes share. */
+
+/** Milliseconds of CLOCK_MONOTONIC: the same number in every process of this machine, unlike performance.now(). */
+export function machineMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
+/** A register of the protected thing: one takes every write, the other refuses old fences. */
+export type Register = "plain" | "guarded";
+
+export type Happening =
+  /** A client asks for the lock. */
+  | { readonly kind: "asked" }
+  /** `untilMs`: the client may believe until then, unless told otherwise. Infinity: it never doubts by itself. */
+  | { readonly kind: "granted"; readonly fence: bigint | undefined; readonly untilMs: number }
+  /** A renewal moved the instant. */
+  | { readonly kind: "trust"; readonly untilMs: number }
+  /** The client was told, or saw, that its lease is gone. */
+  | { readonly kind: "lost"; readonly reason: string }
+  | { readonly kind: "refused"; readonly reason: string }
+  /** The client calls release: it believes no longer. */
+  | { readonly kind: "releasing" }
+  | { readonly kind: "released"; readonly result: string }
+  /** The client looked whether it still holds the lock. */
+  | { readonly kind: "checked"; readonly held: boolean }
+  /** The protected thing answers a write. `read`: the value on which the writer built. */
+  | {
+      readonly kind: "write";
+      readonly register: Register;
+      readonly by: string;
+      readonly fence: bigint | undefined;
+      readonly accepted: boolean;
+      readonly read: number;
+      readonly value: number;
+    }
+  /** Somebody made something go wrong, or right again. `of` is a sign for the picture. */
+  | { readonly kind: "fault"; readonly sign: FaultSign; readonly text: string }
+  /** Who holds the lock in this store now; `undefined`: nobody. `away`: it could not be asked. */
+  | { readonly kind: "truth"; readonly holders: readonly string[]; readonly away?: boolean };
+
+export type FaultSign =
+  | "pause"
+  | "resume"
+  | "jump"
+  | "kill"
+  | "restart"
+  | "cut"
+  | "heal"
+  | "lose"
+  | "delay"
+  | "block"
+  | "note";
+
+export type LabEvent = Happening & { readonly atMs: number; readonly lane: string };
+
+/** One client's hold, as the client saw it. */
+export interface Belief {
+  readonly client: string;
+  readonly fence: bigint | undefined;
+  readonly fromMs: number;
+  /** The last instant at which the client believed that it held the lock. */
+  readonly untilMs: number;
+  readonly end: "released" | "lost" | "trust ended" | "killed" | "still held";
+}
+
+/** Collects events in the order of their instants. */
+export class History {
+  readonly #events: LabEvent[] = [];
+  /** Instants are told relative to this one. */
+  readonly startMs: number = machineMs();
+
+  add(lane: string, happening: Happening, atMs: number = machineMs()): void {
+    this.#events.push({ ...happening, lane, atMs });
+  }
+
+  get events(): readonly LabEvent[] {
+    return this.#events.toSorted((a, b) => a.atMs - b.atMs);
+  }
+}
+
+/** Reads every client's holds out of the events. */
+export function beliefsOf(events: readonly LabEvent[], endMs: number): readonly Belief[] {
+  const open = new Map<string, { fence: bigint | undefined; fromMs: number; trustMs: number }>();
+  const beliefs: Belief[] = [];
+  const close = (client: string, atMs: number, end: Belief["end"]): void => {
+    const hold = open.get(client);
+    if (hold === undefined) return;
+    open.delete(client);
+    const ranOut = hold.trustMs <= atMs;
+    beliefs.push({
+      client,
+      fence: hold.fence,
+      fromMs: hold.fromMs,
+      untilMs: Math.min(atMs, hold.trustMs),
+      end: ranOut && end !== "lost" ? "trust ended" : end,
+    });
+  };
+  for (const event of events) {
+    const hold = open.get(event.lane);
+    if (event.kind === "granted") {
+      close(event.lane, event.atMs, "released");
+      open.set(event.lane, { fence: event.fence, fromMs: event.atMs, trustMs: event.untilMs });
+    } else if (event.kind === "trust" && hold !== undefined) hold.trustMs = event.untilMs;
+    else if (event.kind === "lost") close(event.lane, event.atMs, "lost");
+    else if (event.kind === "releasing") close(event.lane, event.atMs, "released");
+    else if (event.kind === "fault" && event.sign === "kill") close(event.lane, event.atMs, "killed");
+  }
+  for (const client of open.keys()) close(client, endMs, "still held");
+  return beliefs.toSorted((a, b) => a.fromMs - b.fromMs);
+}

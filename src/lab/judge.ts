@@ -1,0 +1,187 @@
+/** The judge: reads what happened in a play, and holds it against the oracles and against what the scenario promises. */
+import { beliefsOf } from "./history.ts";
+import type { Belief, LabEvent, Register } from "./history.ts";
+import type { PlayResult } from "./play.ts";
+import type { Outcome } from "./scenarios/scenario.ts";
+
+export interface RegisterFacts {
+  readonly accepted: number;
+  readonly refused: number;
+  /** Accepted writes that built on a value which somebody else had overwritten since. */
+  readonly stale: number;
+}
+
+export interface Facts {
+  readonly beliefs: readonly Belief[];
+  /** O1: how long two clients believed at once; 0 is right. */
+  readonly overlapMs: number;
+  /** O2: the protected thing, without and with a guard. */
+  readonly registers: Readonly<Record<Register, RegisterFacts>>;
+  /** O3: releases after which somebody else's lock was gone. */
+  readonly foreignReleases: number;
+  /** O4: leases that the store had given away while their holder still trusted them. */
+  readonly early: number;
+  /** O4: lost leases of which their holder was never told. */
+  readonly untold: number;
+  /** O6 */
+  readonly leaks: readonly string[];
+  /** O5, O7, O8: steps that ended against what was promised. */
+  readonly surprises: readonly string[];
+}
+
+export interface Verdict {
+  readonly result: PlayResult;
+  readonly facts: Facts;
+  /** What went against the promise; empty is right. */
+  readonly against: readonly string[];
+}
+
+/** An observer asks every 20 ms, so it may see a change this much later than it happened. */
+const SIGHT_MS = 60;
+
+/** Judges a play of Holdfast itself by the scenario's promise for its backend. */
+export function judge(result: PlayResult): Verdict {
+  const facts = factsOf(result);
+  const promised = result.scenario.outcomes[result.stage.backend];
+  if (promised === undefined) throw new TypeError(`${result.scenario.id} promises nothing on ${result.stage.backend}`);
+  return { result, facts, against: [...againstOutcome(facts, promised), ...againstOracles(facts, promised)] };
+}
+
+function againstOutcome(facts: Facts, promised: Outcome): readonly string[] {
+  const { plain, guarded } = facts.registers;
+  const against: string[] = [];
+  const exclusion = facts.overlapMs > 0 ? "broken" : "kept";
+  if (exclusion !== promised.exclusion)
+    against.push(`O1: exclusion was ${exclusion}, and ${promised.exclusion} was promised`);
+  const harm = plain.stale > 0 ? "stale write" : "none";
+  if (harm !== promised.harm) against.push(`without a guard: ${harm}, where ${promised.harm} was foretold`);
+  if (promised.harm === "stale write" && guarded.refused === 0) against.push("O2: the guard refused nothing");
+  if (promised.harm === "none" && guarded.refused > 0)
+    against.push(`O2: the guard refused ${guarded.refused} good writes`);
+  return against;
+}
+
+function againstOracles(facts: Facts, promised: Outcome): readonly string[] {
+  const against = [...facts.surprises];
+  const { guarded } = facts.registers;
+  if (guarded.stale > 0) against.push(`O2: the guard let ${guarded.stale} stale writes through`);
+  if (facts.foreignReleases > 0) against.push("O3: a release took somebody else's lock");
+  if (facts.early > 0 && promised.exclusion === "kept")
+    against.push("O4: the store gave the lock away before its holder stopped trusting");
+  if (facts.untold > 0) against.push("O4: a holder was never told that its lease was lost");
+  if (facts.leaks.length > 0) against.push(`O6: left behind: ${facts.leaks.join(", ")}`);
+  return against;
+}
+
+/** The facts alone, whatever was promised: also for other libraries. */
+export function factsOf(result: PlayResult): Facts {
+  const beliefs = beliefsOf(result.events, result.endMs);
+  return {
+    beliefs,
+    overlapMs: overlapOf(awake(beliefs, result.events, result.endMs)),
+    registers: { plain: registerFacts(result.events, "plain"), guarded: registerFacts(result.events, "guarded") },
+    foreignReleases: foreignReleases(result.events),
+    early: beliefs.filter((belief) => givenAway(belief, result)).length,
+    untold: beliefs.filter((belief) => isUntold(belief, result)).length,
+    leaks: result.leaks,
+    surprises: result.surprises,
+  };
+}
+
+interface Span {
+  readonly client: string;
+  readonly fromMs: number;
+  readonly untilMs: number;
+}
+
+/** A stopped process believes nothing and does nothing: what it does when it wakes up is what counts. */
+export function awake(beliefs: readonly Belief[], events: readonly LabEvent[], endMs: number): readonly Span[] {
+  return beliefs.flatMap(({ client, fromMs, untilMs }) => {
+    const spans: Span[] = [];
+    let startMs: number | undefined = fromMs;
+    for (const event of events) {
+      if (event.lane !== client || event.kind !== "fault" || event.atMs < fromMs || event.atMs > untilMs) continue;
+      if ((event.sign === "pause" || event.sign === "block") && startMs !== undefined) {
+        spans.push({ client, fromMs: startMs, untilMs: event.atMs });
+        startMs = undefined;
+      } else if (event.sign === "resume") startMs ??= event.atMs;
+    }
+    if (startMs !== undefined) spans.push({ client, fromMs: startMs, untilMs: Math.min(untilMs, endMs) });
+    return spans;
+  });
+}
+
+/** The total length of what two clients believed at once. */
+export function overlapOf(spans: readonly Span[]): number {
+  let totalMs = 0;
+  for (const [i, a] of spans.entries()) {
+    for (const b of spans.slice(i + 1)) {
+      if (a.client !== b.client) totalMs += Math.max(0, Math.min(a.untilMs, b.untilMs) - Math.max(a.fromMs, b.fromMs));
+    }
+  }
+  return totalMs;
+}
+
+function registerFacts(events: readonly LabEvent[], register: Register): RegisterFacts {
+  let value = 0;
+  const facts = { accepted: 0, refused: 0, stale: 0 };
+  for (const event of events) {
+    if (event.kind !== "write" || event.register !== register) continue;
+    if (!event.accepted) facts.refused++;
+    else {
+      facts.accepted++;
+      if (event.read !== value) facts.stale++;
+      ({ value } = event);
+    }
+  }
+  return facts;
+}
+
+type Truth = LabEvent & { readonly kind: "truth" };
+
+function truthsOf(events: readonly LabEvent[], lane: string): readonly Truth[] {
+  return events.filter((event): event is Truth => event.kind === "truth" && event.lane === lane);
+}
+
+/** Somebody else's lock was there when the release was called, and gone right after, without its own doing. */
+function foreignReleases(events: readonly LabEvent[]): number {
+  let count = 0;
+  for (const release of events.filter(({ kind }) => kind === "releasing")) {
+    for (const lane of new Set(events.filter(({ kind }) => kind === "truth").map(({ lane: one }) => one))) {
+      const truths = truthsOf(events, lane);
+      const before = truths.findLast(({ atMs }) => atMs <= release.atMs)?.holders ?? [];
+      const after = truths.find(({ atMs }) => atMs > release.atMs && atMs < release.atMs + SIGHT_MS);
+      const victim = before.find((holder) => holder !== release.lane);
+      if (victim === undefined || after === undefined || after.holders.includes(victim)) continue;
+      const ownDoing = events.some(
+        ({ kind, lane: one, atMs }) =>
+          kind === "releasing" && one === victim && Math.abs(atMs - release.atMs) < 2 * SIGHT_MS,
+      );
+      if (!ownDoing) count++;
+    }
+  }
+  return count;
+}
+
+/** Whether most of the stores named somebody else while this client still trusted its lease. */
+function givenAway(belief: Belief, { events, stage }: PlayResult): boolean {
+  const needed = Math.floor(stage.observers.length / 2) + 1;
+  const lanes = stage.observers.filter((lane) =>
+    truthsOf(events, lane).some(
+      ({ atMs, holders }) =>
+        atMs > belief.fromMs && atMs < belief.untilMs && holders.length > 0 && !holders.includes(belief.client),
+    ),
+  );
+  return stage.observers.length > 0 && lanes.length >= needed;
+}
+
+function isUntold(belief: Belief, { events, endMs }: PlayResult): boolean {
+  if (belief.end !== "trust ended") return false;
+  const asleep = events.findLast(({ kind, lane }) => kind === "fault" && lane === belief.client);
+  if (asleep?.kind === "fault" && (asleep.sign === "kill" || asleep.sign === "pause")) return false;
+  // A release that came first says it in its result.
+  return !events.some(
+    ({ kind, lane, atMs }) =>
+      lane === belief.client && (kind === "lost" || kind === "releasing") && atMs >= belief.fromMs && atMs <= endMs,
+  );
+}

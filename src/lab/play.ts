@@ -1,0 +1,166 @@
+/** Puts a scenario on stage: starts the clients, follows the steps, and hands back what happened. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { startClient } from "./client.ts";
+import type { Client } from "./client.ts";
+import type { Library } from "./contenders/contender.ts";
+import { History, machineMs } from "./history.ts";
+import type { LabEvent } from "./history.ts";
+import { startLedger } from "./ledger.ts";
+import type { Ledger } from "./ledger.ts";
+import { startProxy } from "./proxy.ts";
+import type { Proxy } from "./proxy.ts";
+import type { Scenario } from "./scenarios/scenario.ts";
+import { TTL_MS } from "./scenarios/scenario.ts";
+import { makeWallskew } from "./servers/wallskew.ts";
+import type { Wallskew } from "./servers/wallskew.ts";
+import type { Observer, Stage, StageLink } from "./stage.ts";
+import { follow } from "./steps.ts";
+
+/** A client on stage, with its own network and, where a step asks for it, its own wall clock. */
+export interface Actor {
+  readonly client: Client;
+  readonly link: StageLink;
+  /** Its way to the protected thing. */
+  readonly ledgerProxy: Proxy;
+  readonly skew: Wallskew | undefined;
+  /** What it does in the background. */
+  later: Promise<unknown>;
+}
+
+export interface Play {
+  readonly scenario: Scenario;
+  readonly stage: Stage;
+  readonly history: History;
+  readonly actors: ReadonlyMap<string, Actor>;
+  /** Steps that did not end as the scenario says. */
+  readonly surprises: string[];
+}
+
+export interface PlayResult {
+  readonly scenario: Scenario;
+  readonly stage: { readonly backend: Stage["backend"]; readonly observers: readonly string[] };
+  readonly library: Library;
+  readonly ttlMs: number;
+  readonly events: readonly LabEvent[];
+  readonly startMs: number;
+  readonly endMs: number;
+  readonly surprises: readonly string[];
+  /** What was left in the store at the end. */
+  readonly leaks: readonly string[];
+  readonly values: { readonly plain: number; readonly guarded: number };
+}
+
+const LOCK = "lab:account";
+const LOOK_MS = 20;
+
+/** Plays the scenario on the stage with clients of one library, and leaves the stage as it was found. */
+export async function play(scenario: Scenario, stage: Stage, library: Library = "holdfast"): Promise<PlayResult> {
+  const history = new History();
+  const ledger = await startLedger(LOCK, history);
+  const actors = new Map<string, Actor>();
+  const surprises: string[] = [];
+  const observers = library === "holdfast" ? await stage.observe() : [];
+  const watch = watchTruth(observers, history);
+  try {
+    for (const who of whoPlays(scenario)) actors.set(who, await enter(who, scenario, stage, library, ledger, history));
+    await follow({ scenario, stage, history, actors, surprises });
+    const endMs = machineMs();
+    await leave(actors, stage);
+    const leaks = library === "holdfast" ? await findLeaks(stage, observers, scenario) : [];
+    return {
+      scenario,
+      stage: { backend: stage.backend, observers: observers.map(({ lane }) => lane) },
+      library,
+      ttlMs: scenario.ttlMs ?? TTL_MS,
+      events: history.events.filter(({ atMs }) => atMs <= endMs),
+      startMs: history.events.find(({ kind }) => kind !== "truth")?.atMs ?? history.startMs,
+      endMs,
+      surprises,
+      leaks,
+      values: { plain: ledger.value("plain"), guarded: ledger.value("guarded") },
+    };
+  } finally {
+    watch.stop();
+    await Promise.all([...actors.values()].map(dismiss));
+    await Promise.all(observers.map((observer) => observer.close()));
+    await ledger.stop();
+  }
+}
+
+function whoPlays(scenario: Scenario): readonly string[] {
+  const names = scenario.steps.flatMap((step) => ("who" in step ? [step.who] : []));
+  return [...new Set(names)].toSorted();
+}
+
+async function enter(
+  who: string,
+  scenario: Scenario,
+  stage: Stage,
+  library: Library,
+  ledger: Ledger,
+  history: History,
+): Promise<Actor> {
+  const link = await stage.link(who);
+  const ledgerProxy = await startProxy(ledger);
+  const skewed = scenario.steps.some((step) => step.do === "client clock" && step.who === who);
+  const skew = skewed ? await makeWallskew() : undefined;
+  const ledgerUrl = `http://${ledgerProxy.host}:${ledgerProxy.port}`;
+  const { url, ports } = link;
+  const setup = { client: who, lock: LOCK, library, link: { url, ports }, ledgerUrl };
+  const client = await startClient({ ...setup, env: skew?.env }, history);
+  return { client, link, ledgerProxy, skew, later: Promise.resolve() };
+}
+
+/** Heals everything first, so that clients can leave properly: what they leave behind then is a leak. */
+async function leave(actors: ReadonlyMap<string, Actor>, stage: Stage): Promise<void> {
+  for (const server of stage.servers) server.resume?.();
+  for (const { link, ledgerProxy } of actors.values()) {
+    await Promise.all([...link.proxies, ledgerProxy].map((proxy) => proxy.heal()));
+  }
+  await Promise.all([...actors.values()].map(({ client }) => client.stop()));
+}
+
+async function dismiss(actor: Actor): Promise<void> {
+  await actor.client.kill();
+  await actor.ledgerProxy.stop();
+  actor.skew?.stop();
+}
+
+/** Notes whenever the holders in a store change. */
+function watchTruth(observers: readonly Observer[], history: History): { stop(): void } {
+  let stopped = false;
+  const look = async (observer: Observer): Promise<void> => {
+    let last: string | undefined;
+    while (!stopped) {
+      const atMs = machineMs();
+      const snapshot = await observer.look(LOCK).catch(() => undefined);
+      const holders = snapshot?.held.map(({ holder }) => holder) ?? [];
+      const seen = snapshot === undefined ? "away" : holders.join();
+      if (seen !== last && !stopped) {
+        const away = snapshot === undefined ? { away: true } : {};
+        // A lease is known to be there when the answer came, and known to be gone when the question left.
+        history.add(observer.lane, { kind: "truth", holders, ...away }, holders.length > 0 ? machineMs() : atMs);
+      }
+      last = seen;
+      await sleep(LOOK_MS);
+    }
+  };
+  for (const observer of observers) void look(observer);
+  return { stop: () => void (stopped = true) };
+}
+
+/** What a killed client left ends by itself: after that nothing may be left. */
+async function findLeaks(stage: Stage, observers: readonly Observer[], scenario: Scenario): Promise<readonly string[]> {
+  const deadlineMs = machineMs() + 3 * (scenario.ttlMs ?? TTL_MS) + 3000;
+  for (;;) {
+    const snapshots = await Promise.all(observers.map((observer) => observer.look(LOCK).catch(() => undefined)));
+    const left = snapshots.flatMap((snapshot) => [
+      ...(snapshot?.held ?? []).map(({ holder }) => `a lease of ${holder}`),
+      ...(snapshot?.pending ?? []).map(({ holder }) => `a waiting claim of ${holder}`),
+    ]);
+    if (left.length === 0) break;
+    if (machineMs() > deadlineMs) return left;
+    await sleep(100);
+  }
+  return stage.leaks();
+}

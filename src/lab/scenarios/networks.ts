@@ -1,0 +1,127 @@
+/** Scenarios in which the network loses, delays or reorders. */
+import { KEPT, STALE_WRITE, TTL_MS } from "./scenario.ts";
+import type { Scenario } from "./scenario.ts";
+
+export const networkScenarios: readonly Scenario[] = [
+  {
+    id: "partition",
+    title: "The holder is cut off from the store",
+    story:
+      "A holds the lock and loses contact: packets simply stop. A must stop believing before the store gives the lock to B; what A writes after that is too late.",
+    source: "redis.io, “availability”; Chubby's jeopardy",
+    plays: ["S42", "S92", "S75"],
+    outcomes: { redis: STALE_WRITE, quorum: STALE_WRITE, zookeeper: STALE_WRITE },
+    compares: true,
+    steps: [
+      { do: "acquire", who: "A" },
+      { do: "read", who: "A" },
+      { do: "network", who: "A", fault: "hang" },
+      { do: "acquire", who: "B", waitMs: 8 * TTL_MS, granted: true },
+      { do: "check", who: "A", held: false },
+      { do: "read", who: "B" },
+      { do: "write", who: "B" },
+      { do: "release", who: "B", result: "released" },
+      { do: "write", who: "A" },
+      { do: "network", who: "A", fault: "heal" },
+    ],
+  },
+  {
+    id: "lost-reply",
+    title: "The reply to the acquire is lost",
+    story:
+      "The store granted the lock, and the answer never came. A asks again. It must get the lock it already has, once: a single release frees it.",
+    source: "Reports against several Redis libraries",
+    plays: ["S09", "S38", "S76"],
+    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT },
+    compares: true,
+    steps: [
+      { do: "network", who: "A", fault: "lose next reply" },
+      { do: "acquire", who: "A", waitMs: 8 * TTL_MS, granted: true },
+      { do: "read", who: "A" },
+      { do: "write", who: "A" },
+      { do: "release", who: "A", result: "released" },
+      { do: "acquire", who: "B", waitMs: TTL_MS, granted: true },
+      { do: "release", who: "B", result: "released" },
+    ],
+  },
+  {
+    id: "lost-release",
+    title: "The reply to the release is lost",
+    story:
+      "The store released the lock, and the answer never came. A asks again, and must not be told that the lock was never its own.",
+    source: "Redisson #4871",
+    plays: ["S10"],
+    outcomes: { redis: KEPT, zookeeper: KEPT },
+    steps: [
+      { do: "acquire", who: "A" },
+      { do: "network", who: "A", fault: "lose next reply" },
+      { do: "release", who: "A" },
+      { do: "acquire", who: "B", waitMs: 4 * TTL_MS, granted: true },
+      { do: "release", who: "B", result: "released" },
+    ],
+  },
+  {
+    id: "late-grant",
+    title: "The grant arrives after the lease has run out",
+    story:
+      "The replies to A's acquire hang in the network for longer than the lease. When they arrive, B holds the lock. A must read its clock after it has the votes, and see that it has nothing.",
+    source: "Kleppmann 2016; antirez's answer: “the client checks the time again”",
+    plays: ["S35", "S12"],
+    outcomes: { redis: KEPT, quorum: KEPT },
+    steps: [
+      { do: "network", who: "A", fault: "hang replies" },
+      { do: "acquire", who: "A", waitMs: TTL_MS / 2, granted: false, later: true },
+      { do: "sleep", ms: 200 },
+      { do: "acquire", who: "B", waitMs: 8 * TTL_MS, granted: true },
+      { do: "network", who: "A", fault: "heal" },
+      { do: "settle", who: "A" },
+      { do: "sleep", ms: 200 },
+      { do: "check", who: "B", held: true },
+      { do: "read", who: "B" },
+      { do: "write", who: "B" },
+      { do: "release", who: "B", result: "released" },
+    ],
+  },
+  {
+    id: "late-request",
+    title: "A request arrives after its sender gave up",
+    story:
+      "A's request to acquire hangs in the network; A gives up and goes. Then the request arrives, and nobody is there to release what it took. The lock must come free by itself.",
+    source: "redis.io, on releasing all nodes; the “zombie grant”",
+    plays: ["S39", "S56"],
+    outcomes: { redis: KEPT, quorum: KEPT },
+    steps: [
+      { do: "network", who: "A", fault: "hang requests" },
+      { do: "acquire", who: "A", waitMs: TTL_MS / 2, granted: false, later: true },
+      { do: "sleep", ms: TTL_MS },
+      { do: "acquire", who: "B", waitMs: TTL_MS, granted: true },
+      { do: "release", who: "B", result: "released" },
+      { do: "network", who: "A", fault: "heal" },
+      { do: "settle", who: "A" },
+      { do: "acquire", who: "B", waitMs: 8 * TTL_MS, granted: true },
+      { do: "read", who: "B" },
+      { do: "write", who: "B" },
+      { do: "release", who: "B", result: "released" },
+    ],
+  },
+  {
+    id: "reset",
+    title: "The connection is reset while the lock is held",
+    story:
+      "Every connection of A is reset once. A connects again, renews at once, and goes on: a short fault of the network costs nothing.",
+    source: "Every cloud load balancer",
+    plays: ["S13", "S23"],
+    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT },
+    compares: true,
+    steps: [
+      { do: "acquire", who: "A" },
+      { do: "read", who: "A" },
+      { do: "network", who: "A", fault: "cut" },
+      { do: "sleep", ms: 2 * TTL_MS },
+      { do: "check", who: "A", held: true },
+      { do: "acquire", who: "B", granted: false },
+      { do: "write", who: "A" },
+      { do: "release", who: "A", result: "released" },
+    ],
+  },
+];

@@ -1,0 +1,89 @@
+/** A scenario is data: who does what, what goes wrong when, and what must come of it on which backend. */
+import type { Terms } from "../contenders/contender.ts";
+import type { BackendName } from "../stage.ts";
+
+export type Who = string;
+
+export type NetworkFault =
+  | "cut"
+  | "hang"
+  | "hang replies"
+  | "hang requests"
+  | "lose replies"
+  | "lose next reply"
+  | "refuse"
+  | "heal";
+
+export type ServerFault = "pause" | "resume" | "kill" | "restart" | "flush" | { readonly jumpMs: number };
+
+export type Step =
+  /** `granted` is what must come of it. `later`: goes on with the next step; `{ do: "settle" }` waits for it. */
+  | ({
+      readonly do: "acquire";
+      readonly who: Who;
+      readonly granted?: boolean;
+      readonly later?: boolean;
+    } & Partial<Terms>)
+  | { readonly do: "settle"; readonly who: Who }
+  /** Acquires, reads, writes and releases; it must be granted. */
+  | { readonly do: "section"; readonly who: Who; readonly waitMs: number; readonly later?: boolean }
+  | { readonly do: "read"; readonly who: Who }
+  | { readonly do: "write"; readonly who: Who; readonly later?: boolean }
+  /** Asks the library whether the lock is still held. */
+  | { readonly do: "check"; readonly who: Who; readonly held: boolean }
+  | { readonly do: "release"; readonly who: Who; readonly result?: string }
+  | { readonly do: "pause"; readonly who: Who }
+  | { readonly do: "resume"; readonly who: Who }
+  | { readonly do: "kill"; readonly who: Who }
+  | { readonly do: "block"; readonly who: Who; readonly ms: number; readonly later?: boolean }
+  | { readonly do: "sleep"; readonly ms: number }
+  /** Waits until the client is told that its lease is lost. */
+  | { readonly do: "until lost"; readonly who: Who }
+  /** `of`: indexes of servers; absent: all. */
+  | { readonly do: "network"; readonly who: Who; readonly fault: NetworkFault; readonly of?: readonly number[] }
+  | { readonly do: "server"; readonly fault: ServerFault; readonly of?: readonly number[] }
+  /** Moves the client's own wall clock. */
+  | { readonly do: "client clock"; readonly who: Who; readonly jumpMs: number }
+  /** Holds this client's writes to the protected thing back; `deliver`: lets them arrive. */
+  | { readonly do: "hold writes"; readonly who: Who }
+  | { readonly do: "deliver writes"; readonly who: Who }
+  | { readonly do: "cut replication" };
+
+/** What must come of a scenario on one backend. */
+export interface Outcome {
+  /** Whether two clients may have believed at the same time that they hold the lock. */
+  readonly exclusion: "kept" | "broken";
+  /** Whether a stale write reaches the protected thing, which only a guard refuses. */
+  readonly harm: "none" | "stale write";
+  /** Why it is so, where it is not what one would wish. */
+  readonly because?: string | undefined;
+}
+
+export interface Scenario {
+  readonly id: string;
+  readonly title: string;
+  /** One or two sentences for somebody who has never heard of it. */
+  readonly story: string;
+  /** Who raised it. */
+  readonly source: string;
+  /** Ids of the fault catalogue that it plays. */
+  readonly plays: readonly string[];
+  readonly outcomes: Readonly<Partial<Record<BackendName, Outcome>>>;
+  readonly steps: readonly Step[];
+  /** @default 1200 */
+  readonly ttlMs?: number | undefined;
+  /** Members of the quorum. @default 3 */
+  readonly members?: number | undefined;
+  /** One Redis that loses nothing at a crash. @default false */
+  readonly durable?: boolean | undefined;
+  /** Options of the Sentinel stage. */
+  readonly sentinel?: { readonly query?: string; readonly args?: readonly string[] } | undefined;
+  /** True: other lock libraries can play it, too. @default false */
+  readonly compares?: boolean | undefined;
+}
+
+export const TTL_MS = 1200;
+
+export const KEPT: Outcome = { exclusion: "kept", harm: "none" };
+/** Exclusion by belief was kept: the stale holder knew, or would have known had it asked; it wrote all the same. */
+export const STALE_WRITE: Outcome = { exclusion: "kept", harm: "stale write" };

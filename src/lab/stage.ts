@@ -1,0 +1,47 @@
+/** A stage: a store with its servers, on which plays are put on. */
+import type { Snapshot } from "../backend.ts";
+import type { Link } from "./contenders/contender.ts";
+import type { Proxy } from "./proxy.ts";
+
+export type BackendName = "memory" | "file" | "redis" | "sentinel" | "quorum" | "zookeeper";
+
+/** What a play may do to a server. What a store cannot do is absent, and no scenario asks for it. */
+export interface StageServer {
+  readonly name: string;
+  pause?(): void;
+  resume?(): void;
+  kill?(): Promise<void>;
+  restart?(): Promise<void>;
+  /** Forgets all its data and keeps running. */
+  flush?(): Promise<void>;
+  /** Moves its wall clock. */
+  jump?(ms: number): void;
+}
+
+/** One client's own way to each server. */
+export interface StageLink extends Link {
+  /** In the order of the stage's servers. Empty where the store has no network. */
+  readonly proxies: readonly Proxy[];
+}
+
+/** Somebody who looks at the store itself, past every fault. */
+export interface Observer {
+  /** The lane of the picture. */
+  readonly lane: string;
+  /** Rejects when the store cannot be asked. */
+  look(prefix: string): Promise<Snapshot>;
+  close(): Promise<void>;
+}
+
+export interface Stage extends AsyncDisposable {
+  readonly backend: BackendName;
+  readonly servers: readonly StageServer[];
+  link(client: string): Promise<StageLink>;
+  /** One per store whose truth counts: a quorum has one per member. */
+  observe(): Promise<readonly Observer[]>;
+  /** Whatever a store keeps, for the leak oracle: names of keys without an end. */
+  leaks(): Promise<readonly string[]>;
+  /** Cuts the link between primary and replicas, where there is one. */
+  cutReplication?(): void;
+  stop(): Promise<void>;
+}

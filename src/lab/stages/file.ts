@@ -1,0 +1,19 @@
+/** A directory: no server, no network. Only the clients can go wrong. */
+import { openObserver } from "../observers.ts";
+import { makePlace, removePlace } from "../servers/place.ts";
+import type { Stage } from "../stage.ts";
+
+export async function openFileStage(): Promise<Stage> {
+  const place = makePlace();
+  const url = `file://${place}`;
+  const stop = async (): Promise<void> => removePlace(place);
+  return {
+    backend: "file",
+    servers: [],
+    link: async () => ({ url, ports: [], proxies: [] }),
+    observe: async () => [await openObserver("files", url)],
+    leaks: async () => [],
+    stop,
+    [Symbol.asyncDispose]: stop,
+  };
+}

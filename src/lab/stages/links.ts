@@ -1,0 +1,25 @@
+/** A network of its own for every client: one proxy in front of each server. */
+import { startProxy } from "../proxy.ts";
+import type { Proxy } from "../proxy.ts";
+import type { StageLink } from "../stage.ts";
+
+export interface Links {
+  link(client: string): Promise<StageLink>;
+  stop(): Promise<void>;
+}
+
+/** `toUrl` makes the store's URL out of the proxies' ports. */
+export function makeLinks(ports: readonly number[], toUrl: (hosts: readonly string[]) => string): Links {
+  const all: Proxy[] = [];
+  return {
+    link: async () => {
+      const proxies = await Promise.all(ports.map((port) => startProxy({ port })));
+      all.push(...proxies);
+      const hosts = proxies.map(({ host, port }) => `${host}:${port}`);
+      return { url: toUrl(hosts), ports: proxies.map(({ port }) => port), proxies };
+    },
+    stop: async () => {
+      await Promise.all(all.map((proxy) => proxy.stop()));
+    },
+  };
+}

@@ -1,0 +1,101 @@
+/** One redis-server, or several that know nothing of each other. */
+import { openObserver } from "../observers.ts";
+import { startRedis } from "../servers/redis.ts";
+import type { RedisServer } from "../servers/redis.ts";
+import { makeWallskew } from "../servers/wallskew.ts";
+import type { Wallskew } from "../servers/wallskew.ts";
+import type { Stage, StageServer } from "../stage.ts";
+import { makeLinks } from "./links.ts";
+
+export interface RedisStageOptions {
+  /** True: nothing is lost at a crash (`appendfsync always`). @default false */
+  readonly durable?: boolean | undefined;
+}
+
+export interface QuorumStageOptions {
+  /** @default 3 */
+  readonly members?: number | undefined;
+  /** The longest ttl of the play, which is how long a member that forgot abstains. @default 1200 */
+  readonly maxTtlMs?: number | undefined;
+}
+
+const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
+
+export async function openRedisStage(options: RedisStageOptions = {}): Promise<Stage> {
+  const servers = await startAll(1, options.durable === true ? DURABLE : []);
+  const links = makeLinks(portsOf(servers), ([host]) => `redis://${host}`);
+  return toStage("redis", servers, links);
+}
+
+export async function openQuorumStage(options: QuorumStageOptions = {}): Promise<Stage> {
+  const { members = 3, maxTtlMs = 1200 } = options;
+  const servers = await startAll(members, []);
+  const toUrl = (hosts: readonly string[]): string => `redlock://${hosts.join(",")}?maxTtl=${maxTtlMs}ms`;
+  const links = makeLinks(portsOf(servers), toUrl);
+  return toStage("quorum", servers, links);
+}
+
+interface Skewed {
+  readonly server: RedisServer;
+  readonly skew: Wallskew;
+}
+
+async function startAll(count: number, args: readonly string[]): Promise<readonly Skewed[]> {
+  return Promise.all(
+    Array.from({ length: count }, async () => {
+      const skew = await makeWallskew();
+      return { skew, server: await startRedis({ args, env: skew.env }) };
+    }),
+  );
+}
+
+function portsOf(servers: readonly Skewed[]): readonly number[] {
+  return servers.map(({ server }) => server.port);
+}
+
+function toStage(backend: "redis" | "quorum", servers: readonly Skewed[], links: ReturnType<typeof makeLinks>): Stage {
+  const nameOf = (i: number): string => (servers.length === 1 ? "redis" : `redis ${i + 1}`);
+  const stop = async (): Promise<void> => {
+    await links.stop();
+    await Promise.all(servers.map(({ server }) => server.stop()));
+    for (const { skew } of servers) skew.stop();
+  };
+  return {
+    backend,
+    servers: servers.map((skewed, i) => toStageServer(nameOf(i), skewed)),
+    link: (client) => links.link(client),
+    observe: () => Promise.all(servers.map(({ server }, i) => openObserver(nameOf(i), server.url))),
+    leaks: async () => (await Promise.all(servers.map(({ server }) => endlessKeys(server)))).flat(),
+    stop,
+    [Symbol.asyncDispose]: stop,
+  };
+}
+
+function toStageServer(name: string, { server, skew }: Skewed): StageServer {
+  return {
+    name,
+    pause: () => server.pause(),
+    resume: () => server.resume(),
+    kill: () => server.kill(),
+    restart: () => server.restart(),
+    flush: async () => void (await server.cli("FLUSHALL")),
+    jump: (ms) => skew.jump(ms),
+  };
+}
+
+const LIST_ENDLESS = `
+local endless, cursor = {}, "0"
+repeat
+  local page = redis.call("SCAN", cursor, "COUNT", 1000)
+  cursor = page[1]
+  for _, key in ipairs(page[2]) do
+    if redis.call("PTTL", key) == -1 then endless[#endless + 1] = key end
+  end
+until cursor == "0"
+return endless`;
+
+/** Keys that would stay for ever. */
+export async function endlessKeys(server: RedisServer): Promise<readonly string[]> {
+  const answer = await server.cli("EVAL", LIST_ENDLESS, "0");
+  return answer.split("\n").filter((name) => name !== "");
+}

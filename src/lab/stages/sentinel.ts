@@ -1,0 +1,71 @@
+/** A Redis primary with replicas and sentinels. The primary is reached through a proxy, so that replication can be cut. */
+import { openObserver } from "../observers.ts";
+import type { Proxy } from "../proxy.ts";
+import { startProxy } from "../proxy.ts";
+import type { RedisServer } from "../servers/redis.ts";
+import { startSentinels } from "../servers/sentinels.ts";
+import type { Stage, StageServer } from "../stage.ts";
+import { endlessKeys } from "./redis.ts";
+
+export interface SentinelStageOptions {
+  /** Appended to the URL, such as `failover=quarantine`. */
+  readonly query?: string | undefined;
+  readonly args?: readonly string[] | undefined;
+}
+
+export async function openSentinelStage(options: SentinelStageOptions = {}): Promise<Stage> {
+  let front: Proxy | undefined;
+  const lab = await startSentinels({
+    args: options.args,
+    front: async (primary) => {
+      front = await startProxy(primary);
+      return front.port;
+    },
+  });
+  const proxy = front as Proxy | undefined;
+  const servers = [lab.primary, ...lab.replicas];
+  const stop = async (): Promise<void> => {
+    await lab.stop();
+    await proxy?.stop();
+  };
+  return {
+    backend: "sentinel",
+    servers: servers.map((server, i) => toStageServer(i === 0 ? "primary" : `replica ${i}`, server)),
+    link: async () => ({
+      url: options.query === undefined ? lab.url : `${lab.url}?${options.query}`,
+      ports: lab.sentinels.map(({ port }) => port),
+      proxies: [],
+    }),
+    observe: async () => [await openObserver("sentinels' primary", lab.url)],
+    leaks: async () => {
+      const alive = await Promise.allSettled(servers.map(endlessKeys));
+      return alive.flatMap((answer) => (answer.status === "fulfilled" ? answer.value : []));
+    },
+    cutReplication: () => {
+      if (proxy !== undefined) loseReplication(proxy);
+    },
+    stop,
+    [Symbol.asyncDispose]: stop,
+  };
+}
+
+/** Loses what goes to replicas, and passes what goes to clients: a connection that said PSYNC or REPLCONF is a replica's. */
+function loseReplication(proxy: Proxy): void {
+  const replicas = new Set<number>();
+  proxy.onRequest = (chunk, connection) => {
+    if (/psync|replconf/iu.test(chunk.toString("latin1"))) replicas.add(connection);
+    return replicas.has(connection) ? "drop" : undefined;
+  };
+  proxy.onReply = (_, connection) => (replicas.has(connection) ? "drop" : undefined);
+}
+
+function toStageServer(name: string, server: RedisServer): StageServer {
+  return {
+    name,
+    pause: () => server.pause(),
+    resume: () => server.resume(),
+    kill: () => server.kill(),
+    restart: () => server.restart(),
+    flush: async () => void (await server.cli("FLUSHALL")),
+  };
+}

@@ -1,0 +1,33 @@
+/** A ZooKeeper ensemble of three. */
+import { openObserver } from "../observers.ts";
+import { startZooKeeper } from "../servers/zookeeper.ts";
+import type { Stage } from "../stage.ts";
+import { makeLinks } from "./links.ts";
+
+export async function openZooKeeperStage(): Promise<Stage> {
+  const lab = await startZooKeeper({ servers: 3 });
+  const links = makeLinks(
+    lab.servers.map(({ port }) => port),
+    (hosts) => `zk://${hosts.join(",")}`,
+  );
+  const stop = async (): Promise<void> => {
+    await links.stop();
+    await lab.stop();
+  };
+  return {
+    backend: "zookeeper",
+    servers: lab.servers.map((server) => ({
+      name: `server ${server.id}`,
+      pause: () => server.pause(),
+      resume: () => server.resume(),
+      kill: () => server.kill(),
+      restart: () => server.restart(),
+    })),
+    link: (client) => links.link(client),
+    observe: async () => [await openObserver("ensemble", lab.url)],
+    // Containers and ephemerals go by themselves; what is left of locks shows in the query.
+    leaks: async () => [],
+    stop,
+    [Symbol.asyncDispose]: stop,
+  };
+}

@@ -1,0 +1,202 @@
+/** Follows a scenario's steps, one after the other. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Terms } from "./contenders/contender.ts";
+import type { FaultSign } from "./history.ts";
+import type { Actor, Play } from "./play.ts";
+import type { Proxy } from "./proxy.ts";
+import type { NetworkFault, ServerFault, Step } from "./scenarios/scenario.ts";
+import { TTL_MS } from "./scenarios/scenario.ts";
+import type { StageServer } from "./stage.ts";
+
+/** No step waits longer than this: the play ends with a surprise instead of hanging. */
+const STEP_LIMIT_MS = 60_000;
+
+export async function follow(play: Play): Promise<void> {
+  for (const [i, step] of play.scenario.steps.entries()) {
+    const limit = AbortSignal.timeout(STEP_LIMIT_MS);
+    const late = new Promise<never>((_, reject) => {
+      limit.addEventListener("abort", () => reject(new Error(`step ${i + 1} (${describe(step)}) took too long`)));
+    });
+    try {
+      await Promise.race([take(play, step), late]);
+    } catch (error) {
+      play.surprises.push(error instanceof Error ? error.message : String(error));
+      return;
+    }
+  }
+}
+
+async function take(play: Play, step: Step): Promise<void> {
+  switch (step.do) {
+    case "sleep":
+      return sleep(step.ms);
+    case "server":
+      return faultServers(play, step.fault, step.of);
+    case "cut replication":
+      play.history.add(play.stage.servers[0]?.name ?? "primary", fault("cut", "replication is cut"));
+      return play.stage.cutReplication?.();
+    case "network":
+      return faultNetwork(play, actorOf(play, step.who), step.who, step.fault, step.of);
+    case "client clock":
+      play.history.add(step.who, fault("jump", `wall clock ${signed(step.jumpMs)}`));
+      return actorOf(play, step.who).skew?.jump(step.jumpMs);
+    default:
+      return act(play, actorOf(play, step.who), step);
+  }
+}
+
+type ActorStep = Exclude<Step, { do: "sleep" | "server" | "cut replication" | "network" | "client clock" }>;
+
+async function act(play: Play, actor: Actor, step: ActorStep): Promise<void> {
+  const { client } = actor;
+  switch (step.do) {
+    case "acquire":
+      return inBackground(actor, step.later, async () => {
+        const granted = (await client.tell({ do: "acquire", terms: termsOf(play, step) })) === true;
+        expect(play, step, step.granted ?? granted, granted, granted ? "granted" : "not granted");
+      });
+    case "section":
+      return inBackground(actor, step.later, () => section(play, actor, step));
+    case "settle":
+      return void (await actor.later);
+    case "write":
+      return inBackground(
+        actor,
+        step.later,
+        async () => void (await client.tell({ do: "write" }).catch(() => undefined)),
+      );
+    case "check": {
+      const held = await client.tell({ do: "check" });
+      if (held !== undefined) expect(play, step, step.held, held === true, held === true ? "held" : "not held");
+      return;
+    }
+    case "release": {
+      const result = String(await client.tell({ do: "release" }));
+      return expect(play, step, step.result ?? result, result, result);
+    }
+    case "until lost":
+      return untilLost(play, step.who);
+    case "block":
+      play.history.add(step.who, fault("block", `event loop blocked for ${step.ms} ms`));
+      return inBackground(actor, step.later, async () => {
+        await client.tell({ do: "block", ms: step.ms });
+        play.history.add(step.who, fault("resume", "event loop runs again"));
+      });
+    case "pause":
+      play.history.add(step.who, fault("pause", "process stopped"));
+      return client.pause();
+    case "resume":
+      play.history.add(step.who, fault("resume", "process continues"));
+      return client.resume();
+    case "kill":
+      play.history.add(step.who, fault("kill", "process killed"));
+      return client.kill();
+    case "hold writes":
+      play.history.add(step.who, fault("delay", "writes hang in the network"));
+      return actor.ledgerProxy.hang("requests");
+    case "deliver writes":
+      play.history.add(step.who, fault("heal", "its writes arrive"));
+      return actor.ledgerProxy.heal();
+    case "read":
+      return void (await client.tell({ do: "read" }));
+  }
+}
+
+async function inBackground(actor: Actor, later: boolean | undefined, work: () => Promise<void>): Promise<void> {
+  actor.later = actor.later.then(work);
+  if (later === true) actor.later.catch(() => undefined);
+  else await actor.later;
+}
+
+async function section(play: Play, { client }: Actor, step: Step & { do: "section" }): Promise<void> {
+  const granted = (await client.tell({ do: "acquire", terms: termsOf(play, step) })) === true;
+  expect(play, step, true, granted, granted ? "granted" : "not granted");
+  if (!granted) return;
+  await client.tell({ do: "read" });
+  await client.tell({ do: "write" });
+  await client.tell({ do: "release" });
+}
+
+function termsOf({ scenario }: Play, step: Partial<Terms>): Terms {
+  const { waitMs = 0, lockDelayMs, maxHoldMs, renew } = step;
+  return { ttlMs: scenario.ttlMs ?? TTL_MS, waitMs, lockDelayMs, maxHoldMs, renew };
+}
+
+function expect(play: Play, step: Step, wanted: unknown, got: unknown, words: string): void {
+  if (wanted !== got) play.surprises.push(`${describe(step)}: ${words}, against what was promised (${String(wanted)})`);
+}
+
+async function untilLost(play: Play, who: string): Promise<void> {
+  while (!play.history.events.some((event) => event.lane === who && event.kind === "lost")) await sleep(10);
+}
+
+async function faultServers(play: Play, what: ServerFault, of: readonly number[] | undefined): Promise<void> {
+  const chosen = play.stage.servers.filter((_, i) => of === undefined || of.includes(i));
+  await Promise.all(
+    chosen.map((server) => {
+      play.history.add(server.name, fault(...signOf(what)));
+      return applyTo(server, what);
+    }),
+  );
+}
+
+function signOf(what: ServerFault): [FaultSign, string] {
+  if (typeof what !== "string") return ["jump", `clock ${signed(what.jumpMs)}`];
+  const signs = {
+    pause: ["pause", "stopped"],
+    resume: ["resume", "continues"],
+    kill: ["kill", "killed"],
+    restart: ["restart", "restarted"],
+    flush: ["lose", "emptied"],
+  } as const;
+  return [...signs[what]];
+}
+
+async function applyTo(server: StageServer, what: ServerFault): Promise<void> {
+  if (typeof what !== "string") return server.jump?.(what.jumpMs);
+  await server[what]?.();
+}
+
+async function faultNetwork(
+  play: Play,
+  actor: Actor,
+  who: string,
+  what: NetworkFault,
+  of: readonly number[] | undefined,
+): Promise<void> {
+  const proxies = actor.link.proxies.filter((_, i) => of === undefined || of.includes(i));
+  const where = of === undefined ? "" : ` (${of.map((i) => play.stage.servers[i]?.name).join(", ")})`;
+  const sign: FaultSign =
+    what === "heal" ? "heal" : what.startsWith("lose") ? "lose" : what === "cut" ? "cut" : "delay";
+  play.history.add(who, fault(sign, `network: ${what}${where}`));
+  await Promise.all(proxies.map((proxy) => NETWORK[what](proxy)));
+}
+
+const NETWORK: Readonly<Record<NetworkFault, (proxy: Proxy) => void | Promise<void>>> = {
+  cut: (proxy) => proxy.cut(),
+  hang: (proxy) => proxy.hang(),
+  "hang replies": (proxy) => proxy.hang("replies"),
+  "hang requests": (proxy) => proxy.hang("requests"),
+  "lose replies": (proxy) => proxy.drop("replies"),
+  "lose next reply": (proxy) => proxy.dropReplies(1),
+  refuse: (proxy) => proxy.refuse(),
+  heal: (proxy) => proxy.heal(),
+};
+
+function fault(sign: FaultSign, text: string): { kind: "fault"; sign: FaultSign; text: string } {
+  return { kind: "fault", sign, text };
+}
+
+function actorOf(play: Play, who: string): Actor {
+  const actor = play.actors.get(who);
+  if (actor === undefined) throw new Error(`No client ${who} on stage`);
+  return actor;
+}
+
+function signed(ms: number): string {
+  return `${ms < 0 ? "−" : "+"}${Math.abs(ms) >= 60_000 ? `${Math.abs(ms) / 60_000} min` : `${Math.abs(ms) / 1000} s`}`;
+}
+
+function describe(step: Step): string {
+  return "who" in step ? `${step.who} ${step.do}` : step.do;
+}
