@@ -1,0 +1,260 @@
+/**
+ * Redlock, with what its critics found missing: fences, renewal, and members that forgot.
+ *
+ * N independent members behind one backend. A lease is a majority's votes for one ballot; see round.ts for how they are
+ * counted, ballot.ts for why fences rise, renewal.ts for why a lease that was renewed was never anybody else's.
+ */
+import type { Backend, Claim, Granted, Listener, Member, Refused, Renewal, Snapshot } from "../backend.ts";
+import { LockBackendError, quote } from "../errors.ts";
+import { formatMs } from "../duration.ts";
+import { ballotAbove, Proposer } from "./ballot.ts";
+import { type QuorumOptions, type Settings, toSettings } from "./options.ts";
+import { releaseAll } from "./release.ts";
+import { renewAll } from "./renewal.ts";
+import { majorityOf, Round, within } from "./round.ts";
+import { Seat } from "./seat.ts";
+import { Standing } from "./standing.ts";
+import { breakLease, survey } from "./survey.ts";
+import { heldBy, isHopeless, noQuorum } from "./votes.ts";
+
+/** How often a ballot that was too low is raised before the claim counts as refused. */
+const RAISES_MAX = 3;
+
+/** Makes one backend of several independent members, of which a majority decides. */
+export function quorum(members: readonly Member[], options: QuorumOptions = {}): Backend {
+  if (members.length === 0) throw new TypeError("Expected `members` to be at least one backend, better three or five");
+  for (const member of members) {
+    if (typeof member.vote !== "function") {
+      throw new TypeError(
+        `Expected \`members\` to be backends that can vote, such as redis(), got ${quote(member.name)}`,
+      );
+    }
+  }
+  if (new Set(members).size < members.length) throw new TypeError("Expected `members` to be different from each other");
+  if (members.length % 2 === 0) {
+    process.emitWarning(
+      `A quorum of ${members.length} members survives no more failures than one of ${members.length - 1}, and splits its votes more often. Use an odd number.`,
+      { code: "HOLDFAST_EVEN_QUORUM" },
+    );
+  }
+  return new QuorumBackend(members, options);
+}
+
+class QuorumBackend implements Backend {
+  readonly name = "quorum";
+  readonly #settings: Settings;
+  readonly #seats: readonly Seat[];
+  readonly #proposer: Proposer;
+  readonly #standings = new Map<string, Standing>();
+  /** By the id that the members know: the winning round's. */
+  readonly #byRound = new Map<string, Standing>();
+  #listener: Listener | undefined;
+  #closed = false;
+
+  constructor(members: readonly Member[], options: QuorumOptions) {
+    this.#settings = toSettings(options);
+    const others = (): readonly Seat[] => this.#seats;
+    this.#seats = members.map(
+      (member, at) => new Seat(member, options.labels?.[at] ?? `${member.name}#${at + 1}`, this.#settings, others),
+    );
+    this.#proposer = new Proposer(this.#settings.clock);
+  }
+
+  async attempt(claim: Claim): Promise<Granted | Refused> {
+    this.#check(claim);
+    const known = this.#standings.get(claim.id);
+    if (known?.held !== undefined && !known.ended) {
+      const again = await this.#confirm(known);
+      if (again !== undefined) return again;
+    }
+    const standing = known === undefined || known.ended ? new Standing(claim) : known;
+    this.#standings.set(claim.id, standing);
+    let round = await this.#ask(standing, this.#proposer.next());
+    for (let raises = 0; raises < RAISES_MAX && !round.isWon && !standing.ended; raises++) {
+      const above = this.#higher(round);
+      if (above === undefined) break;
+      round = await this.#ask(standing, above);
+    }
+    if (round.isWon) return standing.granted(round.ballot, round.sentAtMs);
+    if (!claim.queues) this.#forget(standing);
+    return this.#refuse(standing, round);
+  }
+
+  /** Waits for a member's hint that the lock was released. Without any, the caller's own pause ends it. */
+  async watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
+    const { clock, chance } = this.#settings;
+    const standing = this.#standings.get(claim.id);
+    let timer: unknown;
+    const stops: (() => void)[] = [];
+    await new Promise<void>((resolve) => {
+      if (signal.aborted) return resolve();
+      signal.addEventListener("abort", () => resolve(), { once: true });
+      const wake = (): void => {
+        // Members hear of a release one after the other, and other waiters hear of it too.
+        timer ??= clock.setTimer(resolve, 1 + (standing?.pace.spreadMs(standing.tookMs, chance) ?? 0), true);
+      };
+      for (const { member } of this.#seats) if (member.freed !== undefined) stops.push(member.freed(claim.name, wake));
+    });
+    clock.clearTimer(timer);
+    for (const stop of stops) stop();
+    return undefined;
+  }
+
+  async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+    const renewals = await renewAll(
+      this.#seats,
+      this.#settings,
+      claims.map(({ id }) => this.#standings.get(id)),
+    );
+    for (const [at, { id }] of claims.entries()) {
+      const standing = this.#standings.get(id);
+      if (renewals[at]?.held !== false || standing === undefined) continue;
+      // An unclean end: with a lock delay, what the minority still holds stays taken as long as was asked for.
+      if (standing.claim.lockDelayMs > 0) this.#drop(standing);
+      else this.#forget(standing);
+    }
+    return renewals;
+  }
+
+  async release(claim: Claim): Promise<boolean> {
+    const standing = this.#standings.get(claim.id);
+    if (standing === undefined) return false;
+    standing.ended = true;
+    if (standing.held === undefined) {
+      this.#forget(standing);
+      return false;
+    }
+    try {
+      const was = await releaseAll(this.#seats, this.#settings, standing);
+      this.#drop(standing);
+      return was;
+    } catch (cause) {
+      // Kept for whoever asks again, until the members have let go by themselves.
+      this.#settings.clock.setTimer(() => this.#drop(standing), claim.ttlMs + claim.lockDelayMs);
+      throw cause;
+    }
+  }
+
+  query(prefix: string): Promise<Snapshot> {
+    return survey(this.#seats, this.#settings, prefix);
+  }
+
+  forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
+    return breakLease(this.#seats, this.#settings, name, fence, by, reason);
+  }
+
+  listen(listener: Listener): void {
+    this.#listener = listener;
+    for (const seat of this.#seats) {
+      seat.member.listen?.({
+        lost: (roundId, reason) => this.#lostAt(seat, roundId, reason),
+        doubt: () => this.#listener?.doubt(),
+      });
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#listener = undefined;
+    for (const standing of this.#standings.values()) if (standing.held === undefined) this.#forget(standing);
+    const { clock, memberWaitMs } = this.#settings;
+    await within(clock, Promise.all(this.#seats.map((seat) => seat.cleaned())), memberWaitMs);
+    for (const seat of this.#seats) seat.close();
+    await Promise.all(this.#seats.map((seat) => seat.member.close()));
+  }
+
+  async #ask(standing: Standing, ballot: bigint): Promise<Round> {
+    const round = new Round(this.#seats, this.#settings, standing.claim, ballot);
+    standing.round = round;
+    const won = await round.won;
+    standing.tookMs = round.tookMs;
+    if (won && !standing.ended) {
+      standing.trust(round.sentAtMs);
+      this.#byRound.set(round.claim.id, standing);
+      return round;
+    }
+    round.withdraw();
+    for (const vote of round.votes()) if (vote.vote === "low" || vote.vote === "held") this.#proposer.learn(vote.fence);
+    return round;
+  }
+
+  /** The ballot to try next where some member found this one too low, and nobody else is in the way of a majority. */
+  #higher(round: Round): bigint | undefined {
+    const votes = round.votes();
+    const lows = votes.flatMap((vote) => (vote.vote === "low" ? [vote.fence] : []));
+    const willing = votes.filter(({ vote }) => vote === "granted" || vote === "low").length;
+    const unheard = this.#seats.length - votes.length;
+    if (lows.length === 0 || willing + unheard < majorityOf(this.#seats.length)) return undefined;
+    const greatest = lows.reduce((a, b) => (a > b ? a : b), round.ballot);
+    return ballotAbove(greatest);
+  }
+
+  #refuse(standing: Standing, round: Round): Refused {
+    const { claim } = standing;
+    const unfit = this.#seats.find((seat) => seat.unfit !== undefined);
+    if (unfit !== undefined) throw this.#misfit(claim.name, unfit);
+    const votes = round.votes();
+    const voters = votes.filter(({ vote }) => vote === "granted" || vote === "held" || vote === "low").length;
+    const majority = majorityOf(this.#seats.length);
+    if (voters < majority && !standing.ended) {
+      throw noQuorum(claim.name, majority, round.report(), isHopeless(votes, this.#seats.length, majority));
+    }
+    const { chance } = this.#settings;
+    const retryMs = standing.pace.afterDefeat(votes, this.#seats.length, round.tookMs, claim.ttlMs, chance);
+    return { granted: false, heldBy: heldBy(claim.name, votes), retryMs };
+  }
+
+  /** The claim holds already, and its caller lost the answer: the same fence, if a majority still holds it. */
+  async #confirm(standing: Standing): Promise<Granted | undefined> {
+    const round = standing.held!;
+    const [renewal] = await this.renew([standing.claim]);
+    if (renewal?.held === true) return standing.granted(round.ballot, renewal.fromMs ?? round.sentAtMs);
+    if (renewal?.held === "unknown") throw renewal.cause;
+    return undefined;
+  }
+
+  /** Forgets the claim, and makes every member let go of it. */
+  #forget(standing: Standing): void {
+    this.#drop(standing);
+    standing.round?.withdraw();
+  }
+
+  #drop(standing: Standing): void {
+    standing.ended = true;
+    if (this.#standings.get(standing.claim.id) === standing) this.#standings.delete(standing.claim.id);
+    if (standing.round !== undefined) this.#byRound.delete(standing.round.claim.id);
+  }
+
+  /** One member's word is not enough: it may be the minority that lost it. */
+  #lostAt(seat: Seat, roundId: string, reason: string): void {
+    const standing = this.#byRound.get(roundId);
+    if (standing === undefined || standing.ended) return;
+    standing.lostAt.add(seat);
+    if (this.#seats.length - standing.lostAt.size >= majorityOf(this.#seats.length)) return;
+    this.#forget(standing);
+    this.#listener?.lost(standing.claim.id, reason);
+  }
+
+  #check({ name, limit, ttlMs, lockDelayMs, minHoldMs }: Claim): void {
+    const fatal = { fatal: true };
+    if (this.#closed) throw new LockBackendError("quorum", name, "The quorum is closed.", fatal);
+    if (limit > 1) {
+      const why = `Lock ${quote(name)}: a quorum cannot count to ${limit}. Every member would see another set of holders, and more than ${limit} could have a majority each. Use \`limit: 1\`, or one Redis.`;
+      throw new LockBackendError("quorum", name, why, fatal);
+    }
+    const { maxTtlMs } = this.#settings;
+    const longestMs = Math.max(ttlMs + lockDelayMs, minHoldMs);
+    if (longestMs > maxTtlMs) {
+      const why = `Lock ${quote(name)}: its ttl and lockDelay, or its minHold, come to ${formatMs(longestMs)}, but this quorum's maxTtl is ${formatMs(maxTtlMs)}. A member that forgot its leases abstains that long. Ask for less, or raise \`maxTtl\` for everybody who uses these members.`;
+      throw new LockBackendError("quorum", name, why, fatal);
+    }
+    const unfit = this.#seats.find((seat) => seat.unfit !== undefined);
+    if (unfit !== undefined) throw this.#misfit(name, unfit);
+  }
+
+  #misfit(lock: string, { label, unfit }: Seat): LockBackendError {
+    const why = `${label} cannot be a member of this quorum: ${unfit?.message ?? ""}`;
+    return new LockBackendError("quorum", lock, why, { fatal: true, cause: unfit });
+  }
+}

@@ -1,0 +1,55 @@
+/** Release: every member that was asked lets go; a majority's word says whether the lease was ours until then. */
+import { LockBackendError, type MemberVote, quote } from "../errors.ts";
+import type { Settings } from "./options.ts";
+import { majorityOf } from "./round.ts";
+import type { Seat } from "./seat.ts";
+import type { Standing } from "./standing.ts";
+import { inWords } from "./votes.ts";
+
+/** True: a majority held it until now. False: none can have. Rejects where too few members answered to know. */
+export function releaseAll(seats: readonly Seat[], settings: Settings, standing: Standing): Promise<boolean> {
+  const { clock, memberWaitMs } = settings;
+  const round = standing.held!;
+  const asked = new Set(round.asked());
+  const claim = { ...standing.claim, id: round.claim.id };
+  return new Promise((resolve, reject) => {
+    const timer = clock.setTimer(() => reject(unknown(seats, standing)), memberWaitMs, true);
+    const look = (): void => {
+      const known = verdict(seats.length, standing);
+      if (known === undefined) return;
+      clock.clearTimer(timer);
+      resolve(known);
+    };
+    for (const seat of seats) {
+      if (!asked.has(seat)) standing.released.set(seat, false);
+      if (standing.released.has(seat)) continue;
+      seat.release(claim).then(
+        (was) => {
+          standing.released.set(seat, was);
+          look();
+        },
+        // The seat goes on trying by itself; here it only means that this member's word is missing.
+        () => undefined,
+      );
+    }
+    look();
+  });
+}
+
+function verdict(members: number, { released }: Standing): boolean | undefined {
+  const majority = majorityOf(members);
+  let yes = 0;
+  for (const was of released.values()) if (was) yes++;
+  if (yes >= majority) return true;
+  return yes + members - released.size < majority ? false : undefined;
+}
+
+function unknown(seats: readonly Seat[], { claim, released }: Standing): LockBackendError {
+  const votes = seats.map((seat): MemberVote => {
+    const was = released.get(seat);
+    if (was === undefined) return { member: seat.label, vote: "slow", detail: "has not confirmed" };
+    return { member: seat.label, vote: was ? "granted" : "low", detail: was ? "released" : "did not hold it" };
+  });
+  const message = `Lock ${quote(claim.name)}: its release was not confirmed by a majority: ${inWords(votes)}.`;
+  return new LockBackendError("quorum", claim.name, message, { votes });
+}

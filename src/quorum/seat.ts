@@ -1,0 +1,209 @@
+/**
+ * A member's seat in the quorum: who sits there, whether it answers, what its clock says, and what must still be
+ * released there. A member that hangs is not asked again and again: its connection would queue all of it.
+ */
+import type { Claim, Member, MemberTerms, Vote } from "../backend.ts";
+import type { Clock, Timer } from "../clock.ts";
+import { LockBackendError } from "../errors.ts";
+
+/** A member that does not answer is tried again this often. */
+const PROBE_MS = 1000;
+const CLEAN_MIN_MS = 50;
+const CLEAN_MAX_MS = 1000;
+/** More than this is not kept: the member lets go by itself after the ttl. */
+const LEFTOVERS_MAX = 1000;
+
+/** The member's wall clock minus our monotonic clock lies between these. */
+export interface Offset {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+interface Leftover {
+  readonly claim: Claim;
+  /** Then the member has let go by itself. */
+  readonly untilMs: number;
+  done: Promise<void>;
+}
+
+export class Seat {
+  readonly member: Member;
+  readonly label: string;
+  /** Which store sits here, once it has joined. */
+  id: string | undefined;
+  offset: Offset | undefined;
+  /** Why the member can never be one, found out before it was ever let in. */
+  unfit: LockBackendError | undefined;
+  readonly #clock: Clock;
+  readonly #terms: MemberTerms;
+  readonly #memberWaitMs: number;
+  readonly #others: () => readonly Seat[];
+  #joining: Promise<void> | undefined;
+  #joined = false;
+  #unanswered = 0;
+  /** When the member last gave a sign, or was asked after a silence. */
+  #quietSinceMs = 0;
+  #probedMs = -Infinity;
+  readonly #leftovers = new Map<string, Leftover>();
+  #cleaner: Timer;
+  #cleanPauseMs = CLEAN_MIN_MS;
+  #closed = false;
+
+  constructor(
+    member: Member,
+    label: string,
+    settings: { readonly clock: Clock; readonly terms: MemberTerms; readonly memberWaitMs: number },
+    others: () => readonly Seat[],
+  ) {
+    this.member = member;
+    this.label = label;
+    this.#clock = settings.clock;
+    this.#terms = settings.terms;
+    this.#memberWaitMs = settings.memberWaitMs;
+    this.#others = others;
+    if (member.join === undefined) this.#joined = true;
+  }
+
+  /** True: something was asked long ago, and no answer has come since. */
+  get hangs(): boolean {
+    return this.#unanswered > 0 && this.#clock.now() - this.#quietSinceMs > this.#memberWaitMs;
+  }
+
+  /** True where a question makes sense now: the member answers, or it is time to see whether it does again. */
+  mayAsk(): boolean {
+    if (!this.hangs) return true;
+    const nowMs = this.#clock.now();
+    if (nowMs - this.#probedMs < PROBE_MS) return false;
+    this.#probedMs = nowMs;
+    return true;
+  }
+
+  /** Asks the member, after it has joined. */
+  async ask<T>(question: (member: Member) => Promise<T>): Promise<T> {
+    if (!this.#joined) await this.#join();
+    try {
+      return await this.#count(question(this.member));
+    } catch (cause) {
+      // Whoever answers there next may be another store.
+      if (this.member.join !== undefined) this.#joined = false;
+      throw cause;
+    }
+  }
+
+  /** Asks for a vote, unless it is no longer wanted by the time the member has joined. */
+  async vote(claim: Claim, ballot: bigint, isWanted: () => boolean): Promise<Vote> {
+    let sentAtMs = 0;
+    const vote = await this.ask((member) => {
+      sentAtMs = this.#clock.now();
+      if (!isWanted()) throw new Error("the round was over before the member had joined");
+      return member.vote(claim, ballot);
+    });
+    if (vote.wallMs !== undefined) {
+      this.offset = { fromMs: vote.wallMs - this.#clock.now(), toMs: vote.wallMs - sentAtMs };
+    }
+    return vote;
+  }
+
+  /** Releases the claim, and goes on trying where the member cannot be reached. */
+  async release(claim: Claim): Promise<boolean> {
+    try {
+      return await this.#count(this.member.release(claim));
+    } catch (cause) {
+      this.letGo(claim);
+      throw cause;
+    }
+  }
+
+  /** Sees to it that the claim holds nothing here, now or as soon as the member can be reached. Nobody waits for it. */
+  letGo(claim: Claim): void {
+    if (this.#closed) return;
+    if (this.#leftovers.size >= LEFTOVERS_MAX) {
+      const [oldest] = this.#leftovers.keys();
+      if (oldest !== undefined) this.#leftovers.delete(oldest);
+    }
+    const untilMs = this.#clock.now() + claim.ttlMs + claim.lockDelayMs;
+    const leftover: Leftover = { claim, untilMs, done: Promise.resolve() };
+    this.#leftovers.set(claim.id, leftover);
+    leftover.done = this.#clean(leftover);
+  }
+
+  /** Resolves when every release that is under way here has been answered. */
+  async cleaned(): Promise<void> {
+    await Promise.all([...this.#leftovers.values()].map(({ done }) => done));
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#clock.clearTimer(this.#cleaner);
+    this.#leftovers.clear();
+  }
+
+  /** Several questions may wait for one joining. */
+  #join(): Promise<void> {
+    this.#joining ??= this.#tryJoin().finally(() => (this.#joining = undefined));
+    return this.#joining;
+  }
+
+  async #tryJoin(): Promise<void> {
+    try {
+      const facts = await this.#count(this.member.join!(this.#terms));
+      const twin = this.#others().find((other) => other !== this && other.id === facts.id && other.#joined);
+      if (twin !== undefined) {
+        throw new LockBackendError(this.member.name, "", `it is the same store as ${twin.label}`, { fatal: true });
+      }
+      this.id = facts.id;
+      this.#joined = true;
+    } catch (cause) {
+      if (this.id === undefined && cause instanceof LockBackendError && cause.fatal) this.unfit = cause;
+      throw cause;
+    }
+  }
+
+  async #count<T>(answer: Promise<T>): Promise<T> {
+    if (this.#unanswered === 0) this.#quietSinceMs = this.#clock.now();
+    this.#unanswered++;
+    try {
+      return await answer;
+    } finally {
+      this.#unanswered--;
+      this.#quietSinceMs = this.#clock.now();
+    }
+  }
+
+  async #clean(leftover: Leftover): Promise<void> {
+    const { claim } = leftover;
+    try {
+      // Not through ask(): a release needs no terms, and must not wait behind a joining.
+      await this.#count(this.member.release(claim));
+      this.#leftovers.delete(claim.id);
+      this.#cleanPauseMs = CLEAN_MIN_MS;
+    } catch {
+      if (this.#clock.now() >= leftover.untilMs) this.#leftovers.delete(claim.id);
+      this.#cleanLater();
+    }
+  }
+
+  /** One timer for all that is left here, at a growing pace. */
+  #cleanLater(): void {
+    if (this.#cleaner !== undefined || this.#closed || this.#leftovers.size === 0) return;
+    this.#cleaner = this.#clock.setTimer(() => {
+      this.#cleaner = undefined;
+      for (const leftover of this.#leftovers.values()) leftover.done = this.#clean(leftover);
+    }, this.#cleanPauseMs);
+    this.#cleanPauseMs = Math.min(CLEAN_MAX_MS, this.#cleanPauseMs * 2);
+  }
+}
+
+/** Which seats' clocks are further than `maxMs` from the others'. Where their number is even, our own clock decides. */
+export function clocksOff(seats: readonly Seat[], maxMs: number, clock: Clock): ReadonlySet<Seat> {
+  const known = seats.flatMap((seat) => (seat.offset === undefined ? [] : [{ seat, ...seat.offset }]));
+  if (known.length < 2) return NONE;
+  const middles = known.map(({ fromMs, toMs }) => (fromMs + toMs) / 2);
+  if (middles.length % 2 === 0) middles.push(clock.wall() - clock.now());
+  const median = middles.toSorted((a, b) => a - b)[(middles.length - 1) / 2]!;
+  return new Set(
+    known.filter(({ fromMs, toMs }) => fromMs > median + maxMs || toMs < median - maxMs).map(({ seat }) => seat),
+  );
+}
+
+const NONE: ReadonlySet<Seat> = new Set();

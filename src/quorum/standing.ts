@@ -1,0 +1,41 @@
+/** What this process knows of one claim: its rounds, whether one was won, and until when that may be trusted. */
+import type { Claim, Granted } from "../backend.ts";
+import { firstFence, RUN } from "./ballot.ts";
+import { Pace } from "./pace.ts";
+import { driftMs, type Round } from "./round.ts";
+import type { Seat } from "./seat.ts";
+
+export class Standing {
+  readonly claim: Claim;
+  readonly pace: Pace = new Pace();
+  /** The round under way, or the one that was won. */
+  round: Round | undefined;
+  /** Only a majority that answers before this instant can prolong it. */
+  trustedUntilMs: number = -Infinity;
+  /** Released, or lost: nothing may be asked for in its name any more. */
+  ended = false;
+  /** What each member said to the release: asked again, a member would say no. */
+  readonly released: Map<Seat, boolean> = new Map();
+  /** Members that told, unasked, that the lease is gone there. */
+  readonly lostAt: Set<Seat> = new Set();
+  tookMs = 0;
+
+  constructor(claim: Claim) {
+    this.claim = claim;
+  }
+
+  get held(): Round | undefined {
+    return this.round?.isWon === true ? this.round : undefined;
+  }
+
+  /** Trust only moves forward, counted from when the question left. */
+  trust(fromMs: number): void {
+    const { ttlMs } = this.claim;
+    this.trustedUntilMs = Math.max(this.trustedUntilMs, fromMs + ttlMs - driftMs(ttlMs));
+  }
+
+  granted(ballot: bigint, fromMs: number): Granted {
+    // Readers hold together: a run would give a later reader's number to an earlier one.
+    return { granted: true, fence: firstFence(ballot), run: this.claim.mode === "exclusive" ? RUN : 1, fromMs };
+  }
+}

@@ -1,0 +1,22 @@
+import { memory, memoryStore } from "../../src/memory/index.ts";
+import { quorum } from "../../src/quorum/index.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { conformanceTests } from "./conformance-tests.ts";
+
+conformanceTests({
+  name: "quorum of five memories",
+  concurrent: false,
+  start: () => {
+    const clock = new FakeClock();
+    const stores = [1, 2, 3, 4, 5].map(() => memoryStore({ clock }));
+    return {
+      open: () =>
+        quorum(
+          stores.map((store) => memory({ store })),
+          { clock, maxTtl: "24h" },
+        ),
+      clock,
+      sleep: (ms) => clock.sleep(ms),
+    };
+  },
+});
