@@ -67,7 +67,11 @@ export class Seeker {
       }
       ask = undefined;
       if (answer?.granted === true) return this.#took(answer, sentAtMs);
-      if (this.#off) break;
+      if (this.#off) {
+        // The release that went out when it was called off may have overtaken this attempt.
+        this.#cleanUp();
+        break;
+      }
       if (answer !== undefined) {
         this.refused = answer;
         if (!this.claim.queues) return undefined;
@@ -76,7 +80,6 @@ export class Seeker {
       // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
       if (news !== undefined) return this.#took(news, sentAtMs);
     }
-    this.#cleanUp();
     return undefined;
   }
 
@@ -85,7 +88,7 @@ export class Seeker {
     if (this.#off) return;
     this.#off = true;
     this.#calledOff?.abort();
-    // An attempt may be on its way for as long as it likes; the release goes out now, and again after it has come back.
+    // An attempt may be on its way for as long as it likes: the release goes out now, and again when it has come back.
     this.#cleanUp();
   }
 

@@ -13,7 +13,7 @@ export class Alarm<B extends Bell> {
   readonly #alive: boolean;
   readonly #ring: (nowMs: number) => void;
   readonly #heap: B[] = [];
-  #timer: Timer | undefined;
+  #timer: Timer;
   #timerAtMs = Infinity;
   #kept = false;
 

@@ -7,7 +7,7 @@ export interface Clock {
   wall(): number;
   /** Calls `fn` after `ms`. The process may exit before that unless `alive` is true. */
   setTimer(fn: () => void, ms: number, alive?: boolean): Timer;
-  clearTimer(timer: Timer | undefined): void;
+  clearTimer(timer: Timer): void;
   /** Says whether a timer that is already set keeps the process alive. Absent: the clock has no process to keep. */
   keepAlive?(timer: Timer, alive: boolean): void;
 }

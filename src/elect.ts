@@ -30,8 +30,8 @@ export async function elect(candidacy: Candidacy): Promise<void> {
   }
 }
 
-function isOver({ signal, isClosed }: Candidacy): boolean {
-  return signal?.aborted === true || isClosed();
+function isOver(candidacy: Candidacy): boolean {
+  return candidacy.signal?.aborted === true || candidacy.isClosed();
 }
 
 /** Waits to be elected; undefined when that ended without an office. */

@@ -77,7 +77,7 @@ export interface Stage {
   readonly backend: ScriptedBackend;
   readonly locks: Locks;
   /** Another process on the same store. */
-  other(options?: LocksOptions): Locks;
+  readonly other: (options?: LocksOptions) => Locks;
 }
 
 /** Locks on a simulated clock over a store that other "processes" can share. */
@@ -86,12 +86,13 @@ export function stage(options: LocksOptions = {}): Stage {
   const store = memoryStore({ clock });
   const backend = new ScriptedBackend(store);
   const locks = createLocks(backend, { clock, holder: "here:1", ...options });
-  const other = (more: LocksOptions = {}): Locks => createLocks(memory({ store }), { clock, holder: "there:2", ...more });
+  const other = (more: LocksOptions = {}): Locks =>
+    createLocks(memory({ store }), { clock, holder: "there:2", ...more });
   return { clock, store, backend, locks, other };
 }
 
 /** A promise and the means to settle it. */
-export function gate(): { readonly opened: Promise<void>; open(): void } {
+export function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
   let open = (): void => {};
   const opened = new Promise<void>((resolve) => {
     open = resolve;

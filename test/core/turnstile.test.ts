@@ -59,11 +59,7 @@ describe("one process, one contender", () => {
     const { backend, locks } = stage();
     const metas: unknown[] = [];
     const look = async (): Promise<void> => void metas.push((await locks.query("a")).held[0]?.meta);
-    await Promise.all([
-      locks.run("a", look),
-      locks.run("a", { meta: { why: "other" } }, look),
-      locks.run("a", look),
-    ]);
+    await Promise.all([locks.run("a", look), locks.run("a", { meta: { why: "other" } }, look), locks.run("a", look)]);
     expect(metas).toEqual([{}, { why: "other" }, {}]);
     expect(backend.count("swap")).toBe(2);
   });
@@ -99,7 +95,9 @@ describe("one process, one contender", () => {
     await lease.release();
     expect(await second).toBe("second");
     expect(await late).toBe("late");
-    expect(new Set(backend.steps.filter(({ step }) => step === "attempt").map(({ claims }) => claims[0]!.id)).size).toBe(1);
+    expect(
+      new Set(backend.steps.filter(({ step }) => step === "attempt").map(({ claims }) => claims[0]!.id)).size,
+    ).toBe(1);
   });
 
   test("a try is refused at once while anybody here holds or waits", async () => {

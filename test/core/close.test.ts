@@ -1,0 +1,121 @@
+/** The graceful end. */
+import { expect, test } from "vitest";
+import { LockClosedError, LockLostError } from "../../src/errors.ts";
+import { failure, gate, stage } from "./scripted.ts";
+
+test("close stops acquiring, tells the work, waits for it, then releases and closes the backend", async () => {
+  const { clock, backend, locks, other } = stage();
+  const log: string[] = [];
+  const finish = gate();
+  const working = locks.run("a", async ({ signal }) => {
+    signal.addEventListener("abort", () => log.push("told"));
+    await finish.opened;
+    log.push("settled");
+  });
+  await other().acquire("b");
+  await clock.settle();
+  const waiting = failure(locks.acquire("b"));
+  await clock.settle();
+  const closing = locks.close().then(() => log.push("closed"));
+  await clock.settle();
+  expect(await waiting).toBeInstanceOf(LockClosedError);
+  expect(await failure(locks.acquire("c"))).toBeInstanceOf(LockClosedError);
+  expect(log).toEqual(["told"]);
+  expect(backend.count("release")).toBe(1);
+  finish.open();
+  await working;
+  await closing;
+  expect(log).toEqual(["told", "settled", "closed"]);
+  expect(backend.closed).toBe(true);
+  const there = other();
+  expect(await there.tryAcquire("a")).not.toBeNull();
+  expect((await there.query()).pending).toHaveLength(0);
+});
+
+test("the work is still held while it winds down", async () => {
+  const { clock, locks } = stage();
+  const finish = gate();
+  const working = locks.run("a", async (lease) => {
+    await finish.opened;
+    lease.assertHeld();
+  });
+  await clock.settle();
+  const closing = locks.close();
+  await clock.advance(60_000);
+  finish.open();
+  await working;
+  await closing;
+});
+
+test("after the grace period close rejects, names what runs, and releases nothing under it", async () => {
+  const { clock, backend, locks, other } = stage();
+  const finish = gate();
+  const working = locks.run("a", () => finish.opened);
+  await clock.settle();
+  const closing = failure(locks.close({ grace: "5s" }));
+  await clock.advance(5000);
+  const error = await closing;
+  expect(error).toBeInstanceOf(LockClosedError);
+  expect(error.message).toContain("a");
+  await clock.advance(120_000);
+  expect(await other().tryAcquire("a")).toBeNull();
+  finish.open();
+  await working;
+  await clock.settle();
+  expect(backend.closed).toBe(true);
+  expect(await other().tryAcquire("a")).not.toBeNull();
+});
+
+test("with force it releases under a function that still runs, which learns that its lease is lost", async () => {
+  const { clock, locks, other } = stage();
+  const finish = gate();
+  let held: unknown;
+  const working = locks.run("a", async (lease) => {
+    const { signal } = lease;
+    await finish.opened;
+    held = await failure(Promise.resolve().then(() => lease.assertHeld()));
+    return signal.aborted;
+  });
+  await clock.settle();
+  const closing = locks.close({ grace: "5s", force: true });
+  await clock.advance(5000);
+  await closing;
+  expect(await other().tryAcquire("a")).not.toBeNull();
+  finish.open();
+  expect(await working).toBe(true);
+  expect(held).toBeInstanceOf(LockLostError);
+});
+
+test("leases from acquire() are told and released", async () => {
+  const { locks, other } = stage();
+  const lease = await locks.acquire("a");
+  const { signal } = lease;
+  await locks.close();
+  expect(signal.reason).toBeInstanceOf(LockClosedError);
+  expect(await other().tryAcquire("a")).not.toBeNull();
+  expect(await lease.release()).toBe("lost");
+});
+
+test("closing twice is closing once, and disposal closes", async () => {
+  const { backend, locks } = stage();
+  await Promise.all([locks.close(), locks.close()]);
+  await locks[Symbol.asyncDispose]();
+  expect(backend.closed).toBe(true);
+});
+
+test("a grace that is no duration is refused", async () => {
+  const { locks } = stage();
+  await expect(locks.close({ grace: "soon" as never })).rejects.toThrow(/grace/);
+});
+
+test("nothing is left: no timer, no claim", async () => {
+  const { clock, locks, other } = stage();
+  await locks.acquire("a");
+  void locks.acquire("a").catch(() => {});
+  await clock.settle();
+  await locks.close();
+  await clock.settle();
+  const there = other();
+  expect(await there.query()).toMatchObject({ held: [], pending: [] });
+  expect(clock.timers).toBe(0);
+});

@@ -1,0 +1,284 @@
+/** The verbs: what they return, how they end, and what they leave behind. */
+import { describe, expect, test } from "vitest";
+import { LockLostError, LockTimeoutError } from "../../src/errors.ts";
+import { failure, gate, stage } from "./scripted.ts";
+
+describe("run", () => {
+  test("returns what the function returns and releases", async () => {
+    const { locks } = stage();
+    expect(await locks.run("a", ({ name, fence }) => `${name} ${typeof fence}`)).toBe("a bigint");
+    expect((await locks.query()).held).toHaveLength(0);
+  });
+
+  test("S20: a function that throws, or rejects, still releases, and its error comes out as it is", async () => {
+    const { locks } = stage();
+    const error = new Error("mine");
+    await expect(
+      locks.run("a", () => {
+        throw error;
+      }),
+    ).rejects.toBe(error);
+    await expect(locks.run("a", () => Promise.reject(error))).rejects.toBe(error);
+    expect((await locks.query()).held).toHaveLength(0);
+  });
+
+  test("a loss is told by rejecting when the signal was not taken", async () => {
+    const { backend, locks } = stage();
+    const error = await failure(
+      locks.run("a", () => {
+        backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
+        return "done";
+      }),
+    );
+    expect(error).toBeInstanceOf(LockLostError);
+    expect(error["reason"]).toBe("evicted");
+  });
+
+  test("a loss is told once: through the signal when it was taken", async () => {
+    const { backend, locks } = stage();
+    const result = await locks.run("a", ({ signal }) => {
+      backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
+      return signal.aborted;
+    });
+    expect(result).toBe(true);
+  });
+
+  test("a function that fails after an untold loss: the loss comes first, the failure is its cause", async () => {
+    const { backend, locks } = stage();
+    const mine = new Error("disk full");
+    const error = await failure(
+      locks.run("a", () => {
+        backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
+        throw mine;
+      }),
+    );
+    expect(error).toBeInstanceOf(LockLostError);
+    expect(error.cause).toBe(mine);
+  });
+});
+
+describe("acquire", () => {
+  test("waits in the queue and gets the next fence", async () => {
+    const { clock, locks, other } = stage();
+    const first = await other().acquire("a");
+    const second = locks.acquire("a");
+    await clock.advance(5000);
+    await first.release();
+    expect((await second).fence).toBeGreaterThan(first.fence);
+  });
+
+  test("gives up after 10 s unless said, and says who holds the lock and for how long", async () => {
+    const { clock, locks, other } = stage();
+    const { fence } = await other().acquire("a");
+    await clock.advance(3000);
+    const waiting = failure(locks.acquire("a"));
+    await clock.advance(9999);
+    await clock.advance(1);
+    const error = await waiting;
+    expect(error).toBeInstanceOf(LockTimeoutError);
+    expect(error["code"]).toBe("ERR_LOCK_TIMEOUT");
+    expect(error["waitedMs"]).toBe(10_000);
+    expect(error.message).toContain('Lock "a" is held by there:2');
+    expect(error.message).toContain(String(fence));
+    expect(error["heldBy"]).toMatchObject([{ holder: "there:2", fence }]);
+  });
+
+  test("waits for ever when told to", async () => {
+    const { clock, locks, other } = stage();
+    const first = await other().acquire("a");
+    const second = locks.acquire("a", { wait: Infinity });
+    await clock.advance(3_600_000);
+    await first.release();
+    (await second).assertHeld();
+  });
+
+  test("wait: 0 is one look, and rejects when the lock is taken", async () => {
+    const { locks, other } = stage();
+    await other().acquire("a");
+    await expect(locks.acquire("a", { wait: 0 })).rejects.toBeInstanceOf(LockTimeoutError);
+    (await locks.acquire("b", { wait: 0 })).assertHeld();
+  });
+
+  test("an aborted signal passed in: its own reason comes back and nothing is sent", async () => {
+    const { backend, locks } = stage();
+    const reason = new Error("never mind");
+    await expect(locks.acquire("a", { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+    expect(backend.steps).toEqual([]);
+  });
+
+  test("once acquired, the signal passed in no longer matters", async () => {
+    const { locks } = stage();
+    const controller = new AbortController();
+    const lease = await locks.acquire("a", { signal: controller.signal });
+    controller.abort();
+    lease.assertHeld();
+    expect(lease.signal.aborted).toBe(false);
+  });
+
+  test("disposal releases, and tells a loss that nobody was told of", async () => {
+    const { backend, locks } = stage();
+    {
+      await using lease = await locks.acquire("a");
+      lease.assertHeld();
+    }
+    expect((await locks.query()).held).toHaveLength(0);
+    const error = await failure(
+      (async () => {
+        await using lease = await locks.acquire("a");
+        backend.listener!.lost(backend.steps.at(-1)!.claims[0]!.id, `evicted ${lease.name}`);
+      })(),
+    );
+    expect(error).toBeInstanceOf(LockLostError);
+  });
+
+  test("a loss is never thrown from a timer and never an unhandled rejection", async () => {
+    const { clock, backend, locks } = stage();
+    const seen: unknown[] = [];
+    const note = (error: unknown): void => void seen.push(error);
+    process.on("unhandledRejection", note);
+    process.on("uncaughtException", note);
+    const lease = await locks.acquire("a");
+    backend.interfere.renew = () => Promise.reject(new Error("down"));
+    await clock.advance(60_000);
+    expect(await lease.release()).toBe("lost");
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off("unhandledRejection", note);
+    process.off("uncaughtException", note);
+    expect(seen).toEqual([]);
+  });
+});
+
+describe("tryAcquire", () => {
+  test("resolves to null when somebody else has the lock", async () => {
+    const { locks, other } = stage();
+    const lease = await other().acquire("a");
+    expect(await locks.tryAcquire("a")).toBeNull();
+    await lease.release();
+    expect(await locks.tryAcquire("a")).not.toBeNull();
+  });
+
+  test("rejects when the store cannot be asked: unknown is not no; and cleans up", async () => {
+    const { clock, backend, locks } = stage();
+    backend.interfere.attempt = async (pass) => {
+      await pass();
+      throw new Error("reply lost");
+    };
+    const trying = failure(locks.tryAcquire("a"));
+    await clock.advance(100);
+    expect((await trying).message).toContain("reply lost");
+    await clock.advance(100);
+    expect((await locks.query()).held).toHaveLength(0);
+  });
+
+  test("a store that hangs does not hang a try", async () => {
+    const { clock, backend, locks } = stage();
+    backend.interfere.attempt = () => new Promise(() => {});
+    const trying = failure(locks.tryAcquire("a"));
+    await clock.advance(5000);
+    expect((await trying)["code"]).toBe("ERR_LOCK_BACKEND");
+  });
+});
+
+describe("several names", () => {
+  test("all or nothing, sorted, each with its own fence", async () => {
+    const { backend, locks } = stage();
+    await locks.run(["b", "a", "b"], async (lease) => {
+      expect([...lease.fences.keys()]).toEqual(["a", "b"]);
+      expect(() => lease.fence).toThrow(/fences/);
+      lease.assertHeld();
+      expect(lease.remaining()).toBeGreaterThan(0);
+      expect(lease.name).toBe("a, b");
+    });
+    expect(backend.steps.filter(({ step }) => step === "attempt").map(({ claims }) => claims[0]!.name)).toEqual([
+      "a",
+      "b",
+    ]);
+    expect((await locks.query()).held).toHaveLength(0);
+  });
+
+  test("opposite orders never deadlock", async () => {
+    const { locks, other } = stage();
+    const there = other();
+    await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        (index % 2 === 0 ? locks : there).run(index % 3 === 0 ? ["x", "y"] : ["y", "x"], { wait: Infinity }, () => {}),
+      ),
+    );
+  });
+
+  test("one that cannot be had gives back the others, within one wait for all", async () => {
+    const { clock, locks, other } = stage();
+    await other().acquire("b");
+    const waiting = failure(locks.acquire(["a", "b"], { wait: "2s" }));
+    await clock.advance(2000);
+    expect((await waiting)["code"]).toBe("ERR_LOCK_TIMEOUT");
+    await clock.settle();
+    expect((await locks.query("a")).held).toHaveLength(0);
+    expect(await locks.tryAcquire(["a", "b"])).toBeNull();
+    expect((await locks.query("a")).held).toHaveLength(0);
+  });
+
+  test("losing one is losing all", async () => {
+    const { backend, locks } = stage();
+    const lease = await locks.acquire(["a", "b"]);
+    const { signal } = lease;
+    backend.listener!.lost(backend.steps[1]!.claims[0]!.id, "evicted");
+    expect(signal.aborted).toBe(true);
+    expect(() => lease.assertHeld()).toThrow(LockLostError);
+    expect(await lease.release()).toBe("lost");
+  });
+
+  test("one name in an array is that lock, and re-enters as such", async () => {
+    const { locks } = stage();
+    await locks.run(["a"], async ({ fence }) => {
+      await locks.run(["a", "b"], (lease) => expect(lease.fences.get("a")).toBe(fence));
+    });
+  });
+});
+
+test("query shows who holds, since when, for how long, and who waits", async () => {
+  const { clock, locks, other } = stage();
+  const { fence } = await locks.acquire("invoice:42", { meta: { reason: "nightly" } });
+  await clock.advance(2000);
+  const controller = new AbortController();
+  const waiting = failure(other().acquire("invoice:42", { signal: controller.signal, meta: { reason: "retry" } }));
+  await clock.advance(1000);
+  expect(await locks.query("invoice:")).toEqual({
+    held: [
+      {
+        name: "invoice:42",
+        mode: "exclusive",
+        limit: 1,
+        holder: "here:1",
+        fence,
+        heldMs: 3000,
+        remainingMs: 27_000,
+        meta: { reason: "nightly" },
+      },
+    ],
+    pending: [
+      {
+        name: "invoice:42",
+        mode: "exclusive",
+        limit: 1,
+        holder: "there:2",
+        waitingMs: 1000,
+        position: 1,
+        meta: { reason: "retry" },
+      },
+    ],
+    forced: [],
+  });
+  expect((await locks.query("other")).held).toEqual([]);
+  controller.abort(new Error("done"));
+  await waiting;
+});
+
+test("a gate that never opens does not stop others", async () => {
+  const { clock, locks, other } = stage();
+  const never = gate();
+  void locks.run("a", { maxHold: "1m", ttl: "10s" }, () => never.opened).catch(() => {});
+  const next = other().acquire("a", { wait: "2m" });
+  await clock.advance(75_000);
+  (await next).assertHeld();
+});
