@@ -63,7 +63,9 @@ class MemoryBackend implements Member, Client {
 
   async release(claim: Claim): Promise<boolean> {
     this.#assertOpen(claim.name);
-    return this.#store.release(claim);
+    const was = this.#store.release(claim);
+    if (was) this.#store.freed.tell(claim.name);
+    return was;
   }
 
   async swap(held: Claim, next: Claim): Promise<Granted | Refused> {
@@ -79,12 +81,18 @@ class MemoryBackend implements Member, Client {
 
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
     this.#assertOpen(name);
-    return this.#store.forceRelease(name, fence, by, reason);
+    const was = this.#store.forceRelease(name, fence, by, reason);
+    if (was) this.#store.freed.tell(name);
+    return was;
   }
 
   async vote(claim: Claim, ballot: bigint): Promise<Vote> {
     this.#assertOpen(claim.name);
     return this.#store.vote(claim, ballot, this);
+  }
+
+  freed(name: string, wake: () => void): () => void {
+    return this.#store.freed.listen(name, wake);
   }
 
   listen(listener: Listener): void {

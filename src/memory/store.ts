@@ -7,6 +7,7 @@
 import type { Claim, Granted, Refused, Snapshot, Vote } from "../backend.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { LockBackendError, quote } from "../errors.ts";
+import { Freed } from "./freed.ts";
 import {
   type Client,
   contains,
@@ -50,6 +51,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
 
 export class MemoryStore {
   readonly clock: Clock;
+  readonly freed: Freed = new Freed();
   readonly #run: number;
   readonly #locks = new Map<string, Lock>();
   #forced: ForcedRecord[] = [];

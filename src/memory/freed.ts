@@ -1,0 +1,20 @@
+/** Tells whoever listens that a lock may have become free: hints for the waiters of a quorum, whose votes never queue. */
+export class Freed {
+  readonly #listeners = new Map<string, Set<() => void>>();
+
+  /** Calls `wake` after every release of the lock, until the function returned is called. */
+  listen(name: string, wake: () => void): () => void {
+    const wakes = this.#listeners.get(name) ?? new Set();
+    this.#listeners.set(name, wakes);
+    wakes.add(wake);
+    return () => {
+      wakes.delete(wake);
+      if (wakes.size === 0 && this.#listeners.get(name) === wakes) this.#listeners.delete(name);
+    };
+  }
+
+  /** The news leaves the store's step first, so that whoever hears it may use the store again. */
+  tell(name: string): void {
+    for (const wake of this.#listeners.get(name) ?? []) queueMicrotask(wake);
+  }
+}
