@@ -101,6 +101,25 @@ describe("fileMarks", () => {
     expect(await fileMarks(folder).advance("a", 0n)).toBe(greatest(admissions.map(({ fence }) => fence)));
   });
 
+  test("a process killed in the middle of its work leaves the mark at, or above, what it was answered", async () => {
+    const child = fork(join(built.path, "test/fence/mark-process.mjs"), [folder, "7", "report-each"], {
+      serialization: "advanced",
+      execArgv: [],
+    });
+    const admitted: bigint[] = [];
+    await new Promise<void>((resolve) => {
+      child.on("message", (told) => {
+        admitted.push((told as { mark: bigint }).mark);
+        if (admitted.length === 40) child.kill("SIGKILL");
+      });
+      child.once("exit", () => resolve());
+    });
+    expect(admitted.length).toBeGreaterThanOrEqual(40);
+    expect(admitted.length).toBeLessThan(150);
+    const mark = await fileMarks(folder).advance("a", 0n);
+    expect(mark >= greatest(admitted)).toBe(true);
+  });
+
   interface Admission {
     readonly fence: bigint;
     readonly mark: bigint;

@@ -1,7 +1,8 @@
-// One of several processes that raise the same mark: node mark-process.mjs FOLDER SEED. Tells its parent what it was answered.
+// One of several processes that raise the same mark: node mark-process.mjs FOLDER SEED [report-each].
+// Tells its parent what it was answered, at the end or each time.
 import { fileMarks } from "holdfast/fence/file";
 
-const [folder, seed] = process.argv.slice(2);
+const [folder, seed, report] = process.argv.slice(2);
 const marks = fileMarks(folder);
 const admissions = [];
 let state = Number(seed);
@@ -12,7 +13,9 @@ for (let step = 0; step < 150; step++) {
   const fence = 2n ** 60n + BigInt(Math.floor(step / 3) + (state % 8));
   const startedAt = process.hrtime.bigint();
   const mark = await marks.advance("a", fence);
+  if (report === "report-each") process.send({ mark });
   admissions.push({ fence, mark, startedAt, endedAt: process.hrtime.bigint() });
 }
 
-process.send(admissions, () => process.disconnect());
+if (report === undefined) process.send(admissions);
+process.disconnect();

@@ -14,6 +14,7 @@ import {
   updateFenced,
   withFence,
 } from "../../src/fence/postgres/index.ts";
+import { startProxy } from "../../src/lab/proxy.ts";
 import { type PostgresServer, startPostgres } from "../../src/lab/servers/postgres.ts";
 import { rejectionsOf } from "./rejections.ts";
 import { greatest, race, rises, writers } from "./writers.ts";
@@ -231,6 +232,22 @@ describe("withFence", () => {
     await outcome;
     expect(await balance()).toBe(101);
     await expect(withFence(pool, at(35n), async () => {}, { idle: 0 })).rejects.toThrow(/idle/);
+  });
+
+  test("refuses a write that the network held back until the next holder had written (S05)", async () => {
+    await using proxy = await startProxy({ port: server.port });
+    const slow = new pg.Pool({ host: proxy.host, port: proxy.port, user: "postgres", database: "postgres" });
+    try {
+      await slow.query("select 1");
+      proxy.hang("requests");
+      const late = refusal(withFence(slow, at(33n), (client) => client.query("update account set balance = 0")));
+      await add(34n, 1);
+      await proxy.heal();
+      expect(await late).toMatchObject({ current: 34n, offered: 33n });
+      expect(await balance()).toBe(101);
+    } finally {
+      await slow.end();
+    }
   });
 
   test("never lets an older fence win, whatever the pauses", async () => {

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 
 import { FenceRejectedError } from "../../src/fence/index.ts";
 import { fenceKey, type RedisLike, redisMarks, writeFenced } from "../../src/fence/redis/index.ts";
+import { startProxy } from "../../src/lab/proxy.ts";
 import { type ClusterLab, startCluster } from "../../src/lab/servers/cluster.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { rejectionsOf } from "./rejections.ts";
@@ -144,6 +145,22 @@ test("an older fence never wins, whatever the pauses", async () => {
     }),
     { numRuns: 60 },
   );
+});
+
+test("a write that the network held back until the next holder had written is refused (S05)", async () => {
+  await using proxy = await startProxy({ port: server.port });
+  const slow = new Redis(proxy.port, proxy.host);
+  try {
+    await slow.ping();
+    proxy.hang("requests");
+    const late = refusal(writeFenced(slow, at(33n), [["SET", "total", "late"]]));
+    await writeFenced(ioredis, at(34n), [["SET", "total", "next"]]);
+    await proxy.heal();
+    expect(await late).toMatchObject({ current: 34n, offered: 33n });
+    expect(await ioredis.get("total")).toBe("next");
+  } finally {
+    slow.disconnect();
+  }
 });
 
 test("redisMarks raises the mark, repeats it, and answers with the higher one", async () => {

@@ -1,0 +1,32 @@
+/** The part of a ZooKeeper client that the guard uses, by structure: that of `holdfast/zookeeper`, or another made to look like it. */
+
+/** One part of a transaction; a `version` of -1 fits any. */
+export type ZooKeeperPart =
+  | { readonly op: "check"; readonly path: string; readonly version: number }
+  | { readonly op: "setData"; readonly path: string; readonly data: Uint8Array; readonly version: number }
+  | { readonly op: "delete"; readonly path: string; readonly version: number }
+  | {
+      readonly op: "create";
+      readonly path: string;
+      readonly data: Uint8Array;
+      readonly mode: "persistent" | "ephemeral";
+    };
+
+export interface ZooKeeperLike<R = unknown> {
+  getData(path: string): Promise<{ readonly data: Uint8Array; readonly stat: { readonly version: number } }>;
+  getChildren(path: string): Promise<{ readonly children: readonly string[] }>;
+  exists(path: string): Promise<{ readonly czxid: bigint } | undefined>;
+  makePath(path: string, mode: "persistent"): Promise<void>;
+  sync(path: string): Promise<void>;
+  /** All or nothing. Its rejection says in `errors` what was wrong with each part. */
+  multi(parts: readonly ZooKeeperPart[]): Promise<readonly R[]>;
+}
+
+/** What was wrong with the first part of a refused transaction: the guard's own. `undefined`: nothing, or it was no such refusal. */
+export function firstPartError(error: unknown): unknown {
+  return error instanceof Error && "errors" in error && Array.isArray(error.errors) ? error.errors[0] : undefined;
+}
+
+export function isMissing(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "NONODE";
+}
