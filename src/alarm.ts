@@ -60,8 +60,9 @@ export class Alarm<B extends Bell> {
     return first;
   }
 
+  /** A copy: whoever walks over it may set and clear bells. */
   all(): readonly B[] {
-    return this.#heap;
+    return this.#heap.slice();
   }
 
   stop(): void {

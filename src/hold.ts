@@ -3,7 +3,7 @@
  * shared mode, to several at once. It knows until when it may be trusted (DESIGN: the five rules of time).
  */
 import type { Bell } from "./alarm.ts";
-import type { Claim, Granted } from "./backend.ts";
+import type { Claim, Granted, Holding } from "./backend.ts";
 import type { Clock } from "./clock.ts";
 import type { Lease } from "./api.ts";
 import { driftMs } from "./drift.ts";
@@ -100,6 +100,13 @@ export class Hold implements Bell {
     if (fromMs > this.#fromMs) this.#fromMs = fromMs;
     // An older proof, sent before this renewal was asked for, says nothing about a sleep in between.
     if (fromMs >= sentAtMs) this.#wallLeadMs = wallLeadMs;
+  }
+
+  /** As the store would show it, for messages. */
+  describe(nowMs: number): Holding {
+    const { name, mode, limit, holder, meta } = this.claim;
+    const remainingMs = Math.max(0, this.trustedUntilMs - nowMs);
+    return { name, mode, limit, holder, fence: this.firstFence, heldMs: nowMs - this.grantedAtMs, remainingMs, meta };
   }
 
   /** Lets a worker thread's confirmations count too. */

@@ -44,7 +44,7 @@ export class Keeper {
   /** Renews everything now: after a reconnect, or when the machine seems to have slept. */
   doubt(): void {
     const nowMs = this.#clock.now();
-    for (const hold of [...this.#alarm.all()]) {
+    for (const hold of this.#alarm.all()) {
       // What was asked before the trouble may never be answered.
       hold.askedAtMs = -Infinity;
       if (hold.spec.renew === true) this.#alarm.set(hold, nowMs);

@@ -71,16 +71,7 @@ export class Turnstile implements LeaseHome {
       if (seeker.refused !== undefined && seeker.refused.heldBy.length > 0) return seeker.refused.heldBy;
     }
     const nowMs = this.clock.now();
-    return [...this.#holds].map((hold) => ({
-      name: this.name,
-      mode: hold.claim.mode,
-      limit: hold.claim.limit,
-      holder: hold.claim.holder,
-      fence: hold.firstFence,
-      heldMs: nowMs - hold.grantedAtMs,
-      remainingMs: Math.max(0, hold.trustedUntilMs - nowMs),
-      meta: hold.claim.meta,
-    }));
+    return [...this.#holds].map((hold) => hold.describe(nowMs));
   }
 
   /** Why the store could not be asked, if that is what the line waits for. */
