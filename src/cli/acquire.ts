@@ -1,0 +1,142 @@
+/** `holdfast acquire NAME`: takes a lease that outlives this process, for scripts of several steps. */
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { type Grant, Seeker } from "../acquire.ts";
+import type { Claim } from "../backend.ts";
+import { systemChance } from "../chance.ts";
+import { systemClock } from "../clock.ts";
+import { driftMs } from "../drift.ts";
+import { LockTimeoutError } from "../errors.ts";
+import { checkName } from "../spec.ts";
+import { forgetOldClaims, isClaimId, storeClaim } from "./claims.ts";
+import { type Command, UsageError } from "./command.ts";
+import { EXIT } from "./exits.ts";
+import { reportFailure } from "./failure.ts";
+import type { Flags } from "./flags.ts";
+import type { Io } from "./io.ts";
+import { LOCK_FLAGS, type LockChoice, ownHolder, readLockFlags, WAIT_FLAGS } from "./lock-flags.ts";
+import { nameOf, type OpenStore, withLocks } from "./open.ts";
+import { showProgress } from "./progress.ts";
+import { Signals } from "./signals.ts";
+
+const DEFAULT_TTL_MS = 300_000;
+
+export const acquireCommand: Command = {
+  spec: {
+    name: "acquire",
+    summary: "Take a lease that outlives this command, and print its fence",
+    usage: ["acquire NAME [FLAGS]"],
+    about: [
+      "For scripts of several steps. The lease ends after --ttl unless `holdfast renew` renews it, and with `holdfast release`. Nothing kills your script when it ends: where one command does all the work, `holdfast run` is safer.",
+      "Given the same --claim again, acquire gives the same lease again, so that a step can be repeated.",
+    ],
+    flags: {
+      ...WAIT_FLAGS,
+      ttl: { value: "DURATION", help: "the lease ends after this long unless renewed (default 5m)" },
+      ...LOCK_FLAGS,
+      claim: { value: "ID", help: "an id of your own: 22 letters, digits, - or _ (default: random)" },
+      "conflict-exit-code": { short: "E", value: "N", help: "exit with N instead of 75 when not acquired" },
+    },
+    examples: [
+      ["fence=$(holdfast acquire deploy --wait 10m --ttl 5m) || exit", "take it"],
+      ['holdfast renew deploy --fence "$fence"', "five more minutes"],
+      ['holdfast release deploy --fence "$fence"', "give it back"],
+      ["holdfast acquire deploy --json", "the claim too, to go on from another machine"],
+    ],
+    exits: ["ok", "usage", "backend", "notAcquired", "signal"],
+    completes: "lock",
+  },
+  async run(io, flags) {
+    const name = nameOf(flags, "acquire");
+    checkName(name);
+    const choice = readLockFlags(flags, "acquire", { ttlMs: DEFAULT_TTL_MS });
+    const claim = newClaim(name, choice, readId(flags));
+    const signals = new Signals();
+    try {
+      return await withLocks(io, flags, async (store) => {
+        const grant = await seek(io, flags, store, { claim, choice, stop: signals.stop.signal });
+        if (signals.exitCode !== undefined) return signals.exitCode;
+        if (grant !== undefined) return succeed(io, flags, store, claim, grant);
+        const error = await refusal(store, name, choice.waitMs);
+        const exit = reportFailure(io, error, { json: flags.has("json"), verbose: flags.has("verbose") });
+        return flags.integer("conflict-exit-code", { min: 0, max: 255 }) ?? exit;
+      });
+    } finally {
+      signals.dispose();
+    }
+  },
+};
+
+function newClaim(name: string, { options, ttlMs, waitMs }: LockChoice, id: string): Claim {
+  return {
+    id,
+    name,
+    mode: options.mode ?? "exclusive",
+    limit: options.limit ?? 1,
+    ttlMs,
+    lockDelayMs: Number(options.lockDelay ?? 0),
+    minHoldMs: Number(options.minHold ?? 0),
+    // The shell or script that called us: whom to look for while the lease lasts.
+    holder: ownHolder(process.ppid),
+    meta: options.meta ?? {},
+    queues: waitMs > 0,
+  };
+}
+
+function readId(flags: Flags): string {
+  const id = flags.text("claim");
+  if (id === undefined) return systemChance.id();
+  if (!isClaimId(id)) throw new UsageError(`--claim must be 22 letters, digits, - or _, and hard to guess`, "acquire");
+  return id;
+}
+
+async function seek(
+  io: Io,
+  flags: Flags,
+  { backend, locks }: OpenStore,
+  { claim, choice, stop }: { claim: Claim; choice: LockChoice; stop: AbortSignal },
+): Promise<Grant | undefined> {
+  const seeker = new Seeker({ backend, clock: systemClock, chance: systemChance }, claim, "");
+  const { name, holder } = claim;
+  const progress = { name, holder, waitMs: choice.waitMs, query: () => locks.query(name), verb: "waiting for" };
+  const done = flags.has("quiet") ? () => {} : showProgress(io, progress);
+  const over = new AbortController();
+  const callOff = (): void => seeker.callOff();
+  stop.addEventListener("abort", callOff);
+  try {
+    if (Number.isFinite(choice.waitMs) && choice.waitMs > 0) {
+      // Ended early by `over`, when the answer has come.
+      void sleep(choice.waitMs, undefined, { signal: over.signal }).then(callOff, () => {});
+    }
+    const grant = await seeker.seek();
+    // Nothing may be left behind: the release that the seeker began goes out before the store is closed.
+    if (grant === undefined && claim.queues) await backend.release(claim).catch(() => false);
+    return grant;
+  } finally {
+    over.abort();
+    stop.removeEventListener("abort", callOff);
+    done();
+  }
+}
+
+function succeed(io: Io, flags: Flags, store: OpenStore, claim: Claim, { granted, sentAtMs }: Grant): number {
+  const { fence } = granted;
+  forgetOldClaims(io, Date.now());
+  storeClaim(io, store.url, { claim, fence, state: "held" });
+  const ttlMs = granted.ttlMs ?? claim.ttlMs;
+  const remainingMs = (granted.fromMs ?? sentAtMs) + ttlMs - driftMs(ttlMs) - systemClock.now();
+  const deadline = new Date(Date.now() + remainingMs).toISOString();
+  if (flags.has("json"))
+    io.json({ name: claim.name, fence, claim: claim.id, ttlMs, remainingMs: Math.floor(remainingMs), deadline });
+  else io.print(String(fence));
+  return EXIT.ok;
+}
+
+async function refusal({ locks }: OpenStore, name: string, waitMs: number): Promise<LockTimeoutError> {
+  const { held } = await locks.query(name);
+  return new LockTimeoutError(
+    name,
+    waitMs,
+    held.filter((one) => one.name === name),
+  );
+}

@@ -1,0 +1,92 @@
+/**
+ * Remembers the claims that `holdfast acquire` made on this machine, so that `renew` and `release` find them by name and
+ * fence. A convenience: whoever keeps the claim's id (`--json`) needs none of it. One small file a claim, mode 0600.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { userInfo } from "node:os";
+import { join } from "node:path";
+
+import type { Claim } from "../backend.ts";
+import type { Io } from "./io.ts";
+
+export interface StoredClaim {
+  readonly claim: Claim;
+  readonly fence: bigint;
+  /** `releasing`: a release was sent, and its answer is not known. */
+  readonly state: "held" | "releasing" | "released" | "lost";
+}
+
+const FORGOTTEN_AFTER_MS = 2 * 24 * 3_600_000;
+const STATES = new Set(["held", "releasing", "released", "lost"]);
+
+export function storeClaim(io: Io, url: string, stored: StoredClaim): void {
+  const folder = folderOf(io);
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const path = join(folder, fileOf(url, stored.claim.name, stored.fence));
+  const aside = `${path}.${randomBytes(6).toString("hex")}`;
+  const text = JSON.stringify({ ...stored, fence: stored.fence.toString() });
+  writeFileSync(aside, text, { mode: 0o600, flag: "wx" });
+  renameSync(aside, path);
+}
+
+/** `undefined`: no such claim was made here. */
+export function loadClaim(io: Io, url: string, name: string, fence: bigint): StoredClaim | undefined {
+  let text: string;
+  try {
+    text = readFileSync(join(folderOf(io), fileOf(url, name, fence)), "utf8");
+  } catch {
+    return undefined;
+  }
+  return validated(text, name, fence);
+}
+
+/** Removes what was last touched days ago: no lease lives that long without a renewal. */
+export function forgetOldClaims(io: Io, nowMs: number): void {
+  const folder = folderOf(io);
+  try {
+    for (const file of readdirSync(folder)) {
+      const path = join(folder, file);
+      if (nowMs - statSync(path).mtimeMs > FORGOTTEN_AFTER_MS) rmSync(path, { force: true });
+    }
+  } catch {
+    // Somebody else tidies up at the same moment, or there is nothing yet.
+  }
+}
+
+function folderOf({ env }: Io): string {
+  // From the passwd entry, like the locks themselves: cron has another $HOME than a login.
+  return env["HOLDFAST_STATE_DIR"] ?? join(userInfo().homedir, ".local", "state", "holdfast", "claims");
+}
+
+/** The URL may hold a password, and a name may hold anything: neither stands in a file name. */
+function fileOf(url: string, name: string, fence: bigint): string {
+  const hash = createHash("sha256").update(`${url}\0${name}`).digest("base64url").slice(0, 22);
+  return `${hash}-${fence}.json`;
+}
+
+function validated(text: string, name: string, fence: bigint): StoredClaim | undefined {
+  try {
+    const stored = JSON.parse(text) as { claim: Claim; fence: string; state: StoredClaim["state"] };
+    const fits = stored.claim.name === name && BigInt(stored.fence) === fence && STATES.has(stored.state);
+    return fits && isClaim(stored.claim) ? { ...stored, fence } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isClaim(claim: Claim): boolean {
+  const numbers = [claim.limit, claim.ttlMs, claim.lockDelayMs, claim.minHoldMs];
+  return (
+    isClaimId(claim.id) &&
+    (claim.mode === "exclusive" || claim.mode === "shared") &&
+    numbers.every((number) => Number.isSafeInteger(number) && number >= 0) &&
+    typeof claim.holder === "string" &&
+    typeof claim.meta === "object" &&
+    claim.meta !== null
+  );
+}
+
+export function isClaimId(text: string): boolean {
+  return /^[A-Za-z0-9_-]{22}$/.test(text);
+}

@@ -1,0 +1,86 @@
+/** `holdfast doctor`: says what this store does and does not promise, from what it finds there. */
+import { type Command, UsageError } from "../command.ts";
+import { EXIT } from "../exits.ts";
+import type { Io, Style } from "../io.ts";
+import { urlOf } from "../open.ts";
+import { printable } from "../text.ts";
+import type { Examine, Finding, Level, Report } from "./report.ts";
+
+/** Which page of the house examines which scheme. */
+const EXAMINERS: readonly (readonly [schemes: RegExp, load: () => Promise<Examine>])[] = [
+  [/^file:/i, async () => (await import("./file.ts")).examineFile],
+];
+
+const MARKS: Readonly<Record<Level, readonly [mark: string, style: Style]>> = {
+  good: ["✓", "green"],
+  weak: ["!", "yellow"],
+  broken: ["✗", "red"],
+  unknown: ["?", "dim"],
+};
+
+export const doctorCommand: Command = {
+  spec: {
+    name: "doctor",
+    summary: "Say what this store does and does not promise",
+    usage: ["doctor [--url URL] [--self-test] [--strict] [--json]"],
+    about: [
+      "Looks at the store itself (file system, version, persistence, eviction, replicas, clocks) and says what that means for locks. Exits with 1 when something there breaks a promise.",
+    ],
+    flags: {
+      "self-test": { help: "also try it out: real processes, really killed (file: only; takes seconds)" },
+      init: { help: "redlock: vouch that fresh members lost no lease, and end their quarantine" },
+      strict: { help: "exit with 1 for weaknesses too" },
+    },
+    examples: [
+      ["holdfast doctor", "the embedded store of this machine"],
+      ["holdfast doctor --self-test", "kill processes at bad moments, and count holders"],
+      ["holdfast doctor --url redis://cache:6379 --json", "in a deploy check"],
+    ],
+    exits: ["ok", "no", "usage", "backend"],
+  },
+  async run(io, flags) {
+    const url = urlOf(io, flags);
+    const load = EXAMINERS.find(([schemes]) => schemes.test(url))?.[1];
+    if (load === undefined) throw new UsageError(`doctor knows no stores of this kind: ${io.mask(url)}`, "doctor");
+    const examine = await load();
+    const say = (line: string): void => {
+      if (!flags.has("quiet") && !flags.has("json")) io.note(line);
+    };
+    const report = await examine({ url, selfTest: flags.has("self-test"), init: flags.has("init"), say });
+    const verdict = verdictOf(report.findings, flags.has("strict"));
+    if (flags.has("json")) io.json({ url: io.mask(url), verdict, ...report });
+    else if (!flags.has("quiet")) print(io, url, report, verdict);
+    return verdict === "broken" ? EXIT.no : EXIT.ok;
+  },
+};
+
+function verdictOf(findings: readonly Finding[], strict: boolean): "good" | "weak" | "broken" {
+  const levels = new Set(findings.map(({ level }) => level));
+  if (levels.has("broken")) return "broken";
+  if (!levels.has("weak") && !levels.has("unknown")) return "good";
+  return strict ? "broken" : "weak";
+}
+
+function print(io: Io, url: string, { backend, facts, findings, promises, limits }: Report, verdict: string): void {
+  const heading = (text: string): string => io.style("stdout", "bold", text);
+  io.print(heading(`${backend} · ${printable(io.mask(url))}`));
+  for (const [name, value] of Object.entries(facts)) {
+    io.print(`  ${io.style("stdout", "dim", name.padEnd(16))} ${printable(String(value))}`);
+  }
+  io.print(heading("Checks"));
+  for (const { level, text } of findings) {
+    const [mark, style] = MARKS[level];
+    io.print(`  ${io.style("stdout", style, mark)} ${printable(text)}`);
+  }
+  io.print(heading("It promises"));
+  for (const line of promises) io.print(`  · ${line}`);
+  io.print(heading("It does not promise"));
+  for (const line of limits) io.print(`  · ${line}`);
+  const [, style] = MARKS[verdict as Level];
+  const words = {
+    good: "All checks are good.",
+    weak: "It works; see the weaknesses above.",
+    broken: "A promise is broken here; see above.",
+  };
+  io.print(io.style("stdout", style, words[verdict as keyof typeof words]));
+}

@@ -1,0 +1,59 @@
+/** Turns an error into a message for people, an object for scripts, and an exit code. */
+import { LockBackendError, LockError, LockLostError, LockTimeoutError } from "../errors.ts";
+import { UsageError } from "./command.ts";
+import { EXIT } from "./exits.ts";
+import type { Io } from "./io.ts";
+import { printable } from "./text.ts";
+
+export interface FailureOptions {
+  readonly json: boolean;
+  readonly verbose: boolean;
+}
+
+/** Reports `error` on stderr, and with `--json` also as a document on stdout. Returns the exit code. */
+export function reportFailure(io: Io, error: unknown, { json, verbose }: FailureOptions): number {
+  const exit = exitOf(error);
+  const message = error instanceof Error ? error.message : String(error);
+  if (json) io.json({ error: { code: codeOf(error), message: io.mask(message), exit, ...detailsOf(error) } });
+  io.note(`${io.style("stderr", "red", "holdfast:")} ${printable(message)}`);
+  for (const line of explain(error)) io.note(`  ${printable(line)}`);
+  if (error instanceof UsageError) io.note(`  Try: holdfast ${error.command ?? ""}${error.command ? " " : ""}--help`);
+  if ((verbose || exit === EXIT.internal) && error instanceof Error) io.note(error.stack ?? "");
+  return exit;
+}
+
+function exitOf(error: unknown): number {
+  if (error instanceof UsageError || isWrongArgument(error)) return EXIT.usage;
+  if (error instanceof LockTimeoutError) return EXIT.notAcquired;
+  if (error instanceof LockLostError) return EXIT.lost;
+  if (error instanceof LockError) return EXIT.backend;
+  return EXIT.internal;
+}
+
+/** The library refuses wrong arguments with a `TypeError` that begins like this; any other `TypeError` is a fault. */
+function isWrongArgument(error: unknown): boolean {
+  return error instanceof TypeError && /^(Expected|Unknown)\b/.test(error.message);
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof LockError) return error.code;
+  if (exitOf(error) === EXIT.usage) return "ERR_USAGE";
+  return "ERR_INTERNAL";
+}
+
+function detailsOf(error: unknown): object {
+  if (error instanceof LockTimeoutError) return { lock: error.lock, waitedMs: error.waitedMs, heldBy: error.heldBy };
+  if (error instanceof LockLostError) return { lock: error.lock, fence: error.fence, reason: error.reason };
+  if (error instanceof LockBackendError) return { lock: error.lock, backend: error.backend, votes: error.votes };
+  return {};
+}
+
+/** What lies under the message: the votes of a quorum, the error of the connection. */
+function explain(error: unknown): readonly string[] {
+  if (!(error instanceof LockBackendError)) return [];
+  const votes = error.votes.map(
+    ({ member, vote, detail }) => `${member}: ${vote}${detail === "" ? "" : `, ${detail}`}`,
+  );
+  const cause = error.cause instanceof Error ? error.cause.message : undefined;
+  return cause === undefined || error.message.includes(cause) || cause === "" ? votes : [...votes, `because: ${cause}`];
+}

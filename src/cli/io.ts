@@ -1,0 +1,59 @@
+/** What a command may read and write: handed in, so that no command touches the process itself, and every text is masked. */
+import { styleText } from "node:util";
+
+import { maskSecrets, secretsOf } from "./mask.ts";
+
+export type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan" | "inverse";
+
+export interface Io {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly stdin: NodeJS.ReadStream;
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: NodeJS.WriteStream;
+  /** Writes a line for scripts and people to stdout. */
+  print(line: string): void;
+  /** Writes a line for people to stderr. */
+  note(line: string): void;
+  /** Writes one JSON document; a bigint becomes a decimal string, since a double would round it. */
+  json(value: unknown): void;
+  /** Colours `text` if `stream` is a terminal that wants colours. */
+  style(stream: "stdout" | "stderr", style: Style, text: string): string;
+  /** Hides the secrets of `url` in everything printed from now on. */
+  hide(url: string): void;
+  mask(text: string): string;
+}
+
+/** The io of a real process. */
+export function processIo(): Io {
+  const { stdin, stdout, stderr, env } = process;
+  const secrets = new Set<string>();
+  const mask = (text: string): string => maskSecrets(text, secrets);
+  return {
+    env,
+    stdin,
+    stdout,
+    stderr,
+    mask,
+    print: (line) => void stdout.write(`${mask(line)}\n`),
+    note: (line) => void stderr.write(`${mask(line)}\n`),
+    json: (value) => void stdout.write(`${mask(toJson(value))}\n`),
+    style: (stream, style, text) => (wantsColour({ stdout, stderr }[stream], env) ? paint(style, text) : text),
+    hide: (url) => {
+      for (const secret of secretsOf(url)) secrets.add(secret);
+    },
+  };
+}
+
+export function toJson(value: unknown): string {
+  return JSON.stringify(value, (_, field: unknown) => (typeof field === "bigint" ? field.toString() : field), 2);
+}
+
+/** Colours, whatever the stream is: for those who have asked already. */
+export function paint(style: Style, text: string): string {
+  return text === "" ? "" : styleText(style, text);
+}
+
+/** https://no-color.org: any non-empty value switches colours off. */
+export function wantsColour(stream: NodeJS.WriteStream, env: Io["env"]): boolean {
+  return stream.isTTY && !env["NO_COLOR"] && env["TERM"] !== "dumb";
+}

@@ -1,0 +1,97 @@
+/** Opens the store that a command works on, and closes it whatever happens. */
+import { userInfo } from "node:os";
+
+import type { Locks } from "../api.ts";
+import type { Backend } from "../backend.ts";
+import { openBackend } from "../connect.ts";
+import { createLocks } from "../locks.ts";
+import { UsageError } from "./command.ts";
+import type { Flags } from "./flags.ts";
+import type { Io } from "./io.ts";
+import { ownHolder } from "./lock-flags.ts";
+
+/** How long closing may take before the process leaves without it: the store notices by itself. */
+const CLOSE_MAX_MS = 2000;
+
+export interface OpenStore {
+  readonly locks: Locks;
+  readonly backend: Backend;
+  readonly url: string;
+  /** Makes a lease live as long as these processes do, where the store can see processes. */
+  tie(name: string, fence: bigint, pids: readonly number[]): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface OpenOptions {
+  /** Who acts, for people. @default host:pid */
+  readonly holder?: string | undefined;
+}
+
+/** The store's URL: `--url`, else `HOLDFAST_URL`, else the embedded one of this machine. */
+export function urlOf(io: Io, flags: Flags): string {
+  const url = flags.text("url") || io.env["HOLDFAST_URL"] || "file:";
+  io.hide(url);
+  return url;
+}
+
+export async function openStore(io: Io, flags: Flags, options: OpenOptions = {}): Promise<OpenStore> {
+  const url = urlOf(io, flags);
+  const backend = await openBackend(url);
+  const locks = createLocks(backend, { holder: options.holder ?? ownHolder() });
+  return { locks, backend, url, tie: async () => {}, close: () => closeWithin(locks, CLOSE_MAX_MS) };
+}
+
+/** Opens, does, closes. */
+export async function withLocks<T>(
+  io: Io,
+  flags: Flags,
+  work: (store: OpenStore) => Promise<T>,
+  options: OpenOptions = {},
+): Promise<T> {
+  const store = await openStore(io, flags, options);
+  try {
+    return await work(store);
+  } finally {
+    await store.close();
+  }
+}
+
+/** The one lock that a command is about. */
+export function nameOf(
+  flags: Flags,
+  command: string,
+  { needsCommand = false }: { needsCommand?: boolean } = {},
+): string {
+  const [name, extra] = flags.positionals;
+  if (name === undefined || name === "") throw new UsageError("which lock? Give its name", command);
+  if (extra !== undefined) {
+    const hint = needsCommand ? "; put the command after --" : "; quote a name that contains blanks";
+    throw new UsageError(`${JSON.stringify(extra)} is one argument too many${hint}`, command);
+  }
+  if (!needsCommand && flags.rest !== undefined && flags.rest.length > 0) {
+    throw new UsageError("nothing is run here, so nothing may follow --", command);
+  }
+  return name;
+}
+
+/** Who does something by hand: `ann@host`. */
+export function operator(host: string): string {
+  try {
+    return `${userInfo().username}@${host}`;
+  } catch {
+    return `uid ${process.getuid?.() ?? "unknown"}@${host}`;
+  }
+}
+
+async function closeWithin(locks: Locks, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  try {
+    // A store that cannot be reached any more cannot be told goodbye either.
+    await Promise.race([locks.close({ grace: 0, force: true }).catch(() => {}), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,115 @@
+/** `holdfast release NAME --fence N`: gives back one's own lease, or, with a reason, ends somebody else's. */
+import { hostname } from "node:os";
+
+import type { Claim } from "../backend.ts";
+import { type Command, UsageError } from "./command.ts";
+import { isClaimId, loadClaim, storeClaim, type StoredClaim } from "./claims.ts";
+import { EXIT } from "./exits.ts";
+import { fenceOf } from "./fence-flag.ts";
+import type { Flags } from "./flags.ts";
+import type { Io } from "./io.ts";
+import { ownHolder } from "./lock-flags.ts";
+import { nameOf, operator, urlOf, withLocks } from "./open.ts";
+import { insist } from "./insist.ts";
+
+export const releaseCommand: Command = {
+  spec: {
+    name: "release",
+    summary: "Give back a lease from `acquire`, or end somebody's by force",
+    usage: ["release NAME --fence N", "release NAME --claim ID", "release NAME --fence N --reason TEXT"],
+    about: [
+      "Without --reason: gives back a lease that `holdfast acquire` took, on this machine or, with --claim, anywhere. Exits with 0 if it was held until then or had been given back before, and with 76 if it had ended by itself: then others may have worked meanwhile.",
+      "With --reason: ends the lease with that fence, whoever holds it, and no other. Its holder is told at once; who did it and why is kept for `holdfast show`. Exits with 1 if there is no such lease (any more).",
+    ],
+    flags: {
+      fence: { value: "N", help: "which lease: its number, from `acquire`, `show` or `ls`" },
+      claim: { value: "ID", help: "which lease: the claim that `acquire --json` printed" },
+      reason: { value: "TEXT", help: "end the lease by force, and say why" },
+    },
+    examples: [
+      ['holdfast release deploy --fence "$fence"', "give back what `acquire` took"],
+      ['holdfast release deploy --fence 1790000000000000 --reason "web-3 hangs"', "break it"],
+    ],
+    exits: ["ok", "no", "usage", "backend", "lost"],
+    completes: "lock",
+  },
+  async run(io, flags) {
+    const name = nameOf(flags, "release");
+    const fence = fenceOf(flags, "release");
+    const reason = flags.text("reason");
+    if (reason !== undefined) return breakLease(io, flags, name, fence, reason);
+    const stored = findClaim(io, flags, name, fence);
+    if (stored !== undefined) return giveBack(io, flags, name, stored);
+    if (fence === undefined) throw new UsageError("which lease? Give its --fence, or its --claim", "release");
+    throw new UsageError(
+      "this lease was not acquired here: to give back your own give its --claim, to end somebody else's give a --reason",
+      "release",
+    );
+  },
+};
+
+async function breakLease(
+  io: Io,
+  flags: Flags,
+  name: string,
+  fence: bigint | undefined,
+  reason: string,
+): Promise<number> {
+  if (fence === undefined) throw new UsageError("which lease? Give its --fence (see `holdfast show`)", "release");
+  if (reason.trim() === "") throw new UsageError("--reason must say something: it is kept for whoever asks", "release");
+  const by = operator(hostname());
+  const done = await withLocks(io, flags, ({ locks }) => locks.forceRelease(name, { fence, reason }), { holder: by });
+  if (flags.has("json")) io.json({ name, fence, released: done, by, reason });
+  else if (!done) io.note(`holdfast: ${name} is not held with fence ${fence}; nothing was done`);
+  else if (!flags.has("quiet")) io.note(`holdfast: ended the lease ${fence} on ${name}`);
+  return done ? EXIT.ok : EXIT.no;
+}
+
+type Own = Omit<StoredClaim, "fence"> & { readonly fence: bigint | undefined };
+
+function findClaim(io: Io, flags: Flags, name: string, fence: bigint | undefined): Own | undefined {
+  const id = flags.text("claim");
+  if (id === undefined) return fence === undefined ? undefined : loadClaim(io, urlOf(io, flags), name, fence);
+  return { claim: claimById(name, id, "release"), fence, state: "held" };
+}
+
+/** Enough of a claim to name it: all operations go by its id. */
+export function claimById(name: string, id: string, command: string): Claim {
+  if (!isClaimId(id)) throw new UsageError(`--claim ${JSON.stringify(id)} is not a claim's id`, command);
+  return {
+    id,
+    name,
+    mode: "exclusive",
+    limit: 1,
+    ttlMs: 1000,
+    lockDelayMs: 0,
+    minHoldMs: 0,
+    holder: ownHolder(),
+    meta: {},
+    queues: false,
+  };
+}
+
+async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<number> {
+  const url = urlOf(io, flags);
+  const keep = (state: StoredClaim["state"]): void => {
+    if (own.fence !== undefined && flags.text("claim") === undefined)
+      storeClaim(io, url, { claim: own.claim, fence: own.fence, state });
+  };
+  let result: "released" | "already released" | "lost";
+  if (own.state === "released") {
+    result = "already released";
+  } else if (own.state === "lost") {
+    result = "lost";
+  } else {
+    keep("releasing");
+    const known = await withLocks(io, flags, ({ backend }) => insist(() => backend.release(own.claim)));
+    // After a release whose answer was lost, "not there" may well be that release's doing.
+    if (known) result = "released";
+    else result = own.state === "releasing" ? "already released" : "lost";
+    keep(result === "lost" ? "lost" : "released");
+  }
+  if (flags.has("json")) io.json({ name, fence: own.fence, claim: own.claim.id, released: result !== "lost", result });
+  else if (result === "lost") io.note(`holdfast: the lease on ${name} had ended before: others may have held it since`);
+  return result === "lost" ? EXIT.lost : EXIT.ok;
+}

@@ -1,0 +1,81 @@
+/** `holdfast renew NAME --fence N`: more time for a lease from `acquire`. */
+import type { Claim } from "../backend.ts";
+import { systemClock } from "../clock.ts";
+import { driftMs } from "../drift.ts";
+import { MAX_TTL_MS } from "../duration.ts";
+import { LockBackendError, LockLostError } from "../errors.ts";
+import { loadClaim, storeClaim } from "./claims.ts";
+import { type Command, UsageError } from "./command.ts";
+import { EXIT } from "./exits.ts";
+import { fenceOf } from "./fence-flag.ts";
+import type { Flags } from "./flags.ts";
+import { insist } from "./insist.ts";
+import type { Io } from "./io.ts";
+import { nameOf, type OpenStore, urlOf, withLocks } from "./open.ts";
+import { claimById } from "./release.ts";
+
+export const renewCommand: Command = {
+  spec: {
+    name: "renew",
+    summary: "Give a lease from `acquire` more time",
+    usage: ["renew NAME --fence N [--ttl 5m]", "renew NAME --claim ID --ttl 5m"],
+    about: [
+      "Exits with 76 when the lease has ended: stop the work, and start again with a new one. It is never taken again silently.",
+    ],
+    flags: {
+      fence: { value: "N", help: "which lease: the number that `acquire` printed" },
+      claim: { value: "ID", help: "which lease: the claim that `acquire --json` printed" },
+      ttl: { value: "DURATION", help: "for how long from now (default: as acquired)" },
+    },
+    examples: [
+      ['holdfast renew deploy --fence "$fence" || exit', "between two steps; stops the script when lost"],
+      ['holdfast renew deploy --fence "$fence" --ttl 1h', "before a long step"],
+    ],
+    exits: ["ok", "usage", "backend", "lost"],
+    completes: "lock",
+  },
+  async run(io, flags) {
+    const name = nameOf(flags, "renew");
+    const fence = fenceOf(flags, "renew");
+    const claim = findClaim(io, flags, name, fence);
+    const remainingMs = await withLocks(io, flags, (store) => renewOnce(store, claim, fence ?? 0n));
+    if (fence !== undefined && flags.text("claim") === undefined) {
+      storeClaim(io, urlOf(io, flags), { claim, fence, state: "held" });
+    }
+    const deadline = new Date(Date.now() + remainingMs).toISOString();
+    if (flags.has("json"))
+      io.json({ name, fence, claim: claim.id, ttlMs: claim.ttlMs, remainingMs: Math.floor(remainingMs), deadline });
+    else if (flags.has("verbose")) io.note(`holdfast: ${name} is held until ${deadline}`);
+    return EXIT.ok;
+  },
+};
+
+function findClaim(io: Io, flags: Flags, name: string, fence: bigint | undefined): Claim {
+  const ttlMs = flags.durationMs("ttl", { minMs: 100, maxMs: MAX_TTL_MS });
+  const id = flags.text("claim");
+  if (id !== undefined) {
+    if (ttlMs === undefined) throw new UsageError("with --claim, say for how long: --ttl", "renew");
+    return { ...claimById(name, id, "renew"), ttlMs };
+  }
+  if (fence === undefined) throw new UsageError("which lease? Give its --fence, or its --claim", "renew");
+  const stored = loadClaim(io, urlOf(io, flags), name, fence);
+  if (stored === undefined) {
+    throw new UsageError("this lease was not acquired here: give its --claim, from `acquire --json`", "renew");
+  }
+  if (stored.state !== "held") throw new LockLostError(name, fence, "it was released, or found to have ended, before");
+  return ttlMs === undefined ? stored.claim : { ...stored.claim, ttlMs };
+}
+
+/** Milliseconds of trust, counted from before the question left. */
+async function renewOnce({ backend }: OpenStore, claim: Claim, fence: bigint): Promise<number> {
+  return insist(async () => {
+    const sentAtMs = systemClock.now();
+    const [renewal] = await backend.renew([claim]);
+    if (renewal?.held === true) {
+      return (renewal.fromMs ?? sentAtMs) + claim.ttlMs - driftMs(claim.ttlMs) - systemClock.now();
+    }
+    if (renewal?.held === false) throw new LockLostError(claim.name, fence, renewal.reason);
+    const message = `The store did not say whether ${claim.name} is still held. Ask again before its ttl has passed.`;
+    throw new LockBackendError(backend.name, claim.name, message, { cause: renewal?.cause });
+  });
+}

@@ -1,0 +1,181 @@
+/** What `holdfast top` shows, as lines of text: no terminal in here. */
+import type { Holding, Snapshot, Waiting } from "../../backend.ts";
+import { formatMs } from "../../duration.ts";
+import { type Style } from "../io.ts";
+import { fit, padEnd, padStart, printable } from "../text.ts";
+import { leftText, modeText, whoText } from "../view.ts";
+
+export const SORTS = ["name", "held", "left", "waiters", "fence"] as const;
+export type Sort = (typeof SORTS)[number];
+
+export interface TopState {
+  readonly url: string;
+  readonly snapshot: Snapshot | undefined;
+  /** How old the snapshot is: times go on between two looks at the store. */
+  readonly ageMs: number;
+  readonly sort: Sort;
+  readonly descending: boolean;
+  readonly filter: string;
+  /** True while the filter is being typed. */
+  readonly typing: boolean;
+  readonly offset: number;
+  readonly paused: boolean;
+  readonly trouble: string | undefined;
+  /** The most time ever seen left on each lease: what its bar is full at. */
+  readonly fullMs: ReadonlyMap<string, number>;
+}
+
+export interface Row {
+  readonly name: string;
+  readonly holding: Holding | undefined;
+  readonly waiters: readonly Waiting[];
+}
+
+export type Paint = (style: Style, text: string) => string;
+
+const BAR_CELLS = 10;
+const RIGHT = { held: 9, left: 9, fence: 17, waiters: 7 } as const;
+
+/** The identity of a lease on the screen. */
+export function leaseId({ name, fence, holder }: Holding): string {
+  return `${name}\0${fence}\0${holder}`;
+}
+
+export function rowsOf({ snapshot, filter, sort, descending }: TopState): readonly Row[] {
+  if (snapshot === undefined) return [];
+  const rows: Row[] = [];
+  const waitersOf = grouped(snapshot.pending);
+  const heldNames = new Set(snapshot.held.map(({ name }) => name));
+  for (const holding of snapshot.held) {
+    rows.push({ name: holding.name, holding, waiters: waitersOf.get(holding.name) ?? [] });
+  }
+  for (const [name, waiters] of waitersOf) {
+    if (!heldNames.has(name)) rows.push({ name, holding: undefined, waiters });
+  }
+  const wanted = filter.toLowerCase();
+  const matching = rows.filter(({ name, holding }) =>
+    `${name} ${holding?.holder ?? ""}`.toLowerCase().includes(wanted),
+  );
+  const direction = descending ? -1 : 1;
+  return matching.toSorted((a, b) => direction * compare(a, b, sort) || (a.name < b.name ? -1 : 1));
+}
+
+/** The whole screen, `height` lines of at most `width` cells. */
+export function screen(state: TopState, width: number, height: number, paint: Paint): readonly string[] {
+  const rows = rowsOf(state);
+  const room = Math.max(0, height - 4);
+  const shown = rows.slice(state.offset, state.offset + room);
+  const widths = flexible(width, shown);
+  const lines = [
+    paint("bold", fit(title(state), width)),
+    fit(status(state, rows.length), width),
+    paint("inverse", padEnd(fit(heading(widths, state), width), width)),
+    ...shown.map((row) => line(row, widths, state, width, paint)),
+  ];
+  if (rows.length === 0) lines.push(fit(emptyText(state), width));
+  while (lines.length < height - 1) lines.push("");
+  return [...lines.slice(0, height - 1), fit(footer(state), width)];
+}
+
+function title({ url, paused }: TopState): string {
+  return `holdfast top · ${printable(url)}${paused ? " · paused" : ""}`;
+}
+
+function status({ snapshot, trouble, filter, typing }: TopState, shown: number): string {
+  if (trouble !== undefined) return `! ${printable(trouble)}`;
+  const count = `${snapshot?.held.length ?? 0} held, ${snapshot?.pending.length ?? 0} waiting`;
+  if (!typing && filter === "") return count;
+  return `${count}, ${shown} shown · filter: ${printable(filter)}${typing ? "_" : ""}`;
+}
+
+function emptyText({ snapshot, filter }: TopState): string {
+  if (snapshot === undefined) return "asking the store …";
+  return filter === "" ? "No lock is held or waited for." : "Nothing matches the filter.";
+}
+
+function footer({ typing }: TopState): string {
+  if (typing) return "type to filter · Enter keep · Esc clear";
+  return "q quit · / filter · s sort by · r reverse · ↑↓ scroll · space pause";
+}
+
+interface Widths {
+  readonly name: number;
+  readonly mode: number;
+  readonly holder: number;
+}
+
+/** Names and holders share what the fixed columns leave. */
+function flexible(width: number, rows: readonly Row[]): Widths {
+  const mode = 9;
+  const fixed = mode + RIGHT.held + RIGHT.left + BAR_CELLS + RIGHT.fence + RIGHT.waiters + 7 * 2;
+  const room = Math.max(16, width - fixed);
+  const longest = Math.max(4, ...rows.map(({ name }) => printable(name).length));
+  const name = Math.min(longest, Math.max(8, Math.floor(room / 2)));
+  return { name, mode, holder: Math.max(8, room - name) };
+}
+
+function heading(widths: Widths, { sort, descending }: TopState): string {
+  const mark = (column: Sort, text: string): string => (sort === column ? `${text}${descending ? "▾" : "▴"}` : text);
+  return [
+    padEnd(mark("name", "NAME"), widths.name),
+    padEnd("MODE", widths.mode),
+    padEnd("HOLDER", widths.holder),
+    padStart(mark("held", "HELD FOR"), RIGHT.held),
+    padStart(mark("left", "LEFT"), RIGHT.left),
+    padEnd("", BAR_CELLS),
+    padStart(mark("fence", "FENCE"), RIGHT.fence),
+    padStart(mark("waiters", "WAITERS"), RIGHT.waiters),
+  ].join("  ");
+}
+
+function line({ name, holding, waiters }: Row, widths: Widths, state: TopState, width: number, paint: Paint): string {
+  const sample = holding ?? waiters[0];
+  const leftMs = holding === undefined ? 0 : Math.max(0, holding.remainingMs - state.ageMs);
+  const part = holding === undefined ? 0 : leftMs / Math.max(1, state.fullMs.get(leaseId(holding)) ?? leftMs);
+  const cells = [
+    padEnd(fit(printable(name), widths.name), widths.name),
+    padEnd(sample === undefined ? "" : modeText(sample), widths.mode),
+    padEnd(
+      fit(holding === undefined ? "(nobody)" : whoText(holding.holder, holding.meta), widths.holder),
+      widths.holder,
+    ),
+    padStart(holding === undefined ? "" : formatMs(holding.heldMs + state.ageMs), RIGHT.held),
+    padStart(holding === undefined ? "" : leftText(leftMs), RIGHT.left),
+    bar(part),
+    padStart(holding === undefined ? "" : String(holding.fence), RIGHT.fence),
+    padStart(waiters.length === 0 ? "" : String(waiters.length), RIGHT.waiters),
+  ];
+  const text = fit(cells.join("  "), width);
+  if (holding !== undefined && part < 0.2) return paint("red", text);
+  return waiters.length > 0 ? paint("yellow", text) : text;
+}
+
+/** Eighths of a cell, so that it shrinks smoothly. */
+export function bar(part: number): string {
+  const eighths = Math.round(Math.min(1, Math.max(0, part)) * BAR_CELLS * 8);
+  const full = "█".repeat(Math.floor(eighths / 8));
+  const rest = eighths % 8 === 0 ? "" : "▏▎▍▌▋▊▉"[(eighths % 8) - 1]!;
+  return padEnd(full + rest, BAR_CELLS);
+}
+
+function compare(a: Row, b: Row, sort: Sort): number {
+  const number = (row: Row): number => {
+    if (sort === "waiters") return row.waiters.length;
+    if (sort === "held") return row.holding?.heldMs ?? -1;
+    if (sort === "left") return row.holding?.remainingMs ?? -1;
+    return Number(row.holding?.fence ?? -1n);
+  };
+  if (sort !== "name") return number(a) - number(b);
+  if (a.name === b.name) return 0;
+  return a.name < b.name ? -1 : 1;
+}
+
+function grouped(pending: readonly Waiting[]): Map<string, Waiting[]> {
+  const groups = new Map<string, Waiting[]>();
+  for (const one of pending) {
+    const group = groups.get(one.name);
+    if (group === undefined) groups.set(one.name, [one]);
+    else group.push(one);
+  }
+  return groups;
+}

@@ -1,0 +1,74 @@
+/** `holdfast wait NAME`: waits until nobody holds the lock, without taking it. */
+import { setTimeout as sleep } from "node:timers/promises";
+
+import type { Snapshot } from "../backend.ts";
+import { formatMs } from "../duration.ts";
+import type { Command } from "./command.ts";
+import { EXIT } from "./exits.ts";
+import { fenceOf } from "./fence-flag.ts";
+import { ownHolder, readWait, WAIT_FLAGS } from "./lock-flags.ts";
+import { nameOf, withLocks } from "./open.ts";
+import { showProgress } from "./progress.ts";
+import { Signals } from "./signals.ts";
+import { only, snapshotJson } from "./view.ts";
+
+const POLL_MIN_MS = 50;
+const POLL_MAX_MS = 1000;
+
+export const waitCommand: Command = {
+  spec: {
+    name: "wait",
+    summary: "Wait until a lock is free, without taking it",
+    usage: ["wait NAME [--wait 5m] [--fence N]"],
+    about: ["Somebody else may take the lock the moment after: to do something while it is yours, use `holdfast run`."],
+    flags: {
+      ...WAIT_FLAGS,
+      fence: { value: "N", help: "wait only for the end of this lease, whoever comes after it" },
+    },
+    examples: [
+      ["holdfast wait deploy --wait 10m && ./smoke-test.sh", "after the deploy, whoever does it"],
+      ["holdfast wait deploy -n", "is it free? 0 yes, 75 no"],
+    ],
+    exits: ["ok", "usage", "backend", "notAcquired", "signal"],
+    completes: "lock",
+  },
+  async run(io, flags) {
+    const name = nameOf(flags, "wait");
+    const waitMs = readWait(flags, "wait");
+    const fence = fenceOf(flags, "wait");
+    const signals = new Signals();
+    try {
+      return await withLocks(io, flags, async ({ locks }) => {
+        const query = async (): Promise<Snapshot> => only(name, await locks.query(name));
+        const progress = { name, holder: ownHolder(), waitMs, query, verb: "waiting for the end of" };
+        const done = flags.has("quiet") ? () => {} : showProgress(io, progress);
+        const startMs = performance.now();
+        const { free, last } = await untilFree(query, fence, waitMs, signals.stop.signal).finally(done);
+        const waitedMs = Math.round(performance.now() - startMs);
+        if (signals.exitCode !== undefined) return signals.exitCode;
+        if (flags.has("json")) io.json({ name, free, waitedMs, held: (snapshotJson(last) as { held: unknown }).held });
+        else if (!free && !flags.has("quiet")) io.note(`holdfast: ${name} is still held after ${formatMs(waitedMs)}`);
+        return free ? EXIT.ok : EXIT.notAcquired;
+      });
+    } finally {
+      signals.dispose();
+    }
+  },
+};
+
+async function untilFree(
+  query: () => Promise<Snapshot>,
+  fence: bigint | undefined,
+  waitMs: number,
+  stop: AbortSignal,
+): Promise<{ free: boolean; last: Snapshot }> {
+  const deadlineMs = performance.now() + waitMs;
+  for (let pauseMs = POLL_MIN_MS; ; pauseMs = Math.min(pauseMs * 1.5, POLL_MAX_MS)) {
+    const last = await query();
+    const free = !last.held.some((one) => fence === undefined || one.fence === fence);
+    const leftMs = deadlineMs - performance.now();
+    if (free || leftMs <= 0 || stop.aborted) return { free, last };
+    // A little disorder, so that a hundred who wait do not ask all at once.
+    await sleep(Math.min(leftMs, pauseMs * (0.8 + 0.4 * Math.random())), undefined, { signal: stop }).catch(() => {});
+  }
+}
