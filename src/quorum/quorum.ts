@@ -69,14 +69,19 @@ class QuorumBackend implements Backend {
     }
     const standing = known === undefined || known.ended ? new Standing(claim) : known;
     this.#standings.set(claim.id, standing);
+    standing.hints.forget();
     let round = await this.#ask(standing, this.#proposer.next());
     for (let raises = 0; raises < RAISES_MAX && !round.isWon && !standing.ended; raises++) {
       const above = this.#higher(round);
       if (above === undefined) break;
       round = await this.#ask(standing, above);
     }
-    if (round.isWon) return standing.granted(round.ballot, round.sentAtMs);
+    if (round.isWon) {
+      standing.hints.stop();
+      return standing.granted(round.ballot, round.sentAtMs);
+    }
     if (!claim.queues) this.#forget(standing);
+    else if (!standing.ended) standing.hints.listen(this.#seats, claim.name);
     return this.#refuse(standing, round);
   }
 
@@ -85,18 +90,16 @@ class QuorumBackend implements Backend {
     const { clock, chance } = this.#settings;
     const standing = this.#standings.get(claim.id);
     let timer: unknown;
-    const stops: (() => void)[] = [];
     await new Promise<void>((resolve) => {
       if (signal.aborted) return resolve();
       signal.addEventListener("abort", () => resolve(), { once: true });
-      const wake = (): void => {
+      standing?.hints.await(() => {
         // Members hear of a release one after the other, and other waiters hear of it too.
-        timer ??= clock.setTimer(resolve, 1 + (standing?.pace.spreadMs(standing.tookMs, chance) ?? 0), true);
-      };
-      for (const { member } of this.#seats) if (member.freed !== undefined) stops.push(member.freed(claim.name, wake));
+        timer ??= clock.setTimer(resolve, 1 + standing.pace.spreadMs(standing.tookMs, chance), true);
+      });
     });
     clock.clearTimer(timer);
-    for (const stop of stops) stop();
+    standing?.hints.await(undefined);
     return undefined;
   }
 
@@ -222,6 +225,7 @@ class QuorumBackend implements Backend {
 
   #drop(standing: Standing): void {
     standing.ended = true;
+    standing.hints.stop();
     if (this.#standings.get(standing.claim.id) === standing) this.#standings.delete(standing.claim.id);
     if (standing.round !== undefined) this.#byRound.delete(standing.round.claim.id);
   }

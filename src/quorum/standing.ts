@@ -1,6 +1,7 @@
 /** What this process knows of one claim: its rounds, whether one was won, and until when that may be trusted. */
 import type { Claim, Granted } from "../backend.ts";
 import { firstFence, RUN } from "./ballot.ts";
+import { Hints } from "./hints.ts";
 import { Pace } from "./pace.ts";
 import { driftMs, type Round } from "./round.ts";
 import type { Seat } from "./seat.ts";
@@ -8,6 +9,7 @@ import type { Seat } from "./seat.ts";
 export class Standing {
   readonly claim: Claim;
   readonly pace: Pace = new Pace();
+  readonly hints: Hints = new Hints();
   /** The round under way, or the one that was won. */
   round: Round | undefined;
   /** Only a majority that answers before this instant can prolong it. */

@@ -2,10 +2,12 @@ import { memory, memoryStore } from "../../src/memory/index.ts";
 import { quorum } from "../../src/quorum/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { conformanceTests } from "./conformance-tests.ts";
+import { quorumDeclined } from "./quorum-declined.ts";
 
 conformanceTests({
   name: "quorum of five memories",
   concurrent: false,
+  declined: quorumDeclined,
   start: () => {
     const clock = new FakeClock();
     const stores = [1, 2, 3, 4, 5].map(() => memoryStore({ clock }));

@@ -1,0 +1,25 @@
+/** What a quorum does not promise, and why. */
+import type { Declined } from "../../src/testing/index.ts";
+
+const NO_QUEUE = "members of a quorum keep no queue: who is granted next is decided by votes, not by order of arrival";
+const NO_LIMIT = "a limit over a quorum is unsound, so a limit above 1 is refused; see the test of that refusal";
+const NO_SWAP = "a release and a vote in one step at every member would not be one step of the quorum";
+
+export const quorumDeclined: Declined = {
+  "grants waiting claims in the order in which they came, even when no message arrives": NO_QUEUE,
+  "lets nobody pass the queue, not even a claim that does not queue": NO_QUEUE,
+  "keeps one place for a claim that asks again while it waits": NO_QUEUE,
+  "moves the others up when a waiting claim leaves": NO_QUEUE,
+  "ends a watch when its signal aborts, and keeps the claim's place": NO_QUEUE,
+  "does not let a stream of readers starve a waiting writer": NO_QUEUE,
+  "shows who waits, in order": NO_QUEUE,
+  "hands over in one step: swap() releases one claim and attempts the next": NO_SWAP,
+  "lets those who wait go first in a swap()": NO_SWAP,
+  "reserves no run where several may hold, so that later holders always have greater fences": NO_LIMIT,
+  "lets as many hold as the limit says, and one more for each that leaves": NO_LIMIT,
+  "keeps shared and limited claims apart": NO_LIMIT,
+  "refuses a claim whose limit differs from the holders', naming both": NO_LIMIT,
+  "takes a new limit once nobody holds or waits": NO_LIMIT,
+  "shows who holds: name, mode, limit, holder, fence, age, remaining time and meta": NO_LIMIT,
+  "ends by force one of several holders, and leaves the others": NO_LIMIT,
+};
