@@ -1,0 +1,96 @@
+/** Turns what Redis and its client libraries say into errors that say what it is and what to do. */
+import { LockBackendError, quote } from "../errors.ts";
+
+interface Known {
+  readonly pattern: RegExp;
+  readonly fatal: boolean;
+  readonly text: string;
+}
+
+/** The first that fits. What is fatal stays wrong however often it is asked again. */
+const KNOWN: readonly Known[] = [
+  {
+    pattern: /^WRONGTYPE|HOLDFAST_FOREIGN/u,
+    fatal: true,
+    text: "its key in Redis holds something else, which was left untouched. Choose another `prefix`, or remove that key if nobody needs it",
+  },
+  {
+    pattern: /^(NOAUTH|WRONGPASS)|invalid (username-)?password|AUTH failed|without any password configured/iu,
+    fatal: true,
+    text: "Redis refused the password or user name. Check the credentials that the client was given",
+  },
+  {
+    pattern: /^NOPERM|no permissions to/iu,
+    fatal: true,
+    text: "the Redis user may not do this. Holdfast needs +@scripting +@hash +@pubsub +info +time +wait on its prefix, keys and channels",
+  },
+  {
+    pattern: /^MOVED|^ASK |cluster support enabled|CROSSSLOT/u,
+    fatal: true,
+    text: "this is a node of a Redis Cluster. Use a Cluster client, or a redis+cluster:// URL",
+  },
+  {
+    pattern: /unknown command.{0,40}eval|EVALSHA.{0,40}unknown|unknown command.{0,40}script/isu,
+    fatal: true,
+    text: "this server runs no scripts: it is a sentinel, which only knows where Redis is (use a Sentinel client, or redis+sentinel://host:port/service), or a Redis whose EVAL was renamed",
+  },
+  {
+    pattern: /^(NOREPLICAS)/u,
+    fatal: false,
+    text: "Redis accepts no writes, because too few replicas are connected (min-replicas-to-write). Check the replicas",
+  },
+  {
+    pattern: /^OOM/u,
+    fatal: false,
+    text: "Redis is full (maxmemory) and accepts no new data. Give it more memory, or a database of its own for locks",
+  },
+];
+
+const READONLY =
+  "this is a replica, which accepts no writes. Use its primary's address, or a Sentinel or Cluster client that follows the primary";
+
+/** Wraps an error of the client. `wroteBefore`: the same endpoint once accepted writes, so that READONLY means a fail-over. */
+export function toBackendError(cause: unknown, lock: string, wroteBefore = true): LockBackendError {
+  if (cause instanceof LockBackendError) return cause;
+  const message = cause instanceof Error ? cause.message : String(cause);
+  const limit = /HOLDFAST_LIMIT (\d+)/u.exec(message);
+  if (limit) return new LimitConflict(lock, Number(limit[1]));
+  if (/READONLY/u.test(message)) return make(lock, READONLY, !wroteBefore, cause);
+  const known = KNOWN.find(({ pattern }) => pattern.test(message));
+  if (known) return make(lock, known.text, known.fatal, cause);
+  return make(lock, `Redis gave no answer (${message}). It may or may not have been carried out`, false, cause);
+}
+
+/** Somebody uses the lock with another limit. The one asked for is filled in by whoever asked. */
+export class LimitConflict extends LockBackendError {
+  readonly inForce: number;
+
+  constructor(lock: string, inForce: number, asked?: number) {
+    const ours = asked === undefined ? "another" : `limit ${asked}`;
+    super(
+      "redis",
+      lock,
+      `Lock ${quote(lock)}: asked for with ${ours}, but in use with limit ${inForce}. Give it the same \`limit\` everywhere.`,
+      {
+        fatal: true,
+      },
+    );
+    this.inForce = inForce;
+    this.name = "LockBackendError";
+  }
+}
+
+function make(lock: string, text: string, fatal: boolean, cause: unknown): LockBackendError {
+  const start = lock === "" ? "Redis locks" : `Lock ${quote(lock)}`;
+  return new LockBackendError("redis", lock, `${start}: ${text}.`, { fatal, cause: withoutSecrets(cause) });
+}
+
+/** ioredis keeps a failed command's arguments in its errors, and an AUTH or HELLO has the password among them. */
+function withoutSecrets(cause: unknown): unknown {
+  if (!(cause instanceof Error) || !("command" in cause)) return cause;
+  const { name } = cause.command as { name?: string };
+  if (!/^(auth|hello)$/iu.test(name ?? "")) return cause;
+  const clean = new Error(cause.message);
+  clean.name = cause.name;
+  return clean;
+}

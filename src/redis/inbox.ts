@@ -1,0 +1,105 @@
+/** One subscription per process for all its locks: grants, forced ends, and hints for quorums come in here. */
+import type { Connection, Subscriber } from "./connection.ts";
+
+export interface Mail {
+  /** `sure` is false when the grant must be confirmed before it is believed. */
+  granted(id: string, fence: bigint, sure: boolean, lockKey: string): void;
+  forced(id: string, json: string): void;
+  /** Messages may have been missed until now. */
+  listening(): void;
+}
+
+const GRANTED = /^granted (\S+) (.*)$/su;
+const GRANT = /^([\w-]{1,64})([:?])(\d{1,20})$/u;
+const FORCED = /^forced ([\w-]{1,64}) (.*)$/su;
+
+export class Inbox {
+  /** True from the first confirmed subscription on; it may be reconnecting. */
+  ready = false;
+  readonly #connection: Connection;
+  readonly #channel: string;
+  readonly #mail: Mail;
+  readonly #freed: Map<string, Set<() => void>> = new Map();
+  #subscriber: Subscriber | undefined;
+  #opening: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(connection: Connection, channel: string, mail: Mail) {
+    this.#connection = connection;
+    this.#channel = channel;
+    this.#mail = mail;
+  }
+
+  /** Subscribes, once. Resolves also when that failed: waiting works without messages, only slower. */
+  open(): Promise<void> {
+    if (this.ready || this.#closed) return Promise.resolve();
+    this.#opening ??= this.#subscribe().finally(() => {
+      this.#opening = undefined;
+    });
+    return this.#opening;
+  }
+
+  /** Calls `wake` when a voted lease of this lock was released. Returns what stops it. */
+  onFreed(channel: string, wake: () => void): () => void {
+    const wakes = this.#freed.get(channel);
+    if (wakes === undefined) {
+      this.#freed.set(channel, new Set([wake]));
+      void this.#listenTo(channel);
+    } else {
+      wakes.add(wake);
+    }
+    return () => {
+      const left = this.#freed.get(channel);
+      if (!left?.delete(wake) || left.size > 0) return;
+      this.#freed.delete(channel);
+      void this.#subscriber?.remove(channel).catch(() => {});
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.ready = false;
+    await this.#subscriber?.close();
+  }
+
+  async #listenTo(channel: string): Promise<void> {
+    await this.open();
+    // It was free between the refusal and this subscription, perhaps; and a hint too many does no harm.
+    await this.#subscriber?.add(channel).then(
+      () => this.#freed.get(channel)?.forEach((wake) => wake()),
+      () => {},
+    );
+  }
+
+  async #subscribe(): Promise<void> {
+    this.#subscriber ??= this.#connection.subscriber(
+      (channel, text) => this.#read(channel, text),
+      () => this.#mail.listening(),
+    );
+    try {
+      await this.#subscriber.add(this.#channel);
+    } catch {
+      return;
+    }
+    if (this.#closed) return;
+    this.ready = true;
+    this.#mail.listening();
+  }
+
+  #read(channel: string, text: string): void {
+    if (channel !== this.#channel) {
+      this.#freed.get(channel)?.forEach((wake) => wake());
+      return;
+    }
+    const [, list, lockKey] = GRANTED.exec(text) ?? [];
+    if (list !== undefined && lockKey !== undefined) {
+      for (const each of list.split(",")) {
+        const [, id, sure, fence] = GRANT.exec(each) ?? [];
+        if (id !== undefined && fence !== undefined) this.#mail.granted(id, BigInt(fence), sure === ":", lockKey);
+      }
+      return;
+    }
+    const [, id, json] = FORCED.exec(text) ?? [];
+    if (id !== undefined && json !== undefined) this.#mail.forced(id, json);
+  }
+}

@@ -1,0 +1,140 @@
+/** Looks without touching: who holds and waits (query), and what server this is (identify). */
+import type { Forced, Holding, Snapshot, Waiting } from "../backend.ts";
+import type { Connection, Primary } from "./connection.ts";
+import type { Names } from "./names.ts";
+import { toForced, toHolding, toWaiting } from "./record.ts";
+
+const SCAN_COUNT = "512";
+/** How long a lease that was ended by force is shown. */
+export const FORCED_MS = 3_600_000;
+
+/** What a server says of itself: for quorums, which refuse two members that are one, and for people. */
+export interface Identity {
+  /** Changes at every start of the server. */
+  readonly runId: string;
+  readonly version: string;
+  readonly role: "master" | "slave" | "sentinel";
+  /** What happens when memory is full; only `noeviction` keeps locks. */
+  readonly policy: string;
+  readonly maxMemory: number;
+  readonly cluster: boolean;
+  readonly wallMs: number;
+  readonly replicas: number;
+  /** Replicas that must be connected for writes to be accepted; `undefined` where the server does not tell. */
+  readonly minReplicas: number | undefined;
+  /** Whether data survive a restart: `none`, `rdb`, or the append-only file's fsync policy. */
+  readonly persistence: string;
+}
+
+export async function query(connection: Connection, names: Names, start: string): Promise<Snapshot> {
+  const held: Holding[] = [];
+  const pending: Waiting[] = [];
+  const forced: Forced[] = [];
+  for (const primary of await connection.primaries()) {
+    for await (const keys of scan(primary, globEscapePrefix(connection.keyPrefix) + names.glob(start))) {
+      const [time, ...hashes] = await Promise.all([
+        primary.command(["TIME"]),
+        ...keys.map((key) => primary.command(["HGETALL", key]).catch(() => [])),
+      ]);
+      const nowMs = toMs(time);
+      for (const [index, key] of keys.entries()) {
+        const name = names.nameOf(key.slice(connection.keyPrefix.length));
+        if (name === undefined || !name.startsWith(start)) continue;
+        const lock = readLock(name, toPairs(hashes[index]), nowMs);
+        held.push(...lock.held);
+        pending.push(...lock.pending);
+        forced.push(...lock.forced);
+      }
+    }
+  }
+  return { held, pending, forced };
+}
+
+/** One lock's hash. What is not in its shape is passed over. */
+function readLock(name: string, fields: readonly [string, string][], nowMs: number): Snapshot {
+  const held: Holding[] = [];
+  const waiting: (Waiting & { place: number })[] = [];
+  const forced: Forced[] = [];
+  for (const [field, value] of fields) {
+    const rest = field.slice(1);
+    if (field.startsWith("h")) {
+      const holding = toHolding(name, value, nowMs);
+      if (holding !== undefined && holding.remainingMs > 0) held.push(holding);
+    } else if (field.startsWith("w")) {
+      const waiter = toWaiting(name, value, nowMs);
+      if (waiter !== undefined) waiting.push(waiter);
+    } else if (field.startsWith("o")) {
+      const ended = toForced(name, rest, value, nowMs);
+      if (ended !== undefined && ended.agoMs < FORCED_MS) forced.push(ended);
+    }
+  }
+  held.sort((a, b) => (a.fence < b.fence ? -1 : 1));
+  waiting.sort((a, b) => a.place - b.place);
+  const pending = waiting.map((waiter, index) => toPending(waiter, index + 1));
+  return { held, pending, forced };
+}
+
+function toPending({ name, mode, limit, holder, waitingMs, meta }: Waiting, position: number): Waiting {
+  return { name, mode, limit, holder, waitingMs, position, meta };
+}
+
+async function* scan(primary: Primary, pattern: string): AsyncGenerator<readonly string[]> {
+  let cursor = "0";
+  const seen = new Set<string>();
+  do {
+    const reply = await primary.command(["SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT]);
+    if (!Array.isArray(reply) || !Array.isArray(reply[1])) throw new Error("Redis answered SCAN with something else");
+    cursor = String(reply[0]);
+    // SCAN may bring a key twice.
+    const fresh = reply[1].map(String).filter((key) => !seen.has(key));
+    fresh.forEach((key) => seen.add(key));
+    if (fresh.length > 0) yield fresh;
+  } while (cursor !== "0");
+}
+
+/** HGETALL comes as a flat list (RESP2), or as an object or Map (RESP3). */
+function toPairs(reply: unknown): readonly [string, string][] {
+  if (reply instanceof Map) return [...reply].map(([field, value]) => [String(field), String(value)]);
+  if (Array.isArray(reply)) {
+    const pairs: [string, string][] = [];
+    for (let i = 0; i + 1 < reply.length; i += 2) pairs.push([String(reply[i]), String(reply[i + 1])]);
+    return pairs;
+  }
+  if (typeof reply === "object" && reply !== null) return Object.entries(reply).map(([f, v]) => [f, String(v)]);
+  return [];
+}
+
+function toMs(time: unknown): number {
+  if (!Array.isArray(time)) throw new Error("Redis answered TIME with something else");
+  return Number(time[0]) * 1000 + Math.floor(Number(time[1]) / 1000);
+}
+
+function globEscapePrefix(prefix: string): string {
+  return prefix.replace(/[*?[\]\\]/gu, String.raw`\$&`);
+}
+
+/** Asks one primary who it is. */
+export async function identify(connection: Connection): Promise<Identity> {
+  const [primary] = await connection.primaries();
+  if (primary === undefined) throw new Error("no primary is known");
+  const [info, time, minimum] = await Promise.all([
+    primary.command(["INFO"]).then(String),
+    // A sentinel has no TIME, and says what it is in INFO.
+    primary.command(["TIME"]).then(toMs, () => Number.NaN),
+    primary.command(["CONFIG", "GET", "min-replicas-to-write"]).then(toPairs, () => []),
+  ]);
+  const field = (name: string): string => new RegExp(`^${name}:(.*?)\r?$`, "mu").exec(info)?.[1] ?? "";
+  const minReplicas = minimum[0]?.[1];
+  return {
+    runId: field("run_id"),
+    version: field("redis_version"),
+    role: field("redis_mode") === "sentinel" ? "sentinel" : field("role") === "slave" ? "slave" : "master",
+    policy: field("maxmemory_policy"),
+    maxMemory: Number(field("maxmemory") || "0"),
+    cluster: field("cluster_enabled") === "1",
+    wallMs: time,
+    replicas: Number(field("connected_slaves") || "0"),
+    minReplicas: minReplicas === undefined ? undefined : Number(minReplicas),
+    persistence: field("aof_enabled") === "1" ? "aof" : "rdb or none",
+  };
+}

@@ -1,0 +1,57 @@
+-- How a claim comes in: at once, or into the queue.
+
+-- Who is in the way, for messages: { place in the queue or 0, ms until the earliest end, now, a holder's record or "" }.
+local function refusal(lock, young)
+  local place, ahead = 0, lock.first - now
+  if lock.waits then
+    place = tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) ')) - lock.head + 1
+    place = math.max(1, math.min(place, lock.queued))
+  end
+  if young > 0 then return { place, young, string.format('%.0f', now), 'young' } end
+  if lock.n == 0 then ahead = 0 end
+  local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
+  if not record and lock.n > 0 and lock.n + lock.queued <= 32 then
+    local fields = redis.call('HGETALL', lock.key)
+    for i = 1, #fields, 2 do
+      if string.sub(fields[i], 1, 1) == 'h' then record = fields[i + 1] end
+    end
+  end
+  return { place, ahead, string.format('%.0f', now), record or '' }
+end
+
+local function enqueue(lock, id, terms)
+  lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
+  lock.waits = string.format('%013.0f %.0f %d %s', now + terms.ticket, now, lock.tail, terms.text)
+  redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
+  if lock.n == 0 and lock.queued == 1 then lock.limit = terms.limit end
+end
+
+-- Returns the fence, or a refusal, or an error. `young` > 0: nothing may be granted yet.
+local function enter(lock, id, terms, young)
+  local till = now + terms.ttl + terms.delay
+  prune(lock)
+  if lock.held and ends(lock.held) > now then
+    -- A repeated attempt: the reply to the first was lost. The caller counts from this one, so the lease does too.
+    extend(lock, id, till)
+    close(lock, till, terms.idle)
+    return fence_of(lock.held)
+  end
+  local fence
+  if lock.waits then
+    lock.waits = string.format('%013.0f', now + terms.ticket) .. string.sub(lock.waits, 14)
+    redis.call('HSET', lock.key, 'w' .. id, lock.waits)
+  end
+  if lock.queued > 0 and young == 0 then fence = promote(lock, id) end
+  if not fence and (lock.n > 0 or lock.queued > 0) and lock.limit ~= terms.limit then
+    close(lock)
+    return redis.error_reply('HOLDFAST_LIMIT ' .. lock.limit)
+  end
+  if not fence and lock.queued == 0 and young == 0 and admits(lock, terms) then fence = grant(lock, id, terms, till) end
+  if fence then
+    close(lock, till, terms.idle)
+    return fence
+  end
+  if not lock.waits and terms.ticket > 0 then enqueue(lock, id, terms) end
+  close(lock, lock.waits and till, terms.idle)
+  return refusal(lock, young)
+end

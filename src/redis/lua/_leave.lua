@@ -1,0 +1,27 @@
+-- How a claim goes out, held or queued.
+
+-- Ends the claim and returns 1, or 0 when the lock knew nothing of it. The caller promotes and closes.
+local function leave(lock, id)
+  if lock.waits then
+    leave_queue(lock, id, string.match(lock.waits, '^%d+ %d+ (%d+) '))
+    lock.waits = false
+    return 1
+  end
+  if not lock.held or ends(lock.held) <= now then return 0 end
+  redis.call('HDEL', lock.key, 'h' .. id)
+  local terms = parse(terms_of(lock.held))
+  local stays = tonumber(string.match(lock.held, '^%d+ (%d+) ')) + terms.min_hold
+  if stays > now then
+    -- Taken until its minHold has passed, though nobody holds it: under a name that no claim has.
+    redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
+    if stays < lock.first then lock.first = stays end
+    lock.latest = '~' .. id
+  else
+    lock.n = lock.n - 1
+    if lock.latest == id then lock.latest = '-' end
+  end
+  -- Voted leases (run 0) have no queue here: whoever wants one listens to the lock itself.
+  if terms.run == 0 then redis.call('PUBLISH', lock.key, 'freed') end
+  lock.held = false
+  return 1
+end

@@ -1,0 +1,182 @@
+-- The state of one lock, and the steps that change it. Exclusive, shared and limited locks are this one machine.
+--
+-- A lock is one hash:
+--   f         the last fence reserved
+--   d         when the hash may vanish, ms
+--   s         "<holders> <mode> <limit> <earliest end> <latest id> <queued> <head> <tail>"; absent while all is quiet
+--   h<id>     "<end> <since> <fence> <terms>": a holder; h~<id>: one that left before its minHold had passed
+--   w<id>     "<end of ticket> <since> <place> <terms>": a waiter
+--   q<place>  the id that waits at that place
+--   o<fence>  "<at> <id> <json>": a lease that was ended by force
+-- Terms are "<mode> <limit> <ttl> <lockDelay> <ticket> <minHold> <run> <idle> <inbox> <json>", as the client wrote them.
+-- Times are milliseconds of this server's clock; those that lead a record have 13 digits.
+
+local TERMS = '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now_us = time[1] * 1000000 + time[2]
+
+local function parse(terms)
+  local mode, limit, ttl, delay, ticket, min_hold, run, idle, inbox = string.match(terms, TERMS)
+  return {
+    mode = mode, limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
+    min_hold = tonumber(min_hold), run = tonumber(run), idle = tonumber(idle), inbox = inbox, text = terms,
+  }
+end
+
+local function ends(record)
+  return tonumber(string.sub(record, 1, 13))
+end
+
+local function fence_of(record)
+  return string.match(record, '^%d+ %d+ (%d+) ')
+end
+
+local function terms_of(record)
+  return string.match(record, '^%d+ %d+ %d+ (.*)$')
+end
+
+-- Reads the lock, and what it knows of the claim. Nil: the key holds something that is not a lock.
+local function open(key, id)
+  local fields = redis.call('HMGET', key, 's', 'f', 'd', 'h' .. id, 'w' .. id)
+  local fence = tonumber(fields[2] or '0')
+  if not fence or (not fields[2] and redis.call('EXISTS', key) == 1) then return nil end
+  local lock = { key = key, fence = fence, death = tonumber(fields[3] or '0'), held = fields[4], waits = fields[5] }
+  if fields[1] then
+    local n, mode, limit, first, latest, queued, head, tail =
+      string.match(fields[1], '^(%d+) (%a) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$')
+    if not n then return nil end
+    lock.n, lock.mode, lock.limit, lock.first, lock.latest = tonumber(n), mode, tonumber(limit), tonumber(first), latest
+    lock.queued, lock.head, lock.tail = tonumber(queued), tonumber(head), tonumber(tail)
+  else
+    lock.quiet = true
+    lock.n, lock.mode, lock.limit, lock.first, lock.latest = 0, 'x', 0, 0, '-'
+    lock.queued, lock.head, lock.tail = 0, 1, 0
+  end
+  return lock
+end
+
+-- Writes the lock back, and keeps its hash alive for `idle` ms after `till`, the last moment that matters in it.
+local function close(lock, till, idle)
+  if lock.n == 0 and lock.queued == 0 then
+    if not lock.quiet then redis.call('HDEL', lock.key, 's') end
+  else
+    redis.call('HSET', lock.key, 'f', string.format('%.0f', lock.fence), 's', string.format(
+      '%d %s %d %.0f %s %d %d %d',
+      lock.n, lock.mode, lock.limit, lock.first, lock.latest, lock.queued, lock.head, lock.tail
+    ))
+  end
+  -- Half an idle time in reserve, so that most calls need not touch the key's own expiry.
+  if till and till + idle > lock.death then
+    local death = string.format('%.0f', till + idle + math.floor(idle / 2))
+    redis.call('HSET', lock.key, 'd', death)
+    redis.call('PEXPIREAT', lock.key, death)
+  end
+end
+
+-- Lets go of holders whose time is over. `first` is never later than the earliest end, so most calls look at nothing.
+local function prune(lock)
+  if lock.n == 0 or lock.first > now then return end
+  local fields
+  if lock.n == 1 then
+    local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
+    if record then fields = { 'h' .. lock.latest, record } end
+  end
+  fields = fields or redis.call('HGETALL', lock.key)
+  lock.n, lock.first, lock.latest = 0, 0, '-'
+  for i = 1, #fields, 2 do
+    if string.sub(fields[i], 1, 1) == 'h' then
+      local till = ends(fields[i + 1])
+      if till <= now then
+        redis.call('HDEL', lock.key, fields[i])
+      else
+        lock.n = lock.n + 1
+        lock.latest = string.sub(fields[i], 2)
+        if lock.n == 1 or till < lock.first then lock.first = till end
+      end
+    end
+  end
+end
+
+local function admits(lock, terms)
+  return lock.n == 0 or (lock.mode == terms.mode and (terms.mode == 's' or lock.n < terms.limit))
+end
+
+-- Adds a holder with the given fence; the caller has checked that it is admitted.
+local function hold(lock, id, terms, till, fence)
+  lock.held = string.format('%013.0f %.0f %.0f %s', till, now, fence, terms.text)
+  redis.call('HSET', lock.key, 'h' .. id, lock.held)
+  if lock.n == 0 or till < lock.first then lock.first = till end
+  lock.n, lock.mode, lock.limit, lock.latest = lock.n + 1, terms.mode, terms.limit, id
+end
+
+-- Fences keep rising when the counter is lost, because the clock is their floor. An exclusive lease gets a run of them.
+local function grant(lock, id, terms, till)
+  local fence = math.max(lock.fence + 1, now_us)
+  lock.fence = fence
+  if terms.mode == 'x' then lock.fence = fence + terms.run - 1 end
+  hold(lock, id, terms, till, fence)
+  return string.format('%.0f', fence)
+end
+
+-- Moves the end of a holder's lease; renewals only move it forward.
+local function extend(lock, id, till)
+  till = math.max(till, ends(lock.held))
+  lock.held = string.format('%013.0f', till) .. string.sub(lock.held, 14)
+  redis.call('HSET', lock.key, 'h' .. id, lock.held)
+  if lock.n == 1 then lock.first = till end
+end
+
+local function leave_queue(lock, id, place)
+  redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
+  lock.queued = lock.queued - 1
+  if lock.queued == 0 then lock.head, lock.tail = 1, 0 end
+end
+
+-- Grants to the waiters at the head, as many as may enter, and tells their processes. Lapsed tickets are passed over.
+-- Returns the fence when `caller` is among them: it learns by the reply, and its lease counts from now.
+local function promote(lock, caller)
+  local mine
+  local mail = {}
+  for place = lock.head, lock.tail do
+    local id = redis.call('HGET', lock.key, 'q' .. place)
+    if id then
+      local record = redis.call('HGET', lock.key, 'w' .. id)
+      local terms = parse(terms_of(record))
+      local till = ends(record)
+      if till <= now and id ~= caller then
+        leave_queue(lock, id, place)
+      elseif not admits(lock, terms) then
+        lock.head = place
+        break
+      else
+        leave_queue(lock, id, place)
+        if id == caller then
+          lock.waits = false
+          mine = grant(lock, id, terms, now + terms.ttl + terms.delay)
+        else
+          -- A process that listens gets its whole ttl, counted from its last sign of life. One that does not may be dead:
+          -- it must not cost the others more than its ticket, and is asked ("?") to confirm.
+          local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
+          local lasts = heard and till - terms.ticket + terms.ttl or till
+          local news = id .. (heard and ':' or '?') .. grant(lock, id, terms, lasts + terms.delay)
+          mail[terms.inbox] = mail[terms.inbox] and mail[terms.inbox] .. ',' .. news or news
+        end
+      end
+    end
+    if lock.queued == 0 then break end
+    lock.head = place + 1
+  end
+  for inbox, news in pairs(mail) do
+    redis.call('PUBLISH', inbox, 'granted ' .. news .. ' ' .. lock.key)
+  end
+  return mine
+end
+
+-- Calls `step` for one claim of several; what goes wrong there becomes that claim's answer, "!" and the message.
+local function separately(step, ...)
+  local ok, answer = pcall(step, ...)
+  if ok then return answer end
+  return '!' .. tostring(type(answer) == 'table' and answer.err or answer)
+end

@@ -1,0 +1,10 @@
+-- Marks this server's incarnation as known: an operator says that no lease granted by its lost memory is alive.
+--
+-- KEYS[1] the marker
+--
+-- Returns 1.
+
+--- @include _incarnation
+
+mark(KEYS[1], incarnation(), 0)
+return 1

@@ -1,0 +1,85 @@
+/** Makes an ioredis client for an endpoint, with settings that suit locks. */
+import type { Endpoint } from "./url.ts";
+
+/** A client that we opened ourselves. */
+export interface Opened {
+  readonly client: unknown;
+  connect(): Promise<void>;
+  /** Tells of every error of the client, from now on. */
+  onError(tell: (error: Error) => void): void;
+  close(): Promise<void>;
+}
+
+interface Client {
+  connect(): Promise<void>;
+  disconnect(): void;
+  on(event: string, listener: (error: Error) => void): void;
+}
+
+interface Library {
+  readonly Redis: new (options: object) => Client;
+  readonly Cluster: new (nodes: readonly object[], options: object) => Client;
+}
+
+const CONNECT_MS = 5000;
+/** A connection that owes an answer for this long is dead, whatever the kernel thinks; WAIT may take its time on top. */
+const SILENT_MS = 10_000;
+
+export function openIoredis(library: Library, endpoint: Endpoint): Opened {
+  const client = endpoint.topology === "cluster" ? cluster(library, endpoint) : single(library, endpoint);
+  const tells: ((error: Error) => void)[] = [];
+  // Without a listener ioredis prints every error; they show in the commands that fail.
+  client.on("error", (error) => tells.forEach((tell) => tell(error)));
+  return {
+    client,
+    connect: () => client.connect(),
+    onError: (tell) => void tells.push(tell),
+    close: () => Promise.resolve(client.disconnect()),
+  };
+}
+
+function common({ login, tls, options }: Endpoint): object {
+  const waitMs = Number(options.durability === undefined ? 0 : 60_000);
+  return {
+    username: login.username,
+    password: login.password,
+    ...(tls ? { tls: {} } : {}),
+    connectTimeout: CONNECT_MS,
+    socketTimeout: SILENT_MS + waitMs,
+    keepAlive: 10_000,
+    connectionName: "holdfast",
+    // How long an answer is worth waiting for is decided by whoever asks, not by a number of reconnects.
+    maxRetriesPerRequest: null,
+    retryStrategy: (times: number) => Math.min(50 * 2 ** Math.min(times, 6), 1000),
+    // A fail-over behind one address: the next connection reaches the new primary.
+    reconnectOnError: (error: Error) => error.message.startsWith("READONLY"),
+  };
+}
+
+function single({ Redis }: Library, endpoint: Endpoint): Client {
+  const { addresses, path, service, db, sentinelLogin, tls } = endpoint;
+  const options = { ...common(endpoint), db, lazyConnect: true };
+  if (service !== undefined) {
+    return new Redis({
+      ...options,
+      sentinels: addresses,
+      name: service,
+      sentinelUsername: sentinelLogin.username,
+      sentinelPassword: sentinelLogin.password,
+      ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
+    });
+  }
+  return new Redis(path === undefined ? { ...options, ...addresses[0] } : { ...options, path });
+}
+
+function cluster({ Cluster }: Library, endpoint: Endpoint): Client {
+  return new Cluster(endpoint.addresses, {
+    lazyConnect: true,
+    clusterRetryStrategy: (times: number) => Math.min(50 * 2 ** Math.min(times, 5), 1000),
+    retryDelayOnFailover: 50,
+    retryDelayOnClusterDown: 100,
+    retryDelayOnTryAgain: 50,
+    slotsRefreshTimeout: 3000,
+    redisOptions: common(endpoint),
+  });
+}

@@ -1,0 +1,49 @@
+/** Reads the scripts' replies. Everything that comes from the store is checked before it is believed. */
+import type { Holding, Refused, Vote } from "../backend.ts";
+import { LockBackendError, quote } from "../errors.ts";
+import { toHolding } from "./record.ts";
+
+/** From { place, ms until the earliest end, now, a holder's record or "" or "young" }. */
+export function toRefused(name: string, reply: unknown): { refused: Refused; headMs: number } {
+  if (!Array.isArray(reply) || typeof reply[0] !== "number" || typeof reply[1] !== "number") throw strange(name);
+  const [place, aheadMs] = reply as [number, number];
+  const refused: Refused = { granted: false, heldBy: heldBy(name, reply[3], Number(reply[2]), aheadMs) };
+  if (place === 0) return { refused: aheadMs > 0 ? { ...refused, retryMs: aheadMs } : refused, headMs: 0 };
+  return { refused: { ...refused, position: place }, headMs: place === 1 ? aheadMs : 0 };
+}
+
+function heldBy(name: string, record: unknown, nowMs: number, aheadMs: number): readonly Holding[] {
+  if (record === "young") {
+    const holder = "nobody: a quarantine, because the server may have forgotten leases";
+    return [{ name, mode: "exclusive", limit: 1, holder, fence: 0n, heldMs: 0, remainingMs: aheadMs, meta: {} }];
+  }
+  const holding = typeof record === "string" ? toHolding(name, record, nowMs) : undefined;
+  return holding === undefined ? [] : [holding];
+}
+
+/** From { vote, now, detail }. */
+export function toVote(name: string, reply: unknown): Vote {
+  if (!Array.isArray(reply) || !/^\d{1,16}$/u.test(String(reply[1]))) throw strange(name);
+  const wallMs = Number(reply[1]);
+  const detail = String(reply[2]);
+  switch (reply[0]) {
+    case "granted":
+      return { vote: "granted", wallMs };
+    case "held": {
+      const holding = toHolding(name, detail, wallMs);
+      const { holder: by = "unknown", fence = 0n, remainingMs = 0 } = holding ?? {};
+      return { vote: "held", by, fence, remainingMs, wallMs };
+    }
+    case "low":
+      if (!/^\d{1,20}$/u.test(detail)) throw strange(name);
+      return { vote: "low", fence: BigInt(detail), wallMs };
+    case "young":
+      return { vote: "young", forMs: Number(detail), wallMs };
+    default:
+      throw strange(name);
+  }
+}
+
+function strange(name: string): LockBackendError {
+  return new LockBackendError("redis", name, `Lock ${quote(name)}: Redis answered with something that is no answer.`);
+}
