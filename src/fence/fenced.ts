@@ -40,12 +40,13 @@ export function fenceFor(lease: Fenced, name: string): Fenced {
 
 /** Checks, before anything is sent, that `fenced` names one lock and carries one usable number. */
 export function checkFenced(fenced: Fenced): Fenced {
-  const { name, fence, fences } = fenced;
+  const { name, fences } = fenced;
   if (fences !== undefined && fences.size > 1) {
     throw new TypeError(
       `Expected the fence of one lock, got a lease of ${show(name)}. Pick one with fenceFor(lease, name)`,
     );
   }
+  const { fence } = fenced;
   if (typeof fence !== "bigint" || fence < 0n || fence > MAX_FENCE) {
     throw new TypeError(`Expected \`fence\` to be a bigint from 0 to 2^63 - 1, got ${show(fence)}`);
   }

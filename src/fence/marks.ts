@@ -11,8 +11,11 @@ export interface MarkStore {
   advance(lock: string, fence: bigint): Promise<bigint>;
 }
 
-/** Admits the fence, or throws {@link FenceRejectedError}. */
-export async function admit(marks: MarkStore, guard: string, offered: Fenced): Promise<void> {
+/**
+ * Admits the fence, or throws {@link FenceRejectedError}: for guards of your own. What it lets in may still be
+ * overtaken before it writes; `guard` is who tells of a refusal.
+ */
+export async function admit(marks: MarkStore, offered: Fenced, guard: string = "own"): Promise<void> {
   const fenced = checkFenced(offered);
   const current = await marks.advance(fenced.name, fenced.fence);
   if (current > fenced.fence) throw reject(guard, fenced, current);

@@ -50,8 +50,8 @@ const hosts: Record<string, Host> = {
     app.put("/invoices/:id", guard, (request, response) => {
       response.send(String(admittedFence(request).fence));
     });
-    app.use(((_error, _request, response, _next) => {
-      response.status(500).send("marks unreachable");
+    app.use(((error: Error, _request, response, _next) => {
+      response.status(500).send(error.message);
     }) satisfies express.ErrorRequestHandler);
     return listen(createServer(app));
   },
@@ -75,7 +75,7 @@ const hosts: Record<string, Host> = {
       const headers = new Headers();
       for (const [name, value] of Object.entries(request.headers)) headers.set(name, String(value));
       const asked = new Request(`http://127.0.0.1${request.url}`, { method: request.method ?? "GET", headers });
-      const answer = await handler(asked).catch(() => new Response("marks unreachable", { status: 500 }));
+      const answer = await handler(asked).catch((error: Error) => new Response(error.message, { status: 500 }));
       response.writeHead(answer.status, Object.fromEntries(answer.headers)).end(await answer.text());
     };
     return listen(createServer((request, response) => void serve(request, response)));
@@ -122,7 +122,9 @@ describe.each(Object.keys(hosts))("the guard in front of %s", (name) => {
 
   test("lets nothing through when the marks cannot be reached", async () => {
     const url = await open({ advance: () => Promise.reject(new Error("no route")) });
-    expect((await put(url, "invoice%3A42=34")).status).toBe(500);
+    const answer = await put(url, "invoice%3A42=34");
+    expect(answer.status).toBe(500);
+    expect(await answer.text()).toContain("no route");
   });
 
   test("speaks with fencedFetch, exactly above 2^53, which throws the refusal", async () => {
@@ -146,6 +148,7 @@ describe("a guard over several locks", () => {
     const handler = fetchGuard({ marks: memoryMarks(), lock }, (request, fenced) => {
       expect(() => admittedFence({})).toThrow(TypeError);
       expect(fenceFor(admittedFence(request), "account:2")).toEqual(at(9n, "account:2"));
+      expect(() => fenced.fence).toThrow(/several/);
       return new Response(fenced.name);
     });
     const send = (...fences: [string, bigint][]): Promise<Response> => {

@@ -112,10 +112,12 @@ describe("the mark", () => {
   });
 
   test("is never guessed from something else that lies in its place", async () => {
-    await ioredis.set(fenceKey("invoice:42"), "1e9");
-    await expect(writeFenced(ioredis, at(34n), [["SET", "total", "a"]])).rejects.toThrow(/to hold a fence/);
-    expect(await ioredis.get("total")).toBeNull();
-    expect(await ioredis.get(fenceKey("invoice:42"))).toBe("1e9");
+    for (const foreign of ["", "x", "-1", "1e9", "{}"]) {
+      await ioredis.set(fenceKey("invoice:42"), foreign);
+      await expect(writeFenced(ioredis, at(34n), [["SET", "total", "a"]])).rejects.toThrow(/to hold a fence/);
+      expect(await ioredis.get("total")).toBeNull();
+      expect(await ioredis.get(fenceKey("invoice:42"))).toBe(foreign);
+    }
   });
 });
 

@@ -23,6 +23,23 @@ export interface Refusal {
 
 const admitted = new WeakMap<object, Fenced>();
 
+/** What a guard let through, in the shape of a lease. */
+class Admitted implements Fenced {
+  readonly name: string;
+  readonly fences: ReadonlyMap<string, bigint>;
+
+  constructor(fences: ReadonlyMap<string, bigint>) {
+    this.name = [...fences.keys()].join(", ");
+    this.fences = fences;
+  }
+
+  get fence(): bigint {
+    const [fence, ...others] = this.fences.values();
+    if (fence !== undefined && others.length === 0) return fence;
+    throw new TypeError(`A request under several locks has no single fence: use fenceFor() (${this.name})`);
+  }
+}
+
 /** The fence that a guard let through with this request. Of several locks, pick one with `fenceFor`. */
 export function admittedFence(request: object): Fenced {
   const fenced = admitted.get(request);
@@ -51,8 +68,7 @@ export async function judge<R extends object>(
     const refusal = await admitAll(options.marks, fences);
     if (refusal !== undefined) return refusal;
   }
-  const [[, fence] = ["", 0n]] = fences;
-  admitted.set(request, { name: locks.join(", "), fence, fences });
+  admitted.set(request, new Admitted(fences));
   return undefined;
 }
 
@@ -80,7 +96,7 @@ function locksOf<R>({ lock }: HttpGuardOptions<R>, request: R): readonly string[
 
 async function admitAll(marks: MarkStore, fences: ReadonlyMap<string, bigint>): Promise<Refusal | undefined> {
   try {
-    for (const [name, fence] of fences) await admit(marks, "http", { name, fence });
+    for (const [name, fence] of fences) await admit(marks, { name, fence }, "http");
     return undefined;
   } catch (error) {
     if (error instanceof FenceRejectedError) return rejection(error);

@@ -1,0 +1,41 @@
+// An object in an S3-like store that only the latest holder can replace, by If-Match.
+//
+//   node examples/fence-object-store.mjs
+import { connect } from "holdfast";
+import { FenceRejectedError, parseFence } from "holdfast/fence";
+import { startObjectStore } from "./object-store.mjs";
+
+const FENCE = "x-amz-meta-fence";
+
+/** Replaces the object unless a later lease has written it. The store compares the ETag, so nothing fits in between. */
+async function putFenced(url, { name, fence }, body) {
+  for (let tries = 0; tries < 20; tries++) {
+    const found = await fetch(url, { method: "HEAD" });
+    const current = found.ok ? parseFence(found.headers.get(FENCE)) : 0n;
+    if (current === undefined) throw new Error(`${url} carries no fence`);
+    if (current > fence) throw new FenceRejectedError(name, current, fence);
+    const condition = found.ok ? { "if-match": found.headers.get("etag") } : { "if-none-match": "*" };
+    const put = await fetch(url, { method: "PUT", body, headers: { ...condition, [FENCE]: fence.toString() } });
+    if (put.ok) return;
+    // 412: changed since we looked; 409: somebody is changing it right now. Look again.
+    if (put.status !== 412 && put.status !== 409) throw new Error(`PUT ${url}: ${put.status}`);
+  }
+  throw new Error(`${url} kept changing`);
+}
+
+const locks = await connect();
+const store = await startObjectStore();
+const url = `${store.url}/reports/today`;
+
+// This holder does not renew and is about to be paused: its lease runs out.
+const paused = await locks.acquire("report", { ttl: "200ms", renew: false });
+
+// So the next one gets the lock and writes.
+await locks.run("report", (lease) => putFenced(url, lease, "by the next holder"));
+
+// Now the first one goes on as if nothing had happened.
+await putFenced(url, paused, "by the paused holder").catch((error) => console.log(`refused: ${error.code}`));
+
+console.log(`the object was written ${await (await fetch(url)).text()}`);
+store.close();
+await locks.close();
