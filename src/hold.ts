@@ -6,6 +6,7 @@ import type { Bell } from "./alarm.ts";
 import type { Claim, Granted, Holding } from "./backend.ts";
 import type { Clock } from "./clock.ts";
 import type { Lease } from "./api.ts";
+import type { Cohort } from "./cohort.ts";
 import { driftMs } from "./drift.ts";
 import type { Spec } from "./spec.ts";
 
@@ -33,11 +34,9 @@ export class Hold implements Bell {
   lent = 0;
 
   // The keeper's own notes.
+  cohort: Cohort | undefined;
   atMs = 0;
   place = -1;
-  askedAtMs: number = -Infinity;
-  failures = 0;
-  batchMax: number = Infinity;
 
   readonly #clock: Clock;
   readonly #endAtMs: number;

@@ -1,16 +1,19 @@
 /**
- * The keeper (others say watchdog): renews every hold of this process from one timer, in batches, and ends those
- * that can no longer be trusted. A hold is renewed after a third of its ttl and asked again until its instant passes.
+ * The keeper (others say watchdog): renews every hold of this process from one timer, in batches, and ends those that
+ * can no longer be trusted. A hold is renewed after a third of its ttl and asked for again until its instant passes.
  */
-import { Alarm } from "./alarm.ts";
+import { Alarm, type Bell } from "./alarm.ts";
 import type { Backend, Claim, Renewal } from "./backend.ts";
 import type { Chance } from "./chance.ts";
 import type { Clock } from "./clock.ts";
+import { Cohort } from "./cohort.ts";
 import { renewChannel } from "./events.ts";
 import type { Hold } from "./hold.ts";
 
-/** Holds due within this part of their ttl ride along: so that leases taken at random moments end up in few batches. */
+/** Cohorts due within this part of their ttl ride along: so that leases taken at random moments end up in few batches. */
 const RIDE_ALONG = 1 / 10;
+/** A new hold joins the youngest cohort for this part of its ttl; it is renewed that much early, once. */
+const JOIN = 1 / 30;
 const RETRY_MIN_MS = 10;
 
 export class Keeper {
@@ -18,36 +21,50 @@ export class Keeper {
   readonly #clock: Clock;
   readonly #chance: Chance;
   readonly #lose: (hold: Hold, reason: string) => void;
-  readonly #alarm: Alarm<Hold>;
+  readonly #alarm: Alarm<Bell>;
+  /** Per ttl, the cohort that new holds join. */
+  readonly #youngest: Map<number, { readonly cohort: Cohort; readonly untilMs: number }> = new Map();
 
   constructor(backend: Backend, clock: Clock, chance: Chance, lose: (hold: Hold, reason: string) => void) {
     this.#backend = backend;
     this.#clock = clock;
     this.#chance = chance;
     this.#lose = lose;
-    this.#alarm = new Alarm<Hold>(clock, false, (nowMs) => this.#sweep(nowMs));
-  }
-
-  get size(): number {
-    return this.#alarm.size;
+    this.#alarm = new Alarm<Bell>(clock, false, (nowMs) => this.#sweep(nowMs));
   }
 
   keep(hold: Hold): void {
-    this.#alarm.set(hold, this.#renewAtMs(hold, this.#clock.now()));
+    // What is not renewed from here has only its end to be watched.
+    if (hold.spec.renew !== true) return this.#alarm.set(hold, hold.trustedUntilMs);
+    const nowMs = this.#clock.now();
+    const youngest = this.#youngest.get(hold.ttlMs);
+    if (youngest !== undefined && nowMs < youngest.untilMs && youngest.cohort.place >= 0) {
+      youngest.cohort.add(hold);
+      if (hold.trustedUntilMs < youngest.cohort.atMs) this.#alarm.set(youngest.cohort, hold.trustedUntilMs);
+      return undefined;
+    }
+    const cohort = new Cohort(hold.ttlMs, nowMs + this.#thirdMs(hold.ttlMs));
+    cohort.add(hold);
+    this.#youngest.set(hold.ttlMs, { cohort, untilMs: nowMs + hold.ttlMs * JOIN });
+    return this.#alarm.set(cohort, Math.min(cohort.renewAtMs, hold.trustedUntilMs));
   }
 
   /** From this moment on nothing renews the hold, not even an answer that is on its way. */
   drop(hold: Hold): void {
     this.#alarm.clear(hold);
+    hold.cohort?.holds.delete(hold);
+    hold.cohort = undefined;
   }
 
   /** Renews everything now: after a reconnect, or when the machine seems to have slept. */
   doubt(): void {
     const nowMs = this.#clock.now();
-    for (const hold of this.#alarm.all()) {
+    for (const bell of this.#alarm.all()) {
+      if (!(bell instanceof Cohort)) continue;
+      bell.renewAtMs = nowMs;
       // What was asked before the trouble may never be answered.
-      hold.askedAtMs = -Infinity;
-      if (hold.spec.renew === true) this.#alarm.set(hold, nowMs);
+      bell.askedAtMs = -Infinity;
+      this.#alarm.set(bell, nowMs);
     }
   }
 
@@ -56,149 +73,140 @@ export class Keeper {
   }
 
   #sweep(nowMs: number): void {
-    const due: Hold[] = [];
-    const early: Hold[] = [];
-    for (;;) {
-      const hold = this.#alarm.take(nowMs + (due[0] ?? early[0] ?? NONE).ttlMs * RIDE_ALONG);
-      if (hold === undefined) break;
-      if (!this.#ended(hold, nowMs)) (this.#mayRenew(hold, nowMs) ? due : early).push(hold);
+    const due: Cohort[] = [];
+    let slackMs = 0;
+    for (let bell = this.#alarm.take(nowMs); bell !== undefined; bell = this.#alarm.take(nowMs + slackMs)) {
+      if (bell instanceof Cohort) {
+        due.push(bell);
+        slackMs = Math.max(slackMs, bell.ttlMs * RIDE_ALONG);
+      } else this.#lookAtEnd(bell as Hold, nowMs);
     }
-    for (const hold of early) this.#alarm.set(hold, this.#nextLookMs(hold, nowMs));
-    // While the answer is out, only the end of trust can wake us for these.
-    for (const hold of due) this.#alarm.set(hold, this.#nextLookMs(hold, nowMs));
-    for (const batch of batches(due)) void this.#renew(batch);
+    const asked = this.#ask(due, nowMs);
+    for (const cohort of due) this.#setBell(cohort);
+    for (const cohorts of asked) void this.#renew(cohorts);
   }
 
-  /** Ends a hold whose instant has passed. */
-  #ended(hold: Hold, nowMs: number): boolean {
-    if (nowMs >= hold.trustedUntilMs) {
-      this.#lose(hold, whyEnded(hold, nowMs));
-      return true;
-    }
-    if (hold.spec.renew === false && hold.sleptThrough(nowMs)) {
+  /** A hold that is not renewed from here, or only by a thread, is due to end. */
+  #lookAtEnd(hold: Hold, nowMs: number): void {
+    if (nowMs >= hold.trustedUntilMs) this.#lose(hold, whyEnded(hold, nowMs, 0));
+    else if (hold.spec.renew === false && hold.sleptThrough(nowMs))
       this.#lose(hold, "the machine slept longer than the ttl");
-      return true;
+    else this.#alarm.set(hold, hold.trustedUntilMs);
+  }
+
+  /** Decides who is asked for, in which calls: the healthy in one, those in trouble each on their own. */
+  #ask(due: readonly Cohort[], nowMs: number): Cohort[][] {
+    const healthy = new Map<number, Cohort>();
+    const alone: Cohort[][] = [];
+    for (const cohort of due) {
+      for (const hold of cohort.holds) {
+        if (nowMs >= hold.trustedUntilMs) this.#lose(hold, whyEnded(hold, nowMs, cohort.failures));
+      }
+      if (cohort.holds.size === 0 || cohort.isAsking(nowMs) || nowMs + cohort.ttlMs * RIDE_ALONG < cohort.renewAtMs)
+        continue;
+      cohort.askedAtMs = nowMs;
+      const other = healthy.get(cohort.ttlMs);
+      if (cohort.failures > 0) alone.push([cohort]);
+      else if (other === undefined) healthy.set(cohort.ttlMs, cohort);
+      else other.merge(cohort);
     }
-    return false;
+    return healthy.size > 0 ? [[...healthy.values()], ...alone] : alone;
   }
 
-  #mayRenew(hold: Hold, nowMs: number): boolean {
-    if (hold.spec.renew !== true || nowMs >= hold.endAtMs) return false;
-    if (hold.askedAtMs + hold.ttlMs / 3 > nowMs) return false;
-    return hold.atMs <= nowMs + hold.ttlMs * RIDE_ALONG;
+  #setBell(cohort: Cohort): void {
+    if (cohort.holds.size === 0) return this.#alarm.clear(cohort);
+    const nextMs = cohort.askedAtMs > -Infinity ? cohort.askedAtMs + cohort.ttlMs / 3 : cohort.renewAtMs;
+    return this.#alarm.set(cohort, Math.min(nextMs, cohort.firstEndMs()));
   }
 
-  /** When to look at a hold again that was not, or has just been, renewed: a hung request is repeated after a third. */
-  #nextLookMs(hold: Hold, nowMs: number): number {
-    const endMs = hold.trustedUntilMs;
-    if (hold.spec.renew !== true || nowMs >= hold.endAtMs) return endMs;
-    return Math.min(endMs, Math.max(hold.atMs, nowMs + hold.ttlMs / 3));
-  }
-
-  #renewAtMs(hold: Hold, nowMs: number): number {
-    const endMs = hold.trustedUntilMs;
-    if (hold.spec.renew !== true) return endMs;
-    const jitter = 0.9 + 0.1 * this.#chance.fraction();
-    return Math.min(endMs, nowMs + (hold.ttlMs / 3) * jitter);
-  }
-
-  async #renew(batch: readonly Hold[]): Promise<void> {
+  async #renew(cohorts: readonly Cohort[]): Promise<void> {
+    const holds: Hold[] = [];
     const claims: Claim[] = [];
-    for (const hold of batch) claims.push(hold.claim);
-    const sentAtMs = this.#clock.now();
-    const wallLeadMs = this.#clock.wall() - sentAtMs;
-    for (const hold of batch) hold.askedAtMs = sentAtMs;
-    const answers = await this.#backend.renew(claims).catch((cause: unknown) => cause);
-    const doneAtMs = this.#clock.now();
-    if (!Array.isArray(answers) || answers.length !== batch.length) {
-      for (const hold of batch)
-        this.#settle(hold, { held: "unknown", cause: answers }, batch.length, sentAtMs, wallLeadMs);
-    } else {
-      const renewAtMs = this.#jitteredThird(doneAtMs);
-      for (const [index, hold] of batch.entries()) {
-        this.#settle(hold, answers[index] as Renewal, batch.length, sentAtMs, wallLeadMs, renewAtMs);
+    for (const cohort of cohorts) {
+      for (const hold of cohort.holds) {
+        holds.push(hold);
+        claims.push(hold.claim);
       }
     }
-    if (renewChannel.hasSubscribers)
-      renewChannel.publish(summary(this.#backend.name, batch, answers, doneAtMs - sentAtMs));
-  }
-
-  /** One jitter for a whole batch, so that it stays together. */
-  #jitteredThird(nowMs: number): (hold: Hold) => number {
-    const jitter = 0.9 + 0.1 * this.#chance.fraction();
-    return (hold) => Math.min(hold.trustedUntilMs, nowMs + (hold.ttlMs / 3) * jitter);
-  }
-
-  #settle(
-    hold: Hold,
-    renewal: Renewal,
-    batchSize: number,
-    sentAtMs: number,
-    wallLeadMs: number,
-    renewAtMs: (hold: Hold) => number = (h) => this.#renewAtMs(h, this.#clock.now()),
-  ): void {
-    hold.askedAtMs = -Infinity;
-    // Released or lost while the answer was on its way: a lease ends once.
-    if (hold.state !== "held" || hold.place < 0) return;
-    const nowMs = this.#clock.now();
-    // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
-    if (nowMs >= hold.trustedUntilMs) return this.#drop(hold, whyEnded(hold, nowMs));
-    if (renewal.held === true) {
-      hold.confirm(renewal.fromMs ?? sentAtMs, sentAtMs, wallLeadMs);
-      hold.failures = 0;
-      hold.batchMax = Infinity;
-      this.#alarm.set(hold, renewAtMs(hold));
-      return;
+    const sentAtMs = this.#clock.now();
+    const wallLeadMs = this.#clock.wall() - sentAtMs;
+    let answers: readonly Renewal[] | undefined;
+    try {
+      const renewals = await this.#backend.renew(claims);
+      // What does not answer each claim is no answer.
+      if (Array.isArray(renewals) && renewals.length === claims.length) answers = renewals;
+    } catch {
+      // Unknown is neither yes nor no: asked again below, until the instant passes.
     }
-    if (renewal.held === false) return this.#drop(hold, renewal.reason);
-    hold.failures++;
-    // A whole batch that failed is halved, so that one claim the store chokes on cannot take the others with it.
-    hold.batchMax = Math.max(1, Math.ceil(batchSize / 2));
-    const pauseMs = Math.max(RETRY_MIN_MS, (hold.trustedUntilMs - nowMs) / 8) * (0.5 + 0.5 * this.#chance.fraction());
-    this.#alarm.set(hold, Math.min(hold.trustedUntilMs, nowMs + pauseMs));
+    const nowMs = this.#clock.now();
+    const unknown: Hold[] = [];
+    for (const [index, hold] of holds.entries()) {
+      // Released or lost while the answer was on its way: a lease ends once.
+      if (hold.state !== "held" || hold.cohort === undefined) continue;
+      const renewal = answers?.[index];
+      // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
+      if (nowMs >= hold.trustedUntilMs) this.#lose(hold, whyEnded(hold, nowMs, hold.cohort.failures));
+      else if (renewal?.held === true) hold.confirm(renewal.fromMs ?? sentAtMs, sentAtMs, wallLeadMs);
+      else if (renewal?.held === false) this.#lose(hold, renewal.reason);
+      else unknown.push(hold);
+    }
+    this.#settle(cohorts, unknown, nowMs, answers === undefined);
+    if (renewChannel.hasSubscribers) this.#publish(claims.length, answers, nowMs - sentAtMs);
   }
 
-  #drop(hold: Hold, reason: string): void {
-    this.#alarm.clear(hold);
-    this.#lose(hold, reason);
+  #settle(cohorts: readonly Cohort[], unknown: readonly Hold[], nowMs: number, allFailed: boolean): void {
+    const failures = 1 + Math.max(...cohorts.map((cohort) => cohort.failures));
+    for (const hold of unknown) hold.cohort?.holds.delete(hold);
+    for (const cohort of cohorts) {
+      cohort.askedAtMs = -Infinity;
+      cohort.failures = 0;
+      cohort.renewAtMs = nowMs + this.#thirdMs(cohort.ttlMs);
+      this.#setBell(cohort);
+    }
+    // A call that failed as a whole is halved, so that one claim the store chokes on cannot take the others with it.
+    const half = allFailed ? Math.ceil(unknown.length / 2) : unknown.length;
+    this.#retry(unknown.slice(0, half), failures, nowMs);
+    this.#retry(unknown.slice(half), failures, nowMs);
+  }
+
+  #retry(holds: readonly Hold[], failures: number, nowMs: number): void {
+    const perTtl = new Map<number, Cohort>();
+    for (const hold of holds) {
+      let cohort = perTtl.get(hold.ttlMs);
+      if (cohort === undefined) {
+        const leftMs = hold.trustedUntilMs - nowMs;
+        const pauseMs = Math.max(RETRY_MIN_MS, leftMs / 8) * (0.5 + 0.5 * this.#chance.fraction());
+        perTtl.set(hold.ttlMs, (cohort = new Cohort(hold.ttlMs, nowMs + pauseMs)));
+        cohort.failures = failures;
+      }
+      cohort.add(hold);
+    }
+    for (const cohort of perTtl.values()) this.#setBell(cohort);
+  }
+
+  /** A third of the ttl, jittered, so that processes started together do not renew together for ever. */
+  #thirdMs(ttlMs: number): number {
+    return (ttlMs / 3) * (0.9 + 0.1 * this.#chance.fraction());
+  }
+
+  #publish(asked: number, answers: readonly Renewal[] | undefined, tookMs: number): void {
+    const count = (held: Renewal["held"]): number => answers?.filter((answer) => answer?.held === held).length ?? 0;
+    const [renewed, gone] = [count(true), count(false)];
+    renewChannel.publish({
+      backend: this.#backend.name,
+      asked,
+      renewed,
+      gone,
+      unknown: asked - renewed - gone,
+      tookMs,
+    });
   }
 }
 
-const NONE = { ttlMs: 0 };
-
-function whyEnded(hold: Hold, nowMs: number): string {
+function whyEnded(hold: Hold, nowMs: number, failures: number): string {
   if (nowMs >= hold.endAtMs) return "it was held for its maxHold";
   if (hold.spec.renew === false) return "its ttl passed and it is not renewed";
-  if (hold.failures > 0) return `its ttl passed while the store did not confirm it (${hold.failures} renewals failed)`;
+  if (failures > 0) return `its ttl passed while the store did not confirm it (${failures} renewals failed)`;
   const lateMs = Math.round(nowMs - hold.trustedUntilMs);
-  return `its ttl passed before it could be renewed (noticed ${lateMs} ms late: the event loop was blocked, or the process paused)`;
-}
-
-/** Cuts the due holds into calls: all in one, unless a batch of theirs failed before. */
-function batches(due: readonly Hold[]): Hold[][] {
-  const result: Hold[][] = [];
-  let current: Hold[] = [];
-  let max = Infinity;
-  for (const hold of due) {
-    if (current.length >= Math.min(max, hold.batchMax)) {
-      result.push(current);
-      current = [];
-      max = Infinity;
-    }
-    current.push(hold);
-    max = Math.min(max, hold.batchMax);
-  }
-  if (current.length > 0) result.push(current);
-  return result;
-}
-
-function summary(backend: string, batch: readonly Hold[], answers: unknown, tookMs: number): object {
-  const counts = { renewed: 0, gone: 0, unknown: 0 };
-  for (const index of batch.keys()) {
-    const held = Array.isArray(answers) ? (answers as Renewal[])[index]?.held : "unknown";
-    if (held === true) counts.renewed++;
-    else if (held === false) counts.gone++;
-    else counts.unknown++;
-  }
-  return { backend, asked: batch.length, ...counts, tookMs };
+  return `its ttl passed before it could be renewed (noticed ${lateMs} ms late: the event loop was blocked, the process paused, or the store hung)`;
 }

@@ -1,0 +1,47 @@
+/** Holds of one ttl that are renewed together: so that 100,000 leases are a handful of things to look after. */
+import type { Bell } from "./alarm.ts";
+import type { Hold } from "./hold.ts";
+
+export class Cohort implements Bell {
+  readonly ttlMs: number;
+  readonly holds: Set<Hold> = new Set();
+  /** When to renew next. */
+  renewAtMs: number;
+  /** When the question that is out left; -Infinity when none is. */
+  askedAtMs: number = -Infinity;
+  /** How often in a row the store gave no answer. A cohort in trouble is asked for on its own. */
+  failures = 0;
+
+  // The alarm's own notes.
+  atMs = 0;
+  place = -1;
+
+  constructor(ttlMs: number, renewAtMs: number) {
+    this.ttlMs = ttlMs;
+    this.renewAtMs = renewAtMs;
+  }
+
+  add(hold: Hold): void {
+    hold.cohort = this;
+    this.holds.add(hold);
+  }
+
+  /** Takes the other's holds over. */
+  merge(other: Cohort): void {
+    for (const hold of other.holds) this.add(hold);
+    other.holds.clear();
+    if (other.renewAtMs < this.renewAtMs) this.renewAtMs = other.renewAtMs;
+  }
+
+  /** The first instant at which one of the holds can no longer be trusted. */
+  firstEndMs(): number {
+    let firstMs = Infinity;
+    for (const hold of this.holds) firstMs = Math.min(firstMs, hold.trustedUntilMs);
+    return firstMs;
+  }
+
+  /** True while an answer is out that may still come. One that hangs for a third of the ttl is asked for again. */
+  isAsking(nowMs: number): boolean {
+    return nowMs < this.askedAtMs + this.ttlMs / 3;
+  }
+}

@@ -1,0 +1,37 @@
+/** Holdfast in a process of its own: what keeps it alive, and what does not. */
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+
+const run = promisify(execFile);
+const dist = join(import.meta.dirname, "../../dist");
+
+async function script(body: string): Promise<string> {
+  const text = `import { createLocks } from "${dist}/index.js"; import { memory } from "${dist}/memory/index.js"; ${body}`;
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", text]);
+  return stdout.trim();
+}
+
+test("a held lease does not keep the process alive", async () => {
+  expect(await script(`const l = await createLocks(memory()).acquire("a"); console.log("held");`)).toBe("held");
+});
+
+test("a waiting acquire does keep it alive, until its answer", async () => {
+  const body = `const locks = createLocks(memory()); await locks.acquire("a");
+    await locks.acquire("a", { wait: 300 }).catch((error) => console.log(error.code));`;
+  expect(await script(body)).toBe("ERR_LOCK_TIMEOUT");
+});
+
+test("a store that cannot be asked is told, not waited for in a process that has already gone", async () => {
+  const body = `const backend = memory(); backend.attempt = () => Promise.reject(new Error("down"));
+    await createLocks(backend).acquire("a", { wait: 200 }).catch((error) => console.log(error.code));`;
+  expect(await script(body)).toBe("ERR_LOCK_BACKEND");
+});
+
+test("a lease that is lost while nobody looks brings the process down neither by a throw nor by a rejection", async () => {
+  const body = `const backend = memory(); const locks = createLocks(backend);
+    await locks.acquire("a", { ttl: 60 }); backend.renew = () => Promise.reject(new Error("down"));
+    setTimeout(() => console.log("still here"), 200);`;
+  expect(await script(body)).toBe("still here");
+});

@@ -1,0 +1,16 @@
+/** The core stays small: what everybody loads, without any backend. */
+import { brotliCompressSync } from "node:zlib";
+import { join } from "node:path";
+import { rolldown } from "rolldown";
+import { expect, test } from "vitest";
+
+test("the core is at most 12 kB, bundled, minified and compressed", async () => {
+  const input = join(import.meta.dirname, "../../src/index.ts");
+  const isBackend = (id: string): boolean => /\/(memory|file|redis|quorum|zookeeper)\//.test(id);
+  const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
+  const { output } = await bundle.generate({ format: "esm", minify: true });
+  await bundle.close();
+  const bytes = brotliCompressSync(output.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
+  expect(bytes).toBeGreaterThan(1000);
+  expect(bytes).toBeLessThanOrEqual(12_000);
+});
