@@ -1,6 +1,16 @@
 export { conformance, type Declined, memberConformance, withoutDeclined } from "./conformance.ts";
 export { FakeClock, type FakeClockOptions } from "./fake-clock.ts";
 export { type Fault, type FaultPlan, type Faults, type Faulty, faulty, type Operation } from "./faulty.ts";
+export {
+  checkHistory,
+  type ClaimantEvent,
+  type HistoryEvent,
+  type HistoryOptions,
+  type Oracle,
+  type StoreEvent,
+  type Violation,
+} from "./history.ts";
+export { findLinearization, type Linearizability } from "./linearizable.ts";
 export type { ConformancePromise } from "./promises/promise.ts";
 export { seeded, type SeededChance } from "./seeded.ts";
 export type { ConformanceContext } from "./trial.ts";
