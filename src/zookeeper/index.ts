@@ -1,6 +1,9 @@
-/** ZooKeeper: the client, for guards and for whoever needs more than locks. */
+/** ZooKeeper: locks in Curator's layout, and the client below them. */
+export type { ZooKeeperBackend } from "./backend.ts";
 export { ZooKeeperClient, type ZooKeeperClientOptions } from "./client/client.ts";
 export { ZooKeeperError, type ZooKeeperErrorCode, ZooKeeperMultiError } from "./client/errors.ts";
 export type { Children, Created, MultiPart, MultiResult, NodeData } from "./client/operations.ts";
 export type { CreateMode, Stat, WatchEvent } from "./client/protocol.ts";
 export type { SessionListener } from "./client/session.ts";
+export type { Dialect } from "./names.ts";
+export { zookeeper, type ZooKeeperOptions } from "./zookeeper.ts";

@@ -188,11 +188,11 @@ export class Connection {
       if (request === undefined || request.xid !== xid) throw new Error(`an answer out of order (${xid})`);
       this.#compact();
       if (zxid > 0n) this.#listener.seen(zxid);
-      this.#settle(request, error, reader);
+      this.#settle(request, error, reader, zxid);
     }
   }
 
-  #settle({ operation, answered, resolve, reject }: Sent, error: number, reader: Reader): void {
+  #settle({ operation, answered, resolve, reject }: Sent, error: number, reader: Reader, zxid: bigint): void {
     const code = error === 0 ? undefined : toCode(error);
     if (code === "NONODE" && operation.absent !== undefined) {
       answered?.(true);
@@ -206,7 +206,7 @@ export class Connection {
     if (code !== undefined) return reject(toError(error, operation.what));
     let value: unknown;
     try {
-      value = operation.read(reader);
+      value = operation.read(reader, zxid);
     } catch (failure) {
       reject(failure instanceof RangeError ? connectionLoss(operation.what, failure) : failure);
       if (failure instanceof RangeError) throw failure;

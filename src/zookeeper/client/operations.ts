@@ -8,7 +8,8 @@ export interface Operation<T> {
   /** For messages: what was asked, of which node. */
   readonly what: string;
   write(writer: Writer): void;
-  read(reader: Reader): T;
+  /** `zxid`: the transaction in which the answer was given, of which a write is one. */
+  read(reader: Reader, zxid: bigint): T;
   /** The answer where the node does not exist, for operations to which that is no error. */
   readonly absent?: { readonly answer: T } | undefined;
 }
@@ -37,6 +38,8 @@ export type MultiPart =
 
 /** What a part of a successful multi brought: the path of a create, the stat of a setData. */
 export interface MultiResult {
+  /** The transaction that all parts are: the czxid of what was created. */
+  readonly zxid: bigint;
   readonly path?: string;
   readonly stat?: Stat;
 }
@@ -143,7 +146,7 @@ function writeCreate(writer: Writer, path: string, data: Uint8Array, mode: Creat
   writer.int(CREATE_FLAGS[mode]);
 }
 
-function readMulti(reader: Reader): readonly MultiResult[] {
+function readMulti(reader: Reader, zxid: bigint): readonly MultiResult[] {
   const results: MultiResult[] = [];
   const errors: (ZooKeeperErrorCode | undefined)[] = [];
   for (;;) {
@@ -153,9 +156,9 @@ function readMulti(reader: Reader): readonly MultiResult[] {
     if (done) break;
     const error = type === -1 ? reader.int() : 0;
     errors.push(error === 0 ? undefined : toCode(error));
-    if (type === OP.create) results.push({ path: reader.string() });
-    else if (type === OP.setData) results.push({ stat: readStat(reader) });
-    else results.push({});
+    if (type === OP.create) results.push({ zxid, path: reader.string() });
+    else if (type === OP.setData) results.push({ zxid, stat: readStat(reader) });
+    else results.push({ zxid });
   }
   if (errors.some((error) => error !== undefined)) throw new ZooKeeperMultiError(errors);
   return results;

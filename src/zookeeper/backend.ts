@@ -1,0 +1,305 @@
+/** The ZooKeeper backend: tickets for claims, leases for tickets whose turn has come, and one session for them all. */
+import type { Backend, Claim, Granted, Listener, Refused, Renewal, Snapshot } from "../backend.ts";
+import { LockBackendError, quote } from "../errors.ts";
+import type { ZooKeeperClient } from "./client/client.ts";
+import { toFailure } from "./failure.ts";
+import { breakLease, whyGone } from "./force.ts";
+import { type HeldLease, Leases } from "./leases.ts";
+import { LineTicket } from "./line.ts";
+import { type Dialect, guidOf, type Places, SEMAPHORE } from "./names.ts";
+import { removeNamed, Removals } from "./removal.ts";
+import { confirm } from "./renewal.ts";
+import { SemaphoreTicket } from "./semaphore.ts";
+import { see, snapshot, toHolding } from "./sight.ts";
+import type { Ticket, Verdict } from "./ticket.ts";
+
+export interface BackendSetup {
+  readonly client: ZooKeeperClient;
+  /** For messages. */
+  readonly servers: string;
+  readonly places: Places;
+  readonly dialect: (name: string) => Dialect;
+}
+
+/** A claim that this process knows. What is done with it is done one after the other. */
+interface Entry {
+  ticket: Ticket;
+  turn: Promise<unknown>;
+}
+
+export class ZooKeeperBackend implements Backend {
+  readonly name = "zookeeper";
+  /** The connection: also for guards, which check in one transaction that the lease's node is there. */
+  readonly client: ZooKeeperClient;
+  readonly #setup: BackendSetup;
+  readonly #leases: Leases;
+  readonly #entries = new Map<string, Entry>();
+  readonly #removals = new Removals();
+  #listener: Listener | undefined;
+  #isClosed = false;
+
+  /** @internal Use {@link zookeeper}. */
+  constructor(setup: BackendSetup) {
+    this.#setup = setup;
+    this.client = setup.client;
+    this.#leases = new Leases(this.client, {
+      lapsed: (lease) => this.#lapse(lease),
+      vanished: (lease) => void this.#vanish(lease),
+    });
+  }
+
+  listen(listener: Listener): void {
+    this.#listener = listener;
+  }
+
+  attempt(claim: Claim): Promise<Granted | Refused> {
+    return this.#ask(claim.name, () => {
+      const entry = this.#entry(claim);
+      return inTurn(entry, async () => {
+        // Released while this attempt waited for its turn: it starts anew.
+        if (this.#entries.get(claim.id) !== entry) return this.attempt(claim);
+        const granted = await this.#again(entry, claim);
+        if (granted !== undefined) return granted;
+        const verdict = await entry.ticket.attempt().catch((error: unknown) => this.#giveUp(entry, error));
+        return this.#answer(entry, claim, verdict);
+      });
+    });
+  }
+
+  watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
+    return this.#ask(claim.name, async () => {
+      const entry = this.#entries.get(claim.id);
+      if (entry === undefined || this.#leases.get(claim.id) !== undefined) return undefined;
+      // Not in turn: a release must not wait for this.
+      const verdict = await entry.ticket.watch(signal);
+      if (verdict?.holds !== true || signal.aborted || this.#entries.get(claim.id) !== entry) return undefined;
+      const answer = await this.#answer(entry, claim, verdict);
+      return answer.granted ? answer : undefined;
+    });
+  }
+
+  renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+    return this.#ask(claims[0]?.name ?? "", async () => {
+      const leases = claims.map(({ id }) => this.#leases.get(id));
+      const known = leases.filter((lease) => lease !== undefined);
+      const answers = await confirm(this.client, known);
+      const byLease = new Map(known.map((lease, index) => [lease, answers[index] as Renewal]));
+      for (const [lease, answer] of byLease) this.#take(lease, answer);
+      return leases.map(
+        (lease): Renewal => (lease && byLease.get(lease)) ?? { held: false, reason: "this process does not hold it" },
+      );
+    });
+  }
+
+  release(claim: Claim): Promise<boolean> {
+    return this.#ask(claim.name, async () => {
+      const entry = this.#entries.get(claim.id);
+      if (entry === undefined) return this.#releaseUnknown(claim);
+      return inTurn(entry, async () => {
+        if (this.#entries.get(claim.id) !== entry) return this.#releaseUnknown(claim);
+        const lease = this.#leases.get(claim.id);
+        this.#entries.delete(claim.id);
+        if (lease !== undefined) {
+          this.#leases.end(lease);
+          if (this.#removals.keep(claim.id, entry.ticket, lease.sinceMs + claim.minHoldMs)) return true;
+        }
+        return this.#removals.discard(claim.id, entry.ticket);
+      });
+    });
+  }
+
+  swap(held: Claim, next: Claim): Promise<Granted | Refused> {
+    return this.#ask(held.name, async () => {
+      const from = this.#entries.get(held.id);
+      const lease = this.#leases.get(held.id);
+      const isOver = lease !== undefined && lease.sinceMs + held.minHoldMs <= performance.now();
+      const isKnown = this.#entries.has(next.id) || held.name !== next.name;
+      if (!isOver || isKnown || !(from?.ticket instanceof LineTicket) || next.limit !== 1) {
+        await this.release(held);
+        return this.attempt(next);
+      }
+      const old = from.ticket;
+      this.#forget(lease);
+      const entry = this.#entry(next);
+      return inTurn(entry, async () => {
+        const verdict = await (entry.ticket as LineTicket).attemptAfter(old).catch((error: unknown) => {
+          void this.#removals.discardQuietly(held.id, old);
+          return this.#giveUp(entry, error);
+        });
+        return this.#answer(entry, next, verdict);
+      });
+    });
+  }
+
+  query(prefix: string): Promise<Snapshot> {
+    return this.#ask(prefix, () => snapshot(this.client, this.#setup.places, prefix));
+  }
+
+  forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
+    return this.#ask(name, () => breakLease(this.client, this.#setup.places.path(name), fence, by, reason));
+  }
+
+  /** The path of the node that is this process's lease with `fence`: while it exists, nobody else holds the lock. */
+  leaseNode(name: string, fence: bigint): string | undefined {
+    const lease = this.#leases.all().find(({ claim, node }) => claim.name === name && node.czxid === fence);
+    return lease?.node.path;
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#listener = undefined;
+    this.#leases.stop();
+    const restMs = this.#removals.stop() - performance.now();
+    // The end of the session would remove what minHold keeps: so only the rest goes, and the ensemble ends the session.
+    if (restMs <= 0) return this.client.close();
+    await Promise.allSettled([...this.#entries.values()].map(({ ticket }) => ticket.remove()));
+    await this.client.linger(restMs);
+  }
+
+  /** @internal Called by the client. */
+  connected(isNew: boolean): void {
+    if (isNew) return;
+    this.#removals.retry();
+    this.#listener?.doubt();
+  }
+
+  /** @internal Called by the client: all nodes of the session are gone. */
+  expired(): void {
+    this.#removals.clear();
+    for (const lease of this.#leases.all()) this.#lose(lease, "the ensemble ended the ZooKeeper session");
+  }
+
+  async #ask<T>(name: string, work: () => Promise<T>): Promise<T> {
+    try {
+      if (this.#isClosed) {
+        throw new LockBackendError(this.name, name, "The ZooKeeper backend is closed.", { fatal: true });
+      }
+      return await work();
+    } catch (error) {
+      throw toFailure(name, this.#setup.servers, error);
+    }
+  }
+
+  #entry(claim: Claim): Entry {
+    const known = this.#entries.get(claim.id);
+    if (known !== undefined) return known;
+    const entry: Entry = { ticket: this.#ticket(claim), turn: Promise.resolve() };
+    this.#entries.set(claim.id, entry);
+    return entry;
+  }
+
+  #ticket(claim: Claim): Ticket {
+    const path = this.#setup.places.path(claim.name);
+    const dialect = this.#setup.dialect(claim.name);
+    if (claim.limit === 1) return new LineTicket(this.client, claim, path, dialect);
+    if (dialect === "kazoo") {
+      const message = `Lock ${quote(claim.name)}: kazoo's semaphores have a layout of their own; limits need dialect "curator".`;
+      throw new LockBackendError(this.name, claim.name, message, { fatal: true });
+    }
+    return new SemaphoreTicket(this.client, claim, path, (turn) =>
+      this.#removals.discardQuietly(`${claim.id}/turn`, turn),
+    );
+  }
+
+  /** The answer to a holder that asks again. `undefined`: it does not hold any more, and may get in line anew. */
+  async #again(entry: Entry, claim: Claim): Promise<Granted | undefined> {
+    const lease = this.#leases.get(claim.id);
+    if (lease === undefined) return undefined;
+    const [answer] = await confirm(this.client, [lease]);
+    if (answer?.held === "unknown") throw answer.cause;
+    if (answer?.held !== true) {
+      this.#leases.end(lease);
+      entry.ticket = this.#ticket(claim);
+      return undefined;
+    }
+    this.#take(lease, answer);
+    return toGranted(lease, answer.fromMs);
+  }
+
+  async #answer(entry: Entry, claim: Claim, verdict: Verdict): Promise<Granted | Refused> {
+    if (verdict.holds) return this.#grant(entry, claim, verdict);
+    const seen = await Promise.all(verdict.holders.map((path) => see(this.client, path))).catch(() => []);
+    const heldBy = seen.flatMap((one) => (one === undefined ? [] : [toHolding(claim.name, one)]));
+    if (claim.queues) {
+      return { granted: false, heldBy, position: verdict.position, retryMs: Math.ceil(this.client.trustedMs / 3) };
+    }
+    this.#entries.delete(claim.id);
+    await this.#removals.discard(claim.id, entry.ticket);
+    return { granted: false, heldBy };
+  }
+
+  async #grant(entry: Entry, claim: Claim, verdict: Verdict & { holds: true }): Promise<Granted> {
+    const mostMs = this.client.trustedMs - claim.lockDelayMs;
+    if (mostMs < Math.min(claim.ttlMs, this.client.trustedMs / 3)) {
+      const message = `Lock ${quote(claim.name)}: a lockDelay of ${claim.lockDelayMs} ms needs a longer session than the ${this.client.timeoutMs} ms that the ensemble gives: three quarters of it must hold ttl and lockDelay.`;
+      return this.#giveUp(entry, new LockBackendError(this.name, claim.name, message, { fatal: true }));
+    }
+    const fromMs = this.client.since(verdict.provenMs);
+    const lease = this.#leases.begin(claim, verdict.node, fromMs, Math.min(claim.ttlMs, mostMs));
+    return toGranted(lease, fromMs);
+  }
+
+  /** A claim that can never be granted leaves nothing behind. */
+  async #giveUp(entry: Entry, error: unknown): Promise<never> {
+    if (error instanceof LockBackendError && error.fatal) {
+      const { id } = entry.ticket.claim;
+      this.#entries.delete(id);
+      await this.#removals.discard(id, entry.ticket).catch(() => undefined);
+    }
+    throw error;
+  }
+
+  /** The claim's node was removed by nobody here: it may be another process's, or not exist. */
+  async #releaseUnknown(claim: Claim): Promise<boolean> {
+    const left = this.#removals.litter(claim.id);
+    if (left !== undefined) return this.#removals.discard(claim.id, left);
+    if (this.#removals.isKept(claim.id)) return false;
+    const path = this.#setup.places.path(claim.name);
+    const parents = claim.limit === 1 ? [path] : [`${path}/${SEMAPHORE.line}`, `${path}/${SEMAPHORE.leases}`];
+    const guids = [guidOf(claim.id, true), guidOf(claim.id, false)];
+    const removed = await Promise.all(parents.map((parent) => removeNamed(this.client, parent, guids)));
+    return removed.includes(true);
+  }
+
+  #take(lease: HeldLease, answer: Renewal): void {
+    if (answer.held === true) this.#leases.extend(lease, answer.fromMs ?? performance.now());
+    else if (answer.held === false) this.#forget(lease);
+  }
+
+  /** `false`: it was forgotten before. */
+  #forget(lease: HeldLease): boolean {
+    const { id } = lease.claim;
+    if (!this.#leases.end(lease)) return false;
+    this.#entries.delete(id);
+    return true;
+  }
+
+  #lose(lease: HeldLease, reason: string): void {
+    if (this.#forget(lease)) this.#listener?.lost(lease.claim.id, reason);
+  }
+
+  async #vanish(lease: HeldLease): Promise<void> {
+    if (!this.#forget(lease)) return;
+    const { claim, node } = lease;
+    const reason = await whyGone(this.client, this.#setup.places.path(claim.name), node.czxid);
+    this.#listener?.lost(claim.id, reason);
+  }
+
+  #lapse(lease: HeldLease): void {
+    const ticket = this.#entries.get(lease.claim.id)?.ticket;
+    if (!this.#forget(lease) || ticket === undefined) return;
+    void this.#removals.discardQuietly(lease.claim.id, ticket);
+  }
+}
+
+/** One after the other: a release waits for the attempt before it, and then removes what that made. */
+function inTurn<T>(entry: Entry, work: () => Promise<T>): Promise<T> {
+  const done = entry.turn.then(work);
+  entry.turn = done.catch(() => undefined);
+  return done;
+}
+
+function toGranted({ node, ttlMs }: HeldLease, fromMs: number | undefined): Granted {
+  return { granted: true, fence: node.czxid, run: 1, fromMs, ttlMs };
+}

@@ -1,0 +1,87 @@
+/** Exclusive and shared claims in one line: Curator's and kazoo's mutex and read/write lock. */
+import type { Claim } from "../backend.ts";
+import type { ZooKeeperClient } from "./client/client.ts";
+import { type Contender, holdersOf, inOrder, inTheWay } from "./contenders.ts";
+import { checkLine } from "./misuse.ts";
+import { type Dialect, nodePrefix, STYLES } from "./names.ts";
+import { type Look, OwnNode } from "./own-node.ts";
+import { writeClaim } from "./record.ts";
+import { HOLDERS_SHOWN, newsOfNode, type Ticket, type Verdict } from "./ticket.ts";
+
+const TRIES = 5;
+
+export class LineTicket implements Ticket {
+  readonly claim: Claim;
+  readonly path: string;
+  readonly #client: ZooKeeperClient;
+  readonly #dialect: Dialect;
+  readonly #node: OwnNode;
+  #waitsFor: string | undefined;
+
+  constructor(client: ZooKeeperClient, claim: Claim, path: string, dialect: Dialect) {
+    this.claim = claim;
+    this.path = path;
+    this.#client = client;
+    this.#dialect = dialect;
+    this.#node = new OwnNode(client, path, nodePrefix(claim, dialect), writeClaim(claim), STYLES[dialect].parents);
+  }
+
+  attempt(): Promise<Verdict> {
+    return this.#attempt(() => this.#node.place());
+  }
+
+  /** Leaves the line for `before`, and gets in line itself, in one transaction. */
+  attemptAfter(before: LineTicket): Promise<Verdict> {
+    let look = (): Promise<Look> => {
+      look = () => this.#node.place();
+      return this.#node.placeAfter(before.#node);
+    };
+    return this.#attempt(() => look());
+  }
+
+  async #attempt(place: () => Promise<Look>): Promise<Verdict> {
+    for (let tries = 1; ; tries++) {
+      const look = await place();
+      const verdict = await this.#judge(look, look.askedMs);
+      if (verdict !== undefined) return verdict;
+      if (tries === TRIES) throw new Error(`our node of ${this.path} was removed ${TRIES} times`);
+    }
+  }
+
+  async watch(signal: AbortSignal): Promise<Verdict | undefined> {
+    if (this.#waitsFor === undefined || !(await newsOfNode(this.#client, this.#waitsFor, signal))) return undefined;
+    const placed = this.#node.placed;
+    if (placed === undefined) return undefined;
+    // Most likely it is our turn: so the list and the proof are asked for in one go.
+    const askedMs = performance.now();
+    const [{ children }, isThere] = await Promise.all([this.#client.getChildren(this.path), this.#node.verify()]);
+    return isThere ? this.#judge({ placed, children, askedMs }, askedMs) : undefined;
+  }
+
+  remove(): Promise<boolean> {
+    return this.#node.remove();
+  }
+
+  /** `provenMs`: when the node was surely ours, if that is known. `undefined`: it is gone. */
+  async #judge({ placed, children }: Look, provenMs: number | undefined): Promise<Verdict | undefined> {
+    const order = inOrder(children);
+    const index = order.findIndex(({ name }) => name === placed.name);
+    if (index === -1) return undefined;
+    await checkLine(this.#client, this.claim, this.path, this.#dialect, order, children);
+    const ahead = inTheWay(order, index);
+    this.#waitsFor = ahead === undefined ? undefined : `${this.path}/${ahead.name}`;
+    if (ahead !== undefined) return { holds: false, holders: this.#shown(order), position: positionOf(order, index) };
+    const askedMs = performance.now();
+    if (provenMs === undefined && !(await this.#node.verify())) return undefined;
+    return { holds: true, node: placed, provenMs: provenMs ?? askedMs };
+  }
+
+  #shown(order: readonly Contender[]): readonly string[] {
+    const holders = holdersOf(order).slice(0, HOLDERS_SHOWN);
+    return holders.map(({ name }) => `${this.path}/${name}`);
+  }
+}
+
+function positionOf(order: readonly Contender[], index: number): number {
+  return index + 1 - holdersOf(order).length;
+}
