@@ -30,10 +30,10 @@ export async function openBackend(url: string): Promise<Backend> {
 /** Opens the members without making a quorum of them: for whoever looks after them. */
 export async function openMembers(url: string): Promise<OpenMembers> {
   const { addresses, options } = parseUrl(url);
-  const { openBackend: openMember } = await import("../redis/open.ts");
+  const { openMember } = await import("../redis/open.ts");
   const members: Member[] = [];
   try {
-    for (const address of addresses) members.push((await openMember(address.url)) as Member);
+    for (const address of addresses) members.push(await openMember(address.url));
   } catch (cause) {
     await Promise.all(members.map((member) => member.close()));
     throw cause;

@@ -81,7 +81,7 @@ class QuorumBackend implements Backend {
       return standing.granted(round.ballot, round.sentAtMs);
     }
     if (!claim.queues) this.#forget(standing);
-    else if (!standing.ended) standing.hints.listen(this.#seats, claim.name);
+    else if (!standing.ended) standing.hints.listen(this.#seats, claim.name, round);
     return this.#refuse(standing, round);
   }
 

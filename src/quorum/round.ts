@@ -98,13 +98,10 @@ export class Round {
   }
 
   #take(seat: Seat, vote: Vote | Silence): void {
-    if (this.#state === "lost") {
-      // It was released already, but perhaps before the vote arrived there.
-      if (vote.vote === "granted") this.#takeBack(seat);
-      return;
-    }
     this.#votes.set(seat, vote);
-    if (this.#state === "open") this.#count();
+    if (this.#state === "open") return this.#count();
+    // It was released already, but perhaps before the vote arrived there.
+    if (this.#state === "lost" && vote.vote === "granted") this.#takeBack(seat);
   }
 
   /** The event loop may have been late, and not the members: what has come in meanwhile is looked at first. */

@@ -18,7 +18,7 @@ interface Campaign {
   readonly weather?: Weather;
   readonly options?: QuorumOptions;
   /** Called every few hundred ms: makes one thing go wrong. */
-  trouble?(world: World): void;
+  readonly trouble?: (world: World) => void;
 }
 
 interface Tally {

@@ -89,14 +89,14 @@ export class World {
       const broken = (): void => void this.at(BROKEN_MS, () => reject(new Error("connection reset")), client);
       this.messages++;
       if (this.#isLost(client, member)) return broken();
+      const reply = (settle: () => void): void => {
+        if (this.#isLost(client, member)) broken();
+        else this.at(this.#delayMs(), settle, client);
+      };
       this.at(this.#delayMs(), () => {
-        const done = (settle: () => void): void => {
-          if (this.#isLost(client, member)) broken();
-          else this.at(this.#delayMs(), settle, client);
-        };
         work(this.members[member]!).then(
-          (value) => done(() => resolve(value)),
-          (cause: unknown) => done(() => reject(cause as Error)),
+          (value) => reply(() => resolve(value)),
+          (cause: unknown) => reply(() => reject(cause as Error)),
         );
       });
     });
