@@ -1,5 +1,5 @@
 /** One lock's state, and the rules about it that need no clock and no store: who fits beside whom, what has ended. */
-import type { Claim, Granted, Holding, Waiting } from "../backend.ts";
+import type { Claim, Granted, Holding, Mode, Waiting } from "../backend.ts";
 import type { Timer } from "../clock.ts";
 
 /** Whoever made a claim: the store's side of one backend. */
@@ -41,6 +41,32 @@ export interface Lock {
   timerMs: number;
 }
 
+/** What the store did, with the instant at which it took effect. */
+export type StoreChange = { readonly atMs: number; readonly lock: string; readonly claim: string } & (
+  | { readonly kind: "queued" | "left" }
+  | {
+      readonly kind: "granted";
+      readonly fence: bigint;
+      readonly run: number;
+      readonly mode: Mode;
+      readonly limit: number;
+    }
+  | { readonly kind: "dropped"; readonly fence: bigint; readonly how: "released" | "ran-out" | "forced" }
+);
+
+export function newLock(name: string, lastFence: bigint): Lock {
+  return {
+    name,
+    leases: new Map(),
+    kept: [],
+    queue: new Map(),
+    lastFence,
+    soonestMs: Infinity,
+    timer: undefined,
+    timerMs: Infinity,
+  };
+}
+
 /** First come, first served is the caller's part; this is who may hold beside whom. */
 export function fits(lock: Lock, claim: Claim): boolean {
   const taken = lock.leases.size + lock.kept.length;
@@ -50,14 +76,13 @@ export function fits(lock: Lock, claim: Claim): boolean {
   return claim.mode === "shared" || taken < claim.limit;
 }
 
-export function sweep(lock: Lock, nowMs: number): void {
-  lock.soonestMs = Infinity;
-  for (const [id, lease] of lock.leases) {
-    if (lease.untilMs <= nowMs) lock.leases.delete(id);
-    else lock.soonestMs = Math.min(lock.soonestMs, lease.untilMs);
-  }
+/** Forgets what was kept long enough, finds when the next lease ends, and returns the leases that have ended. */
+export function sweep(lock: Lock, nowMs: number): readonly Lease[] {
   lock.kept = lock.kept.filter((lease) => lease.untilMs > nowMs);
-  for (const lease of lock.kept) lock.soonestMs = Math.min(lock.soonestMs, lease.untilMs);
+  const leases = [...lock.leases.values()];
+  const alive = leases.filter((lease) => lease.untilMs > nowMs);
+  lock.soonestMs = [...alive, ...lock.kept].reduce((soonest, { untilMs }) => Math.min(soonest, untilMs), Infinity);
+  return leases.filter((lease) => lease.untilMs <= nowMs);
 }
 
 /** A ticket lives while somebody watches it, and for a ttl after its last attempt. */

@@ -7,6 +7,7 @@
 import type { Claim, Granted, Refused, Snapshot, Vote } from "../backend.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { LockBackendError, quote } from "../errors.ts";
+import { ForcedRecords } from "./forced.ts";
 import { Freed } from "./freed.ts";
 import {
   type Client,
@@ -17,51 +18,46 @@ import {
   knownLimit,
   type Lease,
   type Lock,
+  newLock,
   positionOf,
+  type StoreChange,
   sweep,
   toGranted,
   waitings,
 } from "./lock.ts";
 
-/** How long a forced release stays visible, and how many of them. */
-const FORCED_MS = 3_600_000;
-const FORCED_MOST = 1000;
 /** A waiter asks again at least this often, so that a dead one is noticed. */
 const RETRY_MOST_MS = 5000;
-
-interface ForcedRecord {
-  readonly name: string;
-  readonly fence: bigint;
-  readonly by: string;
-  readonly reason: string;
-  readonly atMs: number;
-}
 
 export interface MemoryStoreOptions {
   /** @default the system's clock */
   readonly clock?: Clock | undefined;
   /** How many fences a grant reserves where one holds at a time. @default 64 */
   readonly run?: number | undefined;
+  /** Told of every change as it happens: for tests and timelines. @default nobody */
+  readonly log?: ((change: StoreChange) => void) | undefined;
 }
 
 /** Makes a store that several `memory({ store })` backends can share. */
 export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
-  return new MemoryStore(options.clock ?? systemClock, options.run ?? 64);
+  return new MemoryStore(options.clock ?? systemClock, options.run ?? 64, options.log);
 }
 
 export class MemoryStore {
   readonly clock: Clock;
   readonly freed: Freed = new Freed();
   readonly #run: number;
+  readonly #log: ((change: StoreChange) => void) | undefined;
   readonly #locks = new Map<string, Lock>();
-  #forced: ForcedRecord[] = [];
+  readonly #forced = new ForcedRecords();
   /** The greatest fence of any forgotten lock: an idle lock needs no memory of its own, and its fences still rise. */
   #floor = 0n;
 
   /** @internal Use {@link memoryStore}. */
-  constructor(clock: Clock, run: number) {
+  constructor(clock: Clock, run: number, log?: (change: StoreChange) => void) {
     this.clock = clock;
     this.#run = run;
+    this.#log = log;
   }
 
   attempt(claim: Claim, client: Client): Granted | Refused {
@@ -81,6 +77,7 @@ export class MemoryStore {
     }
     if (ticket === undefined) {
       lock.queue.set(claim.id, { claim, client, sinceMs: nowMs, askedMs: nowMs, news: undefined });
+      this.#log?.({ kind: "queued", atMs: nowMs, lock: lock.name, claim: claim.id });
     } else {
       Object.assign(ticket, { claim, client, askedMs: nowMs });
     }
@@ -129,14 +126,14 @@ export class MemoryStore {
     const lease = lock.leases.get(claim.id);
     const ticket = lock.queue.get(claim.id);
     if (lease !== undefined) {
-      lock.leases.delete(claim.id);
       const keptMs = lease.sinceMs + claim.minHoldMs;
       if (keptMs > nowMs) {
         lock.kept.push({ ...lease, untilMs: keptMs });
         lock.soonestMs = Math.min(lock.soonestMs, keptMs);
       }
+      this.#drop(lock, lease, "released", nowMs);
     }
-    lock.queue.delete(claim.id);
+    if (lock.queue.delete(claim.id)) this.#log?.({ kind: "left", atMs: nowMs, lock: lock.name, claim: claim.id });
     ticket?.news?.(undefined);
     this.#settle(lock, nowMs);
     return lease !== undefined || ticket !== undefined;
@@ -147,13 +144,10 @@ export class MemoryStore {
     const locks = [...this.#locks.keys()]
       .filter((name) => name.startsWith(prefix))
       .flatMap((name) => this.#look(name, nowMs) ?? []);
-    this.#forced = this.#forced.filter((record) => nowMs - record.atMs < FORCED_MS);
     return {
       held: locks.flatMap((lock) => holdings(lock, nowMs)),
       pending: locks.flatMap((lock) => waitings(lock, nowMs)),
-      forced: this.#forced
-        .filter(({ name }) => name.startsWith(prefix))
-        .map(({ atMs, ...record }) => ({ ...record, agoMs: nowMs - atMs })),
+      forced: this.#forced.list(prefix, nowMs),
     };
   }
 
@@ -165,9 +159,9 @@ export class MemoryStore {
     const kept = lock.kept.find((lease) => contains(lease, fence));
     const ended = hit ?? kept;
     if (ended === undefined) return false;
-    if (hit !== undefined) lock.leases.delete(hit.claim.id);
+    if (hit !== undefined) this.#drop(lock, hit, "forced", nowMs);
     lock.kept = lock.kept.filter((lease) => lease !== kept);
-    this.#forced = [...this.#forced.slice(1 - FORCED_MOST), { name, fence: ended.fence, by, reason, atMs: nowMs }];
+    this.#forced.add({ name, fence: ended.fence, by, reason, atMs: nowMs });
     // Told before the next holder is, so that two in one process never believe at once.
     hit?.client.lost(hit.claim.id, `broken by force by ${by}: ${reason}`);
     this.#settle(lock, nowMs);
@@ -202,16 +196,7 @@ export class MemoryStore {
   #open(name: string, nowMs: number): Lock {
     const known = this.#look(name, nowMs);
     if (known !== undefined) return known;
-    const lock: Lock = {
-      name,
-      leases: new Map(),
-      kept: [],
-      queue: new Map(),
-      lastFence: this.#floor,
-      soonestMs: Infinity,
-      timer: undefined,
-      timerMs: Infinity,
-    };
+    const lock = newLock(name, this.#floor);
     this.#locks.set(name, lock);
     return lock;
   }
@@ -225,12 +210,17 @@ export class MemoryStore {
 
   /** Lets go of what has ended, grants to whoever is next, and forgets the lock if nothing is left of it. */
   #settle(lock: Lock, nowMs: number): void {
-    if (nowMs >= lock.soonestMs) sweep(lock, nowMs);
+    if (nowMs >= lock.soonestMs) {
+      for (const lease of sweep(lock, nowMs)) this.#drop(lock, lease, "ran-out", lease.untilMs);
+    }
     for (const [id, ticket] of lock.queue) {
       const alive = isAlive(ticket, nowMs);
       if (alive && !fits(lock, ticket.claim)) break;
       lock.queue.delete(id);
-      if (!alive) continue;
+      if (!alive) {
+        this.#log?.({ kind: "left", atMs: nowMs, lock: lock.name, claim: id });
+        continue;
+      }
       const { claim, client, news } = ticket;
       const lease = this.#grant(lock, claim, client, lock.lastFence + 1n, this.#runOf(claim), nowMs);
       news?.(toGranted(lease));
@@ -248,7 +238,14 @@ export class MemoryStore {
     lock.leases.set(claim.id, lease);
     lock.lastFence = fence + BigInt(run) - 1n;
     lock.soonestMs = Math.min(lock.soonestMs, untilMs);
+    const { id, mode, limit } = claim;
+    this.#log?.({ kind: "granted", atMs: nowMs, lock: lock.name, claim: id, fence, run, mode, limit });
     return lease;
+  }
+
+  #drop(lock: Lock, { claim, fence }: Lease, how: "released" | "ran-out" | "forced", atMs: number): void {
+    lock.leases.delete(claim.id);
+    this.#log?.({ kind: "dropped", atMs, lock: lock.name, claim: claim.id, fence, how });
   }
 
   /** A claim that holds and asks again (its reply was lost) gets the same fence, for a full ttl from now. */
