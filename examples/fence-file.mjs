@@ -20,6 +20,7 @@ await locks.run("report", (lease) => writeFileFenced(report, lease, "by the next
 // Now the first one goes on as if nothing had happened.
 await writeFileFenced(report, paused, "by the paused holder").catch((error) => console.log(`refused: ${error.code}`));
 
-console.log(`the file was written ${(await readFileFenced(report)).data}`);
+const { data } = await readFileFenced(report);
+console.log(`the file was written ${data.toString()}`);
 await rm(folder, { recursive: true });
 await locks.close();

@@ -21,6 +21,7 @@ await locks.run("invoice:42", (lease) => write(lease, "paid"));
 // Now the first one goes on as if nothing had happened.
 await write(paused, "open").catch((error) => console.log(`refused: ${error.code}`));
 
-console.log(`the invoice is ${(await zookeeper.getData("/invoice-42")).data}`);
+const { data } = await zookeeper.getData("/invoice-42");
+console.log(`the invoice is ${data.toString()}`);
 await zookeeper.close();
 await locks.close();

@@ -2,21 +2,23 @@
 //
 //   node examples/several.mjs
 import { connect } from "holdfast";
-import { fenceFor } from "holdfast/fence";
+import { admit, fenceFor, memoryMarks } from "holdfast/fence";
 import { setTimeout as sleep } from "node:timers/promises";
 
 const locks = await connect();
+const marks = memoryMarks();
 const balance = { 1: 100, 2: 100 };
 
 async function transfer(from, to, amount) {
   // The order does not matter: they are always taken in the same one.
   await locks.run([`account:${from}`, `account:${to}`], async (lease) => {
+    // Each lock has a fence of its own, and each guard wants the one of its lock.
+    await admit(marks, fenceFor(lease, `account:${from}`));
+    await admit(marks, fenceFor(lease, `account:${to}`));
     const seen = balance[from];
     await sleep(5);
     balance[from] = seen - amount;
     balance[to] += amount;
-    // Each lock has a fence of its own. Which guard gets which, you say:
-    fenceFor(lease, `account:${from}`);
   });
 }
 

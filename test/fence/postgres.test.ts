@@ -71,6 +71,25 @@ describe("the migration", () => {
   });
 });
 
+describe("a role with few rights", () => {
+  test("needs usage of the schema, and select, insert and update on the marks, to be guarded", async () => {
+    await pool.query(`create role clerk login;
+      grant usage on schema holdfast to clerk;
+      grant select, insert, update on holdfast.fence_mark to clerk;
+      grant select, update on account to clerk`);
+    const clerk = new pg.Pool({ connectionString: server.url.replace("postgres@", "clerk@") });
+    try {
+      const set = (fence: bigint): Promise<unknown> =>
+        withFence(clerk, at(fence), (client) => client.query("update account set balance = 7 where id = 1"));
+      await set(34n);
+      expect(await refusal(set(33n))).toMatchObject({ current: 34n });
+      expect(await postgresMarks(clerk).advance("account:1", 35n)).toBe(35n);
+    } finally {
+      await clerk.end();
+    }
+  });
+});
+
 describe("updateFenced", () => {
   const set = (fence: bigint, amount: number, id = 1): Promise<number> =>
     updateFenced(pool, at(fence), { table: "public.account", where: { id }, set: { balance: amount } });

@@ -9,18 +9,26 @@ import { admittedFence, type HttpGuardOptions, judge, type Refusal, rejection } 
 /** A middleware for Express, or for anything that calls `(request, response, next)` with node's own objects. */
 export function expressGuard<R extends IncomingMessage>(
   options: HttpGuardOptions<R>,
-): (request: R, response: ServerResponse, next: (error?: unknown) => void) => Promise<void> {
-  return async (request, response, next) => {
-    let refusal: Refusal | undefined;
-    try {
-      refusal = await judge(options, request, text(request.headers));
-    } catch (error) {
-      next(error);
-      return;
-    }
-    if (refusal === undefined) next();
-    else response.writeHead(refusal.status, refusal.headers).end(refusal.body);
-  };
+): (request: R, response: ServerResponse, next: (error?: unknown) => void) => void {
+  // Whatever happens is told through `next`, so nobody needs the promise.
+  return (request, response, next) => void pass(options, request, response, next);
+}
+
+async function pass<R extends IncomingMessage>(
+  options: HttpGuardOptions<R>,
+  request: R,
+  response: ServerResponse,
+  next: (error?: unknown) => void,
+): Promise<void> {
+  let refusal: Refusal | undefined;
+  try {
+    refusal = await judge(options, request, text(request.headers));
+  } catch (error) {
+    next(error);
+    return;
+  }
+  if (refusal === undefined) next();
+  else response.writeHead(refusal.status, refusal.headers).end(refusal.body);
 }
 
 interface FastifyRequestLike {

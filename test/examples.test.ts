@@ -1,0 +1,82 @@
+/** Every example runs, as a program of its own, against the built package and real servers, and prints what it should. */
+import { execFile } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { type PostgresServer, startPostgres } from "../src/lab/servers/postgres.ts";
+import { type RedisServer, startRedis } from "../src/lab/servers/redis.ts";
+import { startZooKeeper, type ZooKeeperLab } from "../src/lab/servers/zookeeper.ts";
+import { buildPackage, type BuiltPackage } from "./fence/built-package.ts";
+
+const ROOT = resolve(import.meta.dirname, "..");
+const REFUSED = /^refused: ERR_FENCE_REJECTED$/m;
+
+/** What each example prints, whatever the fences are. */
+const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
+  "demo.mjs": [/ada .*▶ prints[^]*ben .*▶ prints[^]*cyd .*▶ prints/, /✗ refused: ERR_FENCE_REJECTED/],
+  "cron.mjs": [/^pod-[abc]: running the report, fence \d+$/m, /(somebody else does it\s[^]*){2}/],
+  "leader.mjs": [/(\w+ leads, fence \d+\n\w+ steps down\n){3}/, /term to term: true/],
+  "shared.mjs": [/(reads "spring" together with 2 others\n\w* ?){3}/, /writes "summer" while 0 read/],
+  "limit.mjs": [/^10 files, never more than 3 at a time$/m],
+  "several.mjs": [/^account 1: 90, account 2: 110, together: 200$/m],
+  "fence-file.mjs": [REFUSED, /written by the next holder/],
+  "fence-http.mjs": [/^not sent: ERR_LOCK_LOST$/m, REFUSED, /the invoice is paid/],
+  "fence-object-store.mjs": [REFUSED, /written by the next holder/],
+  "fence-postgres.mjs": [/(refused: ERR_FENCE_REJECTED\n.*by the next holder.*\n){2}/],
+  "fence-redis.mjs": [REFUSED, /the invoice is paid/],
+  "fence-zookeeper.mjs": [REFUSED, /the invoice is paid/],
+};
+
+/** Parts of an example, not examples. */
+const PARTS = new Set(["object-store.mjs"]);
+
+let built: BuiltPackage;
+let redis: RedisServer;
+let postgres: PostgresServer;
+let zookeeper: ZooKeeperLab;
+
+beforeAll(async () => {
+  [built, redis, postgres, zookeeper] = await Promise.all([
+    buildPackage(["examples"]),
+    startRedis(),
+    startPostgres(),
+    startZooKeeper(),
+  ]);
+});
+
+afterAll(async () => {
+  await Promise.all([built?.remove(), redis?.stop(), postgres?.stop(), zookeeper?.stop()]);
+});
+
+test("every example is run here", () => {
+  const files = readdirSync(join(ROOT, "examples")).filter((name) => !PARTS.has(name));
+  expect(files.toSorted()).toEqual(Object.keys(EXAMPLES).toSorted());
+});
+
+test.each(Object.keys(EXAMPLES))("%s runs, ends by itself, and prints what it should", async (name) => {
+  const { stdout, stderr } = await promisify(execFile)(process.execPath, [`examples/${name}`], {
+    cwd: built.path,
+    timeout: 20_000,
+    env: {
+      PATH: process.env["PATH"] ?? "",
+      HOLDFAST_URL: "memory:",
+      REDIS_URL: redis.url,
+      DATABASE_URL: postgres.url,
+      ZOOKEEPER: `127.0.0.1:${zookeeper.servers[0]?.port}`,
+    },
+  });
+  for (const pattern of EXAMPLES[name] ?? []) expect(stdout).toMatch(pattern);
+  expect(stderr).toBe("");
+});
+
+describe("the pages", () => {
+  test.each(["docs/fencing.md", "docs/concepts.md"])("%s names only examples that exist", (page) => {
+    const named = [...readFileSync(join(ROOT, page), "utf8").matchAll(/examples\/([\w-]+\.mjs)/g)].map(
+      ([, name]) => name,
+    );
+    expect(named.filter((name) => !Object.hasOwn(EXAMPLES, name ?? ""))).toEqual([]);
+  });
+});
