@@ -37,6 +37,8 @@ import { renewAll } from "./renewal.ts";
 import { toRefused, toVote } from "./reply.ts";
 import { runReplicated, runScript, type Script } from "./script.ts";
 
+const INBOX_WAIT_MS = 1000;
+
 /** What comes with a connection that was opened for this backend, and not lent to it. */
 export interface Own {
   readonly renewer: { readonly module: string; readonly data: unknown };
@@ -111,27 +113,21 @@ export class RedisBackend implements Member {
   release(claim: Claim): Promise<boolean> {
     this.#queue.forget(claim.id);
     return this.#run(release, this.#names.lock(claim.name), [claim.id], this.#settings.quarantineMs).then(
-      (reply) => reply === 1,
-      (error: unknown) => {
-        throw toBackendError(error, claim.name, this.#wrote);
-      },
+      isOne,
+      this.#explained(claim.name),
     );
   }
 
   async query(prefix: string): Promise<Snapshot> {
-    return query(this.#connection, this.#names, prefix).catch((error: unknown) => {
-      throw toBackendError(error, "", this.#wrote);
-    });
+    return query(this.#connection, this.#names, prefix).catch(this.#explained(""));
   }
 
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
     const args = [String(fence), JSON.stringify({ by, reason }), String(FORCED_MS)];
-    const reply = await this.#run(force, this.#names.lock(name), args, this.#settings.quarantineMs).catch(
-      (error: unknown) => {
-        throw toBackendError(error, name, this.#wrote);
-      },
+    return this.#run(force, this.#names.lock(name), args, this.#settings.quarantineMs).then(
+      isOne,
+      this.#explained(name),
     );
-    return reply === 1;
   }
 
   async vote(claim: Claim, ballot: bigint): Promise<Vote> {
@@ -140,12 +136,8 @@ export class RedisBackend implements Member {
     }
     if (!this.#inbox.ready) void this.#inbox.open();
     const args = [claim.id, this.#terms.of(claim, false, 0), String(ballot)];
-    const reply = await this.#run(vote, this.#names.lock(claim.name), args, this.#voteQuarantineMs).catch(
-      (error: unknown) => {
-        throw toBackendError(error, claim.name, this.#wrote);
-      },
-    );
-    return toVote(claim.name, reply);
+    const asked = this.#run(vote, this.#names.lock(claim.name), args, this.#voteQuarantineMs);
+    return toVote(claim.name, await asked.catch(this.#explained(claim.name)));
   }
 
   async join(terms: MemberTerms): Promise<MemberFacts> {
@@ -169,9 +161,7 @@ export class RedisBackend implements Member {
 
   /** Tells what server this is; in a cluster, of one of its primaries. */
   async identify(): Promise<Identity> {
-    return identify(this.#connection).catch((error: unknown) => {
-      throw toBackendError(error, "", this.#wrote);
-    });
+    return identify(this.#connection).catch(this.#explained(""));
   }
 
   async close(): Promise<void> {
@@ -183,8 +173,15 @@ export class RedisBackend implements Member {
     await this.#own?.close();
   }
 
+  #explained(lock: string): (error: unknown) => never {
+    return (error) => {
+      throw toBackendError(error, lock, this.#wrote);
+    };
+  }
+
   #runOf(claim: Claim): number {
-    return claim.mode === "exclusive" ? this.#settings.run : 1;
+    // Only where one holds at a time: else a later holder of this run would be below an earlier one of the next.
+    return claim.mode === "exclusive" && claim.limit === 1 ? this.#settings.run : 1;
   }
 
   /** The first question of a process, and every one under quarantine: what must be known before is looked up here. */
@@ -199,12 +196,12 @@ export class RedisBackend implements Member {
       await this.#check();
     }
     if (this.#inbox.ready) return this.#enter(attempt, claim, key, claim.queues);
-    const opening = this.#inbox.open();
+    void this.#inbox.open();
     const answer = await this.#enter(attempt, claim, key, false);
-    if (answer.granted || !claim.queues) return answer;
-    // Queued before it can be told, a claim might be passed over as one whose process is gone.
-    await opening;
-    return this.#enter(attempt, claim, key, true);
+    // A holder must be told at once when its lease is ended by force; and a claim that is queued before it can be told
+    // might be taken for one whose process is gone. Without messages all works too, so nobody waits long for them.
+    await this.#inbox.openWithin(this.#settings.clock, Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
+    return answer.granted || !claim.queues ? answer : this.#enter(attempt, claim, key, true);
   }
 
   #enter(script: Script, claim: Claim, key: string, queues: boolean, heldId?: string): Promise<Granted | Refused> {
@@ -287,4 +284,8 @@ export class RedisBackend implements Member {
     });
     return this.#checked;
   }
+}
+
+function isOne(reply: unknown): boolean {
+  return reply === 1;
 }

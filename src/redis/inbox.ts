@@ -1,4 +1,5 @@
 /** One subscription per process for all its locks: grants, forced ends, and hints for quorums come in here. */
+import type { Clock, Timer } from "../clock.ts";
 import type { Connection, Subscriber } from "./connection.ts";
 
 export interface Mail {
@@ -37,6 +38,17 @@ export class Inbox {
       this.#opening = undefined;
     });
     return this.#opening;
+  }
+
+  /** Subscribes, but waits no longer than `ms` for it. */
+  async openWithin(clock: Clock, ms: number): Promise<void> {
+    if (this.ready) return;
+    let timer: Timer;
+    const late = new Promise<void>((resolve) => {
+      timer = clock.setTimer(resolve, ms, true);
+    });
+    await Promise.race([this.open(), late]);
+    clock.clearTimer(timer);
   }
 
   /** Calls `wake` when a voted lease of this lock was released. Returns what stops it. */

@@ -1,12 +1,23 @@
 /** `holdfast/redis`: locks in one Redis, behind Sentinel, or in a Cluster, through a client that you already have. */
 import { RedisBackend } from "./backend.ts";
 import { connectionOf } from "./connection.ts";
-import type { IoredisClient } from "./ioredis.ts";
-import type { NodeRedisClient } from "./node-redis.ts";
 import { type RedisOptions, toSettings } from "./options.ts";
 
 /** An ioredis or node-redis client: standalone, Sentinel or Cluster. It stays yours: close() does not close it. */
-export type RedisClient = IoredisClient | NodeRedisClient;
+export type RedisClient = IoredisLike | NodeRedisLike;
+
+/** What tells an ioredis client (5 or 6) from anything else. */
+export interface IoredisLike {
+  readonly status: string;
+  readonly isCluster: boolean;
+  evalsha(...args: never[]): unknown;
+}
+
+/** What tells a node-redis client (5 or 6) from anything else. */
+export interface NodeRedisLike {
+  readonly isOpen: boolean;
+  sendCommand(...args: never[]): Promise<unknown>;
+}
 
 /** Makes a backend for `createLocks()`. Throws a `TypeError` for wrong options or something that is no client. */
 export function redis(client: RedisClient, options: RedisOptions = {}): RedisBackend {

@@ -2,10 +2,9 @@
 import type { Connection, Primary, Subscriber } from "./connection.ts";
 
 /** What is used of ioredis, by structure. */
-export interface IoredisClient {
+interface IoredisClient {
   readonly status: string;
   readonly isCluster: boolean;
-  readonly options: object;
   evalsha(sha: string, keyCount: number, ...rest: string[]): Promise<unknown>;
   eval(source: string, keyCount: number, ...rest: string[]): Promise<unknown>;
   call(command: string, ...args: string[]): Promise<unknown>;
@@ -32,7 +31,7 @@ export function isIoredis(client: unknown): client is IoredisClient {
 }
 
 export function adaptIoredis(client: IoredisClient): Connection {
-  const options = client.options as {
+  const options = (client as unknown as { options: object }).options as {
     keyPrefix?: string;
     sentinels?: unknown[];
     redisOptions?: { keyPrefix?: string };

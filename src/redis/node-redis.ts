@@ -4,7 +4,7 @@ import type { Connection, Primary, Subscriber, Topology } from "./connection.ts"
 type Listener = (text: string, channel: string) => void;
 
 /** What is used of node-redis, by structure. How a raw command is sent differs by kind. */
-export interface NodeRedisClient {
+interface NodeRedisClient {
   readonly isOpen: boolean;
   sendCommand(...args: never[]): Promise<unknown>;
   subscribe(channel: string, listener: Listener): Promise<unknown>;

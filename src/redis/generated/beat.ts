@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const beat: Script = {
   name: "beat",
-  sha: "1d0beda0f4975d12b3452740b47a68937d712844",
+  sha: "2c4277e44a86c16a3c27979879700c82ccb93399",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function incarnation()
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -108,12 +108,12 @@ local function hold(lock, id, terms, till, fence)
 lock.held = string.format('%013.0f %.0f %.0f %s', till, now, fence, terms.text)
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 0 or till < lock.first then lock.first = till end
-lock.n, lock.mode, lock.limit, lock.latest = lock.n + 1, terms.mode, terms.limit, id
+lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
+if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
-lock.fence = fence
-if terms.mode == 'x' then lock.fence = fence + terms.run - 1 end
+lock.fence = fence + terms.run - 1
 hold(lock, id, terms, till, fence)
 return string.format('%.0f', fence)
 end

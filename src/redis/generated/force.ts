@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const force: Script = {
   name: "force",
-  sha: "e0bd01cbaa4be2cd4f1f04e7fb4de9d05af0f092",
+  sha: "033a468621d89b6849810b82853f2387a82e8a91",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function incarnation()
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -108,12 +108,12 @@ local function hold(lock, id, terms, till, fence)
 lock.held = string.format('%013.0f %.0f %.0f %s', till, now, fence, terms.text)
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 0 or till < lock.first then lock.first = till end
-lock.n, lock.mode, lock.limit, lock.latest = lock.n + 1, terms.mode, terms.limit, id
+lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
+if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
-lock.fence = fence
-if terms.mode == 'x' then lock.fence = fence + terms.run - 1 end
+lock.fence = fence + terms.run - 1
 hold(lock, id, terms, till, fence)
 return string.format('%.0f', fence)
 end
@@ -178,7 +178,7 @@ local kind, id, record = string.sub(fields[i], 1, 1), string.sub(fields[i], 2), 
 if kind == 'o' and ends(record) + keep <= now then redis.call('HDEL', key, fields[i]) end
 if kind == 'h' and ends(record) > now then
 local first, terms = tonumber(fence_of(record)), parse(terms_of(record))
-if first <= fence and fence < first + (terms.mode == 'x' and math.max(1, terms.run) or 1) then
+if first <= fence and fence < first + math.max(1, terms.run) then
 redis.call('HDEL', key, fields[i])
 redis.call('HSET', key, 'o' .. fence_of(record), string.format('%013.0f %s %s', now, id, ARGV[2]))
 redis.call('PUBLISH', terms.inbox, 'forced ' .. id .. ' ' .. ARGV[2])

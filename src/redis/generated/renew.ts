@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "cb12913efc106abdc209826808cb7083ac17b46b",
+  sha: "1a13908efcbd8e96a240e2ec8c74870080b2fbb1",
   source: `local TERMS = '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -86,12 +86,12 @@ local function hold(lock, id, terms, till, fence)
 lock.held = string.format('%013.0f %.0f %.0f %s', till, now, fence, terms.text)
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 0 or till < lock.first then lock.first = till end
-lock.n, lock.mode, lock.limit, lock.latest = lock.n + 1, terms.mode, terms.limit, id
+lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
+if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
-lock.fence = fence
-if terms.mode == 'x' then lock.fence = fence + terms.run - 1 end
+lock.fence = fence + terms.run - 1
 hold(lock, id, terms, till, fence)
 return string.format('%.0f', fence)
 end

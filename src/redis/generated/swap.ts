@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const swap: Script = {
   name: "swap",
-  sha: "dbb4588b43d44a01744658464bf28c9e73c90c36",
+  sha: "a09750845772b6f4e35b623db3608f2c9b6a693f",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function incarnation()
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -108,12 +108,12 @@ local function hold(lock, id, terms, till, fence)
 lock.held = string.format('%013.0f %.0f %.0f %s', till, now, fence, terms.text)
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 0 or till < lock.first then lock.first = till end
-lock.n, lock.mode, lock.limit, lock.latest = lock.n + 1, terms.mode, terms.limit, id
+lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
+if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
-lock.fence = fence
-if terms.mode == 'x' then lock.fence = fence + terms.run - 1 end
+lock.fence = fence + terms.run - 1
 hold(lock, id, terms, till, fence)
 return string.format('%.0f', fence)
 end
@@ -189,7 +189,7 @@ local function enqueue(lock, id, terms)
 lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
 lock.waits = string.format('%013.0f %.0f %d %s', now + terms.ticket, now, lock.tail, terms.text)
 redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
-if lock.n == 0 and lock.queued == 1 then lock.limit = terms.limit end
+if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function enter(lock, id, terms, young)
 local till = now + terms.ttl + terms.delay
@@ -205,9 +205,12 @@ lock.waits = string.format('%013.0f', now + terms.ticket) .. string.sub(lock.wai
 redis.call('HSET', lock.key, 'w' .. id, lock.waits)
 end
 if lock.queued > 0 and young == 0 then fence = promote(lock, id) end
-if not fence and (lock.n > 0 or lock.queued > 0) and lock.limit ~= terms.limit then
+if not fence and terms.mode == 'x' then
+if lock.queued == 0 and (lock.n == 0 or lock.mode == 's') then lock.limit = 0 end
+if lock.limit ~= 0 and lock.limit ~= terms.limit then
 close(lock)
 return redis.error_reply('HOLDFAST_LIMIT ' .. lock.limit)
+end
 end
 if not fence and lock.queued == 0 and young == 0 and admits(lock, terms) then fence = grant(lock, id, terms, till) end
 if fence then

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const vote: Script = {
   name: "vote",
-  sha: "a948aa1ac0dd666b19fd88e3b9a6451568cdcc53",
+  sha: "32221fa360a666760978f90086e1f103c8d71865",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function incarnation()
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -108,12 +108,12 @@ local function hold(lock, id, terms, till, fence)
 lock.held = string.format('%013.0f %.0f %.0f %s', till, now, fence, terms.text)
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 0 or till < lock.first then lock.first = till end
-lock.n, lock.mode, lock.limit, lock.latest = lock.n + 1, terms.mode, terms.limit, id
+lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
+if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
-lock.fence = fence
-if terms.mode == 'x' then lock.fence = fence + terms.run - 1 end
+lock.fence = fence + terms.run - 1
 hold(lock, id, terms, till, fence)
 return string.format('%.0f', fence)
 end

@@ -23,7 +23,7 @@ local function enqueue(lock, id, terms)
   lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
   lock.waits = string.format('%013.0f %.0f %d %s', now + terms.ticket, now, lock.tail, terms.text)
   redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
-  if lock.n == 0 and lock.queued == 1 then lock.limit = terms.limit end
+  if terms.mode == 'x' then lock.limit = terms.limit end
 end
 
 -- Returns the fence, or a refusal, or an error. `young` > 0: nothing may be granted yet.
@@ -42,9 +42,12 @@ local function enter(lock, id, terms, young)
     redis.call('HSET', lock.key, 'w' .. id, lock.waits)
   end
   if lock.queued > 0 and young == 0 then fence = promote(lock, id) end
-  if not fence and (lock.n > 0 or lock.queued > 0) and lock.limit ~= terms.limit then
-    close(lock)
-    return redis.error_reply('HOLDFAST_LIMIT ' .. lock.limit)
+  if not fence and terms.mode == 'x' then
+    if lock.queued == 0 and (lock.n == 0 or lock.mode == 's') then lock.limit = 0 end
+    if lock.limit ~= 0 and lock.limit ~= terms.limit then
+      close(lock)
+      return redis.error_reply('HOLDFAST_LIMIT ' .. lock.limit)
+    end
   end
   if not fence and lock.queued == 0 and young == 0 and admits(lock, terms) then fence = grant(lock, id, terms, till) end
   if fence then

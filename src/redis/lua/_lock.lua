@@ -3,7 +3,8 @@
 -- A lock is one hash:
 --   f         the last fence reserved
 --   d         when the hash may vanish, ms
---   s         "<holders> <mode> <limit> <earliest end> <latest id> <queued> <head> <tail>"; absent while all is quiet
+--   s         "<holders> <mode> <limit> <earliest end> <latest id> <queued> <head> <tail>"; absent while all is quiet;
+--             the limit is that of the exclusive claims here, 0 when there are none
 --   h<id>     "<end> <since> <fence> <terms>": a holder; h~<id>: one that left before its minHold had passed
 --   w<id>     "<end of ticket> <since> <place> <terms>": a waiter
 --   q<place>  the id that waits at that place
@@ -108,14 +109,14 @@ local function hold(lock, id, terms, till, fence)
   lock.held = string.format('%013.0f %.0f %.0f %s', till, now, fence, terms.text)
   redis.call('HSET', lock.key, 'h' .. id, lock.held)
   if lock.n == 0 or till < lock.first then lock.first = till end
-  lock.n, lock.mode, lock.limit, lock.latest = lock.n + 1, terms.mode, terms.limit, id
+  lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
+  if terms.mode == 'x' then lock.limit = terms.limit end
 end
 
--- Fences keep rising when the counter is lost, because the clock is their floor. An exclusive lease gets a run of them.
+-- Fences keep rising when the counter is lost, because the clock is their floor. A lease gets a run of them.
 local function grant(lock, id, terms, till)
   local fence = math.max(lock.fence + 1, now_us)
-  lock.fence = fence
-  if terms.mode == 'x' then lock.fence = fence + terms.run - 1 end
+  lock.fence = fence + terms.run - 1
   hold(lock, id, terms, till, fence)
   return string.format('%.0f', fence)
 end

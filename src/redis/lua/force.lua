@@ -23,7 +23,7 @@ for i = 1, #fields, 2 do
   if kind == 'o' and ends(record) + keep <= now then redis.call('HDEL', key, fields[i]) end
   if kind == 'h' and ends(record) > now then
     local first, terms = tonumber(fence_of(record)), parse(terms_of(record))
-    if first <= fence and fence < first + (terms.mode == 'x' and math.max(1, terms.run) or 1) then
+    if first <= fence and fence < first + math.max(1, terms.run) then
       redis.call('HDEL', key, fields[i])
       redis.call('HSET', key, 'o' .. fence_of(record), string.format('%013.0f %s %s', now, id, ARGV[2]))
       redis.call('PUBLISH', terms.inbox, 'forced ' .. id .. ' ' .. ARGV[2])

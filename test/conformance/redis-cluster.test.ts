@@ -1,0 +1,8 @@
+import { startCluster } from "../../src/lab/servers/cluster.ts";
+import { libraries } from "../redis/clients.ts";
+import { redisEntry } from "../redis/conformance-entry.ts";
+import { conformanceTests } from "./conformance-tests.ts";
+
+for (const library of [libraries.ioredis6, libraries.redis5]) {
+  conformanceTests(redisEntry(library, "Cluster", startCluster, (each, lab) => each.cluster(lab)));
+}

@@ -1,0 +1,8 @@
+import { startSentinels } from "../../src/lab/servers/sentinels.ts";
+import { libraries } from "../redis/clients.ts";
+import { redisEntry } from "../redis/conformance-entry.ts";
+import { conformanceTests } from "./conformance-tests.ts";
+
+for (const library of [libraries.ioredis5, libraries.redis6]) {
+  conformanceTests(redisEntry(library, "Sentinel", startSentinels, (each, lab) => each.sentinel(lab)));
+}
