@@ -159,25 +159,21 @@ export async function releaseUntil(around: Surroundings, claim: Claim, untilMs: 
  * `true`: it was ours until now. `false`: it had ended before. `undefined`: the store could not be asked in time;
  * the asking goes on behind the caller's back until the store has let go by itself.
  */
-export async function releaseHeld(
-  around: Surroundings,
-  claim: Claim,
-  trustedUntilMs: number,
-): Promise<boolean | undefined> {
-  const { backend, clock } = around;
-  try {
-    return await backend.release(claim);
-  } catch {
-    // The reply was lost, or the request was: the same release is asked for again.
-    const patienceMs = Math.min(RELEASE_WAIT_MAX_MS, claim.ttlMs / 3, trustedUntilMs - clock.now());
-    const untilMs = trustedUntilMs + claim.ttlMs / 50 + 4 + claim.lockDelayMs;
-    const repeated = releaseUntil(around, claim, untilMs).then((known) => {
-      // Absent though still trusted: nobody else could have removed it, so that our first release did.
-      if (known === false) return clock.now() < trustedUntilMs ? true : undefined;
-      return known;
-    });
-    return await within(clock, repeated, Math.max(0, patienceMs));
-  }
+export function releaseHeld(around: Surroundings, claim: Claim, trustedUntilMs: number): Promise<boolean | undefined> {
+  return around.backend.release(claim).catch(() => releaseAgain(around, claim, trustedUntilMs));
+}
+
+/** The reply was lost, or the request was: the same release is asked for again. */
+function releaseAgain(around: Surroundings, claim: Claim, trustedUntilMs: number): Promise<boolean | undefined> {
+  const { clock } = around;
+  const patienceMs = Math.min(RELEASE_WAIT_MAX_MS, claim.ttlMs / 3, trustedUntilMs - clock.now());
+  const untilMs = trustedUntilMs + claim.ttlMs / 50 + 4 + claim.lockDelayMs;
+  const repeated = releaseUntil(around, claim, untilMs).then((known) => {
+    // Absent though still trusted: nobody else could have removed it, so that our first release did.
+    if (known === false) return clock.now() < trustedUntilMs ? true : undefined;
+    return known;
+  });
+  return within(clock, repeated, Math.max(0, patienceMs));
 }
 
 async function within<T>(clock: Clock, promise: Promise<T>, ms: number): Promise<T | undefined> {

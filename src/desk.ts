@@ -13,16 +13,11 @@ import { Keeper } from "./keeper.ts";
 import type { HeldLease } from "./lease.ts";
 import type { Spec } from "./spec.ts";
 import { RenewThread } from "./thread.ts";
-import { Ticket } from "./ticket.ts";
+import { type Patience, Ticket } from "./ticket.ts";
 import { Turnstile, type TurnstileHome } from "./turnstile.ts";
 
 /** A try that the store does not answer is given up after this long; its claim is cleaned up behind it. */
 const TRY_MAX_MS = 5000;
-
-interface Kept {
-  readonly hold: Hold;
-  readonly turnstile: Turnstile;
-}
 
 export class Desk implements TurnstileHome, Surroundings {
   readonly backend: Backend;
@@ -30,8 +25,7 @@ export class Desk implements TurnstileHome, Surroundings {
   readonly chance: Chance;
   readonly holder: string;
   readonly #turnstiles: Map<string, Turnstile> = new Map();
-  readonly #tickets: Map<Ticket, Turnstile> = new Map();
-  readonly #kept: Map<string, Kept> = new Map();
+  readonly #kept: Map<string, Hold> = new Map();
   readonly #keeper: Keeper;
   readonly #waits: Alarm<Ticket>;
   #thread: RenewThread | undefined;
@@ -52,23 +46,22 @@ export class Desk implements TurnstileHome, Surroundings {
   }
 
   get held(): readonly Hold[] {
-    return [...this.#kept.values()].map(({ hold }) => hold);
+    return [...this.#kept.values()];
   }
 
-  /** Waits for the lock; with `waits` false, resolves to null when it is not free. */
-  take(name: string, spec: Spec, waits: boolean, waitMs: number): Promise<HeldLease | null> {
+  /** Waits for the lock, or looks once: see {@link Patience}. Only a `try` resolves to null. */
+  take(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(new LockClosedError(name));
       const { signal } = spec;
       // The reason is the caller's own: it comes back as it is.
       if (signal?.aborted === true) return reject(signal.reason as Error);
       if (spec.renew === "thread" && this.backend.renewer === undefined) return reject(this.#noThread(name));
-      const ticket = new Ticket(spec, waits, resolve, reject, this.#settled);
       const turnstile = this.#turnstile(name);
-      this.#tickets.set(ticket, turnstile);
+      const ticket = new Ticket(turnstile, spec, patience, resolve, reject, this.#settled);
       turnstile.enter(ticket);
       if (ticket.settled) return undefined;
-      this.#waits.set(ticket, this.clock.now() + (waits ? waitMs : Math.min(TRY_MAX_MS, spec.ttlMs)));
+      this.#waits.set(ticket, this.clock.now() + (ticket.waits ? waitMs : Math.min(TRY_MAX_MS, spec.ttlMs)));
       if (signal === undefined) return undefined;
       const leave = (): void => this.#giveUp(ticket, signal.reason);
       signal.addEventListener("abort", leave, { once: true });
@@ -92,8 +85,8 @@ export class Desk implements TurnstileHome, Surroundings {
     };
   }
 
-  keep(hold: Hold, turnstile: Turnstile): void {
-    this.#kept.set(hold.claim.id, { hold, turnstile });
+  keep(hold: Hold): void {
+    this.#kept.set(hold.claim.id, hold);
     if (hold.spec.renew === "thread") {
       this.#thread ??= new RenewThread(this.backend, this.clock, (id, reason) => this.#lose(id, reason));
       this.#thread.keep(hold);
@@ -118,12 +111,12 @@ export class Desk implements TurnstileHome, Surroundings {
   /** Lets nobody in any more, and sends those away who wait. */
   shut(): void {
     this.#closed = true;
-    for (const [ticket, turnstile] of this.#tickets) this.#giveUp(ticket, new LockClosedError(turnstile.name));
+    for (const ticket of this.#waits.all()) this.#giveUp(ticket, new LockClosedError(ticket.turnstile.name));
   }
 
   /** Ends every hold, used or not. */
   async endAll(reason: string): Promise<void> {
-    await Promise.all([...this.#kept.values()].map(({ hold, turnstile }) => turnstile.forceEnd(hold, reason)));
+    await Promise.all(this.held.map((hold) => hold.home.forceEnd(hold, reason)));
   }
 
   async stop(): Promise<void> {
@@ -144,25 +137,23 @@ export class Desk implements TurnstileHome, Surroundings {
 
   readonly #settled = (ticket: Ticket): void => {
     this.#waits.clear(ticket);
-    this.#tickets.delete(ticket);
     ticket.unlisten?.();
   };
 
   #giveUpLate(nowMs: number): void {
     for (let ticket = this.#waits.take(nowMs); ticket !== undefined; ticket = this.#waits.take(nowMs)) {
-      const turnstile = this.#tickets.get(ticket);
-      if (turnstile !== undefined) this.#giveUp(ticket, this.#tooLate(ticket, turnstile));
+      this.#giveUp(ticket, this.#tooLate(ticket));
     }
   }
 
   #giveUp(ticket: Ticket, error: unknown): void {
     if (ticket.settled) return;
-    const turnstile = this.#tickets.get(ticket);
     ticket.fail(error);
-    turnstile?.leave(ticket);
+    ticket.turnstile.leave(ticket);
   }
 
-  #tooLate(ticket: Ticket, turnstile: Turnstile): Error {
+  #tooLate(ticket: Ticket): Error {
+    const { turnstile } = ticket;
     const cause = turnstile.trouble();
     if (cause === undefined && ticket.waits)
       return new LockTimeoutError(turnstile.name, ticket.spec.waitMs, turnstile.heldBy());
@@ -173,13 +164,12 @@ export class Desk implements TurnstileHome, Surroundings {
   }
 
   #lose(claimId: string, reason: string): void {
-    const kept = this.#kept.get(claimId);
-    if (kept === undefined) return;
-    const { hold, turnstile } = kept;
+    const hold = this.#kept.get(claimId);
+    if (hold === undefined) return;
     if (lostChannel.hasSubscribers) {
-      lostChannel.publish({ backend: this.backend.name, name: turnstile.name, fence: hold.firstFence, reason });
+      lostChannel.publish({ backend: this.backend.name, name: hold.claim.name, fence: hold.firstFence, reason });
     }
-    turnstile.lose(hold, reason);
+    hold.home.lose(hold, reason);
   }
 
   #noThread(name: string): TypeError {

@@ -8,6 +8,7 @@ import type { Clock } from "./clock.ts";
 import type { Lease } from "./api.ts";
 import type { Cohort } from "./cohort.ts";
 import { driftMs } from "./drift.ts";
+import { remove } from "./remove.ts";
 import type { Spec } from "./spec.ts";
 
 /** A wall clock this far ahead of the monotonic one means that the machine slept. */
@@ -19,14 +20,22 @@ export interface Borrower extends Lease {
   stop(reason: unknown): void;
 }
 
+/** Who lends the hold, and has to know when it ends. */
+export interface HoldHome {
+  lose(hold: Hold, reason: string): void;
+  forceEnd(hold: Hold, reason: string): Promise<void>;
+}
+
 export class Hold implements Bell {
+  readonly home: HoldHome;
   readonly claim: Claim;
   readonly spec: Spec;
   readonly firstFence: bigint;
   readonly run: number;
   readonly ttlMs: number;
   readonly grantedAtMs: number;
-  readonly borrowers: Set<Borrower> = new Set();
+  /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
+  readonly borrowers: Borrower[] = [];
   /** `ending`: its release began, so that nothing may renew it any more. */
   state: "held" | "ending" | "lost" = "held";
   lostBecause = "";
@@ -44,7 +53,8 @@ export class Hold implements Bell {
   #wallLeadMs: number;
   #thread: (() => number) | undefined;
 
-  constructor(clock: Clock, claim: Claim, spec: Spec, granted: Granted, sentAtMs: number) {
+  constructor(home: HoldHome, clock: Clock, claim: Claim, spec: Spec, granted: Granted, sentAtMs: number) {
+    this.home = home;
     this.#clock = clock;
     this.claim = claim;
     this.spec = spec;
@@ -55,6 +65,14 @@ export class Hold implements Bell {
     this.grantedAtMs = clock.now();
     this.#endAtMs = this.#fromMs + spec.maxHoldMs;
     this.#wallLeadMs = clock.wall() - this.grantedAtMs;
+  }
+
+  lend(borrower: Borrower): void {
+    this.borrowers.push(borrower);
+  }
+
+  takeBack(borrower: Borrower): void {
+    remove(this.borrowers, borrower);
   }
 
   /** The fence for the next local lease. Shared leases have one in common. */

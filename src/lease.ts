@@ -10,7 +10,7 @@ export interface LeaseHome {
   readonly clock: Clock;
   readonly backendName: string;
   /** The lease and all its re-entries are over: pass the hold on, or release it. */
-  giveBack(lease: HeldLease, hold: Hold): Promise<ReleaseResult>;
+  giveBack(lease: HeldLease, hold: Hold): ReleaseResult | Promise<ReleaseResult>;
   /** Something about this lease can only be settled by asking the store again. */
   doubt(): void;
 }
@@ -137,16 +137,22 @@ export class HeldLease implements Lease, Borrower {
     return undefined;
   }
 
-  async #release(): Promise<ReleaseResult> {
+  #release(): Promise<ReleaseResult> {
     const root = this.#root;
     root.#shares?.delete(this);
     root.#open--;
     this.#onEnd?.();
-    if (root.#open > 0) return this.#lost === undefined ? "released" : "lost";
-    const given = await this.#home.giveBack(root, this.#hold);
+    if (root.#open > 0) return Promise.resolve(this.#lost === undefined ? "released" : "lost");
+    const given = this.#home.giveBack(root, this.#hold);
+    return typeof given === "string"
+      ? Promise.resolve(this.#ended(given))
+      : given.then((result) => this.#ended(result));
+  }
+
+  #ended(given: ReleaseResult): ReleaseResult {
+    const event = this.#root.#event;
     const result = this.#lost === undefined ? given : "lost";
-    if (root.#event !== undefined)
-      publishEnd(root.#event, result, this.#lost, this.#home.clock.now() - this.#hold.grantedAtMs);
+    if (event !== undefined) publishEnd(event, result, this.#lost, this.#home.clock.now() - this.#hold.grantedAtMs);
     return result;
   }
 }

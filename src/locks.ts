@@ -19,6 +19,7 @@ import { GroupLease } from "./group.ts";
 import type { HeldLease } from "./lease.ts";
 import { Frame } from "./reentry.ts";
 import { checkName, type Spec, toSpec } from "./spec.ts";
+import type { Patience } from "./ticket.ts";
 import { checkBackend, checkCreateOptions } from "./check.ts";
 
 type Names = string | readonly string[];
@@ -48,16 +49,16 @@ class BackendLocks implements Locks {
     const work = typeof optionsOrWork === "function" ? optionsOrWork : maybeWork;
     if (typeof work !== "function") throw new TypeError("Expected `run` to get a function as its last argument");
     const spec = this.#spec(typeof optionsOrWork === "function" ? undefined : optionsOrWork);
-    const lease = await this.#acquire(name, spec);
+    const lease = (await this.#take(name, spec, patienceOf(spec))) as AnyLease;
     return await this.#running.track(this.#work(lease, work), lease);
   }
 
-  async acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
-    return await this.#acquire(name, this.#spec(options));
+  acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
+    return this.#begin(name, options, undefined) as Promise<Lease>;
   }
 
-  async tryAcquire(name: Names, options?: AcquireOptions): Promise<Lease | null> {
-    return await this.#take(name, this.#spec(options), false);
+  tryAcquire(name: Names, options?: AcquireOptions): Promise<Lease | null> {
+    return this.#begin(name, options, "try");
   }
 
   async elect(name: string, work: Work<unknown>, options: ElectOptions = {}): Promise<void> {
@@ -71,7 +72,7 @@ class BackendLocks implements Locks {
       ttlMs: spec.ttlMs,
       isClosed: () => this.#desk.closed,
       // A candidate stands for itself: it never re-enters a lease of the code that called elect().
-      acquire: async () => (await this.#desk.take(name, spec, true, Infinity))!,
+      acquire: async () => (await this.#desk.take(name, spec, "queue", Infinity))!,
       hold: (lease, run) => this.#running.track(new Frame(this, lease).run(run), lease),
       work,
     });
@@ -110,23 +111,24 @@ class BackendLocks implements Locks {
     return toSpec(options, this.#defaults);
   }
 
-  async #acquire(name: Names, spec: Spec): Promise<AnyLease> {
-    const waits = spec.waitMs > 0;
-    const lease = await this.#take(name, spec, waits);
-    if (lease === null) throw new LockTimeoutError(typeof name === "string" ? name : name.join(", "), 0);
-    return lease;
+  /** The hot path: no async function here, because each costs a promise and a turn of the microtask queue. */
+  #begin(name: Names, options: AcquireOptions | undefined, patience: Patience | undefined): Promise<AnyLease | null> {
+    try {
+      const spec = this.#spec(options);
+      return this.#take(name, spec, patience ?? patienceOf(spec));
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
   }
 
-  #take(name: Names, spec: Spec, waits: boolean): Promise<AnyLease | null> {
-    if (typeof name === "string") {
-      checkName(name);
-      return this.#takeOne(name, spec, waits, spec.waitMs);
-    }
-    return this.#takeAll(name, spec, waits);
+  #take(name: Names, spec: Spec, patience: Patience): Promise<AnyLease | null> {
+    if (typeof name !== "string") return this.#takeAll(name, spec, patience);
+    checkName(name);
+    return this.#takeOne(name, spec, patience, spec.waitMs);
   }
 
   /** All or nothing, always in the same order, so that two who want the same locks never wait for each other. */
-  async #takeAll(names: readonly string[], spec: Spec, waits: boolean): Promise<AnyLease | null> {
+  async #takeAll(names: readonly string[], spec: Spec, patience: Patience): Promise<AnyLease | null> {
     if (!Array.isArray(names) || names.length === 0) {
       throw new TypeError("Expected `name` to be a string or an array of at least one string");
     }
@@ -138,7 +140,7 @@ class BackendLocks implements Locks {
     try {
       for (const name of sorted) {
         const waitMs = spec.waitMs === Infinity ? Infinity : Math.max(1, deadlineMs - clock.now());
-        const part = await this.#takeOne(name, spec, waits, waitMs);
+        const part = await this.#takeOne(name, spec, patience, waitMs);
         if (part === null) {
           await releaseAll(parts);
           return null;
@@ -152,20 +154,20 @@ class BackendLocks implements Locks {
     return parts.length === 1 ? parts[0]! : new GroupLease(parts);
   }
 
-  #takeOne(name: string, spec: Spec, waits: boolean, waitMs: number): Promise<HeldLease | null> {
+  #takeOne(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
     const frame = Frame.of(this, name);
-    if (frame !== undefined) return frame.enter(this.#desk.clock, spec, waits, waitMs);
-    if (!acquireChannel.hasSubscribers) return this.#desk.take(name, spec, waits, waitMs);
-    return this.#traced(name, spec, waits, waitMs);
+    if (frame !== undefined) return frame.enter(this.#desk.clock, spec, patience, waitMs);
+    if (!acquireChannel.hasSubscribers) return this.#desk.take(name, spec, patience, waitMs);
+    return this.#traced(name, spec, patience, waitMs);
   }
 
-  #traced(name: string, spec: Spec, waits: boolean, waitMs: number): Promise<HeldLease | null> {
+  #traced(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
     const { clock, backend } = this.#desk;
     const event: AcquireEvent = { backend: backend.name, name, mode: spec.mode };
     const startedAtMs = clock.now();
     return acquireChannel.tracePromise(async () => {
       try {
-        const lease = await this.#desk.take(name, spec, waits, waitMs);
+        const lease = await this.#desk.take(name, spec, patience, waitMs);
         event.outcome = lease === null ? "busy" : "acquired";
         if (lease !== null) event.fence = lease.fence;
         return lease;
@@ -199,6 +201,10 @@ class BackendLocks implements Locks {
     lease.throwIfUntold();
     return result;
   }
+}
+
+function patienceOf(spec: Spec): Patience {
+  return spec.waitMs > 0 ? "queue" : "once";
 }
 
 /** The work failed, and its lease was lost without its knowing: the loss comes first, the failure is its cause. */

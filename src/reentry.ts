@@ -11,6 +11,7 @@ import type { Clock } from "./clock.ts";
 import { LockTimeoutError, quote } from "./errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { Spec } from "./spec.ts";
+import type { Patience } from "./ticket.ts";
 
 const contexts = new AsyncLocalStorage<Frame>();
 let opened = false;
@@ -56,12 +57,13 @@ export class Frame {
   }
 
   /** Takes part in the lease, in turn with siblings. Resolves to null when it may not wait and a sibling is inside. */
-  async enter(clock: Clock, spec: Spec, waits: boolean, waitMs: number): Promise<HeldLease | null> {
+  async enter(clock: Clock, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
     this.#throwIfImpossible(spec.mode);
     if (this.lease.lost !== undefined) throw this.lease.lost;
     const sibling: Sibling = { mode: spec.mode, enter: () => {} };
     if (this.#line.length === 0 && this.#mayEnter(spec.mode)) this.#inside.add(sibling);
-    else if (!waits) return null;
+    else if (patience === "try") return null;
+    else if (patience === "once") throw new LockTimeoutError(this.lease.name, 0);
     else await this.#queue(clock, spec, waitMs, sibling);
     const leave = (): void => {
       this.#inside.delete(sibling);

@@ -1,15 +1,19 @@
 /** A place in the line of a turnstile: one local wish for the lock, from acquire() to its answer. */
 import type { Bell } from "./alarm.ts";
 import type { Holding } from "./backend.ts";
+import { LockTimeoutError } from "./errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { Spec } from "./spec.ts";
+import type { Turnstile } from "./turnstile.ts";
+
+/** `queue`: waits for its turn. `try`: a look, answered with null. `once`: a look, answered with an error. */
+export type Patience = "queue" | "try" | "once";
 
 export class Ticket implements Bell {
+  readonly turnstile: Turnstile;
   readonly spec: Spec;
-  readonly waits: boolean;
+  readonly patience: Patience;
   settled = false;
-  /** Who was in the way when a try was refused. */
-  heldBy: readonly Holding[] = [];
 
   // The deadline's place in its alarm.
   atMs = 0;
@@ -29,17 +33,23 @@ export class Ticket implements Bell {
 
   /** Settles once, through one of the first two; `done` then puts away its deadline. */
   constructor(
+    turnstile: Turnstile,
     spec: Spec,
-    waits: boolean,
+    patience: Patience,
     resolve: (lease: HeldLease | null) => void,
     reject: (error: unknown) => void,
     done: (ticket: Ticket) => void,
   ) {
+    this.turnstile = turnstile;
     this.spec = spec;
-    this.waits = waits;
+    this.patience = patience;
     this.#resolve = resolve;
     this.#reject = reject;
     this.#done = done;
+  }
+
+  get waits(): boolean {
+    return this.patience === "queue";
   }
 
   grant(lease: HeldLease): void {
@@ -48,12 +58,12 @@ export class Ticket implements Bell {
     this.#resolve(lease);
   }
 
-  /** Somebody else has it: the certain no of a try. */
+  /** Somebody else has it: the certain no of a look. */
   refuse(heldBy: readonly Holding[]): void {
+    if (this.patience === "once") return this.fail(new LockTimeoutError(this.turnstile.name, 0, heldBy));
     this.settled = true;
-    this.heldBy = heldBy;
     this.#done(this);
-    this.#resolve(null);
+    return this.#resolve(null);
   }
 
   fail(error: unknown): void {

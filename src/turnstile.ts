@@ -6,8 +6,9 @@
 import type { ReleaseResult } from "./api.ts";
 import { type Grant, releaseHeld, Seeker, type Surroundings } from "./acquire.ts";
 import type { Claim, Granted, Holding, Refused } from "./backend.ts";
-import { Hold } from "./hold.ts";
+import { Hold, type HoldHome } from "./hold.ts";
 import { HeldLease, type LeaseHome } from "./lease.ts";
+import { remove } from "./remove.ts";
 import type { Spec } from "./spec.ts";
 import { Line, type Ticket } from "./ticket.ts";
 
@@ -18,7 +19,7 @@ const TURN_MS = 10;
 export interface TurnstileHome extends Surroundings {
   newClaim(name: string, spec: Spec, queues: boolean): Claim;
   /** A hold begins: watch over it. */
-  keep(hold: Hold, turnstile: Turnstile): void;
+  keep(hold: Hold): void;
   /** Its release began, or it was lost: stop renewing it. */
   drop(hold: Hold): void;
   doubt(): void;
@@ -26,14 +27,15 @@ export interface TurnstileHome extends Surroundings {
   idle(turnstile: Turnstile): void;
 }
 
-export class Turnstile implements LeaseHome {
+export class Turnstile implements LeaseHome, HoldHome {
   readonly name: string;
   readonly clock: Surroundings["clock"];
   readonly backendName: string;
   readonly #home: TurnstileHome;
   readonly #line: Line = new Line();
-  readonly #holds: Set<Hold> = new Set();
-  readonly #seekers: Set<Seeker> = new Set();
+  // Arrays, because they nearly always have at most one element.
+  readonly #holds: Hold[] = [];
+  readonly #seekers: Seeker[] = [];
   /** Releases under way: the turnstile is not idle before the store has answered. */
   #leaving = 0;
 
@@ -50,7 +52,7 @@ export class Turnstile implements LeaseHome {
     this.#line.push(ticket);
     this.#admit();
     // Whoever does not wait is refused when anybody is ahead of it.
-    if (!ticket.settled && !ticket.waits && !(alone && this.#seekers.size > 0 && this.#line.first === ticket)) {
+    if (!ticket.settled && !ticket.waits && !(alone && this.#seekers.length > 0 && this.#line.first === ticket)) {
       this.#line.remove(ticket);
       ticket.refuse(this.heldBy());
       this.#rest();
@@ -71,7 +73,7 @@ export class Turnstile implements LeaseHome {
       if (seeker.refused !== undefined && seeker.refused.heldBy.length > 0) return seeker.refused.heldBy;
     }
     const nowMs = this.clock.now();
-    return [...this.#holds].map((hold) => hold.describe(nowMs));
+    return this.#holds.map((hold) => hold.describe(nowMs));
   }
 
   /** Why the store could not be asked, if that is what the line waits for. */
@@ -85,7 +87,7 @@ export class Turnstile implements LeaseHome {
     if (hold.state === "lost") return;
     hold.state = "lost";
     hold.lostBecause = reason;
-    this.#holds.delete(hold);
+    remove(this.#holds, hold);
     this.#home.drop(hold);
     for (const borrower of hold.borrowers) borrower.lose(reason);
     this.#admit();
@@ -102,9 +104,9 @@ export class Turnstile implements LeaseHome {
     this.#home.doubt();
   }
 
-  async giveBack(lease: HeldLease, hold: Hold): Promise<ReleaseResult> {
-    hold.borrowers.delete(lease);
-    if (hold.borrowers.size > 0) return hold.state === "lost" ? "lost" : "released";
+  giveBack(lease: HeldLease, hold: Hold): ReleaseResult | Promise<ReleaseResult> {
+    hold.takeBack(lease);
+    if (hold.borrowers.length > 0) return hold.state === "lost" ? "lost" : "released";
     if (hold.state === "ending") return "released";
     if (!hold.trusted(this.clock.now())) return this.#giveBackLost(hold);
     const next = this.#line.first;
@@ -112,7 +114,7 @@ export class Turnstile implements LeaseHome {
       this.#lend(hold);
       return "released";
     }
-    return await this.#passOn(hold);
+    return this.#passOn(hold);
   }
 
   /** Believed no longer, but perhaps still in the store: freed early, unless a delay after an unclean end was asked for. */
@@ -131,7 +133,7 @@ export class Turnstile implements LeaseHome {
     }
     const head = this.#line.first;
     if (head === undefined) return;
-    for (let spare = this.#seats(head) - this.#seekers.size; spare > 0; spare--) this.#seek(head.spec, head.waits);
+    for (let spare = this.#seats(head) - this.#seekers.length; spare > 0; spare--) this.#seek(head.spec, head.waits);
   }
 
   /** A shared hold that the ticket may use together with others. */
@@ -144,7 +146,7 @@ export class Turnstile implements LeaseHome {
   /** How many claims may be at the store for the head of the line. */
   #seats(head: Ticket): number {
     const { mode, limit } = head.spec;
-    if (limit > 1) return Math.min(limit - this.#holds.size, this.#line.countSame(head, limit));
+    if (limit > 1) return Math.min(limit - this.#holds.length, this.#line.countSame(head, limit));
     for (const hold of this.#holds) {
       // Without a run there is nothing to hand over in memory: the next claim may queue in the store at once.
       if (hold.claim.mode === "exclusive" && (hold.run > 1 || mode === "shared")) return 0;
@@ -155,7 +157,7 @@ export class Turnstile implements LeaseHome {
   #mayLend(hold: Hold, ticket: Ticket): boolean {
     const { spec } = hold;
     if (hold.state !== "held" || !spec.lendable || spec.shape !== ticket.spec.shape) return false;
-    if (spec.mode === "exclusive" && (hold.lent >= hold.run || hold.borrowers.size > 0)) return false;
+    if (spec.mode === "exclusive" && (hold.lent >= hold.run || hold.borrowers.length > 0)) return false;
     const nowMs = this.clock.now();
     return nowMs - hold.grantedAtMs < TURN_MS && hold.trusted(nowMs) && !hold.inDoubt(nowMs);
   }
@@ -164,7 +166,7 @@ export class Turnstile implements LeaseHome {
   #lend(hold: Hold): void {
     const ticket = this.#line.shift()!;
     const lease = new HeldLease(this.name, hold.nextFence(), hold, this);
-    hold.borrowers.add(lease);
+    hold.lend(lease);
     ticket.grant(lease);
   }
 
@@ -174,7 +176,7 @@ export class Turnstile implements LeaseHome {
   }
 
   #follow(seeker: Seeker, spec: Spec, seeking: Promise<Grant | undefined>): void {
-    this.#seekers.add(seeker);
+    this.#seekers.push(seeker);
     seeking.then(
       (grant) => this.#answered(seeker, spec, grant),
       (error: unknown) => this.#failed(seeker, error),
@@ -182,7 +184,7 @@ export class Turnstile implements LeaseHome {
   }
 
   #answered(seeker: Seeker, spec: Spec, grant: Grant | undefined): void {
-    this.#seekers.delete(seeker);
+    remove(this.#seekers, seeker);
     if (grant !== undefined) this.#begin(seeker, spec, grant);
     else this.#turnedDown(seeker);
     this.#admit();
@@ -191,9 +193,9 @@ export class Turnstile implements LeaseHome {
   }
 
   #begin(seeker: Seeker, spec: Spec, grant: Grant): void {
-    const hold = new Hold(this.clock, seeker.claim, spec, grant.granted, grant.sentAtMs);
-    this.#holds.add(hold);
-    this.#home.keep(hold, this);
+    const hold = new Hold(this, this.clock, seeker.claim, spec, grant.granted, grant.sentAtMs);
+    this.#holds.push(hold);
+    this.#home.keep(hold);
     const head = this.#line.first;
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
     if (!hold.trusted(this.clock.now()) || head === undefined || head.spec.shape !== spec.shape) {
@@ -213,7 +215,7 @@ export class Turnstile implements LeaseHome {
 
   /** The store says that asking again cannot help, or a try could not be asked. */
   #failed(seeker: Seeker, error: unknown): void {
-    this.#seekers.delete(seeker);
+    remove(this.#seekers, seeker);
     const head = this.#line.first;
     if (head !== undefined && head.spec.shape === seeker.shape) {
       this.#line.shift();
@@ -226,36 +228,36 @@ export class Turnstile implements LeaseHome {
   /** More claims at the store than people in line: the youngest go. */
   #callOffSpare(): void {
     const head = this.#line.first;
-    const wanted = head === undefined ? 0 : this.#line.countSame(head, this.#seekers.size);
-    let spare = this.#seekers.size - wanted;
-    for (const seeker of [...this.#seekers].reverse()) {
+    const wanted = head === undefined ? 0 : this.#line.countSame(head, this.#seekers.length);
+    let spare = this.#seekers.length - wanted;
+    for (const seeker of this.#seekers.toReversed()) {
       if (spare <= 0 && seeker.shape === head?.spec.shape) continue;
       spare--;
-      this.#seekers.delete(seeker);
+      remove(this.#seekers, seeker);
       seeker.callOff();
     }
-    if (head !== undefined && this.#seekers.size === 0) this.#admit();
+    if (head !== undefined && this.#seekers.length === 0) this.#admit();
   }
 
   /** Ends the hold in the store; where somebody waits here, the next claim goes out in the same step. */
-  async #passOn(hold: Hold): Promise<ReleaseResult> {
+  #passOn(hold: Hold): Promise<ReleaseResult> {
     hold.state = "ending";
     this.#home.drop(hold);
-    this.#holds.delete(hold);
+    remove(this.#holds, hold);
     const head = this.#line.first;
     const { backend } = this.#home;
     if (
       backend.swap === undefined ||
       head === undefined ||
-      this.#seats(head) <= this.#seekers.size ||
+      this.#seats(head) <= this.#seekers.length ||
       hold.claim.minHoldMs > 0
     ) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
       const released = this.#release(hold);
       this.#admit();
-      return await released;
+      return released;
     }
-    return await this.#swap(hold, head.spec, head.waits);
+    return this.#swap(hold, head.spec, head.waits);
   }
 
   async #swap(hold: Hold, spec: Spec, queues: boolean): Promise<ReleaseResult> {
@@ -273,20 +275,23 @@ export class Turnstile implements LeaseHome {
     }
   }
 
-  async #release(hold: Hold): Promise<ReleaseResult> {
+  #release(hold: Hold): Promise<ReleaseResult> {
     this.#leaving++;
-    try {
-      const known = await releaseHeld(this.#home, hold.claim, hold.trustedUntilMs);
-      if (known === undefined) return "unknown";
-      return known ? "released" : "lost";
-    } finally {
+    return releaseHeld(this.#home, hold.claim, hold.trustedUntilMs).then((known) => {
       this.#leaving--;
       this.#rest();
-    }
+      if (known === undefined) return "unknown";
+      return known ? "released" : "lost";
+    });
   }
 
   #rest(): void {
-    if (this.#line.first === undefined && this.#holds.size === 0 && this.#seekers.size === 0 && this.#leaving === 0) {
+    if (
+      this.#line.first === undefined &&
+      this.#holds.length === 0 &&
+      this.#seekers.length === 0 &&
+      this.#leaving === 0
+    ) {
       this.#home.idle(this);
     }
   }
