@@ -1,0 +1,332 @@
+/** The backend: claims of this process, by id, and what the core may ask about them. The work on a lock is in `lock.ts`. */
+import type { Backend, Claim, Granted, Listener, Refused, Renewal, Snapshot } from "../backend.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import { LockBackendError } from "../errors.ts";
+import { disk } from "./disk.ts";
+import { Companions } from "./fate.ts";
+import { ForcedRecords } from "./forced.ts";
+import { Hints } from "./hints.ts";
+import { Janitor } from "./janitor.ts";
+import { Lock, type LockOptions, type Mine } from "./lock.ts";
+import { type Moment, momentOf } from "./moment.ts";
+import { fromDirectory, toDirectory } from "./names.ts";
+import { News } from "./news.ts";
+import { ENTRIES_MAX } from "./numbers.ts";
+import { Owners } from "./owners.ts";
+import { checkPlace, defaultDirectory, freshName, type Place, placeAt, restorePlace } from "./place.ts";
+import { FactsCache } from "./queue.ts";
+import { nameOfLock } from "./log.ts";
+import type { Obstacle } from "./sight.ts";
+import { explain } from "./trouble.ts";
+
+/** Locks whose newest entry is remembered, which saves finding it again. */
+const LOCKS_MAX = 2000;
+/** Long work is cut into slices, so that the event loop gets its turn. */
+const SLICE = 100;
+
+export interface FileOptions {
+  /** An absolute path; all processes that share locks must name the same. @default a directory in the user's home */
+  readonly dir?: string | undefined;
+  /** How a waiter is woken: by sockets, by watching the directory, or not at all, which leaves polling. @default "socket" */
+  readonly hints?: "socket" | "watch" | "poll" | undefined;
+  /** True: leases outlive this process and end with their ttl only; another process can go on with them by claim id. @default false */
+  readonly detached?: boolean | undefined;
+  /** For tests within one process. @default the system's clock */
+  readonly clock?: Clock | undefined;
+  /** @internal For tests: entries of an epoch. */
+  readonly entriesMax?: number | undefined;
+  /** @internal True in the worker thread that renews. */
+  readonly renewsOnly?: boolean | undefined;
+}
+
+export class FileBackend implements Backend {
+  readonly name = "file";
+  readonly directory: string;
+  readonly #options: FileOptions;
+  readonly #place: Place;
+  readonly #moment: Moment;
+  readonly #owners: Owners;
+  readonly #forced: ForcedRecords;
+  readonly #hints: Hints;
+  readonly #news: News;
+  readonly #companions: Companions;
+  readonly #janitor: Janitor;
+  readonly #around: LockOptions;
+  readonly #locks = new Map<string, Lock>();
+  readonly #mine = new Map<string, Mine>();
+  #listener: Listener | undefined;
+  #open = false;
+  #closed = false;
+
+  /** @internal Use {@link file}. */
+  constructor(options: FileOptions) {
+    const instance = freshName();
+    const clock = options.clock ?? systemClock;
+    this.#options = options;
+    this.directory = options.dir ?? defaultDirectory();
+    this.#place = placeAt(this.directory);
+    const place = this.#place;
+    const moment = momentOf(clock);
+    this.#moment = moment;
+    this.#owners = new Owners({ place, moment, instance, detached: options.detached ?? false });
+    this.#forced = new ForcedRecords(place, moment);
+    this.#hints = new Hints(place, instance, (ownerId) => this.#look(ownerId));
+    this.#news = new News(this.#hints, clock, options.hints ?? "socket");
+    this.#companions = new Companions(place, instance);
+    this.#around = {
+      place,
+      moment,
+      entriesMax: options.entriesMax ?? ENTRIES_MAX,
+      owners: this.#owners,
+      facts: new FactsCache(),
+      forced: this.#forced,
+      keepForced: (records) => this.#forced.keep(records),
+      hint: (owner) => this.#hints.tell(owner.instance, owner.id),
+      restored: () => this.#restored(),
+    };
+    this.#janitor = new Janitor(this.#around, clock);
+  }
+
+  // The methods are async although little in them waits: a throw becomes a rejection, as from any other store.
+
+  async attempt(claim: Claim): Promise<Granted | Refused> {
+    return this.#guarded(claim.name, () => this.#attempt(claim));
+  }
+
+  async watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
+    const mine = this.#mine.get(claim.id);
+    if (this.#closed || mine?.owner === undefined || mine.ticket === undefined) return undefined;
+    const ownerId = mine.owner.facts.id;
+    const directory = this.#lock(claim.name).log.seen?.directory;
+    await this.#news.wait(ownerId, directory, signal);
+    if (this.#closed || signal.aborted) return undefined;
+    return this.#guarded(claim.name, () => (this.#lock(claim.name).look(mine) ? grantedTo(mine) : undefined));
+  }
+
+  async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+    const renewals: Renewal[] = [];
+    for (const claim of claims) {
+      if (renewals.length % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
+      try {
+        renewals.push(this.#guarded(claim.name, () => this.#renew(claim)));
+      } catch (cause) {
+        renewals.push({ held: "unknown", cause });
+      }
+    }
+    return renewals;
+  }
+
+  async release(claim: Claim): Promise<boolean> {
+    return this.#guarded(claim.name, () => this.#release(claim));
+  }
+
+  async swap(held: Claim, next: Claim): Promise<Granted | Refused> {
+    return this.#guarded(held.name, () => {
+      const [mine, following] = [this.#mine.get(held.id), this.#mineOf(next)];
+      if (mine?.held !== undefined && held.name === next.name && this.#lock(held.name).swap(mine, following)) {
+        this.#mine.delete(held.id);
+        return grantedTo(following);
+      }
+      this.#release(held);
+      return this.#attempt(next);
+    });
+  }
+
+  async query(prefix: string): Promise<Snapshot> {
+    const names = this.#guarded(prefix, () => this.#names(prefix));
+    const views = [];
+    for (const [at, name] of names.entries()) {
+      if (at % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
+      views.push(this.#guarded(name, () => this.#lock(name).view()));
+    }
+    this.#forced.keep(views.flatMap(({ forced }) => forced));
+    return {
+      held: views.flatMap(({ held }) => held),
+      pending: views.flatMap(({ pending }) => pending),
+      forced: this.#guarded(prefix, () => this.#forced.list(prefix)),
+    };
+  }
+
+  async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
+    return this.#guarded(name, () => this.#lock(name).break(fence, by, reason));
+  }
+
+  listen(listener: Listener): void {
+    this.#listener = listener;
+  }
+
+  /** Asked for when a worker thread is about to renew: from then on each owner file bears its claim's id, to be found by. */
+  get renewer(): { readonly module: string; readonly data: unknown } {
+    this.#owners.nameAfterClaims();
+    return { module: new URL("./open.js", import.meta.url).href, data: { dir: this.directory } };
+  }
+
+  /**
+   * Keeps every lease of this backend alive while that process runs, even after this one has died or its ttl has passed:
+   * for a child that works under the lock. Returns how to end it; it also ends with that process.
+   */
+  alsoAlive(pid: number): () => void {
+    if (!Number.isSafeInteger(pid) || pid <= 0) throw new TypeError(`Expected \`pid\` to be a process id, got ${pid}`);
+    return this.#guarded("", () => this.#companions.add(pid));
+  }
+
+  /** Leases stay until their ttl, as after any process's end; the core releases them before. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#listener = undefined;
+    this.#janitor.stop();
+    this.#news.close();
+    if (!this.#open) return;
+    let held = false;
+    for (const mine of this.#mine.values()) {
+      if (mine.held === undefined) this.#lock(mine.claim.name).release(mine);
+      else held = true;
+    }
+    this.#mine.clear();
+    this.#owners.close();
+    this.#hints.close();
+    if (!held) this.#companions.close();
+    await this.#janitor.last();
+  }
+
+  #attempt(claim: Claim): Granted | Refused {
+    const mine = this.#mineOf(claim);
+    let obstacle: Obstacle | undefined;
+    try {
+      obstacle = this.#lock(claim.name).take(mine);
+    } catch (error) {
+      if (mine.owner === undefined) this.#mine.delete(claim.id);
+      throw error;
+    }
+    if (obstacle === undefined) return grantedTo(mine);
+    if (mine.owner === undefined) this.#mine.delete(claim.id);
+    const retryMs = this.#news.expect(mine, obstacle);
+    const { heldBy, ahead } = obstacle;
+    return ahead === undefined ? { granted: false, heldBy } : { granted: false, heldBy, position: ahead + 1, retryMs };
+  }
+
+  #renew(claim: Claim): Renewal {
+    const lock = this.#lock(claim.name);
+    const mine = this.#mine.get(claim.id) ?? this.#adopt(lock, claim);
+    if (mine?.owner === undefined || mine.held === undefined)
+      return { held: false, reason: "the store does not know the lease" };
+    const fromMs = this.#moment.localMs();
+    const renewed = this.#owners.renew(mine.owner);
+    if (renewed && lock.find(mine.owner.facts.id) !== undefined) {
+      mine.fromMs = fromMs;
+      return { held: true, fromMs };
+    }
+    this.#mine.delete(claim.id);
+    return { held: false, reason: this.#whyLost(mine, renewed) };
+  }
+
+  #release(claim: Claim): boolean {
+    const lock = this.#lock(claim.name);
+    const mine = this.#mine.get(claim.id) ?? this.#adopt(lock, claim);
+    if (mine === undefined) return false;
+    const released = lock.release(mine);
+    this.#mine.delete(claim.id);
+    return released;
+  }
+
+  /** A claim that another thread or process holds under its own id. */
+  #adopt(lock: Lock, claim: Claim): Mine | undefined {
+    const held = lock.find(claim.id);
+    const owner = held && this.#owners.adopt(held.owner);
+    if (owner === undefined) return undefined;
+    const mine: Mine = { ...this.#newMine(claim), owner, held };
+    this.#mine.set(claim.id, mine);
+    return mine;
+  }
+
+  #mineOf(claim: Claim): Mine {
+    const known = this.#mine.get(claim.id);
+    if (known !== undefined) return known;
+    const mine = this.#newMine(claim);
+    this.#mine.set(claim.id, mine);
+    return mine;
+  }
+
+  #newMine(claim: Claim): Mine {
+    const arrivalUs = Math.floor(this.#moment.machineMs() * 1000);
+    return { claim, owner: undefined, arrivalUs, ticket: undefined, held: undefined, fromMs: 0 };
+  }
+
+  /** Somebody says that one of our claims has news. */
+  #look(ownerId: string): void {
+    if (this.#closed || this.#news.tell(ownerId)) return;
+    for (const mine of this.#mine.values()) {
+      if (mine.owner?.facts.id !== ownerId || mine.held === undefined) continue;
+      let held = true;
+      try {
+        held = this.#lock(mine.claim.name).find(ownerId) !== undefined;
+      } catch {
+        // A hint, no more: the next renewal will tell.
+      }
+      if (held) return;
+      this.#mine.delete(mine.claim.id);
+      this.#listener?.lost(mine.claim.id, this.#whyLost(mine, true));
+      return;
+    }
+  }
+
+  #whyLost({ claim, held }: Mine, inTime: boolean): string {
+    const forced = held && this.#forced.whyEnded(claim.name, held.fence);
+    if (forced !== undefined) return forced;
+    return inTime
+      ? "its entry in the lock directory is gone"
+      : "it was not renewed in time, or its owner file was removed";
+  }
+
+  #lock(name: string): Lock {
+    const known = this.#locks.get(name);
+    if (known !== undefined) return known;
+    // Only what is remembered about them is lost; the truth is on the disk.
+    if (this.#locks.size >= LOCKS_MAX) this.#locks.clear();
+    const lock = new Lock(name, this.#around);
+    this.#locks.set(name, lock);
+    return lock;
+  }
+
+  #names(prefix: string): string[] {
+    const names = new Set<string>();
+    for (const directory of disk.list(this.#place.locks) ?? []) {
+      const name = fromDirectory(directory) ?? nameOfLock(this.#place, directory);
+      if (name !== undefined && name.startsWith(prefix) && toDirectory(name) === directory) names.add(name);
+    }
+    return [...names];
+  }
+
+  #guarded<T>(name: string, act: () => T): T {
+    if (this.#closed) throw new LockBackendError("file", name, "The file backend is closed.", { fatal: true });
+    try {
+      if (!this.#open) this.#start();
+      return act();
+    } catch (error) {
+      throw explain(error, name, this.directory);
+    }
+  }
+
+  #start(): void {
+    restorePlace(this.#place);
+    checkPlace(this.#place);
+    this.#open = true;
+    if (this.#options.renewsOnly === true) return;
+    if ((this.#options.hints ?? "socket") === "socket") this.#hints.listen();
+    this.#janitor.start();
+  }
+
+  /** The directory was removed and made anew: whatever was held is gone, and our socket with it. */
+  #restored(): void {
+    this.#hints.close();
+    if ((this.#options.hints ?? "socket") === "socket" && this.#options.renewsOnly !== true) this.#hints.listen();
+    this.#companions.restore();
+    this.#listener?.doubt();
+  }
+}
+
+function grantedTo({ held, fromMs }: Mine): Granted {
+  const { fence, run } = held!;
+  return { granted: true, fence: BigInt(fence), run, fromMs };
+}

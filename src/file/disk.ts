@@ -1,0 +1,153 @@
+/**
+ * Every file-system call of this backend, in one place: synchronous, because each takes microseconds where a trip
+ * through the thread pool takes ten times that, and never fsync: nothing here has to survive a power cut.
+ * Tests wrap these functions to kill the process before and after each call.
+ */
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  statfsSync,
+  statSync,
+  unlinkSync,
+  utimesSync,
+  writeSync,
+} from "node:fs";
+
+/** The times of a file, in milliseconds. `mtimeMs` is ours: until when a lease lasts. `ctimeMs` is the kernel's wall clock. */
+export interface FileTimes {
+  readonly mtimeMs: number;
+  readonly ctimeMs: number;
+  readonly size: number;
+}
+
+export interface Disk {
+  link(from: string, to: string): void;
+  rename(from: string, to: string): void;
+  unlink(path: string): void;
+  mkdir(path: string): void;
+  rmdir(path: string): void;
+  utimes(path: string, mtimeMs: number): void;
+  /** Opens a new file for writing; the file must not exist. */
+  open(path: string): number;
+  write(fd: number, text: string): void;
+  close(fd: number): void;
+  chmod(path: string, mode: number): void;
+  /** `undefined`: there is no such file. */
+  read(path: string): string | undefined;
+  times(path: string): FileTimes | undefined;
+  exists(path: string): boolean;
+  /** `undefined`: there is no such directory. */
+  list(path: string): string[] | undefined;
+  owner(path: string): { readonly uid: number; readonly mode: number; readonly directory: boolean } | undefined;
+  /** The kernel's number for the kind of file system. */
+  kind(path: string): number;
+}
+
+const MAYBE = { throwIfNoEntry: false } as const;
+
+export const disk: Disk = {
+  link: linkSync,
+  rename: renameSync,
+  unlink: unlinkSync,
+  mkdir: (path) => mkdirSync(path, { mode: 0o700 }),
+  rmdir: rmdirSync,
+  utimes: (path, mtimeMs) => utimesSync(path, mtimeMs / 1000, mtimeMs / 1000),
+  open: (path) => openSync(path, "wx", 0o600),
+  write: (fd, text) => {
+    const wanted = Buffer.byteLength(text);
+    const written = writeSync(fd, text);
+    // A disk that fills up within one small write takes a part of it and says so only here.
+    if (written !== wanted) throw Object.assign(new Error("ENOSPC: short write"), { code: "ENOSPC" });
+  },
+  close: closeSync,
+  chmod: chmodSync,
+  read: (path) => orUndefined(() => readFileSync(path, "utf8")),
+  times: (path) => statSync(path, MAYBE),
+  exists: existsSync,
+  list: (path) => orUndefined(() => readdirSync(path)),
+  owner: (path) => {
+    const stats = lstatSync(path, MAYBE);
+    return stats && { uid: stats.uid, mode: stats.mode & 0o7777, directory: stats.isDirectory() };
+  },
+  kind: (path) => statfsSync(path).type,
+};
+
+/** The system's name of an error: `ENOENT`, `EEXIST`, … */
+export function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
+}
+
+/** Writes a new file, complete or not at all. */
+export function createFile(path: string, text: string): void {
+  const fd = disk.open(path);
+  try {
+    disk.write(fd, text);
+  } catch (error) {
+    disk.close(fd);
+    remove(path);
+    throw error;
+  }
+  disk.close(fd);
+}
+
+/** Links; answers whether it was this call that made the new name. `"gone"`: the source or the directory is not there. */
+export function tryLink(from: string, to: string): "linked" | "exists" | "gone" | "too many" {
+  try {
+    disk.link(from, to);
+    return "linked";
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === "EEXIST") return "exists";
+    if (code === "ENOENT" || code === "ENOTDIR") return "gone";
+    if (code === "EMLINK") return "too many";
+    throw error;
+  }
+}
+
+/** Renames; `false` when the source is gone or the target is taken, that is, when somebody else was faster. */
+export function tryRename(from: string, to: string): boolean {
+  return attempted(() => disk.rename(from, to), ["ENOENT", "ENOTEMPTY", "EEXIST", "ENOTDIR", "EPERM"]);
+}
+
+/** Removes a file; one that is not there is fine. */
+export function remove(path: string): boolean {
+  return attempted(() => disk.unlink(path), ["ENOENT", "ENOTDIR", "EISDIR", "EPERM"]);
+}
+
+/** Makes a directory; `false` when it is there already. */
+export function tryMkdir(path: string): boolean {
+  return attempted(() => disk.mkdir(path), ["EEXIST"]);
+}
+
+/** Removes a directory if it is empty. */
+export function tryRmdir(path: string): boolean {
+  return attempted(() => disk.rmdir(path), ["ENOENT", "ENOTEMPTY", "EEXIST", "ENOTDIR", "EPERM", "EBUSY"]);
+}
+
+function attempted(act: () => void, expected: readonly string[]): boolean {
+  try {
+    act();
+    return true;
+  } catch (error) {
+    if (expected.includes(codeOf(error))) return false;
+    throw error;
+  }
+}
+
+function orUndefined<T>(look: () => T): T | undefined {
+  try {
+    return look();
+  } catch (error) {
+    if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") return undefined;
+    throw error;
+  }
+}

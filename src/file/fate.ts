@@ -1,0 +1,113 @@
+/** Whether a claim's time is over: its process died, or its lease was not renewed. And who else keeps it alive. */
+import { join } from "node:path";
+import { createFile, disk, remove, tryRename } from "./disk.ts";
+import { isDead, isNeighbour, isRunning, ownLife, sharesClock, startOf } from "./life.ts";
+import type { Moment } from "./moment.ts";
+import { freshName, type Place } from "./place.ts";
+import {
+  type Companion,
+  type Company,
+  type Holder,
+  isId,
+  type Kept,
+  type OwnerFacts,
+  parseCompany,
+} from "./records.ts";
+
+/** Added to every end, for the rounding of a file's times. */
+const GUARD_MS = 2;
+/** The same where only wall clocks can be compared, which somebody may adjust. */
+const WALL_GUARD_MS = 1000;
+
+export type Fate =
+  /** `remainingMs`: until the store lets go by itself. */
+  | { readonly alive: true; readonly remainingMs: number }
+  /** `keepMs`: how long nobody gets the place, counted from now, because the end was unclean. */
+  | { readonly alive: false; readonly keepMs: number };
+
+export interface FateOptions {
+  readonly place: Place;
+  readonly moment: Moment;
+}
+
+/** Judges by the times of `path`, a link to the claim's owner file. The clock is read before them. */
+export function fateOf({ place, moment }: FateOptions, facts: OwnerFacts, path: string): Fate {
+  const nowMs = moment.machineMs();
+  const wallMs = moment.wallMs();
+  const times = disk.times(path);
+  if (times === undefined) return { alive: false, keepMs: facts.lockDelayMs };
+  const { life, ttlMs, lockDelayMs } = facts;
+  // Another boot or time namespace: the kernel's own time of the last renewal, by the wall clock, is all there is.
+  const remainingMs = sharesClock(life)
+    ? times.mtimeMs + lockDelayMs + GUARD_MS - nowMs
+    : times.ctimeMs + ttlMs + lockDelayMs + WALL_GUARD_MS - wallMs;
+  const dead = isDead(life);
+  if (remainingMs > 0 && !dead) return { alive: true, remainingMs };
+  if (hasCompany(place, facts)) return { alive: true, remainingMs: Math.max(remainingMs, ttlMs) };
+  return { alive: false, keepMs: dead ? Math.max(0, Math.min(lockDelayMs, remainingMs)) : 0 };
+}
+
+/** How long a kept place lasts from now on; not above 0 when it is over. */
+export function keptForMs({ moment }: FateOptions, { untilMs, untilWallMs, life }: Kept): number {
+  return sharesClock(life) ? untilMs - moment.machineMs() : untilWallMs - moment.wallMs();
+}
+
+/** The place that a holder leaves behind. */
+export function keep({ moment }: FateOptions, holder: Holder, forMs: number): Kept {
+  return { ...holder, life: ownLife(), untilMs: moment.machineMs() + forMs, untilWallMs: moment.wallMs() + forMs };
+}
+
+/** Another process that must end before the leases of this backend can: see `alsoAlive`. */
+export class Companions {
+  readonly #place: Place;
+  readonly #path: string;
+  readonly #list: Companion[] = [];
+
+  constructor(place: Place, instance: string) {
+    this.#place = place;
+    this.#path = join(place.companions, instance);
+  }
+
+  add(pid: number): () => void {
+    const companion: Companion = { pid, start: startOf(pid) };
+    this.#list.push(companion);
+    this.#write();
+    return () => {
+      const at = this.#list.indexOf(companion);
+      if (at < 0) return;
+      this.#list.splice(at, 1);
+      this.#write();
+    };
+  }
+
+  /** The directory was made anew. */
+  restore(): void {
+    if (this.#list.length > 0) this.#write();
+  }
+
+  close(): void {
+    remove(this.#path);
+  }
+
+  /** Written aside and renamed, so that no reader ever finds half a list. */
+  #write(): void {
+    if (this.#list.length === 0) return this.close();
+    const aside = join(this.#place.trash, freshName());
+    createFile(aside, JSON.stringify({ life: ownLife(), companions: this.#list } satisfies Company));
+    if (!tryRename(aside, this.#path)) throw new Error(`${this.#path} could not be written`);
+  }
+}
+
+/** True while a companion of the backend that made this claim runs, as far as that can be seen from here. */
+export function hasCompany(place: Place, { instance, life }: OwnerFacts): boolean {
+  if (!isNeighbour(life) || !isId(instance)) return false;
+  const text = disk.read(join(place.companions, instance));
+  if (text === undefined) return false;
+  const company = parseCompany(text);
+  // What cannot be read names somebody: better to wait than to let a second one in.
+  return company === undefined || isAccompanied(company);
+}
+
+export function isAccompanied({ companions }: Company): boolean {
+  return companions.some(({ pid, start }) => isRunning(pid, start));
+}

@@ -1,0 +1,112 @@
+/**
+ * Who a process is, so that another can tell whether it still lives: boot id, pid, start time and pid namespace.
+ * A pid alone is not enough (it is used again), and a process of another boot or namespace cannot be seen from here,
+ * so that it is never declared dead: its leases end when their time is over.
+ */
+import { execFileSync } from "node:child_process";
+import { readFileSync, readlinkSync } from "node:fs";
+import { hostname } from "node:os";
+
+export interface Life {
+  /** The kernel's id of this boot; leases of another boot are timed by the wall clock. */
+  readonly boot: string;
+  readonly pidNamespace: string;
+  /** A time namespace shifts the monotonic clock, so that instants of another one cannot be compared. */
+  readonly timeNamespace: string;
+  /** 0: bound to no process. */
+  readonly pid: number;
+  /** In clock ticks after the boot; empty where the system does not tell. */
+  readonly start: string;
+}
+
+let own: Life | undefined;
+
+/** This process, as others will see it. */
+export function ownLife(): Life {
+  own ??= {
+    boot: bootId(),
+    pidNamespace: namespaceOf("pid"),
+    timeNamespace: namespaceOf("time"),
+    pid: process.pid,
+    start: startOf(process.pid),
+  };
+  return own;
+}
+
+/** True where instants of that process's monotonic clock can be compared with ours. */
+export function sharesClock({ boot, timeNamespace }: Life): boolean {
+  const me = ownLife();
+  return boot !== "" && boot === me.boot && timeNamespace === me.timeNamespace;
+}
+
+/** True where processes of its surroundings are visible from here while they live. */
+export function isNeighbour({ boot, pidNamespace }: Life): boolean {
+  const me = ownLife();
+  return boot === me.boot && pidNamespace === me.pidNamespace;
+}
+
+/** True only when the process has surely ended. */
+export function isDead(life: Life): boolean {
+  return life.pid > 0 && isNeighbour(life) && !isRunning(life.pid, life.start);
+}
+
+/** True unless there is surely no such process, or it is another one with the same pid. */
+export function isRunning(pid: number, start: string): boolean {
+  if (process.platform === "linux") {
+    const seen = look(pid);
+    if (seen !== undefined) return !seen.zombie && (start === "" || seen.start === start);
+  }
+  // No /proc, or it hides other users' processes: only "no such process" is certain.
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return !(error instanceof Error && "code" in error && error.code === "ESRCH");
+  }
+}
+
+/** The start time of a process; empty where the system does not tell. */
+export function startOf(pid: number): string {
+  return process.platform === "linux" ? (look(pid)?.start ?? "") : "";
+}
+
+interface Seen {
+  readonly zombie: boolean;
+  readonly start: string;
+}
+
+function look(pid: number): Seen | undefined {
+  let text: string;
+  try {
+    text = readFileSync(`/proc/${pid}/stat`, "latin1");
+  } catch {
+    return undefined;
+  }
+  // The name in brackets may contain anything, brackets too; after the last one come the fields from the state on.
+  const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  const [state] = fields;
+  const threads = Number(fields[17]);
+  // A main thread that ended while others run looks like a zombie too, but has them counted.
+  return { zombie: (state === "Z" || state === "X") && !(threads > 1), start: fields[19] ?? "" };
+}
+
+function bootId(): string {
+  try {
+    if (process.platform === "linux") return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+    if (process.platform === "darwin") {
+      return execFileSync("/usr/sbin/sysctl", ["-n", "kern.bootsessionuuid"], { encoding: "utf8" }).trim();
+    }
+  } catch {
+    // Falls through: without a boot id, ends are told by the wall clock.
+  }
+  return "";
+}
+
+function namespaceOf(kind: "pid" | "time"): string {
+  try {
+    return readlinkSync(`/proc/self/ns/${kind}`);
+  } catch {
+    // No namespaces here; but pids of another machine mean nothing to us.
+    return hostname();
+  }
+}

@@ -1,0 +1,346 @@
+/**
+ * One lock and what can be done to it: take, release, break, hand over. Each is a loop of "look at the newest entry,
+ * decide, append the next one"; an append that fails means that somebody else was faster, so look again.
+ */
+import type { Claim, Holding, Waiting } from "../backend.ts";
+import { LockBackendError, quote } from "../errors.ts";
+import { disk } from "./disk.ts";
+import { type FateOptions, keep } from "./fate.ts";
+import type { ForcedRecords } from "./forced.ts";
+import { type Head, LockLog, type LogOptions, type Next } from "./log.ts";
+import type { Owner, Owners } from "./owners.ts";
+import type { FactsCache, Ticket } from "./queue.ts";
+import { type ForcedRecord, FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
+import { admitted, contains, isPlain, knownLimit, runFor, taken } from "./rules.ts";
+import { type Obstacle, Sight } from "./sight.ts";
+import { isFull } from "./trouble.ts";
+
+/** Every failed try is somebody else's success, so that this many in a row mean that something is wrong. */
+const TRIES_MAX = 10_000;
+
+/** A claim of this process, on its way through the store. */
+export interface Mine {
+  readonly claim: Claim;
+  /** Absent until the claim holds or waits. */
+  owner: Owner | undefined;
+  /** When it came; kept when a ticket that lapsed is made again. */
+  readonly arrivalUs: number;
+  ticket: string | undefined;
+  /** The lease, while it holds. */
+  held: Holder | undefined;
+  /** Trust counts from here, by the core's clock. */
+  fromMs: number;
+}
+
+export interface LockOptions extends FateOptions, LogOptions {
+  readonly owners: Owners;
+  readonly facts: FactsCache;
+  readonly forced: ForcedRecords;
+  /** Tells whoever has that owner file to look at its claim. */
+  hint(owner: OwnerFacts): void;
+}
+
+export class Lock {
+  readonly name: string;
+  readonly log: LockLog;
+  readonly #options: LockOptions;
+  readonly #sight: Sight;
+
+  constructor(name: string, options: LockOptions) {
+    this.name = name;
+    this.#options = options;
+    this.log = new LockLog(name, options);
+    this.#sight = new Sight(name, this.log.directory, options, options.facts);
+  }
+
+  /** Takes the lock for the claim if it may hold it now; else queues the claim, if it queues, and says what is in the way. */
+  take(mine: Mine): Obstacle | undefined {
+    const { seen } = this.log;
+    // The shortest way: what was free when last seen is free if the append succeeds, and nobody waits.
+    if (seen !== undefined && mine.owner === undefined && isFree(seen.state) && !this.#sight.queue.mayExist()) {
+      if (this.#grant(mine, seen, FREE)) return undefined;
+    }
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const head = this.log.read(true)!;
+      if (holderIn(head.state, mine) !== undefined) {
+        if (this.#accept(mine, head)) return undefined;
+        this.#abandon(mine);
+        continue;
+      }
+      const survey = this.#sight.survey(head);
+      if (survey.unwritten) {
+        this.log.append(head, { state: () => survey.state });
+        continue;
+      }
+      const line = this.#sight.line(head);
+      const at = mine.owner === undefined ? -1 : line.findIndex(({ facts }) => facts.id === mine.owner?.facts.id);
+      this.#checkLimit(mine, survey.state, line);
+      const wishes = line.map(({ facts }) => facts);
+      const count = admitted(survey.state, at < 0 ? [...wishes, mine.claim] : wishes);
+      if ((at < 0 ? line.length : at) < count) {
+        if (this.#grant(mine, head, survey.state)) return undefined;
+        continue;
+      }
+      if (count > 0 && this.#handOver(head, survey.state, line, count)) continue;
+      if (!mine.claim.queues) {
+        this.#abandon(mine);
+        return this.#sight.obstacle(head, survey, line, undefined);
+      }
+      // After joining, look once more: the holder may have released before it could see the ticket.
+      if (at < 0) this.#join(mine);
+      else if (this.#options.owners.renew(mine.owner!)) return this.#sight.obstacle(head, survey, line, at);
+      else this.#abandon(mine);
+    }
+    throw this.#tooBusy();
+  }
+
+  /** Ends the claim, held or queued. `false`: there was nothing to end. */
+  release(mine: Mine): boolean {
+    const { owner } = mine;
+    if (owner === undefined) return false;
+    const queued = mine.ticket !== undefined && this.#sight.queue.leave(mine.ticket);
+    mine.ticket = undefined;
+    const ended = this.#drop(owner);
+    mine.held = undefined;
+    mine.owner = undefined;
+    if (queued && !ended) this.settle();
+    // What was resigned, or expired while it held, must never count again.
+    if (this.#options.moment.machineMs() < owner.untilMs) this.#options.owners.giveBack(owner);
+    else this.#options.owners.discard(owner);
+    return queued || ended;
+  }
+
+  /** Releases one claim and takes the lock for the next in one append. `false`: it takes two. */
+  swap(held: Mine, next: Mine): boolean {
+    const head = this.log.seen;
+    if (head?.plain !== true || holderIn(head.state, held) === undefined || next.owner !== undefined) return false;
+    if (this.#sight.queue.mayExist() || !isPlain(next.claim) || !this.#grant(next, head, FREE)) return false;
+    held.held = undefined;
+    if (held.owner !== undefined) this.#options.owners.giveBack(held.owner);
+    held.owner = undefined;
+    return true;
+  }
+
+  /** True when the claim holds the lock; it may have been handed it a moment ago. */
+  look(mine: Mine): boolean {
+    const head = this.log.read(false);
+    if (head === undefined || holderIn(head.state, mine) === undefined) return false;
+    if (mine.held !== undefined || this.#accept(mine, head)) return true;
+    this.#abandon(mine);
+    return false;
+  }
+
+  /** The lease of the owner file with this id, whoever made it. */
+  find(ownerId: string): Holder | undefined {
+    return this.log.read(false)?.state.holders.find(({ owner }) => owner.id === ownerId);
+  }
+
+  /** Ends the lease whose run contains the fence. `false`: there is none. */
+  break(fence: bigint, by: string, reason: string): boolean {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const head = this.log.read(false);
+      if (head === undefined) return false;
+      const { state } = this.#sight.survey(head);
+      const target = taken(state).find((place) => contains(place, fence));
+      if (target === undefined) return false;
+      const record = this.#options.forced.record(this.name, target.fence, by, reason);
+      const next: LockState = {
+        ...state,
+        holders: state.holders.filter((holder) => holder !== target),
+        kept: state.kept.filter((place) => place !== target),
+        forced: [record],
+      };
+      if (!isHead(this.log.append(head, { state: () => next }))) continue;
+      this.#options.forced.keep([record]);
+      this.#options.hint(target.owner);
+      this.settle();
+      return true;
+    }
+    throw this.#tooBusy();
+  }
+
+  /** Lets whoever is next have what is free. */
+  settle(): void {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const head = this.#sight.queue.mayExist() ? this.log.read(false) : undefined;
+      if (head === undefined) return;
+      const { state } = this.#sight.survey(head);
+      const line = this.#sight.line(head);
+      const wishes = line.map(({ facts }) => facts);
+      const count = admitted(state, wishes);
+      // Whoever is at the head now has to listen to the holder, and no longer to one that has left the queue.
+      if (count === 0 && wishes[0] !== undefined) this.#options.hint(wishes[0]);
+      if (count === 0 || !this.#handOver(head, state, line, count)) return;
+    }
+  }
+
+  view(): { readonly held: Holding[]; readonly pending: Waiting[]; readonly forced: readonly ForcedRecord[] } {
+    const head = this.log.read(false);
+    if (head === undefined) return { held: [], pending: [], forced: [] };
+    const held = this.#sight.holdings(head, this.#sight.survey(head));
+    return { held, pending: this.#sight.waitings(this.#sight.line(head)), forced: head.state.forced };
+  }
+
+  /** Removes the lock from the disk if nobody has used it since that wall-clock time. */
+  retireIfIdle(sinceWallMs: number): void {
+    const head = this.log.read(false);
+    if (head === undefined || head.state.forced.length > 0 || this.#sight.queue.mayExist()) return;
+    const { state } = this.#sight.survey(head);
+    const changedMs = disk.times(head.directory)?.mtimeMs;
+    if (isFree(state) && changedMs !== undefined && changedMs < sinceWallMs) this.log.bury(head);
+  }
+
+  /** Appends the claim as a holder. `false`: somebody was faster. */
+  #grant(mine: Mine, head: Head, state: LockState): boolean {
+    const { owners, moment } = this.#options;
+    mine.fromMs = moment.localMs();
+    if (mine.owner === undefined) mine.owner = owners.take(mine.claim);
+    else if (!owners.renew(mine.owner)) return this.#abandon(mine);
+    const { owner } = mine;
+    const [sinceMs, sinceWallMs] = [moment.machineMs(), moment.wallMs()];
+    const next: Next =
+      isFree(state) && isPlain(owner.facts)
+        ? { owner: owner.facts, source: owner.path }
+        : {
+            state: (fence, stride) => {
+              const holder = { owner: owner.facts, fence, run: runFor(owner.facts, stride), sinceMs, sinceWallMs };
+              return { ...state, holders: [...state.holders, holder], forced: [] };
+            },
+          };
+    const done = this.log.append(head, next);
+    if (!isHead(done)) {
+      if (done === "too many" || !disk.exists(owner.path)) this.#abandon(mine);
+      else if (mine.ticket === undefined) {
+        owners.giveBack(owner);
+        mine.owner = undefined;
+      }
+      return false;
+    }
+    mine.held = holderIn(done.state, mine);
+    this.#leave(mine);
+    // Kept waiting so long that the lease is over before it began.
+    if (moment.machineMs() < owner.untilMs) return true;
+    this.#abandon(mine);
+    return false;
+  }
+
+  /** Somebody handed us the lock: ours from here on, if our time is not over. */
+  #accept(mine: Mine, head: Head): boolean {
+    const fromMs = this.#options.moment.localMs();
+    if (mine.owner === undefined || !this.#options.owners.renew(mine.owner)) return false;
+    mine.fromMs = fromMs;
+    mine.held = holderIn(head.state, mine);
+    this.#leave(mine);
+    return true;
+  }
+
+  /** The claim's owner file is of no use any more: whatever it holds ends, and its ticket goes. */
+  #abandon(mine: Mine): false {
+    const { owner } = mine;
+    if (owner === undefined) return false;
+    this.#leave(mine);
+    mine.owner = undefined;
+    mine.held = undefined;
+    this.#drop(owner);
+    this.#options.owners.discard(owner);
+    return false;
+  }
+
+  /** Ends what the owner file holds, and hands over. `false`: it holds nothing. */
+  #drop(owner: Owner): boolean {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const { seen } = this.log;
+      const ours = seen?.plain === true && seen.state.holders[0]?.owner.id === owner.facts.id;
+      const head = ours ? seen : this.log.read(false);
+      const holder = head?.state.holders.find(({ owner: { id } }) => id === owner.facts.id);
+      if (head === undefined || holder === undefined) return false;
+      const state = ours ? FREE : this.#without(head, owner.facts.id);
+      const keepMs = this.#sight.minHoldLeftMs(holder);
+      const next = keepMs === 0 ? state : { ...state, kept: [...state.kept, keep(this.#options, holder, keepMs)] };
+      const line = this.#sight.line(head);
+      const count = admitted(
+        next,
+        line.map(({ facts }) => facts),
+      );
+      if (count > 0 && isFree(next) && this.#pass(head, line[0])) return true;
+      try {
+        if (!isHead(this.log.append(head, isFree(next) ? { free: true } : { state: () => next }))) continue;
+      } catch (error) {
+        // Without space for another entry, the lease can still be ended: its time is over.
+        if (!isFull(error) || keepMs > 0) throw error;
+        this.#options.owners.resign(owner);
+      }
+      this.settle();
+      return true;
+    }
+    throw this.#tooBusy();
+  }
+
+  #without(head: Head, ownerId: string): LockState {
+    const { state } = this.#sight.survey(head);
+    return {
+      ...state,
+      holders: state.holders.filter(({ owner }) => owner.id !== ownerId),
+      kept: state.kept.filter(({ owner }) => owner.id !== ownerId),
+    };
+  }
+
+  /** Gives what is free to those who wait. `true`: the lock changed, so look again. */
+  #handOver(head: Head, state: LockState, line: readonly Ticket[], count: number): boolean {
+    if (isFree(state) && this.#pass(head, line[0])) return true;
+    // The others take their places themselves: only a lone owner file can be linked for somebody else.
+    for (const { facts } of line.slice(0, count)) this.#options.hint(facts);
+    return false;
+  }
+
+  /** Links the ticket of the first waiter into the log: from that instant it holds the lock, wherever its process is. */
+  #pass(head: Head, first: Ticket | undefined): boolean {
+    if (first === undefined || !isPlain(first.facts)) return false;
+    if (!isHead(this.log.append(head, { owner: first.facts, source: first.path }))) return false;
+    this.#options.hint(first.facts);
+    return true;
+  }
+
+  #join(mine: Mine): void {
+    mine.owner ??= this.#options.owners.take(mine.claim);
+    const outcome = this.#sight.queue.join(mine.owner, mine.arrivalUs);
+    if (outcome === "joined") mine.ticket = this.#sight.queue.ticketOf(mine.owner, mine.arrivalUs);
+    else this.#abandon(mine);
+  }
+
+  #leave(mine: Mine): void {
+    if (mine.ticket !== undefined) this.#sight.queue.leave(mine.ticket);
+    mine.ticket = undefined;
+  }
+
+  #checkLimit(mine: Mine, state: LockState, line: readonly Ticket[]): void {
+    const { claim } = mine;
+    if (claim.mode === "shared") return;
+    const others = line.map(({ facts }) => facts).filter(({ id }) => id !== mine.owner?.facts.id);
+    const known = knownLimit(state, others);
+    if (known === undefined || known === claim.limit) return;
+    this.#abandon(mine);
+    throw new LockBackendError(
+      "file",
+      this.name,
+      `Lock ${quote(this.name)} is in use with limit ${known}, but this claim asks for limit ${claim.limit}. All claimants of a lock must agree on its limit.`,
+      { fatal: true },
+    );
+  }
+
+  #tooBusy(): LockBackendError {
+    return new LockBackendError("file", this.name, `Lock ${quote(this.name)} changes faster than it can be taken.`);
+  }
+}
+
+function isFree({ holders, kept }: LockState): boolean {
+  return holders.length === 0 && kept.length === 0;
+}
+
+function isHead(result: Head | "too many" | undefined): result is Head {
+  return result !== undefined && result !== "too many";
+}
+
+function holderIn(state: LockState, { owner }: Mine): Holder | undefined {
+  return owner && state.holders.find(({ owner: { id } }) => id === owner.facts.id);
+}

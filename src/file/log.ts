@@ -1,0 +1,324 @@
+/**
+ * The truth about one lock: a log of hard links. An entry is a file linked to the next number in the epoch's directory,
+ * which exactly one process can do: each change of a lock's state is one atomic compare-and-swap. The newest entry is
+ * the state. Nothing is ever deleted from a live epoch, so that a slow process cannot make a number a second time.
+ *
+ * An epoch ends with an entry that names the next one (it is the next one's first entry). The next is prepared aside under
+ * a name of its own, and gets its final name only after that entry was made, so that of several that were prepared only
+ * one ever becomes an epoch. Then the old directory is renamed away: whoever still writes to it gets ENOENT.
+ */
+import { join } from "node:path";
+import { LockBackendError, quote } from "../errors.ts";
+import { codeOf, createFile, disk, remove, tryLink, tryMkdir, tryRename, tryRmdir } from "./disk.ts";
+import { ownLife } from "./life.ts";
+import type { Moment } from "./moment.ts";
+import { toDirectory } from "./names.ts";
+import { firstNumbers, nextNumbers, type Numbers } from "./numbers.ts";
+import { freshName, type Place, restorePlace } from "./place.ts";
+import {
+  type Entry,
+  type Epoch,
+  type ForcedRecord,
+  FREE,
+  type LockState,
+  type OwnerFacts,
+  parseEntry,
+  writeEntry,
+} from "./records.ts";
+
+const TRIES_MAX = 10_000;
+/** In an epoch's directory: the empty file that is linked to say "free". One per lock, so that its links stay few. */
+const FREE_FILE = "f";
+
+/** The newest entry, as it was when somebody looked. */
+export interface Head {
+  /** The directory of the lock's present incarnation. */
+  readonly home: string;
+  readonly epoch: Epoch;
+  readonly directory: string;
+  readonly seq: number;
+  readonly state: LockState;
+  /** The entry is the holder's owner file itself, so that its times are the lease's. */
+  readonly plain: boolean;
+}
+
+/** The next entry: a holder's owner file, `free`, or a state written for it, which learns its own fence and run. */
+export type Next =
+  | { readonly owner: OwnerFacts; readonly source: string }
+  | { readonly free: true }
+  | { readonly state: (fence: number, run: number) => LockState };
+
+export interface LogOptions {
+  readonly place: Place;
+  readonly moment: Moment;
+  readonly entriesMax: number;
+  /** Keeps what a state says about forced releases, before the state is superseded. */
+  keepForced(records: readonly ForcedRecord[]): void;
+  /** The directory vanished and was made anew. */
+  restored(): void;
+}
+
+export class LockLog {
+  readonly name: string;
+  /** The name of the lock's directories. */
+  readonly directory: string;
+  readonly #options: LogOptions;
+  readonly #path: string;
+  #head: Head | undefined;
+
+  constructor(name: string, options: LogOptions) {
+    this.name = name;
+    this.directory = toDirectory(name);
+    this.#options = options;
+    this.#path = join(options.place.locks, this.directory);
+  }
+
+  /** The head as last seen. It may be stale; an append to a stale head fails. */
+  get seen(): Head | undefined {
+    return this.#head;
+  }
+
+  /** The head now. `undefined` for a lock that does not exist, unless it is to be made. */
+  read(make: boolean): Head | undefined {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const from = this.#head ?? this.#find();
+      if (from === "absent") {
+        if (!make) return undefined;
+        this.#make();
+        continue;
+      }
+      this.#head = from === undefined ? undefined : this.#follow(from);
+      if (this.#head !== undefined) return this.#head;
+    }
+    throw new LockBackendError("file", this.name, `Lock ${quote(this.name)} changes faster than it can be read.`);
+  }
+
+  /** Adds the next entry if `head` is still the newest. `undefined`: it is not, or the source is gone. */
+  append(head: Head, next: Next): Head | "too many" | undefined {
+    if (head.state.forced.length > 0) this.#options.keepForced(head.state.forced);
+    const at = this.#withRoom(head);
+    if (at === undefined) return undefined;
+    const seq = at.seq + 1;
+    const [fence, run] = fencesOf(at.epoch, seq);
+    const state = stateOf(next, fence, run);
+    const outcome = this.#link(next, state, `${at.directory}/${FREE_FILE}`, `${at.directory}/${seq}`);
+    if (outcome === "too many") return "too many";
+    this.#head = outcome === "linked" ? { ...at, seq, state, plain: "owner" in next } : undefined;
+    // A power cut can take the empty file. Whoever misses it makes it again.
+    if (outcome === "gone" && "free" in next && disk.exists(at.directory)) makeEmpty(join(at.directory, FREE_FILE));
+    return this.#head;
+  }
+
+  #link(next: Next, state: LockState, free: string, path: string): ReturnType<typeof tryLink> {
+    if ("owner" in next) return tryLink(next.source, path);
+    if ("free" in next) return tryLink(free, path);
+    const source = join(this.#options.place.trash, freshName());
+    createFile(source, writeEntry(state));
+    const outcome = tryLink(source, path);
+    remove(source);
+    return outcome;
+  }
+
+  /** Ends a lock that nobody uses: its last entry says so, then its directory goes. `false`: somebody uses it. */
+  bury(head: Head): boolean {
+    const source = join(this.#options.place.trash, freshName());
+    createFile(source, writeEntry({ kind: "gone" }));
+    const outcome = tryLink(source, join(head.directory, String(head.seq + 1)));
+    remove(source);
+    this.#head = undefined;
+    if (outcome === "linked") this.#remove(head.home);
+    return outcome === "linked";
+  }
+
+  /** Finds the newest epoch. `undefined`: the directory changed while it was read. */
+  #find(): Head | "absent" | undefined {
+    const homes = disk.list(this.#path);
+    const [incarnation] = homes ?? [];
+    if (incarnation === undefined) return "absent";
+    const home = join(this.#path, incarnation);
+    const newest = newestEpoch(disk.list(home));
+    // Between two epochs there is always one to be found; a listing that shows none was overtaken. Never make one here.
+    if (newest === undefined) return undefined;
+    const directory = join(home, `e${newest}`);
+    const first = disk.read(join(directory, "0"));
+    if (first === undefined) return undefined;
+    const entry = parseEntry(join(directory, "0"), first);
+    // A power cut took what the first entry said. Its boot is unknown, so that the next append starts a new epoch.
+    const lost: Epoch = { ...this.#epoch(firstNumbers(this.#options.moment.wallMs()), FREE), id: newest, boot: "lost" };
+    const epoch = entry.kind === "epoch" ? entry : lost;
+    return { home, directory, epoch, seq: 0, state: epoch.state, plain: false };
+  }
+
+  #follow(from: Head): Head | undefined {
+    let seq = from.seq;
+    while (disk.exists(`${from.directory}/${seq + 1}`)) seq++;
+    if (seq > from.seq) return this.#load(from, seq);
+    return disk.exists(`${from.directory}/${seq}`) ? from : undefined;
+  }
+
+  /** Reads entry `seq` of an epoch. `undefined`: the log goes on elsewhere, and the next look will find it. */
+  #load(at: Head, seq: number): Head | undefined {
+    const path = `${at.directory}/${seq}`;
+    const text = disk.read(path);
+    if (text === undefined) return undefined;
+    const entry: Entry = parseEntry(path, text);
+    if (entry.kind === "state") return { ...at, seq, state: entry, plain: false };
+    if (entry.kind === "owner") {
+      return { ...at, seq, plain: true, state: heldBy(entry, ...fencesOf(at.epoch, seq)) };
+    }
+    if (entry.kind === "epoch") {
+      if (this.#enter(at.home, entry)) this.#retire(at.directory, seq);
+      return undefined;
+    }
+    this.#remove(at.home);
+    return undefined;
+  }
+
+  #make(): void {
+    const { place, moment } = this.#options;
+    const aside = join(place.trash, freshName());
+    if (!disk.exists(place.trash) || !disk.exists(place.locks)) {
+      restorePlace(place);
+      this.#options.restored();
+    }
+    const epoch = this.#epoch(firstNumbers(moment.wallMs()), FREE);
+    const home = join(aside, freshName());
+    const directory = join(home, `e${epoch.id}`);
+    try {
+      for (const path of [aside, home, directory]) disk.mkdir(path);
+      createFile(join(directory, "0"), writeEntry(epoch));
+      createFile(join(directory, FREE_FILE), "");
+      // Fails if somebody made the lock meanwhile; takes the place of an empty directory, which a removed lock may leave.
+      if (tryRename(aside, this.#path)) return;
+      if (process.platform === "win32") tryRmdir(this.#path);
+    } finally {
+      // Nothing is left of it under this name if it became the lock.
+      discardEpoch(directory);
+      for (const path of [home, aside]) tryRmdir(path);
+    }
+  }
+
+  /** A head that another entry can follow: an epoch that is full, or of another boot, is left for a new one. */
+  #withRoom(head: Head): Head | undefined {
+    const { entriesMax, moment } = this.#options;
+    const { epoch, seq, state, home } = head;
+    if (seq < entriesMax && epoch.boot === ownLife().boot) return head;
+    const since = head.plain ? disk.times(head.directory)?.mtimeMs : undefined;
+    const holders = state.holders.map((holder) => ({ ...holder, sinceWallMs: holder.sinceWallMs ?? since }));
+    const numbers = nextNumbers(epoch, seq, entriesMax, moment.wallMs());
+    const next = {
+      ...this.#epoch(numbers, { ...state, holders, forced: [] }),
+      id: `${epochNumber(epoch.id) + 1}-${freshName()}`,
+    };
+    const aside = join(home, `n${next.id}`);
+    if (!tryMkdirIn(aside)) return this.#forget();
+    let chosen = false;
+    try {
+      createFile(join(aside, "0"), writeEntry(next));
+      const free = join(aside, FREE_FILE);
+      if (tryLink(join(head.directory, FREE_FILE), free) !== "linked") makeEmpty(free);
+      chosen = tryLink(join(aside, "0"), join(head.directory, String(seq + 1))) === "linked";
+    } finally {
+      if (!chosen) discardEpoch(aside);
+    }
+    if (!chosen) return this.#forget();
+    if (this.#enter(home, next)) this.#retire(head.directory, seq + 1);
+    return { home, directory: join(home, `e${next.id}`), epoch: next, seq: 0, state: next.state, plain: false };
+  }
+
+  #forget(): undefined {
+    this.#head = undefined;
+  }
+
+  /** Gives the epoch that was chosen its final name. Whoever sees the choice does it, in case the chooser died. */
+  #enter(home: string, { id }: Epoch): boolean {
+    const aside = join(home, `n${id}`);
+    return tryRename(aside, join(home, `e${id}`)) || !disk.exists(aside);
+  }
+
+  /** At once and by known names: removal in the background piled up and stalled the process when it ran. */
+  #retire(directory: string, last: number): void {
+    const rest = join(this.#options.place.trash, freshName());
+    if (!tryRename(directory, rest)) return;
+    for (let seq = 0; seq <= last; seq++) remove(`${rest}/${seq}`);
+    remove(join(rest, FREE_FILE));
+    tryRmdir(rest);
+  }
+
+  /** The incarnation's name is used once, so that a late remover cannot hit a lock that was made anew. */
+  #remove(home: string): void {
+    const rest = join(this.#options.place.trash, freshName());
+    tryRename(home, rest);
+    tryRmdir(this.#path);
+  }
+
+  #epoch(numbers: Numbers, state: LockState): Epoch {
+    return {
+      kind: "epoch",
+      format: 1,
+      id: `1-${freshName()}`,
+      name: this.name,
+      ...numbers,
+      boot: ownLife().boot,
+      state,
+    };
+  }
+}
+
+/** The fences of an entry: its first, and how many. */
+export function fencesOf({ base, stride }: Numbers, seq: number): [fence: number, run: number] {
+  return [base + seq * stride, stride];
+}
+
+export function epochNumber(id: string): number {
+  return Number(id.slice(0, id.indexOf("-")));
+}
+
+/** The name of the lock in that directory, as its newest epoch has it; `undefined` if there is none. */
+export function nameOfLock(place: Place, directory: string): string | undefined {
+  const [incarnation] = disk.list(join(place.locks, directory)) ?? [];
+  if (incarnation === undefined) return undefined;
+  const home = join(place.locks, directory, incarnation);
+  const path = join(home, `e${newestEpoch(disk.list(home)) ?? ""}`, "0");
+  const text = disk.read(path);
+  const entry = text === undefined ? undefined : parseEntry(path, text);
+  return entry?.kind === "epoch" ? entry.name : undefined;
+}
+
+function newestEpoch(names: readonly string[] | undefined): string | undefined {
+  const ids = (names ?? []).filter((name) => /^e\d+-/.test(name)).map((name) => name.slice(1));
+  return ids.toSorted((a, b) => epochNumber(b) - epochNumber(a))[0];
+}
+
+function stateOf(next: Next, fence: number, run: number): LockState {
+  if ("owner" in next) return heldBy(next.owner, fence, run);
+  return "free" in next ? FREE : next.state(fence, run);
+}
+
+function heldBy(owner: OwnerFacts, fence: number, run: number): LockState {
+  return { ...FREE, holders: [{ owner, fence, run, sinceMs: undefined, sinceWallMs: undefined }] };
+}
+
+function makeEmpty(path: string): void {
+  try {
+    createFile(path, "");
+  } catch (error) {
+    if (!["EEXIST", "ENOENT"].includes(codeOf(error))) throw error;
+  }
+}
+
+/** Removes an epoch that never became one. */
+function discardEpoch(directory: string): void {
+  for (const file of ["0", FREE_FILE]) remove(join(directory, file));
+  tryRmdir(directory);
+}
+
+/** `false`: the parent is gone. */
+function tryMkdirIn(path: string): boolean {
+  try {
+    return tryMkdir(path);
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return false;
+    throw error;
+  }
+}

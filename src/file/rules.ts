@@ -1,0 +1,54 @@
+/** Who may hold beside whom, and who is next: the rules about a lock's state that need neither a clock nor a disk. */
+import type { Mode } from "../backend.ts";
+import type { Holder, LockState } from "./records.ts";
+
+/** What decides about a claim. */
+export interface Wish {
+  readonly mode: Mode;
+  readonly limit: number;
+}
+
+interface Terms extends Wish {
+  readonly lockDelayMs: number;
+  readonly minHoldMs: number;
+}
+
+/** Everything that takes a place: leases, and places kept for nobody. */
+export function taken(state: LockState): readonly Holder[] {
+  return state.kept.length === 0 ? state.holders : [...state.holders, ...state.kept];
+}
+
+/** How many of the line, from its head, may hold now, one beside the other. */
+export function admitted(state: LockState, line: readonly Wish[]): number {
+  const places = taken(state);
+  let count = places.length;
+  let mode = places[0]?.owner.mode;
+  for (const [at, wish] of line.entries()) {
+    const fits = count === 0 || (wish.mode === mode && (wish.mode === "shared" || count < wish.limit));
+    if (!fits) return at;
+    mode = wish.mode;
+    count++;
+  }
+  return line.length;
+}
+
+/** The limit that everybody else here agreed on. */
+export function knownLimit(state: LockState, others: readonly Wish[]): number | undefined {
+  const [first] = taken(state);
+  if (first?.owner.mode === "exclusive") return first.owner.limit;
+  return others.find(({ mode }) => mode === "exclusive")?.limit;
+}
+
+/** True for a claim that an owner file alone describes: one holds at a time, and nothing stays behind when it ends. */
+export function isPlain({ mode, limit, lockDelayMs, minHoldMs }: Terms): boolean {
+  return mode === "exclusive" && limit === 1 && lockDelayMs === 0 && minHoldMs === 0;
+}
+
+/** Only where one holds at a time: else a later holder of this run would be below an earlier one of the next. */
+export function runFor({ mode, limit }: Wish, stride: number): number {
+  return mode === "exclusive" && limit === 1 ? stride : 1;
+}
+
+export function contains({ fence, run }: Holder, wanted: bigint): boolean {
+  return wanted >= BigInt(fence) && wanted < BigInt(fence) + BigInt(run);
+}
