@@ -38,6 +38,13 @@ export function fenceFor(lease: Fenced, name: string): Fenced {
   return checkFenced({ name, fence });
 }
 
+/** All fences of a lease, one per lock, always in the same order. */
+export function allFences(lease: Fenced): Fenced[] {
+  if (lease.fences === undefined || lease.fences.size <= 1) return [checkFenced(lease)];
+  const names = [...lease.fences.keys()].toSorted();
+  return names.map((name) => fenceFor(lease, name));
+}
+
 /** Checks, before anything is sent, that `fenced` names one lock and carries one usable number. */
 export function checkFenced(fenced: Fenced): Fenced {
   const { name, fences } = fenced;

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
-import { FenceRejectedError } from "../../src/fence/index.ts";
+import { type Fenced, FenceRejectedError } from "../../src/fence/index.ts";
 import {
   checkFence,
   FENCE_MIGRATION,
@@ -183,6 +183,21 @@ describe("withFence", () => {
       lock: "%_\\'\"ü💡",
     });
     await expect(withFence(pool, { name: "a\0b", fence: 3n }, async () => {})).rejects.toThrow(TypeError);
+  });
+
+  test("checks every lock of a lease over several, without deadlocks, and names the one that is too old", async () => {
+    const lease = (a: bigint, b: bigint, names = ["a", "b"]): Fenced => ({
+      name: names.join(", "),
+      fence: 0n,
+      fences: new Map(names.map((name) => [name, name === "a" ? a : b])),
+    });
+    await withFence(pool, lease(3n, 9n), async () => {});
+    expect(await refusal(withFence(pool, lease(4n, 8n), async () => {}))).toMatchObject({ lock: "b", current: 9n });
+    // A refusal takes back what had been admitted before it.
+    await withFence(pool, { name: "a", fence: 3n }, async () => {});
+    const slowly = (names: string[]): Promise<unknown> =>
+      withFence(pool, lease(5n, 10n, names), (client) => client.query("select pg_sleep(0.01)"));
+    await Promise.all(Array.from({ length: 8 }, (_, index) => slowly(index % 2 === 0 ? ["a", "b"] : ["b", "a"])));
   });
 
   test("takes the mark back with everything else when the work fails", async () => {

@@ -10,7 +10,8 @@ import {
   type ZooKeeperPart,
 } from "../../src/fence/zookeeper/index.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../src/lab/servers/zookeeper.ts";
-import { ZooKeeperClient } from "../../src/zookeeper/index.ts";
+import { createLocks } from "../../src/locks.ts";
+import { zookeeper as zookeeperBackend, ZooKeeperClient } from "../../src/zookeeper/index.ts";
 import { rejectionsOf } from "./rejections.ts";
 import { greatest, race, rises, writers } from "./writers.ts";
 
@@ -160,6 +161,25 @@ describe("writeWhileHeld", () => {
     }
     expect(await read()).toBe("held");
     await expect(writeWhileHeld(zookeeper, `${folder}/none`, lease, set("x"))).rejects.toBeInstanceOf(LockLostError);
+  });
+
+  test("goes by the fence of a lease of the ZooKeeper backend, at the path where that lock lies", async () => {
+    const locks = createLocks(
+      zookeeperBackend({ servers: lab.servers.map(({ port }) => `127.0.0.1:${port}`).join(",") }),
+    );
+    try {
+      const lease = await locks.acquire("invoice:42");
+      await writeWhileHeld(zookeeper, "/holdfast/invoice:42", lease, set("held"));
+      await writeFenced(zookeeper, lease, set("held and marked"));
+      await lease.release();
+      await expect(writeWhileHeld(zookeeper, "/holdfast/invoice:42", lease, set("x"))).rejects.toThrow(LockLostError);
+      expect(await read()).toBe("held and marked");
+      await locks.run("invoice:42", (next) => writeFenced(zookeeper, next, set("next")));
+      await expect(writeFenced(zookeeper, lease, set("x"))).rejects.toThrow(FenceRejectedError);
+      expect(await read()).toBe("next");
+    } finally {
+      await locks.close();
+    }
   });
 
   test("writes nothing when the node goes between the look and the write", async () => {

@@ -26,9 +26,8 @@ export function fileMarks(folder: string): MarkStore {
       const latest = await latestVersion(place);
       if (latest !== undefined && latest >= fence) return latest;
     }
-    await makeFolder(place);
     // For people: the folder's own name is a digest.
-    await writeFile(join(place, "lock"), lock);
+    if (await makeFolder(place)) await writeFile(join(place, "lock"), lock);
     const current = await addVersion(place, fence);
     if (durable.size >= MAX_REMEMBERED) durable.clear();
     durable.set(lock, current);

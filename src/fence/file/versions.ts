@@ -48,12 +48,13 @@ export function fileOf(fence: bigint): string {
   return fence.toString().padStart(19, "0");
 }
 
-/** Makes the folder, durably, and those above it that are missing. */
-export async function makeFolder(path: string): Promise<void> {
+/** Makes the folder, durably, and those above it that are missing. Resolves to whether any was. */
+export async function makeFolder(path: string): Promise<boolean> {
   const folder = resolve(path);
   const first = await mkdir(folder, { recursive: true });
-  if (first === undefined) return;
+  if (first === undefined) return false;
   for (let made = folder; made !== dirname(first); made = dirname(made)) await syncFolder(dirname(made));
+  return true;
 }
 
 async function syncFolder(folder: string): Promise<void> {

@@ -1,5 +1,5 @@
 /** The sending side of HTTP: every request carries the lease's fence. */
-import { checkFenced, type Fenced } from "../fenced.ts";
+import { allFences, type Fenced } from "../fenced.ts";
 import { FENCE_HEADER, readFenceHeader, writeFenceHeader } from "../header.ts";
 import { FenceRejectedError } from "../rejected.ts";
 
@@ -15,8 +15,8 @@ export interface Sender extends Fenced {
  * Throws `FenceRejectedError` when the other end answers that a later lease has been there.
  */
 export function fencedFetch(lease: Sender, send: Fetch = fetch): Fetch {
-  const fences = lease.fences ?? new Map([[lease.name, lease.fence]]);
-  const header = writeFenceHeader([...fences].map(([name, fence]) => checkFenced({ name, fence })));
+  const fences = allFences(lease);
+  const header = writeFenceHeader(fences);
   return async (input, init) => {
     lease.assertHeld?.();
     const headers = new Headers(init?.headers ?? (input instanceof Request ? input.headers : undefined));
@@ -30,11 +30,11 @@ export function fencedFetch(lease: Sender, send: Fetch = fetch): Fetch {
 }
 
 /** Any other 412 (an If-Match, say) says nothing of fences, and is the caller's to handle. */
-function rejectedBy(response: Response, sent: ReadonlyMap<string, bigint>): FenceRejectedError | undefined {
+function rejectedBy(response: Response, sent: readonly Fenced[]): FenceRejectedError | undefined {
   const told = readFenceHeader(response.headers.get(FENCE_HEADER) ?? "");
-  for (const [name, current] of told ?? []) {
-    const offered = sent.get(name);
-    if (offered !== undefined && current > offered) return new FenceRejectedError(name, current, offered);
+  for (const { name, fence } of sent) {
+    const current = told?.get(name);
+    if (current !== undefined && current > fence) return new FenceRejectedError(name, current, fence);
   }
   return undefined;
 }

@@ -1,6 +1,6 @@
 /** The guard for any statement: the fence is checked in the transaction that does the writing. */
 import { type Duration, toMs } from "../../duration.ts";
-import { checkFenced, type Fenced } from "../fenced.ts";
+import { allFences, type Fenced } from "../fenced.ts";
 import { CHECK } from "../generated/sql.ts";
 import type { Pool, PoolClient, Queryable } from "./client.ts";
 import { parameters, rejectedBy } from "./rejected.ts";
@@ -16,7 +16,7 @@ export interface WithFenceOptions {
 const DEFAULTS = { idle: "30s" } as const satisfies WithFenceOptions;
 
 /**
- * Runs `work` in a transaction that begins with the check, and commits it.
+ * Runs `work` in a transaction that begins with the check, of every lock that the lease covers, and commits it.
  * Throws `FenceRejectedError`, with nothing written, when a later lease has been here.
  */
 export async function withFence<T, C extends PoolClient>(
@@ -25,7 +25,7 @@ export async function withFence<T, C extends PoolClient>(
   work: (client: C) => Promise<T>,
   options: WithFenceOptions = {},
 ): Promise<T> {
-  const fenced = checkFenced(offered);
+  const fences = allFences(offered);
   const idleMs = toMs(options.idle ?? DEFAULTS.idle, "idle", { maxMs: 2 ** 31 - 1 });
   const client = await pool.connect();
   let broken: Error | undefined;
@@ -35,7 +35,7 @@ export async function withFence<T, C extends PoolClient>(
   try {
     await client.query("begin");
     await client.query("select set_config('idle_in_transaction_session_timeout', $1, true)", [String(idleMs)]);
-    await client.query(CHECK, parameters(fenced));
+    await checkAll(client, fences);
     const result = await work(client);
     const { command } = await client.query("commit");
     // The server answers a commit of a failed transaction with ROLLBACK, not with an error.
@@ -45,7 +45,7 @@ export async function withFence<T, C extends PoolClient>(
     await client.query("rollback").catch((cause: unknown) => {
       broken ??= cause instanceof Error ? cause : new Error(String(cause));
     });
-    throw rejectedBy(error, fenced) ?? error;
+    throw rejectedBy(error, fences) ?? error;
   } finally {
     client.off?.("error", onError);
     client.release(broken);
@@ -57,17 +57,22 @@ export async function withFence<T, C extends PoolClient>(
  * Throws `FenceRejectedError` (roll back then), or a `TypeError` when there is no transaction to protect.
  */
 export async function checkFence(client: Queryable, offered: Fenced): Promise<void> {
-  const fenced = checkFenced(offered);
+  const fences = allFences(offered);
   try {
-    await client.query(CHECK, parameters(fenced));
+    await checkAll(client, fences);
   } catch (error) {
-    throw rejectedBy(error, fenced) ?? error;
+    throw rejectedBy(error, fences) ?? error;
   }
   if (await inTransaction(client)) return;
   throw new TypeError(
     "Expected checkFence() to be called after BEGIN, on the one client that runs the transaction, not on a pool: " +
       "outside a transaction nothing ties the check to the write. withFence(pool, lease, work) does it for you",
   );
+}
+
+/** One after the other, always in the same order, so that two transactions never wait for each other. */
+async function checkAll(client: Queryable, fences: readonly Fenced[]): Promise<void> {
+  for (const fenced of fences) await client.query(CHECK, parameters(fenced));
 }
 
 interface TellsStatus {

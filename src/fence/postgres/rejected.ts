@@ -6,14 +6,17 @@ import { FenceRejectedError, reject } from "../rejected.ts";
 const FENCE_REJECTED = "LK001";
 
 /** The error to throw instead, where the database refused an old fence; `undefined` for any other error. */
-export function rejectedBy(error: unknown, fenced: Fenced): FenceRejectedError | undefined {
+export function rejectedBy(error: unknown, fences: readonly Fenced[]): FenceRejectedError | undefined {
   if (error instanceof FenceRejectedError) return error;
   if (!(error instanceof Error) || !("code" in error) || error.code !== FENCE_REJECTED) return undefined;
   const told = "detail" in error ? parseDetail(error.detail) : {};
   const current = parseFence(told.current);
-  if (current === undefined) return undefined;
-  const name = typeof told.lock === "string" ? told.lock : fenced.name;
-  return reject("postgres", { name, fence: parseFence(told.offered) ?? fenced.fence }, current, error);
+  const offered = parseFence(told.offered);
+  // A row does not know which lock protects it: then it is one of those that were offered.
+  const name =
+    typeof told.lock === "string" ? told.lock : (fences.find(({ fence }) => fence === offered) ?? fences[0])?.name;
+  if (current === undefined || offered === undefined || name === undefined) return undefined;
+  return reject("postgres", { name, fence: offered }, current, error);
 }
 
 /** Lock and fence as parameters: decimal text, cast to bigint by the server. */

@@ -29,7 +29,7 @@ export async function updateFenced(client: Queryable, offered: Fenced, update: F
   const { change, look } = statements(fenced.fence, update);
   for (let tries = 0; tries < TRIES; tries++) {
     const changed = await client.query(change.text, [...change.values]).catch((error: unknown) => {
-      throw rejectedBy(error, fenced) ?? error;
+      throw rejectedBy(error, [fenced]) ?? error;
     });
     if (changed.rowCount !== 0 && changed.rowCount !== null) return changed.rowCount;
     const { rows } = await client.query(look.text, [...look.values]);
