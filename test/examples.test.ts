@@ -1,6 +1,8 @@
 /** Every example runs, as a program of its own, against the built package and real servers, and prints what it should. */
 import { execFile } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 
@@ -37,8 +39,16 @@ let built: BuiltPackage;
 let redis: RedisServer;
 let postgres: PostgresServer;
 let zookeeper: ZooKeeperLab;
+let state: string;
+
+/** Where an example's locks are: beside its data where that can be, else in files. */
+function locksOf(name: string): string {
+  if (name === "fence-redis.mjs") return redis.url;
+  return name === "fence-zookeeper.mjs" ? zookeeper.url : `file:${state}`;
+}
 
 beforeAll(async () => {
+  state = await mkdtemp(join(tmpdir(), "holdfast-examples-"));
   [built, redis, postgres, zookeeper] = await Promise.all([
     buildPackage(["examples"]),
     startRedis(),
@@ -49,6 +59,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await Promise.all([built?.remove(), redis?.stop(), postgres?.stop(), zookeeper?.stop()]);
+  await rm(state, { recursive: true });
 });
 
 test("every example is run here", () => {
@@ -62,7 +73,7 @@ test.each(Object.keys(EXAMPLES))("%s runs, ends by itself, and prints what it sh
     timeout: 20_000,
     env: {
       PATH: process.env["PATH"] ?? "",
-      HOLDFAST_URL: "memory:",
+      HOLDFAST_URL: locksOf(name),
       REDIS_URL: redis.url,
       DATABASE_URL: postgres.url,
       ZOOKEEPER: `127.0.0.1:${zookeeper.servers[0]?.port}`,
