@@ -198,9 +198,10 @@ class QuorumBackend implements Backend {
     const unfit = this.#seats.find((seat) => seat.unfit !== undefined);
     if (unfit !== undefined) throw this.#misfit(claim.name, unfit);
     const votes = round.votes();
-    const voters = votes.filter(({ vote }) => vote === "granted" || vote === "held" || vote === "low").length;
+    const silent = votes.filter(({ vote }) => vote !== "granted" && vote !== "held" && vote !== "low").length;
     const majority = majorityOf(this.#seats.length);
-    if (voters < majority && !standing.ended) {
+    // Whoever had not answered when the round was lost may well have voted.
+    if (this.#seats.length - silent < majority && !standing.ended) {
       throw noQuorum(claim.name, majority, round.report(), isHopeless(votes, this.#seats.length, majority));
     }
     const { chance } = this.#settings;
@@ -230,14 +231,19 @@ class QuorumBackend implements Backend {
     if (standing.round !== undefined) this.#byRound.delete(standing.round.claim.id);
   }
 
-  /** One member's word is not enough: it may be the minority that lost it. */
+  /** One member's word is not enough: it may be the minority that lost it. But it is a reason to ask them all. */
   #lostAt(seat: Seat, roundId: string, reason: string): void {
     const standing = this.#byRound.get(roundId);
     if (standing === undefined || standing.ended) return;
     standing.lostAt.add(seat);
-    if (this.#seats.length - standing.lostAt.size >= majorityOf(this.#seats.length)) return;
-    this.#forget(standing);
-    this.#listener?.lost(standing.claim.id, reason);
+    const lose = (): void => {
+      this.#forget(standing);
+      this.#listener?.lost(standing.claim.id, reason);
+    };
+    if (this.#seats.length - standing.lostAt.size < majorityOf(this.#seats.length)) return lose();
+    void renewAll(this.#seats, this.#settings, [standing]).then(([renewal]) => {
+      if (renewal?.held === false && !standing.ended) lose();
+    });
   }
 
   #check({ name, limit, ttlMs, lockDelayMs, minHoldMs }: Claim): void {

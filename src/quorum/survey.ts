@@ -21,7 +21,9 @@ async function askAll<T>(
 ): Promise<readonly Answer<T>[]> {
   const answers: Answer<T>[] = [];
   const silent = new Map<Seat, MemberVote>();
-  const asked = seats.map(async (seat) => {
+  // Members that hang are asked, but not waited for.
+  const prompt = seats.filter((seat) => !seat.hangs);
+  const ask = async (seat: Seat): Promise<void> => {
     silent.set(seat, { member: seat.label, vote: "slow", detail: `did not answer in ${memberWaitMs} ms` });
     try {
       answers.push({ seat, value: await question(seat) });
@@ -30,8 +32,9 @@ async function askAll<T>(
       const detail = cause instanceof Error ? cause.message : String(cause);
       silent.set(seat, { member: seat.label, vote: "unreachable", detail });
     }
-  });
-  await within(clock, Promise.all(asked), memberWaitMs);
+  };
+  const asked = new Map(seats.map((seat) => [seat, ask(seat)]));
+  await within(clock, Promise.all(prompt.map((seat) => asked.get(seat))), memberWaitMs);
   const majority = majorityOf(seats.length);
   // Copied: whoever answers after this must not change what was counted.
   if (answers.length >= majority) return [...answers];

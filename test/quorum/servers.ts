@@ -1,0 +1,62 @@
+/** Real redis-servers as members, and quorums over them as several processes would have them. */
+import { Redis } from "ioredis";
+import type { Backend, Claim, Member } from "../../src/backend.ts";
+import { systemChance } from "../../src/chance.ts";
+import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
+import { initMembers, quorum, type QuorumOptions } from "../../src/quorum/index.ts";
+import { redis } from "../../src/redis/index.ts";
+
+export interface Servers extends AsyncDisposable {
+  readonly all: readonly RedisServer[];
+  /** One more process's view of all members; closed with the servers. */
+  members(): readonly Member[];
+  /** One more process's quorum. */
+  quorum(options?: QuorumOptions): Backend;
+  stop(): Promise<void>;
+}
+
+/** Starts `count` servers. They are known to be empty, as after `holdfast doctor --init`. */
+export async function startServers(count: number, ports?: readonly number[]): Promise<Servers> {
+  const all = await Promise.all(Array.from({ length: count }, () => startRedis()));
+  const clients: Redis[] = [];
+  const members = (): readonly Member[] =>
+    all.map((server, at) => {
+      const client = new Redis({ host: server.host, port: ports?.[at] ?? server.port, maxRetriesPerRequest: null });
+      client.on("error", () => undefined);
+      clients.push(client);
+      return redis(client);
+    });
+  const stop = async (): Promise<void> => {
+    for (const client of clients) client.disconnect();
+    for (const server of all) server.resume();
+    await Promise.all(all.map((server) => server.stop()));
+  };
+  const first = members();
+  const results = await initMembers(first);
+  await Promise.all(first.map((member) => member.close()));
+  const failed = results.find(({ result }) => result !== "admitted");
+  if (failed !== undefined) throw new Error(`cannot use ${failed.member}`, { cause: failed.cause });
+  return {
+    all,
+    members,
+    quorum: (options) => quorum(members(), options),
+    stop,
+    [Symbol.asyncDispose]: stop,
+  };
+}
+
+export function newClaim(facts: Partial<Claim> = {}): Claim {
+  return {
+    id: systemChance.id(),
+    name: `lock-${systemChance.id()}`,
+    mode: "exclusive",
+    limit: 1,
+    ttlMs: 10_000,
+    lockDelayMs: 0,
+    minHoldMs: 0,
+    holder: "test:1",
+    meta: {},
+    queues: false,
+    ...facts,
+  };
+}
