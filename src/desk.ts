@@ -49,6 +49,22 @@ export class Desk implements TurnstileHome, Surroundings {
     return [...this.#kept.values()];
   }
 
+  /** As {@link take}, after the thread that will renew the lease is there. */
+  async takeWithThread(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
+    const { backend } = this;
+    if (backend.renewer === undefined) throw this.#noThread(name);
+    this.#thread ??= new RenewThread(backend, this.clock, (id, reason) => this.#lose(id, reason));
+    try {
+      await this.#thread.ready;
+    } catch (cause) {
+      this.#thread = undefined;
+      const detail = cause instanceof Error ? cause.message : String(cause);
+      const message = `Lock ${quote(name)} was not acquired: the thread that should renew it cannot reach the ${backend.name} store (${detail}).`;
+      throw new LockBackendError(backend.name, name, message, { cause });
+    }
+    return await this.take(name, spec, patience, waitMs);
+  }
+
   /** Waits for the lock, or looks once: see {@link Patience}. Only a `try` resolves to null. */
   take(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
     return new Promise((resolve, reject) => {
@@ -56,7 +72,6 @@ export class Desk implements TurnstileHome, Surroundings {
       const { signal } = spec;
       // The reason is the caller's own: it comes back as it is.
       if (signal?.aborted === true) return reject(signal.reason as Error);
-      if (spec.renew === "thread" && this.backend.renewer === undefined) return reject(this.#noThread(name));
       const turnstile = this.#turnstile(name);
       const ticket = new Ticket(turnstile, spec, patience, resolve, reject, this.#settled);
       turnstile.enter(ticket);
@@ -87,10 +102,7 @@ export class Desk implements TurnstileHome, Surroundings {
 
   keep(hold: Hold): void {
     this.#kept.set(hold.claim.id, hold);
-    if (hold.spec.renew === "thread") {
-      this.#thread ??= new RenewThread(this.backend, this.clock, (id, reason) => this.#lose(id, reason));
-      this.#thread.keep(hold);
-    }
+    if (hold.spec.renew === "thread") this.#thread!.keep(hold);
     this.#keeper.keep(hold);
   }
 

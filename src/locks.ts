@@ -72,7 +72,7 @@ class BackendLocks implements Locks {
       ttlMs: spec.ttlMs,
       isClosed: () => this.#desk.closed,
       // A candidate stands for itself: it never re-enters a lease of the code that called elect().
-      acquire: async () => (await this.#desk.take(name, spec, "queue", Infinity))!,
+      acquire: async () => (await this.#takeFresh(name, spec, "queue", Infinity))!,
       hold: (lease, run) => this.#running.track(new Frame(this, lease).run(run), lease),
       work,
     });
@@ -157,8 +157,13 @@ class BackendLocks implements Locks {
   #takeOne(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
     const frame = Frame.of(this, name);
     if (frame !== undefined) return frame.enter(this.#desk.clock, spec, patience, waitMs);
-    if (!acquireChannel.hasSubscribers) return this.#desk.take(name, spec, patience, waitMs);
+    if (!acquireChannel.hasSubscribers) return this.#takeFresh(name, spec, patience, waitMs);
     return this.#traced(name, spec, patience, waitMs);
+  }
+
+  #takeFresh(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
+    if (spec.renew === "thread") return this.#desk.takeWithThread(name, spec, patience, waitMs);
+    return this.#desk.take(name, spec, patience, waitMs);
   }
 
   #traced(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
@@ -167,7 +172,7 @@ class BackendLocks implements Locks {
     const startedAtMs = clock.now();
     return acquireChannel.tracePromise(async () => {
       try {
-        const lease = await this.#desk.take(name, spec, patience, waitMs);
+        const lease = await this.#takeFresh(name, spec, patience, waitMs);
         event.outcome = lease === null ? "busy" : "acquired";
         if (lease !== null) event.fence = lease.fence;
         return lease;

@@ -18,6 +18,11 @@ const opening = import(module).then((backend: { openRenewer(data: unknown): Prom
   backend.openRenewer(data),
 );
 
+opening.then(
+  () => tell({ ready: true }),
+  (failed: unknown) => tell({ failed }),
+);
+
 parentPort!.on("message", (message: ToWorker) => {
   if ("keep" in message) {
     const { keep: claim, slot, ttlMs, untilMs } = message;
@@ -55,13 +60,17 @@ async function renew(hold: Kept): Promise<void> {
   if (!kept.has(hold.claim.id)) return;
   if (held === false) {
     kept.delete(hold.claim.id);
-    parentPort!.postMessage({ lost: hold.claim.id, reason } satisfies FromWorker);
+    tell({ lost: hold.claim.id, reason });
     return;
   }
   // The slot only moves forward while the old trust is whole: a yes that comes too late must not revive the lease.
   const trustedUntilMs = hold.view[0]! + hold.ttlMs - driftMs(hold.ttlMs);
   if (held === true && nowMs() < trustedUntilMs) hold.view[0] = sentAtMs;
   schedule(hold, held === true ? hold.ttlMs / 3 : Math.min(1000, hold.ttlMs / 10));
+}
+
+function tell(message: FromWorker): void {
+  parentPort!.postMessage(message);
 }
 
 /** The clock that the main thread can compare with its own. */

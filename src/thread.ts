@@ -18,24 +18,36 @@ export interface WorkerStart {
   readonly data: unknown;
 }
 
-/** What comes back: a certain loss. Everything else is in the slot. */
-export interface FromWorker {
-  readonly lost: string;
-  readonly reason: string;
-}
+/** What comes back: that it is ready, that it cannot be, or a certain loss. Everything else is in the slot. */
+export type FromWorker =
+  | { readonly ready: true }
+  | { readonly failed: unknown }
+  | { readonly lost: string; readonly reason: string };
 
 export class RenewThread {
+  /** Resolves when the worker can renew: a thread takes longer to start than a short ttl lasts. */
+  readonly ready: Promise<void>;
   readonly #worker: Worker;
   readonly #clock: Clock;
 
   constructor(backend: Backend, clock: Clock, lose: (claimId: string, reason: string) => void) {
     this.#clock = clock;
     const workerData: WorkerStart = { module: backend.renewer!.module, data: backend.renewer!.data };
-    this.#worker = new Worker(new URL("./thread-worker.js", import.meta.url), { workerData });
-    this.#worker.on("message", ({ lost, reason }: FromWorker) => lose(lost, reason));
-    // A worker that died renews nothing: each hold then ends at its own instant, with its own signal.
-    this.#worker.on("error", () => {});
-    this.#worker.unref();
+    // The worker needs none of the flags that the program was started with, and some (`-e`) would stop it.
+    this.#worker = new Worker(new URL("./thread-worker.js", import.meta.url), { workerData, execArgv: [] });
+    this.ready = new Promise((resolve, reject) => {
+      this.#worker.on("message", (message: FromWorker) => {
+        if ("ready" in message) resolve();
+        else if ("failed" in message) reject(message.failed as Error);
+        else lose(message.lost, message.reason);
+        // From here on only held leases are at stake, and those keep no process alive.
+        this.#worker.unref();
+      });
+      // A worker that died renews nothing: each hold then ends at its own instant, with its own signal.
+      this.#worker.on("error", reject);
+    });
+    // Whoever acquires with it is told; nobody else has to listen.
+    this.ready.catch(() => {});
   }
 
   keep(hold: Hold): void {
