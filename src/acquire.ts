@@ -18,10 +18,22 @@ export interface Surroundings {
   readonly chance: Chance;
 }
 
-/** A grant, and the instant before the request that brought it left. */
+/** When a request left: read before it did. */
+export interface Departure {
+  readonly atMs: number;
+  /** How far the wall clock was ahead of the monotonic one: a sleep on the way shows as a difference. */
+  readonly wallLeadMs: number;
+}
+
+export function departure(clock: Clock): Departure {
+  const atMs = clock.now();
+  return { atMs, wallLeadMs: clock.wall() - atMs };
+}
+
+/** A grant, and when the request that brought it left. */
 export interface Grant {
   readonly granted: Granted;
-  readonly sentAtMs: number;
+  readonly sent: Departure;
 }
 
 /** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
@@ -45,12 +57,15 @@ export class Seeker {
   }
 
   /** Resolves with the grant; with `undefined` when refused and the claim does not queue, or when called off. */
-  async seek(first?: Promise<Granted | Refused>): Promise<Grant | undefined> {
+  async seek(first?: {
+    readonly answer: Promise<Granted | Refused>;
+    readonly sent: Departure;
+  }): Promise<Grant | undefined> {
     const { backend, clock } = this.#around;
-    let ask = first;
+    let ask = first?.answer;
     for (let round = 0; !this.#off; round++) {
-      const sentAtMs = clock.now();
-      this.#lastSentAtMs = sentAtMs;
+      const sent = ask === undefined ? departure(clock) : first!.sent;
+      this.#lastSentAtMs = sent.atMs;
       let answer: Granted | Refused | undefined;
       try {
         answer = await (ask ?? backend.attempt(this.claim));
@@ -66,7 +81,7 @@ export class Seeker {
         }
       }
       ask = undefined;
-      if (answer?.granted === true) return this.#took(answer, sentAtMs);
+      if (answer?.granted === true) return this.#took(answer, sent);
       if (this.#off) {
         // The release that went out when it was called off may have overtaken this attempt.
         this.#cleanUp();
@@ -78,7 +93,7 @@ export class Seeker {
       }
       const news = await this.#wait(this.#pauseMs(round), answer !== undefined);
       // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
-      if (news !== undefined) return this.#took(news, sentAtMs);
+      if (news !== undefined) return this.#took(news, sent);
     }
     return undefined;
   }
@@ -92,13 +107,13 @@ export class Seeker {
     this.#cleanUp();
   }
 
-  #took(granted: Granted, sentAtMs: number): Grant | undefined {
+  #took(granted: Granted, sent: Departure): Grant | undefined {
     if (this.#off) {
       this.#cleanUp();
       return undefined;
     }
     this.#granted = true;
-    return { granted, sentAtMs };
+    return { granted, sent };
   }
 
   #cleanUp(): void {

@@ -60,6 +60,9 @@ export interface Refused {
   readonly retryMs?: number | undefined;
 }
 
+/** The answer to `next`, and whether the store still knew `held`. Absent: it cannot tell. */
+export type Swapped = (Granted | Refused) & { readonly released?: boolean | undefined };
+
 /** `false` is a certain no: the store no longer holds the lock for this claim. `"unknown"` is neither yes nor no. */
 export type Renewal =
   | { readonly held: true; readonly fromMs?: number | undefined }
@@ -135,7 +138,7 @@ export interface Backend {
   release(claim: Claim): Promise<boolean>;
 
   /** Releases `held` and attempts `next` in one atomic step and one round trip. Absent: the core does one after the other. */
-  swap?(held: Claim, next: Claim): Promise<Granted | Refused>;
+  swap?(held: Claim, next: Claim): Promise<Swapped>;
 
   /** Holders and waiters of all locks whose name starts with `prefix`. */
   query(prefix: string): Promise<Snapshot>;

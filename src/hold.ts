@@ -2,8 +2,9 @@
  * A hold: one lease of the store, kept alive by the keeper and lent to local leases: one after the other, or, in
  * shared mode, to several at once. It knows until when it may be trusted (DESIGN: the five rules of time).
  */
+import type { Grant } from "./acquire.ts";
 import type { Bell } from "./alarm.ts";
-import type { Claim, Granted, Holding } from "./backend.ts";
+import type { Claim, Holding } from "./backend.ts";
 import type { Clock } from "./clock.ts";
 import type { Lease } from "./api.ts";
 import type { Cohort } from "./cohort.ts";
@@ -53,7 +54,7 @@ export class Hold implements Bell {
   #wallLeadMs: number;
   #thread: (() => number) | undefined;
 
-  constructor(home: HoldHome, clock: Clock, claim: Claim, spec: Spec, granted: Granted, sentAtMs: number) {
+  constructor(home: HoldHome, clock: Clock, claim: Claim, spec: Spec, { granted, sent }: Grant) {
     this.home = home;
     this.#clock = clock;
     this.claim = claim;
@@ -61,10 +62,10 @@ export class Hold implements Bell {
     this.firstFence = granted.fence;
     this.run = granted.run;
     this.ttlMs = granted.ttlMs ?? claim.ttlMs;
-    this.#fromMs = granted.fromMs ?? sentAtMs;
+    this.#fromMs = granted.fromMs ?? sent.atMs;
     this.grantedAtMs = clock.now();
     this.#endAtMs = this.#fromMs + spec.maxHoldMs;
-    this.#wallLeadMs = clock.wall() - this.grantedAtMs;
+    this.#wallLeadMs = sent.wallLeadMs;
   }
 
   lend(borrower: Borrower): void {

@@ -25,6 +25,7 @@ export type {
   Renewal,
   Renewer,
   Snapshot,
+  Swapped,
   Vote,
   Waiting,
 } from "./backend.ts";

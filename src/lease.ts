@@ -32,6 +32,7 @@ export class HeldLease implements Lease, Borrower {
   #lost: LockLostError | undefined;
   #onEnd: (() => void) | undefined;
   #event: HoldEvent | undefined;
+  #untold = false;
 
   /** @internal Leases come from acquire(). */
   constructor(name: string, fence: bigint, hold: Hold, home: LeaseHome, root?: HeldLease) {
@@ -79,7 +80,7 @@ export class HeldLease implements Lease, Borrower {
 
   /** @internal Throws the loss, unless its user could learn of it from the signal: it is told once. */
   throwIfUntold(): void {
-    if (this.#lost !== undefined && this.#controller === undefined) throw this.#lost;
+    if (this.#lost !== undefined && (this.#untold || this.#controller === undefined)) throw this.#lost;
   }
 
   /** @internal */
@@ -152,6 +153,11 @@ export class HeldLease implements Lease, Borrower {
   #ended(given: ReleaseResult): ReleaseResult {
     const event = this.#root.#event;
     const result = this.#lost === undefined ? given : "lost";
+    if (result === "lost" && this.#lost === undefined) {
+      // The signal had no time to tell: whoever waits for the end of the lease is told there.
+      this.#untold = true;
+      this.lose("the store no longer knew it when it was released");
+    }
     if (event !== undefined) publishEnd(event, result, this.#lost, this.#home.clock.now() - this.#hold.grantedAtMs);
     return result;
   }

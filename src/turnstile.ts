@@ -4,8 +4,8 @@
  * run that the store reserved; after the run, or a few milliseconds, the store decides again, so that others get their turn.
  */
 import type { ReleaseResult } from "./api.ts";
-import { type Grant, releaseHeld, Seeker, type Surroundings } from "./acquire.ts";
-import type { Claim, Granted, Holding, Refused } from "./backend.ts";
+import { departure, type Grant, releaseHeld, Seeker, type Surroundings } from "./acquire.ts";
+import type { Claim, Holding } from "./backend.ts";
 import { Hold, type HoldHome } from "./hold.ts";
 import { HeldLease, type LeaseHome } from "./lease.ts";
 import { remove } from "./remove.ts";
@@ -193,7 +193,7 @@ export class Turnstile implements LeaseHome, HoldHome {
   }
 
   #begin(seeker: Seeker, spec: Spec, grant: Grant): void {
-    const hold = new Hold(this, this.clock, seeker.claim, spec, grant.granted, grant.sentAtMs);
+    const hold = new Hold(this, this.clock, seeker.claim, spec, grant);
     this.#holds.push(hold);
     this.#home.keep(hold);
     const head = this.#line.first;
@@ -264,10 +264,12 @@ export class Turnstile implements LeaseHome, HoldHome {
     const { backend, clock } = this.#home;
     const next = this.#home.newClaim(this.name, spec, queues);
     const seeker = new Seeker(this.#home, next, spec.shape);
-    const answer: Promise<Granted | Refused> = backend.swap!(hold.claim, next);
-    this.#follow(seeker, spec, seeker.seek(answer));
+    const sent = departure(clock);
+    const answer = backend.swap!(hold.claim, next);
+    this.#follow(seeker, spec, seeker.seek({ answer, sent }));
     try {
-      await answer;
+      const { released } = await answer;
+      if (released === false) return "lost";
       return clock.now() < hold.trustedUntilMs ? "released" : "unknown";
     } catch {
       // The seeker asks again for the next claim; the old one is released on its own.

@@ -1,5 +1,5 @@
 /** The reference backend: locks inside one process, for tests, for development, and to read how a backend behaves. */
-import type { Claim, Granted, Listener, Member, Refused, Renewal, Snapshot, Vote } from "../backend.ts";
+import type { Claim, Granted, Listener, Member, Refused, Renewal, Snapshot, Swapped, Vote } from "../backend.ts";
 import type { Clock } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
 import type { Client } from "./lock.ts";
@@ -68,10 +68,10 @@ class MemoryBackend implements Member, Client {
     return was;
   }
 
-  async swap(held: Claim, next: Claim): Promise<Granted | Refused> {
+  async swap(held: Claim, next: Claim): Promise<Swapped> {
     this.#assertOpen(held.name);
-    this.#store.release(held);
-    return this.#store.attempt(next, this);
+    const released = this.#store.release(held);
+    return { ...this.#store.attempt(next, this), released };
   }
 
   async query(prefix: string): Promise<Snapshot> {

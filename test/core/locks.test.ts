@@ -282,3 +282,29 @@ test("a gate that never opens does not stop others", async () => {
   await clock.advance(75_000);
   (await next).assertHeld();
 });
+
+describe("a loss that only the release finds out", () => {
+  test("run rejects though the signal was taken: it had no time to tell", async () => {
+    const { backend, locks } = stage();
+    backend.interfere.release = async () => false;
+    const error = await failure(locks.run("a", ({ signal }) => signal.aborted));
+    expect(error).toBeInstanceOf(LockLostError);
+    expect(error["reason"]).toContain("no longer knew it");
+  });
+
+  test("release says lost", async () => {
+    const { backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.release = async () => false;
+    expect(await lease.release()).toBe("lost");
+  });
+
+  test("the same when the lease was given up for a local waiter", async () => {
+    const { clock, backend, locks } = stage();
+    backend.interfere.swap = async (pass) => ({ ...((await pass()) as object), released: false });
+    const first = failure(locks.run("a", () => clock.block(11)));
+    const second = locks.run("a", () => "second");
+    expect(await first).toBeInstanceOf(LockLostError);
+    expect(await second).toBe("second");
+  });
+});

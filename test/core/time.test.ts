@@ -296,3 +296,14 @@ describe("rule 5: a lease ends once", () => {
     expect(lease.remaining()).toBe(0);
   });
 });
+
+test("a machine that sleeps while an acquire is on its way leaves a lease in doubt, not trusted", async () => {
+  const { clock, backend, locks } = stage();
+  backend.interfere.attempt = async (pass) => {
+    const answer = await pass();
+    clock.suspend(60_000);
+    return answer;
+  };
+  const lease = await locks.acquire("a");
+  expect(() => lease.assertHeld()).toThrow(/in doubt/);
+});
