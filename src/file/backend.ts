@@ -1,21 +1,23 @@
 /** The backend: claims of this process, by id, and what the core may ask about them. The work on a lock is in `lock.ts`. */
 import type { Backend, Claim, Granted, Listener, Refused, Renewal, Snapshot } from "../backend.ts";
-import { type Clock, systemClock } from "../clock.ts";
+import { systemClock } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
+import { Claims, grantedTo, type Mine } from "./claims.ts";
 import { disk } from "./disk.ts";
 import { Companions } from "./fate.ts";
 import { ForcedRecords } from "./forced.ts";
 import { Hints } from "./hints.ts";
 import { Janitor } from "./janitor.ts";
-import { Lock, type LockOptions, type Mine } from "./lock.ts";
+import { Lock, type LockOptions } from "./lock.ts";
 import { type Moment, momentOf } from "./moment.ts";
 import { fromDirectory, toDirectory } from "./names.ts";
 import { News } from "./news.ts";
 import { ENTRIES_MAX } from "./numbers.ts";
 import { Owners } from "./owners.ts";
+import type { FileOptions } from "./options.ts";
 import { checkPlace, defaultDirectory, freshName, type Place, placeAt, restorePlace } from "./place.ts";
 import { FactsCache } from "./queue.ts";
-import { nameOfLock } from "./log.ts";
+import { nameOfLock } from "./epochs.ts";
 import type { Obstacle } from "./sight.ts";
 import { explain } from "./trouble.ts";
 
@@ -23,21 +25,6 @@ import { explain } from "./trouble.ts";
 const LOCKS_MAX = 2000;
 /** Long work is cut into slices, so that the event loop gets its turn. */
 const SLICE = 100;
-
-export interface FileOptions {
-  /** An absolute path; all processes that share locks must name the same. @default a directory in the user's home */
-  readonly dir?: string | undefined;
-  /** How a waiter is woken: by sockets, by watching the directory, or not at all, which leaves polling. @default "socket" */
-  readonly hints?: "socket" | "watch" | "poll" | undefined;
-  /** True: leases outlive this process and end with their ttl only; another process can go on with them by claim id. @default false */
-  readonly detached?: boolean | undefined;
-  /** For tests within one process. @default the system's clock */
-  readonly clock?: Clock | undefined;
-  /** @internal For tests: entries of an epoch. */
-  readonly entriesMax?: number | undefined;
-  /** @internal True in the worker thread that renews. */
-  readonly renewsOnly?: boolean | undefined;
-}
 
 export class FileBackend implements Backend {
   readonly name = "file";
@@ -53,7 +40,7 @@ export class FileBackend implements Backend {
   readonly #janitor: Janitor;
   readonly #around: LockOptions;
   readonly #locks = new Map<string, Lock>();
-  readonly #mine = new Map<string, Mine>();
+  readonly #claims: Claims;
   #listener: Listener | undefined;
   #open = false;
   #closed = false;
@@ -69,6 +56,7 @@ export class FileBackend implements Backend {
     const moment = momentOf(clock);
     this.#moment = moment;
     this.#owners = new Owners({ place, moment, instance, detached: options.detached ?? false });
+    this.#claims = new Claims(this.#owners, moment);
     this.#forced = new ForcedRecords(place, moment);
     this.#hints = new Hints(place, instance, (ownerId) => this.#look(ownerId));
     this.#news = new News(this.#hints, clock, options.hints ?? "socket");
@@ -94,7 +82,7 @@ export class FileBackend implements Backend {
   }
 
   async watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
-    const mine = this.#mine.get(claim.id);
+    const mine = this.#claims.known(claim.id);
     if (this.#closed || mine?.owner === undefined || mine.ticket === undefined) return undefined;
     const ownerId = mine.owner.facts.id;
     const directory = this.#lock(claim.name).log.seen?.directory;
@@ -122,9 +110,9 @@ export class FileBackend implements Backend {
 
   async swap(held: Claim, next: Claim): Promise<Granted | Refused> {
     return this.#guarded(held.name, () => {
-      const [mine, following] = [this.#mine.get(held.id), this.#mineOf(next)];
+      const [mine, following] = [this.#claims.known(held.id), this.#claims.of(next)];
       if (mine?.held !== undefined && held.name === next.name && this.#lock(held.name).swap(mine, following)) {
-        this.#mine.delete(held.id);
+        this.#claims.forget(held.id);
         return grantedTo(following);
       }
       this.#release(held);
@@ -179,11 +167,11 @@ export class FileBackend implements Backend {
     this.#news.close();
     if (!this.#open) return;
     let held = false;
-    for (const mine of this.#mine.values()) {
+    for (const mine of this.#claims.all()) {
       if (mine.held === undefined) this.#lock(mine.claim.name).release(mine);
       else held = true;
     }
-    this.#mine.clear();
+    this.#claims.clear();
     this.#owners.close();
     this.#hints.close();
     if (!held) this.#companions.close();
@@ -191,16 +179,16 @@ export class FileBackend implements Backend {
   }
 
   #attempt(claim: Claim): Granted | Refused {
-    const mine = this.#mineOf(claim);
+    const mine = this.#claims.of(claim);
     let obstacle: Obstacle | undefined;
     try {
       obstacle = this.#lock(claim.name).take(mine);
     } catch (error) {
-      if (mine.owner === undefined) this.#mine.delete(claim.id);
+      if (mine.owner === undefined) this.#claims.forget(claim.id);
       throw error;
     }
     if (obstacle === undefined) return grantedTo(mine);
-    if (mine.owner === undefined) this.#mine.delete(claim.id);
+    if (mine.owner === undefined) this.#claims.forget(claim.id);
     const retryMs = this.#news.expect(mine, obstacle);
     const { heldBy, ahead } = obstacle;
     return ahead === undefined ? { granted: false, heldBy } : { granted: false, heldBy, position: ahead + 1, retryMs };
@@ -208,7 +196,7 @@ export class FileBackend implements Backend {
 
   #renew(claim: Claim): Renewal {
     const lock = this.#lock(claim.name);
-    const mine = this.#mine.get(claim.id) ?? this.#adopt(lock, claim);
+    const mine = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.find(claim.id));
     if (mine?.owner === undefined || mine.held === undefined)
       return { held: false, reason: "the store does not know the lease" };
     const fromMs = this.#moment.localMs();
@@ -217,46 +205,24 @@ export class FileBackend implements Backend {
       mine.fromMs = fromMs;
       return { held: true, fromMs };
     }
-    this.#mine.delete(claim.id);
+    this.#claims.forget(claim.id);
     return { held: false, reason: this.#whyLost(mine, renewed) };
   }
 
   #release(claim: Claim): boolean {
     const lock = this.#lock(claim.name);
-    const mine = this.#mine.get(claim.id) ?? this.#adopt(lock, claim);
+    const mine = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.find(claim.id));
     if (mine === undefined) return false;
+    if (mine.owner !== undefined) this.#news.forget(mine.owner.facts.id);
     const released = lock.release(mine);
-    this.#mine.delete(claim.id);
+    this.#claims.forget(claim.id);
     return released;
-  }
-
-  /** A claim that another thread or process holds under its own id. */
-  #adopt(lock: Lock, claim: Claim): Mine | undefined {
-    const held = lock.find(claim.id);
-    const owner = held && this.#owners.adopt(held.owner);
-    if (owner === undefined) return undefined;
-    const mine: Mine = { ...this.#newMine(claim), owner, held };
-    this.#mine.set(claim.id, mine);
-    return mine;
-  }
-
-  #mineOf(claim: Claim): Mine {
-    const known = this.#mine.get(claim.id);
-    if (known !== undefined) return known;
-    const mine = this.#newMine(claim);
-    this.#mine.set(claim.id, mine);
-    return mine;
-  }
-
-  #newMine(claim: Claim): Mine {
-    const arrivalUs = Math.floor(this.#moment.machineMs() * 1000);
-    return { claim, owner: undefined, arrivalUs, ticket: undefined, held: undefined, fromMs: 0 };
   }
 
   /** Somebody says that one of our claims has news. */
   #look(ownerId: string): void {
     if (this.#closed || this.#news.tell(ownerId)) return;
-    for (const mine of this.#mine.values()) {
+    for (const mine of this.#claims.all()) {
       if (mine.owner?.facts.id !== ownerId || mine.held === undefined) continue;
       let held = true;
       try {
@@ -265,7 +231,7 @@ export class FileBackend implements Backend {
         // A hint, no more: the next renewal will tell.
       }
       if (held) return;
-      this.#mine.delete(mine.claim.id);
+      this.#claims.forget(mine.claim.id);
       this.#listener?.lost(mine.claim.id, this.#whyLost(mine, true));
       return;
     }
@@ -324,9 +290,4 @@ export class FileBackend implements Backend {
     this.#companions.restore();
     this.#listener?.doubt();
   }
-}
-
-function grantedTo({ held, fromMs }: Mine): Granted {
-  const { fence, run } = held!;
-  return { granted: true, fence: BigInt(fence), run, fromMs };
 }

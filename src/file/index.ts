@@ -5,7 +5,8 @@
  * when this one was killed or stopped; register the process *before* it starts to work. `file({ detached: true })` makes
  * leases that outlive this process and end with their ttl: another process renews or releases them with the same claim.
  */
-import { FileBackend, type FileOptions } from "./backend.ts";
+import { FileBackend } from "./backend.ts";
+import type { FileOptions } from "./options.ts";
 
 export type { FileBackend, FileOptions };
 

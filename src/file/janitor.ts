@@ -9,7 +9,7 @@ import { codeOf, createFile, disk, remove, tryRmdir } from "./disk.ts";
 import { fateOf, isAccompanied } from "./fate.ts";
 import { isDead } from "./life.ts";
 import { Lock, type LockOptions } from "./lock.ts";
-import { epochNumber, nameOfLock } from "./log.ts";
+import { epochNumber, nameOfLock } from "./epochs.ts";
 import { fromDirectory } from "./names.ts";
 import { readOwner } from "./owners.ts";
 import { parseCompany } from "./records.ts";

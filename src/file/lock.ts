@@ -2,36 +2,23 @@
  * One lock and what can be done to it: take, release, break, hand over. Each is a loop of "look at the newest entry,
  * decide, append the next one"; an append that fails means that somebody else was faster, so look again.
  */
-import type { Claim, Holding, Waiting } from "../backend.ts";
-import { LockBackendError, quote } from "../errors.ts";
+import { holderIn, type Mine } from "./claims.ts";
 import { disk } from "./disk.ts";
 import { type FateOptions, keep } from "./fate.ts";
 import type { ForcedRecords } from "./forced.ts";
 import { type Head, LockLog, type LogOptions, type Next } from "./log.ts";
+import type { Moment } from "./moment.ts";
 import type { Owner, Owners } from "./owners.ts";
 import type { FactsCache, Ticket } from "./queue.ts";
-import { type ForcedRecord, FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
-import { admitted, contains, isPlain, knownLimit, runFor, taken } from "./rules.ts";
-import { type Obstacle, Sight } from "./sight.ts";
-import { isFull } from "./trouble.ts";
+import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
+import { admitted, contains, isFree, isPlain, knownLimit, limitsDiffer, runFor, taken, without } from "./rules.ts";
+import { type Obstacle, Sight, type View } from "./sight.ts";
+import { isFull, tooBusy } from "./trouble.ts";
 
 /** Every failed try is somebody else's success, so that this many in a row mean that something is wrong. */
 const TRIES_MAX = 10_000;
 
-/** A claim of this process, on its way through the store. */
-export interface Mine {
-  readonly claim: Claim;
-  /** Absent until the claim holds or waits. */
-  owner: Owner | undefined;
-  /** When it came; kept when a ticket that lapsed is made again. */
-  readonly arrivalUs: number;
-  ticket: string | undefined;
-  /** The lease, while it holds. */
-  held: Holder | undefined;
-  /** Trust counts from here, by the core's clock. */
-  fromMs: number;
-}
-
+/** What every lock of a backend shares. */
 export interface LockOptions extends FateOptions, LogOptions {
   readonly owners: Owners;
   readonly facts: FactsCache;
@@ -91,7 +78,7 @@ export class Lock {
       else if (this.#options.owners.renew(mine.owner!)) return this.#sight.obstacle(head, survey, line, at);
       else this.#abandon(mine);
     }
-    throw this.#tooBusy();
+    throw tooBusy(this.name);
   }
 
   /** Ends the claim, held or queued. `false`: there was nothing to end. */
@@ -144,19 +131,14 @@ export class Lock {
       const target = taken(state).find((place) => contains(place, fence));
       if (target === undefined) return false;
       const record = this.#options.forced.record(this.name, target.fence, by, reason);
-      const next: LockState = {
-        ...state,
-        holders: state.holders.filter((holder) => holder !== target),
-        kept: state.kept.filter((place) => place !== target),
-        forced: [record],
-      };
+      const next: LockState = { ...without(state, target.owner.id), forced: [record] };
       if (!isHead(this.log.append(head, { state: () => next }))) continue;
       this.#options.forced.keep([record]);
       this.#options.hint(target.owner);
       this.settle();
       return true;
     }
-    throw this.#tooBusy();
+    throw tooBusy(this.name);
   }
 
   /** Lets whoever is next have what is free. */
@@ -174,11 +156,9 @@ export class Lock {
     }
   }
 
-  view(): { readonly held: Holding[]; readonly pending: Waiting[]; readonly forced: readonly ForcedRecord[] } {
+  view(): View {
     const head = this.log.read(false);
-    if (head === undefined) return { held: [], pending: [], forced: [] };
-    const held = this.#sight.holdings(head, this.#sight.survey(head));
-    return { held, pending: this.#sight.waitings(this.#sight.line(head)), forced: head.state.forced };
+    return head === undefined ? { held: [], pending: [], forced: [] } : this.#sight.view(head);
   }
 
   /** Removes the lock from the disk if nobody has used it since that wall-clock time. */
@@ -197,17 +177,7 @@ export class Lock {
     if (mine.owner === undefined) mine.owner = owners.take(mine.claim);
     else if (!owners.renew(mine.owner)) return this.#abandon(mine);
     const { owner } = mine;
-    const [sinceMs, sinceWallMs] = [moment.machineMs(), moment.wallMs()];
-    const next: Next =
-      isFree(state) && isPlain(owner.facts)
-        ? { owner: owner.facts, source: owner.path }
-        : {
-            state: (fence, stride) => {
-              const holder = { owner: owner.facts, fence, run: runFor(owner.facts, stride), sinceMs, sinceWallMs };
-              return { ...state, holders: [...state.holders, holder], forced: [] };
-            },
-          };
-    const done = this.log.append(head, next);
+    const done = this.log.append(head, withHolder(state, owner, moment));
     if (!isHead(done)) {
       if (done === "too many" || !disk.exists(owner.path)) this.#abandon(mine);
       else if (mine.ticket === undefined) {
@@ -254,7 +224,7 @@ export class Lock {
       const head = ours ? seen : this.log.read(false);
       const holder = head?.state.holders.find(({ owner: { id } }) => id === owner.facts.id);
       if (head === undefined || holder === undefined) return false;
-      const state = ours ? FREE : this.#without(head, owner.facts.id);
+      const state = ours ? FREE : without(this.#sight.survey(head).state, owner.facts.id);
       const keepMs = this.#sight.minHoldLeftMs(holder);
       const next = keepMs === 0 ? state : { ...state, kept: [...state.kept, keep(this.#options, holder, keepMs)] };
       const line = this.#sight.line(head);
@@ -273,16 +243,7 @@ export class Lock {
       this.settle();
       return true;
     }
-    throw this.#tooBusy();
-  }
-
-  #without(head: Head, ownerId: string): LockState {
-    const { state } = this.#sight.survey(head);
-    return {
-      ...state,
-      holders: state.holders.filter(({ owner }) => owner.id !== ownerId),
-      kept: state.kept.filter(({ owner }) => owner.id !== ownerId),
-    };
+    throw tooBusy(this.name);
   }
 
   /** Gives what is free to those who wait. `true`: the lock changed, so look again. */
@@ -314,33 +275,26 @@ export class Lock {
   }
 
   #checkLimit(mine: Mine, state: LockState, line: readonly Ticket[]): void {
-    const { claim } = mine;
-    if (claim.mode === "shared") return;
     const others = line.map(({ facts }) => facts).filter(({ id }) => id !== mine.owner?.facts.id);
-    const known = knownLimit(state, others);
-    if (known === undefined || known === claim.limit) return;
+    const known = mine.claim.mode === "shared" ? undefined : knownLimit(state, others);
+    if (known === undefined || known === mine.claim.limit) return;
     this.#abandon(mine);
-    throw new LockBackendError(
-      "file",
-      this.name,
-      `Lock ${quote(this.name)} is in use with limit ${known}, but this claim asks for limit ${claim.limit}. All claimants of a lock must agree on its limit.`,
-      { fatal: true },
-    );
+    throw limitsDiffer(mine.claim, known);
   }
-
-  #tooBusy(): LockBackendError {
-    return new LockBackendError("file", this.name, `Lock ${quote(this.name)} changes faster than it can be taken.`);
-  }
-}
-
-function isFree({ holders, kept }: LockState): boolean {
-  return holders.length === 0 && kept.length === 0;
 }
 
 function isHead(result: Head | "too many" | undefined): result is Head {
   return result !== undefined && result !== "too many";
 }
 
-function holderIn(state: LockState, { owner }: Mine): Holder | undefined {
-  return owner && state.holders.find(({ owner: { id } }) => id === owner.facts.id);
+/** The entry that adds a holder: its own owner file where that says all, else the whole state. */
+function withHolder(state: LockState, { facts, path }: Owner, moment: Moment): Next {
+  if (isFree(state) && isPlain(facts)) return { owner: facts, source: path };
+  const [sinceMs, sinceWallMs] = [moment.machineMs(), moment.wallMs()];
+  return {
+    state: (fence, stride) => {
+      const holder: Holder = { owner: facts, fence, run: runFor(facts, stride), sinceMs, sinceWallMs };
+      return { ...state, holders: [...state.holders, holder], forced: [] };
+    },
+  };
 }

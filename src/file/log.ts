@@ -8,8 +8,18 @@
  * one ever becomes an epoch. Then the old directory is renamed away: whoever still writes to it gets ENOENT.
  */
 import { join } from "node:path";
-import { LockBackendError, quote } from "../errors.ts";
-import { codeOf, createFile, disk, remove, tryLink, tryMkdir, tryRename, tryRmdir } from "./disk.ts";
+import { createFile, disk, remove, tryLink, tryRename, tryRmdir } from "./disk.ts";
+import {
+  discardEpoch,
+  enterEpoch,
+  epochNumber,
+  fencesOf,
+  FREE_FILE,
+  makeEmpty,
+  newestEpoch,
+  retireEpoch,
+  tryMkdirIn,
+} from "./epochs.ts";
 import { ownLife } from "./life.ts";
 import type { Moment } from "./moment.ts";
 import { toDirectory } from "./names.ts";
@@ -25,10 +35,9 @@ import {
   parseEntry,
   writeEntry,
 } from "./records.ts";
+import { tooBusy } from "./trouble.ts";
 
 const TRIES_MAX = 10_000;
-/** In an epoch's directory: the empty file that is linked to say "free". One per lock, so that its links stay few. */
-const FREE_FILE = "f";
 
 /** The newest entry, as it was when somebody looked. */
 export interface Head {
@@ -90,7 +99,7 @@ export class LockLog {
       this.#head = from === undefined ? undefined : this.#follow(from);
       if (this.#head !== undefined) return this.#head;
     }
-    throw new LockBackendError("file", this.name, `Lock ${quote(this.name)} changes faster than it can be read.`);
+    throw tooBusy(this.name);
   }
 
   /** Adds the next entry if `head` is still the newest. `undefined`: it is not, or the source is gone. */
@@ -167,7 +176,7 @@ export class LockLog {
       return { ...at, seq, plain: true, state: heldBy(entry, ...fencesOf(at.epoch, seq)) };
     }
     if (entry.kind === "epoch") {
-      if (this.#enter(at.home, entry)) this.#retire(at.directory, seq);
+      if (enterEpoch(at.home, entry.id)) retireEpoch(this.#options.place, at.directory, seq);
       return undefined;
     }
     this.#remove(at.home);
@@ -222,27 +231,12 @@ export class LockLog {
       if (!chosen) discardEpoch(aside);
     }
     if (!chosen) return this.#forget();
-    if (this.#enter(home, next)) this.#retire(head.directory, seq + 1);
+    if (enterEpoch(home, next.id)) retireEpoch(this.#options.place, head.directory, seq + 1);
     return { home, directory: join(home, `e${next.id}`), epoch: next, seq: 0, state: next.state, plain: false };
   }
 
   #forget(): undefined {
     this.#head = undefined;
-  }
-
-  /** Gives the epoch that was chosen its final name. Whoever sees the choice does it, in case the chooser died. */
-  #enter(home: string, { id }: Epoch): boolean {
-    const aside = join(home, `n${id}`);
-    return tryRename(aside, join(home, `e${id}`)) || !disk.exists(aside);
-  }
-
-  /** At once and by known names: removal in the background piled up and stalled the process when it ran. */
-  #retire(directory: string, last: number): void {
-    const rest = join(this.#options.place.trash, freshName());
-    if (!tryRename(directory, rest)) return;
-    for (let seq = 0; seq <= last; seq++) remove(`${rest}/${seq}`);
-    remove(join(rest, FREE_FILE));
-    tryRmdir(rest);
   }
 
   /** The incarnation's name is used once, so that a late remover cannot hit a lock that was made anew. */
@@ -265,31 +259,6 @@ export class LockLog {
   }
 }
 
-/** The fences of an entry: its first, and how many. */
-export function fencesOf({ base, stride }: Numbers, seq: number): [fence: number, run: number] {
-  return [base + seq * stride, stride];
-}
-
-export function epochNumber(id: string): number {
-  return Number(id.slice(0, id.indexOf("-")));
-}
-
-/** The name of the lock in that directory, as its newest epoch has it; `undefined` if there is none. */
-export function nameOfLock(place: Place, directory: string): string | undefined {
-  const [incarnation] = disk.list(join(place.locks, directory)) ?? [];
-  if (incarnation === undefined) return undefined;
-  const home = join(place.locks, directory, incarnation);
-  const path = join(home, `e${newestEpoch(disk.list(home)) ?? ""}`, "0");
-  const text = disk.read(path);
-  const entry = text === undefined ? undefined : parseEntry(path, text);
-  return entry?.kind === "epoch" ? entry.name : undefined;
-}
-
-function newestEpoch(names: readonly string[] | undefined): string | undefined {
-  const ids = (names ?? []).filter((name) => /^e\d+-/.test(name)).map((name) => name.slice(1));
-  return ids.toSorted((a, b) => epochNumber(b) - epochNumber(a))[0];
-}
-
 function stateOf(next: Next, fence: number, run: number): LockState {
   if ("owner" in next) return heldBy(next.owner, fence, run);
   return "free" in next ? FREE : next.state(fence, run);
@@ -297,28 +266,4 @@ function stateOf(next: Next, fence: number, run: number): LockState {
 
 function heldBy(owner: OwnerFacts, fence: number, run: number): LockState {
   return { ...FREE, holders: [{ owner, fence, run, sinceMs: undefined, sinceWallMs: undefined }] };
-}
-
-function makeEmpty(path: string): void {
-  try {
-    createFile(path, "");
-  } catch (error) {
-    if (!["EEXIST", "ENOENT"].includes(codeOf(error))) throw error;
-  }
-}
-
-/** Removes an epoch that never became one. */
-function discardEpoch(directory: string): void {
-  for (const file of ["0", FREE_FILE]) remove(join(directory, file));
-  tryRmdir(directory);
-}
-
-/** `false`: the parent is gone. */
-function tryMkdirIn(path: string): boolean {
-  try {
-    return tryMkdir(path);
-  } catch (error) {
-    if (codeOf(error) === "ENOENT") return false;
-    throw error;
-  }
 }

@@ -5,7 +5,7 @@
 import { type FSWatcher, watch } from "node:fs";
 import type { Clock } from "../clock.ts";
 import type { Hints } from "./hints.ts";
-import type { Mine } from "./lock.ts";
+import type { Mine } from "./claims.ts";
 import type { Obstacle } from "./sight.ts";
 
 /** With hints, polling only covers lost ones; without, it is all there is. */
@@ -15,10 +15,9 @@ const BARE_POLL_MS = 60;
 const MISS_MAX_MS = 100;
 
 interface Expected {
+  readonly mine: Mine;
   readonly instances: readonly string[];
   readonly retryMs: number;
-  /** How often in a row those ahead could not be reached. */
-  misses: number;
 }
 
 export class News {
@@ -37,15 +36,12 @@ export class News {
   }
 
   /** Notes what a refused claim waits for. Returns after how long it should ask again by itself. */
-  expect({ owner, claim }: Mine, { clearsInMs, instances }: Obstacle): number {
+  expect(mine: Mine, { clearsInMs, instances }: Obstacle): number {
     const pollMs = this.#hints.works
       ? POLL_MS * (0.75 + Math.random() / 2)
       : BARE_POLL_MS * (1 / 3 + (Math.random() * 4) / 3);
-    const retryMs = Math.max(1, Math.min(pollMs, clearsInMs + 1, claim.ttlMs / 3));
-    if (owner !== undefined) {
-      const misses = this.#expected.get(owner.facts.id)?.misses ?? 0;
-      this.#expected.set(owner.facts.id, { instances, retryMs, misses });
-    }
+    const retryMs = Math.max(1, Math.min(pollMs, clearsInMs + 1, mine.claim.ttlMs / 3));
+    if (mine.owner !== undefined) this.#expected.set(mine.owner.facts.id, { mine, instances, retryMs });
     return retryMs;
   }
 
@@ -59,7 +55,11 @@ export class News {
         const end = (): void => resolve();
         this.#waiting.set(ownerId, end);
         signal.addEventListener("abort", end, { once: true });
-        const timer = this.#clock.setTimer(end, expected.retryMs);
+        const lapse = (): void => {
+          expected.mine.misses = 0;
+          end();
+        };
+        const timer = this.#clock.setTimer(lapse, expected.retryMs);
         undo.push(() => signal.removeEventListener("abort", end));
         undo.push(() => this.#clock.clearTimer(timer));
         this.#listen(expected, directory, end, undo);
@@ -67,7 +67,8 @@ export class News {
     } finally {
       for (const step of undo) step();
       this.#waiting.delete(ownerId);
-      this.#early.delete(ownerId);
+      // The attempt that follows sees for itself, and says anew what to expect.
+      this.forget(ownerId);
     }
   }
 
@@ -75,7 +76,7 @@ export class News {
   tell(ownerId: string): boolean {
     const expected = this.#expected.get(ownerId);
     if (expected === undefined) return false;
-    expected.misses = 0;
+    expected.mine.misses = 0;
     const end = this.#waiting.get(ownerId);
     // It came between the attempt and the watch.
     if (end === undefined) this.#early.add(ownerId);
@@ -96,8 +97,9 @@ export class News {
   #listen(expected: Expected, directory: string | undefined, end: () => void, undo: (() => unknown)[]): void {
     if (this.#way === "socket" && this.#hints.works) {
       const ended = (): void => {
-        const pauseMs = expected.misses === 0 ? 0 : Math.min(MISS_MAX_MS, 2 ** expected.misses);
-        expected.misses++;
+        const { mine } = expected;
+        const pauseMs = mine.misses === 0 ? 0 : Math.min(MISS_MAX_MS, 2 ** mine.misses);
+        mine.misses++;
         const timer = this.#clock.setTimer(end, pauseMs);
         undo.push(() => this.#clock.clearTimer(timer));
       };

@@ -69,7 +69,9 @@ export class Owners {
 
   /** The claim has ended and nothing refers to the file any more. */
   giveBack(owner: Owner): void {
-    if (this.#named || this.#idleCount >= IDLE_MAX) return this.discard(owner);
+    const { minHoldMs, lockDelayMs } = owner.facts;
+    // A place kept after its end is known by the file's id, which must not come back for somebody else.
+    if (this.#named || minHoldMs + lockDelayMs > 0 || this.#idleCount >= IDLE_MAX) return this.discard(owner);
     const same = this.#idle.get(owner.wording);
     if (same === undefined) this.#idle.set(owner.wording, [owner]);
     else same.push(owner);

@@ -1,5 +1,6 @@
 /** Who may hold beside whom, and who is next: the rules about a lock's state that need neither a clock nor a disk. */
-import type { Mode } from "../backend.ts";
+import type { Claim, Mode } from "../backend.ts";
+import { LockBackendError, quote } from "../errors.ts";
 import type { Holder, LockState } from "./records.ts";
 
 /** What decides about a claim. */
@@ -51,4 +52,22 @@ export function runFor({ mode, limit }: Wish, stride: number): number {
 
 export function contains({ fence, run }: Holder, wanted: bigint): boolean {
   return wanted >= BigInt(fence) && wanted < BigInt(fence) + BigInt(run);
+}
+
+export function isFree({ holders, kept }: LockState): boolean {
+  return holders.length === 0 && kept.length === 0;
+}
+
+export function without(state: LockState, ownerId: string): LockState {
+  const others = <T extends Holder>(places: readonly T[]): T[] => places.filter(({ owner }) => owner.id !== ownerId);
+  return { ...state, holders: others(state.holders), kept: others(state.kept) };
+}
+
+export function limitsDiffer({ name, limit }: Claim, known: number): LockBackendError {
+  return new LockBackendError(
+    "file",
+    name,
+    `Lock ${quote(name)} is in use with limit ${known}, but this claim asks for limit ${limit}. All claimants of a lock must agree on its limit.`,
+    { fatal: true },
+  );
 }

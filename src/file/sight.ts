@@ -6,7 +6,7 @@ import { fateOf, type FateOptions, keep, keptForMs } from "./fate.ts";
 import { sharesClock } from "./life.ts";
 import type { Head } from "./log.ts";
 import { type FactsCache, Queue, type Ticket } from "./queue.ts";
-import type { Holder, Kept, LockState } from "./records.ts";
+import type { ForcedRecord, Holder, Kept, LockState } from "./records.ts";
 import { taken } from "./rules.ts";
 
 /** How many holders a waiter listens to: whoever waits for hundreds of readers polls. */
@@ -30,6 +30,13 @@ export interface Obstacle {
   readonly clearsInMs: number;
   /** The backends whose end would bring the claim forward: that of the waiter just ahead, or those of the holders. */
   readonly instances: readonly string[];
+}
+
+/** What people see of a lock; `forced` only where the newest transition was by force. */
+export interface View {
+  readonly held: Holding[];
+  readonly pending: Waiting[];
+  readonly forced: readonly ForcedRecord[];
 }
 
 export class Sight {
@@ -109,6 +116,11 @@ export class Sight {
       position: at + 1,
       meta: facts.meta,
     }));
+  }
+
+  view(head: Head): View {
+    const held = this.holdings(head, this.survey(head));
+    return { held, pending: this.waitings(this.line(head)), forced: head.state.forced };
   }
 
   obstacle(head: Head, survey: Survey, line: readonly Ticket[], ahead: number | undefined): Obstacle {

@@ -34,6 +34,11 @@ export function explain(error: unknown, name: string, directory: string): Error 
   return new LockBackendError("file", name, message, { fatal: meaning?.fatal ?? false, cause: error });
 }
 
+/** Every failed try is somebody else's success: this many in a row do not happen in a sound directory. */
+export function tooBusy(name: string): LockBackendError {
+  return new LockBackendError("file", name, `Lock ${quote(name)} changes faster than it can be read.`);
+}
+
 /** True where a release that needs no space still works. */
 export function isFull(error: unknown): boolean {
   return codeOf(error) === "ENOSPC" || codeOf(error) === "EDQUOT";

@@ -1,0 +1,74 @@
+/** The claims of this process that the store knows of, by id. */
+import type { Claim, Granted } from "../backend.ts";
+import type { Moment } from "./moment.ts";
+import type { Owner, Owners } from "./owners.ts";
+import type { Holder, LockState } from "./records.ts";
+
+/** A claim of this process, on its way through the store. */
+export interface Mine {
+  readonly claim: Claim;
+  /** Absent until the claim holds or waits. */
+  owner: Owner | undefined;
+  /** When it came; kept when a ticket that lapsed is made again. */
+  readonly arrivalUs: number;
+  ticket: string | undefined;
+  /** The lease, while it holds. */
+  held: Holder | undefined;
+  /** Trust counts from here, by the core's clock. */
+  fromMs: number;
+  /** How often in a row those ahead of it could not be reached. */
+  misses: number;
+}
+
+export class Claims {
+  readonly #owners: Owners;
+  readonly #moment: Moment;
+  readonly #known = new Map<string, Mine>();
+
+  constructor(owners: Owners, moment: Moment) {
+    this.#owners = owners;
+    this.#moment = moment;
+  }
+
+  known(id: string): Mine | undefined {
+    return this.#known.get(id);
+  }
+
+  all(): Iterable<Mine> {
+    return this.#known.values();
+  }
+
+  of(claim: Claim): Mine {
+    return this.#known.get(claim.id) ?? this.#add(claim, undefined, undefined);
+  }
+
+  /** A claim that another thread or process holds, under its own id. */
+  adopt(claim: Claim, held: Holder | undefined): Mine | undefined {
+    const owner = held && this.#owners.adopt(held.owner);
+    return owner && this.#add(claim, owner, held);
+  }
+
+  forget(id: string): void {
+    this.#known.delete(id);
+  }
+
+  clear(): void {
+    this.#known.clear();
+  }
+
+  #add(claim: Claim, owner: Owner | undefined, held: Holder | undefined): Mine {
+    const arrivalUs = Math.floor(this.#moment.machineMs() * 1000);
+    const mine: Mine = { claim, owner, arrivalUs, ticket: undefined, held, fromMs: 0, misses: 0 };
+    this.#known.set(claim.id, mine);
+    return mine;
+  }
+}
+
+export function holderIn(state: LockState, { owner }: Mine): Holder | undefined {
+  return owner && state.holders.find(({ owner: { id } }) => id === owner.facts.id);
+}
+
+export function grantedTo({ held, fromMs }: Mine): Granted {
+  const { fence, run } = held!;
+  return { granted: true, fence: BigInt(fence), run, fromMs };
+}

@@ -1,0 +1,73 @@
+/** Epochs on the disk: how they are named, found, made aside, and cleared away. */
+import { join } from "node:path";
+import { codeOf, createFile, disk, remove, tryMkdir, tryRename, tryRmdir } from "./disk.ts";
+import type { Numbers } from "./numbers.ts";
+import { freshName, type Place } from "./place.ts";
+import { parseEntry } from "./records.ts";
+
+/** In an epoch's directory: the empty file that is linked to say "free". One per lock, so that its links stay few. */
+export const FREE_FILE = "f";
+
+/** The fences of an entry: its first, and how many. */
+export function fencesOf({ base, stride }: Numbers, seq: number): [fence: number, run: number] {
+  return [base + seq * stride, stride];
+}
+
+export function epochNumber(id: string): number {
+  return Number(id.slice(0, id.indexOf("-")));
+}
+
+/** The name of the lock in that directory, as its newest epoch has it; `undefined` if there is none. */
+export function nameOfLock(place: Place, directory: string): string | undefined {
+  const [incarnation] = disk.list(join(place.locks, directory)) ?? [];
+  if (incarnation === undefined) return undefined;
+  const home = join(place.locks, directory, incarnation);
+  const path = join(home, `e${newestEpoch(disk.list(home)) ?? ""}`, "0");
+  const text = disk.read(path);
+  const entry = text === undefined ? undefined : parseEntry(path, text);
+  return entry?.kind === "epoch" ? entry.name : undefined;
+}
+
+export function newestEpoch(names: readonly string[] | undefined): string | undefined {
+  const ids = (names ?? []).filter((name) => /^e\d+-/.test(name)).map((name) => name.slice(1));
+  return ids.toSorted((a, b) => epochNumber(b) - epochNumber(a))[0];
+}
+
+export function makeEmpty(path: string): void {
+  try {
+    createFile(path, "");
+  } catch (error) {
+    if (!["EEXIST", "ENOENT"].includes(codeOf(error))) throw error;
+  }
+}
+
+/** Removes an epoch that never became one. */
+export function discardEpoch(directory: string): void {
+  for (const file of ["0", FREE_FILE]) remove(join(directory, file));
+  tryRmdir(directory);
+}
+
+/** `false`: the parent is gone. */
+export function tryMkdirIn(path: string): boolean {
+  try {
+    return tryMkdir(path);
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return false;
+    throw error;
+  }
+}
+
+/** Gives the epoch that was chosen its final name. Whoever sees the choice does it, in case the chooser died. */
+export function enterEpoch(home: string, id: string): boolean {
+  const aside = join(home, `n${id}`);
+  return tryRename(aside, join(home, `e${id}`)) || !disk.exists(aside);
+}
+
+/** At once and by known names: removal in the background piled up and stalled the process when it ran. */
+export function retireEpoch({ trash }: Place, directory: string, last: number): void {
+  const rest = join(trash, freshName());
+  if (!tryRename(directory, rest)) return;
+  for (let seq = 0; seq <= last; seq++) remove(`${rest}/${seq}`);
+  remove(join(rest, FREE_FILE));
+  tryRmdir(rest);
+}
