@@ -15,7 +15,7 @@ import { majorityOf, Round, within } from "./round.ts";
 import { Seat } from "./seat.ts";
 import { Standing } from "./standing.ts";
 import { breakLease, survey } from "./survey.ts";
-import { heldBy, isHopeless, noQuorum } from "./votes.ts";
+import { heldBy, isHopeless, noQuorum, tooLate } from "./votes.ts";
 
 /** How often a ballot that was too low is raised before the claim counts as refused. */
 const RAISES_MAX = 3;
@@ -151,7 +151,7 @@ class QuorumBackend implements Backend {
     for (const seat of this.#seats) {
       seat.member.listen?.({
         lost: (roundId, reason) => this.#lostAt(seat, roundId, reason),
-        doubt: () => this.#listener?.doubt(),
+        doubt: () => this.#verify([...this.#byRound.values()]),
       });
     }
   }
@@ -197,6 +197,7 @@ class QuorumBackend implements Backend {
     const { claim } = standing;
     const unfit = this.#seats.find((seat) => seat.unfit !== undefined);
     if (unfit !== undefined) throw this.#misfit(claim.name, unfit);
+    if (round.lapsed) throw tooLate(claim.name, round.tookMs, claim.ttlMs, round.report());
     const votes = round.votes();
     const silent = votes.filter(({ vote }) => vote !== "granted" && vote !== "held" && vote !== "low").length;
     const majority = majorityOf(this.#seats.length);
@@ -236,14 +237,24 @@ class QuorumBackend implements Backend {
     const standing = this.#byRound.get(roundId);
     if (standing === undefined || standing.ended) return;
     standing.lostAt.add(seat);
-    const lose = (): void => {
-      this.#forget(standing);
-      this.#listener?.lost(standing.claim.id, reason);
-    };
-    if (this.#seats.length - standing.lostAt.size < majorityOf(this.#seats.length)) return lose();
-    void renewAll(this.#seats, this.#settings, [standing]).then(([renewal]) => {
-      if (renewal?.held === false && !standing.ended) lose();
+    if (this.#seats.length - standing.lostAt.size < majorityOf(this.#seats.length)) this.#lose(standing, reason);
+    else this.#verify([standing]);
+  }
+
+  /** A member that comes back may have forgotten, and its messages may have been missed: does a majority still hold these? */
+  #verify(standings: readonly Standing[]): void {
+    if (standings.length === 0) return;
+    void renewAll(this.#seats, this.#settings, standings).then((renewals) => {
+      for (const [at, renewal] of renewals.entries()) {
+        if (renewal.held === false) this.#lose(standings[at]!, renewal.reason);
+      }
     });
+  }
+
+  #lose(standing: Standing, reason: string): void {
+    if (standing.ended) return;
+    this.#forget(standing);
+    this.#listener?.lost(standing.claim.id, reason);
   }
 
   #check({ name, limit, ttlMs, lockDelayMs, minHoldMs }: Claim): void {

@@ -24,6 +24,8 @@ export class Round {
   readonly won: Promise<boolean>;
   /** How long that took. */
   tookMs = 0;
+  /** A majority granted it, but too late to be trusted. */
+  lapsed = false;
   readonly #seats: readonly Seat[];
   readonly #settings: Settings;
   readonly #votes = new Map<Seat, Vote | Silence>();
@@ -132,7 +134,10 @@ export class Round {
       this.#votes.set(seat, { vote: "clock-off", detail: "its clock is too far from the others'" });
       granted--;
     }
-    if (granted >= majority) return this.#end(clock.now() < this.trustedUntilMs);
+    if (granted >= majority) {
+      this.lapsed = clock.now() >= this.trustedUntilMs;
+      return this.#end(!this.lapsed);
+    }
     if (granted + open < majority) this.#end(false);
   }
 

@@ -1,9 +1,10 @@
 /** What a majority of members says about locks, and what it does when a lease is broken by force. */
 import type { Forced, Holding, Snapshot } from "../backend.ts";
+import type { Timer } from "../clock.ts";
 import { LockBackendError, type MemberVote } from "../errors.ts";
 import { ballotOf, firstFence } from "./ballot.ts";
 import type { Settings } from "./options.ts";
-import { majorityOf, within } from "./round.ts";
+import { majorityOf } from "./round.ts";
 import type { Seat } from "./seat.ts";
 import { inWords } from "./votes.ts";
 
@@ -12,30 +13,48 @@ interface Answer<T> {
   readonly value: T;
 }
 
-/** All members' answers, as far as they come in time. Rejects where fewer than a majority answered. */
+/** Once a majority has answered, the others get this much time, and twice what the majority took. */
+const GRACE_MS = 20;
+
+/** The answers of a majority, and of whoever is not much slower. Rejects where fewer than a majority answered in time. */
 async function askAll<T>(
   seats: readonly Seat[],
   { clock, memberWaitMs }: Settings,
   lock: string,
   question: (seat: Seat) => Promise<T>,
 ): Promise<readonly Answer<T>[]> {
+  const majority = majorityOf(seats.length);
+  const sentAtMs = clock.now();
   const answers: Answer<T>[] = [];
   const silent = new Map<Seat, MemberVote>();
-  // Members that hang are asked, but not waited for.
-  const prompt = seats.filter((seat) => !seat.hangs);
-  const ask = async (seat: Seat): Promise<void> => {
-    silent.set(seat, { member: seat.label, vote: "slow", detail: `did not answer in ${memberWaitMs} ms` });
-    try {
-      answers.push({ seat, value: await question(seat) });
-      silent.delete(seat);
-    } catch (cause) {
-      const detail = cause instanceof Error ? cause.message : String(cause);
-      silent.set(seat, { member: seat.label, vote: "unreachable", detail });
+  let timer: Timer;
+  await new Promise<void>((resolve) => {
+    timer = clock.setTimer(resolve, memberWaitMs, true);
+    let open = seats.length;
+    const settled = (): void => {
+      open--;
+      if (open === 0) return resolve();
+      if (answers.length !== majority) return;
+      clock.clearTimer(timer);
+      timer = clock.setTimer(resolve, Math.min(memberWaitMs, GRACE_MS + 2 * (clock.now() - sentAtMs)), true);
+    };
+    for (const seat of seats) {
+      silent.set(seat, { member: seat.label, vote: "slow", detail: `did not answer in ${memberWaitMs} ms` });
+      question(seat).then(
+        (value) => {
+          answers.push({ seat, value });
+          silent.delete(seat);
+          settled();
+        },
+        (cause: unknown) => {
+          const detail = cause instanceof Error ? cause.message : String(cause);
+          silent.set(seat, { member: seat.label, vote: "unreachable", detail });
+          settled();
+        },
+      );
     }
-  };
-  const asked = new Map(seats.map((seat) => [seat, ask(seat)]));
-  await within(clock, Promise.all(prompt.map((seat) => asked.get(seat))), memberWaitMs);
-  const majority = majorityOf(seats.length);
+  });
+  clock.clearTimer(timer);
   // Copied: whoever answers after this must not change what was counted.
   if (answers.length >= majority) return [...answers];
   const votes = [...silent.values()];

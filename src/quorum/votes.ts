@@ -66,6 +66,12 @@ export function noQuorum(
   );
 }
 
+/** The votes came, but so late that the lease would have ended by the time they were counted. */
+export function tooLate(lock: string, tookMs: number, ttlMs: number, votes: readonly MemberVote[]): LockBackendError {
+  const message = `Lock ${quote(lock)}: a majority granted it only after ${formatMs(tookMs)}, too late for a ttl of ${formatMs(ttlMs)}: ${inWords(votes)}. It was given back.`;
+  return new LockBackendError("quorum", lock, message, { votes });
+}
+
 /** True where so many members said that asking again cannot help that no majority is left. */
 export function isHopeless(votes: readonly (Vote | Silence)[], members: number, majority: number): boolean {
   const never = votes.filter(

@@ -17,7 +17,7 @@ function quorumTests(
       servers = await startServers(count);
       await harm?.(servers.all);
       // Patient, because a busy machine is not a member's fault.
-      return { open: () => servers.quorum({ maxTtl: "24h", memberWait: "2s" }) };
+      return { open: () => servers.quorum({ maxTtl: "24h", memberWait: "2s" }), ttlMs: 800 };
     },
     stop: () => servers.stop(),
   });
