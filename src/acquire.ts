@@ -154,7 +154,7 @@ export class Seeker {
 }
 
 /** Releases a claim, asking again until the store has answered or `untilMs` has passed, when it has let go by itself. */
-export async function releaseUntil(around: Surroundings, claim: Claim, untilMs: number): Promise<boolean | undefined> {
+async function releaseUntil(around: Surroundings, claim: Claim, untilMs: number): Promise<boolean | undefined> {
   const { backend, clock, chance } = around;
   for (let round = 0; ; round++) {
     try {

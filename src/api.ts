@@ -1,5 +1,5 @@
 /** What a user sees: locks, leases and options, as types. The work is done next door. */
-import type { Forced, Holding, Meta, Mode, Snapshot } from "./backend.ts";
+import type { Meta, Mode, Snapshot } from "./backend.ts";
 import type { Chance } from "./chance.ts";
 import type { Clock } from "./clock.ts";
 import type { Duration } from "./duration.ts";
@@ -98,5 +98,3 @@ export interface Locks extends AsyncDisposable {
   /** Stops acquiring, aborts the signals of held leases, waits for the running functions, then releases. */
   close(options?: CloseOptions): Promise<void>;
 }
-
-export type { Forced, Holding, Meta, Mode, Snapshot };

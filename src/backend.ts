@@ -131,10 +131,7 @@ export interface Backend {
   /** Renews each claim for its own ttl; answers in the order asked. One bad claim never harms another. */
   renew(claims: readonly Claim[]): Promise<readonly Renewal[]>;
 
-  /**
-   * Ends the claim, held or queued. `false`: the store knew nothing of it. The `minHoldMs` of the claim given here counts, not
-   * the one it was granted with: a quorum withdraws from a round that it did not win, and then nothing may stay taken.
-   */
+  /** Ends the claim, held or queued. `false`: the store knew nothing of it. */
   release(claim: Claim): Promise<boolean>;
 
   /** Releases `held` and attempts `next` in one atomic step and one round trip. Absent: the core does one after the other. */
