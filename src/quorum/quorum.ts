@@ -168,7 +168,18 @@ class QuorumBackend implements Backend {
   }
 
   async #ask(standing: Standing, ballot: bigint): Promise<Round> {
-    const round = new Round(this.#seats, this.#settings, standing.claim, ballot);
+    const { claim } = standing;
+    // A round that is lost must leave nothing taken: so minHold is asked for only by whoever has won without it.
+    const first = await this.#poll(
+      standing,
+      new Round(this.#seats, this.#settings, { ...claim, minHoldMs: 0 }, ballot),
+    );
+    if (!first.isWon || claim.minHoldMs === 0) return first;
+    const raised = new Round(this.#seats, this.#settings, claim, ballotAbove(ballot), first.claim.id);
+    return this.#poll(standing, raised);
+  }
+
+  async #poll(standing: Standing, round: Round): Promise<Round> {
     standing.round = round;
     const won = await round.won;
     standing.tookMs = round.tookMs;
@@ -178,6 +189,7 @@ class QuorumBackend implements Backend {
       return round;
     }
     round.withdraw();
+    this.#byRound.delete(round.claim.id);
     for (const vote of round.votes()) if (vote.vote === "low" || vote.vote === "held") this.#proposer.learn(vote.fence);
     return round;
   }

@@ -34,10 +34,17 @@ export class Round {
   #settle!: (won: boolean) => void;
   #timer: Timer;
 
-  constructor(seats: readonly Seat[], settings: Settings, claim: Claim, ballot: bigint) {
+  /** With an `id`: another round of the same holder, who raises the ballot of what it has. */
+  constructor(
+    seats: readonly Seat[],
+    settings: Settings,
+    claim: Claim,
+    ballot: bigint,
+    id: string = settings.chance.id(),
+  ) {
     this.#seats = seats;
     this.#settings = settings;
-    this.claim = { ...claim, id: settings.chance.id() };
+    this.claim = { ...claim, id };
     this.ballot = ballot;
     this.won = new Promise((resolve) => (this.#settle = resolve));
     this.sentAtMs = settings.clock.now();
