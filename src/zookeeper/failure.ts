@@ -19,6 +19,8 @@ const ADVICE: Partial<Record<ZooKeeperErrorCode, string>> = {
   NOAUTH: "The node's ACL forbids it: set `auth`",
   AUTHFAILED: "The ensemble refused the user or the password",
   NOCHILDRENFOREPHEMERALS: "The lock's path lies below an ephemeral node, which cannot have children",
+  SESSIONEXPIRED: "The ensemble ended the session; a new one is on its way",
+  SESSIONMOVED: "Another connection took the session over",
   CLOSED: "The backend is closed",
 };
 

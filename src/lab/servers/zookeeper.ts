@@ -21,6 +21,11 @@ export interface ZooKeeperOptions {
   readonly config?: readonly string[] | undefined;
   /** Further jars on the class path. */
   readonly jars?: readonly string[] | undefined;
+  /**
+   * The port through which server `from` reaches server `to` when that one leads: a proxy's, to cut servers off from
+   * each other. @default the server's own
+   */
+  readonly peerPort?: ((from: number, to: number, port: number) => Promise<number>) | undefined;
   /** Further arguments of java, such as system properties. */
   readonly javaArgs?: readonly string[] | undefined;
 }
@@ -121,7 +126,8 @@ async function prepare(
   writeFileSync(join(dir, "data", "myid"), `${id}\n`);
   writeFileSync(join(dir, "log4j.properties"), LOGGING);
   const file = join(dir, "zoo.cfg");
-  writeFileSync(file, zooCfg(dir, id, ports, options));
+  const reached = options.peerPort === undefined ? ports : await through(options.peerPort, id, ports);
+  writeFileSync(file, zooCfg(dir, id, reached, options));
   const jars = [
     dir,
     jar,
@@ -142,6 +148,16 @@ async function prepare(
     file,
   ];
   return () => startChild(java, { args, cwd: dir, ready: /binding to port/u });
+}
+
+async function through(
+  peerPort: NonNullable<ZooKeeperOptions["peerPort"]>,
+  from: number,
+  ports: readonly Ports[],
+): Promise<readonly Ports[]> {
+  return Promise.all(
+    ports.map(async (one, i) => (i + 1 === from ? one : { ...one, peer: await peerPort(from, i + 1, one.peer) })),
+  );
 }
 
 function zooCfg(dir: string, id: number, ports: readonly Ports[], options: ZooKeeperOptions): string {

@@ -198,12 +198,12 @@ export class Connection {
       answered?.(true);
       return resolve(operation.absent.answer);
     }
-    if (code === "SESSIONMOVED") {
-      // Another connection took the session over: this one's answers mean nothing any more.
-      reject(connectionLoss(operation.what));
-      throw new Error("the session moved to another connection");
+    if (code !== undefined) {
+      reject(toError(error, operation.what));
+      // The server goes on answering pings on this connection as if nothing were: only a new handshake tells the truth.
+      if (code === "SESSIONMOVED" || code === "SESSIONEXPIRED") throw new Error(`the session is gone (${code})`);
+      return;
     }
-    if (code !== undefined) return reject(toError(error, operation.what));
     let value: unknown;
     try {
       value = operation.read(reader, zxid);
