@@ -1,7 +1,8 @@
 /** The judge: reads what happened in a play, and holds it against the oracles and against what the scenario promises. */
 import { beliefsOf } from "./history.ts";
 import type { Belief, LabEvent, Register } from "./history.ts";
-import type { PlayResult } from "./play.ts";
+import type { PlayResult, Surprise } from "./play.ts";
+import { objections } from "./oracles.ts";
 import type { Outcome } from "./scenarios/scenario.ts";
 
 export interface RegisterFacts {
@@ -26,7 +27,7 @@ export interface Facts {
   /** O6 */
   readonly leaks: readonly string[];
   /** O5, O7, O8: steps that ended against what was promised. */
-  readonly surprises: readonly string[];
+  readonly surprises: readonly Surprise[];
 }
 
 export interface Verdict {
@@ -44,7 +45,15 @@ export function judge(result: PlayResult): Verdict {
   const facts = factsOf(result);
   const promised = result.scenario.outcomes[result.stage.backend];
   if (promised === undefined) throw new TypeError(`${result.scenario.id} promises nothing on ${result.stage.backend}`);
-  return { result, facts, against: [...againstOutcome(facts, promised), ...againstOracles(facts, promised)] };
+  const objected = objections(result.events)
+    // Judged against the promise below.
+    .filter(({ oracle }) => oracle !== "O1 exclusion" || promised.exclusion === "kept")
+    .map(({ oracle, message }) => `${oracle}: ${message}`);
+  return {
+    result,
+    facts,
+    against: [...againstOutcome(facts, promised), ...againstOracles(facts, promised), ...objected],
+  };
 }
 
 function againstOutcome(facts: Facts, promised: Outcome): readonly string[] {
@@ -62,7 +71,7 @@ function againstOutcome(facts: Facts, promised: Outcome): readonly string[] {
 }
 
 function againstOracles(facts: Facts, promised: Outcome): readonly string[] {
-  const against = [...facts.surprises];
+  const against = facts.surprises.map(({ text }) => text);
   const { guarded } = facts.registers;
   if (guarded.stale > 0) against.push(`O2: the guard let ${guarded.stale} stale writes through`);
   if (facts.foreignReleases > 0) against.push("O3: a release took somebody else's lock");
@@ -163,16 +172,14 @@ function foreignReleases(events: readonly LabEvent[]): number {
   return count;
 }
 
-/** Whether most of the stores named somebody else while this client still trusted its lease. */
+/** Whether the store named somebody else while this client still trusted its lease. A quorum's members name whom they voted for, which is not who won. */
 function givenAway(belief: Belief, { events, stage }: PlayResult): boolean {
-  const needed = Math.floor(stage.observers.length / 2) + 1;
-  const lanes = stage.observers.filter((lane) =>
-    truthsOf(events, lane).some(
-      ({ atMs, holders }) =>
-        atMs > belief.fromMs && atMs < belief.untilMs && holders.length > 0 && !holders.includes(belief.client),
-    ),
+  const [lane, ...others] = stage.observers;
+  if (lane === undefined || others.length > 0) return false;
+  return truthsOf(events, lane).some(
+    ({ atMs, holders }) =>
+      atMs > belief.fromMs && atMs < belief.untilMs && holders.length > 0 && !holders.includes(belief.client),
   );
-  return stage.observers.length > 0 && lanes.length >= needed;
 }
 
 function isUntold(belief: Belief, { events, endMs }: PlayResult): boolean {

@@ -5,8 +5,7 @@
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { FenceRejectedError, memoryMarks, readFenceHeader } from "../fence/index.ts";
-import { admit } from "../fence/marks.ts";
+import { admit, FenceRejectedError, memoryMarks, readFenceHeader } from "../fence/index.ts";
 import type { History, Register } from "./history.ts";
 import { HOST } from "./servers/place.ts";
 
@@ -30,7 +29,7 @@ export async function startLedger(lock: string, history: History): Promise<Ledge
   const write = async (register: Register, order: WriteOrder, fence: bigint | undefined): Promise<boolean> => {
     let accepted = true;
     try {
-      if (register === "guarded" && fence !== undefined) await admit(marks, "lab", { name: lock, fence });
+      if (register === "guarded" && fence !== undefined) await admit(marks, { name: lock, fence });
     } catch (error) {
       if (!(error instanceof FenceRejectedError)) throw error;
       accepted = false;

@@ -27,13 +27,18 @@ export interface Actor {
   later: Promise<unknown>;
 }
 
+/** A step that did not end as the scenario says. */
+export interface Surprise {
+  readonly about: "acquire" | "check" | "release" | "error";
+  readonly text: string;
+}
+
 export interface Play {
   readonly scenario: Scenario;
   readonly stage: Stage;
   readonly history: History;
   readonly actors: ReadonlyMap<string, Actor>;
-  /** Steps that did not end as the scenario says. */
-  readonly surprises: string[];
+  readonly surprises: Surprise[];
 }
 
 export interface PlayResult {
@@ -44,7 +49,7 @@ export interface PlayResult {
   readonly events: readonly LabEvent[];
   readonly startMs: number;
   readonly endMs: number;
-  readonly surprises: readonly string[];
+  readonly surprises: readonly Surprise[];
   /** What was left in the store at the end. */
   readonly leaks: readonly string[];
   readonly values: { readonly plain: number; readonly guarded: number };
@@ -58,7 +63,7 @@ export async function play(scenario: Scenario, stage: Stage, library: Library = 
   const history = new History();
   const ledger = await startLedger(LOCK, history);
   const actors = new Map<string, Actor>();
-  const surprises: string[] = [];
+  const surprises: Surprise[] = [];
   const observers = library === "holdfast" ? await stage.observe() : [];
   const watch = watchTruth(observers, history);
   try {

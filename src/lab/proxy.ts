@@ -9,7 +9,10 @@ import { freePort, HOST } from "./servers/place.ts";
 
 export type Direction = "requests" | "replies";
 
-/** What happens to one chunk. `hold`: it and all after it on its connection wait for deliver() or heal(). */
+/**
+ * What happens to one chunk. `hold`: it and all after it on its connection wait for deliver() or heal(). `drop`: it is
+ * lost, and so is all after it on its connection in that direction, for ever: TCP delivers nothing past a hole.
+ */
 export type Verdict = "pass" | "drop" | "hold" | "reset";
 
 /** Decides over one chunk; `undefined`: as the proxy's state says. */
@@ -30,9 +33,12 @@ export interface Proxy extends AsyncDisposable {
   delay(ms: number, direction?: Direction | "both", jitterMs?: number): void;
   /** Holds everything back, also on new connections; heal() delivers it late and in order. */
   hang(direction?: Direction | "both"): void;
-  /** Silently loses everything from now on: with `"replies"` the server acts and nobody hears of it. */
+  /**
+   * Silently loses everything from now on: with `"replies"` the server acts and nobody hears of it. Connections that
+   * lost something stay silent after heal(); new ones are fine.
+   */
   drop(direction: Direction | "both"): void;
-  /** Loses the next `n` replies, or each one for which the predicate holds. */
+  /** Loses the next `n` replies, or each one for which the predicate holds, with all that follows on their connections. */
   dropReplies(which: number | ((chunk: Buffer) => boolean)): void;
   /** Delivers what hooks held back so far; later chunks pass as usual. */
   deliver(): void;
@@ -50,6 +56,8 @@ type Chunk = { readonly bytes: Buffer | null; readonly dueMs: number; held: bool
 
 interface Pipe {
   readonly queue: Chunk[];
+  /** Something was lost: nothing that comes after it can be delivered. */
+  hole: boolean;
   timer: NodeJS.Timeout | undefined;
 }
 
@@ -191,7 +199,7 @@ class TcpProxy implements Proxy {
 
   #accept(client: Socket): void {
     const server = connect({ ...this.#target, noDelay: true, allowHalfOpen: true });
-    const pipes = { requests: { queue: [], timer: undefined }, replies: { queue: [], timer: undefined } };
+    const pipes = { requests: makePipe(), replies: makePipe() };
     const pair: Pair = { id: ++this.#lastId, client, server, pipes, halfOpen: false };
     this.#pairs.add(pair);
     // Errors are followed by "close", which does the work.
@@ -207,10 +215,12 @@ class TcpProxy implements Proxy {
   #take(pair: Pair, direction: Direction, bytes: Buffer | null): void {
     const verdict = this.#judge(pair, direction, bytes);
     if (verdict === "reset") return this.#reset(pair);
-    if (verdict === "drop") return;
+    const pipe = pair.pipes[direction];
+    pipe.hole ||= verdict === "drop";
+    if (pipe.hole) return;
     const { ms, jitterMs } = this.#delay[direction];
     const dueMs = performance.now() + ms + Math.random() * jitterMs;
-    pair.pipes[direction].queue.push({ bytes, dueMs, held: verdict === "hold" });
+    pipe.queue.push({ bytes, dueMs, held: verdict === "hold" });
     this.#pump(pair, direction);
   }
 
@@ -260,6 +270,10 @@ class TcpProxy implements Proxy {
     clearTimeout(pair.pipes.requests.timer);
     pair.server.destroy();
   }
+}
+
+function makePipe(): Pipe {
+  return { queue: [], hole: false, timer: undefined };
 }
 
 function directions(direction: Direction | "both"): readonly Direction[] {

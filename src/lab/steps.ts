@@ -20,7 +20,7 @@ export async function follow(play: Play): Promise<void> {
     try {
       await Promise.race([take(play, step), late]);
     } catch (error) {
-      play.surprises.push(error instanceof Error ? error.message : String(error));
+      play.surprises.push({ about: "error", text: error instanceof Error ? error.message : String(error) });
       return;
     }
   }
@@ -122,8 +122,10 @@ function termsOf({ scenario }: Play, step: Partial<Terms>): Terms {
   return { ttlMs: scenario.ttlMs ?? TTL_MS, waitMs, lockDelayMs, maxHoldMs, renew };
 }
 
-function expect(play: Play, step: Step, wanted: unknown, got: unknown, words: string): void {
-  if (wanted !== got) play.surprises.push(`${describe(step)}: ${words}, against what was promised (${String(wanted)})`);
+function expect(play: Play, step: Step & { who: string }, wanted: unknown, got: unknown, words: string): void {
+  if (wanted === got) return;
+  const about = step.do === "check" || step.do === "release" ? step.do : "acquire";
+  play.surprises.push({ about, text: `${describe(step)}: ${words}, against what was promised (${String(wanted)})` });
 }
 
 async function untilLost(play: Play, who: string): Promise<void> {
@@ -177,11 +179,18 @@ const NETWORK: Readonly<Record<NetworkFault, (proxy: Proxy) => void | Promise<vo
   hang: (proxy) => proxy.hang(),
   "hang replies": (proxy) => proxy.hang("replies"),
   "hang requests": (proxy) => proxy.hang("requests"),
-  "lose replies": (proxy) => proxy.drop("replies"),
-  "lose next reply": (proxy) => proxy.dropReplies(1),
+  "lose next reply": loseNextReply,
   refuse: (proxy) => proxy.refuse(),
   heal: (proxy) => proxy.heal(),
 };
+
+/** The connection breaks exactly when the next reply comes back: the server has acted, and nobody hears of it. */
+function loseNextReply(proxy: Proxy): void {
+  proxy.onReply = () => {
+    proxy.onReply = undefined;
+    return "reset";
+  };
+}
 
 function fault(sign: FaultSign, text: string): { kind: "fault"; sign: FaultSign; text: string } {
   return { kind: "fault", sign, text };

@@ -74,6 +74,21 @@ test("a predicate chooses which replies are lost", async () => {
   expect(answered).toBe(false);
 });
 
+test("after a lost reply its connection stays silent, as TCP does past a hole; a new one works", async () => {
+  proxy.dropReplies(1);
+  let answers = 0;
+  const lost = Promise.allSettled([client.set("a", "1"), client.set("b", "2")].map((one) => one.then(() => answers++)));
+  await eventually(() => isSet("b"));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(answers).toBe(0);
+  proxy.cut();
+  await lost;
+  expect(answers).toBe(0);
+  const again = new Redis({ port: proxy.port });
+  expect(await again.get("a")).toBe("1");
+  again.disconnect();
+});
+
 test("hang() holds requests back and heal() delivers them in order", async () => {
   proxy.hang("requests");
   const first = client.rpush("list", "1");

@@ -3,15 +3,18 @@ import { KEPT, STALE_WRITE, TTL_MS } from "./scenario.ts";
 import type { Scenario, Step } from "./scenario.ts";
 
 const A_TAKES: readonly Step[] = [
-  { do: "acquire", who: "A" },
+  { do: "acquire", who: "A", granted: true },
   { do: "read", who: "A" },
+  { do: "sleep", ms: 150 },
 ];
 
 /** B waits for the lock, does its work and leaves. */
 const B_WORKS: readonly Step[] = [
   { do: "acquire", who: "B", waitMs: 8 * TTL_MS, granted: true },
   { do: "read", who: "B" },
+  { do: "sleep", ms: 200 },
   { do: "write", who: "B" },
+  { do: "sleep", ms: 100 },
   { do: "release", who: "B", result: "released" },
 ];
 
@@ -33,6 +36,7 @@ export const clientScenarios: readonly Scenario[] = [
       { do: "pause", who: "A" },
       ...B_WORKS,
       { do: "resume", who: "A" },
+      { do: "check", who: "A", held: false },
       { do: "write", who: "A" },
       { do: "release", who: "A", result: "lost" },
     ],

@@ -4,15 +4,7 @@ import type { BackendName } from "../stage.ts";
 
 export type Who = string;
 
-export type NetworkFault =
-  | "cut"
-  | "hang"
-  | "hang replies"
-  | "hang requests"
-  | "lose replies"
-  | "lose next reply"
-  | "refuse"
-  | "heal";
+export type NetworkFault = "cut" | "hang" | "hang replies" | "hang requests" | "lose next reply" | "refuse" | "heal";
 
 export type ServerFault = "pause" | "resume" | "kill" | "restart" | "flush" | { readonly jumpMs: number };
 

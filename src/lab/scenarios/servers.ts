@@ -6,14 +6,17 @@ const FORGETS = (because: string): Outcome => ({ exclusion: "broken", harm: "sta
 
 /** A believes for the whole ttl: no renewal tells it earlier that the store forgot. */
 const A_TAKES: readonly Step[] = [
-  { do: "acquire", who: "A", renew: false },
+  { do: "acquire", who: "A", renew: false, granted: true },
   { do: "read", who: "A" },
+  { do: "sleep", ms: 150 },
 ];
 
 const B_OVERTAKES: readonly Step[] = [
   { do: "acquire", who: "B", waitMs: 0, granted: true },
   { do: "read", who: "B" },
+  { do: "sleep", ms: 150 },
   { do: "write", who: "B" },
+  { do: "sleep", ms: 150 },
   { do: "write", who: "A" },
   { do: "release", who: "B", result: "released" },
 ];
@@ -120,15 +123,27 @@ export const serverScenarios: readonly Scenario[] = [
       "FLUSHALL, or an eviction that hit the wrong key: the lease is gone, B takes the lock while A still believes. The fences rise all the same.",
     source: "Operations",
     plays: ["S15", "S95"],
-    outcomes: { redis: FORGETS("what is deleted from the store cannot protect"), quorum: KEPT },
+    outcomes: { redis: FORGETS("what is deleted from the store cannot protect") },
     ttlMs: LONG_MS,
     compares: true,
+    steps: [...A_TAKES, { do: "server", fault: "flush" }, ...B_OVERTAKES],
+  },
+  {
+    id: "flush-member",
+    title: "Somebody empties one member, and the partition is just right",
+    story:
+      "A holds {1, 2} of three members; 2 is emptied while it runs; B, cut off from 1, asks {2, 3}. The member sees that its memory is not what it was, and abstains.",
+    source: "What an uptime check does not see",
+    plays: ["S15", "S32"],
+    outcomes: { quorum: KEPT },
+    ttlMs: LONG_MS,
     steps: [
+      { do: "network", who: "A", fault: "hang", of: [2] },
+      { do: "network", who: "B", fault: "hang", of: [0] },
       ...A_TAKES,
-      { do: "server", fault: "flush", of: [0] },
-      { do: "acquire", who: "B", waitMs: 500 },
-      { do: "read", who: "B" },
-      { do: "write", who: "B" },
+      { do: "server", fault: "flush", of: [1] },
+      { do: "acquire", who: "B", waitMs: TTL_MS, granted: false },
+      { do: "check", who: "A", held: true },
       { do: "write", who: "A" },
       { do: "release", who: "A" },
     ],

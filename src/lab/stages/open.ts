@@ -16,7 +16,7 @@ export function openStage(backend: BackendName, scenario: Scenario): Promise<Sta
     case "sentinel":
       return openSentinelStage(scenario.sentinel);
     case "zookeeper":
-      return openZooKeeperStage();
+      return openZooKeeperStage(scenario.ttlMs ?? TTL_MS);
     case "file":
       return openFileStage();
     case "memory":

@@ -1,5 +1,8 @@
 /** One redis-server, or several that know nothing of each other. */
+import { initMembers } from "../../quorum/init.ts";
+import { openMembers } from "../../quorum/open.ts";
 import { openObserver } from "../observers.ts";
+import { HOST } from "../servers/place.ts";
 import { startRedis } from "../servers/redis.ts";
 import type { RedisServer } from "../servers/redis.ts";
 import { makeWallskew } from "../servers/wallskew.ts";
@@ -31,8 +34,20 @@ export async function openQuorumStage(options: QuorumStageOptions = {}): Promise
   const { members = 3, maxTtlMs = 1200 } = options;
   const servers = await startAll(members, []);
   const toUrl = (hosts: readonly string[]): string => `redlock://${hosts.join(",")}?maxTtl=${maxTtlMs}ms`;
+  await vouch(toUrl(portsOf(servers).map((port) => `${HOST}:${port}`)));
   const links = makeLinks(portsOf(servers), toUrl);
   return toStage("quorum", servers, links);
+}
+
+/** New members abstain until somebody vouches for them: `holdfast doctor --init`. */
+async function vouch(url: string): Promise<void> {
+  const { members, options } = await openMembers(url);
+  try {
+    const failed = (await initMembers(members, options)).find(({ result }) => result === "failed");
+    if (failed !== undefined) throw failed.cause;
+  } finally {
+    await Promise.all(members.map((member) => member.close()));
+  }
 }
 
 interface Skewed {

@@ -15,10 +15,12 @@ export interface SentinelStageOptions {
 
 export async function openSentinelStage(options: SentinelStageOptions = {}): Promise<Stage> {
   let front: Proxy | undefined;
+  let cutReplication = (): void => undefined;
   const lab = await startSentinels({
     args: options.args,
     front: async (primary) => {
       front = await startProxy(primary);
+      cutReplication = watchReplication(front);
       return front.port;
     },
   });
@@ -41,22 +43,24 @@ export async function openSentinelStage(options: SentinelStageOptions = {}): Pro
       const alive = await Promise.allSettled(servers.map(endlessKeys));
       return alive.flatMap((answer) => (answer.status === "fulfilled" ? answer.value : []));
     },
-    cutReplication: () => {
-      if (proxy !== undefined) loseReplication(proxy);
-    },
+    cutReplication,
     stop,
     [Symbol.asyncDispose]: stop,
   };
 }
 
-/** Loses what goes to replicas, and passes what goes to clients: a connection that said PSYNC or REPLCONF is a replica's. */
-function loseReplication(proxy: Proxy): void {
+/** Loses what goes to replicas from the call of the returned function on: a connection that says PSYNC is a replica's. */
+function watchReplication(proxy: Proxy): () => void {
   const replicas = new Set<number>();
+  let lost = false;
   proxy.onRequest = (chunk, connection) => {
     if (/psync|replconf/iu.test(chunk.toString("latin1"))) replicas.add(connection);
-    return replicas.has(connection) ? "drop" : undefined;
+    return lost && replicas.has(connection) ? "drop" : undefined;
   };
-  proxy.onReply = (_, connection) => (replicas.has(connection) ? "drop" : undefined);
+  proxy.onReply = (_, connection) => (lost && replicas.has(connection) ? "drop" : undefined);
+  return () => {
+    lost = true;
+  };
 }
 
 function toStageServer(name: string, server: RedisServer): StageServer {

@@ -4,11 +4,12 @@ import { startZooKeeper } from "../servers/zookeeper.ts";
 import type { Stage } from "../stage.ts";
 import { makeLinks } from "./links.ts";
 
-export async function openZooKeeperStage(): Promise<Stage> {
+/** A session lives as long as the play's leases: in ZooKeeper the one is the other. */
+export async function openZooKeeperStage(sessionMs: number): Promise<Stage> {
   const lab = await startZooKeeper({ servers: 3 });
   const links = makeLinks(
     lab.servers.map(({ port }) => port),
-    (hosts) => `zk://${hosts.join(",")}`,
+    (hosts) => `zk://${hosts.join(",")}?session=${sessionMs}ms`,
   );
   const stop = async (): Promise<void> => {
     await links.stop();
