@@ -1,4 +1,5 @@
 /** `holdfast acquire NAME`: takes a lease that outlives this process, for scripts of several steps. */
+import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { type Grant, Seeker } from "../acquire.ts";
@@ -6,10 +7,12 @@ import type { Claim } from "../backend.ts";
 import { systemChance } from "../chance.ts";
 import { systemClock } from "../clock.ts";
 import { driftMs } from "../drift.ts";
+import { MAX_TTL_MS } from "../duration.ts";
 import { LockTimeoutError } from "../errors.ts";
 import { checkName } from "../spec.ts";
 import { forgetOldClaims, isClaimId, storeClaim } from "./claims.ts";
 import { type Command, UsageError } from "./command.ts";
+import { whileStoreAnswers } from "./contact.ts";
 import { EXIT } from "./exits.ts";
 import { reportFailure } from "./failure.ts";
 import type { Flags } from "./flags.ts";
@@ -34,6 +37,7 @@ export const acquireCommand: Command = {
       ...WAIT_FLAGS,
       ttl: { value: "DURATION", help: "the lease ends after this long unless renewed (default 5m)" },
       ...LOCK_FLAGS,
+      pid: { value: "PID", help: "file: only: hold it while that process lives, such as $$, whatever the ttl" },
       claim: { value: "ID", help: "an id of your own: 22 letters, digits, - or _ (default: random)" },
       "conflict-exit-code": { short: "E", value: "N", help: "exit with N instead of 75 when not acquired" },
     },
@@ -41,6 +45,7 @@ export const acquireCommand: Command = {
       ["fence=$(holdfast acquire deploy --wait 10m --ttl 5m) || exit", "take it"],
       ['holdfast renew deploy --fence "$fence"', "five more minutes"],
       ['holdfast release deploy --fence "$fence"', "give it back"],
+      ["holdfast acquire deploy --pid $$ || exit", "held until this script ends, however it ends"],
       ["holdfast acquire deploy --json", "the claim too, to go on from another machine"],
     ],
     exits: ["ok", "usage", "backend", "notAcquired", "signal"],
@@ -49,25 +54,33 @@ export const acquireCommand: Command = {
   async run(io, flags) {
     const name = nameOf(flags, "acquire");
     checkName(name);
-    const choice = readLockFlags(flags, "acquire", { ttlMs: DEFAULT_TTL_MS });
-    const claim = newClaim(name, choice, readId(flags));
+    const pid = readPid(flags);
+    const choice = readLockFlags(flags, "acquire", { ttlMs: pid === undefined ? DEFAULT_TTL_MS : MAX_TTL_MS });
+    const claim = newClaim(name, choice, readId(flags), pid);
     const signals = new Signals();
     try {
-      return await withLocks(io, flags, async (store) => {
-        const grant = await seek(io, flags, store, { claim, choice, stop: signals.stop.signal });
-        if (signals.exitCode !== undefined) return signals.exitCode;
+      const work = async (store: OpenStore): Promise<number> => {
+        const grant = await whileStoreAnswers(
+          () => store.locks.query(name),
+          signals.stop.signal,
+          (stop) => seek(io, flags, store, { claim, choice, stop }),
+        );
         if (grant !== undefined) return succeed(io, flags, store, claim, grant);
         const error = await refusal(store, name, choice.waitMs);
         const exit = reportFailure(io, error, { json: flags.has("json"), verbose: flags.has("verbose") });
         return flags.integer("conflict-exit-code", { min: 0, max: 255 }) ?? exit;
-      });
+      };
+      return await withLocks(io, flags, work, { outlives: pid ?? true });
+    } catch (error) {
+      if (signals.exitCode !== undefined) return signals.exitCode;
+      throw error;
     } finally {
       signals.dispose();
     }
   },
 };
 
-function newClaim(name: string, { options, ttlMs, waitMs }: LockChoice, id: string): Claim {
+function newClaim(name: string, { options, ttlMs, waitMs }: LockChoice, id: string, pid: number | undefined): Claim {
   return {
     id,
     name,
@@ -77,10 +90,42 @@ function newClaim(name: string, { options, ttlMs, waitMs }: LockChoice, id: stri
     lockDelayMs: Number(options.lockDelay ?? 0),
     minHoldMs: Number(options.minHold ?? 0),
     // The shell or script that called us: whom to look for while the lease lasts.
-    holder: ownHolder(process.ppid),
+    holder: ownHolder(pid ?? callerPid()),
     meta: options.meta ?? {},
     queues: waitMs > 0,
   };
+}
+
+/** The script that called us. In `$(holdfast acquire …)` our parent is a copy of its shell that is about to end. */
+function callerPid(): number {
+  let pid = process.ppid;
+  try {
+    for (let up = parentOf(pid); up > 1 && commandOf(up) === commandOf(pid); up = parentOf(pid)) pid = up;
+  } catch {
+    // No /proc, or it ended meanwhile: it is only shown to people.
+  }
+  return pid;
+}
+
+function parentOf(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+}
+
+function commandOf(pid: number): string {
+  return readFileSync(`/proc/${pid}/cmdline`, "latin1");
+}
+
+function readPid(flags: Flags): number | undefined {
+  const pid = flags.integer("pid", { min: 1, max: 2 ** 31 - 1 });
+  if (pid === undefined) return undefined;
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EPERM")
+      throw new UsageError(`there is no process ${pid}`, "acquire");
+  }
+  return pid;
 }
 
 function readId(flags: Flags): string {
@@ -109,9 +154,13 @@ async function seek(
       void sleep(choice.waitMs, undefined, { signal: over.signal }).then(callOff, () => {});
     }
     const grant = await seeker.seek();
+    if (grant !== undefined) return grant;
     // Nothing may be left behind: the release that the seeker began goes out before the store is closed.
-    if (grant === undefined && claim.queues) await backend.release(claim).catch(() => false);
-    return grant;
+    if (claim.queues) await backend.release(claim).catch(() => false);
+    // Stopped, or never answered: that says more than "not free".
+    stop.throwIfAborted();
+    if (seeker.refused === undefined && seeker.trouble !== undefined) throw seeker.trouble;
+    return undefined;
   } finally {
     over.abort();
     stop.removeEventListener("abort", callOff);
@@ -119,12 +168,12 @@ async function seek(
   }
 }
 
-function succeed(io: Io, flags: Flags, store: OpenStore, claim: Claim, { granted, sentAtMs }: Grant): number {
+function succeed(io: Io, flags: Flags, store: OpenStore, claim: Claim, { granted, sent }: Grant): number {
   const { fence } = granted;
   forgetOldClaims(io, Date.now());
   storeClaim(io, store.url, { claim, fence, state: "held" });
   const ttlMs = granted.ttlMs ?? claim.ttlMs;
-  const remainingMs = (granted.fromMs ?? sentAtMs) + ttlMs - driftMs(ttlMs) - systemClock.now();
+  const remainingMs = (granted.fromMs ?? sent.atMs) + ttlMs - driftMs(ttlMs) - systemClock.now();
   const deadline = new Date(Date.now() + remainingMs).toISOString();
   if (flags.has("json"))
     io.json({ name: claim.name, fence, claim: claim.id, ttlMs, remainingMs: Math.floor(remainingMs), deadline });

@@ -4,6 +4,7 @@ import { userInfo } from "node:os";
 import type { Locks } from "../api.ts";
 import type { Backend } from "../backend.ts";
 import { openBackend } from "../connect.ts";
+import type { FileBackend } from "../file/index.ts";
 import { createLocks } from "../locks.ts";
 import { UsageError } from "./command.ts";
 import type { Flags } from "./flags.ts";
@@ -17,14 +18,16 @@ export interface OpenStore {
   readonly locks: Locks;
   readonly backend: Backend;
   readonly url: string;
-  /** Makes a lease live as long as these processes do, where the store can see processes. */
-  tie(name: string, fence: bigint, pids: readonly number[]): Promise<void>;
+  /** Makes its leases live as long as these processes do, where the store can see processes. */
+  tie(pids: readonly number[]): void;
   close(): Promise<void>;
 }
 
 export interface OpenOptions {
   /** Who acts, for people. @default host:pid */
   readonly holder?: string | undefined;
+  /** True: leases go on without this process. A number: they go on while that process does. @default false */
+  readonly outlives?: boolean | number | undefined;
 }
 
 /** The store's URL: `--url`, else `HOLDFAST_URL`, else the embedded one of this machine. */
@@ -36,9 +39,32 @@ export function urlOf(io: Io, flags: Flags): string {
 
 export async function openStore(io: Io, flags: Flags, options: OpenOptions = {}): Promise<OpenStore> {
   const url = urlOf(io, flags);
-  const backend = await openBackend(url);
+  const backend = await openFor(url, options.outlives ?? false);
   const locks = createLocks(backend, { holder: options.holder ?? ownHolder() });
-  return { locks, backend, url, tie: async () => {}, close: () => closeWithin(locks, CLOSE_MAX_MS) };
+  const tie = (pids: readonly number[]): void => {
+    if (isFile(backend)) for (const pid of pids) backend.alsoAlive(pid);
+  };
+  return { locks, backend, url, tie, close: () => closeWithin(locks, CLOSE_MAX_MS) };
+}
+
+/** Only the embedded store sees processes; in all others a lease lives by its ttl anyway. */
+async function openFor(url: string, outlives: boolean | number): Promise<Backend> {
+  const backend = await openBackend(url);
+  if (outlives === false || !isFile(backend)) {
+    if (typeof outlives !== "number") return backend;
+    throw new UsageError("--pid works with file: only; elsewhere a lease lives by its --ttl");
+  }
+  const { file } = await import("../file/index.ts");
+  if (outlives === true) return file({ dir: backend.directory, detached: true });
+  backend.alsoAlive(outlives);
+  // Its owner files bear the claims' ids from here on, so that `renew` and `release` find them.
+  void backend.renewer;
+  return backend;
+}
+
+/** By what it can do, so that the embedded store is loaded only when it is used. */
+function isFile(backend: Backend): backend is FileBackend {
+  return "alsoAlive" in backend;
 }
 
 /** Opens, does, closes. */

@@ -1,5 +1,6 @@
 /** `holdfast release NAME --fence N`: gives back one's own lease, or, with a reason, ends somebody else's. */
 import { hostname } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Claim } from "../backend.ts";
 import { type Command, UsageError } from "./command.ts";
@@ -9,7 +10,7 @@ import { fenceOf } from "./fence-flag.ts";
 import type { Flags } from "./flags.ts";
 import type { Io } from "./io.ts";
 import { ownHolder } from "./lock-flags.ts";
-import { nameOf, operator, urlOf, withLocks } from "./open.ts";
+import { nameOf, type OpenStore, operator, urlOf, withLocks } from "./open.ts";
 import { insist } from "./insist.ts";
 
 export const releaseCommand: Command = {
@@ -58,11 +59,21 @@ async function breakLease(
   if (fence === undefined) throw new UsageError("which lease? Give its --fence (see `holdfast show`)", "release");
   if (reason.trim() === "") throw new UsageError("--reason must say something: it is kept for whoever asks", "release");
   const by = operator(hostname());
-  const done = await withLocks(io, flags, ({ locks }) => locks.forceRelease(name, { fence, reason }), { holder: by });
+  const end = async ({ locks }: OpenStore): Promise<boolean> => {
+    const ended = await locks.forceRelease(name, { fence, reason });
+    if (ended) await letTheNewsLeave();
+    return ended;
+  };
+  const done = await withLocks(io, flags, end, { holder: by });
   if (flags.has("json")) io.json({ name, fence, released: done, by, reason });
   else if (!done) io.note(`holdfast: ${name} is not held with fence ${fence}; nothing was done`);
   else if (!flags.has("quiet")) io.note(`holdfast: ended the lease ${fence} on ${name}`);
   return done ? EXIT.ok : EXIT.no;
+}
+
+/** Its holder, or who waits, is told by a message that is on its way when the store has answered. */
+async function letTheNewsLeave(): Promise<void> {
+  await sleep(100);
 }
 
 type Own = Omit<StoredClaim, "fence"> & { readonly fence: bigint | undefined };
@@ -103,7 +114,12 @@ async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<n
     result = "lost";
   } else {
     keep("releasing");
-    const known = await withLocks(io, flags, ({ backend }) => insist(() => backend.release(own.claim)));
+    const release = async ({ backend }: OpenStore): Promise<boolean> => {
+      const released = await insist(() => backend.release(own.claim));
+      if (released) await letTheNewsLeave();
+      return released;
+    };
+    const known = await withLocks(io, flags, release, { outlives: true });
     // After a release whose answer was lost, "not there" may well be that release's doing.
     if (known) result = "released";
     else result = own.state === "releasing" ? "already released" : "lost";

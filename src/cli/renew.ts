@@ -38,7 +38,9 @@ export const renewCommand: Command = {
     const name = nameOf(flags, "renew");
     const fence = fenceOf(flags, "renew");
     const claim = findClaim(io, flags, name, fence);
-    const remainingMs = await withLocks(io, flags, (store) => renewOnce(store, claim, fence ?? 0n));
+    const remainingMs = await withLocks(io, flags, (store) => renewOnce(store, claim, fence ?? 0n), {
+      outlives: true,
+    });
     if (fence !== undefined && flags.text("claim") === undefined) {
       storeClaim(io, urlOf(io, flags), { claim, fence, state: "held" });
     }

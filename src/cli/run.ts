@@ -1,8 +1,10 @@
 /** `holdfast run NAME -- command`: the command runs while the lock is held, and never longer. */
 import type { Lease } from "../api.ts";
+import type { Snapshot } from "../backend.ts";
 import { LockTimeoutError } from "../errors.ts";
 import { type Outcome, supervise } from "./child/supervise.ts";
 import type { Command } from "./command.ts";
+import { whileStoreAnswers } from "./contact.ts";
 import { EXIT } from "./exits.ts";
 import type { Flags } from "./flags.ts";
 import type { Io } from "./io.ts";
@@ -96,17 +98,20 @@ async function acquireAndRun(io: Io, flags: Flags, around: Surroundings): Promis
 
 async function waitForLease(io: Io, flags: Flags, { plan, signals, store }: Surroundings): Promise<Lease> {
   const { name, choice } = plan;
+  const query = (): Promise<Snapshot> => store.locks.query(name);
   const done = flags.has("quiet")
     ? () => {}
     : showProgress(io, {
         name,
         holder: ownHolder(),
         waitMs: choice.waitMs,
-        query: () => store.locks.query(name),
+        query,
         verb: "waiting for",
       });
   try {
-    return await store.locks.acquire(name, { ...choice.options, signal: signals.stop.signal });
+    return await whileStoreAnswers(query, signals.stop.signal, (signal) =>
+      store.locks.acquire(name, { ...choice.options, signal }),
+    );
   } finally {
     done();
   }
@@ -128,7 +133,7 @@ export async function runUnder(
       ttlMs: plan.choice.ttlMs,
       graceMs: plan.graceMs,
       maxHoldMs: plan.maxHoldMs,
-      tie: (pids) => store.tie(plan.name, lease.fence, pids),
+      tie: (pids) => store.tie(pids),
       note: (line) => log.say("note", line, {}),
       running: (child) => signals.forwardTo((signal) => child.forward(signal)),
     });

@@ -15,7 +15,7 @@ export interface SuperviseOptions extends GatedOptions {
   readonly graceMs: number;
   readonly maxHoldMs: number | undefined;
   /** Makes the lease live as long as these processes do, where the store can. Called before the command begins. */
-  readonly tie: (pids: readonly number[]) => Promise<void> | void;
+  readonly tie: (pids: readonly number[]) => void;
   /** For people. */
   readonly note: (line: string) => void;
   /** Called once the command can be signalled. */
@@ -36,7 +36,7 @@ export interface Outcome {
 
 /** Resolves when nothing that the command started is left, except daemons. */
 export async function supervise(options: SuperviseOptions): Promise<Outcome> {
-  const warden = new Warden((pid) => void options.tie([pid]));
+  const warden = new Warden((pid) => options.tie([pid]));
   try {
     if (warden.pid === undefined) throw new Error("the warden process could not be started");
     const child = await startGated(options);
@@ -77,7 +77,7 @@ class Supervisor {
     lease.signal.addEventListener("abort", onLost);
     try {
       this.#warden.watch(this.#family);
-      await tie([this.#family.pid, ...(this.#warden.pid === undefined ? [] : [this.#warden.pid])]);
+      tie([this.#family.pid, ...(this.#warden.pid === undefined ? [] : [this.#warden.pid])]);
       this.#look();
       if (lease.signal.aborted) onLost();
       else this.#child.open();

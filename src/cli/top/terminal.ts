@@ -57,8 +57,9 @@ export function takeScreen({ stdin, stdout, onKey, onResize }: ScreenOptions): S
     get rows() {
       return stdout.rows || 24;
     },
+    // Each line is cleared before it is written: after it, the cursor may stand on its last character.
     draw: (lines) => {
-      if (taken) stdout.write(HOME + lines.map((line) => line + CLEAR_TO_LINE_END).join("\r\n") + CLEAR_TO_SCREEN_END);
+      if (taken) stdout.write(HOME + lines.map((line) => CLEAR_TO_LINE_END + line).join("\r\n") + CLEAR_TO_SCREEN_END);
     },
     restore,
   };

@@ -34,7 +34,7 @@ export interface Row {
 export type Paint = (style: Style, text: string) => string;
 
 const BAR_CELLS = 10;
-const RIGHT = { held: 9, left: 9, fence: 17, waiters: 7 } as const;
+const RIGHT = { held: 9, left: 9, fence: 17, waiters: 8 } as const;
 
 /** The identity of a lease on the screen. */
 export function leaseId({ name, fence, holder }: Holding): string {
@@ -109,7 +109,7 @@ function flexible(width: number, rows: readonly Row[]): Widths {
   const mode = 9;
   const fixed = mode + RIGHT.held + RIGHT.left + BAR_CELLS + RIGHT.fence + RIGHT.waiters + 7 * 2;
   const room = Math.max(16, width - fixed);
-  const longest = Math.max(4, ...rows.map(({ name }) => printable(name).length));
+  const longest = Math.max(5, ...rows.map(({ name }) => printable(name).length));
   const name = Math.min(longest, Math.max(8, Math.floor(room / 2)));
   return { name, mode, holder: Math.max(8, room - name) };
 }

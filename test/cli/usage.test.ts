@@ -1,0 +1,99 @@
+import { afterAll, describe, expect, test } from "vitest";
+
+import { COMMANDS } from "../../src/cli/commands.ts";
+import { Bench } from "./harness.ts";
+
+const bench = new Bench();
+afterAll(() => bench.close());
+
+describe.concurrent("help", () => {
+  test("without a command it lists all commands on stderr and exits with 64", async () => {
+    const { code, stdout, stderr } = await bench.run([]);
+    expect(code).toBe(64);
+    expect(stdout).toBe("");
+    for (const { name, summary } of COMMANDS) expect(stderr).toContain(`${name.padEnd(10)}  ${summary}`);
+  });
+
+  test.each(["--help", "-h", "help"])("%s prints the same on stdout and exits with 0", async (flag) => {
+    const { code, stdout, stderr } = await bench.run([flag]);
+    expect(code).toBe(0);
+    expect(stderr).toBe("");
+    expect(stdout).toContain("holdfast run hello --");
+  });
+
+  test.each(COMMANDS.map(({ name }) => name))("%s --help answers with usage, examples and exit codes", async (name) => {
+    const { code, stdout } = await bench.run([name, "--help"]);
+    expect(code).toBe(0);
+    expect(stdout).toContain(`holdfast ${name}`);
+    expect(stdout).toContain("Examples");
+    expect(stdout).toMatch(/Exit codes[\s\S]*64 +wrong usage/);
+  });
+
+  test("S105: run --help prints the whole table of exit codes", async () => {
+    const { stdout } = await bench.run(["run", "--help"]);
+    for (const code of ["*", "64", "69", "70", "75", "76", "126", "127", "128+n"]) {
+      expect(stdout).toMatch(new RegExp(`^  ${code.replaceAll(/[*+]/g, "\\$&")} +\\S`, "m"));
+    }
+  });
+
+  test("help COMMAND is COMMAND --help", async () => {
+    expect((await bench.run(["help", "wait"])).stdout).toBe((await bench.run(["wait", "--help"])).stdout);
+  });
+
+  test("--help after -- belongs to the command", async () => {
+    const { code, stdout } = await bench.run(["run", "a", "--", "sh", "-c", 'echo "$1"', "sh", "--help"]);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "--help\n" });
+  });
+});
+
+describe.concurrent("wrong usage exits with 64 and says what was meant", () => {
+  test.each([
+    [["rnu"], 'there is no command "rnu"; did you mean run?'],
+    [["relaese", "x"], "did you mean release?"],
+    [["--quiet"], "the command comes first"],
+    [["run", "a", "--wiat", "3", "--", "true"], "there is no flag --wiat; did you mean --wait?"],
+    [["run", "a", "-x", "--", "true"], "there is no flag -x"],
+    [["run", "a", "--wait", "--", "true"], "--wait needs a value"],
+    [["run", "a", "--wait", "-n", "--", "true"], "--wait needs a value"],
+    [["run", "a", "--wait", "soon", "--", "true"], '--wait "soon" is not a duration'],
+    [["run", "a", "--shared=yes", "--", "true"], "--shared takes no value"],
+    [["run", "a", "--ttl", "1s", "--ttl", "2s", "--", "true"], "--ttl is given twice"],
+    [["run", "a", "--ttl", "25h", "--", "true"], "--ttl must be at most 24 h"],
+    [["run", "a", "--ttl", "0", "--", "true"], "--ttl must be at least"],
+    [["run", "a", "--limit", "0", "--", "true"], "--limit must be a whole number"],
+    [["run", "a", "--limit", "2", "-s", "--", "true"], "--shared and --limit exclude each other"],
+    [["run", "a", "-n", "-w", "3s", "--", "true"], "--nonblock and --wait exclude each other"],
+    [["run", "a", "--ttl", "2s", "--grace", "5s", "--", "true"], "--grace must be at most half"],
+    [["run", "a", "--min-hold", "2s", "--max-hold", "1s", "--", "true"], "--min-hold must be at most --max-hold"],
+    [["run", "a", "-E", "256", "--", "true"], "--conflict-exit-code must be a whole number from 0 to 255"],
+    [["run", "a", "--meta", "x", "--", "true"], "is not NAME=TEXT"],
+    [["run", "a", "true"], '"true" is one argument too many; put the command after --'],
+    [["run", "--", "true"], "which lock? Give its name"],
+    [["run", "a"], "what should be run? Put the command after --"],
+    [["run", "a", "--"], "what should be run?"],
+    [["show"], "which lock?"],
+    [["release", "a"], "which lease?"],
+    [["release", "a", "--fence", "x"], "is not a fence"],
+    [["release", "a", "--fence", "1", "--reason", " "], "--reason must say something"],
+    [["renew", "a"], "which lease?"],
+    [["top"], "top needs a terminal"],
+    [["completion", "tcsh"], "for which shell? bash, zsh, fish"],
+    [["ls", "--url", "mysql://x"], "mysql:"],
+  ])("%j", async (args, message) => {
+    const { code, stdout, stderr } = await bench.run(args);
+    expect(stderr).toContain(message);
+    expect({ code, stdout }).toEqual({ code: 64, stdout: "" });
+  });
+
+  test("with --json it is a document with a stable code", async () => {
+    const { code, stdout } = await bench.run(["show", "--json"]);
+    expect(code).toBe(64);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: "ERR_USAGE", exit: 64 } });
+  });
+});
+
+test("version says what is installed, for people and for scripts", async () => {
+  const { stdout } = await bench.run(["--version"]);
+  expect(stdout).toMatch(/^holdfast \d+\.\d+\.\d+ \(node v/);
+  expect(JSON.parse((await bench.run(["version", "--json"])).stdout)).toMatchObject({ node: process.version });
+});
