@@ -17,7 +17,7 @@ const framed = new Writer(8)
 
 function split(chunks: readonly Buffer[]): Buffer[] {
   const splitter = new FrameSplitter();
-  return chunks.flatMap((chunk) => [...splitter.split(chunk)]);
+  return chunks.flatMap((chunk) => [...splitter.push(chunk)]);
 }
 
 describe("frames", () => {

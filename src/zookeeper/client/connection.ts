@@ -151,7 +151,7 @@ export class Connection {
 
   #read(chunk: Buffer): void {
     try {
-      for (const frame of this.#splitter.split(chunk)) {
+      for (const frame of this.#splitter.push(chunk)) {
         if (this.#ended) return;
         const reader = new Reader(frame);
         if (this.#pulse === undefined) this.#welcome(reader);

@@ -9,7 +9,7 @@ export class FrameSplitter {
   #have = 0;
 
   /** Yields every frame that is complete now. Throws a `RangeError` on a length that cannot be. */
-  *split(chunk: Buffer): Generator<Buffer, void, undefined> {
+  *push(chunk: Buffer): Generator<Buffer, void, undefined> {
     let bytes = chunk;
     if (this.#have > 0) {
       this.#parts.push(chunk);

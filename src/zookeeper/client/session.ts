@@ -29,8 +29,8 @@ export interface SessionOptions {
 }
 
 const NO_SESSION = { id: 0n, password: new Uint8Array(16) };
-/** A request waits for a connection for a third of the time-out, and no longer than this. */
-const UNSENT_MOST_MS = 5000;
+/** A request waits for a connection for two thirds of the time-out, and no longer than this. */
+const UNSENT_MOST_MS = 10_000;
 const DIAL_LEAST_MS = 250;
 const DIAL_MOST_MS = 5000;
 const PAUSE_LEAST_MS = 50;
@@ -111,6 +111,8 @@ export class Session {
   /** Ends the session at the ensemble, which removes its ephemeral nodes; or just goes, if it cannot be told in time. */
   async close(): Promise<void> {
     if (this.#over !== undefined) return;
+    // First, so that nobody acts on the removal of our own nodes.
+    this.watches.endAll();
     if (this.#id !== 0n) await inTime(this.submit(closeSession()), CLOSE_MS);
     this.#end(new ZooKeeperError("CLOSED", "the client is closed"));
   }
@@ -142,7 +144,7 @@ export class Session {
       this.#unsent.delete(unsent);
       request.reject(connectionLoss(request.operation.what, this.#lastEnd));
     };
-    const timer = setTimeout(giveUp, Math.min(UNSENT_MOST_MS, this.#timeoutMs / 3));
+    const timer = setTimeout(giveUp, Math.min(UNSENT_MOST_MS, (this.#timeoutMs * 2) / 3));
     const { operation, answered, resolve, reject } = request;
     const unsent: Unsent = { operation, answered, resolve, reject, timer };
     this.#unsent.add(unsent);
@@ -165,9 +167,7 @@ export class Session {
     try {
       const address = await this.#rounds.next();
       if (this.#over !== undefined) return;
-      const share = this.#timeoutMs / this.#options.servers.length;
-      const limitMs = Math.min(DIAL_MOST_MS, Math.max(DIAL_LEAST_MS, share));
-      const connection: Connection = new Connection(address, hello(), this.#options.tls, limitMs, {
+      const connection: Connection = new Connection(address, hello(), this.#options.tls, this.#dialLimitMs(), {
         opened: (welcome, pulse) => this.#opened(welcome, pulse),
         event: (event) => this.#fire(event),
         seen: (zxid) => {
@@ -180,6 +180,16 @@ export class Session {
     } catch (error) {
       this.#ended(error instanceof Error ? error : new Error(String(error)));
     }
+  }
+
+  /** All servers can be tried within a third of the time-out; if none was of use, each gets longer. */
+  #dialLimitMs(): number {
+    const share = this.#timeoutMs / 3 / this.#options.servers.length;
+    return Math.min(DIAL_MOST_MS, Math.max(DIAL_LEAST_MS, share) * 2 ** this.#fruitlessRounds());
+  }
+
+  #fruitlessRounds(): number {
+    return Math.min(10, Math.floor(this.#failures / this.#options.servers.length));
   }
 
   #opened(welcome: Welcome, pulse: Pulse): void {
@@ -225,7 +235,7 @@ export class Session {
     if (this.#over !== undefined) return;
     // The next server at once; a pause only after none of them was of use.
     if (!wasConnected) this.#failures++;
-    const rounds = Math.floor(this.#failures / this.#options.servers.length);
+    const rounds = this.#fruitlessRounds();
     const mostMs = Math.min(PAUSE_MOST_MS, PAUSE_LEAST_MS * 2 ** rounds);
     const pauseMs = this.#rounds.left > 0 && rounds === 0 ? 0 : PAUSE_LEAST_MS + Math.random() * mostMs;
     this.#pause = setTimeout(() => void this.#dial(), wasConnected ? 0 : pauseMs);
