@@ -110,19 +110,17 @@ export function toGranted({ fence, run }: Lease): Granted {
   return { granted: true, fence, run };
 }
 
-export function holdings(lock: Lock, nowMs: number, exceptId?: string): Holding[] {
-  return [...lock.leases.values(), ...lock.kept]
-    .filter(({ claim }) => claim.id !== exceptId)
-    .map(({ claim, fence, sinceMs, untilMs }) => ({
-      name: claim.name,
-      mode: claim.mode,
-      limit: claim.limit,
-      holder: claim.holder,
-      fence,
-      heldMs: nowMs - sinceMs,
-      remainingMs: untilMs - nowMs,
-      meta: claim.meta,
-    }));
+export function holdings(lock: Lock, nowMs: number): Holding[] {
+  return [...lock.leases.values(), ...lock.kept].map(({ claim, fence, sinceMs, untilMs }) => ({
+    name: claim.name,
+    mode: claim.mode,
+    limit: claim.limit,
+    holder: claim.holder,
+    fence,
+    heldMs: nowMs - sinceMs,
+    remainingMs: untilMs - nowMs,
+    meta: claim.meta,
+  }));
 }
 
 export function waitings(lock: Lock, nowMs: number): Waiting[] {

@@ -178,8 +178,8 @@ export class MemoryStore {
       return { vote: "granted", wallMs };
     }
     this.#checkLimit(lock, claim, nowMs);
-    const others = holdings(lock, nowMs, claim.id);
-    const [first] = others;
+    // Its own early release counts too, while minHold keeps the lock taken.
+    const [first] = holdings(lock, nowMs);
     if (held === undefined && first !== undefined && !(lock.queue.size === 0 && fits(lock, claim))) {
       const { holder: by, fence, heldMs, remainingMs } = first;
       return { vote: "held", by, fence, heldMs, remainingMs, wallMs };
@@ -285,7 +285,7 @@ export class MemoryStore {
         lock.timer = undefined;
         this.#settle(lock, this.clock.now());
       },
-      Math.max(0, dueMs - nowMs),
+      Math.max(0, Math.ceil(dueMs - nowMs)),
     );
   }
 }

@@ -46,7 +46,9 @@ export class Pace {
 
 /** How long until a majority is free again if nobody releases or renews; 0 where it is free now, but votes were split. */
 export function freeInMs(votes: readonly (Vote | Silence)[], members: number): number {
-  const waits = votes.flatMap((vote) => (vote.vote === "held" ? [vote.remainingMs] : [])).toSorted((a, b) => a - b);
+  const held = votes.filter((vote) => vote.vote === "held");
+  // A member that does not know how long says 0.
+  const waits = held.map(({ remainingMs }) => (remainingMs > 0 ? remainingMs : Infinity)).toSorted((a, b) => a - b);
   const needed = majorityOf(members) - (members - waits.length);
-  return needed <= 0 ? 0 : Math.max(1, waits[needed - 1] ?? 1);
+  return needed <= 0 ? 0 : (waits[needed - 1] ?? Infinity);
 }

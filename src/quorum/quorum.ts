@@ -175,7 +175,7 @@ class QuorumBackend implements Backend {
       new Round(this.#seats, this.#settings, { ...claim, minHoldMs: 0 }, ballot),
     );
     if (!first.isWon || claim.minHoldMs === 0) return first;
-    const raised = new Round(this.#seats, this.#settings, claim, ballotAbove(ballot), first.claim.id);
+    const raised = new Round(this.#seats, this.#settings, claim, ballotAbove(ballot), first);
     return this.#poll(standing, raised);
   }
 

@@ -29,22 +29,17 @@ export class Round {
   readonly #seats: readonly Seat[];
   readonly #settings: Settings;
   readonly #votes = new Map<Seat, Vote | Silence>();
-  readonly #asked = new Set<Seat>();
+  readonly #asked: Set<Seat>;
   #state: "open" | "won" | "lost" = "open";
   #settle!: (won: boolean) => void;
   #timer: Timer;
 
-  /** With an `id`: another round of the same holder, who raises the ballot of what it has. */
-  constructor(
-    seats: readonly Seat[],
-    settings: Settings,
-    claim: Claim,
-    ballot: bigint,
-    id: string = settings.chance.id(),
-  ) {
+  /** After `before`, which was won: another round of the same holder, who raises the ballot of what it has. */
+  constructor(seats: readonly Seat[], settings: Settings, claim: Claim, ballot: bigint, before?: Round) {
     this.#seats = seats;
     this.#settings = settings;
-    this.claim = { ...claim, id };
+    this.#asked = new Set(before?.asked());
+    this.claim = { ...claim, id: before?.claim.id ?? settings.chance.id() };
     this.ballot = ballot;
     this.won = new Promise((resolve) => (this.#settle = resolve));
     this.sentAtMs = settings.clock.now();

@@ -2,10 +2,10 @@
  * A simulated world for a quorum: virtual time, a network that delays, loses and cuts, members that restart and whose
  * clocks jump, clients that pause. Everything is drawn from one seed, so that a seed replays exactly.
  */
-import type { Claim, Member, MemberFacts, MemberTerms, Vote } from "../../src/backend.ts";
+import type { Member } from "../../src/backend.ts";
 import type { Clock, Timer } from "../../src/clock.ts";
-import { memory, type MemoryStore, memoryStore } from "../../src/memory/index.ts";
 import { seeded, type SeededChance } from "../../src/testing/index.ts";
+import { ForgetfulMember } from "./forgetful.ts";
 
 export interface Weather {
   /** Share of messages that take up to `slowMs` instead of a few ms. */
@@ -172,28 +172,23 @@ function isBefore(a: Event, b: Event): boolean {
   return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
 }
 
-/** A member's server: a memory store on a clock of its own, with the marker by which it notices that it forgot. */
+/** A member's server, on a clock of its own. It was admitted when the world began. */
 export class SimulatedServer {
   readonly at: number;
-  readonly #world: World;
-  readonly #clock: Clock;
   offsetMs = 0;
-  #store: MemoryStore;
-  #incarnation = 1;
-  #marked = 1;
-  #youngUntilMs = -Infinity;
-  #quarantineMs = 0;
+  readonly #world: World;
+  readonly #model: ForgetfulMember;
 
   constructor(world: World, at: number) {
     this.#world = world;
     this.at = at;
-    this.#clock = {
+    this.#model = new ForgetfulMember({
       now: () => world.nowMs + this.offsetMs,
       wall: () => WALL_MS + world.nowMs + this.offsetMs,
       setTimer: () => undefined,
       clearTimer: () => undefined,
-    };
-    this.#store = memoryStore({ clock: this.#clock });
+    });
+    this.#model.admit();
   }
 
   /** The wall clock jumps; leases end by it, as in Redis. */
@@ -201,51 +196,31 @@ export class SimulatedServer {
     this.offsetMs += ms;
   }
 
-  /** Everything is forgotten. */
   restart(): void {
-    this.#store = memoryStore({ clock: this.#clock });
-    this.#incarnation++;
+    this.#model.forget();
   }
 
   /** The member as one client sees it. */
   seenBy(client: number): Member {
     const world = this.#world;
-    const listening = new Set<() => void>();
-    const on = <T>(work: (member: Member) => Promise<T>): Promise<T> =>
-      world.call(client, this.at, (server) => work(memory({ store: server.#store })));
+    let quarantineMs = 0;
+    const on = <T>(work: (model: ForgetfulMember) => Promise<T>): Promise<T> =>
+      world.call(client, this.at, (server) => work(server.#model));
     return {
       name: "simulated",
-      join: (terms) => world.call(client, this.at, (server) => server.#join(terms)),
-      vote: (claim, ballot) => world.call(client, this.at, (server) => server.#vote(claim, ballot)),
-      attempt: (claim) => on((member) => member.attempt(claim)),
-      renew: (claims) => on((member) => member.renew(claims)),
-      release: (claim) => on((member) => member.release(claim)),
-      query: (prefix) => on((member) => member.query(prefix)),
-      forceRelease: (name, fence, by, reason) => on((member) => member.forceRelease(name, fence, by, reason)),
-      freed: (name, wake) => {
-        const stop = this.#store.freed.listen(name, () => world.push(client, this.at, wake));
-        listening.add(stop);
-        return stop;
-      },
-      close: async () => {
-        for (const stop of listening) stop();
-      },
+      join: (terms) =>
+        on(async () => {
+          ({ quarantineMs } = terms);
+          return { id: `${this.at}` };
+        }),
+      vote: (claim, ballot) => on((model) => model.vote(claim, ballot, quarantineMs)),
+      attempt: (claim) => on(({ member }) => member.attempt(claim)),
+      renew: (claims) => on(({ member }) => member.renew(claims)),
+      release: (claim) => on(({ member }) => member.release(claim)),
+      query: (prefix) => on(({ member }) => member.query(prefix)),
+      forceRelease: (name, fence, by, reason) => on(({ member }) => member.forceRelease(name, fence, by, reason)),
+      freed: (name, wake) => this.#model.store.freed.listen(name, () => world.push(client, this.at, wake)),
+      close: () => Promise.resolve(),
     };
-  }
-
-  async #join({ quarantineMs }: MemberTerms): Promise<MemberFacts> {
-    this.#quarantineMs = quarantineMs;
-    return { id: `${this.at}` };
-  }
-
-  async #vote(claim: Claim, ballot: bigint): Promise<Vote> {
-    const nowMs = this.#clock.now();
-    if (this.#marked !== this.#incarnation) {
-      this.#marked = this.#incarnation;
-      this.#youngUntilMs = nowMs + this.#quarantineMs;
-    }
-    const forMs = this.#youngUntilMs - nowMs;
-    if (forMs > 0 && this.#quarantineMs > 0) return { vote: "young", forMs, wallMs: this.#clock.wall() };
-    return memory({ store: this.#store }).vote(claim, ballot);
   }
 }
