@@ -18,6 +18,7 @@ import type {
 import { formatMs } from "../duration.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import { beatAll } from "./beats.ts";
+import { Caller, TooFewReplicas } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { LimitConflict, toBackendError } from "./fault.ts";
 import { beginQuarantine, unfit } from "./fitness.ts";
@@ -35,8 +36,9 @@ import { Queue } from "./queue.ts";
 import { Terms, toForce } from "./record.ts";
 import { renewAll } from "./renewal.ts";
 import { toRefused, toVote } from "./reply.ts";
-import { runReplicated, runScript, type Script } from "./script.ts";
+import { runScript, type Script } from "./script.ts";
 
+/** How long the first claim of a process waits for its inbox at most. */
 const INBOX_WAIT_MS = 1000;
 
 /** What comes with a connection that was opened for this backend, and not lent to it. */
@@ -51,24 +53,28 @@ export class RedisBackend implements Member {
   readonly #connection: Connection;
   readonly #settings: Settings;
   readonly #names: Names;
+  readonly #caller: Caller;
   readonly #terms: Terms;
   readonly #inbox: Inbox;
   readonly #queue: Queue;
   readonly #stopWatching: () => void;
   readonly #own: Own | undefined;
+  /** Nothing but the script itself is needed for an answer. */
+  readonly #plain: boolean;
   #listener: Listener | undefined;
   #voteQuarantineMs: number;
   #checked: Promise<void> | undefined;
-  #wrote = false;
   #closed = false;
 
   constructor(connection: Connection, settings: Settings, own?: Own) {
     this.#connection = connection;
+    this.#settings = settings;
     this.#own = own;
     this.renewer = own?.renewer;
-    this.#settings = settings;
-    this.#names = namesOf(settings.prefix, connection.topology === "cluster");
+    this.#plain = settings.quarantineMs === 0 && settings.durability === undefined;
     this.#voteQuarantineMs = settings.voteQuarantineMs;
+    this.#names = namesOf(settings.prefix, connection.topology === "cluster");
+    this.#caller = new Caller(connection, this.#names, settings);
     const inbox = this.#names.inbox(randomBytes(12).toString("base64url"));
     this.#terms = new Terms(inbox, settings.idleMs, settings.ticketMs);
     this.#queue = new Queue({
@@ -76,7 +82,8 @@ export class RedisBackend implements Member {
       confirms: settings.durability !== undefined,
       runOf: (claim) => this.#runOf(claim),
       beat: (waiters) => beatAll(connection, this.#names, settings.quarantineMs, waiters),
-      abandon: (key, id) => void this.#abandon(key, id),
+      // Nobody waits for this: should it fail, the lease ends by itself.
+      abandon: (key, id) => void this.#caller.run(release, key, [id]).catch(() => {}),
     });
     this.#inbox = new Inbox(connection, inbox, {
       granted: (id, fence, sure, key) => this.#queue.granted(id, fence, sure, key.slice(connection.keyPrefix.length)),
@@ -90,15 +97,24 @@ export class RedisBackend implements Member {
     this.#listener = listener;
   }
 
-  attempt(claim: Claim): Promise<Granted | Refused> {
+  async attempt(claim: Claim): Promise<Granted | Refused> {
+    if (!this.#plain || !this.#inbox.ready) return this.#firstAttempt(claim);
+    const run = this.#runOf(claim);
     const key = this.#names.lock(claim.name);
-    if (!this.#inbox.ready || this.#settings.quarantineMs > 0) return this.#firstAttempt(claim, key);
-    return this.#enter(attempt, claim, key, claim.queues);
+    const terms = this.#terms.of(claim, claim.queues, run);
+    const sentMs = this.#settings.clock.now();
+    let reply: unknown;
+    try {
+      reply = await this.#caller.quick(attempt, key, claim.id, terms);
+    } catch (error) {
+      throw this.#failed(claim, key, claim.queues, error);
+    }
+    return this.#answered(claim, key, reply, run, sentMs);
   }
 
   swap(held: Claim, next: Claim): Promise<Granted | Refused> {
     this.#queue.forget(held.id);
-    return this.#enter(swap, next, this.#names.lock(next.name), next.queues, held.id);
+    return this.#enter(swap, next, next.queues, held.id);
   }
 
   watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
@@ -110,34 +126,36 @@ export class RedisBackend implements Member {
     return renewAll(this.#connection, this.#names, this.#settings, claims);
   }
 
-  release(claim: Claim): Promise<boolean> {
+  async release(claim: Claim): Promise<boolean> {
     this.#queue.forget(claim.id);
-    return this.#run(release, this.#names.lock(claim.name), [claim.id], this.#settings.quarantineMs).then(
-      isOne,
-      this.#explained(claim.name),
-    );
+    const key = this.#names.lock(claim.name);
+    try {
+      if (this.#plain) return (await this.#caller.quick(release, key, claim.id)) === 1;
+      return (await this.#caller.run(release, key, [claim.id])) === 1;
+    } catch (error) {
+      throw toBackendError(error, claim.name, this.#caller.wrote);
+    }
   }
 
-  async query(prefix: string): Promise<Snapshot> {
-    return query(this.#connection, this.#names, prefix).catch(this.#explained(""));
+  query(prefix: string): Promise<Snapshot> {
+    return query(this.#connection, this.#names, prefix).catch(this.#caller.explained(""));
   }
 
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
     const args = [String(fence), JSON.stringify({ by, reason }), String(FORCED_MS)];
-    return this.#run(force, this.#names.lock(name), args, this.#settings.quarantineMs).then(
-      isOne,
-      this.#explained(name),
-    );
+    const asked = this.#caller.run(force, this.#names.lock(name), args);
+    return (await asked.catch(this.#caller.explained(name))) === 1;
   }
 
   async vote(claim: Claim, ballot: bigint): Promise<Vote> {
     if (ballot <= 0n || ballot > BigInt(Number.MAX_SAFE_INTEGER)) {
       throw new TypeError(`Expected \`ballot\` to be from 1 to 2^53 - 1, got ${ballot}`);
     }
+    // So that the holder hears of a forced end; the vote itself does not need it.
     if (!this.#inbox.ready) void this.#inbox.open();
     const args = [claim.id, this.#terms.of(claim, false, 0), String(ballot)];
-    const asked = this.#run(vote, this.#names.lock(claim.name), args, this.#voteQuarantineMs);
-    return toVote(claim.name, await asked.catch(this.#explained(claim.name)));
+    const asked = this.#caller.run(vote, this.#names.lock(claim.name), args, this.#voteQuarantineMs);
+    return toVote(claim.name, await asked.catch(this.#caller.explained(claim.name)));
   }
 
   async join(terms: MemberTerms): Promise<MemberFacts> {
@@ -156,12 +174,13 @@ export class RedisBackend implements Member {
 
   /** An operator says that no lease which this server may have forgotten is alive: ends its quarantine. */
   async admit(): Promise<void> {
-    for (const marker of this.#names.markers()) await runScript(this.#connection, vouch, [marker], []);
+    const mark = (marker: string): Promise<unknown> => runScript(this.#connection, vouch, [marker], []);
+    await Promise.all(this.#names.markers().map(mark)).catch(this.#caller.explained(""));
   }
 
   /** Tells what server this is; in a cluster, of one of its primaries. */
-  async identify(): Promise<Identity> {
-    return identify(this.#connection).catch(this.#explained(""));
+  identify(): Promise<Identity> {
+    return identify(this.#connection).catch(this.#caller.explained(""));
   }
 
   async close(): Promise<void> {
@@ -173,95 +192,76 @@ export class RedisBackend implements Member {
     await this.#own?.close();
   }
 
-  #explained(lock: string): (error: unknown) => never {
-    return (error) => {
-      throw toBackendError(error, lock, this.#wrote);
-    };
-  }
-
+  /** Only where one holds at a time: else a later holder of this run would be below an earlier one of the next. */
   #runOf(claim: Claim): number {
-    // Only where one holds at a time: else a later holder of this run would be below an earlier one of the next.
     return claim.mode === "exclusive" && claim.limit === 1 ? this.#settings.run : 1;
   }
 
-  /** The first question of a process, and every one under quarantine: what must be known before is looked up here. */
-  async #firstAttempt(claim: Claim, key: string): Promise<Granted | Refused> {
-    const { quarantineMs, maxTtlMs } = this.#settings;
-    if (quarantineMs > 0) {
-      const longestMs = Math.max(claim.ttlMs + claim.lockDelayMs, claim.minHoldMs);
-      if (longestMs > maxTtlMs) {
-        const text = `asked for ${formatMs(longestMs)}, but \`maxTtl\` is ${formatMs(maxTtlMs)}: after a fail-over nobody would wait that long. Ask for less, or raise \`maxTtl\` everywhere`;
-        throw new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`, { fatal: true });
-      }
-      await this.#check();
-    }
-    if (this.#inbox.ready) return this.#enter(attempt, claim, key, claim.queues);
+  /** A process's first attempt, and every one that needs more than the script. */
+  async #firstAttempt(claim: Claim): Promise<Granted | Refused> {
+    if (this.#settings.quarantineMs > 0) await this.#mayAsk(claim);
+    if (this.#inbox.ready) return this.#enter(attempt, claim, claim.queues);
     void this.#inbox.open();
-    const answer = await this.#enter(attempt, claim, key, false);
+    const answer = await this.#enter(attempt, claim, false);
     // A holder must be told at once when its lease is ended by force; and a claim that is queued before it can be told
     // might be taken for one whose process is gone. Without messages all works too, so nobody waits long for them.
     await this.#inbox.openWithin(this.#settings.clock, Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
-    return answer.granted || !claim.queues ? answer : this.#enter(attempt, claim, key, true);
+    return answer.granted || !claim.queues ? answer : this.#enter(attempt, claim, true);
   }
 
-  #enter(script: Script, claim: Claim, key: string, queues: boolean, heldId?: string): Promise<Granted | Refused> {
+  /** Under a quarantine: refuses what it could not outlast, and makes sure once that it promises something. */
+  async #mayAsk(claim: Claim): Promise<void> {
+    const { maxTtlMs } = this.#settings;
+    const longestMs = Math.max(claim.ttlMs + claim.lockDelayMs, claim.minHoldMs);
+    if (longestMs > maxTtlMs) {
+      const text = `asked for ${formatMs(longestMs)}, but \`maxTtl\` is ${formatMs(maxTtlMs)}: a quarantine after a fail-over would not outlast it. Ask for less, or raise \`maxTtl\` everywhere`;
+      throw new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`, { fatal: true });
+    }
+    this.#checked ??= beginQuarantine(this.#connection, this.#names, this.#settings).catch((error: unknown) => {
+      this.#checked = undefined;
+      throw toBackendError(error, claim.name, this.#caller.wrote);
+    });
+    await this.#checked;
+  }
+
+  async #enter(script: Script, claim: Claim, queues: boolean, heldId?: string): Promise<Granted | Refused> {
+    const key = this.#names.lock(claim.name);
     const run = this.#runOf(claim);
-    const terms = this.#terms.of(claim, queues, run);
-    const args = heldId === undefined ? [claim.id, terms] : [claim.id, terms, heldId];
+    const args = [claim.id, this.#terms.of(claim, queues, run)];
+    if (heldId !== undefined) args.push(heldId);
     const sentMs = this.#settings.clock.now();
-    const answered = (reply: unknown): Granted | Refused => {
-      if (typeof reply === "string") {
-        this.#wrote = true;
-        if (queues) this.#queue.settled(claim.id);
-        return { granted: true, fence: BigInt(reply), run, fromMs: sentMs };
-      }
-      const { refused, headMs } = toRefused(claim.name, reply);
-      if (refused.position === undefined) return refused;
-      const ticketMs = this.#terms.ticketMs(claim);
-      this.#queue.queued(claim, key, ticketMs, sentMs, headMs);
-      return { ...refused, retryMs: ticketMs };
-    };
-    const failed = (error: unknown): never => {
-      if (queues) this.#queue.unsure(claim, key, this.#terms.ticketMs(claim));
-      const known = toBackendError(error, claim.name, this.#wrote);
-      throw known instanceof LimitConflict ? new LimitConflict(claim.name, known.inForce, claim.limit) : known;
-    };
-    if (this.#settings.durability !== undefined)
-      return this.#enterReplicated(script, key, args, claim).then(answered, failed);
-    return this.#run(script, key, args, this.#settings.quarantineMs).then(answered, failed);
+    let reply: unknown;
+    try {
+      reply = await this.#caller.runDurably(script, key, args);
+    } catch (error) {
+      // Not believed, so it is given back: nothing is left held.
+      if (error instanceof TooFewReplicas) await this.release(claim);
+      throw this.#failed(claim, key, queues, error);
+    }
+    return this.#answered(claim, key, reply, run, sentMs);
   }
 
-  /** Believes a grant only when enough replicas have it; else gives it back, so that nothing is left held. */
-  async #enterReplicated(script: Script, key: string, args: string[], claim: Claim): Promise<unknown> {
-    const { durability, quarantineMs } = this.#settings;
-    if (durability === undefined) throw new TypeError("no durability asked for");
-    const [keys, all] = this.#guarded(key, args, quarantineMs);
-    const { replicas: asked, waitMs } = durability;
-    const { reply, replicas } = await runReplicated(this.#connection, script, keys, all, asked, waitMs);
-    if (typeof reply !== "string" || replicas >= asked) return reply;
-    await this.release(claim);
-    const text = `${replicas} of ${asked} replicas confirmed it within ${formatMs(waitMs)}, so it was given back. Check the replicas, or ask for fewer`;
-    throw new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`);
+  #answered(claim: Claim, key: string, reply: unknown, run: number, sentMs: number): Granted | Refused {
+    if (typeof reply === "string") {
+      this.#caller.wrote = true;
+      this.#queue.settled(claim.id);
+      return { granted: true, fence: BigInt(reply), run, fromMs: sentMs };
+    }
+    const { refused, headMs } = toRefused(claim.name, reply);
+    if (refused.position === undefined) return refused;
+    const ticketMs = this.#terms.ticketMs(claim);
+    this.#queue.queued(claim, key, ticketMs, sentMs, headMs);
+    return { ...refused, retryMs: ticketMs };
   }
 
-  /** Runs a script on one lock. With a quarantine, the marker is its last key and the quarantine its last argument. */
-  #run(script: Script, key: string, args: string[], quarantineMs: number): Promise<unknown> {
-    if (quarantineMs === 0) return runScript(this.#connection, script, [key], args);
-    const [keys, all] = this.#guarded(key, args, quarantineMs);
-    return runScript(this.#connection, script, keys, all);
-  }
-
-  #guarded(key: string, args: string[], quarantineMs: number): [string[], string[]] {
-    if (quarantineMs === 0) return [[key], args];
-    return [
-      [key, this.#names.marker(key)],
-      [...args, String(quarantineMs)],
-    ];
-  }
-
-  async #abandon(key: string, id: string): Promise<void> {
-    // Nobody waits for this: should it fail, the lease ends by itself.
-    await this.#run(release, key, [id], this.#settings.quarantineMs).catch(() => {});
+  #failed(claim: Claim, key: string, queues: boolean, error: unknown): LockBackendError {
+    if (queues) this.#queue.unsure(claim, key, this.#terms.ticketMs(claim));
+    if (error instanceof TooFewReplicas) {
+      const text = `${error.message}, so it was given back. Check the replicas, or ask for fewer`;
+      return new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`);
+    }
+    const known = toBackendError(error, claim.name, this.#caller.wrote);
+    return known instanceof LimitConflict ? new LimitConflict(claim.name, known.inForce, claim.limit) : known;
   }
 
   #forced(id: string, json: string): void {
@@ -276,16 +276,4 @@ export class RedisBackend implements Member {
     this.#queue.beatAll();
     this.#listener?.doubt();
   }
-
-  #check(): Promise<void> {
-    this.#checked ??= beginQuarantine(this.#connection, this.#names, this.#settings).catch((error: unknown) => {
-      this.#checked = undefined;
-      throw toBackendError(error, "", this.#wrote);
-    });
-    return this.#checked;
-  }
-}
-
-function isOne(reply: unknown): boolean {
-  return reply === 1;
 }

@@ -5,6 +5,7 @@ import type { Names } from "./names.ts";
 import { toForced, toHolding, toWaiting } from "./record.ts";
 
 const SCAN_COUNT = "512";
+const ALONE = /^\d{16} \d{13} =\S+ /u;
 /** How long a lease that was ended by force is shown. */
 export const FORCED_MS = 3_600_000;
 
@@ -57,8 +58,9 @@ function readLock(name: string, fields: readonly [string, string][], nowMs: numb
   const forced: Forced[] = [];
   for (const [field, value] of fields) {
     const rest = field.slice(1);
-    if (field.startsWith("h")) {
-      const holding = toHolding(name, value, nowMs);
+    if (field.startsWith("h") || field === "s") {
+      // A lock's only holder stands in the state itself.
+      const holding = toHolding(name, field === "s" ? value.replace(ALONE, "") : value, nowMs);
       if (holding !== undefined && holding.remainingMs > 0) held.push(holding);
     } else if (field.startsWith("w")) {
       const waiter = toWaiting(name, value, nowMs);

@@ -5,7 +5,7 @@ import type { Connection, Primary, Subscriber } from "./connection.ts";
 interface IoredisClient {
   readonly status: string;
   readonly isCluster: boolean;
-  evalsha(sha: string, keyCount: number, ...rest: string[]): Promise<unknown>;
+  evalsha(sha: string, keyCount: number | string, ...rest: string[]): Promise<unknown>;
   eval(source: string, keyCount: number, ...rest: string[]): Promise<unknown>;
   call(command: string, ...args: string[]): Promise<unknown>;
   pipeline(commands?: unknown[][]): { exec(): Promise<[Error | null, unknown][] | null> };
@@ -41,6 +41,8 @@ export function adaptIoredis(client: IoredisClient): Connection {
     topology: client.isCluster ? "cluster" : sentinels > 0 ? "sentinel" : "standalone",
     keyPrefix: options.keyPrefix ?? options.redisOptions?.keyPrefix ?? "",
     evalsha: (sha, keys, args) => client.evalsha(sha, keys.length, ...keys, ...args),
+    evalshaOn: (sha, key, first, second) =>
+      second === undefined ? client.evalsha(sha, "1", key, first) : client.evalsha(sha, "1", key, first, second),
     eval: (source, keys, args) => client.eval(source, keys.length, ...keys, ...args),
     evalshaAndWait: async (sha, keys, args, replicas, waitMs) => {
       // One pipeline: in a cluster, too, it goes to the one node that has the keys.

@@ -44,6 +44,8 @@ export function adaptNodeRedis(client: NodeRedisClient): Connection {
     topology,
     keyPrefix: "",
     evalsha: evalsha("EVALSHA"),
+    evalshaOn: (sha, key, first, second) =>
+      send(key, second === undefined ? ["EVALSHA", sha, "1", key, first] : ["EVALSHA", sha, "1", key, first, second]),
     eval: evalsha("EVAL"),
     evalshaAndWait: async (sha, keys, args, replicas, waitMs) => {
       const script = ["EVALSHA", sha, String(keys.length), ...keys, ...args];

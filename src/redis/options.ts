@@ -75,8 +75,8 @@ export function toSettings(options: RedisOptions): Settings {
   return {
     prefix,
     run: count(options.run ?? DEFAULTS.run, "run", 1, 1_000_000),
-    idleMs: toMs(options.idle ?? DEFAULTS.idle, "idle"),
-    ticketMs: toMs(options.ticket ?? DEFAULTS.ticket, "ticket"),
+    idleMs: toMs(options.idle ?? DEFAULTS.idle, "idle", { maxMs: 366 * MAX_TTL_MS }),
+    ticketMs: toMs(options.ticket ?? DEFAULTS.ticket, "ticket", { maxMs: MAX_TTL_MS }),
     durability: durabilityOf(options.durability),
     quarantineMs: options.failover === undefined ? 0 : maxTtlMs + maxLagMs,
     voteQuarantineMs: maxTtlMs + maxLagMs,

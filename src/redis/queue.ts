@@ -73,6 +73,7 @@ export class Queue {
   /** The claim was granted by an answer. */
   settled(id: string): void {
     this.#takeStray(id);
+    if (this.#waiters.size === 0) return;
     const waiter = this.#waiters.get(id);
     if (waiter !== undefined) waiter.done = true;
   }

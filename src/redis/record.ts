@@ -1,6 +1,9 @@
 /** How claims are written into the store, and read back from it. The layout is told in lua/_lock.lua. */
 import type { Claim, Forced, Holding, Meta, Mode, Waiting } from "../backend.ts";
 
+/** Times and counts that the store reads by position. */
+const KEEP_MAX_MS = 999_999_999_999;
+
 /** What the store needs to know of a claim, as one string. Claims of one caller mostly differ in their id alone. */
 export class Terms {
   readonly #inbox: string;
@@ -29,14 +32,26 @@ export class Terms {
     if (last !== undefined && ticketMs === this.#lastTicketMs && run === this.#lastRun && alike(last, claim)) {
       return this.#text;
     }
-    const mode = claim.mode === "shared" ? "s" : "x";
-    const who = JSON.stringify([claim.holder, claim.meta]);
     this.#last = claim;
     this.#lastTicketMs = ticketMs;
     this.#lastRun = run;
-    this.#text = `${mode} ${claim.limit} ${claim.ttlMs} ${claim.lockDelayMs} ${ticketMs} ${claim.minHoldMs} ${run} ${this.#idleMs} ${this.#inbox} ${who}`;
+    this.#text = this.#write(claim, ticketMs, run);
     return this.#text;
   }
+
+  #write(claim: Claim, ticketMs: number, run: number): string {
+    const plain = claim.minHoldMs === 0 ? "." : "!";
+    const flag = run === 0 ? "v" : plain;
+    const mode = claim.mode === "shared" ? "s" : "x";
+    const keepMs = Math.min(claim.ttlMs + claim.lockDelayMs, KEEP_MAX_MS);
+    const fixed = `${digits(keepMs, 12)} ${digits(Math.max(0, run - 1), 6)} ${digits(this.#idleMs, 12)}`;
+    const rest = `${claim.limit} ${claim.ttlMs} ${claim.lockDelayMs} ${ticketMs} ${claim.minHoldMs}`;
+    return `${flag}${mode} ${fixed} ${rest} ${this.#inbox} ${JSON.stringify([claim.holder, claim.meta])}`;
+  }
+}
+
+function digits(value: number, width: number): string {
+  return String(value).padStart(width, "0");
 }
 
 function alike(a: Claim, b: Claim): boolean {
@@ -51,8 +66,8 @@ function alike(a: Claim, b: Claim): boolean {
   );
 }
 
-// "<end> <since> <fence or place> <mode> <limit> <ttl> <lockDelay> <ticket> <minHold> <run> <idle> <inbox> <json>"
-const RECORD = /^(\d{13,16}) (\d{1,16}) (\d{1,20}) ([xs]) (\d{1,16}) (?:\d{1,16} ){6}\S+ (.*)$/su;
+// "<end> <since> <fence or place> <flag><mode> <keep> <more> <idle> <limit> <ttl> <lockDelay> <ticket> <minHold> <inbox> <json>"
+const RECORD = /^(\d{13}) (\d{13}) (\d{1,20}) [.!v]([xs]) (?:\d{1,16} ){3}(\d{1,16}) (?:\d{1,16} ){4}\S+ (.*)$/su;
 const FORCED = /^(\d{13,16}) \S+ (.*)$/su;
 
 interface Parsed {

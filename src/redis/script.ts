@@ -39,6 +39,6 @@ export async function runReplicated(
   }
 }
 
-function isNoScript(error: unknown): boolean {
+export function isNoScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith("NOSCRIPT");
 }

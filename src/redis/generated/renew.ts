@@ -3,59 +3,70 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "1a13908efcbd8e96a240e2ec8c74870080b2fbb1",
-  source: `local TERMS = '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
+  sha: "bd01e8d27361579f423a3cc3b493fb839b0c6bbb",
+  source: `local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
-local mode, limit, ttl, delay, ticket, min_hold, run, idle, inbox = string.match(terms, TERMS)
+local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms, TERMS)
 return {
-mode = mode, limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
-min_hold = tonumber(min_hold), run = tonumber(run), idle = tonumber(idle), inbox = inbox, text = terms,
+voted = flag == 'v', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
+limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
+min_hold = tonumber(min_hold), inbox = inbox, text = terms,
 }
 end
 local function ends(record)
 return tonumber(string.sub(record, 1, 13))
 end
+local function since(record)
+return tonumber(string.sub(record, 15, 27))
+end
 local function fence_of(record)
-return string.match(record, '^%d+ %d+ (%d+) ')
+return string.match(record, '^%d+ %d+ 0*(%d+) ')
 end
 local function terms_of(record)
 return string.match(record, '^%d+ %d+ %d+ (.*)$')
 end
 local function open(key, id)
-local fields = redis.call('HMGET', key, 's', 'f', 'd', 'h' .. id, 'w' .. id)
-local fence = tonumber(fields[2] or '0')
-if not fence or (not fields[2] and redis.call('EXISTS', key) == 1) then return nil end
-local lock = { key = key, fence = fence, death = tonumber(fields[3] or '0'), held = fields[4], waits = fields[5] }
-if fields[1] then
+local fields = redis.call('HMGET', key, 's', 'h' .. id, 'w' .. id)
+local state = fields[1]
+if not state and redis.call('EXISTS', key) == 1 then return nil end
+state = state or '0000000000000000 0000000000000'
+local lock = {
+key = key, held = fields[2], waits = fields[3], fence = tonumber(string.sub(state, 1, 16)),
+death = tonumber(string.sub(state, 18, 30)), n = 0, mode = 'x', limit = 0, first = 0, latest = '-', queued = 0,
+head = 1, tail = 0,
+}
+if not lock.fence or not lock.death then return nil end
+if #state == 30 then return lock end
+local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
+if alone then
+redis.call('HDEL', key, '-')
+redis.call('HSET', key, 'h' .. alone, record)
+lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
+if alone == id then lock.held = record end
+return lock
+end
 local n, mode, limit, first, latest, queued, head, tail =
-string.match(fields[1], '^(%d+) (%a) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$')
+string.match(state, '^(%d+) (%a) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$', 32)
 if not n then return nil end
 lock.n, lock.mode, lock.limit, lock.first, lock.latest = tonumber(n), mode, tonumber(limit), tonumber(first), latest
 lock.queued, lock.head, lock.tail = tonumber(queued), tonumber(head), tonumber(tail)
-else
-lock.quiet = true
-lock.n, lock.mode, lock.limit, lock.first, lock.latest = 0, 'x', 0, 0, '-'
-lock.queued, lock.head, lock.tail = 0, 1, 0
-end
 return lock
 end
 local function close(lock, till, idle)
-if lock.n == 0 and lock.queued == 0 then
-if not lock.quiet then redis.call('HDEL', lock.key, 's') end
-else
-redis.call('HSET', lock.key, 'f', string.format('%.0f', lock.fence), 's', string.format(
-'%d %s %d %.0f %s %d %d %d',
+local moved = till and till + idle > lock.death
+if moved then lock.death = till + idle + math.floor(idle / 2) end
+local state = string.format('%016.0f %013.0f', lock.fence, lock.death)
+if lock.n > 0 or lock.queued > 0 then
+state = state .. string.format(
+' %d %s %d %.0f %s %d %d %d',
 lock.n, lock.mode, lock.limit, lock.first, lock.latest, lock.queued, lock.head, lock.tail
-))
+)
 end
-if till and till + idle > lock.death then
-local death = string.format('%.0f', till + idle + math.floor(idle / 2))
-redis.call('HSET', lock.key, 'd', death)
-redis.call('PEXPIREAT', lock.key, death)
-end
+redis.call('HSET', lock.key, 's', state)
+if moved then redis.call('PEXPIREAT', lock.key, string.format('%.0f', lock.death)) end
 end
 local function prune(lock)
 if lock.n == 0 or lock.first > now then return end
@@ -83,7 +94,7 @@ local function admits(lock, terms)
 return lock.n == 0 or (lock.mode == terms.mode and (terms.mode == 's' or lock.n < terms.limit))
 end
 local function hold(lock, id, terms, till, fence)
-lock.held = string.format('%013.0f %.0f %.0f %s', till, now, fence, terms.text)
+lock.held = string.format('%013.0f %013.0f %016.0f %s', till, now, fence, terms.text)
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 0 or till < lock.first then lock.first = till end
 lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
@@ -91,7 +102,7 @@ if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
-lock.fence = fence + terms.run - 1
+lock.fence = fence + terms.more
 hold(lock, id, terms, till, fence)
 return string.format('%.0f', fence)
 end
@@ -124,7 +135,7 @@ else
 leave_queue(lock, id, place)
 if id == caller then
 lock.waits = false
-mine = grant(lock, id, terms, now + terms.ttl + terms.delay)
+mine = grant(lock, id, terms, now + terms.keep)
 else
 local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
 local lasts = heard and till - terms.ticket + terms.ttl or till
@@ -146,12 +157,27 @@ local ok, answer = pcall(step, ...)
 if ok then return answer end
 return '!' .. tostring(type(answer) == 'table' and answer.err or answer)
 end
+local function renew_alone(key, state, id, keep, idle)
+local from = 33 + #id
+local till = tonumber(string.sub(state, from + 1, from + 13))
+if till <= now then return false end
+till = math.max(till, now + keep)
+local death = math.max(tonumber(string.sub(state, 18, 30)), till + idle)
+redis.call('PEXPIREAT', key, string.format('%.0f', death))
+redis.call('HSET', key, 's', string.sub(state, 1, 17) .. string.format('%013.0f', death)
+.. string.sub(state, 31, from) .. string.format('%013.0f', till) .. string.sub(state, from + 14))
+return true
+end
 local function renew(key, id, keep, idle)
+local state = redis.call('HGET', key, 's')
+if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' ' and renew_alone(key, state, id, keep, idle) then
+return 1
+end
 local lock = open(key, id)
 if not lock then return '!HOLDFAST_FOREIGN' end
 if lock.held and ends(lock.held) > now then
 local till = now + keep
-redis.call('PEXPIREAT', key, string.format('%.0f', math.max(lock.death, till + idle)))
+redis.call('HDEL', key, '-')
 extend(lock, id, till)
 close(lock, till, idle)
 return 1

@@ -21,14 +21,14 @@ end
 
 local function enqueue(lock, id, terms)
   lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
-  lock.waits = string.format('%013.0f %.0f %d %s', now + terms.ticket, now, lock.tail, terms.text)
+  lock.waits = string.format('%013.0f %013.0f %d %s', now + terms.ticket, now, lock.tail, terms.text)
   redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
   if terms.mode == 'x' then lock.limit = terms.limit end
 end
 
 -- Returns the fence, or a refusal, or an error. `young` > 0: nothing may be granted yet.
 local function enter(lock, id, terms, young)
-  local till = now + terms.ttl + terms.delay
+  local till = now + terms.keep
   prune(lock)
   if lock.held and ends(lock.held) > now then
     -- A repeated attempt: the reply to the first was lost. The caller counts from this one, so the lease does too.

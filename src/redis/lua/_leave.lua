@@ -10,7 +10,7 @@ local function leave(lock, id)
   if not lock.held or ends(lock.held) <= now then return 0 end
   redis.call('HDEL', lock.key, 'h' .. id)
   local terms = parse(terms_of(lock.held))
-  local stays = tonumber(string.match(lock.held, '^%d+ (%d+) ')) + terms.min_hold
+  local stays = since(lock.held) + terms.min_hold
   if stays > now then
     -- Taken until its minHold has passed, though nobody holds it: under a name that no claim has.
     redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
@@ -20,8 +20,8 @@ local function leave(lock, id)
     lock.n = lock.n - 1
     if lock.latest == id then lock.latest = '-' end
   end
-  -- Voted leases (run 0) have no queue here: whoever wants one listens to the lock itself.
-  if terms.run == 0 then redis.call('PUBLISH', lock.key, 'freed') end
+  -- Voted leases have no queue here: whoever wants one listens to the lock itself.
+  if terms.voted then redis.call('PUBLISH', lock.key, 'freed') end
   lock.held = false
   return 1
 end

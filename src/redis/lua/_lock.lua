@@ -1,28 +1,31 @@
 -- The state of one lock, and the steps that change it. Exclusive, shared and limited locks are this one machine.
 --
 -- A lock is one hash:
---   f         the last fence reserved
---   d         when the hash may vanish, ms
---   s         "<holders> <mode> <limit> <earliest end> <latest id> <queued> <head> <tail>"; absent while all is quiet;
---             the limit is that of the exclusive claims here, 0 when there are none
---   h<id>     "<end> <since> <fence> <terms>": a holder; h~<id>: one that left before its minHold had passed
+--   s         "<last fence, 16 digits> <when the hash may vanish, 13 digits>", and then
+--             nothing: nobody holds or waits;
+--             " =<id> <record>": one exclusive holder with limit 1, nobody waits;
+--             " <holders> <mode> <limit> <earliest end> <latest id> <queued> <head> <tail>": anything else, where the
+--             limit is that of the exclusive claims here, 0 when there are none
+--   h<id>     "<end> <since> <fence> <terms>": a holder's record; h~<id>: one that left before its minHold had passed
 --   w<id>     "<end of ticket> <since> <place> <terms>": a waiter
 --   q<place>  the id that waits at that place
 --   o<fence>  "<at> <id> <json>": a lease that was ended by force
--- Terms are "<mode> <limit> <ttl> <lockDelay> <ticket> <minHold> <run> <idle> <inbox> <json>", as the client wrote them.
--- Times are milliseconds of this server's clock; those that lead a record have 13 digits.
+-- Terms are what the client wrote (record.ts): "<flag><mode> <ttl + lockDelay, 12 digits> <fences after the first, 6 digits>
+-- <idle, 12 digits> <limit> <ttl> <lockDelay> <ticket> <minHold> <inbox> <json>". Flags: "." nothing special, "!" has a
+-- minHold, "v" voted. Times are milliseconds of this server's clock, ends and beginnings with 13 digits, fences with 16.
 
-local TERMS = '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
+local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local now_us = time[1] * 1000000 + time[2]
 
 local function parse(terms)
-  local mode, limit, ttl, delay, ticket, min_hold, run, idle, inbox = string.match(terms, TERMS)
+  local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms, TERMS)
   return {
-    mode = mode, limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
-    min_hold = tonumber(min_hold), run = tonumber(run), idle = tonumber(idle), inbox = inbox, text = terms,
+    voted = flag == 'v', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
+    limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
+    min_hold = tonumber(min_hold), inbox = inbox, text = terms,
   }
 end
 
@@ -30,8 +33,12 @@ local function ends(record)
   return tonumber(string.sub(record, 1, 13))
 end
 
+local function since(record)
+  return tonumber(string.sub(record, 15, 27))
+end
+
 local function fence_of(record)
-  return string.match(record, '^%d+ %d+ (%d+) ')
+  return string.match(record, '^%d+ %d+ 0*(%d+) ')
 end
 
 local function terms_of(record)
@@ -40,40 +47,48 @@ end
 
 -- Reads the lock, and what it knows of the claim. Nil: the key holds something that is not a lock.
 local function open(key, id)
-  local fields = redis.call('HMGET', key, 's', 'f', 'd', 'h' .. id, 'w' .. id)
-  local fence = tonumber(fields[2] or '0')
-  if not fence or (not fields[2] and redis.call('EXISTS', key) == 1) then return nil end
-  local lock = { key = key, fence = fence, death = tonumber(fields[3] or '0'), held = fields[4], waits = fields[5] }
-  if fields[1] then
-    local n, mode, limit, first, latest, queued, head, tail =
-      string.match(fields[1], '^(%d+) (%a) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$')
-    if not n then return nil end
-    lock.n, lock.mode, lock.limit, lock.first, lock.latest = tonumber(n), mode, tonumber(limit), tonumber(first), latest
-    lock.queued, lock.head, lock.tail = tonumber(queued), tonumber(head), tonumber(tail)
-  else
-    lock.quiet = true
-    lock.n, lock.mode, lock.limit, lock.first, lock.latest = 0, 'x', 0, 0, '-'
-    lock.queued, lock.head, lock.tail = 0, 1, 0
+  local fields = redis.call('HMGET', key, 's', 'h' .. id, 'w' .. id)
+  local state = fields[1]
+  if not state and redis.call('EXISTS', key) == 1 then return nil end
+  state = state or '0000000000000000 0000000000000'
+  local lock = {
+    key = key, held = fields[2], waits = fields[3], fence = tonumber(string.sub(state, 1, 16)),
+    death = tonumber(string.sub(state, 18, 30)), n = 0, mode = 'x', limit = 0, first = 0, latest = '-', queued = 0,
+    head = 1, tail = 0,
+  }
+  if not lock.fence or not lock.death then return nil end
+  if #state == 30 then return lock end
+  local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
+  if alone then
+    -- Touching the hash first lets a full server (noeviction) accept what follows.
+    redis.call('HDEL', key, '-')
+    redis.call('HSET', key, 'h' .. alone, record)
+    lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
+    if alone == id then lock.held = record end
+    return lock
   end
+  local n, mode, limit, first, latest, queued, head, tail =
+    string.match(state, '^(%d+) (%a) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$', 32)
+  if not n then return nil end
+  lock.n, lock.mode, lock.limit, lock.first, lock.latest = tonumber(n), mode, tonumber(limit), tonumber(first), latest
+  lock.queued, lock.head, lock.tail = tonumber(queued), tonumber(head), tonumber(tail)
   return lock
 end
 
 -- Writes the lock back, and keeps its hash alive for `idle` ms after `till`, the last moment that matters in it.
 local function close(lock, till, idle)
-  if lock.n == 0 and lock.queued == 0 then
-    if not lock.quiet then redis.call('HDEL', lock.key, 's') end
-  else
-    redis.call('HSET', lock.key, 'f', string.format('%.0f', lock.fence), 's', string.format(
-      '%d %s %d %.0f %s %d %d %d',
-      lock.n, lock.mode, lock.limit, lock.first, lock.latest, lock.queued, lock.head, lock.tail
-    ))
-  end
   -- Half an idle time in reserve, so that most calls need not touch the key's own expiry.
-  if till and till + idle > lock.death then
-    local death = string.format('%.0f', till + idle + math.floor(idle / 2))
-    redis.call('HSET', lock.key, 'd', death)
-    redis.call('PEXPIREAT', lock.key, death)
+  local moved = till and till + idle > lock.death
+  if moved then lock.death = till + idle + math.floor(idle / 2) end
+  local state = string.format('%016.0f %013.0f', lock.fence, lock.death)
+  if lock.n > 0 or lock.queued > 0 then
+    state = state .. string.format(
+      ' %d %s %d %.0f %s %d %d %d',
+      lock.n, lock.mode, lock.limit, lock.first, lock.latest, lock.queued, lock.head, lock.tail
+    )
   end
+  redis.call('HSET', lock.key, 's', state)
+  if moved then redis.call('PEXPIREAT', lock.key, string.format('%.0f', lock.death)) end
 end
 
 -- Lets go of holders whose time is over. `first` is never later than the earliest end, so most calls look at nothing.
@@ -106,7 +121,7 @@ end
 
 -- Adds a holder with the given fence; the caller has checked that it is admitted.
 local function hold(lock, id, terms, till, fence)
-  lock.held = string.format('%013.0f %.0f %.0f %s', till, now, fence, terms.text)
+  lock.held = string.format('%013.0f %013.0f %016.0f %s', till, now, fence, terms.text)
   redis.call('HSET', lock.key, 'h' .. id, lock.held)
   if lock.n == 0 or till < lock.first then lock.first = till end
   lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
@@ -116,7 +131,7 @@ end
 -- Fences keep rising when the counter is lost, because the clock is their floor. A lease gets a run of them.
 local function grant(lock, id, terms, till)
   local fence = math.max(lock.fence + 1, now_us)
-  lock.fence = fence + terms.run - 1
+  lock.fence = fence + terms.more
   hold(lock, id, terms, till, fence)
   return string.format('%.0f', fence)
 end
@@ -155,7 +170,7 @@ local function promote(lock, caller)
         leave_queue(lock, id, place)
         if id == caller then
           lock.waits = false
-          mine = grant(lock, id, terms, now + terms.ttl + terms.delay)
+          mine = grant(lock, id, terms, now + terms.keep)
         else
           -- A process that listens gets its whole ttl, counted from its last sign of life. One that does not may be dead:
           -- it must not cost the others more than its ticket, and is asked ("?") to confirm.

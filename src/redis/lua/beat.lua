@@ -22,7 +22,7 @@ local function beat(key, id)
   prune(lock)
   if lock.held and ends(lock.held) > now then
     local terms = parse(terms_of(lock.held))
-    local till = now + terms.ttl + terms.delay
+    local till = now + terms.keep
     extend(lock, id, till)
     close(lock, till, terms.idle)
     return fence_of(lock.held)
@@ -32,7 +32,7 @@ local function beat(key, id)
   lock.waits = string.format('%013.0f', now + terms.ticket) .. string.sub(lock.waits, 14)
   redis.call('HSET', key, 'w' .. id, lock.waits)
   local fence = young == 0 and promote(lock, id)
-  close(lock, now + terms.ttl + terms.delay, terms.idle)
+  close(lock, now + terms.keep, terms.idle)
   if fence then return fence end
   local place = tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) '))
   if place > lock.head then return 0 end

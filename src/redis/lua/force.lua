@@ -23,11 +23,11 @@ for i = 1, #fields, 2 do
   if kind == 'o' and ends(record) + keep <= now then redis.call('HDEL', key, fields[i]) end
   if kind == 'h' and ends(record) > now then
     local first, terms = tonumber(fence_of(record)), parse(terms_of(record))
-    if first <= fence and fence < first + math.max(1, terms.run) then
+    if first <= fence and fence <= first + terms.more then
       redis.call('HDEL', key, fields[i])
       redis.call('HSET', key, 'o' .. fence_of(record), string.format('%013.0f %s %s', now, id, ARGV[2]))
       redis.call('PUBLISH', terms.inbox, 'forced ' .. id .. ' ' .. ARGV[2])
-      if terms.run == 0 then redis.call('PUBLISH', key, 'freed') end
+      if terms.voted then redis.call('PUBLISH', key, 'freed') end
       lock.n = lock.n - 1
       if lock.latest == id then lock.latest = '-' end
       local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[4]), now) or 0

@@ -7,13 +7,30 @@
 
 --- @include _lock
 
+-- The usual case: the claim is the only one here.
+local function renew_alone(key, state, id, keep, idle)
+  local from = 33 + #id
+  local till = tonumber(string.sub(state, from + 1, from + 13))
+  if till <= now then return false end
+  till = math.max(till, now + keep)
+  local death = math.max(tonumber(string.sub(state, 18, 30)), till + idle)
+  redis.call('PEXPIREAT', key, string.format('%.0f', death))
+  redis.call('HSET', key, 's', string.sub(state, 1, 17) .. string.format('%013.0f', death)
+    .. string.sub(state, 31, from) .. string.format('%013.0f', till) .. string.sub(state, from + 14))
+  return true
+end
+
 local function renew(key, id, keep, idle)
+  local state = redis.call('HGET', key, 's')
+  if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' ' and renew_alone(key, state, id, keep, idle) then
+    return 1
+  end
   local lock = open(key, id)
   if not lock then return '!HOLDFAST_FOREIGN' end
   if lock.held and ends(lock.held) > now then
     local till = now + keep
-    -- Touching the key's expiry first lets a full server (noeviction) accept the renewal that follows.
-    redis.call('PEXPIREAT', key, string.format('%.0f', math.max(lock.death, till + idle)))
+    -- Touching the hash first lets a full server (noeviction) accept the renewal that follows.
+    redis.call('HDEL', key, '-')
     extend(lock, id, till)
     close(lock, till, idle)
     return 1

@@ -19,7 +19,7 @@ local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[4]), now) or 0
 if young > 0 then return { 'young', stamp, string.format('%.0f', young) } end
 
 local id, terms, ballot = ARGV[1], parse(ARGV[2]), tonumber(ARGV[3])
-local till = now + terms.ttl + terms.delay
+local till = now + terms.keep
 prune(lock)
 local mine = lock.held and ends(lock.held) > now
 if mine and tonumber(fence_of(lock.held)) == ballot then

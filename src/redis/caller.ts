@@ -1,0 +1,66 @@
+/** Calls scripts on one lock: with the marker where a quarantine asks for it, replicated where durability does. */
+import { formatMs } from "../duration.ts";
+import type { Connection } from "./connection.ts";
+import { toBackendError } from "./fault.ts";
+import type { Names } from "./names.ts";
+import type { Settings } from "./options.ts";
+import { isNoScript, runReplicated, runScript, type Script } from "./script.ts";
+
+/** Fewer replicas than asked for have what was written. */
+export class TooFewReplicas extends Error {
+  override readonly name = "TooFewReplicas";
+}
+
+export class Caller {
+  /** The endpoint accepted a write once: from then on READONLY means a fail-over, and not a wrong address. */
+  wrote = false;
+  readonly #connection: Connection;
+  readonly #names: Names;
+  readonly #settings: Settings;
+
+  constructor(connection: Connection, names: Names, settings: Settings) {
+    this.#connection = connection;
+    this.#names = names;
+    this.#settings = settings;
+  }
+
+  /** The short way, for a script with one key and no quarantine: this is what an uncontended lock costs. */
+  async quick(script: Script, key: string, first: string, second?: string): Promise<unknown> {
+    try {
+      return await this.#connection.evalshaOn(script.sha, key, first, second);
+    } catch (error) {
+      if (!isNoScript(error)) throw error;
+      return await this.#connection.eval(script.source, [key], second === undefined ? [first] : [first, second]);
+    }
+  }
+
+  /** With a quarantine, the marker is the script's last key and the quarantine its last argument. */
+  run(
+    script: Script,
+    key: string,
+    args: string[],
+    quarantineMs: number = this.#settings.quarantineMs,
+  ): Promise<unknown> {
+    if (quarantineMs === 0) return runScript(this.#connection, script, [key], args);
+    return runScript(this.#connection, script, [key, this.#names.marker(key)], [...args, String(quarantineMs)]);
+  }
+
+  /** The same, and rejects with {@link TooFewReplicas} when a grant did not reach enough of them in time. */
+  async runDurably(script: Script, key: string, args: string[]): Promise<unknown> {
+    const { durability, quarantineMs } = this.#settings;
+    if (durability === undefined) return this.run(script, key, args);
+    const keys = quarantineMs === 0 ? [key] : [key, this.#names.marker(key)];
+    const all = quarantineMs === 0 ? args : [...args, String(quarantineMs)];
+    const { replicas: asked, waitMs } = durability;
+    const { reply, replicas } = await runReplicated(this.#connection, script, keys, all, asked, waitMs);
+    if (typeof reply !== "string" || replicas >= asked) return reply;
+    throw new TooFewReplicas(`${replicas} of ${asked} replicas confirmed it within ${formatMs(waitMs)}`);
+  }
+
+  /** For `.catch`: says what it is and what to do. */
+  explained(lock: string): (error: unknown) => never {
+    return (error) => {
+      throw toBackendError(error, lock, this.wrote);
+    };
+  }
+}
