@@ -3,21 +3,20 @@ import type { Backend, Claim, Granted, Listener, Refused, Renewal, Snapshot } fr
 import { systemClock } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
 import { Claims, grantedTo, type Mine } from "./claims.ts";
-import { disk } from "./disk.ts";
+import { codeOf } from "./disk.ts";
 import { Companions } from "./fate.ts";
 import { ForcedRecords } from "./forced.ts";
 import { Hints } from "./hints.ts";
 import { Janitor } from "./janitor.ts";
 import { Lock, type LockOptions } from "./lock.ts";
 import { type Moment, momentOf } from "./moment.ts";
-import { fromDirectory, toDirectory } from "./names.ts";
 import { News } from "./news.ts";
 import { ENTRIES_MAX } from "./numbers.ts";
 import { Owners } from "./owners.ts";
 import type { FileOptions } from "./options.ts";
 import { checkPlace, defaultDirectory, freshName, type Place, placeAt, restorePlace } from "./place.ts";
 import { FactsCache } from "./queue.ts";
-import { nameOfLock } from "./epochs.ts";
+import { namesOfLocks } from "./epochs.ts";
 import type { Obstacle } from "./sight.ts";
 import { explain } from "./trouble.ts";
 
@@ -121,7 +120,7 @@ export class FileBackend implements Backend {
   }
 
   async query(prefix: string): Promise<Snapshot> {
-    const names = this.#guarded(prefix, () => this.#names(prefix));
+    const names = this.#guarded(prefix, () => namesOfLocks(this.#place, prefix));
     const views = [];
     for (const [at, name] of names.entries()) {
       if (at % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
@@ -156,6 +155,12 @@ export class FileBackend implements Backend {
   alsoAlive(pid: number): () => void {
     if (!Number.isSafeInteger(pid) || pid <= 0) throw new TypeError(`Expected \`pid\` to be a process id, got ${pid}`);
     return this.#guarded("", () => this.#companions.add(pid));
+  }
+
+  /** Removes, now and without patience, what the janitor would remove in time. @internal */
+  async clean(halfMadeMs = 0): Promise<void> {
+    this.#guarded("", () => {});
+    await this.#janitor.clean(0, halfMadeMs);
   }
 
   /** Leases stay until their ttl, as after any process's end; the core releases them before. */
@@ -255,20 +260,19 @@ export class FileBackend implements Backend {
     return lock;
   }
 
-  #names(prefix: string): string[] {
-    const names = new Set<string>();
-    for (const directory of disk.list(this.#place.locks) ?? []) {
-      const name = fromDirectory(directory) ?? nameOfLock(this.#place, directory);
-      if (name !== undefined && name.startsWith(prefix) && toDirectory(name) === directory) names.add(name);
-    }
-    return [...names];
-  }
-
   #guarded<T>(name: string, act: () => T): T {
     if (this.#closed) throw new LockBackendError("file", name, "The file backend is closed.", { fatal: true });
     try {
       if (!this.#open) this.#start();
-      return act();
+      try {
+        return act();
+      } catch (error) {
+        // Somebody removed the directory, or a part of it: it is made anew, and what was asked is asked again.
+        if (codeOf(error) !== "ENOENT") throw error;
+        restorePlace(this.#place);
+        this.#restored();
+        return act();
+      }
     } catch (error) {
       throw explain(error, name, this.directory);
     }

@@ -21,6 +21,7 @@ import {
   utimesSync,
   writeSync,
 } from "node:fs";
+import { join } from "node:path";
 
 /** The times of a file, in milliseconds. `mtimeMs` is ours: until when a lease lasts. `ctimeMs` is the kernel's wall clock. */
 export interface FileTimes {
@@ -131,6 +132,16 @@ export function tryMkdir(path: string): boolean {
 /** Removes a directory if it is empty. */
 export function tryRmdir(path: string): boolean {
   return attempted(() => disk.rmdir(path), ["ENOENT", "ENOTEMPTY", "EEXIST", "ENOTDIR", "EPERM", "EBUSY"]);
+}
+
+/** Removes a file, or a directory and what is in it. */
+export function removeTree(path: string): void {
+  if (disk.owner(path)?.directory !== true) {
+    remove(path);
+    return;
+  }
+  for (const name of disk.list(path) ?? []) removeTree(join(path, name));
+  tryRmdir(path);
 }
 
 function attempted(act: () => void, expected: readonly string[]): boolean {

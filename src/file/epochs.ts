@@ -1,6 +1,7 @@
 /** Epochs on the disk: how they are named, found, made aside, and cleared away. */
 import { join } from "node:path";
 import { codeOf, createFile, disk, remove, tryMkdir, tryRename, tryRmdir } from "./disk.ts";
+import { fromDirectory, toDirectory } from "./names.ts";
 import type { Numbers } from "./numbers.ts";
 import { freshName, type Place } from "./place.ts";
 import { parseEntry } from "./records.ts";
@@ -17,8 +18,21 @@ export function epochNumber(id: string): number {
   return Number(id.slice(0, id.indexOf("-")));
 }
 
-/** The name of the lock in that directory, as its newest epoch has it; `undefined` if there is none. */
+/** The names of all locks that begin with `prefix`. */
+export function namesOfLocks(place: Place, prefix: string): string[] {
+  return (disk.list(place.locks) ?? [])
+    .map((directory) => [directory, nameOfLock(place, directory)] as const)
+    .filter(([directory, name]) => name?.startsWith(prefix) === true && toDirectory(name) === directory)
+    .map(([, name]) => name!);
+}
+
+/** The name of the lock in that directory; one that does not say it tells it in its newest epoch. */
 export function nameOfLock(place: Place, directory: string): string | undefined {
+  return fromDirectory(directory) ?? nameInside(place, directory);
+}
+
+/** The name of the lock in that directory, as its newest epoch has it; `undefined` if there is none. */
+function nameInside(place: Place, directory: string): string | undefined {
   const [incarnation] = disk.list(join(place.locks, directory)) ?? [];
   if (incarnation === undefined) return undefined;
   const home = join(place.locks, directory, incarnation);

@@ -5,12 +5,11 @@
 import { connect } from "node:net";
 import { join } from "node:path";
 import type { Clock, Timer } from "../clock.ts";
-import { codeOf, createFile, disk, remove, tryRmdir } from "./disk.ts";
+import { codeOf, createFile, disk, remove, removeTree, tryRmdir } from "./disk.ts";
 import { fateOf, isAccompanied } from "./fate.ts";
 import { isDead } from "./life.ts";
 import { Lock, type LockOptions } from "./lock.ts";
 import { epochNumber, nameOfLock } from "./epochs.ts";
-import { fromDirectory } from "./names.ts";
 import { readOwner } from "./owners.ts";
 import { parseCompany } from "./records.ts";
 
@@ -139,7 +138,7 @@ export class Janitor {
   }
 
   #lock(path: string, directory: string, idleMs: number): void {
-    const name = fromDirectory(directory) ?? nameOfLock(this.#around.place, directory);
+    const name = nameOfLock(this.#around.place, directory);
     if (name === undefined) {
       tryRmdir(path);
       return;
@@ -156,14 +155,4 @@ function discardLosers(home: string): void {
   for (const name of names) {
     if (/^n\d/.test(name) && epochNumber(name.slice(1)) <= newest) removeTree(join(home, name));
   }
-}
-
-/** Only what this backend makes: files, and directories of files. */
-function removeTree(path: string): void {
-  if (disk.owner(path)?.directory !== true) {
-    remove(path);
-    return;
-  }
-  for (const name of disk.list(path) ?? []) removeTree(join(path, name));
-  tryRmdir(path);
 }

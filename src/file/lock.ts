@@ -62,7 +62,7 @@ export class Lock {
       const line = this.#sight.line(head);
       const at = mine.owner === undefined ? -1 : line.findIndex(({ facts }) => facts.id === mine.owner?.facts.id);
       this.#checkLimit(mine, survey.state, line);
-      const wishes = line.map(({ facts }) => facts);
+      const wishes = factsOf(line);
       const count = admitted(survey.state, at < 0 ? [...wishes, mine.claim] : wishes);
       if ((at < 0 ? line.length : at) < count) {
         if (this.#grant(mine, head, survey.state)) return undefined;
@@ -148,7 +148,7 @@ export class Lock {
       if (head === undefined) return;
       const { state } = this.#sight.survey(head);
       const line = this.#sight.line(head);
-      const wishes = line.map(({ facts }) => facts);
+      const wishes = factsOf(line);
       const count = admitted(state, wishes);
       // Whoever is at the head now has to listen to the holder, and no longer to one that has left the queue.
       if (count === 0 && wishes[0] !== undefined) this.#options.hint(wishes[0]);
@@ -228,17 +228,14 @@ export class Lock {
       const keepMs = this.#sight.minHoldLeftMs(holder);
       const next = keepMs === 0 ? state : { ...state, kept: [...state.kept, keep(this.#options, holder, keepMs)] };
       const line = this.#sight.line(head);
-      const count = admitted(
-        next,
-        line.map(({ facts }) => facts),
-      );
-      if (count > 0 && isFree(next) && this.#pass(head, line[0])) return true;
       try {
+        if (admitted(next, factsOf(line)) > 0 && isFree(next) && this.#pass(head, line[0])) return true;
         if (!isHead(this.log.append(head, isFree(next) ? { free: true } : { state: () => next }))) continue;
       } catch (error) {
         // Without space for another entry, the lease can still be ended: its time is over.
         if (!isFull(error) || keepMs > 0) throw error;
         this.#options.owners.resign(owner);
+        return true;
       }
       this.settle();
       return true;
@@ -275,12 +272,16 @@ export class Lock {
   }
 
   #checkLimit(mine: Mine, state: LockState, line: readonly Ticket[]): void {
-    const others = line.map(({ facts }) => facts).filter(({ id }) => id !== mine.owner?.facts.id);
+    const others = factsOf(line).filter(({ id }) => id !== mine.owner?.facts.id);
     const known = mine.claim.mode === "shared" ? undefined : knownLimit(state, others);
     if (known === undefined || known === mine.claim.limit) return;
     this.#abandon(mine);
     throw limitsDiffer(mine.claim, known);
   }
+}
+
+function factsOf(line: readonly Ticket[]): OwnerFacts[] {
+  return line.map(({ facts }) => facts);
 }
 
 function isHead(result: Head | "too many" | undefined): result is Head {

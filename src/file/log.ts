@@ -8,7 +8,7 @@
  * one ever becomes an epoch. Then the old directory is renamed away: whoever still writes to it gets ENOENT.
  */
 import { join } from "node:path";
-import { createFile, disk, remove, tryLink, tryRename, tryRmdir } from "./disk.ts";
+import { createFile, disk, remove, removeTree, tryLink, tryRename, tryRmdir } from "./disk.ts";
 import {
   discardEpoch,
   enterEpoch,
@@ -242,7 +242,7 @@ export class LockLog {
   /** The incarnation's name is used once, so that a late remover cannot hit a lock that was made anew. */
   #remove(home: string): void {
     const rest = join(this.#options.place.trash, freshName());
-    tryRename(home, rest);
+    if (tryRename(home, rest)) removeTree(rest);
     tryRmdir(this.#path);
   }
 

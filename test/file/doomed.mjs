@@ -1,0 +1,99 @@
+/**
+ * A process that goes through everything this backend does to a lock, and kills itself before or after the n-th
+ * file-system call. Prints each fence that it was granted, and how many calls there were if it gets that far.
+ *
+ * Usage: node doomed.mjs <dist> <dir> <scenario> <n> before|after all|changes
+ * With `changes` only calls that change something are counted.
+ */
+import { writeSync } from "node:fs";
+
+const [, , dist, dir, scenario, at, when, which] = process.argv;
+const { FileBackend } = await import(`${dist}/file/backend.js`);
+const { disk } = await import(`${dist}/file/disk.js`);
+const CHANGES = ["link", "rename", "unlink", "mkdir", "rmdir", "utimes", "open", "write", "close"];
+
+let calls = 0;
+for (const [name, call] of Object.entries(disk)) {
+  if (which === "changes" && !CHANGES.includes(name)) continue;
+  disk[name] = (...args) => {
+    calls++;
+    const doomed = calls === Number(at);
+    if (doomed && when === "before") process.kill(process.pid, "SIGKILL");
+    try {
+      return call(...args);
+    } finally {
+      if (doomed) process.kill(process.pid, "SIGKILL");
+    }
+  };
+}
+
+const open = () => new FileBackend({ dir, entriesMax: 2, hints: "poll" });
+const [a, b] = [open(), open()];
+let count = 0;
+const claim = (change = {}) => ({
+  id: `${process.pid}-${count++}`,
+  name: "doomed",
+  mode: "exclusive",
+  limit: 1,
+  ttlMs: 60_000,
+  lockDelayMs: 0,
+  minHoldMs: 0,
+  holder: "doomed:1",
+  meta: {},
+  queues: true,
+  ...change,
+});
+
+async function take(backend, wish) {
+  const answer = await backend.attempt(wish);
+  // Written before anything else happens, so that whoever survives knows what was given away.
+  if (answer.granted) writeSync(1, `fence ${answer.fence} ${answer.run}\n`);
+  return answer;
+}
+
+const scenarios = {
+  /** Makes the directory, and the lock. */
+  async open() {
+    await take(a, claim());
+  },
+  /** Acquire, renew, release, and a new epoch every other time. */
+  async alone() {
+    for (let times = 0; times < 3; times++) {
+      const one = claim();
+      await take(a, one);
+      await a.renew([one]);
+      await a.release(one);
+    }
+  },
+  /** A waiter is handed the lock, gives it to the next, who has given up. */
+  async handOver() {
+    const [first, second, third] = [claim(), claim(), claim()];
+    await take(a, first);
+    await take(b, second);
+    await take(a, third);
+    await a.release(first);
+    await take(b, second);
+    await a.release(third);
+    await b.release(second);
+  },
+  /** Readers, and a lease ended by force. */
+  async together() {
+    const readers = [claim({ mode: "shared" }), claim({ mode: "shared" })];
+    await take(a, readers[0]);
+    const { fence } = await take(b, readers[1]);
+    await a.renew(readers);
+    await a.forceRelease("doomed", fence, "ops", "stuck");
+    await a.release(readers[0]);
+    const next = claim();
+    await a.swap(readers[0], next);
+    await a.swap(next, claim());
+  },
+};
+
+// Opening is a scenario of its own.
+if (scenario !== "open") await Promise.all([a.query(""), b.query("")]);
+writeSync(1, `opened ${calls}\n`);
+await scenarios[scenario]();
+await Promise.all([a.close(), b.close()]);
+writeSync(1, `calls ${calls}\n`);
+process.exit(0);

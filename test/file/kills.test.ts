@@ -1,0 +1,94 @@
+/**
+ * SIGKILL before and after every file-system call. A kill after one call and a kill before the next leave the same disk,
+ * and so does a kill around a call that only reads: what is tried here is every disk that a kill can leave. The script
+ * `npm run chaos:file` tries each call by itself, both before and after.
+ */
+import { execFile } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { FileBackend } from "../../src/file/backend.ts";
+import { claim, DIST, grantedAtLast } from "./peers.ts";
+
+const PROGRAM = join(import.meta.dirname, "doomed.mjs");
+const AT_ONCE = 4;
+
+interface Outcome {
+  readonly stdout: string;
+  readonly signal: string | null;
+}
+
+function run(dir: string, scenario: string, at: number, when: "before" | "after"): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const args = [PROGRAM, DIST, dir, scenario, String(at), when, "changes"];
+    execFile(process.execPath, args, (error, stdout, stderr) => {
+      if (stderr !== "") throw new Error(stderr);
+      resolve({ stdout, signal: error?.signal ?? null });
+    });
+  });
+}
+
+function numberAfter(word: string, { stdout }: Outcome): number {
+  return Number(new RegExp(`^${word} (\\d+)`, "m").exec(stdout)?.[1]);
+}
+
+/** The greatest fence that the dead process was told. */
+function lastFence({ stdout }: Outcome): bigint {
+  const fences = [...stdout.matchAll(/^fence (\d+) (\d+)$/gm)].map(
+    ([, fence, run]) => BigInt(fence!) + BigInt(run!) - 1n,
+  );
+  return fences.reduce((a, b) => (a > b ? a : b), 0n);
+}
+
+/** Whoever comes next gets the lock at once, with a greater fence, in every mode; and nothing of the dead one stays. */
+async function survive(dir: string, outcome: Outcome): Promise<void> {
+  const backend = new FileBackend({ dir, entriesMax: 2, hints: "poll" });
+  try {
+    let last = lastFence(outcome);
+    for (const change of [{}, { mode: "shared" }, {}] as const) {
+      const next = claim({ name: "doomed", ...change });
+      const { fence, run } = await grantedAtLast(backend, next);
+      expect(fence).toBeGreaterThan(last);
+      last = fence + BigInt(run) - 1n;
+      expect(await backend.renew([next])).toMatchObject([{ held: true }]);
+      expect(await backend.release(next)).toBe(true);
+    }
+    expect(await backend.query("")).toMatchObject({ held: [], pending: [] });
+    await backend.close();
+    const janitor = new FileBackend({ dir });
+    await janitor.clean();
+    await janitor.close();
+    expect(["o", "q", "t", "s", "a"].flatMap((part) => readdirSync(join(dir, part)))).toEqual([]);
+    expect(readdirSync(join(dir, "l"))).toEqual([]);
+  } finally {
+    await backend.close();
+  }
+}
+
+describe.each(["open", "alone", "handOver", "together"])("killed at any moment: %s", (scenario) => {
+  test("the next process takes over at once, and no fence comes twice", { timeout: 240_000 }, async () => {
+    const scratch = mkdtempSync(join(tmpdir(), "hf-kill-"));
+    try {
+      const whole = await run(join(scratch, "whole"), scenario, 0, "before");
+      const [from, to] = [numberAfter("opened", whole), numberAfter("calls", whole)];
+      expect(to).toBeGreaterThan(from);
+      const points = Array.from({ length: to - from }, (_, at) => ({ at: from + at + 1, when: "before" as const }));
+      const queue = [...points, { at: to, when: "after" as const }];
+      const worker = async (): Promise<void> => {
+        for (let point = queue.shift(); point !== undefined; point = queue.shift()) {
+          const dir = join(scratch, `${point.at}-${point.when}`);
+          const outcome = await run(dir, scenario, point.at, point.when);
+          expect(outcome.signal, `call ${point.at} was never made`).toBe("SIGKILL");
+          await survive(dir, outcome).catch((cause: unknown) => {
+            throw new Error(`killed ${point.when} change ${point.at} of ${to} (${scenario})`, { cause });
+          });
+          rmSync(dir, { recursive: true, force: true });
+        }
+      };
+      await Promise.all(Array.from({ length: AT_ONCE }, worker));
+    } finally {
+      rmSync(scratch, { recursive: true, force: true });
+    }
+  });
+});

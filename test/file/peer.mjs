@@ -1,0 +1,38 @@
+/** Another process with a file backend, that does what it is told: `{ call, args }` in, `{ answer }` or `{ error }` out. */
+import { spawn } from "node:child_process";
+
+const [, , dist, dir, options] = process.argv;
+const { FileBackend } = await import(`${dist}/file/backend.js`);
+const backend = new FileBackend({ dir, ...JSON.parse(options ?? "{}") });
+const told = [];
+backend.listen({ lost: (id, reason) => told.push({ id, reason }), doubt: () => told.push({ doubt: true }) });
+const undo = [];
+
+const own = {
+  told: () => told,
+  alsoAlive: (pid) => void undo.push(backend.alsoAlive(pid)),
+  notAlive: () => undo.pop()(),
+  block: (ms) => {
+    const endMs = performance.now() + ms;
+    while (performance.now() < endMs);
+  },
+  /** A child that ends and is not waited for, as long as this process is stopped in `block`. */
+  spawn: (command, args) => spawn(command, args, { stdio: "ignore" }).pid,
+  setuid: (uid) => {
+    process.setgid(uid);
+    process.setuid(uid);
+  },
+  watch: (claim) => backend.watch(claim, new AbortController().signal),
+  exit: () => process.exit(0),
+};
+
+process.on("message", async ({ id, call, args }) => {
+  try {
+    const answer = await (own[call] ?? backend[call].bind(backend))(...args);
+    process.send({ id, answer });
+  } catch (error) {
+    process.send({ id, error: { name: error.name, message: error.message, code: error.code, fatal: error.fatal } });
+  }
+});
+process.on("disconnect", () => process.exit(0));
+process.send({ id: 0 });
