@@ -1,5 +1,6 @@
 /** What the lab says to a client process, and what comes back. */
 import type { Library, Link, Terms } from "./contenders/contender.ts";
+import type { ClaimantEvent } from "../testing/history.ts";
 import type { Happening } from "./history.ts";
 
 export interface ClientSetup {
@@ -20,18 +21,21 @@ export type Order =
   | { readonly do: "release" }
   /** Blocks the event loop. */
   | { readonly do: "block"; readonly ms: number }
+  /** Begins the soak's loops; ends when told to stop, and then tells how many sections were done. */
   | { readonly do: "sections"; readonly plan: SectionPlan }
+  | { readonly do: "stop sections" }
+  /** Closes the locks, and tells what still keeps the process alive. */
   | { readonly do: "close" };
 
-/** A loop of whole sections, for the soak: acquire, read, work, write, release. */
+/** Loops of whole sections, for the soak: acquire, work, write, release. */
 export interface SectionPlan {
-  readonly ttlMs: number;
-  readonly waitMs: number;
-  readonly holdMs: number;
-  readonly pauseMs: number;
-  readonly names: readonly string[];
   readonly seed: number;
-  readonly untilMs: number;
+  readonly loops: number;
+  readonly ttlMs: number;
+  /** How many locks there are at a time. */
+  readonly locks: number;
+  /** All locks get new names after this long, so that histories can be judged and forgotten. */
+  readonly epochMs: number;
 }
 
 export type ToClient = { readonly id: number; readonly order: Order };
@@ -39,5 +43,8 @@ export type ToClient = { readonly id: number; readonly order: Order };
 export type FromClient =
   | { readonly type: "ready" }
   | { readonly type: "event"; readonly atMs: number; readonly happening: Happening }
+  | { readonly type: "claimant"; readonly event: ClaimantEvent }
+  /** A write to the protected thing. */
+  | { readonly type: "write"; readonly lock: string; readonly who: string; readonly fence: bigint }
   | { readonly type: "done"; readonly id: number; readonly value: unknown }
   | { readonly type: "failed"; readonly id: number; readonly message: string };

@@ -5,7 +5,7 @@ import { openContender } from "./contenders/open.ts";
 import { writeFenceHeader } from "../fence/index.ts";
 import { machineMs } from "./history.ts";
 import type { Happening, Register } from "./history.ts";
-import { runSections } from "./sections.ts";
+import { Sections } from "./sections.ts";
 
 const REGISTERS: readonly Register[] = ["plain", "guarded"];
 /** How often the client looks how long it may trust; finer than any ttl of the lab. */
@@ -16,6 +16,7 @@ class Client {
   readonly #contender: Contender;
   readonly #read: Record<Register, number> = { plain: 0, guarded: 0 };
   #hold: Hold | undefined;
+  #sections: Sections | undefined;
   #look: NodeJS.Timeout | undefined;
 
   constructor(setup: ClientSetup, contender: Contender) {
@@ -38,10 +39,26 @@ class Client {
       case "block":
         return block(order.ms);
       case "sections":
-        return runSections(this.#contender, this.#setup, order.plan, tell);
+        this.#sections = new Sections(this.#contender, this.#setup.client, order.plan, send);
+        return this.#sections.run();
+      case "stop sections":
+        return this.#sections?.stop();
       case "close":
-        return this.#contender.close();
+        return this.#close();
     }
+  }
+
+  /** What is still there a moment after the locks were closed, and was not there before they were opened. */
+  async #close(): Promise<readonly string[]> {
+    clearInterval(this.#look);
+    await this.#contender.close();
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    const left = process.getActiveResourcesInfo();
+    for (const resource of before) {
+      const at = left.indexOf(resource);
+      if (at >= 0) left.splice(at, 1);
+    }
+    return left;
   }
 
   async #acquire(order: Order & { do: "acquire" }): Promise<boolean> {
@@ -132,7 +149,6 @@ function messageOf(error: unknown): string {
 }
 
 const setup = JSON.parse(process.argv[2] ?? "{}") as ClientSetup;
-const client = new Client(setup, await openContender(setup.library, setup.link, setup.client));
 process.on("disconnect", () => process.exit(0));
 process.on("message", ({ id, order }: ToClient) => {
   client.obey(order).then(
@@ -140,4 +156,6 @@ process.on("message", ({ id, order }: ToClient) => {
     (error: unknown) => send({ type: "failed", id, message: messageOf(error) }),
   );
 });
+const before = process.getActiveResourcesInfo();
+const client = new Client(setup, await openContender(setup.library, setup.link, setup.client));
 send({ type: "ready" });

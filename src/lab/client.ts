@@ -1,5 +1,6 @@
 /** The lab's side of a client process: gives orders, hears reports, and stops, continues or kills it. */
 import { fork } from "node:child_process";
+import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { ClientSetup, FromClient, Order, ToClient } from "./client-orders.ts";
 import type { History } from "./history.ts";
@@ -12,8 +13,13 @@ export interface Client {
   pause(): void;
   resume(): void;
   kill(): Promise<void>;
-  /** Closes its locks and ends it. */
-  stop(): Promise<void>;
+  /** Closes its locks and ends it. Resolves to what the locks left open in the process. */
+  stop(): Promise<readonly string[]>;
+}
+
+interface Waiter {
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: Error) => void;
 }
 
 const PROGRAM = fileURLToPath(new URL("client-process.js", import.meta.url));
@@ -21,21 +27,30 @@ const PATIENCE_MS = 5000;
 
 export interface ClientOptions extends ClientSetup {
   readonly env?: Readonly<Record<string, string>> | undefined;
-  /** Sees each event before the history does; for the soak, which keeps counts and not histories. */
-  readonly onEvent?: ((event: FromClient & { type: "event" }) => void) | undefined;
+  /** Hears what the soak's loops tell. */
+  readonly onSection?: ((message: SectionMessage) => void) | undefined;
+}
+
+export type SectionMessage = FromClient & { readonly type: "claimant" | "write" };
+
+/** A stopped process does not notice that the lab is gone: the kernel ends it then. */
+function tiedNode(): { execPath?: string; execArgv: string[] } {
+  const setpriv = "/usr/bin/setpriv";
+  if (!existsSync(setpriv)) return { execArgv: [] };
+  return { execPath: setpriv, execArgv: ["--pdeathsig", "KILL", "--", process.execPath] };
 }
 
 /** Starts a client; resolves when it has opened its locks. */
 export async function startClient(options: ClientOptions, history: History): Promise<Client> {
-  const { env, onEvent, ...setup } = options;
+  const { env, onSection, ...setup } = options;
   const { NODE_OPTIONS: _, ...clean } = process.env;
   const child = fork(PROGRAM, [JSON.stringify(setup)], {
     serialization: "advanced",
     env: { ...clean, ...env },
-    execArgv: [],
+    ...tiedNode(),
     stdio: ["ignore", "ignore", "pipe", "ipc"],
   });
-  const waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
+  const waiting = new Map<number, Waiter>();
   let complaint = "";
   child.stderr?.on("data", (data: Buffer) => (complaint = (complaint + data.toString()).slice(-4000)));
   const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
@@ -43,7 +58,7 @@ export async function startClient(options: ClientOptions, history: History): Pro
   await new Promise<void>((resolve, reject) => {
     child.on("message", (message: FromClient) => {
       if (message.type === "ready") resolve();
-      else if (message.type === "event" && onEvent !== undefined) onEvent(message);
+      else if (message.type === "claimant" || message.type === "write") onSection?.(message);
       else if (message.type === "event") history.add(setup.client, message.happening, message.atMs);
       else if (message.type === "done") waiting.get(message.id)?.resolve(message.value);
       else waiting.get(message.id)?.reject(new Error(message.message));
@@ -72,12 +87,13 @@ export async function startClient(options: ClientOptions, history: History): Pro
     resume: () => void child.kill("SIGCONT"),
     kill,
     stop: async () => {
-      if (child.exitCode !== null || child.signalCode !== null) return;
+      if (child.exitCode !== null || child.signalCode !== null) return [];
       child.kill("SIGCONT");
       const timer = setTimeout(() => child.kill("SIGKILL"), PATIENCE_MS);
-      await tell({ do: "close" }).catch(() => undefined);
+      const left = await tell({ do: "close" }).catch(() => ["a process that did not close its locks in time"]);
       clearTimeout(timer);
       await kill();
+      return left as readonly string[];
     },
   };
 }

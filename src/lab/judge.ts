@@ -37,9 +37,6 @@ export interface Verdict {
   readonly against: readonly string[];
 }
 
-/** An observer asks every 20 ms, so it may see a change this much later than it happened. */
-const SIGHT_MS = 60;
-
 /** Judges a play of Holdfast itself by the scenario's promise for its backend. */
 export function judge(result: PlayResult): Verdict {
   const facts = factsOf(result);
@@ -89,7 +86,7 @@ export function factsOf(result: PlayResult): Facts {
     beliefs,
     overlapMs: overlapOf(awake(beliefs, result.events, result.endMs)),
     registers: { plain: registerFacts(result.events, "plain"), guarded: registerFacts(result.events, "guarded") },
-    foreignReleases: foreignReleases(result.events),
+    foreignReleases: foreignReleases(result, beliefs),
     early: beliefs.filter((belief) => givenAway(belief, result)).length,
     untold: beliefs.filter((belief) => isUntold(belief, result)).length,
     leaks: result.leaks,
@@ -152,24 +149,21 @@ function truthsOf(events: readonly LabEvent[], lane: string): readonly Truth[] {
   return events.filter((event): event is Truth => event.kind === "truth" && event.lane === lane);
 }
 
-/** Somebody else's lock was there when the release was called, and gone right after, without its own doing. */
-function foreignReleases(events: readonly LabEvent[]): number {
-  let count = 0;
-  for (const release of events.filter(({ kind }) => kind === "releasing")) {
-    for (const lane of new Set(events.filter(({ kind }) => kind === "truth").map(({ lane: one }) => one))) {
-      const truths = truthsOf(events, lane);
-      const before = truths.findLast(({ atMs }) => atMs <= release.atMs)?.holders ?? [];
-      const after = truths.find(({ atMs }) => atMs > release.atMs && atMs < release.atMs + SIGHT_MS);
-      const victim = before.find((holder) => holder !== release.lane);
-      if (victim === undefined || after === undefined || after.holders.includes(victim)) continue;
-      const ownDoing = events.some(
-        ({ kind, lane: one, atMs }) =>
-          kind === "releasing" && one === victim && Math.abs(atMs - release.atMs) < 2 * SIGHT_MS,
+/** A lock vanished from the store under a client that believed in it, while somebody else released. */
+function foreignReleases({ events, stage }: PlayResult, beliefs: readonly Belief[]): number {
+  const [lane, ...others] = stage.observers;
+  if (lane === undefined || others.length > 0) return 0;
+  const truths = truthsOf(events, lane);
+  return beliefs.filter(({ client, fromMs, untilMs }) =>
+    truths.some((gone, i) => {
+      const there = truths[i - 1];
+      if (there === undefined || !there.holders.includes(client) || gone.holders.includes(client)) return false;
+      if (there.atMs < fromMs || gone.atMs >= untilMs || gone.away === true) return false;
+      return events.some(
+        ({ kind, lane: who, atMs }) => kind === "releasing" && who !== client && atMs > there.atMs && atMs < gone.atMs,
       );
-      if (!ownDoing) count++;
-    }
-  }
-  return count;
+    }),
+  ).length;
 }
 
 /** Whether the store named somebody else while this client still trusted its lease. A quorum's members name whom they voted for, which is not who won. */

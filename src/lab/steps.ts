@@ -27,6 +27,9 @@ export async function follow(play: Play): Promise<void> {
 }
 
 async function take(play: Play, step: Step): Promise<void> {
+  if ("who" in step && step.do !== "network" && step.do !== "client clock") {
+    return act(play, actorOf(play, step.who), step);
+  }
   switch (step.do) {
     case "sleep":
       return sleep(step.ms);
@@ -40,8 +43,6 @@ async function take(play: Play, step: Step): Promise<void> {
     case "client clock":
       play.history.add(step.who, fault("jump", `wall clock ${signed(step.jumpMs)}`));
       return actorOf(play, step.who).skew?.jump(step.jumpMs);
-    default:
-      return act(play, actorOf(play, step.who), step);
   }
 }
 
@@ -171,7 +172,7 @@ async function faultNetwork(
   const sign: FaultSign =
     what === "heal" ? "heal" : what.startsWith("lose") ? "lose" : what === "cut" ? "cut" : "delay";
   play.history.add(who, fault(sign, `network: ${what}${where}`));
-  await Promise.all(proxies.map((proxy) => NETWORK[what](proxy)));
+  for (const proxy of proxies) await NETWORK[what](proxy);
 }
 
 const NETWORK: Readonly<Record<NetworkFault, (proxy: Proxy) => void | Promise<void>>> = {

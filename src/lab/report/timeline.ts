@@ -24,11 +24,11 @@ export interface Picture {
 interface Canvas {
   readonly width: number;
   readonly spanMs: number;
-  x(ms: number): number;
-  y(lane: string): number;
+  readonly x: (ms: number) => number;
+  readonly y: (lane: string) => number;
   readonly lanes: readonly Lane[];
   /** The class with a client's colour. */
-  tint(client: string): string;
+  readonly tint: (client: string) => string;
 }
 
 interface Lane {

@@ -21,6 +21,9 @@ export type ProgramName =
   | "java"
   | "zookeeper.jar"
   | "keytool"
+  | "javac"
+  | "curator-recipes.jar"
+  | "kazoo/client.py"
   | "gcc"
   | "spin"
   | "postgres"
@@ -34,6 +37,9 @@ const SOURCES: Readonly<Record<ProgramName, Source>> = {
   java: { debian: "default-jre-headless" },
   "zookeeper.jar": { debian: "zookeeper", folders: () => ["/usr/share/java"] },
   keytool: { debian: "default-jre-headless" },
+  javac: { debian: "default-jdk-headless" },
+  "curator-recipes.jar": { debian: "libcurator-recipes-java", folders: () => ["/usr/share/java"] },
+  "kazoo/client.py": { debian: "python3-kazoo", folders: () => ["/usr/lib/python3/dist-packages"] },
   gcc: { debian: "gcc" },
   spin: { debian: "spin" },
   postgres: { debian: "postgresql", folders: postgresFolders },
@@ -70,7 +76,7 @@ function look(name: ProgramName): string | undefined {
     "/usr/bin",
     "/usr/sbin",
   ];
-  const mode = name.endsWith(".jar") ? constants.R_OK : constants.X_OK;
+  const mode = /\.(?:jar|py)$/u.test(name) ? constants.R_OK : constants.X_OK;
   return folders.map((folder) => join(folder, name)).find((path) => isReachable(path, mode));
 }
 

@@ -36,7 +36,7 @@ export interface SentinelLab extends AsyncDisposable {
 }
 
 const SERVICE = "holdfast";
-const LIMIT_MS = 30_000;
+const LIMIT_MS = 60_000;
 
 /** Starts all servers and resolves when the replicas are online and the sentinels know each other. */
 export async function startSentinels(options: SentinelOptions = {}): Promise<SentinelLab> {

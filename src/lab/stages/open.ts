@@ -7,6 +7,9 @@ import { openQuorumStage, openRedisStage } from "./redis.ts";
 import { openSentinelStage } from "./sentinel.ts";
 import { openZooKeeperStage } from "./zookeeper.ts";
 
+/** Three Java servers and a loaded machine need some slack. */
+const MIN_SESSION_MS = 2500;
+
 export function openStage(backend: BackendName, scenario: Scenario): Promise<Stage> {
   switch (backend) {
     case "redis":
@@ -16,7 +19,7 @@ export function openStage(backend: BackendName, scenario: Scenario): Promise<Sta
     case "sentinel":
       return openSentinelStage(scenario.sentinel);
     case "zookeeper":
-      return openZooKeeperStage(scenario.ttlMs ?? TTL_MS);
+      return openZooKeeperStage(Math.max(MIN_SESSION_MS, scenario.ttlMs ?? TTL_MS));
     case "file":
       return openFileStage();
     case "memory":

@@ -1,0 +1,83 @@
+/** Plays the scenarios that apply against other lock libraries, too: same faults, same judge, one table. */
+import type { Library } from "./contenders/contender.ts";
+import { factsOf } from "./judge.ts";
+import type { Facts } from "./judge.ts";
+import { play } from "./play.ts";
+import type { Scenario } from "./scenarios/scenario.ts";
+import type { BackendName } from "./stage.ts";
+import { openStage } from "./stages/open.ts";
+
+export interface Entrant {
+  readonly library: Library;
+  readonly backend: BackendName;
+  readonly title: string;
+}
+
+export const ENTRANTS: readonly Entrant[] = [
+  { library: "holdfast", backend: "redis", title: "holdfast" },
+  { library: "redlock", backend: "redis", title: "redlock" },
+  { library: "redis-semaphore", backend: "redis", title: "redis-semaphore" },
+  { library: "verrou", backend: "redis", title: "@verrou/core" },
+  { library: "holdfast", backend: "quorum", title: "holdfast, 3 members" },
+  { library: "redlock", backend: "quorum", title: "redlock, 3 members" },
+  { library: "redis-semaphore-quorum", backend: "quorum", title: "redis-semaphore, 3 members" },
+];
+
+export interface Cell {
+  readonly scenario: Scenario;
+  readonly entrant: Entrant;
+  readonly facts: Facts;
+  readonly tone: "good" | "warn" | "bad";
+  /** The worst that happened, in a few words. */
+  readonly words: string;
+}
+
+export interface CompareOptions {
+  readonly entrants?: readonly Entrant[] | undefined;
+  /** @default 2 */
+  readonly jobs?: number | undefined;
+  readonly onStart?: ((scenario: Scenario, entrant: Entrant) => void) | undefined;
+}
+
+/** Plays what both sides can play. Cells come back scenario by scenario. */
+export async function compare(scenarios: readonly Scenario[], options: CompareOptions = {}): Promise<readonly Cell[]> {
+  const entrants = options.entrants ?? ENTRANTS;
+  const plays = scenarios
+    .filter(({ compares }) => compares === true)
+    .flatMap((scenario) =>
+      entrants
+        .filter(({ backend }) => scenario.outcomes[backend] !== undefined)
+        .map((entrant) => ({ scenario, entrant })),
+    );
+  const cells: Cell[] = [];
+  let next = 0;
+  const work = async (): Promise<void> => {
+    for (let at = next++; at < plays.length; at = next++) {
+      const { scenario, entrant } = plays[at] as (typeof plays)[number];
+      options.onStart?.(scenario, entrant);
+      cells[at] = await playOnce(scenario, entrant);
+    }
+  };
+  await Promise.all(Array.from({ length: options.jobs ?? 2 }, work));
+  return cells;
+}
+
+async function playOnce(scenario: Scenario, entrant: Entrant): Promise<Cell> {
+  await using stage = await openStage(entrant.backend, scenario);
+  const facts = factsOf(await play(scenario, stage, entrant.library));
+  return { scenario, entrant, facts, ...sum(facts) };
+}
+
+/** The worst first. A library's words for the result of a release are its own, so they are not held against it. */
+function sum(facts: Facts): { tone: Cell["tone"]; words: string } {
+  const { guarded } = facts.registers;
+  const about = (what: string): boolean => facts.surprises.some((surprise) => surprise.about === what);
+  const bad = (words: string): { tone: "bad"; words: string } => ({ tone: "bad", words });
+  if (about("error")) return bad("an error ended the play");
+  if (guarded.stale > 0 && facts.overlapMs > 0) return bad("two believed at once; stale write accepted");
+  if (guarded.stale > 0) return bad("stale write accepted");
+  if (about("acquire")) return bad("did not get or keep the lock as it should");
+  if (facts.overlapMs > 0) return { tone: "warn", words: "two believed at once; stale write refused" };
+  if (about("check")) return bad("believed in a lost lock");
+  return { tone: "good", words: guarded.refused > 0 ? "stale write refused" : "kept" };
+}

@@ -1,0 +1,50 @@
+/** Runs scenarios: opens a stage for each play, judges it, and tells as it goes. */
+import { judge } from "./judge.ts";
+import type { Verdict } from "./judge.ts";
+import { play } from "./play.ts";
+import type { Scenario } from "./scenarios/scenario.ts";
+import type { BackendName } from "./stage.ts";
+import { openStage } from "./stages/open.ts";
+
+export interface RunOptions {
+  /** Absent: every backend for which a scenario promises something. */
+  readonly backends?: readonly BackendName[] | undefined;
+  /** How many plays at once. More is faster, and noisier. @default 2 */
+  readonly jobs?: number | undefined;
+  /** Told when a play begins. */
+  readonly onStart?: ((scenario: Scenario, backend: BackendName, left: number) => void) | undefined;
+  readonly onVerdict?: ((verdict: Verdict) => void) | undefined;
+}
+
+/** Plays every scenario on every backend that applies. Verdicts come back in the order of the scenarios. */
+export async function runScenarios(
+  scenarios: readonly Scenario[],
+  options: RunOptions = {},
+): Promise<readonly Verdict[]> {
+  const plays = scenarios.flatMap((scenario) =>
+    backendsOf(scenario, options.backends).map((backend) => ({ scenario, backend })),
+  );
+  const verdicts: Verdict[] = [];
+  let next = 0;
+  const work = async (): Promise<void> => {
+    for (let at = next++; at < plays.length; at = next++) {
+      const { scenario, backend } = plays[at] as (typeof plays)[number];
+      options.onStart?.(scenario, backend, plays.length - at);
+      const verdict = await playOnce(scenario, backend);
+      options.onVerdict?.(verdict);
+      verdicts[at] = verdict;
+    }
+  };
+  await Promise.all(Array.from({ length: options.jobs ?? 2 }, work));
+  return verdicts;
+}
+
+export function backendsOf(scenario: Scenario, wanted?: readonly BackendName[]): readonly BackendName[] {
+  const all = Object.keys(scenario.outcomes) as BackendName[];
+  return wanted === undefined ? all : all.filter((backend) => wanted.includes(backend));
+}
+
+async function playOnce(scenario: Scenario, backend: BackendName): Promise<Verdict> {
+  await using stage = await openStage(backend, scenario);
+  return judge(await play(scenario, stage));
+}

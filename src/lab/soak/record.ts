@@ -1,0 +1,79 @@
+/** What a soak of one backend has seen: the history of its locks, epoch by epoch, judged and then forgotten. */
+import { memoryMarks } from "../../fence/index.ts";
+import { checkHistory } from "../../testing/history.ts";
+import type { ClaimantEvent, Violation } from "../../testing/history.ts";
+import { machineMs } from "../history.ts";
+
+/** Late events of a stopped client still belong to their epoch. */
+const JUDGE_AFTER_EPOCHS = 2;
+
+export class SoakRecord {
+  readonly violations: Violation[] = [];
+  readonly faults: Map<string, number> = new Map();
+  sections = 0;
+  refusals = 0;
+  /** Writes that the guard refused: what a late holder sent. */
+  refusedWrites = 0;
+  lastHeldMs = 0;
+  readonly #epochMs: number;
+  readonly #histories = new Map<string, ClaimantEvent[]>();
+  readonly #holding = new Map<string, ClaimantEvent & { readonly kind: "held" }>();
+  readonly #marks = new Map<string, ReturnType<typeof memoryMarks>>();
+
+  constructor(epochMs: number) {
+    this.#epochMs = epochMs;
+  }
+
+  hear(event: ClaimantEvent): void {
+    this.#keep(event);
+    if (event.kind === "held") {
+      this.#holding.set(event.who, event);
+      this.lastHeldMs = Math.max(this.lastHeldMs, event.atMs);
+    } else if (event.kind === "releasing" || event.kind === "lost") this.#holding.delete(event.who);
+    else if (event.kind === "released") this.sections++;
+    else if (event.kind === "refused") this.refusals++;
+  }
+
+  /** The guarded register: takes the write unless a greater fence was here. */
+  async write(lock: string, who: string, fence: bigint): Promise<void> {
+    const marks = this.#marks.get(lock) ?? memoryMarks();
+    this.#marks.set(lock, marks);
+    const atMs = machineMs();
+    const accepted = (await marks.advance(lock, fence)) === fence;
+    if (!accepted) this.refusedWrites++;
+    this.#keep({ kind: "wrote", atMs, lock, who, fence, accepted });
+  }
+
+  /** A killed client believes nothing any more. */
+  killed(client: string): void {
+    for (const [who, { lock, fence }] of this.#holding) {
+      if (who.startsWith(`${client}/`)) this.hear({ kind: "lost", atMs: machineMs(), lock, who, fence });
+    }
+  }
+
+  fault(kind: string): void {
+    this.faults.set(kind, (this.faults.get(kind) ?? 0) + 1);
+  }
+
+  stalled(message: string): void {
+    this.violations.push({ oracle: "O5 liveness", atMs: machineMs(), lock: "*", message });
+  }
+
+  /** Judges the epochs that are over, or all. */
+  judge(all = false): void {
+    const current = Math.floor(machineMs() / this.#epochMs);
+    for (const [lock, events] of this.#histories) {
+      if (!all && Number(lock.split(":")[1]) > current - JUDGE_AFTER_EPOCHS) continue;
+      this.#histories.delete(lock);
+      this.#marks.delete(lock);
+      // Processes tell at their own pace; a write counts when it arrived.
+      this.violations.push(...checkHistory(events.toSorted((a, b) => a.atMs - b.atMs)));
+    }
+  }
+
+  #keep(event: ClaimantEvent): void {
+    const events = this.#histories.get(event.lock);
+    if (events === undefined) this.#histories.set(event.lock, [event]);
+    else events.push(event);
+  }
+}

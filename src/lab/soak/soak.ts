@@ -1,0 +1,142 @@
+/** The soak: many clients on every backend, random faults, every oracle, for as long as asked. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { seeded } from "../../testing/seeded.ts";
+import type { BackendName, Observer, Stage } from "../stage.ts";
+import { openFileStage } from "../stages/file.ts";
+import { openMemoryStage } from "../stages/memory.ts";
+import { openQuorumStage, openRedisStage } from "../stages/redis.ts";
+import { openZooKeeperStage } from "../stages/zookeeper.ts";
+import { Camp } from "./camp.ts";
+import { CLIENT_FAULTS, NETWORK_FAULTS, rage } from "./nemesis.ts";
+import type { FaultKind } from "./nemesis.ts";
+
+export type SoakBackend = Exclude<BackendName, "sentinel">;
+
+export interface SoakOptions {
+  readonly minutes: number;
+  readonly seed: number;
+  /** @default all five */
+  readonly backends?: readonly SoakBackend[] | undefined;
+  /** Told every ten seconds. */
+  readonly onProgress?: ((counts: readonly SoakCounts[]) => void) | undefined;
+}
+
+export interface SoakCounts {
+  readonly backend: SoakBackend;
+  readonly sections: number;
+  readonly refusals: number;
+  readonly refusedWrites: number;
+  readonly faults: Readonly<Record<string, number>>;
+  readonly violations: readonly string[];
+  readonly leakedKeys: readonly string[];
+  /** What closed locks left open in their processes: timers, sockets, handles. */
+  readonly leakedHandles: readonly string[];
+}
+
+const TTL_MS = 2000;
+const EPOCH_MS = 15_000;
+const PROGRESS_MS = 10_000;
+/** What a killed client left in a store ends by itself within this. */
+const RUN_OUT_MS = 30_000;
+
+export const SOAK_BACKENDS: readonly SoakBackend[] = ["memory", "file", "redis", "quorum", "zookeeper"];
+
+/** Faults under which the backend promises that exclusion is kept. */
+const KINDS: Readonly<Record<SoakBackend, readonly FaultKind[]>> = {
+  // Its store dies with the process, so there is nothing to kill.
+  memory: ["client stopped"],
+  file: CLIENT_FAULTS,
+  redis: [...CLIENT_FAULTS, ...NETWORK_FAULTS, "server stopped", "server killed and restarted"],
+  quorum: [...CLIENT_FAULTS, ...NETWORK_FAULTS, "server stopped", "server killed and restarted", "server emptied"],
+  zookeeper: [...CLIENT_FAULTS, ...NETWORK_FAULTS, "server stopped", "server killed and restarted"],
+};
+
+/** Soaks all backends at once. Never rejects for a violation: it counts them. */
+export async function soak(options: SoakOptions): Promise<readonly SoakCounts[]> {
+  const backends = options.backends ?? SOAK_BACKENDS;
+  const end = new AbortController();
+  const counts = new Map<SoakBackend, () => SoakCounts>();
+  const timer = setTimeout(() => end.abort(), options.minutes * 60_000);
+  const progress = setInterval(() => options.onProgress?.([...counts.values()].map((count) => count())), PROGRESS_MS);
+  try {
+    const soaked = backends.map((backend, i) =>
+      soakOne(backend, options.seed * 1000 + i, end.signal, (count) => counts.set(backend, count)),
+    );
+    return await Promise.all(soaked);
+  } finally {
+    end.abort();
+    clearTimeout(timer);
+    clearInterval(progress);
+  }
+}
+
+async function soakOne(
+  backend: SoakBackend,
+  seed: number,
+  signal: AbortSignal,
+  tellCounts: (count: () => SoakCounts) => void,
+): Promise<SoakCounts> {
+  await using stage = await openStage(backend);
+  const observers = await stage.observe();
+  const camp = new Camp(stage, { seed, ttlMs: TTL_MS, epochMs: EPOCH_MS, clients: backend === "memory" ? 1 : 3 });
+  const { record } = camp;
+  const leaks = { keys: [] as readonly string[], handles: [] as readonly string[] };
+  const count = (): SoakCounts => ({
+    backend,
+    sections: record.sections,
+    refusals: record.refusals,
+    refusedWrites: record.refusedWrites,
+    faults: Object.fromEntries([...record.faults].toSorted()),
+    violations: record.violations.map(({ oracle, lock, message }) => `${oracle} ${lock}: ${message}`),
+    leakedKeys: leaks.keys,
+    leakedHandles: leaks.handles,
+  });
+  tellCounts(count);
+  const judging = setInterval(() => record.judge(), EPOCH_MS);
+  try {
+    await camp.start();
+    await rage(
+      { victims: camp.victims, servers: stage.servers, kinds: KINDS[backend], ttlMs: TTL_MS },
+      record,
+      seeded(seed),
+      signal,
+    );
+    leaks.handles = await camp.stop();
+    leaks.keys = await leftIn(stage, observers);
+    record.judge(true);
+    return count();
+  } finally {
+    clearInterval(judging);
+    await camp.kill();
+    await Promise.all(observers.map((observer) => observer.close()));
+  }
+}
+
+function openStage(backend: SoakBackend): Promise<Stage> {
+  switch (backend) {
+    case "memory":
+      return openMemoryStage();
+    case "file":
+      return openFileStage();
+    case "redis":
+      return openRedisStage({ durable: true });
+    case "quorum":
+      return openQuorumStage({ members: 3, maxTtlMs: TTL_MS });
+    case "zookeeper":
+      return openZooKeeperStage(TTL_MS);
+  }
+}
+
+async function leftIn(stage: Stage, observers: readonly Observer[]): Promise<readonly string[]> {
+  const tries = RUN_OUT_MS / 250;
+  for (let i = 0; ; i++) {
+    const snapshots = await Promise.all(observers.map((observer) => observer.look("soak:")));
+    const left = snapshots.flatMap(({ held, pending }) => [
+      ...held.map(({ name, holder }) => `lease of ${holder} on ${name}`),
+      ...pending.map(({ name, holder }) => `waiting claim of ${holder} on ${name}`),
+    ]);
+    if (left.length === 0) return stage.leaks();
+    if (i >= tries) return left;
+    await sleep(250);
+  }
+}
