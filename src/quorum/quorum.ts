@@ -80,8 +80,10 @@ class QuorumBackend implements Backend {
       standing.hints.stop();
       return standing.granted(round.ballot, round.sentAtMs);
     }
-    if (!claim.queues) this.#forget(standing);
-    else if (!standing.ended) standing.hints.listen(this.#seats, claim.name, round);
+    // Released meanwhile: nobody wants to know why.
+    if (standing.ended) return { granted: false, heldBy: [] };
+    if (claim.queues) standing.hints.listen(this.#seats, claim.name, round);
+    else this.#forget(standing);
     return this.#refuse(standing, round);
   }
 
@@ -214,7 +216,7 @@ class QuorumBackend implements Backend {
     const silent = votes.filter(({ vote }) => vote !== "granted" && vote !== "held" && vote !== "low").length;
     const majority = majorityOf(this.#seats.length);
     // Whoever had not answered when the round was lost may well have voted.
-    if (this.#seats.length - silent < majority && !standing.ended) {
+    if (this.#seats.length - silent < majority) {
       throw noQuorum(claim.name, majority, round.report(), isHopeless(votes, this.#seats.length, majority));
     }
     const { chance } = this.#settings;

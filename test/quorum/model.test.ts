@@ -98,7 +98,9 @@ async function say(
       );
       return { held: holds.toSorted(), forced: forced.map(({ fence }) => fence).toSorted() };
     }
-    default:
+    case "wait":
+    case "forget":
+    case "admit":
       return undefined;
   }
 }
