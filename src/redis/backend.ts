@@ -13,6 +13,7 @@ import type {
   Refused,
   Renewal,
   Snapshot,
+  Swapped,
   Vote,
 } from "../backend.ts";
 import { formatMs } from "../duration.ts";
@@ -112,9 +113,11 @@ export class RedisBackend implements Member {
     return this.#answered(claim, key, reply, run, sentMs);
   }
 
-  swap(held: Claim, next: Claim): Promise<Granted | Refused> {
+  async swap(held: Claim, next: Claim): Promise<Swapped> {
     this.#queue.forget(held.id);
-    return this.#enter(swap, next, next.queues, held.id);
+    let released: boolean | undefined;
+    const answer = await this.#enter(swap, next, next.queues, held.id, (known) => (released = known));
+    return { ...answer, released };
   }
 
   watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
@@ -224,7 +227,13 @@ export class RedisBackend implements Member {
     await this.#checked;
   }
 
-  async #enter(script: Script, claim: Claim, queues: boolean, heldId?: string): Promise<Granted | Refused> {
+  async #enter(
+    script: Script,
+    claim: Claim,
+    queues: boolean,
+    heldId?: string,
+    released?: (known: boolean) => void,
+  ): Promise<Granted | Refused> {
     const key = this.#names.lock(claim.name);
     const run = this.#runOf(claim);
     const args = [claim.id, this.#terms.of(claim, queues, run)];
@@ -237,6 +246,10 @@ export class RedisBackend implements Member {
       // Not believed, so it is given back: nothing is left held.
       if (error instanceof TooFewReplicas) await this.release(claim);
       throw this.#failed(claim, key, queues, error);
+    }
+    if (heldId !== undefined && Array.isArray(reply)) {
+      released?.(reply[0] === 1);
+      reply = reply[1];
     }
     return this.#answered(claim, key, reply, run, sentMs);
   }

@@ -53,7 +53,7 @@ export class Caller {
     const all = quarantineMs === 0 ? args : [...args, String(quarantineMs)];
     const { replicas: asked, waitMs } = durability;
     const { reply, replicas } = await runReplicated(this.#connection, script, keys, all, asked, waitMs);
-    if (typeof reply !== "string" || replicas >= asked) return reply;
+    if (!grants(reply) || replicas >= asked) return reply;
     throw new TooFewReplicas(`${replicas} of ${asked} replicas confirmed it within ${formatMs(waitMs)}`);
   }
 
@@ -63,4 +63,9 @@ export class Caller {
       throw toBackendError(error, lock, this.wrote);
     };
   }
+}
+
+/** Whether a script's reply is a grant: a fence, or in a swap a fence beside what became of the other claim. */
+function grants(reply: unknown): boolean {
+  return typeof (Array.isArray(reply) && reply.length === 2 ? reply[1] : reply) === "string";
 }

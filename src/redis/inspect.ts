@@ -1,8 +1,10 @@
 /** Looks without touching: who holds and waits (query), and what server this is (identify). */
 import type { Forced, Holding, Snapshot, Waiting } from "../backend.ts";
 import type { Connection, Primary } from "./connection.ts";
+import { peek } from "./generated/peek.ts";
 import type { Names } from "./names.ts";
 import { toForced, toHolding, toWaiting } from "./record.ts";
+import { runScript } from "./script.ts";
 
 const SCAN_COUNT = "512";
 const ALONE = /^\d{16} \d{13} =\S+ /u;
@@ -33,15 +35,14 @@ export async function query(connection: Connection, names: Names, start: string)
   const forced: Forced[] = [];
   for (const primary of await connection.primaries()) {
     for await (const keys of scan(primary, globEscapePrefix(connection.keyPrefix) + names.glob(start))) {
-      const [time, ...hashes] = await Promise.all([
-        primary.command(["TIME"]),
-        ...keys.map((key) => primary.command(["HGETALL", key]).catch(() => [])),
-      ]);
-      const nowMs = toMs(time);
-      for (const [index, key] of keys.entries()) {
-        const name = names.nameOf(key.slice(connection.keyPrefix.length));
+      // The client puts its own prefix before keys, and SCAN brings them with it.
+      const bare = keys.map((key) => key.slice(connection.keyPrefix.length));
+      const looks = await Promise.all(bare.map((key) => look(connection, key)));
+      for (const [index, key] of bare.entries()) {
+        const name = names.nameOf(key);
+        const [now, ...fields] = looks[index] ?? [];
         if (name === undefined || !name.startsWith(start)) continue;
-        const lock = readLock(name, toPairs(hashes[index]), nowMs);
+        const lock = readLock(name, toPairs(fields), Number(now));
         held.push(...lock.held);
         pending.push(...lock.pending);
         forced.push(...lock.forced);
@@ -80,6 +81,15 @@ function toPending({ name, mode, limit, holder, waitingMs, meta }: Waiting, posi
   return { name, mode, limit, holder, waitingMs, position, meta };
 }
 
+/** A key that is no lock has nothing to show. */
+async function look(connection: Connection, key: string): Promise<readonly unknown[]> {
+  const reply = await runScript(connection, peek, [key], []).catch((error: unknown) => {
+    if (error instanceof Error && error.message.includes("WRONGTYPE")) return [];
+    throw error;
+  });
+  return Array.isArray(reply) ? reply : [];
+}
+
 async function* scan(primary: Primary, pattern: string): AsyncGenerator<readonly string[]> {
   let cursor = "0";
   const seen = new Set<string>();
@@ -94,7 +104,7 @@ async function* scan(primary: Primary, pattern: string): AsyncGenerator<readonly
   } while (cursor !== "0");
 }
 
-/** HGETALL comes as a flat list (RESP2), or as an object or Map (RESP3). */
+/** CONFIG GET comes as a flat list (RESP2), or as an object or Map (RESP3); a script's reply is always a list. */
 function toPairs(reply: unknown): readonly [string, string][] {
   if (reply instanceof Map) return [...reply].map(([field, value]) => [String(field), String(value)]);
   if (Array.isArray(reply)) {

@@ -31,8 +31,8 @@ export function toVote(name: string, reply: unknown): Vote {
       return { vote: "granted", wallMs };
     case "held": {
       const holding = toHolding(name, detail, wallMs);
-      const { holder: by = "unknown", fence = 0n, remainingMs = 0 } = holding ?? {};
-      return { vote: "held", by, fence, remainingMs, wallMs };
+      const { holder: by = "unknown", fence = 0n, heldMs, remainingMs = 0 } = holding ?? {};
+      return { vote: "held", by, fence, heldMs, remainingMs, wallMs };
     }
     case "low":
       if (!/^\d{1,20}$/u.test(detail)) throw strange(name);

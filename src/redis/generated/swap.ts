@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const swap: Script = {
   name: "swap",
-  sha: "323f6d444963aed4a63fb011d4c8d15aa84a0dd5",
+  sha: "0bc7d1d4a98b46c8d2b73a40dcc565201dc324b7",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function incarnation()
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -256,9 +256,11 @@ return 1
 end
 local lock = open(KEYS[1], ARGV[3])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-leave(lock, ARGV[3])
+local released = leave(lock, ARGV[3])
 local next_claim = redis.call('HMGET', KEYS[1], 'h' .. ARGV[1], 'w' .. ARGV[1])
 lock.held, lock.waits = next_claim[1], next_claim[2]
 local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[4]), now) or 0
-return enter(lock, ARGV[1], parse(ARGV[2]), young)`,
+local answer = enter(lock, ARGV[1], parse(ARGV[2]), young)
+if type(answer) == 'table' and answer.err then return answer end
+return { released, answer }`,
 };

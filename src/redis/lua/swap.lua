@@ -8,7 +8,7 @@
 -- ARGV[3] the ending claim's id
 -- ARGV[4] the quarantine, ms; absent without quarantine
 --
--- Returns what attempt returns.
+-- Returns { 1 when the ending claim was known, else 0; what attempt returns }.
 
 --- @include _incarnation
 --- @include _lock
@@ -17,8 +17,10 @@
 
 local lock = open(KEYS[1], ARGV[3])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-leave(lock, ARGV[3])
+local released = leave(lock, ARGV[3])
 local next_claim = redis.call('HMGET', KEYS[1], 'h' .. ARGV[1], 'w' .. ARGV[1])
 lock.held, lock.waits = next_claim[1], next_claim[2]
 local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[4]), now) or 0
-return enter(lock, ARGV[1], parse(ARGV[2]), young)
+local answer = enter(lock, ARGV[1], parse(ARGV[2]), young)
+if type(answer) == 'table' and answer.err then return answer end
+return { released, answer }

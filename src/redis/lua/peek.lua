@@ -1,0 +1,10 @@
+-- Looks at a lock and changes nothing.
+--
+-- KEYS[1] the lock
+--
+-- Returns { now in ms, field, value, field, value, … }.
+
+local time = redis.call('TIME')
+local answer = redis.call('HGETALL', KEYS[1])
+table.insert(answer, 1, time[1] .. string.sub('00000' .. time[2], -6, -4))
+return answer
