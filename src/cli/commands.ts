@@ -63,6 +63,11 @@ export const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./doctor/doctor.ts")).doctorCommand,
   },
   {
+    name: "lab",
+    summary: "play faults against a store, and see what holds",
+    load: async () => (await import("../lab/command.ts")).labCommand,
+  },
+  {
     name: "completion",
     summary: "print completions for bash, zsh or fish",
     load: async () => (await import("./completion.ts")).completionCommand,

@@ -2,7 +2,7 @@
 import type { Claim } from "../backend.ts";
 import { systemClock } from "../clock.ts";
 import { driftMs } from "../drift.ts";
-import { MAX_TTL_MS } from "../duration.ts";
+import { formatMs, MAX_TTL_MS } from "../duration.ts";
 import { LockBackendError, LockLostError } from "../errors.ts";
 import { loadClaim, storeClaim } from "./claims.ts";
 import { type Command, UsageError } from "./command.ts";
@@ -38,9 +38,12 @@ export const renewCommand: Command = {
     const name = nameOf(flags, "renew");
     const fence = fenceOf(flags, "renew");
     const claim = findClaim(io, flags, name, fence);
-    const remainingMs = await withLocks(io, flags, (store) => renewOnce(store, claim, fence ?? 0n), {
-      outlives: true,
-    });
+    const renew = async (store: OpenStore): Promise<number> => {
+      const trustedMs = await renewOnce(store, claim, fence ?? 0n);
+      if (flags.text("ttl") !== undefined) await checkGiven(store, claim, trustedMs);
+      return trustedMs;
+    };
+    const remainingMs = await withLocks(io, flags, renew, { outlives: true });
     if (fence !== undefined && flags.text("claim") === undefined) {
       storeClaim(io, urlOf(io, flags), { claim, fence, state: "held" });
     }
@@ -66,6 +69,15 @@ function findClaim(io: Io, flags: Flags, name: string, fence: bigint | undefined
   }
   if (stored.state !== "held") throw new LockLostError(name, fence, "it was released, or found to have ended, before");
   return ttlMs === undefined ? stored.claim : { ...stored.claim, ttlMs };
+}
+
+/** A store that keeps to the ttl of the beginning must not be believed to have given another. */
+async function checkGiven({ backend, locks }: OpenStore, claim: Claim, trustedMs: number): Promise<void> {
+  const { held } = await locks.query(claim.name);
+  const leftMs = Math.max(...held.filter(({ name }) => name === claim.name).map(({ remainingMs }) => remainingMs));
+  if (leftMs >= trustedMs - 2000) return;
+  const message = `The lease is renewed, but for ${formatMs(leftMs)} only: this store cannot change the ttl of a lease. Acquire it with the longest ttl that you will need.`;
+  throw new LockBackendError(backend.name, claim.name, message, { fatal: true });
 }
 
 /** Milliseconds of trust, counted from before the question left. */

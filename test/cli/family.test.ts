@@ -1,4 +1,5 @@
 /** The command is dead before anybody else may start: loss, signals, grandchildren, and holdfast itself killed or stopped. */
+import { once } from "node:events";
 import { afterAll, describe, expect, test } from "vitest";
 
 import { Bench, isRunning, until } from "./harness.ts";
@@ -209,9 +210,16 @@ describe("S103: holdfast itself is killed or stopped", () => {
   });
 
   test("killed again and again, at any moment: never two at once", async () => {
-    // mkdir tells whether somebody else is inside; the child is killed inside, so the next one finds the folder and its pid.
+    // mkdir tells whether somebody is inside, or was killed inside. A zombie is dead, whoever has yet to bury it.
     const inside = bench.path("inside");
-    const script = `mkdir ${inside} 2>/dev/null || { old=$(cat ${inside}/pid 2>/dev/null); if [ -n "$old" ] && kill -0 $old 2>/dev/null; then echo "two: $old and $$" >> ${bench.path("clash")}; fi; }; echo $$ > ${inside}/pid; echo x >> ${bench.path("rounds")}; sleep 0.05 & wait; rm -r ${inside}`;
+    const script = [
+      `if ! mkdir ${inside} 2>/dev/null; then old=$(cat ${inside}/pid 2>/dev/null)`,
+      `case "$(cut -d' ' -f3 /proc/$old/stat 2>/dev/null)" in [!ZX]*) echo "two: $old and $$" >> ${bench.path("clash")};; esac; fi`,
+      `echo $$ > ${inside}/pid`,
+      `echo x >> ${bench.path("rounds")}`,
+      "sleep 0.05 & wait",
+      `rm -r ${inside}`,
+    ].join("; ");
     for (let round = 0; round < 12; round++) {
       const before = bench.lines("rounds").length;
       const one = bench.start(["run", "again", "--", "sh", "-c", script], { input: "" });
@@ -223,6 +231,27 @@ describe("S103: holdfast itself is killed or stopped", () => {
     }
     expect(bench.lines("clash")).toEqual([]);
     expect(bench.lines("rounds").length).toBeGreaterThan(12);
+  });
+
+  test("killed together with the warden: the command runs on, and so does its lease, until it ends", async () => {
+    const script = `echo $$ > ${bench.path("orphan")}; while [ ! -e ${bench.path("orphan.go")} ]; do sleep 0.02; done`;
+    const started = bench.start(["run", "orphan", "--ttl", "500ms", "--", "sh", "-c", script]);
+    const pid = Number(await until(() => bench.lines("orphan")[0], "it runs"));
+    const wardens = bench.childrenOf(started.pid).filter((child) => child !== pid);
+    expect(wardens).toHaveLength(1);
+    // Stopped first, so that it can neither act nor be replaced.
+    for (const warden of wardens) process.kill(warden, "SIGSTOP");
+    started.process.kill("SIGKILL");
+    await once(started.process, "exit");
+    for (const warden of wardens) process.kill(warden, "SIGKILL");
+    const alive = `case "$(cut -d' ' -f3 /proc/${pid}/stat 2>/dev/null)" in [!ZX]*) echo two;; *) echo one;; esac`;
+    const next = bench.start(["run", "orphan", "--", "sh", "-c", alive], { input: "" });
+    // Several ttls, in which the lease must not be given away.
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+    expect(isRunning(pid)).toBe(true);
+    expect(next.stdout()).toBe("");
+    bench.write("orphan.go", "");
+    expect((await next.done).stdout).toBe("one\n");
   });
 
   test("stopped past its deadline: the warden ends the whole family by then", async () => {

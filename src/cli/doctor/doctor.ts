@@ -9,6 +9,9 @@ import type { Examine, Finding, Level, Report } from "./report.ts";
 /** Which page of the house examines which scheme. */
 const EXAMINERS: readonly (readonly [schemes: RegExp, load: () => Promise<Examine>])[] = [
   [/^file:/i, async () => (await import("./file.ts")).examineFile],
+  [/^redis/i, async () => (await import("./redis.ts")).examineRedis],
+  [/^redlocks?:/i, async () => (await import("./redlock.ts")).examineRedlock],
+  [/^(zk|zookeeper):/i, async () => (await import("./zookeeper.ts")).examineZooKeeper],
 ];
 
 const MARKS: Readonly<Record<Level, readonly [mark: string, style: Style]>> = {

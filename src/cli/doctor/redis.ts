@@ -1,0 +1,74 @@
+/** One Redis, behind Sentinel or a Cluster: what it keeps after a restart and a fail-over, and what it throws away. */
+import type { Member } from "../../backend.ts";
+import { openBackend, openMember } from "../../redis/open.ts";
+import { ask, clock, eviction, type Identified, role } from "./redis-checks.ts";
+import type { Examine, Finding } from "./report.ts";
+
+export const examineRedis: Examine = async ({ url }) => {
+  const member: Member = await openMember(url);
+  try {
+    const found = await ask(member).catch((error: unknown) => whyNot(url, error));
+    const { identity, roundTripMs } = found;
+    return {
+      backend: "redis",
+      facts: {
+        version: identity.version,
+        role: identity.role === "slave" ? "replica" : identity.role,
+        replicas: identity.replicas,
+        persistence: identity.persistence,
+        eviction: identity.policy,
+        "round trip": `${roundTripMs.toFixed(1)} ms`,
+      },
+      findings: [role(identity, /^rediss?\+cluster:/i.test(url)), ...detailsOf(found)],
+      promises: PROMISES,
+      limits: LIMITS,
+    };
+  } finally {
+    await member.close();
+  }
+};
+
+const PROMISES = [
+  "one holder at a time while this primary keeps its memory",
+  "fences that rise, also after a flush, a restart or a fail-over (by its clock)",
+  "first come, first served; a dead holder is replaced when its ttl is over",
+];
+const LIMITS = [
+  "exclusion across a restart that forgets, or a fail-over to a replica that had not heard of the lease: guard what you protect with the fence",
+  "anything while the server cannot be reached: leases end, and nobody gets new ones",
+];
+
+/** openBackend() refuses a server of the wrong kind, which here is a finding; but what it says of one that is away is better. */
+async function whyNot(url: string, error: unknown): Promise<never> {
+  const backend = await openBackend(url);
+  await backend.close();
+  throw error;
+}
+
+function detailsOf(found: Identified): readonly Finding[] {
+  if (found.identity.role !== "master") return [];
+  return [eviction(found.identity), persistence(found), replication(found), clock(found)];
+}
+
+function persistence({ identity }: Identified): Finding {
+  const check = "persistence";
+  if (/always/.test(identity.persistence))
+    return { level: "good", check, text: "every write is on the disk before it is answered" };
+  const text = `${identity.persistence}: a crash may forget leases that are held; appendonly yes with appendfsync always keeps them`;
+  return { level: "weak", check, text };
+}
+
+function replication({ identity: { replicas, minReplicas, cluster } }: Identified): Finding {
+  const check = "replication";
+  if (replicas === 0 && !cluster)
+    return { level: "good", check, text: "it has no replicas, so no fail-over can lose a lease" };
+  const text = `${replicas} replicas: a fail-over may lose the newest leases`;
+  if (minReplicas !== undefined && minReplicas > 0) {
+    return {
+      level: "weak",
+      check,
+      text: `${text}; min-replicas-to-write is ${minReplicas}: failover=quarantine closes the gap`,
+    };
+  }
+  return { level: "weak", check, text: `${text}; set min-replicas-to-write, and failover=quarantine` };
+}

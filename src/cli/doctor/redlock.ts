@@ -1,0 +1,121 @@
+/** A quorum of independent Redis servers: each member, and what only shows when they are seen together. */
+import type { Member } from "../../backend.ts";
+import { initMembers } from "../../quorum/index.ts";
+import { openMembers, type OpenMembers } from "../../quorum/open.ts";
+import { ask, eviction, type Identified, role } from "./redis-checks.ts";
+import type { Examine, Finding } from "./report.ts";
+
+const CLOCK_SPREAD_MS = 1000;
+
+interface Seen {
+  readonly label: string;
+  readonly found: Identified | Error;
+}
+
+export const examineRedlock: Examine = async ({ url, init, say }) => {
+  const opened = await openMembers(url);
+  const { members, options } = opened;
+  try {
+    const seen = await Promise.all(
+      members.map((member, at) => look(member, options.labels?.[at] ?? `member ${at + 1}`)),
+    );
+    const findings = [...seen.flatMap(memberFindings), ...together(seen)];
+    if (init) findings.push(...(await vouch(opened, say)));
+    return { backend: "redlock", facts: factsOf(seen), findings, promises: PROMISES, limits: LIMITS };
+  } finally {
+    await Promise.all(members.map((member) => member.close()));
+  }
+};
+
+const PROMISES = [
+  "one holder at a time while a majority of the members answers, and clocks run at about the same rate",
+  "fences that rise, by ballots: no two leases of a lock ever have the same",
+  "a member that forgot its leases abstains until they are surely over",
+];
+const LIMITS = [
+  "exclusion when a majority forgets within one ttl and is vouched for (--init) before it has passed",
+  "first come, first served: members keep no queue",
+  "limits above one",
+];
+
+async function look(member: Member, label: string): Promise<Seen> {
+  try {
+    return { label, found: await ask(member) };
+  } catch (error) {
+    return { label, found: error instanceof Error ? error : new Error(String(error)) };
+  }
+}
+
+function memberFindings({ label, found }: Seen): readonly Finding[] {
+  if (found instanceof Error) return [{ level: "weak", check: "reachable", text: `${label}: ${found.message}` }];
+  const { identity } = found;
+  const findings = [role(identity, false)];
+  if (identity.role === "master" && !identity.cluster) {
+    const evicts = eviction(identity);
+    findings.push(evicts.level === "weak" ? { ...evicts, level: "broken" } : evicts);
+    if (identity.replicas > 0) {
+      findings.push({
+        level: "weak",
+        check: "replicas",
+        text: `it has ${identity.replicas} replicas; members should have none`,
+      });
+    }
+  }
+  return findings.map((finding) => ({ ...finding, text: `${label}: ${finding.text}` }));
+}
+
+function together(seen: readonly Seen[]): readonly Finding[] {
+  const answered = seen.flatMap(({ found }) => (found instanceof Error ? [] : [found]));
+  const majority = Math.floor(seen.length / 2) + 1;
+  const findings: Finding[] = [
+    answered.length >= majority
+      ? {
+          level: "good",
+          check: "majority",
+          text: `${answered.length} of ${seen.length} members answer; ${majority} are needed`,
+        }
+      : {
+          level: "broken",
+          check: "majority",
+          text: `only ${answered.length} of ${seen.length} members answer; ${majority} are needed`,
+        },
+  ];
+  if (seen.length % 2 === 0) {
+    const text = `${seen.length} members tolerate no more failures than ${seen.length - 1}; use an odd number`;
+    findings.push({ level: "weak", check: "odd", text });
+  }
+  const ids = answered.map(({ identity }) => identity.runId);
+  if (new Set(ids).size < ids.length) {
+    findings.push({ level: "broken", check: "independent", text: "two members are one and the same server" });
+  }
+  const offsets = answered.map(({ clockOffsetMs }) => clockOffsetMs).filter(Number.isFinite);
+  const spreadMs = offsets.length === 0 ? 0 : Math.round(Math.max(...offsets) - Math.min(...offsets));
+  const apart = `the members' clocks are ${spreadMs} ms apart`;
+  findings.push({ level: spreadMs > CLOCK_SPREAD_MS ? "weak" : "good", check: "clocks", text: apart });
+  return findings;
+}
+
+async function vouch({ members, options }: OpenMembers, say: (line: string) => void): Promise<readonly Finding[]> {
+  say("Vouching for members: from now on they vote, as if they had never held a lease.");
+  const results = await initMembers(members, options);
+  return results.map(({ member, result, cause }) => {
+    if (result === "failed") {
+      const why = cause instanceof Error ? cause.message : String(cause);
+      return { level: "weak", check: "init", text: `${member}: could not be vouched for: ${why}` };
+    }
+    return {
+      level: "good",
+      check: "init",
+      text: `${member}: ${result === "durable" ? "never abstains anyway" : "votes from now on"}`,
+    };
+  });
+}
+
+function factsOf(seen: readonly Seen[]): Record<string, string> {
+  return Object.fromEntries(
+    seen.map(({ label, found }) => [
+      label,
+      found instanceof Error ? "no answer" : `${found.identity.version}, ${found.roundTripMs.toFixed(1)} ms`,
+    ]),
+  );
+}

@@ -1,0 +1,55 @@
+import { execFileSync } from "node:child_process";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { Bench, MAIN, type Started, until } from "./harness.ts";
+
+const bench = new Bench();
+let holders: readonly Started[];
+const EVIL = "$(touch pwned)";
+
+beforeAll(async () => {
+  holders = ["deploy", "with blank", EVIL].map((name) =>
+    bench.start(["run", name, "--", "sh", "-c", "echo in; read x"]),
+  );
+  await until(() => holders.every((one) => one.stdout() === "in\n"), "all are held");
+});
+afterAll(() => bench.close());
+
+/** What bash offers for these words, the last of which is being typed. */
+function complete(...words: readonly string[]): readonly string[] {
+  const script = `holdfast() { ${process.execPath} ${MAIN} "$@"; }
+    source <(holdfast completion bash)
+    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _holdfast 2>/dev/null; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const env = { ...process.env, HOLDFAST_URL: bench.url };
+  const out = execFileSync("bash", ["--norc", "-c", script, "bash", "holdfast", ...words], {
+    cwd: bench.dir,
+    env,
+    encoding: "utf8",
+  });
+  return out.split("\n").filter((line) => line !== "");
+}
+
+describe("bash completion", () => {
+  test("offers commands, flags and shells", () => {
+    expect(complete("re")).toEqual(["renew", "release"]);
+    expect(complete("run", "x", "--wa")).toEqual(["--wait"]);
+    expect(complete("completion", "")).toEqual(["bash", "zsh", "fish"]);
+  });
+
+  test("offers the names of locks, quoted, and never evaluates them", () => {
+    expect(complete("show", "dep")).toEqual(["deploy"]);
+    expect(complete("show", "with")).toEqual(["with\\ blank"]);
+    expect(complete("show", "")).toHaveLength(3);
+    expect(execFileSync("ls", [bench.dir], { encoding: "utf8" })).not.toContain("pwned");
+  });
+
+  test("offers programs after --", () => {
+    expect(complete("run", "x", "--", "mkdi")).toContain("mkdir");
+  });
+});
+
+test.each(["bash", "zsh", "fish"])("the %s script knows every command and flag", async (shell) => {
+  const { code, stdout } = await bench.run(["completion", shell]);
+  expect(code).toBe(0);
+  for (const word of ["elect", "doctor", "conflict-exit-code", "self-test"]) expect(stdout).toContain(word);
+});

@@ -1,0 +1,49 @@
+import { afterAll, expect, test } from "vitest";
+
+import { Bench, isRunning, until } from "./harness.ts";
+
+const bench = new Bench();
+afterAll(() => bench.close());
+
+test("one of three runs the command; when it is killed, another takes over", async () => {
+  const script = `echo $$ >> ${bench.path("terms")}; exec sleep 600`;
+  const candidates = [1, 2, 3].map(() => bench.start(["elect", "boss", "--", "sh", "-c", script], { input: "" }));
+  for (let term = 1; term <= 3; term++) {
+    await until(() => bench.lines("terms").length === term, `term ${term}`);
+    const pids = bench.lines("terms").map(Number);
+    // Whoever has the newest command as a child is in office.
+    const elected = candidates.find(({ pid }) => isRunning(pid) && bench.childrenOf(pid).includes(pids.at(-1) ?? 0));
+    expect(pids.filter(isRunning)).toEqual([pids.at(-1)]);
+    elected?.process.kill("SIGKILL");
+    await elected?.done;
+  }
+  await until(() => !bench.lines("terms").some((pid) => isRunning(Number(pid))), "the last command is ended");
+});
+
+test("a lost office is left, and stood for again", async () => {
+  const script = `echo $HOLDFAST_FENCE >> ${bench.path("lost")}; exec sleep 600`;
+  const started = bench.start(["elect", "lost", "--", "sh", "-c", script], { input: "" });
+  const fence = await until(() => bench.lines("lost")[0], "elected");
+  expect((await bench.run(["release", "lost", "--fence", fence, "--reason", "test"])).code).toBe(0);
+  const next = await until(() => bench.lines("lost")[1], "elected again");
+  expect(BigInt(next)).toBeGreaterThan(BigInt(fence));
+  started.process.kill("SIGTERM");
+  expect((await started.done).code).toBe(143);
+});
+
+test("when the command ends by itself, so does elect, with its code", async () => {
+  expect((await bench.run(["elect", "once", "--", "sh", "-c", "exit 9"])).code).toBe(9);
+});
+
+test("with --restart it stands again, until it is told to stop", async () => {
+  const file = bench.path("restarts");
+  const script = `echo x >> ${file}; if [ $(wc -l < ${file}) -lt 3 ]; then exit 9; fi; exec sleep 600`;
+  const started = bench.start(["elect", "again", "--restart", "--ttl", "1s", "--", "sh", "-c", script], { input: "" });
+  await until(() => bench.lines("restarts").length >= 3, "three terms");
+  started.process.kill("SIGTERM");
+  expect((await started.done).code).toBe(143);
+});
+
+test("a program that is not there ends it at once", async () => {
+  expect((await bench.run(["elect", "x", "--", "no-such-program"])).code).toBe(127);
+});
