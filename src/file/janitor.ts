@@ -11,6 +11,7 @@ import { isDead } from "./life.ts";
 import { Lock, type LockOptions } from "./lock.ts";
 import { epochNumber, nameOfLock } from "./epochs.ts";
 import { readOwner } from "./owners.ts";
+import { Queue } from "./queue.ts";
 import { parseCompany } from "./records.ts";
 
 const FIRST_MS = 2000;
@@ -61,7 +62,11 @@ export class Janitor {
     await each(place.owners, (path) => this.#owner(path, halfMadeMs));
     await each(place.companions, (path) => this.#company(path));
     await each(place.sockets, (path) => this.#isOld(path, halfMadeMs) && this.#socket(path));
-    await each(place.queues, (path) => tryRmdir(path));
+    await each(place.queues, (path, directory) => {
+      // Looking at a queue removes its dead tickets.
+      new Queue(directory, this.#around, this.#around.facts).list();
+      tryRmdir(path);
+    });
     await each(place.locks, (path, directory) => this.#lock(path, directory, idleMs));
     this.#around.forced.tidy();
   }

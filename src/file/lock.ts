@@ -86,10 +86,8 @@ export class Lock {
     const { owner } = mine;
     if (owner === undefined) return false;
     const queued = mine.ticket !== undefined && this.#sight.queue.leave(mine.ticket);
-    mine.ticket = undefined;
     const ended = this.#drop(owner);
-    mine.held = undefined;
-    mine.owner = undefined;
+    mine.ticket = mine.held = mine.owner = undefined;
     if (queued && !ended) this.settle();
     // What was resigned, or expired while it held, must never count again.
     if (this.#options.moment.machineMs() < owner.untilMs) this.#options.owners.giveBack(owner);
@@ -102,9 +100,8 @@ export class Lock {
     const head = this.log.seen;
     if (head?.plain !== true || holderIn(head.state, held) === undefined || next.owner !== undefined) return false;
     if (this.#sight.queue.mayExist() || !isPlain(next.claim) || !this.#grant(next, head, FREE)) return false;
-    held.held = undefined;
     if (held.owner !== undefined) this.#options.owners.giveBack(held.owner);
-    held.owner = undefined;
+    held.held = held.owner = undefined;
     return true;
   }
 
@@ -209,8 +206,7 @@ export class Lock {
     const { owner } = mine;
     if (owner === undefined) return false;
     this.#leave(mine);
-    mine.owner = undefined;
-    mine.held = undefined;
+    mine.owner = mine.held = undefined;
     this.#drop(owner);
     this.#options.owners.discard(owner);
     return false;
@@ -260,6 +256,8 @@ export class Lock {
   }
 
   #join(mine: Mine): void {
+    // A ticket that lapsed is made again, by an owner file whose time is not over.
+    if (mine.owner !== undefined && !this.#options.owners.renew(mine.owner)) this.#abandon(mine);
     mine.owner ??= this.#options.owners.take(mine.claim);
     const outcome = this.#sight.queue.join(mine.owner, mine.arrivalUs);
     if (outcome === "joined") mine.ticket = this.#sight.queue.ticketOf(mine.owner, mine.arrivalUs);

@@ -2,12 +2,12 @@
  * A process that goes through everything this backend does to a lock, and kills itself before or after the n-th
  * file-system call. Prints each fence that it was granted, and how many calls there were if it gets that far.
  *
- * Usage: node doomed.mjs <dist> <dir> <scenario> <n> before|after all|changes
- * With `changes` only calls that change something are counted.
+ * Usage: node doomed.mjs <dist> <dir> <scenario> <n> before|after all|changes [hold]
+ * With `changes` only calls that change something are counted. With `hold` as a last word it takes a lock and waits to die.
  */
 import { writeSync } from "node:fs";
 
-const [, , dist, dir, scenario, at, when, which] = process.argv;
+const [, , dist, dir, scenario, at, when, which, then] = process.argv;
 const { FileBackend } = await import(`${dist}/file/backend.js`);
 const { disk } = await import(`${dist}/file/disk.js`);
 const CHANGES = ["link", "rename", "unlink", "mkdir", "rmdir", "utimes", "open", "write", "close"];
@@ -90,6 +90,11 @@ const scenarios = {
   },
 };
 
+if (then === "hold") {
+  await take(a, claim());
+  writeSync(1, `pid ${process.pid}\n`);
+  await new Promise((resolve) => setTimeout(resolve, 60_000));
+}
 // Opening is a scenario of its own.
 if (scenario !== "open") await Promise.all([a.query(""), b.query("")]);
 writeSync(1, `opened ${calls}\n`);

@@ -1,5 +1,7 @@
 /** Another process with a file backend, that does what it is told: `{ call, args }` in, `{ answer }` or `{ error }` out. */
 import { spawn } from "node:child_process";
+import { appendFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 
 const [, , dist, dir, options] = process.argv;
 const { FileBackend } = await import(`${dist}/file/backend.js`);
@@ -23,7 +25,21 @@ const own = {
     process.setuid(uid);
   },
   watch: (claim) => backend.watch(claim, new AbortController().signal),
-  exit: () => process.exit(0),
+  /** Fills the file system with data, or with empty files. */
+  fill: (path, what) => {
+    try {
+      for (let count = 0; ; count++) {
+        if (what === "space") appendFileSync(path, Buffer.alloc(4096));
+        else writeFileSync(`${path}-${count}`, "");
+      }
+    } catch (error) {
+      return error.code;
+    }
+  },
+  unfill: (path) => {
+    for (const name of readdirSync(dirname(path)))
+      if (name.startsWith(basename(path))) rmSync(join(dirname(path), name));
+  },
 };
 
 process.on("message", async ({ id, call, args }) => {

@@ -1,0 +1,23 @@
+/** Four processes, two locks, and somebody who kills: nobody is ever inside with somebody else, and no fence comes twice. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import type { SelfTestOptions, SelfTestResult } from "../../src/file/self-test.ts";
+import { DIST } from "./peers.ts";
+
+interface SelfTest {
+  selfTest(directory: string, options?: SelfTestOptions): Promise<SelfTestResult>;
+}
+
+test("survives 500 kills at random moments", { timeout: 600_000 }, async () => {
+  const { selfTest } = (await import(join(DIST, "file/self-test.js"))) as SelfTest;
+  const directory = mkdtempSync(join(tmpdir(), "hf-chaos-"));
+  try {
+    const result = await selfTest(directory, { workers: 4, kills: 500, killsForMs: 500_000 });
+    expect(result).toMatchObject({ ok: true, kills: 500, faults: [] });
+    expect(result.leases).toBeGreaterThan(500);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+});

@@ -1,0 +1,164 @@
+/** Leases that depend on more, or on less, than the process that took them: companions, detached ones, worker threads. */
+import { execFile, spawn } from "node:child_process";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { openBackend, openRenewer } from "../../src/file/open.ts";
+import { claim, DIST, granted, grantedAtLast, Scene, sleep } from "./peers.ts";
+
+let scene: Scene;
+beforeEach(() => {
+  scene = new Scene();
+});
+afterEach(() => scene.end());
+
+function sleeper(): { readonly pid: number; kill(): Promise<void> } {
+  const child = spawn("sleep", ["60"], { stdio: "ignore" });
+  return {
+    pid: child.pid!,
+    kill: async () => {
+      const gone = new Promise((resolve) => child.once("exit", resolve));
+      child.kill("SIGKILL");
+      await gone;
+    },
+  };
+}
+
+describe("a companion", () => {
+  test("keeps the lock when the holder is killed and its ttl has passed, and frees it by its own death", async () => {
+    const peer = await scene.peer();
+    const child = sleeper();
+    await peer.call("alsoAlive", child.pid);
+    const before = await granted(peer.attempt(claim({ ttlMs: 300 })));
+    await peer.kill();
+    const [backend, waiter] = [scene.open(), claim()];
+    expect(await backend.attempt(waiter)).toMatchObject({ granted: false, heldBy: [{ fence: before.fence }] });
+    await sleep(600);
+    expect(await backend.attempt(waiter)).toMatchObject({ granted: false });
+    expect((await backend.query("")).held).toHaveLength(1);
+    await child.kill();
+    const after = await grantedAtLast(backend, waiter);
+    expect(after.fence).toBeGreaterThan(before.fence);
+  });
+
+  test("keeps the lock while the holder is stopped beyond its ttl", async () => {
+    const peer = await scene.peer();
+    const child = sleeper();
+    await granted(peer.attempt(claim({ ttlMs: 300 })));
+    await peer.call("alsoAlive", child.pid);
+    peer.process.kill("SIGSTOP");
+    await sleep(600);
+    const [backend, waiter] = [scene.open(), claim()];
+    expect(await backend.attempt(waiter)).toMatchObject({ granted: false });
+    await child.kill();
+    await grantedAtLast(backend, waiter);
+  });
+
+  test("is forgotten on request, and does not keep a lock that was released", async () => {
+    const peer = await scene.peer();
+    const child = sleeper();
+    const [first, second] = [claim(), claim({ name: "another" })];
+    await peer.call("alsoAlive", child.pid);
+    await granted(peer.attempt(first));
+    await peer.call("release", first);
+    const backend = scene.open();
+    await granted(backend.attempt(claim()));
+    await granted(peer.attempt(second));
+    await peer.call("notAlive");
+    await peer.kill();
+    await granted(backend.attempt(claim({ name: "another" })));
+    await child.kill();
+  });
+
+  test("does not keep a lease that is ended by force", async () => {
+    const peer = await scene.peer();
+    const child = sleeper();
+    await peer.call("alsoAlive", child.pid);
+    const { fence } = await granted(peer.attempt(claim()));
+    await peer.kill();
+    const backend = scene.open();
+    expect(await backend.forceRelease("a lock", fence, "ops", "stuck")).toBe(true);
+    await granted(backend.attempt(claim()));
+    await child.kill();
+  });
+
+  test("must be a pid", () => {
+    for (const wrong of [0, -1, 1.5, Number.NaN]) expect(() => scene.open().alsoAlive(wrong)).toThrow(TypeError);
+  });
+});
+
+describe("a detached lease", () => {
+  test("outlives its process until its ttl, and another process renews and releases it by its claim", async () => {
+    const wish = claim({ ttlMs: 60_000 });
+    const peer = await scene.peer({ detached: true });
+    const { fence } = await granted(peer.attempt(wish));
+    await peer.kill();
+    const other = scene.open({ detached: true });
+    expect(await other.attempt(claim({ queues: false }))).toMatchObject({ granted: false, heldBy: [{ fence }] });
+    expect(await other.renew([wish])).toMatchObject([{ held: true }]);
+    expect(await other.release(wish)).toBe(true);
+    expect(await other.release(wish)).toBe(false);
+    await granted(other.attempt(claim()));
+  });
+
+  test("ends with its ttl", async () => {
+    const peer = await scene.peer({ detached: true });
+    await granted(peer.attempt(claim({ ttlMs: 300 })));
+    await peer.kill();
+    await grantedAtLast(scene.open(), claim());
+  });
+});
+
+describe("a worker thread", () => {
+  test("renews a lease by its claim, and says no for one that is gone", async () => {
+    const backend = scene.open();
+    expect(backend.renewer.data).toEqual({ dir: scene.dir });
+    const [held, gone] = [claim({ ttlMs: 400 }), claim({ name: "gone" })];
+    await granted(backend.attempt(held));
+    await granted(backend.attempt(gone));
+    await backend.release(gone);
+    const renewer = await openRenewer(backend.renewer.data);
+    for (let times = 0; times < 4; times++) {
+      await sleep(150);
+      expect(await renewer.renew([held, gone])).toMatchObject([{ held: true }, { held: false }]);
+    }
+    expect(await scene.open().attempt(claim({ queues: false }))).toMatchObject({ granted: false });
+    expect(await backend.release(held)).toBe(true);
+    expect(await renewer.renew([held])).toMatchObject([{ held: false }]);
+    await renewer.close();
+  });
+
+  test("keeps a lease of a process whose event loop is blocked for longer than the ttl", async () => {
+    const program = `
+      import { createLocks } from "${DIST}/index.js";
+      import { file } from "${DIST}/file/index.js";
+      const locks = createLocks(file({ dir: ${JSON.stringify(scene.dir)} }));
+      const lease = await locks.acquire("a lock", { ttl: 600, renew: "thread" });
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      const endMs = performance.now() + 2000;
+      while (performance.now() < endMs);
+      lease.assertHeld();
+      console.log(await lease.release());
+      await locks.close();`;
+    const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", program]);
+    expect(stdout.trim()).toBe("released");
+  });
+});
+
+describe("URLs", () => {
+  test("file:///path names a directory, file: the user's own", async () => {
+    const backend = await openBackend(`file://${scene.dir}/with%20space`);
+    expect(backend.directory).toBe(`${scene.dir}/with space`);
+    await granted(backend.attempt(claim()));
+    await backend.close();
+    expect(readdirSync(join(scene.dir, "with space"))).toContain("l");
+    expect((await openBackend("file:")).directory).toMatch(/\/\.local\/state\/holdfast\/locks$/);
+  });
+
+  test("relative paths and other schemes are refused: they would mean another directory for each process", async () => {
+    for (const url of ["file:locks", "file:./locks", "file://host/locks", "redis://localhost"]) {
+      await expect(openBackend(url), url).rejects.toThrow(TypeError);
+    }
+  });
+});

@@ -1,0 +1,183 @@
+/** Who counts as dead, and how fast: killed holders, zombies, stopped ones, and those that cannot be seen from here. */
+import { spawn } from "node:child_process";
+import { readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { isRunning, ownLife, startOf } from "../../src/file/life.ts";
+import type { OwnerFacts } from "../../src/file/records.ts";
+import { claim, DIST, eventually, granted, grantedAtLast, Scene } from "./peers.ts";
+
+let scene: Scene;
+beforeEach(() => {
+  scene = new Scene();
+});
+afterEach(() => scene.end());
+
+/** Changes what the only owner file says, as if another kind of process had written it. */
+function rewrite(change: Partial<OwnerFacts["life"]>): void {
+  const [id] = readdirSync(join(scene.dir, "o"));
+  const path = join(scene.dir, "o", id!);
+  const { mtime, atime } = statSync(path);
+  const facts = JSON.parse(readFileSync(path, "utf8")) as OwnerFacts;
+  // In place, so that the entry in the log, which is a link to it, says it too.
+  writeFileSync(path, JSON.stringify({ ...facts, life: { ...facts.life, ...change } }));
+  utimesSync(path, atime, mtime);
+}
+
+describe("a killed holder", () => {
+  test("is replaced at once, long before its ttl", async () => {
+    const peer = await scene.peer();
+    const before = await granted(peer.attempt(claim({ ttlMs: 3_600_000 })));
+    const [backend, waiter] = [scene.open(), claim()];
+    expect(await backend.attempt(waiter)).toMatchObject({ granted: false, position: 1 });
+    const news = backend.watch(waiter, new AbortController().signal);
+    await peer.kill();
+    await news;
+    const after = await grantedAtLast(backend, waiter);
+    expect(after.fence).toBeGreaterThan(before.fence + BigInt(before.run) - 1n);
+  });
+
+  test("leaves its place to the waiters in their order, and a killed waiter is passed", async () => {
+    const [holder, dead] = [await scene.peer(), await scene.peer()];
+    const backend = scene.open();
+    await granted(holder.attempt(claim()));
+    await dead.attempt(claim());
+    const [second, third] = [claim(), claim()];
+    expect(await backend.attempt(second)).toMatchObject({ position: 2 });
+    expect(await backend.attempt(third)).toMatchObject({ position: 3 });
+    await Promise.all([holder.kill(), dead.kill()]);
+    await grantedAtLast(backend, second);
+    expect(await backend.attempt(third)).toMatchObject({ granted: false, position: 1 });
+  });
+
+  test("is dead although nobody has waited for it yet: a zombie holds nothing", async () => {
+    // The shell becomes `sleep`, which never waits for the child that it inherits.
+    const program = `"$0" "$@" & exec sleep 60`;
+    const doomed = join(import.meta.dirname, "doomed.mjs");
+    const args = ["-c", program, process.execPath, doomed, DIST, scene.dir, "alone", "100000", "before", "all"];
+    const parent = spawn("sh", [...args, "hold"], { stdio: ["ignore", "pipe", "inherit"] });
+    try {
+      let text = "";
+      parent.stdout.on("data", (more: Buffer) => (text += more.toString()));
+      const pid = Number(await eventually(() => /pid (\d+)\n/.exec(text)?.[1]));
+      const backend = scene.open();
+      await eventually(async () => ((await backend.query("")).held.length === 1 ? true : undefined));
+      const start = startOf(pid);
+      process.kill(pid, "SIGKILL");
+      await eventually(() => (/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "latin1")) ? true : undefined));
+      expect(isRunning(pid, start)).toBe(false);
+      await granted(backend.attempt(claim({ name: "doomed" })));
+    } finally {
+      parent.kill("SIGKILL");
+    }
+  });
+});
+
+describe("liveness", () => {
+  test("tells this process from another that had its pid", () => {
+    expect(isRunning(process.pid, startOf(process.pid))).toBe(true);
+    expect(isRunning(process.pid, "1")).toBe(false);
+    expect(isRunning(2 ** 22 + 1, "1")).toBe(false);
+  });
+
+  test("a pid that was used again does not keep a dead holder's lock", async () => {
+    const peer = await scene.peer();
+    await granted(peer.attempt(claim()));
+    await peer.kill();
+    rewrite({ pid: process.pid });
+    await granted(scene.open().attempt(claim()));
+  });
+
+  test.each([
+    ["boot", { boot: "another boot" }],
+    ["pid namespace", { pidNamespace: "pid:[1]" }],
+    ["time namespace", { timeNamespace: "time:[1]", pidNamespace: "pid:[1]" }],
+  ])("a holder of another %s is never declared dead: its lease ends when its time is over", async (_what, change) => {
+    const peer = await scene.peer();
+    const ttlMs = 1500;
+    const fromMs = performance.now();
+    await granted(peer.attempt(claim({ ttlMs })));
+    rewrite(change);
+    await peer.kill();
+    const [backend, waiter] = [scene.open(), claim()];
+    expect(await backend.attempt(waiter)).toMatchObject({ granted: false });
+    await grantedAtLast(backend, waiter);
+    expect(performance.now() - fromMs).toBeGreaterThanOrEqual(ttlMs);
+  });
+
+  test("a holder in a real pid namespace of its own, killed, keeps its lock until its time is over", async () => {
+    const flags = process.getuid?.() === 0 ? [] : ["--user", "--map-root-user"];
+    const execArgv = [...flags, "--pid", "--fork", "--kill-child", "--mount-proc", process.execPath];
+    const peer = await scene.peer({}, { execPath: "unshare", execArgv });
+    const ttlMs = 1500;
+    const fromMs = performance.now();
+    await granted(peer.attempt(claim({ ttlMs })));
+    const [backend, waiter] = [scene.open(), claim()];
+    await peer.kill();
+    expect(await backend.attempt(waiter)).toMatchObject({ granted: false });
+    await grantedAtLast(backend, waiter);
+    expect(performance.now() - fromMs).toBeGreaterThanOrEqual(ttlMs);
+  });
+
+  test("knows itself by boot, pid, start time and namespaces", () => {
+    expect(ownLife()).toMatchObject({ pid: process.pid, start: expect.stringMatching(/^\d+$/) });
+    expect(ownLife().boot).toMatch(/^[-0-9a-f]{36}$/);
+    expect(ownLife().pidNamespace).toMatch(/^pid:\[\d+\]$/);
+  });
+});
+
+describe("a stopped holder", () => {
+  test("loses the lock when its time is over, and learns it when it goes on", async () => {
+    const peer = await scene.peer();
+    const [stopped, waiter] = [claim({ ttlMs: 400 }), claim()];
+    const fromMs = performance.now();
+    const before = await granted(peer.attempt(stopped));
+    peer.process.kill("SIGSTOP");
+    const backend = scene.open();
+    expect(await backend.attempt(waiter)).toMatchObject({ granted: false });
+    const after = await grantedAtLast(backend, waiter);
+    expect(performance.now() - fromMs).toBeGreaterThanOrEqual(400);
+    expect(after.fence).toBeGreaterThan(before.fence);
+    peer.process.kill("SIGCONT");
+    expect(await peer.call("renew", [stopped])).toMatchObject([{ held: false }]);
+    expect(await peer.call("release", stopped)).toBe(false);
+    expect(await backend.renew([waiter])).toMatchObject([{ held: true }]);
+  });
+
+  test("that waited is passed when its ticket lapses, and finds its place again", async () => {
+    const peer = await scene.peer();
+    const backend = scene.open();
+    const [holder, stopped, next] = [claim(), claim({ ttlMs: 400 }), claim()];
+    await granted(backend.attempt(holder));
+    expect(await peer.attempt(stopped)).toMatchObject({ position: 1 });
+    peer.process.kill("SIGSTOP");
+    expect(await backend.attempt(next)).toMatchObject({ granted: false });
+    await eventually(async () => {
+      const answer = await backend.attempt(next);
+      return !answer.granted && answer.position === 1 ? true : undefined;
+    });
+    await backend.release(holder);
+    await grantedAtLast(backend, next);
+    peer.process.kill("SIGCONT");
+    expect(await peer.attempt(stopped)).toMatchObject({ granted: false, position: 1 });
+    await backend.release(next);
+    await grantedAtLast(peer, stopped);
+  });
+});
+
+test("a process whose event loop is blocked holds up nobody else's locks", async () => {
+  const [blocked, other] = [await scene.peer(), await scene.peer()];
+  const backend = scene.open();
+  await granted(blocked.attempt(claim({ name: "its own" })));
+  let unblocked = false;
+  const blocking = blocked.call("block", 4000).then(() => (unblocked = true));
+  const [first, second] = [claim(), claim()];
+  await granted(backend.attempt(first));
+  await other.attempt(second);
+  const news = other.call("watch", second);
+  await backend.release(first);
+  await news;
+  await grantedAtLast(other, second);
+  expect(unblocked).toBe(false);
+  await blocking;
+});
