@@ -88,10 +88,9 @@ export class Round {
   }
 
   #ask(seat: Seat): void {
-    if (!seat.mayAsk()) {
-      this.#votes.set(seat, { vote: "slow", detail: "has not answered earlier questions" });
-      return;
-    }
+    // Not waited for; but if it answers after all, its vote counts.
+    if (seat.hangs) this.#votes.set(seat, { vote: "slow", detail: "has not answered earlier questions" });
+    if (!seat.mayAsk()) return;
     this.#asked.add(seat);
     seat
       .vote(this.claim, this.ballot, () => this.#state !== "lost")

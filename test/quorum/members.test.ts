@@ -138,7 +138,9 @@ test(
   "a member abstains after a fail-over behind its address, and after the fail-back",
   { timeout: 60_000 },
   async () => {
-    const [a, b] = [await server(), await server()];
+    // Else a primary waits five seconds for more replicas to come.
+    const prompt = ["--repl-diskless-sync-delay", "0"];
+    const [a, b] = [await server(...prompt), await server(...prompt)];
     await memberAt(a).admit?.();
     expect(await vote(memberAt(a))).toBe("granted");
     await b.cli("REPLICAOF", "127.0.0.1", String(a.port));
