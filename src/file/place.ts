@@ -4,9 +4,10 @@ import { userInfo } from "node:os";
 import { isAbsolute, join } from "node:path";
 import { LockBackendError } from "../errors.ts";
 import { codeOf, createFile, disk, remove, tryMkdir } from "./disk.ts";
+import { AHEAD_MAX_US } from "./numbers.ts";
 
-/** How long a fresh directory waits before it gives its first fence: see `log.ts`. */
-const FRESH_PAUSE_MS = 5;
+/** How long a fresh directory waits before it gives its first fence: see `numbers.ts`. */
+const FRESH_PAUSE_MS = Math.ceil(AHEAD_MAX_US / 1000) + 1;
 
 /** File systems that may be on another machine, by the kernel's numbers. */
 const NETWORK: ReadonlyMap<number, string> = new Map([

@@ -7,7 +7,7 @@ import type { SelfTestOptions, SelfTestResult } from "../../src/file/self-test.t
 import { DIST } from "./peers.ts";
 
 interface SelfTest {
-  selfTest(directory: string, options?: SelfTestOptions): Promise<SelfTestResult>;
+  readonly selfTest: (directory: string, options?: SelfTestOptions) => Promise<SelfTestResult>;
 }
 
 test("survives 500 kills at random moments", { timeout: 600_000 }, async () => {
