@@ -18,6 +18,8 @@ export type Order =
   /** Writes to both registers what was read, plus one. */
   | { readonly do: "write" }
   | { readonly do: "check" }
+  /** The same, without a note in the history. */
+  | { readonly do: "peek" }
   | { readonly do: "release" }
   /** Blocks the event loop. */
   | { readonly do: "block"; readonly ms: number }

@@ -10,6 +10,8 @@ import { Sections } from "./sections.ts";
 const REGISTERS: readonly Register[] = ["plain", "guarded"];
 /** How often the client looks how long it may trust; finer than any ttl of the lab. */
 const TRUST_LOOK_MS = 10;
+/** A socket takes a moment to close; what is there after three seconds has been forgotten. */
+const LEFTOVER_LOOKS = 30;
 
 class Client {
   readonly #setup: ClientSetup;
@@ -34,6 +36,8 @@ class Client {
         return this.#writeBoth();
       case "check":
         return this.#check();
+      case "peek":
+        return this.#hold?.isHeld();
       case "release":
         return this.#release();
       case "block":
@@ -48,15 +52,14 @@ class Client {
     }
   }
 
-  /** What is still there a moment after the locks were closed, and was not there before they were opened. */
+  /** What is still there some time after the locks were closed, and was not there before they were opened. */
   async #close(): Promise<readonly string[]> {
     clearInterval(this.#look);
     await this.#contender.close();
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    const left = process.getActiveResourcesInfo();
-    for (const resource of before) {
-      const at = left.indexOf(resource);
-      if (at >= 0) left.splice(at, 1);
+    let left = leftovers();
+    for (let looks = 0; left.length > 0 && looks < LEFTOVER_LOOKS; looks++) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      left = leftovers();
     }
     return left;
   }
@@ -130,6 +133,15 @@ class Client {
   }
 }
 
+function leftovers(): readonly string[] {
+  const left = process.getActiveResourcesInfo();
+  for (const resource of before) {
+    const at = left.indexOf(resource);
+    if (at >= 0) left.splice(at, 1);
+  }
+  return left;
+}
+
 function block(ms: number): void {
   const untilMs = machineMs() + ms;
   while (machineMs() < untilMs);
@@ -156,6 +168,8 @@ process.on("message", ({ id, order }: ToClient) => {
     (error: unknown) => send({ type: "failed", id, message: messageOf(error) }),
   );
 });
+// Opened here at the latest: some libraries do so by asking whether it is a terminal.
+void process.stderr;
 const before = process.getActiveResourcesInfo();
 const client = new Client(setup, await openContender(setup.library, setup.link, setup.client));
 send({ type: "ready" });

@@ -72,7 +72,7 @@ export async function startClient(options: ClientOptions, history: History): Pro
   const tell = (order: Order): Promise<unknown> => {
     const id = ++lastId;
     const answer = new Promise<unknown>((resolve, reject) => waiting.set(id, { resolve, reject }));
-    child.send({ id, order } satisfies ToClient);
+    child.send({ id, order } satisfies ToClient, (error) => error && waiting.get(id)?.reject(error));
     return answer.finally(() => waiting.delete(id));
   };
   const kill = async (): Promise<void> => {

@@ -72,12 +72,16 @@ async function playOnce(scenario: Scenario, entrant: Entrant): Promise<Cell> {
 function sum(facts: Facts): { tone: Cell["tone"]; words: string } {
   const { guarded } = facts.registers;
   const about = (what: string): boolean => facts.surprises.some((surprise) => surprise.about === what);
-  const bad = (words: string): { tone: "bad"; words: string } => ({ tone: "bad", words });
+  const together = facts.overlapMs > 0 ? `two believed for ${Math.max(1, Math.round(facts.overlapMs))} ms` : "";
+  const bad = (...words: string[]): { tone: "bad"; words: string } => ({
+    tone: "bad",
+    words: words.filter((word) => word !== "").join("; "),
+  });
   if (about("error")) return bad("an error ended the play");
-  if (guarded.stale > 0 && facts.overlapMs > 0) return bad("two believed at once; stale write accepted");
-  if (guarded.stale > 0) return bad("stale write accepted");
-  if (about("acquire")) return bad("did not get or keep the lock as it should");
-  if (facts.overlapMs > 0) return { tone: "warn", words: "two believed at once; stale write refused" };
-  if (about("check")) return bad("believed in a lost lock");
-  return { tone: "good", words: guarded.refused > 0 ? "stale write refused" : "kept" };
+  if (guarded.stale > 0) return bad(together, "stale write accepted");
+  if (about("acquire")) return bad(together, "did not get or keep the lock as it should");
+  if (about("check")) return bad(together, "believed in a lost lock");
+  const refused = guarded.refused > 0 ? "stale write refused" : "";
+  if (together !== "") return { tone: "warn", words: refused === "" ? together : `${together}; ${refused}` };
+  return { tone: "good", words: refused === "" ? "kept" : refused };
 }

@@ -1,6 +1,7 @@
 /** Follows a scenario's steps, one after the other. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Terms } from "./contenders/contender.ts";
+import { machineMs } from "./history.ts";
 import type { FaultSign } from "./history.ts";
 import type { Actor, Play } from "./play.ts";
 import type { Proxy } from "./proxy.ts";
@@ -10,6 +11,8 @@ import type { StageServer } from "./stage.ts";
 
 /** No step waits longer than this: the play ends with a surprise instead of hanging. */
 const STEP_LIMIT_MS = 60_000;
+/** A holder that cannot renew must know long before this. */
+const LOST_AFTER_TTLS = 5;
 
 export async function follow(play: Play): Promise<void> {
   for (const [i, step] of play.scenario.steps.entries()) {
@@ -61,11 +64,8 @@ async function act(play: Play, actor: Actor, step: ActorStep): Promise<void> {
     case "settle":
       return void (await actor.later);
     case "write":
-      return inBackground(
-        actor,
-        step.later,
-        async () => void (await client.tell({ do: "write" }).catch(() => undefined)),
-      );
+      // A client that is killed while its write is under way does not hear the answer.
+      return inBackground(actor, step.later, async () => void (await client.tell({ do: "write" })));
     case "check": {
       const held = await client.tell({ do: "check" });
       if (held !== undefined) expect(play, step, step.held, held === true, held === true ? "held" : "not held");
@@ -76,7 +76,7 @@ async function act(play: Play, actor: Actor, step: ActorStep): Promise<void> {
       return expect(play, step, step.result ?? result, result, result);
     }
     case "until lost":
-      return untilLost(play, step.who);
+      return untilLost(play, actor, step);
     case "block":
       play.history.add(step.who, fault("block", `event loop blocked for ${step.ms} ms`));
       return inBackground(actor, step.later, async () => {
@@ -125,12 +125,21 @@ function termsOf({ scenario }: Play, step: Partial<Terms>): Terms {
 
 function expect(play: Play, step: Step & { who: string }, wanted: unknown, got: unknown, words: string): void {
   if (wanted === got) return;
-  const about = step.do === "check" || step.do === "release" ? step.do : "acquire";
+  const about =
+    step.do === "release" ? "release" : step.do === "check" || step.do === "until lost" ? "check" : "acquire";
   play.surprises.push({ about, text: `${describe(step)}: ${words}, against what was promised (${String(wanted)})` });
 }
 
-async function untilLost(play: Play, who: string): Promise<void> {
-  while (!play.history.events.some((event) => event.lane === who && event.kind === "lost")) await sleep(10);
+/** Waits until the client is told, or says itself when asked, that its lock is lost. */
+async function untilLost(play: Play, { client }: Actor, step: Step & { do: "until lost" }): Promise<void> {
+  const ttlMs = play.scenario.ttlMs ?? TTL_MS;
+  const deadlineMs = machineMs() + LOST_AFTER_TTLS * ttlMs;
+  while (machineMs() < deadlineMs) {
+    if (play.history.events.some((event) => event.lane === step.who && event.kind === "lost")) return;
+    if ((await client.tell({ do: "peek" })) === false) return;
+    await sleep(20);
+  }
+  expect(play, step, "lost", "held", `still believed after ${LOST_AFTER_TTLS} ttl`);
 }
 
 async function faultServers(play: Play, what: ServerFault, of: readonly number[] | undefined): Promise<void> {
