@@ -1,0 +1,49 @@
+/** Real servers for one suite, started and stopped around it. */
+import { built } from "./holdfast.mjs";
+import { Store } from "./store.mjs";
+
+/** A Redis of its own for `use`, and somebody who reads what it spends. */
+export async function withRedis(use) {
+  const { startRedis } = await built("lab/servers/redis.js");
+  const server = await startRedis();
+  const store = new Store(server.port);
+  try {
+    return await use({ server, port: server.port, store });
+  } finally {
+    store.close();
+    await server.stop();
+  }
+}
+
+/** Five independent members; a fresh server counts as one that may have forgotten its leases, so each is vouched for. */
+export async function withMembers(use) {
+  const { startRedis } = await built("lab/servers/redis.js");
+  const servers = await Promise.all(Array.from({ length: 5 }, () => startRedis()));
+  try {
+    await Promise.all(servers.map(vouch));
+    return await use(servers);
+  } finally {
+    await Promise.all(servers.map((server) => server.stop()));
+  }
+}
+
+/** What `holdfast doctor --init` does: says that this member has lost no lease that is alive. */
+export async function vouch(server) {
+  const { openMember } = await built("redis/open.js");
+  const member = await openMember(server.url);
+  try {
+    await member.admit();
+  } finally {
+    await member.close();
+  }
+}
+
+export async function withZooKeeper(use) {
+  const { startZooKeeper } = await built("lab/servers/zookeeper.js");
+  const lab = await startZooKeeper();
+  try {
+    return await use(lab);
+  } finally {
+    await lab.stop();
+  }
+}

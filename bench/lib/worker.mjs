@@ -1,0 +1,158 @@
+/**
+ * One process of one contestant: `node worker.mjs <family> <contestant> <env as JSON>`. Takes an order per line.
+ *
+ * Orders: `cycles` (acquire and release, nothing inside), `sections` (a contended lock, everything logged), `hold` and
+ * `drop` (leases kept alive), `take` (hold one lock until killed or told to let go).
+ */
+import { writeFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { SectionLog } from "./sections.mjs";
+import { spread } from "./stats.mjs";
+
+const [, , family, contestantName, envJson] = process.argv;
+// performance.now() counts from this process's start; all processes share the clock behind it.
+const ORIGIN_MS = originMs();
+const GRACE_MS = 5000;
+
+function originMs() {
+  let best = { tookNs: Infinity, origin: 0 };
+  for (let i = 0; i < 200; i++) {
+    const before = process.hrtime.bigint();
+    const now = performance.now();
+    const tookNs = Number(process.hrtime.bigint() - before);
+    if (tookNs < best.tookNs) best = { tookNs, origin: (Number(before) + tookNs / 2) / 1e6 - now };
+  }
+  return best.origin;
+}
+
+function cpuUs() {
+  const { user, system } = process.cpuUsage();
+  return user + system;
+}
+
+/** Runs the loops until the time is over and tells what they cost. */
+async function timed(order, loop) {
+  const startMs = performance.now();
+  const untilMs = startMs + order.seconds * 1000;
+  const cpu = cpuUs();
+  const counts = Array.from({ length: order.loops }, () => 0);
+  const all = Promise.all(counts.map((_, index) => loop(index, untilMs, counts)));
+  // A library that sleeps through its wake-up would stop the show: it is waited for a while, and goes on behind it.
+  await Promise.race([all, new Promise((resolve) => setTimeout(resolve, order.seconds * 1000 + GRACE_MS).unref())]);
+  const tookMs = performance.now() - startMs;
+  return {
+    cycles: counts.reduce((sum, count) => sum + count, 0),
+    cpuUs: cpuUs() - cpu,
+    seconds: tookMs / 1000,
+    untilMs: untilMs + ORIGIN_MS,
+  };
+}
+
+const orders = {
+  /** Every loop has locks of its own, so nobody ever waits. */
+  async cycles(one, order) {
+    const waits = [];
+    const cycle = one.cycle ?? (async (name) => one.release(await one.acquire(name)));
+    const result = await timed(order, async (loop, untilMs, counts) => {
+      const name = `${order.name}-${process.pid}-${loop}`;
+      for (let nowMs = performance.now(); nowMs < untilMs;) {
+        const startMs = nowMs;
+        await cycle(name);
+        nowMs = performance.now();
+        if (order.times === true) waits.push(nowMs - startMs);
+        counts[loop]++;
+      }
+    });
+    return order.times === true ? { ...result, tookMs: spread(waits) } : result;
+  },
+
+  /** All loops want one lock. A section is: acquired, one turn of the event loop, released. */
+  async sections(one, order) {
+    const log = new SectionLog();
+    const waitingSinceMs = new Map();
+    const result = await timed(order, async (loop, untilMs, counts) => {
+      for (let nowMs = performance.now(); nowMs < untilMs; nowMs = performance.now()) {
+        waitingSinceMs.set(loop, nowMs);
+        const held = await one.acquire(order.name, { loop, untilMs, index: order.index });
+        waitingSinceMs.delete(loop);
+        if (held === undefined) break;
+        const enteredMs = performance.now();
+        await new Promise((resolve) => setImmediate(resolve));
+        log.push(
+          nowMs + ORIGIN_MS,
+          enteredMs + ORIGIN_MS,
+          performance.now() + ORIGIN_MS,
+          loop,
+          Number(one.fence?.(held) ?? 0),
+        );
+        await one.release(held);
+        counts[loop]++;
+      }
+    });
+    const nowMs = performance.now();
+    result.stuckMs = [...waitingSinceMs.values()].map((sinceMs) => nowMs - sinceMs);
+    writeFileSync(order.file, log.bytes);
+    return result;
+  },
+
+  /** The same with `waiters` claims that are in the queue before the clock starts. */
+  async herd(one, order) {
+    return await one.herd(order, new SectionLog(), {
+      originMs: ORIGIN_MS,
+      cpuUs,
+      write: (log) => writeFileSync(order.file, log.bytes),
+    });
+  },
+
+  async hold(one, order) {
+    await one.hold(order);
+    return {};
+  },
+
+  /** Nothing but renewals for a while. */
+  async watch(one, order) {
+    const cpu = cpuUs();
+    const startMs = performance.now();
+    await new Promise((resolve) => setTimeout(resolve, order.seconds * 1000));
+    const seconds = (performance.now() - startMs) / 1000;
+    return { cpuUs: cpuUs() - cpu, seconds };
+  },
+
+  async drop(one) {
+    return { lost: await one.drop() };
+  },
+
+  async take(one, order) {
+    const askedMs = performance.now();
+    const held = await one.acquire(order.name, { untilMs: Infinity });
+    const enteredMs = performance.now();
+    if (order.release === true) await one.release(held);
+    return { enteredMs: enteredMs + ORIGIN_MS, tookMs: enteredMs - askedMs };
+  },
+
+  async once(one, order) {
+    const startMs = performance.now();
+    await one.release(await one.acquire(order.name, { untilMs: Infinity }));
+    return { tookMs: performance.now() - startMs };
+  },
+};
+
+function answer(content) {
+  process.stdout.write(`${JSON.stringify({ answer: content })}\n`);
+}
+
+// Some libraries reject in the background by default (a lock lost, a refresh that failed): that must not end the race.
+process.on("unhandledRejection", (error) => process.stderr.write(`unhandled: ${error?.message ?? error}\n`));
+
+const { contestants } = await import(`../contestants/${family}.mjs`);
+const one = await contestants[contestantName].open(JSON.parse(envJson));
+answer({});
+for await (const line of createInterface({ input: process.stdin })) {
+  const order = JSON.parse(line);
+  try {
+    answer(await orders[order.do](one, order));
+  } catch (error) {
+    answer({ error: error?.message ?? String(error) });
+  }
+}
+process.exit(0);

@@ -1,0 +1,131 @@
+/**
+ * Benchmarks, side by side in one run. `npm run bench -- --help` tells how.
+ *
+ * Everybody takes turns in short slices; ratios within one run count, and of those, CPU per cycle most: they survive a noisy
+ * machine. docs/benchmarks.md explains the figures.
+ */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { machine } from "./lib/machine.mjs";
+import { install } from "./lib/peers.mjs";
+import { barText, partText } from "./lib/table.mjs";
+
+const SUITES = [
+  "uncontended",
+  "hot-one-process",
+  "hot-processes",
+  "hand-over",
+  "herd",
+  "held",
+  "quorum",
+  "file",
+  "zookeeper",
+  "memory",
+];
+const HELP = `npm run bench -- [suite…] [options]
+
+Suites: ${SUITES.join(", ")}.
+Without any, all but memory run, which takes about twenty minutes.
+
+  --json            print the results as JSON on stdout; tables and progress go to stderr
+  --out FILE        also write the JSON to FILE
+  --plot DIR        draw charts (SVG) into DIR
+  --seconds N       length of a slice (default 1; contended slices take twice as long)
+  --rounds N        slices per contestant (default 3, and one to warm up)
+  --only A,B        only these contestants
+  --no-peers        only Holdfast and the raw limit; installs nothing
+  --strict          exit with 1 when a bar is not met
+`;
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    json: { type: "boolean", default: false },
+    out: { type: "string" },
+    plot: { type: "string" },
+    seconds: { type: "string", default: "1" },
+    rounds: { type: "string", default: "3" },
+    only: { type: "string" },
+    "no-peers": { type: "boolean", default: false },
+    strict: { type: "boolean", default: false },
+    help: { type: "boolean", default: false },
+  },
+});
+
+if (values.help) process.stdout.write(HELP);
+else process.exitCode = await main();
+
+async function main() {
+  const context = toContext();
+  const names = positionals.length > 0 ? positionals : SUITES.filter((name) => name !== "memory");
+  const unknown = names.find((name) => !SUITES.includes(name));
+  if (unknown !== undefined) {
+    process.stderr.write(`There is no suite "${unknown}". Suites: ${SUITES.join(", ")}.\n`);
+    return 64;
+  }
+  const trouble = context.peers ? await install(context.say) : undefined;
+  if (trouble !== undefined) context.say(`the peers could not be installed: ${trouble}`);
+  const results = {
+    version: 1,
+    date: new Date().toISOString(),
+    machine: machine(),
+    seconds: context.seconds,
+    rounds: context.rounds,
+    suites: {},
+  };
+  for (const name of names) {
+    const suite = await load(name);
+    context.print(`\n${suite.title}`);
+    const startedMs = performance.now();
+    const { parts, bars } = await suite.run(context);
+    results.suites[name] = { title: suite.title, tookSeconds: (performance.now() - startedMs) / 1000, parts, bars };
+    context.clear();
+    for (const part of parts) context.print(partText(part));
+    for (const bar of bars) context.print(barText(bar));
+  }
+  results.machine.loadAfter = machine().load;
+  await deliver(results);
+  const missed = Object.values(results.suites).flatMap(({ bars }) => bars.filter(({ met }) => !met));
+  return values.strict && missed.length > 0 ? 1 : 0;
+}
+
+function toContext() {
+  const only = values.only?.split(",");
+  const tty = process.stderr.isTTY === true;
+  return {
+    seconds: positive("seconds"),
+    rounds: Math.round(positive("rounds")),
+    peers: !values["no-peers"],
+    wanted: (entrant) =>
+      only === undefined
+        ? !values["no-peers"] || entrant.own === true || entrant.limit === true
+        : only.includes(entrant.name),
+    say: (text) => process.stderr.write(`${tty ? "\r\u001b[K" : ""}${text}\n`),
+    progress: (text) => tty && process.stderr.write(`\r\u001b[K  ${text}`),
+    clear: () => tty && process.stderr.write("\r\u001b[K"),
+    print: (text) => (values.json ? process.stderr : process.stdout).write(`${tty ? "\r\u001b[K" : ""}${text}\n`),
+  };
+}
+
+function positive(option) {
+  const number = Number(values[option]);
+  if (number > 0 && Number.isFinite(number)) return number;
+  throw new TypeError(`Expected --${option} to be a number above 0, got ${values[option]}`);
+}
+
+async function load(name) {
+  const file = name.startsWith("hot-") ? "hot" : name;
+  const module = await import(`./suites/${file}.mjs`);
+  return Object.values(module).find((suite) => suite.name === name);
+}
+
+async function deliver(results) {
+  const json = `${JSON.stringify(results, null, 1)}\n`;
+  if (values.json) process.stdout.write(json);
+  if (values.out !== undefined) writeFileSync(values.out, json);
+  if (values.plot === undefined) return;
+  const { charts } = await import("./lib/charts.mjs");
+  mkdirSync(values.plot, { recursive: true });
+  for (const { file, svg } of charts(results)) writeFileSync(join(values.plot, file), svg);
+}

@@ -1,0 +1,62 @@
+/** Nobody waits: what a lock costs when it is free. 1 loop, then 64 loops on 64 locks, over one connection. */
+import { contestants } from "../contestants/redis.mjs";
+import { redisson } from "../redisson/driver.mjs";
+import { atMost, best, find, peersOf, ratio } from "../lib/bars.mjs";
+import { byCpu, contest, cyclesSlice, entrants, medians } from "../lib/contest.mjs";
+import { withRedis } from "../lib/servers.mjs";
+
+export const uncontended = {
+  name: "uncontended",
+  title: "Uncontended: acquire and release a free lock",
+  async run(context) {
+    const parts = [];
+    const bars = [];
+    await withRedis(async ({ port, store }) => {
+      const all = [
+        ...entrants("redis", contestants, ({ handOverOnly }) => !handOverOnly),
+        ...(await redisson(context)),
+      ].filter(context.wanted);
+      for (const loops of [1, 64]) {
+        const order = { loops, seconds: context.seconds };
+        const rows = await contest({
+          context,
+          part: `uncontended, ${loops} loop${loops === 1 ? "" : "s"}`,
+          entrants: all,
+          env: { port },
+          slice: (team, { sends }) => cyclesSlice(team, order, store, sends),
+          sum: (slices) => medians(slices, byCpu),
+        });
+        parts.push({
+          id: `${loops}-loops`,
+          title: `${loops} loop${loops === 1 ? "" : "s"}, one connection`,
+          columns: COLUMNS,
+          rows,
+        });
+        bars.push(...barsOf(rows, loops));
+      }
+    });
+    return { parts, bars };
+  },
+};
+
+const COLUMNS = ["perSecond", "clientCpuUs", "storeCpuUs", "storeCommands", "storeCalls"];
+
+function barsOf(rows, loops) {
+  const own = find(rows, "holdfast");
+  const peer = best(peersOf(rows), (row) => row.clientCpuUs, -1);
+  return [
+    atMost(
+      `uncontended-${loops}-raw`,
+      `${loops} loop(s): client CPU per cycle against the raw client`,
+      ratio(own?.clientCpuUs, find(rows, "raw ioredis")?.clientCpuUs),
+      1.15,
+    ),
+    atMost(
+      `uncontended-${loops}-peers`,
+      `${loops} loop(s): client CPU per cycle against the cheapest Node peer`,
+      ratio(own?.clientCpuUs, peer?.clientCpuUs),
+      1,
+      peer?.name,
+    ),
+  ];
+}
