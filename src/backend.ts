@@ -166,7 +166,8 @@ export interface Renewer {
 
 /** A quorum member's answer to a ballot: a fence that the claimant proposes. */
 export type Vote =
-  | { readonly vote: "granted"; readonly wallMs?: number | undefined }
+  /** `waiters`: how many listen for this lock's release, as far as the member knows; a hint, here and below. */
+  | { readonly vote: "granted"; readonly waiters?: number | undefined; readonly wallMs?: number | undefined }
   /** Somebody else holds the member. */
   | {
       readonly vote: "held";
@@ -174,6 +175,7 @@ export type Vote =
       readonly fence: bigint;
       readonly heldMs?: number | undefined;
       readonly remainingMs: number;
+      readonly waiters?: number | undefined;
       readonly wallMs?: number | undefined;
     }
   /** The ballot is not above `fence`, the greatest that the member has granted. */

@@ -13,6 +13,10 @@ export class Freed {
     };
   }
 
+  count(name: string): number {
+    return this.#listeners.get(name)?.size ?? 0;
+  }
+
   /** The news leaves the store's step first, so that whoever hears it may use the store again. */
   tell(name: string): void {
     for (const wake of this.#listeners.get(name) ?? []) queueMicrotask(wake);

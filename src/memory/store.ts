@@ -171,25 +171,26 @@ export class MemoryStore {
   vote(claim: Claim, ballot: bigint, client: Client): Vote {
     const nowMs = this.clock.now();
     const wallMs = this.clock.wall();
+    const waiters = this.freed.count(claim.name);
     const lock = this.#open(claim.name, nowMs);
     const held = lock.leases.get(claim.id);
     if (held !== undefined && held.fence === ballot) {
       this.#extend(lock, held, claim, client, nowMs);
-      return { vote: "granted", wallMs };
+      return { vote: "granted", waiters, wallMs };
     }
     this.#checkLimit(lock, claim, nowMs);
     // Its own early release counts too, while minHold keeps the lock taken.
     const [first] = holdings(lock, nowMs);
     if (held === undefined && first !== undefined && !(lock.queue.size === 0 && fits(lock, claim))) {
       const { holder: by, fence, heldMs, remainingMs } = first;
-      return { vote: "held", by, fence, heldMs, remainingMs, wallMs };
+      return { vote: "held", by, fence, heldMs, remainingMs, waiters, wallMs };
     }
     if (ballot <= lock.lastFence) {
       this.#settle(lock, nowMs);
       return { vote: "low", fence: lock.lastFence, wallMs };
     }
     this.#grant(lock, claim, client, ballot, 1, nowMs);
-    return { vote: "granted", wallMs };
+    return { vote: "granted", waiters, wallMs };
   }
 
   /** The lock, up to date; made if there is none. */

@@ -35,6 +35,10 @@ export class Hints {
     }
   }
 
+  get isListening(): boolean {
+    return this.#stops.length > 0;
+  }
+
   /** Calls `wake` when a majority may be free; at once if that is known already. */
   await(wake: (() => void) | undefined): void {
     this.#wake = wake;

@@ -1,7 +1,8 @@
 /**
  * When a refused claim should try again. Members send hints, but hints get lost: so this is a random delay that doubles
- * with every defeat. A lock that somebody holds is asked for at a walking pace; votes that were split between claimants
- * who all came at once are repeated soon, at random moments that lie further apart each time.
+ * with every defeat. A lock that somebody holds is asked for at a walking pace. Where the lock is free and several want
+ * it, they come at random moments that lie the further apart the more they are, as far as members tell, or the more
+ * often their votes were split.
  */
 import type { Vote } from "../backend.ts";
 import type { Chance } from "../chance.ts";
@@ -11,36 +12,51 @@ import type { Silence } from "./votes.ts";
 const HELD_MIN_MS = 25;
 const HELD_MAX_MS = 1000;
 const SPLIT_MIN_MS = 2;
-const SPLIT_MAX_MS = 250;
+const SPLIT_MAX_MS = 500;
 const DOUBLINGS_MAX = 8;
 
 export class Pace {
   #held = 0;
   #split = 0;
+  #tookMs = 0;
+  #waiters = 0;
 
-  /** After a lost round that took `tookMs`. */
-  afterDefeat(
-    votes: readonly (Vote | Silence)[],
-    members: number,
-    tookMs: number,
-    ttlMs: number,
-    chance: Chance,
-  ): number {
+  /** What the last round taught: how long it took, and how many others wait. */
+  note(tookMs: number, waiters: number): void {
+    this.#tookMs = tookMs;
+    this.#waiters = waiters;
+  }
+
+  get waiters(): number {
+    return this.#waiters;
+  }
+
+  /** After a lost round: when to try again if no hint comes. */
+  afterDefeat(votes: readonly (Vote | Silence)[], members: number, ttlMs: number, chance: Chance): number {
     const freeMs = freeInMs(votes, members);
     if (freeMs === 0) {
       this.#split = Math.min(this.#split + 1, DOUBLINGS_MAX);
-      // Far enough apart that one claimant's round is over before the next one's begins.
-      const spreadMs = Math.min(SPLIT_MAX_MS, Math.max(SPLIT_MIN_MS, 2 * tookMs) * 2 ** this.#split);
-      return 1 + spreadMs * chance.fraction();
+      return this.afterHint(chance);
     }
     const walkMs = Math.min(HELD_MAX_MS, ttlMs / 3, HELD_MIN_MS * 2 ** this.#held);
     this.#held = Math.min(this.#held + 1, DOUBLINGS_MAX);
-    return Math.min(walkMs * (0.5 + 0.5 * chance.fraction()), freeMs + this.spreadMs(tookMs, chance));
+    return Math.min(walkMs * (0.5 + 0.5 * chance.fraction()), freeMs + this.afterHint(chance));
   }
 
-  /** A hint went to others too, perhaps: how long to hold back, so that not all come at once. */
-  spreadMs(tookMs: number, chance: Chance): number {
-    return Math.min(SPLIT_MAX_MS, Math.max(SPLIT_MIN_MS, 2 * tookMs) * 2 ** this.#split) * chance.fraction();
+  /** The lock is free, and all who wait know it: how long to hold back, so that not all come at once. */
+  afterHint(chance: Chance): number {
+    return 1 + this.#windowMs() * chance.fraction();
+  }
+
+  /** After a release, where others wait: how long to leave them alone. */
+  courtesyMs(): number {
+    return 1 + this.#windowMs() + this.#tookMs;
+  }
+
+  /** So long that one claimant's round is mostly over before the next one's begins. */
+  #windowMs(): number {
+    const claimants = Math.max(2 ** this.#split, this.#waiters + 1);
+    return Math.min(SPLIT_MAX_MS, Math.max(SPLIT_MIN_MS, 2 * this.#tookMs) * claimants);
   }
 }
 

@@ -4,10 +4,10 @@
  * N independent members behind one backend. A lease is a majority's votes for one ballot; see round.ts for how they are
  * counted, ballot.ts for why fences rise, renewal.ts for why a lease that was renewed was never anybody else's.
  */
-import type { Backend, Claim, Granted, Listener, Member, Refused, Renewal, Snapshot } from "../backend.ts";
+import type { Backend, Claim, Granted, Listener, Member, Refused, Renewal, Snapshot, Swapped } from "../backend.ts";
 import { LockBackendError, quote } from "../errors.ts";
-import { formatMs } from "../duration.ts";
 import { ballotAbove, Proposer } from "./ballot.ts";
+import { checkClaim, checkFit } from "./check.ts";
 import { type QuorumOptions, type Settings, toSettings } from "./options.ts";
 import { releaseAll } from "./release.ts";
 import { renewAll } from "./renewal.ts";
@@ -61,7 +61,9 @@ class QuorumBackend implements Backend {
   }
 
   async attempt(claim: Claim): Promise<Granted | Refused> {
-    this.#check(claim);
+    if (this.#closed) throw new LockBackendError("quorum", claim.name, "The quorum is closed.", { fatal: true });
+    checkClaim(claim, this.#settings.maxTtlMs);
+    checkFit(claim.name, this.#seats);
     const known = this.#standings.get(claim.id);
     if (known?.held !== undefined && !known.ended) {
       const again = await this.#confirm(known);
@@ -97,7 +99,7 @@ class QuorumBackend implements Backend {
       signal.addEventListener("abort", () => resolve(), { once: true });
       standing?.hints.await(() => {
         // Members hear of a release one after the other, and other waiters hear of it too.
-        timer ??= clock.setTimer(resolve, 1 + standing.pace.spreadMs(standing.tookMs, chance), true);
+        timer ??= clock.setTimer(resolve, standing.pace.afterHint(chance), true);
       });
     });
     clock.clearTimer(timer);
@@ -138,6 +140,17 @@ class QuorumBackend implements Backend {
       this.#settings.clock.setTimer(() => this.#drop(standing), claim.ttlMs + claim.lockDelayMs);
       throw cause;
     }
+  }
+
+  /**
+   * No atomic step, but a courteous one: where others wait, the next claim of this process leaves them the time of a round.
+   * Else whoever releases would always be first to ask again, and the others would starve.
+   */
+  async swap(held: Claim, next: Claim): Promise<Swapped> {
+    const pace = this.#standings.get(held.id)?.pace;
+    const released = await this.release(held);
+    if (pace === undefined || pace.waiters === 0 || !next.queues) return { ...(await this.attempt(next)), released };
+    return { granted: false, heldBy: [], retryMs: pace.courtesyMs(), released };
   }
 
   query(prefix: string): Promise<Snapshot> {
@@ -184,7 +197,7 @@ class QuorumBackend implements Backend {
   async #poll(standing: Standing, round: Round): Promise<Round> {
     standing.round = round;
     const won = await round.won;
-    standing.tookMs = round.tookMs;
+    standing.note(round);
     if (won && !standing.ended) {
       standing.trust(round.sentAtMs);
       this.#byRound.set(round.claim.id, standing);
@@ -209,8 +222,7 @@ class QuorumBackend implements Backend {
 
   #refuse(standing: Standing, round: Round): Refused {
     const { claim } = standing;
-    const unfit = this.#seats.find((seat) => seat.unfit !== undefined);
-    if (unfit !== undefined) throw this.#misfit(claim.name, unfit);
+    checkFit(claim.name, this.#seats);
     if (round.lapsed) throw tooLate(claim.name, round.tookMs, claim.ttlMs, round.report());
     const votes = round.votes();
     const silent = votes.filter(({ vote }) => vote !== "granted" && vote !== "held" && vote !== "low").length;
@@ -220,7 +232,7 @@ class QuorumBackend implements Backend {
       throw noQuorum(claim.name, majority, round.report(), isHopeless(votes, this.#seats.length, majority));
     }
     const { chance } = this.#settings;
-    const retryMs = standing.pace.afterDefeat(votes, this.#seats.length, round.tookMs, claim.ttlMs, chance);
+    const retryMs = standing.pace.afterDefeat(votes, this.#seats.length, claim.ttlMs, chance);
     return { granted: false, heldBy: heldBy(claim.name, votes), retryMs };
   }
 
@@ -269,27 +281,5 @@ class QuorumBackend implements Backend {
     if (standing.ended) return;
     this.#forget(standing);
     this.#listener?.lost(standing.claim.id, reason);
-  }
-
-  #check({ name, limit, ttlMs, lockDelayMs, minHoldMs }: Claim): void {
-    const fatal = { fatal: true };
-    if (this.#closed) throw new LockBackendError("quorum", name, "The quorum is closed.", fatal);
-    if (limit > 1) {
-      const why = `Lock ${quote(name)}: a quorum cannot count to ${limit}. Every member would see another set of holders, and more than ${limit} could have a majority each. Use \`limit: 1\`, or one Redis.`;
-      throw new LockBackendError("quorum", name, why, fatal);
-    }
-    const { maxTtlMs } = this.#settings;
-    const longestMs = Math.max(ttlMs + lockDelayMs, minHoldMs);
-    if (longestMs > maxTtlMs) {
-      const why = `Lock ${quote(name)}: its ttl and lockDelay, or its minHold, come to ${formatMs(longestMs)}, but this quorum's maxTtl is ${formatMs(maxTtlMs)}. A member that forgot its leases abstains that long. Ask for less, or raise \`maxTtl\` for everybody who uses these members.`;
-      throw new LockBackendError("quorum", name, why, fatal);
-    }
-    const unfit = this.#seats.find((seat) => seat.unfit !== undefined);
-    if (unfit !== undefined) throw this.#misfit(name, unfit);
-  }
-
-  #misfit(lock: string, { label, unfit }: Seat): LockBackendError {
-    const why = `${label} cannot be a member of this quorum: ${unfit?.message ?? ""}`;
-    return new LockBackendError("quorum", lock, why, { fatal: true, cause: unfit });
   }
 }

@@ -20,7 +20,6 @@ export class Standing {
   readonly released: Map<Seat, boolean> = new Map();
   /** Members that told, unasked, that the lease is gone there. */
   readonly lostAt: Set<Seat> = new Set();
-  tookMs = 0;
 
   constructor(claim: Claim) {
     this.claim = claim;
@@ -28,6 +27,13 @@ export class Standing {
 
   get held(): Round | undefined {
     return this.round?.isWon === true ? this.round : undefined;
+  }
+
+  /** Learns from a round how long members take, and how many others wait. */
+  note(round: Round): void {
+    let waiters = 0;
+    for (const vote of round.votes()) if ("waiters" in vote) waiters = Math.max(waiters, vote.waiters ?? 0);
+    this.pace.note(round.tookMs, Math.max(0, waiters - (this.hints.isListening ? 1 : 0)));
   }
 
   /** Trust only moves forward, counted from when the question left. */

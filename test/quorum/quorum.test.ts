@@ -371,7 +371,7 @@ describe("the pace of a refused claim", () => {
   test("doubles with every defeat, up to a second, and is never a busy loop", () => {
     const pace = new Pace();
     const votes = [held(60_000), held(60_000), held(60_000)];
-    const pauses = Array.from({ length: 12 }, () => pace.afterDefeat(votes, 5, 1, 30_000, seeded(3)));
+    const pauses = Array.from({ length: 12 }, () => pace.afterDefeat(votes, 5, 30_000, seeded(3)));
     expect(Math.min(...pauses)).toBeGreaterThan(10);
     expect(pauses.at(-1)).toBeGreaterThan(500);
     expect(Math.max(...pauses)).toBeLessThanOrEqual(1000);
@@ -381,7 +381,7 @@ describe("the pace of a refused claim", () => {
     const pace = new Pace();
     const votes: Vote[] = [held(100), held(100), { vote: "granted" }, { vote: "granted" }];
     const dice = { id: () => "", fraction: () => 0.999 };
-    const pauses = Array.from({ length: 10 }, () => pace.afterDefeat(votes, 5, 1, 30_000, dice));
+    const pauses = Array.from({ length: 10 }, () => pace.afterDefeat(votes, 5, 30_000, dice));
     for (const [index, pause] of pauses.entries()) expect(pause).toBeGreaterThanOrEqual(pauses[index - 1] ?? 0);
     expect(pauses.at(-1)).toBeGreaterThan(200);
   });

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const vote: Script = {
   name: "vote",
-  sha: "c31a151951e453dddca4d846d1b506029492252c",
+  sha: "823b43f43bc49027e60965c5f0d84107960b1bfb",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function incarnation()
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -185,17 +185,18 @@ local stamp = string.format('%.0f', now)
 local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[4]), now) or 0
 if young > 0 then return { 'young', stamp, string.format('%.0f', young) } end
 local id, terms, ballot = ARGV[1], parse(ARGV[2]), tonumber(ARGV[3])
+local waiters = redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]
 local till = now + terms.keep
 prune(lock)
 local mine = lock.held and ends(lock.held) > now
 if mine and tonumber(fence_of(lock.held)) == ballot then
 extend(lock, id, till)
 close(lock, till, terms.idle)
-return { 'granted', stamp, '' }
+return { 'granted', stamp, '', waiters }
 end
 if not mine and not admits(lock, terms) then
 close(lock)
-return { 'held', stamp, redis.call('HGET', KEYS[1], 'h' .. lock.latest) or '' }
+return { 'held', stamp, redis.call('HGET', KEYS[1], 'h' .. lock.latest) or '', waiters }
 end
 if ballot <= lock.fence then
 close(lock)
@@ -205,5 +206,5 @@ if mine then lock.n = lock.n - 1 end
 lock.fence = ballot
 hold(lock, id, terms, till, ballot)
 close(lock, till, terms.idle)
-return { 'granted', stamp, '' }`,
+return { 'granted', stamp, '', waiters }`,
 };

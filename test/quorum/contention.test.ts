@@ -1,0 +1,54 @@
+/** S40: clients that start at once on five members. Somebody always wins, everybody at last, and nobody spins. */
+import { expect, test } from "vitest";
+import { quorum } from "../../src/quorum/index.ts";
+import { type Believed, Client, overlaps, wrongFences } from "./client.ts";
+import { World } from "./world.ts";
+
+const TTL_MS = 10_000;
+const HOLD_MS = 10;
+
+async function compete(
+  seed: number,
+  clients: number,
+  hints: boolean,
+): Promise<{ world: World; history: Believed[]; left: number }> {
+  const world = new World(seed, 5, {});
+  const history: Believed[] = [];
+  const all = Array.from({ length: clients }, (_, at) => {
+    const clock = world.clock(at, world.dice.between(-20, 20));
+    const members = world.members.map((server) => {
+      const member = server.seenBy(at);
+      return hints ? member : { ...member, freed: () => () => undefined };
+    });
+    const backend = quorum(members, { clock, chance: world.dice });
+    return new Client(world, at, backend, clock, { ttlMs: TTL_MS, holdMs: HOLD_MS, leases: 1 }, history);
+  });
+  for (const client of all) world.at(0, () => void client.live(120_000));
+  let untilMs = 0;
+  while (all.some(({ finished }) => !finished) && untilMs < 120_000) await world.run((untilMs += 50));
+  return { world, history, left: all.filter(({ finished }) => !finished).length };
+}
+
+test.each([
+  [2, true],
+  [5, true],
+  [50, true],
+  [2, false],
+  [5, false],
+  [50, false],
+])(
+  "%i clients at once, hints arriving: %s, all get the lock, one at a time, without a busy loop",
+  async (clients, hints) => {
+    for (let seed = 1; seed <= 5; seed++) {
+      const { world, history, left } = await compete(seed, clients, hints);
+      const where = `seed=${seed}`;
+      expect(left, where).toBe(0);
+      expect(history, where).toHaveLength(clients);
+      expect(overlaps(history), where).toEqual([]);
+      expect(wrongFences(history), where).toEqual([]);
+      // Ten messages are one vote and one release at each of five members.
+      const rounds = world.messages / 10 / clients;
+      expect(rounds, where).toBeLessThan(12);
+    }
+  },
+);
