@@ -6,10 +6,10 @@ import { holderIn, type Mine } from "./claims.ts";
 import { disk } from "./disk.ts";
 import { type FateOptions, keep } from "./fate.ts";
 import type { ForcedRecords } from "./forced.ts";
-import { type Head, LockLog, type LogOptions, type Next } from "./log.ts";
+import { type Head, isHead, LockLog, type LogOptions, type Next } from "./log.ts";
 import type { Moment } from "./moment.ts";
 import type { Owner, Owners } from "./owners.ts";
-import type { FactsCache, Ticket } from "./queue.ts";
+import { type FactsCache, factsOf, type Ticket } from "./queue.ts";
 import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
 import { admitted, contains, isFree, isPlain, knownLimit, limitsDiffer, runFor, taken, without } from "./rules.ts";
 import { type Obstacle, Sight, type View } from "./sight.ts";
@@ -154,8 +154,14 @@ export class Lock {
   }
 
   view(): View {
-    const head = this.log.read(false);
-    return head === undefined ? { held: [], pending: [], forced: [] } : this.#sight.view(head);
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const head = this.log.read(false);
+      if (head === undefined) return { held: [], pending: [], forced: [] };
+      const view = this.#sight.view(head);
+      // An epoch that was left meanwhile seems to have no holder.
+      if (disk.exists(head.directory)) return view;
+    }
+    throw tooBusy(this.name);
   }
 
   /** Removes the lock from the disk if nobody has used it since that wall-clock time. */
@@ -276,14 +282,6 @@ export class Lock {
     this.#abandon(mine);
     throw limitsDiffer(mine.claim, known);
   }
-}
-
-function factsOf(line: readonly Ticket[]): OwnerFacts[] {
-  return line.map(({ facts }) => facts);
-}
-
-function isHead(result: Head | "too many" | undefined): result is Head {
-  return result !== undefined && result !== "too many";
 }
 
 /** The entry that adds a holder: its own owner file where that says all, else the whole state. */

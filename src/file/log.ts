@@ -267,3 +267,7 @@ function stateOf(next: Next, fence: number, run: number): LockState {
 function heldBy(owner: OwnerFacts, fence: number, run: number): LockState {
   return { ...FREE, holders: [{ owner, fence, run, sinceMs: undefined, sinceWallMs: undefined }] };
 }
+
+export function isHead(result: Head | "too many" | undefined): result is Head {
+  return result !== undefined && result !== "too many";
+}

@@ -91,7 +91,11 @@ export class Owners {
     const untilMs = owner.untilMs;
     if (moment.machineMs() >= untilMs) return false;
     if (!this.#extend(owner)) return false;
-    return moment.machineMs() < untilMs;
+    if (moment.machineMs() < untilMs) return true;
+    // Too late: somebody may have found it over. It ends when it would have ended.
+    disk.utimes(owner.path, untilMs);
+    owner.untilMs = untilMs;
+    return false;
   }
 
   /** Ends the claim's time without needing any space on the disk. */

@@ -26,6 +26,9 @@ const NETWORK: ReadonlyMap<number, string> = new Map([
   [0x786f4256, "vboxsf"],
 ]);
 
+/** Directories that this process has been warned about: once is enough. */
+const warned = new Set<string>();
+
 /** The directories below the root; each name is one letter because socket paths are short. */
 export interface Place {
   readonly root: string;
@@ -170,7 +173,8 @@ function hardLinkFlaw(place: Place): { readonly why: string; readonly cause?: un
 function warnIfRemote(place: Place): void {
   if (process.platform === "win32") return;
   const kind = process.platform === "linux" ? NETWORK.get(disk.kind(place.root)) : undefined;
-  if (kind === undefined) return;
+  if (kind === undefined || warned.has(place.root)) return;
+  warned.add(place.root);
   process.emitWarning(
     `The lock directory ${place.root} is on a ${kind} file system, which may be shared with other machines. Locks in it hold between processes of one machine only.`,
     { type: "HoldfastWarning", code: "HOLDFAST_REMOTE_DIRECTORY" },

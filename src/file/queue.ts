@@ -107,3 +107,7 @@ export class Queue {
     if (times !== undefined && Math.abs(this.#around.moment.wallMs() - times.mtimeMs) > EMPTY_MS) tryRmdir(this.#path);
   }
 }
+
+export function factsOf(line: readonly Ticket[]): OwnerFacts[] {
+  return line.map(({ facts }) => facts);
+}
