@@ -2,7 +2,6 @@
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import type { Io } from "../cli/io.ts";
 import { compare } from "./compare.ts";
 import type { Verdict } from "./judge.ts";
 import { comparisonLines } from "./report/comparison.ts";
@@ -32,6 +31,16 @@ Exit: 0 all verdicts as promised, 1 not so, 64 wrong usage, 69 a server cannot b
 const BACKENDS: readonly BackendName[] = ["redis", "quorum", "sentinel", "zookeeper", "file"];
 const CLEAR_LINE = "\r\u001B[K";
 
+/** What the command may read and write: the command line's own io is one. */
+export interface LabIo {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly stderr: NodeJS.WriteStream;
+  print(line: string): void;
+  note(line: string): void;
+  json(value: unknown): void;
+  style(stream: "stdout" | "stderr", style: "green" | "red", text: string): string;
+}
+
 interface Wanted {
   readonly action: string;
   readonly names: readonly string[];
@@ -48,7 +57,7 @@ interface Wanted {
 class LabUsageError extends Error {}
 
 /** Runs `holdfast lab …`. Resolves to the exit code. */
-export async function labCommand(args: readonly string[], io: Io): Promise<number> {
+export async function labCommand(args: readonly string[], io: LabIo): Promise<number> {
   try {
     const wanted = read(args);
     if (wanted.help) {
@@ -69,7 +78,7 @@ export async function labCommand(args: readonly string[], io: Io): Promise<numbe
   }
 }
 
-function act(wanted: Wanted, io: Io): Promise<number> {
+function act(wanted: Wanted, io: LabIo): Promise<number> {
   switch (wanted.action) {
     case "list":
       return list(wanted, io);
@@ -144,7 +153,7 @@ function chooseBackends<B extends string>(wanted: readonly string[] | undefined,
   });
 }
 
-async function list({ json }: Wanted, io: Io): Promise<number> {
+async function list({ json }: Wanted, io: LabIo): Promise<number> {
   if (json) {
     io.json(
       all.map(({ id, title, story, source, plays, outcomes }) => ({ id, title, story, source, plays, outcomes })),
@@ -158,7 +167,7 @@ async function list({ json }: Wanted, io: Io): Promise<number> {
   return 0;
 }
 
-async function run(wanted: Wanted, io: Io): Promise<number> {
+async function run(wanted: Wanted, io: LabIo): Promise<number> {
   const scenarios = choose(wanted.names);
   const backends = chooseBackends(wanted.backends, BACKENDS);
   const chosen = scenarios.filter((scenario) => backendsOf(scenario, backends).length > 0);
@@ -188,7 +197,7 @@ async function run(wanted: Wanted, io: Io): Promise<number> {
   return bad.length === 0 ? 0 : 1;
 }
 
-function verdictLine({ result, facts, against }: Verdict, io: Io): string {
+function verdictLine({ result, facts, against }: Verdict, io: LabIo): string {
   const { plain, guarded } = facts.registers;
   const where = `${result.scenario.id.padEnd(20)} ${result.stage.backend.padEnd(9)}`;
   const exclusion = facts.overlapMs > 0 ? `two believed for ${Math.round(facts.overlapMs)} ms` : "exclusion kept";
@@ -212,7 +221,7 @@ function toJson({ result, facts, against }: Verdict): object {
   };
 }
 
-async function runComparison(wanted: Wanted, io: Io): Promise<number> {
+async function runComparison(wanted: Wanted, io: LabIo): Promise<number> {
   const line = progressLine(io);
   const onStart = (scenario: Scenario, { title }: { readonly title: string }): void =>
     line.show(`playing ${scenario.id} with ${title}`);
@@ -225,7 +234,7 @@ async function runComparison(wanted: Wanted, io: Io): Promise<number> {
   return ours.length === 0 ? 0 : 1;
 }
 
-async function runSoak(wanted: Wanted, io: Io): Promise<number> {
+async function runSoak(wanted: Wanted, io: LabIo): Promise<number> {
   const { minutes, seed } = wanted;
   const backends = chooseBackends<SoakBackend>(wanted.backends, SOAK_BACKENDS);
   const line = progressLine(io);
@@ -252,7 +261,7 @@ async function runSoak(wanted: Wanted, io: Io): Promise<number> {
 }
 
 /** One line on a terminal, redrawn in place; nothing elsewhere. */
-function progressLine(io: Io): { show(text: string): void; clear(): void } {
+function progressLine(io: LabIo): { show(text: string): void; clear(): void } {
   const draws = io.stderr.isTTY && io.env["TERM"] !== "dumb";
   const write = (text: string): void => void (draws && io.stderr.write(text));
   return {

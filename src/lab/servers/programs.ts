@@ -28,7 +28,8 @@ export type ProgramName =
   | "spin"
   | "postgres"
   | "initdb"
-  | "psql";
+  | "psql"
+  | "chromium";
 
 const SOURCES: Readonly<Record<ProgramName, Source>> = {
   "redis-server": { debian: "redis-server" },
@@ -45,6 +46,8 @@ const SOURCES: Readonly<Record<ProgramName, Source>> = {
   postgres: { debian: "postgresql", folders: postgresFolders },
   initdb: { debian: "postgresql", folders: postgresFolders },
   psql: { debian: "postgresql", folders: postgresFolders },
+  // For the tests that look at pages.
+  chromium: { debian: "chromium" },
 };
 
 const INSTALL_LOCK = join(tmpdir(), "holdfast-lab-install.lock");
