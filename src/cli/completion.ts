@@ -105,7 +105,7 @@ function zsh(specs: readonly Completed[]): string {
       );
     });
     const first = zshArgument(completes);
-    return `    ${name}) _arguments ${[...options, ...first, "'*::command:_normal'"].join(" ")} ;;`;
+    return `    ${name}) _arguments ${[...options, ...first].join(" ")} ;;`;
   });
   return `#compdef holdfast
 # holdfast completion for zsh
@@ -121,6 +121,14 @@ ${described.join("\n")}
   )
   if ((CURRENT == 2)); then
     _describe command commands
+    return
+  fi
+  # What follows -- is a command of its own.
+  local at=\${words[(i)--]}
+  if ((at < CURRENT)); then
+    shift $at words
+    ((CURRENT -= at))
+    if ((CURRENT == 1)); then _command_names -e; else _normal; fi
     return
   fi
   local command="\${words[2]}"

@@ -41,7 +41,7 @@ describe("S101: the holder's machine is cut off from the store", () => {
       const shown = await bench.run(["show", "s101", "--json"], at(redis.url));
       queued = (JSON.parse(shown.stdout) as { pending: unknown[] }).pending.length;
     }
-    proxy.cut();
+    proxy.drop("both");
     expect(await second.done).toMatchObject({ code: 0, stdout: "dead\n" });
     expect((await first.done).code).toBe(76);
     expect(bench.lines("beat").at(-1)).toBe("second");

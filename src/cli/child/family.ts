@@ -26,7 +26,6 @@ interface Process {
   readonly startTime: string;
 }
 
-const LOOK_AGAIN_MS = 5;
 const LOOK_AGAIN_MAX_MS = 100;
 
 /** Sends `signal` to the whole group, or to the command alone where it has no group of its own. */
@@ -47,14 +46,27 @@ export function signalMembers(family: Family, signal: NodeJS.Signals): void {
 /** Kills every process of the family, and resolves when none is left: also those that are born meanwhile. */
 export async function endFamily(family: Family): Promise<void> {
   signalFamily(family, "SIGKILL");
-  let pauseMs = LOOK_AGAIN_MS;
-  for (;;) {
+  await commandGone(family);
+  for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, LOOK_AGAIN_MAX_MS)) {
     const left = members(family);
     if (left.length === 0) return;
     for (const member of left) send(member.pid, "SIGKILL");
-    await new Promise((resolve) => setTimeout(resolve, pauseMs));
-    pauseMs = Math.min(pauseMs * 2, LOOK_AGAIN_MAX_MS);
+    await sleep(pauseMs);
   }
+}
+
+/** To look at one process is cheap, to look at all is not: mostly the others are gone when the command is. */
+async function commandGone({ pid, startTime }: Family): Promise<void> {
+  if (process.platform !== "linux") return;
+  for (let round = 0; round < 20; round++) {
+    const one = read(pid);
+    if (one === undefined || one.startTime !== startTime || !living(one)) return;
+    await sleep(1);
+  }
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 /** True while something lives that the command left in its session. A daemon, in a session of its own, does not count. */

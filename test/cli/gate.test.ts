@@ -1,0 +1,47 @@
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+
+import { findProgram } from "../../src/cli/child/find-program.ts";
+import { Bench, isRunning, MAIN, until } from "./harness.ts";
+
+const bench = new Bench();
+afterAll(() => bench.close());
+
+/** Starts a gated command in a process of its own, which then does `then` to `gated`. Returns the gate's pid. */
+function startGated(then: string): number {
+  const script = `
+    import { startGated } from ${JSON.stringify(join(dirname(MAIN), "child", "gate.js"))};
+    const gated = await startGated({ path: "/bin/sh", args: ["-c", "echo ran >> ran"], env: process.env, ownGroup: true });
+    console.log(gated.family.pid);
+    ${then}`;
+  const { stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
+    cwd: bench.dir,
+    encoding: "utf8",
+  });
+  return Number(stdout);
+}
+
+test("S103: a command whose holdfast dies before the gate opens never runs", async () => {
+  const pid = startGated(
+    `await new Promise((resolve) => setTimeout(resolve, 200)); process.kill(process.pid, "SIGKILL");`,
+  );
+  await until(() => !isRunning(pid), "the gate has ended");
+  expect(existsSync(bench.path("ran"))).toBe(false);
+});
+
+test("it runs once the gate is opened, under the pid that was told before", async () => {
+  startGated("gated.open(); await gated.ended;");
+  expect(bench.lines("ran")).toEqual(["ran"]);
+});
+
+test("a program is looked for as execvp does", () => {
+  bench.write("tool", "#!/bin/sh\n");
+  const path = `/nonexistent:${bench.dir}:/bin`;
+  expect(findProgram("tool", path)).toEqual({ path: bench.path("tool") });
+  expect(findProgram(bench.path("tool"), "")).toEqual({ path: bench.path("tool") });
+  expect(findProgram("no-such-tool", path)).toEqual({ problem: "missing" });
+  expect(findProgram("./no-such-tool", path)).toEqual({ problem: "missing" });
+  expect(findProgram("/etc/passwd", path)).toEqual({ problem: "not executable" });
+});
