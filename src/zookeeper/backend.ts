@@ -2,6 +2,7 @@
 import type { Backend, Claim, Granted, Listener, Refused, Renewal, Snapshot } from "../backend.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
+import { Entry } from "./entry.ts";
 import { toFailure } from "./failure.ts";
 import { breakLease, whyGone } from "./force.ts";
 import { type HeldLease, Leases } from "./leases.ts";
@@ -19,12 +20,6 @@ export interface BackendSetup {
   readonly servers: string;
   readonly places: Places;
   readonly dialect: (name: string) => Dialect;
-}
-
-/** A claim that this process knows. What is done with it is done one after the other. */
-interface Entry {
-  ticket: Ticket;
-  turn: Promise<unknown>;
 }
 
 export class ZooKeeperBackend implements Backend {
@@ -55,13 +50,14 @@ export class ZooKeeperBackend implements Backend {
   attempt(claim: Claim): Promise<Granted | Refused> {
     return this.#ask(claim.name, () => {
       const entry = this.#entry(claim);
-      return inTurn(entry, async () => {
+      return entry.inTurn(async () => {
         // Released while this attempt waited for its turn: it starts anew.
         if (this.#entries.get(claim.id) !== entry) return this.attempt(claim);
-        const granted = await this.#again(entry, claim);
-        if (granted !== undefined) return granted;
-        const verdict = await entry.ticket.attempt().catch((error: unknown) => this.#giveUp(entry, error));
-        return this.#answer(entry, claim, verdict);
+        if (this.#leases.get(claim.id) !== undefined) {
+          const granted = await this.#again(entry, claim);
+          if (granted !== undefined) return granted;
+        }
+        return this.#attempt(entry, claim, () => entry.ticket.attempt());
       });
     });
   }
@@ -73,8 +69,7 @@ export class ZooKeeperBackend implements Backend {
       // Not in turn: a release must not wait for this.
       const verdict = await entry.ticket.watch(signal);
       if (verdict?.holds !== true || signal.aborted || this.#entries.get(claim.id) !== entry) return undefined;
-      const answer = await this.#answer(entry, claim, verdict);
-      return answer.granted ? answer : undefined;
+      return this.#grant(claim, verdict);
     });
   }
 
@@ -95,7 +90,7 @@ export class ZooKeeperBackend implements Backend {
     return this.#ask(claim.name, async () => {
       const entry = this.#entries.get(claim.id);
       if (entry === undefined) return this.#releaseUnknown(claim);
-      return inTurn(entry, async () => {
+      return entry.inTurn(async () => {
         if (this.#entries.get(claim.id) !== entry) return this.#releaseUnknown(claim);
         const lease = this.#leases.get(claim.id);
         this.#entries.delete(claim.id);
@@ -121,12 +116,14 @@ export class ZooKeeperBackend implements Backend {
       const old = from.ticket;
       this.#forget(lease);
       const entry = this.#entry(next);
-      return inTurn(entry, async () => {
-        const verdict = await (entry.ticket as LineTicket).attemptAfter(old).catch((error: unknown) => {
+      return entry.inTurn(async () => {
+        try {
+          return await this.#attempt(entry, next, () => (entry.ticket as LineTicket).attemptAfter(old));
+        } catch (error) {
+          // Nobody knows whether the old one is gone: it must be.
           void this.#removals.discardQuietly(held.id, old);
-          return this.#giveUp(entry, error);
-        });
-        return this.#answer(entry, next, verdict);
+          throw error;
+        }
       });
     });
   }
@@ -184,7 +181,7 @@ export class ZooKeeperBackend implements Backend {
   #entry(claim: Claim): Entry {
     const known = this.#entries.get(claim.id);
     if (known !== undefined) return known;
-    const entry: Entry = { ticket: this.#ticket(claim), turn: Promise.resolve() };
+    const entry = new Entry(this.#ticket(claim));
     this.#entries.set(claim.id, entry);
     return entry;
   }
@@ -217,8 +214,21 @@ export class ZooKeeperBackend implements Backend {
     return toGranted(lease, answer.fromMs);
   }
 
-  async #answer(entry: Entry, claim: Claim, verdict: Verdict): Promise<Granted | Refused> {
-    if (verdict.holds) return this.#grant(entry, claim, verdict);
+  async #attempt(entry: Entry, claim: Claim, look: () => Promise<Verdict>): Promise<Granted | Refused> {
+    try {
+      const verdict = await look();
+      return verdict.holds ? this.#grant(claim, verdict) : await this.#refuse(entry, claim, verdict);
+    } catch (error) {
+      // A claim that can never be granted leaves nothing behind.
+      if (error instanceof LockBackendError && error.fatal) {
+        this.#entries.delete(claim.id);
+        await this.#removals.discardQuietly(claim.id, entry.ticket);
+      }
+      throw error;
+    }
+  }
+
+  async #refuse(entry: Entry, claim: Claim, verdict: Verdict & { holds: false }): Promise<Refused> {
     const seen = await Promise.all(verdict.holders.map((path) => see(this.client, path))).catch(() => []);
     const heldBy = seen.flatMap((one) => (one === undefined ? [] : [toHolding(claim.name, one)]));
     if (claim.queues) {
@@ -229,25 +239,15 @@ export class ZooKeeperBackend implements Backend {
     return { granted: false, heldBy };
   }
 
-  async #grant(entry: Entry, claim: Claim, verdict: Verdict & { holds: true }): Promise<Granted> {
+  #grant(claim: Claim, verdict: Verdict & { holds: true }): Granted {
     const mostMs = this.client.trustedMs - claim.lockDelayMs;
     if (mostMs < Math.min(claim.ttlMs, this.client.trustedMs / 3)) {
       const message = `Lock ${quote(claim.name)}: a lockDelay of ${claim.lockDelayMs} ms needs a longer session than the ${this.client.timeoutMs} ms that the ensemble gives: three quarters of it must hold ttl and lockDelay.`;
-      return this.#giveUp(entry, new LockBackendError(this.name, claim.name, message, { fatal: true }));
+      throw new LockBackendError(this.name, claim.name, message, { fatal: true });
     }
     const fromMs = this.client.since(verdict.provenMs);
     const lease = this.#leases.begin(claim, verdict.node, fromMs, Math.min(claim.ttlMs, mostMs));
     return toGranted(lease, fromMs);
-  }
-
-  /** A claim that can never be granted leaves nothing behind. */
-  async #giveUp(entry: Entry, error: unknown): Promise<never> {
-    if (error instanceof LockBackendError && error.fatal) {
-      const { id } = entry.ticket.claim;
-      this.#entries.delete(id);
-      await this.#removals.discard(id, entry.ticket).catch(() => undefined);
-    }
-    throw error;
   }
 
   /** The claim's node was removed by nobody here: it may be another process's, or not exist. */
@@ -291,13 +291,6 @@ export class ZooKeeperBackend implements Backend {
     if (!this.#forget(lease) || ticket === undefined) return;
     void this.#removals.discardQuietly(lease.claim.id, ticket);
   }
-}
-
-/** One after the other: a release waits for the attempt before it, and then removes what that made. */
-function inTurn<T>(entry: Entry, work: () => Promise<T>): Promise<T> {
-  const done = entry.turn.then(work);
-  entry.turn = done.catch(() => undefined);
-  return done;
 }
 
 function toGranted({ node, ttlMs }: HeldLease, fromMs: number | undefined): Granted {

@@ -2,20 +2,22 @@
  * The leases of this process. ZooKeeper keeps a node as long as its session, and the session as long as the process;
  * a lease must also end when nobody renews it. So each has a local deadline, at which its node is removed.
  */
+import { Alarm, type Bell } from "../alarm.ts";
 import type { Claim } from "../backend.ts";
+import { systemClock } from "../clock.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode } from "./client/errors.ts";
 import type { WatchEvent } from "./client/protocol.ts";
 import type { Placed } from "./own-node.ts";
 
-export interface HeldLease {
+/** Its bell rings when nobody has renewed it in time. */
+export interface HeldLease extends Bell {
   readonly claim: Claim;
   readonly node: Placed;
   /** When the lease began, by the local clock. */
   readonly sinceMs: number;
   /** How long a confirmation is trusted. */
   readonly ttlMs: number;
-  timer: NodeJS.Timeout | undefined;
   /** Hears when somebody else removes the node. */
   readonly watcher: (event: WatchEvent) => void;
 }
@@ -35,6 +37,8 @@ export class Leases {
   readonly #listener: LeaseListener;
   readonly #held = new Map<string, HeldLease>();
   readonly #unwatched = new Set<HeldLease>();
+  // A process that wants to exit may: the ensemble ends the session.
+  readonly #alarm: Alarm<HeldLease> = new Alarm(systemClock, false, (nowMs) => this.#ring(nowMs));
   #watchTimer: NodeJS.Timeout | undefined;
 
   constructor(client: ZooKeeperClient, listener: LeaseListener) {
@@ -52,7 +56,7 @@ export class Leases {
 
   begin(claim: Claim, node: Placed, fromMs: number, ttlMs: number): HeldLease {
     const watcher = (event: WatchEvent): void => this.#heard(lease, event);
-    const lease: HeldLease = { claim, node, sinceMs: performance.now(), ttlMs, timer: undefined, watcher };
+    const lease: HeldLease = { claim, node, sinceMs: performance.now(), ttlMs, watcher, atMs: 0, place: -1 };
     this.#held.set(claim.id, lease);
     this.extend(lease, fromMs);
     this.#watchSoon(lease);
@@ -62,16 +66,12 @@ export class Leases {
   /** The lease was confirmed, and lasts from `fromMs`. */
   extend(lease: HeldLease, fromMs: number): void {
     if (this.#held.get(lease.claim.id) !== lease) return;
-    clearTimeout(lease.timer);
-    const leftMs = fromMs + lease.ttlMs + lease.claim.lockDelayMs - performance.now();
-    lease.timer = setTimeout(() => this.#listener.lapsed(lease), Math.max(0, Math.ceil(leftMs)));
-    // A process that wants to exit may: the ensemble ends the session.
-    lease.timer.unref();
+    this.#alarm.set(lease, fromMs + lease.ttlMs + lease.claim.lockDelayMs);
   }
 
   /** Forgets the lease. `false`: it was forgotten before. */
   end(lease: HeldLease): boolean {
-    clearTimeout(lease.timer);
+    this.#alarm.clear(lease);
     this.#unwatched.delete(lease);
     this.#client.unwatch(lease.node.path, lease.watcher);
     return this.#held.get(lease.claim.id) === lease && this.#held.delete(lease.claim.id);
@@ -79,7 +79,14 @@ export class Leases {
 
   stop(): void {
     clearTimeout(this.#watchTimer);
+    this.#alarm.stop();
     for (const lease of this.all()) this.end(lease);
+  }
+
+  #ring(nowMs: number): void {
+    for (let due = this.#alarm.take(nowMs); due !== undefined; due = this.#alarm.take(nowMs)) {
+      this.#listener.lapsed(due);
+    }
   }
 
   #watchSoon(lease: HeldLease): void {

@@ -2,8 +2,8 @@
 import type { Claim } from "../backend.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { type Contender, holdersOf, inOrder, inTheWay } from "./contenders.ts";
-import { checkLine } from "./misuse.ts";
-import { type Dialect, nodePrefix, STYLES } from "./names.ts";
+import { checkLine, checkNoLeases } from "./misuse.ts";
+import { type Dialect, nodePrefix, SEMAPHORE, STYLES } from "./names.ts";
 import { type Look, OwnNode } from "./own-node.ts";
 import { writeClaim } from "./record.ts";
 import { HOLDERS_SHOWN, newsOfNode, type Ticket, type Verdict } from "./ticket.ts";
@@ -42,8 +42,11 @@ export class LineTicket implements Ticket {
   async #attempt(place: () => Promise<Look>): Promise<Verdict> {
     for (let tries = 1; ; tries++) {
       const look = await place();
-      const verdict = await this.#judge(look, look.askedMs);
-      if (verdict !== undefined) return verdict;
+      if (look.children.includes(SEMAPHORE.leases)) await checkNoLeases(this.#client, this.claim, this.path);
+      const verdict = this.#judge(look, look.askedMs ?? performance.now());
+      // The list may come from a server that lost the ensemble: unless the node was made just now, the leader is asked.
+      const isSure = look.askedMs !== undefined || verdict?.holds === false;
+      if (verdict !== undefined && (isSure || (await this.#node.verify()))) return verdict;
       if (tries === TRIES) throw new Error(`our node of ${this.path} was removed ${TRIES} times`);
     }
   }
@@ -55,25 +58,23 @@ export class LineTicket implements Ticket {
     // Most likely it is our turn: so the list and the proof are asked for in one go.
     const askedMs = performance.now();
     const [{ children }, isThere] = await Promise.all([this.#client.getChildren(this.path), this.#node.verify()]);
-    return isThere ? this.#judge({ placed, children, askedMs }, askedMs) : undefined;
+    return isThere ? this.#judge({ placed, children }, askedMs) : undefined;
   }
 
   remove(): Promise<boolean> {
     return this.#node.remove();
   }
 
-  /** `provenMs`: when the node was surely ours, if that is known. `undefined`: it is gone. */
-  async #judge({ placed, children }: Look, provenMs: number | undefined): Promise<Verdict | undefined> {
+  /** `provenMs`: when the node was surely ours, if it turns out to be. `undefined`: it is gone. */
+  #judge({ placed, children }: Omit<Look, "askedMs">, provenMs: number): Verdict | undefined {
     const order = inOrder(children);
     const index = order.findIndex(({ name }) => name === placed.name);
     if (index === -1) return undefined;
-    await checkLine(this.#client, this.claim, this.path, this.#dialect, order, children);
+    checkLine(this.claim, this.path, this.#dialect, order);
     const ahead = inTheWay(order, index);
     this.#waitsFor = ahead === undefined ? undefined : `${this.path}/${ahead.name}`;
     if (ahead !== undefined) return { holds: false, holders: this.#shown(order), position: positionOf(order, index) };
-    const askedMs = performance.now();
-    if (provenMs === undefined && !(await this.#node.verify())) return undefined;
-    return { holds: true, node: placed, provenMs: provenMs ?? askedMs };
+    return { holds: true, node: placed, provenMs };
   }
 
   #shown(order: readonly Contender[]): readonly string[] {

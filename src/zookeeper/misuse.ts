@@ -14,15 +14,8 @@ const BLIND: Readonly<Record<Dialect, { readonly recipe: string; readonly isFor:
   kazoo: undefined,
 };
 
-/** Throws if the line of an exclusive or shared claim shows another use of the lock. */
-export async function checkLine(
-  client: ZooKeeperClient,
-  claim: Claim,
-  path: string,
-  dialect: Dialect,
-  order: readonly Contender[],
-  children: readonly string[],
-): Promise<void> {
+/** Throws if the line of an exclusive or shared claim shows another recipe's use of the lock. */
+export function checkLine(claim: Claim, path: string, dialect: Dialect, order: readonly Contender[]): void {
   checkOverflow(claim, path, order);
   const blind = BLIND[dialect];
   if (blind !== undefined && order.some(({ recipe }) => recipe === blind.recipe)) {
@@ -31,9 +24,12 @@ export async function checkLine(
       `has nodes of another recipe (${blind.recipe}), which does not see those of dialect "${dialect}". Use dialect "${blind.isFor}" for it everywhere`,
     );
   }
-  if (children.includes(SEMAPHORE.leases) && (await hasLeases(client, path))) {
-    throw misuse(claim, `is in use with a limit, but this claim asks for limit 1. All claimants must agree on it`);
-  }
+}
+
+/** Throws if somebody holds the lock of an exclusive or shared claim with a limit. */
+export async function checkNoLeases(client: ZooKeeperClient, claim: Claim, path: string): Promise<void> {
+  if (!(await hasLeases(client, path))) return;
+  throw misuse(claim, `is in use with a limit, but this claim asks for limit 1. All claimants must agree on it`);
 }
 
 /** Throws if a lock with a limit is also used without, or with another one. */

@@ -69,7 +69,7 @@ export class OwnNode {
         this.#placed = undefined;
       }
       try {
-        return await this.#create();
+        return await this.#make((made) => this.#client.place(this.parent, this.#prefix, this.#data, made));
       } catch (error) {
         // An emptied container goes by itself, at any moment until it has a child again.
         if (!hasCode(error, "NONODE") || tries === MAKE_TRIES) throw error;
@@ -87,13 +87,9 @@ export class OwnNode {
     }
     before.#mayBeDeleted = true;
     try {
-      const look = await this.#make(async (path) => {
-        const [, made] = await this.#client.multi([
-          { op: "delete", path: old.path, version: -1 },
-          { op: "create", path, data: this.#data, mode: "ephemeralSequential" },
-        ]);
-        return { path: made?.path as string, czxid: made?.zxid as bigint, sessionId: old.sessionId };
-      });
+      const look = await this.#make((made) =>
+        this.#client.placeAfter(old.path, this.parent, this.#prefix, this.#data, made),
+      );
       before.#placed = undefined;
       return look;
     } catch (error) {
@@ -136,30 +132,21 @@ export class OwnNode {
     }
   }
 
-  #create(): Promise<Look> {
-    return this.#make(async (asked) => {
-      const { path, stat } = await this.#client.create(asked, this.#data, "ephemeralSequential");
-      return { path, czxid: stat.czxid, sessionId: stat.ephemeralOwner };
-    });
-  }
-
-  async #make(create: (path: string) => Promise<Omit<Placed, "name">>): Promise<Look> {
+  async #make(place: (made: (node: Omit<Placed, "name">) => void) => Promise<readonly string[]>): Promise<Look> {
     const askedMs = performance.now();
     this.#isUnsure = true;
-    // Asked in one go: answers come in order, so the list is from after the creation, and costs no round trip.
-    const [made, list] = await Promise.allSettled([
-      create(`${this.parent}/${this.#prefix}`),
-      this.#client.getChildren(this.parent),
-    ]);
-    if (made.status === "rejected") {
-      this.#isUnsure = hasCode(made.reason, "CONNECTIONLOSS");
-      throw made.reason;
+    let placed: Placed | undefined;
+    try {
+      const children = await place(({ path, czxid, sessionId }) => {
+        placed = { name: path.slice(this.parent.length + 1), path, czxid, sessionId };
+        this.#placed = placed;
+        this.#isUnsure = false;
+      });
+      return { placed: placed as unknown as Placed, children, askedMs };
+    } catch (error) {
+      this.#isUnsure &&= hasCode(error, "CONNECTIONLOSS");
+      throw error;
     }
-    this.#isUnsure = false;
-    const placed = { name: made.value.path.slice(this.parent.length + 1), ...made.value };
-    this.#placed = placed;
-    if (list.status === "rejected") throw list.reason;
-    return { placed, children: list.value.children, askedMs };
   }
 
   /** Looks for the node that a lost answer may have told of. */

@@ -341,4 +341,28 @@ describe("networks that fail", () => {
     expect(fence).toBeGreaterThan(before.fence);
     expect((await again.query(one.name)).held.map((holding) => holding.fence)).toEqual([fence]);
   });
+
+  test("nor is it found in place of ours when the reply to create was lost (S74, S76)", async () => {
+    const crashed = open({ session: "20s" });
+    const [again, proxy] = await openBehind(await follower());
+    // Which node a list shows first is chance: so several.
+    const claims = Array.from({ length: 6 }, () => claim(lockName()));
+    for (const one of claims) await granted(crashed, one);
+    crashed.client.abandon();
+    await again.client.sync("/");
+    const seeing = open();
+    proxy.drop("replies");
+    const attempts = claims.map((one) => again.attempt(one).catch(() => "unknown"));
+    await eventually("all nodes were made", async () => {
+      const { pending } = await seeing.query("faults-");
+      return pending.length === claims.length ? true : undefined;
+    });
+    await proxy.heal();
+    proxy.cut();
+    await Promise.all(attempts);
+    for (const one of claims) {
+      const answer = await eventually("an answer", () => again.attempt(one).catch(() => undefined));
+      expect(answer).toMatchObject({ granted: false, position: 1 });
+    }
+  });
 });

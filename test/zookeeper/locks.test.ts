@@ -286,6 +286,12 @@ describe("misuse", () => {
     await fails(backend, claim(name), /sequence numbers/);
   });
 
+  test("a worker thread cannot renew: a session has one connection, and it is this thread's", async () => {
+    const held = await connect(`${lab.url}?session=8s`);
+    await expect(held.acquire(lockName(), { renew: "thread" })).rejects.toBeInstanceOf(TypeError);
+    await held.close();
+  });
+
   test("a closed backend says so", async () => {
     const backend = open();
     await backend.close();

@@ -7,7 +7,7 @@
 import type { ConnectionOptions } from "node:tls";
 import { hasCode } from "./errors.ts";
 import * as operations from "./operations.ts";
-import type { Children, Created, MultiPart, MultiResult, NodeData } from "./operations.ts";
+import type { Children, Created, MultiPart, MultiResult, NodeData, OwnCreated } from "./operations.ts";
 import { type Acl, CREATOR_ACL, type CreateMode, OPEN_ACL, type Stat } from "./protocol.ts";
 import { parseServers, type Resolve } from "./servers.ts";
 import { Session, type SessionListener } from "./session.ts";
@@ -87,8 +87,38 @@ export class ZooKeeperClient {
 
   /** Makes a node, and brings its stat too. */
   async create(path: string, data: Uint8Array, mode: CreateMode): Promise<Created> {
-    const { path: made, stat } = await this.#session.submit(operations.create(this.#full(path), data, mode, this.#acl));
-    return { path: made.slice(this.#chroot.length), stat };
+    const { path: made, stat } = await this.#ask(path, (full) => operations.create(full, data, mode, this.#acl));
+    return { path: this.#below(made), stat };
+  }
+
+  /**
+   * Makes an ephemeral sequential node and lists its parent's children, in one round trip: the list is from after the
+   * creation. `made` is called as soon as the node is known, whatever becomes of the list.
+   */
+  place(parent: string, start: string, data: Uint8Array, made: (node: OwnCreated) => void): Promise<readonly string[]> {
+    const full = this.#full(parent);
+    const create = operations.createOwn(`${full}/${start}`, data, this.#acl);
+    return this.#session.submitBoth(create, operations.getNames(full), ({ path, czxid, sessionId }) =>
+      made({ path: this.#below(path), czxid, sessionId }),
+    );
+  }
+
+  /** The same, and removes the node at `old` in the same transaction. */
+  placeAfter(
+    old: string,
+    parent: string,
+    start: string,
+    data: Uint8Array,
+    made: (node: OwnCreated) => void,
+  ): Promise<readonly string[]> {
+    const full = this.#full(parent);
+    const parts = [
+      { op: "delete", path: this.#full(old), version: ANY_VERSION },
+      { op: "create", path: `${full}/${start}`, data, mode: "ephemeralSequential" },
+    ] as const;
+    return this.#session.submitBoth(operations.multi(parts, this.#acl), operations.getNames(full), ([, created]) =>
+      made({ path: this.#below(created?.path ?? ""), czxid: created?.zxid ?? 0n, sessionId: this.sessionId }),
+    );
   }
 
   /** Makes every missing node of `path`, the chroot's too. Containers go by themselves some time after they were emptied. */
@@ -104,36 +134,30 @@ export class ZooKeeperClient {
     }
   }
 
-  async delete(path: string, version: number = ANY_VERSION): Promise<void> {
-    return this.#session.submit(operations.remove(this.#full(path), version));
+  delete(path: string, version: number = ANY_VERSION): Promise<void> {
+    return this.#ask(path, (full) => operations.remove(full, version));
   }
 
   /** The node's stat; `undefined` if there is no such node. A watcher hears when that changes. */
-  async exists(path: string, watcher?: Watcher): Promise<Stat | undefined> {
-    const full = this.#full(path);
-    return this.#session.submit(operations.exists(full, watcher !== undefined), this.#watch("data", full, watcher));
+  exists(path: string, watcher?: Watcher): Promise<Stat | undefined> {
+    return this.#ask(path, (full) => operations.exists(full, watcher !== undefined), "data", watcher);
   }
 
-  async getData(path: string, watcher?: Watcher): Promise<NodeData> {
-    const full = this.#full(path);
-    return this.#session.submit(operations.getData(full, watcher !== undefined), this.#watch("data", full, watcher));
+  getData(path: string, watcher?: Watcher): Promise<NodeData> {
+    return this.#ask(path, (full) => operations.getData(full, watcher !== undefined), "data", watcher);
   }
 
-  async setData(path: string, data: Uint8Array, version: number = ANY_VERSION): Promise<Stat> {
-    return this.#session.submit(operations.setData(this.#full(path), data, version));
+  setData(path: string, data: Uint8Array, version: number = ANY_VERSION): Promise<Stat> {
+    return this.#ask(path, (full) => operations.setData(full, data, version));
   }
 
-  async getChildren(path: string, watcher?: Watcher): Promise<Children> {
-    const full = this.#full(path);
-    return this.#session.submit(
-      operations.getChildren(full, watcher !== undefined),
-      this.#watch("children", full, watcher),
-    );
+  getChildren(path: string, watcher?: Watcher): Promise<Children> {
+    return this.#ask(path, (full) => operations.getChildren(full, watcher !== undefined), "children", watcher);
   }
 
   /** Resolves when the server we talk to has caught up with the leader. */
-  async sync(path: string): Promise<void> {
-    return this.#session.submit(operations.sync(this.#full(path)));
+  sync(path: string): Promise<void> {
+    return this.#ask(path, operations.sync);
   }
 
   /** All or nothing, in one transaction. Rejects with a {@link ZooKeeperMultiError} that says which part failed. */
@@ -141,7 +165,7 @@ export class ZooKeeperClient {
     const below = parts.map((part) => ({ ...part, path: this.#full(part.path) }));
     const results = await this.#session.submit(operations.multi(below, this.#acl));
     return results.map((result) =>
-      result.path === undefined ? result : { ...result, path: result.path.slice(this.#chroot.length) },
+      result.path === undefined ? result : { ...result, path: this.#below(result.path) },
     );
   }
 
@@ -165,9 +189,27 @@ export class ZooKeeperClient {
     return this.#session.linger(ms);
   }
 
-  #watch(kind: WatchKind, full: string, watcher: Watcher | undefined): ((isAbsent: boolean) => void) | undefined {
-    if (watcher === undefined) return undefined;
-    return (isAbsent) => this.#session.watches.add(isAbsent ? "exists" : kind, full, watcher);
+  #ask<T>(
+    path: string,
+    operation: (full: string) => operations.Operation<T>,
+    kind: WatchKind = "data",
+    watcher?: Watcher,
+  ): Promise<T> {
+    let full: string;
+    try {
+      full = this.#full(path);
+    } catch (error) {
+      return Promise.reject(error as TypeError);
+    }
+    if (watcher === undefined) return this.#session.submit(operation(full));
+    // Set before anything that came after the answer is read: else its first news could be missed.
+    return this.#session.submit(operation(full), (isAbsent) =>
+      this.#session.watches.add(isAbsent ? "exists" : kind, full, watcher),
+    );
+  }
+
+  #below(full: string): string {
+    return full.slice(this.#chroot.length);
   }
 
   #full(path: string): string {

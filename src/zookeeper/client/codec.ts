@@ -1,11 +1,15 @@
 /** ZooKeeper's serialisation ("jute"): big-endian integers, and buffers, strings and vectors after their length. */
 
+/** Buffers of this size are used again and again; larger ones, for larger requests, are not kept. */
+const KEPT_BYTES = 16_384;
+
 /** Appends values, and frames of them, to one growing buffer: many requests leave in one write. */
 export class Writer {
   #bytes: Buffer;
   #end = 0;
+  #spare: Buffer | undefined;
 
-  constructor(size = 4096) {
+  constructor(size: number = KEPT_BYTES) {
     this.#bytes = Buffer.allocUnsafeSlow(size);
   }
 
@@ -68,13 +72,18 @@ export class Writer {
     this.#end = length;
   }
 
-  /** Hands over everything written, and starts anew. */
+  /** Hands over everything written, and starts anew. Whoever got the bytes may {@link giveBack} them. */
   take(): Buffer {
     const taken = this.#bytes.subarray(0, this.#end);
-    // Whoever got the bytes keeps them: they are on their way to the kernel.
-    this.#bytes = Buffer.allocUnsafeSlow(Math.min(65_536, Math.max(1024, this.#end)));
+    this.#bytes = this.#spare ?? Buffer.allocUnsafeSlow(KEPT_BYTES);
+    this.#spare = undefined;
     this.#end = 0;
     return taken;
+  }
+
+  /** The kernel has the bytes: their room can be written to again. */
+  giveBack(taken: Buffer): void {
+    if (taken.buffer.byteLength === KEPT_BYTES) this.#spare = Buffer.from(taken.buffer);
   }
 
   #reserve(size: number): void {
@@ -98,6 +107,10 @@ export class Reader {
   /** How many bytes have not been read. */
   get left(): number {
     return this.#bytes.length - this.#at;
+  }
+
+  skip(bytes: number): void {
+    this.#at += bytes;
   }
 
   int(): number {

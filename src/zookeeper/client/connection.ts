@@ -137,7 +137,9 @@ export class Connection {
 
   #flush(): void {
     this.#flushing = undefined;
-    if (!this.#ended && this.#writer.length > 0) this.#socket.write(this.#writer.take());
+    if (this.#ended || this.#writer.length === 0) return;
+    const bytes = this.#writer.take();
+    this.#socket.write(bytes, () => this.#writer.giveBack(bytes));
   }
 
   #greet(): void {

@@ -1,7 +1,16 @@
 /** What can be asked of a server: each operation knows how it is written and how its answer is read. */
 import type { Reader, Writer } from "./codec.ts";
 import { toCode, ZooKeeperMultiError, type ZooKeeperErrorCode } from "./errors.ts";
-import { type Acl, CREATE_FLAGS, type CreateMode, OP, readStat, type Stat, writeAcls } from "./protocol.ts";
+import {
+  type Acl,
+  CREATE_FLAGS,
+  type CreateMode,
+  OP,
+  readStat,
+  type Stat,
+  STAT_CZXID_TO_OWNER,
+  writeAcls,
+} from "./protocol.ts";
 
 export interface Operation<T> {
   readonly op: number;
@@ -17,6 +26,12 @@ export interface Operation<T> {
 export interface Created {
   readonly path: string;
   readonly stat: Stat;
+}
+
+export interface OwnCreated {
+  readonly path: string;
+  readonly czxid: bigint;
+  readonly sessionId: bigint;
 }
 
 export interface NodeData {
@@ -50,6 +65,16 @@ export function create(path: string, data: Uint8Array, mode: CreateMode, acl: re
     what: `create ${path}`,
     write: (writer) => writeCreate(writer, path, data, mode, acl),
     read: (reader) => ({ path: reader.string(), stat: readStat(reader) }),
+  };
+}
+
+/** The same for an ephemeral sequential node, of whose stat only what a lock needs is read. */
+export function createOwn(path: string, data: Uint8Array, acl: readonly Acl[]): Operation<OwnCreated> {
+  return {
+    op: OP.create2,
+    what: `create ${path}`,
+    write: (writer) => writeCreate(writer, path, data, "ephemeralSequential", acl),
+    read: readOwnCreated,
   };
 }
 
@@ -99,6 +124,16 @@ export function getChildren(path: string, watch: boolean): Operation<Children> {
   };
 }
 
+/** The names alone. */
+export function getNames(path: string): Operation<readonly string[]> {
+  return {
+    op: OP.getChildren,
+    what: `getChildren ${path}`,
+    write: (writer) => void writer.string(path).bool(false),
+    read: (reader) => reader.strings(),
+  };
+}
+
 /** Answers when the server we talk to has seen everything that the leader had when it was asked. */
 export function sync(path: string): Operation<void> {
   return {
@@ -124,6 +159,13 @@ export function multi(parts: readonly MultiPart[], acl: readonly Acl[]): Operati
     },
     read: readMulti,
   };
+}
+
+function readOwnCreated(reader: Reader): OwnCreated {
+  const path = reader.string();
+  const czxid = reader.long();
+  reader.skip(STAT_CZXID_TO_OWNER);
+  return { path, czxid, sessionId: reader.long() };
 }
 
 function writePart(writer: Writer, part: MultiPart, acl: readonly Acl[]): void {

@@ -7,6 +7,7 @@ export const OP = {
   exists: 3,
   getData: 4,
   setData: 5,
+  getChildren: 8,
   sync: 9,
   ping: 11,
   getChildren2: 12,
@@ -49,6 +50,9 @@ export interface Stat {
   readonly numChildren: number;
   readonly pzxid: bigint;
 }
+
+/** Bytes between the czxid and the ephemeralOwner: mzxid, two times, three versions. */
+export const STAT_CZXID_TO_OWNER: number = 3 * 8 + 3 * 4;
 
 export function readStat(reader: Reader): Stat {
   return {

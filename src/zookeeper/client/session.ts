@@ -101,10 +101,18 @@ export class Session {
   /** Asks now, or as soon as there is a connection. `answered` runs before anything that came after the answer is read. */
   submit<T>(operation: Operation<T>, answered?: (isAbsent: boolean) => void): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      const request: Request = { operation, answered, resolve: resolve as (value: unknown) => void, reject };
-      if (this.#over !== undefined) reject(this.#over);
-      else if (this.#isConnected) this.#send(request);
-      else this.#keep(request);
+      this.#ask({ operation, answered, resolve: resolve as (value: unknown) => void, reject });
+    });
+  }
+
+  /**
+   * Asks two things in one go. `answered` gets the first answer before the second is looked at. Rejects as the first
+   * does that fails.
+   */
+  submitBoth<A, B>(first: Operation<A>, second: Operation<B>, answered: (answer: A) => void): Promise<B> {
+    return new Promise<B>((resolve, reject) => {
+      this.#ask({ operation: first, resolve: answered as (value: unknown) => void, reject });
+      this.#ask({ operation: second, resolve: resolve as (value: unknown) => void, reject });
     });
   }
 
@@ -132,6 +140,12 @@ export class Session {
       CLOSE_MS,
     );
     this.abandon();
+  }
+
+  #ask(request: Request): void {
+    if (this.#over !== undefined) request.reject(this.#over);
+    else if (this.#isConnected) this.#send(request);
+    else this.#keep(request);
   }
 
   #send(request: Request): void {
