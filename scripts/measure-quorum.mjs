@@ -18,7 +18,7 @@ const HOT_MS = 4000;
 const sliceMs = Number(process.argv[2] ?? 2) * 1000;
 
 if (process.send === undefined) await measure();
-else process.once("message", (ports) => contend(ports));
+else process.once("message", (ports) => void contend(ports));
 
 function membersAt(ports) {
   return ports.map((port) => redis(new Redis({ port, host: "127.0.0.1", maxRetriesPerRequest: null })));

@@ -2,7 +2,7 @@
  * Opens `redlock:` URLs: `redlock://host:port,host:port,host:port?durable=true&maxTtl=30s&…`.
  *
  * `user:password@` before the first host, and a `/database` after the last, are everybody's; a host may have its own
- * `user:password@`. Options that are not the quorum's own go to every member, as in a `redis:` URL.
+ * `user:password@`. `tls=true` is for all. Options that are not the quorum's own go to every member, as in a `redis:` URL.
  */
 import type { Backend, Member } from "../backend.ts";
 import type { Duration } from "../duration.ts";
@@ -19,7 +19,7 @@ export interface OpenMembers {
   readonly options: QuorumOptions;
 }
 
-const URL_PATTERN = /^redlock(s?):\/\/([^/?#]+)(\/\d*)?(?:\?([^#]*))?$/i;
+const URL_PATTERN = /^redlock:\/\/([^/?#]+)(\/\d*)?(?:\?([^#]*))?$/i;
 const HOST_PATTERN = /^(?:([^@]*)@)?(\[[0-9a-f:.]+\]|[^:[\]@]+)(?::(\d{1,5}))?$/i;
 
 export async function openBackend(url: string): Promise<Backend> {
@@ -43,11 +43,12 @@ export async function openMembers(url: string): Promise<OpenMembers> {
 
 /** @internal Never repeats the URL in an error: it may hold a password. */
 export function parseUrl(url: string): { readonly addresses: readonly Address[]; readonly options: QuorumOptions } {
-  const [, tls, hosts, database = "", query = ""] = URL_PATTERN.exec(url) ?? [];
+  const [, hosts, database = "", query = ""] = URL_PATTERN.exec(url) ?? [];
   if (hosts === undefined) {
     throw new TypeError('Expected `url` to look like "redlock://host:port,host:port,host:port?maxTtl=30s"');
   }
   const params = new URLSearchParams(query);
+  const scheme = flag("tls", take(params, "tls")) === true ? "rediss" : "redis";
   const options = takeOptions(params);
   const rest = params.size === 0 ? "" : `?${params.toString()}`;
   let shared = "";
@@ -59,25 +60,26 @@ export function parseUrl(url: string): { readonly addresses: readonly Address[];
     if (at === 0 && login !== undefined) shared = login;
     const as = login ?? shared;
     const label = `${host}:${port}`;
-    return { url: `redis${tls}://${as === "" ? "" : `${as}@`}${label}${database}${rest}`, label };
+    return { url: `${scheme}://${as === "" ? "" : `${as}@`}${label}${database}${rest}`, label };
   });
   return { addresses, options };
 }
 
 /** Takes the quorum's own options out of the query; their values are checked where they are used. */
 function takeOptions(params: URLSearchParams): QuorumOptions {
-  const take = (name: string): string | undefined => {
-    const value = params.get(name) ?? undefined;
-    params.delete(name);
-    return value;
-  };
   return {
-    maxTtl: duration(take("maxTtl")),
-    durable: flag("durable", take("durable")),
-    memberWait: duration(take("memberWait")),
-    maxClockOffset: duration(take("maxClockOffset")),
-    allowEviction: flag("allowEviction", take("allowEviction")),
+    maxTtl: duration(take(params, "maxTtl")),
+    durable: flag("durable", take(params, "durable")),
+    memberWait: duration(take(params, "memberWait")),
+    maxClockOffset: duration(take(params, "maxClockOffset")),
+    allowEviction: flag("allowEviction", take(params, "allowEviction")),
   };
+}
+
+function take(params: URLSearchParams, name: string): string | undefined {
+  const value = params.get(name) ?? undefined;
+  params.delete(name);
+  return value;
 }
 
 function duration(text: string | undefined): Duration | undefined {

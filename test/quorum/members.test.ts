@@ -193,6 +193,7 @@ test("a redlock: URL gives every member its login, its database and the options 
     { url: "redis://me:own@h4:7004/2?prefix=jobs", label: "h4:7004" },
   ]);
   expect(options).toMatchObject({ durable: true, maxTtl: "30s", memberWait: 100 });
+  expect(parseUrl("redlock://h1,h2,h3?tls=true").addresses[2]?.url).toBe("rediss://h3:6379");
 });
 
 test.each([
