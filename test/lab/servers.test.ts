@@ -1,4 +1,6 @@
+import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startCluster } from "../../src/lab/servers/cluster.ts";
 import { startPostgres } from "../../src/lab/servers/postgres.ts";
@@ -6,6 +8,7 @@ import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { makeWallskew } from "../../src/lab/servers/wallskew.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
+import { build } from "./built.ts";
 
 test("starts a redis-server that answers, and leaves nothing when stopped", async () => {
   const server = await startRedis({ args: ["--maxmemory-policy", "noeviction"] });
@@ -55,6 +58,20 @@ function isAlive(pid: number): boolean {
     return false;
   }
 }
+
+test("a server dies with the process that started it, even a stopped one whose parent is killed", async () => {
+  const module = join(build(), "lab/servers/redis.js");
+  const script = `const { startRedis } = await import(${JSON.stringify(module)}); const one = await startRedis(); one.pause(); console.log(one.pid); setInterval(() => {}, 1000);`;
+  const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const pid = await new Promise<number>((resolve) =>
+    parent.stdout.once("data", (data) => resolve(Number(String(data)))),
+  );
+  expect(isAlive(pid)).toBe(true);
+  parent.kill("SIGKILL");
+  while (isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, 20));
+});
 
 test("sentinels promote a replica when the primary is killed", async () => {
   await using lab = await startSentinels({ args: ["--min-replicas-max-lag", "2"] });

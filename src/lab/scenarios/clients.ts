@@ -28,7 +28,7 @@ export const clientScenarios: readonly Scenario[] = [
     story:
       "A takes the lock, reads, and its whole process stops: garbage collection, a page fault, a busy hypervisor. Its lease runs out, B does its work. Then A wakes up and writes what it had in mind.",
     source: "Kleppmann 2016, “How to do distributed locking”",
-    plays: ["S03", "S36", "S72"],
+    plays: ["S03", "S36"],
     outcomes: WITH_FILE,
     compares: true,
     steps: [

@@ -110,7 +110,7 @@ export const networkScenarios: readonly Scenario[] = [
     story:
       "Every connection of A is reset once. A connects again, renews at once, and goes on: a short fault of the network costs nothing.",
     source: "Every cloud load balancer",
-    plays: ["S13", "S23"],
+    plays: ["S13"],
     outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT },
     compares: true,
     steps: [

@@ -83,7 +83,7 @@ export const serverScenarios: readonly Scenario[] = [
     title: "The server restarts, and had written everything down",
     story: "The same crash with `appendfsync always`: the lease is still there after it, and so is exclusion.",
     source: "redis.io, “safety arguments”",
-    plays: ["S33"],
+    plays: [],
     outcomes: { redis: KEPT },
     durable: true,
     ttlMs: LONG_MS,
@@ -102,7 +102,7 @@ export const serverScenarios: readonly Scenario[] = [
     story:
       "A holds {1, 2} of three members; 2 restarts empty; B, cut off from 1, asks {2, 3}. A member that forgot its leases abstains for the longest lease there may be, so B gets nothing too early.",
     source: "Kleppmann 2016, the second Redlock example; redis.io, “delayed restarts”",
-    plays: ["S32", "S34", "S46"],
+    plays: ["S32", "S46"],
     outcomes: { quorum: KEPT },
     ttlMs: LONG_MS,
     steps: [
@@ -176,7 +176,7 @@ export const serverScenarios: readonly Scenario[] = [
     story:
       "Every server stops for longer than the lease, and then carries out what has piled up, with fresh leases. A must have counted from when it asked.",
     source: "Virtual machines that are moved",
-    plays: ["S13", "S37"],
+    plays: ["S13"],
     outcomes: { redis: KEPT, quorum: KEPT },
     compares: true,
     steps: [
@@ -196,7 +196,7 @@ export const serverScenarios: readonly Scenario[] = [
     story:
       "One of three members accepts connections and never answers. The other two are a majority: nobody waits for the third.",
     source: "redis.io: a short time limit per node",
-    plays: ["S41", "S45"],
+    plays: ["S41"],
     outcomes: { quorum: KEPT },
     steps: [
       { do: "server", fault: "pause", of: [2] },
@@ -229,7 +229,7 @@ export const serverScenarios: readonly Scenario[] = [
     story:
       "The ensemble elects another leader; A's lease lives on in the others, B keeps waiting, and nobody notices more than a short pause.",
     source: "ZooKeeper's own promise",
-    plays: ["S73"],
+    plays: [],
     outcomes: { zookeeper: KEPT },
     ttlMs: LONG_MS,
     steps: [

@@ -51,18 +51,23 @@ const KINDS: Readonly<Record<SoakBackend, readonly FaultKind[]>> = {
   zookeeper: [...CLIENT_FAULTS, ...NETWORK_FAULTS, "server stopped", "server killed and restarted"],
 };
 
-/** Soaks all backends at once. Never rejects for a violation: it counts them. */
+/** Soaks all backends at once; the time counts from when all their clients run. Never rejects for a violation: it counts them. */
 export async function soak(options: SoakOptions): Promise<readonly SoakCounts[]> {
   const backends = options.backends ?? SOAK_BACKENDS;
   const end = new AbortController();
   const counts = new Map<SoakBackend, () => SoakCounts>();
-  const timer = setTimeout(() => end.abort(), options.minutes * 60_000);
+  let timer: NodeJS.Timeout | undefined;
   const progress = setInterval(() => options.onProgress?.([...counts.values()].map((count) => count())), PROGRESS_MS);
+  const started = (backend: SoakBackend, count: () => SoakCounts): void => {
+    counts.set(backend, count);
+    if (counts.size === backends.length) timer = setTimeout(() => end.abort(), options.minutes * 60_000);
+  };
   try {
-    const soaked = backends.map((backend, i) =>
-      soakOne(backend, options.seed * 1000 + i, end.signal, (count) => counts.set(backend, count)),
+    return await Promise.all(
+      backends.map((backend, i) =>
+        soakOne(backend, options.seed * 1000 + i, end.signal, (count) => started(backend, count)),
+      ),
     );
-    return await Promise.all(soaked);
   } finally {
     end.abort();
     clearTimeout(timer);
@@ -74,7 +79,7 @@ async function soakOne(
   backend: SoakBackend,
   seed: number,
   signal: AbortSignal,
-  tellCounts: (count: () => SoakCounts) => void,
+  started: (count: () => SoakCounts) => void,
 ): Promise<SoakCounts> {
   await using stage = await openStage(backend);
   const observers = await stage.observe();
@@ -91,10 +96,10 @@ async function soakOne(
     leakedKeys: leaks.keys,
     leakedHandles: leaks.handles,
   });
-  tellCounts(count);
   const judging = setInterval(() => record.judge(), EPOCH_MS);
   try {
     await camp.start();
+    started(count);
     await rage(
       { victims: camp.victims, servers: stage.servers, kinds: KINDS[backend], ttlMs: TTL_MS },
       record,

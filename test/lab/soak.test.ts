@@ -1,0 +1,63 @@
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { machineMs } from "../../src/lab/history.ts";
+import { SoakRecord } from "../../src/lab/soak/record.ts";
+import { build } from "./built.ts";
+
+const EPOCH_MS = 1000;
+
+function recordOf(
+  ...fences: readonly (readonly [who: string, fence: bigint, fromMs: number, untilMs: number])[]
+): SoakRecord {
+  const record = new SoakRecord(EPOCH_MS);
+  const lock = `soak:${Math.floor(machineMs() / EPOCH_MS)}:0`;
+  for (const [who, fence, fromMs, untilMs] of fences) {
+    record.hear({ kind: "asked", who, lock, atMs: fromMs - 1 });
+    record.hear({ kind: "held", who, lock, fence, trustedUntilMs: untilMs, atMs: fromMs });
+    record.hear({ kind: "releasing", who, lock, fence, atMs: untilMs });
+  }
+  record.judge(true);
+  return record;
+}
+
+test("the soak sees two who believe at once, also when they tell it late", () => {
+  const record = recordOf(["b/1", 2n, 150, 250], ["a/1", 1n, 100, 200]);
+  expect(record.violations.map(({ oracle }) => oracle)).toEqual(["O1 exclusion"]);
+});
+
+test("the soak sees a fence given twice", () => {
+  const record = recordOf(["a/1", 1n, 100, 200], ["b/1", 1n, 300, 400]);
+  expect(record.violations.map(({ oracle }) => oracle)).toContain("fences");
+});
+
+test("the soak forgives the dead, and refuses their late writes", async () => {
+  const record = new SoakRecord(EPOCH_MS);
+  const lock = `soak:${Math.floor(machineMs() / EPOCH_MS)}:0`;
+  const nowMs = machineMs();
+  record.hear({ kind: "asked", who: "a/1", lock, atMs: nowMs });
+  record.hear({ kind: "held", who: "a/1", lock, fence: 1n, trustedUntilMs: nowMs + 60_000, atMs: nowMs });
+  record.killed("a");
+  const laterMs = machineMs();
+  record.hear({ kind: "asked", who: "b/1", lock, atMs: laterMs });
+  record.hear({ kind: "held", who: "b/1", lock, fence: 2n, trustedUntilMs: laterMs + 60_000, atMs: laterMs });
+  await record.write(lock, "b/1", 2n);
+  await record.write(lock, "a/1", 1n);
+  record.judge(true);
+  expect(record.violations).toEqual([]);
+  expect(record.refusedWrites).toBe(1);
+});
+
+test("a short soak with faults finds no violation and no leak", { timeout: 120_000 }, async () => {
+  const { soak } = (await import(join(build(), "lab/soak/soak.js"))) as typeof import("../../src/lab/soak/soak.ts");
+  const counts = await soak({ minutes: 0.1, seed: 11, backends: ["memory", "file", "redis"] });
+  for (const { backend, sections, violations, leakedKeys, leakedHandles, faults } of counts) {
+    expect(sections, backend).toBeGreaterThan(0);
+    expect(Object.keys(faults).length, backend).toBeGreaterThan(0);
+    expect({ backend, violations, leakedKeys, leakedHandles }).toEqual({
+      backend,
+      violations: [],
+      leakedKeys: [],
+      leakedHandles: [],
+    });
+  }
+});
