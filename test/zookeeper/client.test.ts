@@ -282,6 +282,21 @@ describe("rights", () => {
     expect((await same.getData("/mine")).data.toString()).toBe("x");
   });
 
+  test("to make a path's upper nodes are not needed where those are there", async () => {
+    const owner = await open({ auth, acl: "creator" });
+    const root = `/client-${roots}`;
+    const generous = new ZooKeeperClient({ servers: server, auth });
+    const stranger = new ZooKeeperClient({ servers: server, chroot: `${root}/open` });
+    opened.push(generous, stranger);
+    await owner.sync("/");
+    await generous.create(`${root}/open`, NOTHING, "persistent");
+    await stranger.makePath("/a/b");
+    expect((await stranger.getChildren("/a")).children).toEqual(["b"]);
+    const outside = new ZooKeeperClient({ servers: server, chroot: root });
+    opened.push(outside);
+    await expect(outside.makePath("/closed")).rejects.toMatchObject({ code: "NOAUTH" });
+  });
+
   test("hold after a reconnect too", async () => {
     const proxy = await proxied();
     const client = await open({ servers: `127.0.0.1:${proxy.port}`, auth, acl: "creator" });

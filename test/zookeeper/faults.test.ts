@@ -169,6 +169,30 @@ describe("servers that fail", () => {
       await link.heal();
     }
   });
+
+  test("a follower cut off from the leader: a waiter there that seems to be first is not granted a lock that others hold", async () => {
+    const leader = await lab.leader();
+    const cutOff = await follower();
+    const link = links.get(`${cutOff.id}→${leader.id}`) as Proxy;
+    const waiting = open({ servers: `127.0.0.1:${cutOff.port}`, session: "1s" });
+    const other = open({ servers: `127.0.0.1:${leader.port}` });
+    const name = lockName();
+    const [holder, waiter, next] = [claim(name), claim(name), claim(name)];
+    await granted(other, holder);
+    await refused(waiting, waiter);
+    await other.release(holder);
+    await waiting.client.sync("/");
+    link.hang();
+    try {
+      // The ensemble ends the waiter's session, but its server shows its node as the first, and only, in line.
+      await acquire(other, next);
+      expect((await waiting.query(name)).held).toHaveLength(1);
+      const answer = await waiting.attempt(waiter).catch(() => ({ granted: "unknown" }));
+      expect(answer.granted).not.toBe(true);
+    } finally {
+      await link.heal();
+    }
+  });
 });
 
 describe("networks that fail", () => {

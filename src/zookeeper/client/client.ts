@@ -128,7 +128,9 @@ export class ZooKeeperClient {
       const part = end === -1 ? full : full.slice(0, end);
       const made = this.#session.submit(operations.create(part, EMPTY, mode, this.#acl));
       await made.catch((error: unknown) => {
-        if (!hasCode(error, "NODEEXISTS")) throw error;
+        // Who may not make a node is not told that it is there: what comes below it will tell.
+        const mayBeThere = end !== -1 && hasCode(error, "NOAUTH");
+        if (!mayBeThere && !hasCode(error, "NODEEXISTS")) throw error;
       });
       if (end === -1) return;
     }
