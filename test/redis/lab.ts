@@ -38,13 +38,17 @@ export function sleep(ms: number): Promise<void> {
 }
 
 /** Looks until there is something to see. */
-export async function eventually<T>(what: string, look: () => Promise<T | undefined> | T | undefined): Promise<T> {
-  const untilMs = performance.now() + PATIENCE_MS;
+export async function eventually<T>(
+  what: string,
+  look: () => Promise<T | undefined> | T | undefined,
+  { paceMs = 10, patienceMs = PATIENCE_MS }: { paceMs?: number; patienceMs?: number } = {},
+): Promise<T> {
+  const untilMs = performance.now() + patienceMs;
   for (;;) {
     const seen = await look();
     if (seen !== undefined) return seen;
     if (performance.now() > untilMs) throw new Error(`expected at last: ${what}`);
-    await sleep(10);
+    await sleep(paceMs);
   }
 }
 

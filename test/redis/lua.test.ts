@@ -7,8 +7,8 @@ import type { Script } from "../../src/redis/script.ts";
 import { Desk } from "./lab.ts";
 
 interface BuildLua {
-  headerFaults(name: string, header: string, code: string): string[];
-  splitHeader(text: string): { header: string; code: string };
+  readonly headerFaults: (name: string, header: string, code: string) => string[];
+  readonly splitHeader: (text: string) => { header: string; code: string };
 }
 
 const root = join(import.meta.dirname, "../..");
