@@ -8,6 +8,7 @@ export interface Terms {
   readonly lockDelayMs?: number | undefined;
   readonly maxHoldMs?: number | undefined;
   readonly renew?: boolean | "thread" | undefined;
+  readonly mode?: "exclusive" | "shared" | undefined;
 }
 
 export interface Hold {

@@ -27,6 +27,7 @@ function toOptions(terms: Terms): AcquireOptions {
     lockDelay: terms.lockDelayMs,
     maxHold: terms.maxHoldMs,
     renew: terms.renew,
+    mode: terms.mode,
   };
 }
 

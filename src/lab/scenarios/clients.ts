@@ -195,4 +195,30 @@ export const clientScenarios: readonly Scenario[] = [
       { do: "release", who: "A", result: "released" },
     ],
   },
+  {
+    id: "waiters-clocks",
+    title: "The waiters' wall clocks disagree",
+    story:
+      "B asks before C, but B's clock is ten minutes ahead and C's ten minutes behind. The queue must be in the order in which they asked, not in the order of their clocks.",
+    source: "Redisson #1104",
+    plays: ["S55"],
+    outcomes: { redis: KEPT, zookeeper: KEPT },
+    steps: [
+      { do: "client clock", who: "B", jumpMs: 600_000 },
+      { do: "client clock", who: "C", jumpMs: -600_000 },
+      ...A_TAKES,
+      { do: "acquire", who: "B", waitMs: 8 * TTL_MS, granted: true, later: true },
+      { do: "sleep", ms: 400 },
+      { do: "acquire", who: "C", waitMs: 16 * TTL_MS, granted: true, later: true },
+      { do: "sleep", ms: 400 },
+      { do: "write", who: "A" },
+      { do: "release", who: "A", result: "released" },
+      // Had C been first, it would not release before B's wait is over.
+      { do: "settle", who: "B" },
+      { do: "sleep", ms: 200 },
+      { do: "release", who: "B", result: "released" },
+      { do: "settle", who: "C" },
+      { do: "release", who: "C", result: "released" },
+    ],
+  },
 ];
