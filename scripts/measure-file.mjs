@@ -24,12 +24,14 @@ const roles = {
     process.send("ready");
     await new Promise((resolve) => process.once("message", resolve));
     const waits = [];
+    const before = process.cpuUsage();
     const endMs = performance.now() + 3000;
     while (performance.now() < endMs) {
       const askedMs = performance.now();
       await locks.run("shared by six", { wait: "30s" }, () => waits.push(performance.now() - askedMs));
     }
-    process.send({ waits });
+    const { user, system } = process.cpuUsage(before);
+    process.send({ waits, cpuUs: user + system });
     await locks.close();
     process.disconnect();
   },
@@ -41,7 +43,13 @@ else await measure();
 async function measure() {
   const dir = mkdtempSync(join(root, "holdfast-measure-"));
   try {
-    console.log(JSON.stringify({ dir, ...(await uncontended(dir)), ...(await afterKill(dir)), ...(await fairness(dir)) }, null, 2));
+    console.log(
+      JSON.stringify(
+        { dir, ...(await uncontended(dir)), ...(await afterKill(dir)), ...(await fairness(dir)) },
+        null,
+        2,
+      ),
+    );
   } finally {
     rmSync(dir, { recursive: true, force: true });
   }
@@ -49,7 +57,18 @@ async function measure() {
 
 async function uncontended(dir) {
   const backend = file({ dir });
-  const claim = (id) => ({ id, name: "bare", mode: "exclusive", limit: 1, ttlMs: 30_000, lockDelayMs: 0, minHoldMs: 0, holder: "me", meta: {}, queues: true });
+  const claim = (id) => ({
+    id,
+    name: "bare",
+    mode: "exclusive",
+    limit: 1,
+    ttlMs: 30_000,
+    lockDelayMs: 0,
+    minHoldMs: 0,
+    holder: "me",
+    meta: {},
+    queues: true,
+  });
   const bare = [];
   for (let i = 0; i < 20_000; i++) {
     const one = claim(`claim${i}`);
@@ -68,7 +87,10 @@ async function uncontended(dir) {
   }
   await locks.close();
   const [a, b] = [sortedNumbers(bare), sortedNumbers(whole)];
-  return { backendUs: { p50: quantile(a, 0.5), p99: quantile(a, 0.99) }, acquireReleaseUs: { p50: quantile(b, 0.5), p99: quantile(b, 0.99) } };
+  return {
+    backendUs: { p50: quantile(a, 0.5), p99: quantile(a, 0.99) },
+    acquireReleaseUs: { p50: quantile(b, 0.5), p99: quantile(b, 0.99) },
+  };
 }
 
 async function afterKill(dir) {
@@ -91,12 +113,16 @@ async function afterKill(dir) {
 
 async function fairness(dir) {
   const children = Array.from({ length: 6 }, () => fork(import.meta.filename, [dir, "contend"]));
+  const gone = children.map((child) => new Promise((resolve) => child.once("exit", resolve)));
   await Promise.all(children.map((child) => new Promise((resolve) => child.once("message", resolve))));
   for (const child of children) child.send("go");
   const results = await Promise.all(children.map((child) => new Promise((resolve) => child.once("message", resolve))));
+  await Promise.all(gone);
   const counts = results.map(({ waits }) => waits.length);
-  const waits = sortedNumbers(results.flatMap(({ waits }) => waits));
+  const waits = sortedNumbers(results.flatMap((result) => result.waits));
   const total = counts.reduce((a, b) => a + b);
   const jain = total ** 2 / (counts.length * counts.reduce((a, b) => a + b * b, 0));
-  return { six: { perSecond: Math.round(total / 3), jain, medianMs: quantile(waits, 0.5), maxMs: waits.at(-1), counts } };
+  const cpuUs = results.reduce((sum, result) => sum + result.cpuUs, 0) / total;
+  const [medianMs, maxMs] = [quantile(waits, 0.5), waits.at(-1)];
+  return { six: { perSecond: Math.round(total / 3), cpuUsPerLease: Math.round(cpuUs), jain, medianMs, maxMs, counts } };
 }

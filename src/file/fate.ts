@@ -30,8 +30,8 @@ export interface FateOptions {
   readonly moment: Moment;
 }
 
-/** Judges by the times of `path`, a link to the claim's owner file. The clock is read before them. */
-export function fateOf({ place, moment }: FateOptions, facts: OwnerFacts, path: string): Fate {
+/** Judges by the times of `path`, a link to the claim's owner file. The clock is read before them. `freshMs`: see isDead(). */
+export function fateOf({ place, moment }: FateOptions, facts: OwnerFacts, path: string, freshMs?: number): Fate {
   const nowMs = moment.machineMs();
   const wallMs = moment.wallMs();
   const times = disk.times(path);
@@ -41,7 +41,7 @@ export function fateOf({ place, moment }: FateOptions, facts: OwnerFacts, path: 
   const remainingMs = sharesClock(life)
     ? times.mtimeMs + lockDelayMs + GUARD_MS - nowMs
     : times.ctimeMs + ttlMs + lockDelayMs + WALL_GUARD_MS - wallMs;
-  const dead = isDead(life);
+  const dead = isDead(life, freshMs);
   if (remainingMs > 0 && !dead) return { alive: true, remainingMs };
   if (hasCompany(place, facts)) return { alive: true, remainingMs: Math.max(remainingMs, ttlMs) };
   return { alive: false, keepMs: dead ? Math.max(0, Math.min(lockDelayMs, remainingMs)) : 0 };

@@ -19,6 +19,10 @@ export interface Life {
   readonly start: string;
 }
 
+const RAN_MAX = 1000;
+/** When processes were last seen running, by pid and start time. */
+const lastRanMs = new Map<string, number>();
+
 let own: Life | undefined;
 
 /** This process, as others will see it. */
@@ -45,9 +49,20 @@ export function isNeighbour({ boot, pidNamespace }: Life): boolean {
   return boot === me.boot && pidNamespace === me.pidNamespace;
 }
 
-/** True only when the process has surely ended. */
-export function isDead(life: Life): boolean {
-  return life.pid > 0 && isNeighbour(life) && !isRunning(life.pid, life.start);
+/**
+ * True only when the process has surely ended. One that ran `freshMs` ago or less is not looked at again: a look costs more
+ * than most of what is done to a lock, and whoever is found dead a little later is only replaced a little later.
+ */
+export function isDead(life: Life, freshMs = 2): boolean {
+  const { pid, start } = life;
+  if (pid <= 0 || !isNeighbour(life) || (pid === process.pid && start === ownLife().start)) return false;
+  const who = `${pid} ${start}`;
+  const nowMs = performance.now();
+  if (nowMs - (lastRanMs.get(who) ?? -Infinity) <= freshMs) return false;
+  if (!isRunning(pid, start)) return true;
+  if (lastRanMs.size >= RAN_MAX) lastRanMs.clear();
+  lastRanMs.set(who, nowMs);
+  return false;
 }
 
 /** True unless there is surely no such process, or it is another one with the same pid. */

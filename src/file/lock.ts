@@ -73,9 +73,11 @@ export class Lock {
         this.#abandon(mine);
         return this.#sight.obstacle(head, survey, line, undefined);
       }
-      // After joining, look once more: the holder may have released before it could see the ticket.
-      if (at < 0) this.#join(mine);
-      else if (this.#options.owners.renew(mine.owner!)) return this.#sight.obstacle(head, survey, line, at);
+      if (at < 0) {
+        // After joining, look once more: the holder may have released before it could see the ticket.
+        if (this.#join(mine) && this.log.read(true) === head)
+          return this.#sight.obstacle(head, survey, line, line.length);
+      } else if (this.#options.owners.renew(mine.owner!)) return this.#sight.obstacle(head, survey, line, at);
       else this.#abandon(mine);
     }
     throw tooBusy(this.name);
@@ -261,13 +263,14 @@ export class Lock {
     return true;
   }
 
-  #join(mine: Mine): void {
+  #join(mine: Mine): boolean {
     // A ticket that lapsed is made again, by an owner file whose time is not over.
     if (mine.owner !== undefined && !this.#options.owners.renew(mine.owner)) this.#abandon(mine);
     mine.owner ??= this.#options.owners.take(mine.claim);
     const outcome = this.#sight.queue.join(mine.owner, mine.arrivalUs);
-    if (outcome === "joined") mine.ticket = this.#sight.queue.ticketOf(mine.owner, mine.arrivalUs);
-    else this.#abandon(mine);
+    if (outcome !== "joined") return this.#abandon(mine);
+    mine.ticket = this.#sight.queue.ticketOf(mine.owner, mine.arrivalUs);
+    return true;
   }
 
   #leave(mine: Mine): void {

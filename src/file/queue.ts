@@ -15,6 +15,8 @@ import type { OwnerFacts } from "./records.ts";
 /** Removing a directory costs more than leaving it: an empty one stays this long. */
 const EMPTY_MS = 1000;
 const FACTS_MAX = 2000;
+/** Behind the first, a waiter that died a moment ago does no harm. */
+const PATIENT_MS = 100;
 const NAME = /^(\d{16,20})-([-_A-Za-z0-9]{1,64})$/;
 
 export interface Ticket {
@@ -83,20 +85,20 @@ export class Queue {
     if (names === undefined) return [];
     const tickets: Ticket[] = [];
     for (const name of names.toSorted()) {
-      const ticket = this.#look(name);
+      const ticket = this.#look(name, tickets.length === 0 ? undefined : PATIENT_MS);
       if (ticket !== undefined) tickets.push(ticket);
     }
     if (tickets.length === 0) this.#tidy();
     return tickets;
   }
 
-  #look(name: string): Ticket | undefined {
+  #look(name: string, freshMs: number | undefined): Ticket | undefined {
     const [, arrival, id] = NAME.exec(name) ?? [];
     if (arrival === undefined || id === undefined) return undefined;
     const path = join(this.#path, name);
     const facts = this.#facts.of(id, path);
     if (facts === undefined) return undefined;
-    const fate: Fate = fateOf(this.#around, facts, path);
+    const fate: Fate = fateOf(this.#around, facts, path, freshMs);
     if (fate.alive) return { path, facts, arrivalUs: Number(arrival), remainingMs: fate.remainingMs };
     remove(path);
     return undefined;

@@ -82,7 +82,7 @@ const scenarios = {
     await take(a, readers[0]);
     const { fence } = await take(b, readers[1]);
     await a.renew(readers);
-    await a.forceRelease("doomed", fence, "ops", "stuck");
+    if (await a.forceRelease("doomed", fence, "ops", "stuck")) writeSync(1, `forced ${fence}\n`);
     await a.release(readers[0]);
     const next = claim();
     await a.swap(readers[0], next);

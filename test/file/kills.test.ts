@@ -54,7 +54,11 @@ async function survive(dir: string, outcome: Outcome): Promise<void> {
       expect(await backend.renew([next])).toMatchObject([{ held: true }]);
       expect(await backend.release(next)).toBe(true);
     }
-    expect(await backend.query("")).toMatchObject({ held: [], pending: [] });
+    const { held, pending, forced } = await backend.query("");
+    expect({ held, pending }).toEqual({ held: [], pending: [] });
+    // Whoever was told that a lease ended by force finds the record, whatever was killed afterwards.
+    const told = numberAfter("forced", outcome);
+    if (!Number.isNaN(told)) expect(forced).toMatchObject([{ fence: BigInt(told), by: "ops", reason: "stuck" }]);
     await backend.close();
     const janitor = new FileBackend({ dir });
     await janitor.clean();
