@@ -1,2 +1,27 @@
-/** Runs once before all tests. */
-export function setup(): void {}
+/** Runs once before all tests: the server programs are there, and dist/ is what src/ says. */
+import { execFileSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { findProgram, type ProgramName } from "../src/lab/servers/programs.ts";
+
+const PROGRAMS: readonly ProgramName[] = [
+  "redis-server",
+  "redis-sentinel",
+  "redis-cli",
+  "java",
+  "zookeeper.jar",
+  "postgres",
+  "gcc",
+  "spin",
+  "chromium",
+];
+
+/** Installs what is missing where that is allowed. Throws, naming every package to install, where it is not. */
+export async function setup(): Promise<void> {
+  const missing: string[] = [];
+  for (const name of PROGRAMS) {
+    await findProgram(name).catch((error: Error) => missing.push(error.message));
+  }
+  if (missing.length > 0) throw new Error(`The tests start real servers.\n${missing.join("\n")}`);
+  const script = fileURLToPath(new URL("../scripts/ensure-built.mjs", import.meta.url));
+  execFileSync(process.execPath, [script], { stdio: ["ignore", "inherit", "inherit"] });
+}

@@ -14,6 +14,8 @@ export interface Belief {
   untilMs: number;
   /** The latest instant until which the claimant was allowed to believe. */
   trustedUntilMs: number;
+  /** When somebody broke the lease by force, as the store tells. */
+  brokenMs: number;
   end: "releasing" | "lost" | undefined;
   releasedMs: number | undefined;
   result: ReleaseResult | undefined;
@@ -24,7 +26,16 @@ export function beliefsOf(events: readonly HistoryEvent[]): readonly Belief[] {
   const asked = new Map<string, HistoryEvent & { kind: "asked" }>();
   const current = new Map<string, Belief>();
   const beliefs: Belief[] = [];
+  const brokenOnes: Broken[] = [];
+  const runs = new Map<string, { readonly fence: bigint; readonly run: number }>();
   for (const event of events) {
+    if (event.kind === "granted") runs.set(event.claim, event);
+    if (event.kind === "dropped" && event.how === "forced") {
+      const { fence, run } = runs.get(event.claim) ?? { fence: event.fence, run: 1 };
+      const broken = { fence, run, atMs: event.atMs };
+      brokenOnes.push(broken);
+      for (const belief of beliefs) breakOff(belief, broken);
+    }
     if (!("who" in event)) continue;
     if (event.kind === "asked") asked.set(event.who, event);
     else if (event.kind === "held") {
@@ -38,10 +49,13 @@ export function beliefsOf(events: readonly HistoryEvent[]): readonly Belief[] {
         fromMs: event.atMs,
         untilMs: event.trustedUntilMs ?? Infinity,
         trustedUntilMs: event.trustedUntilMs ?? Infinity,
+        brokenMs: Infinity,
         end: undefined,
         releasedMs: undefined,
         result: undefined,
       };
+      // The news of the grant may have been overtaken by force.
+      for (const broken of brokenOnes) breakOff(belief, broken);
       beliefs.push(belief);
       current.set(event.who, belief);
     } else follow(current.get(event.who), event);
@@ -49,11 +63,24 @@ export function beliefsOf(events: readonly HistoryEvent[]): readonly Belief[] {
   return beliefs;
 }
 
+/** A lease that somebody broke by force: whoever does that takes it upon himself that two may believe for a while. */
+interface Broken {
+  readonly fence: bigint;
+  readonly run: number;
+  readonly atMs: number;
+}
+
+function breakOff(belief: Belief, { fence, run, atMs }: Broken): void {
+  if (belief.fence < fence || belief.fence >= fence + BigInt(run)) return;
+  belief.brokenMs = atMs;
+  belief.untilMs = Math.min(belief.untilMs, atMs);
+}
+
 function follow(belief: Belief | undefined, event: HistoryEvent): void {
   if (belief === undefined || !("fence" in event) || event.fence !== belief.fence) return;
   if (event.kind === "trusted") {
     belief.trustedUntilMs = event.trustedUntilMs;
-    if (belief.end === undefined) belief.untilMs = event.trustedUntilMs;
+    if (belief.end === undefined) belief.untilMs = Math.min(event.trustedUntilMs, belief.brokenMs);
   } else if (event.kind === "releasing" || event.kind === "lost") {
     belief.end ??= event.kind;
     belief.untilMs = Math.min(belief.untilMs, event.atMs);

@@ -70,13 +70,20 @@ export class FakeClock implements Clock {
     for (;;) {
       const timer = this.#timers[0];
       if (timer === undefined || timer.dueMs > untilMs) break;
-      this.#timers.shift();
-      this.#move(timer.dueMs - this.#nowMs);
-      timer.fn();
-      await this.settle();
+      await this.step();
     }
     this.#move(untilMs - this.#nowMs);
     await this.settle();
+  }
+
+  /** Moves to the next timer, fires it, and lets promises settle. `false`: no timer is set. */
+  async step(): Promise<boolean> {
+    const timer = this.#timers.shift();
+    if (timer === undefined) return false;
+    this.#move(timer.dueMs - this.#nowMs);
+    timer.fn();
+    await this.settle();
+    return true;
   }
 
   /** Waits for fake time to pass, and moves the clock from timer to timer as long as anybody sleeps. */

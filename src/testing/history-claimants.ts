@@ -53,8 +53,9 @@ function fences(lock: string, beliefs: readonly Belief[]): Violation[] {
       if (earlier.fence > greatest) greatest = earlier.fence;
       if (earlier.mode === "exclusive" && earlier.fence > greatestExclusive) greatestExclusive = earlier.fence;
     }
-    const { who, fence, mode, fromMs } = belief;
-    const low = mode === "shared" ? fence < greatestExclusive : fence <= greatest;
+    const { who, fence, mode, limit, fromMs } = belief;
+    // Where several hold at once, a grant that came late may go to somebody who asked later: the store's order still holds.
+    const low = limit === 1 && (mode === "shared" ? fence < greatestExclusive : fence <= greatest);
     const floor = mode === "shared" ? greatestExclusive : greatest;
     if (low) {
       const message = `${who} got fence ${fence}, though ${floor} had been given before it asked`;

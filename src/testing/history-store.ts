@@ -90,18 +90,12 @@ function ending(
 function truth(belief: Belief, lease: StoreLease, say: (oracle: Oracle, message: string) => void): void {
   const { result, untilMs, releasedMs } = belief;
   if (releasedMs === undefined) return;
-  const endedBefore = lease.how !== "released" && lease.endMs < untilMs;
-  if (result === "released" && endedBefore) {
+  // Of a lease broken by force, a repeated release cannot know whether the first one ended it.
+  if (result === "released" && lease.how === "ran-out" && lease.endMs < untilMs) {
     say("O8 truthfulness", `was told "released", but the store's lease had ended before (${lease.how})`);
   }
-  const brokenBefore = lease.how === "forced" && lease.endMs <= releasedMs;
-  if (
-    result === "lost" &&
-    belief.end === "releasing" &&
-    untilMs < belief.trustedUntilMs &&
-    !endedBefore &&
-    !brokenBefore
-  ) {
+  // A release that reached the store too late may say so: the lease ran out, or was broken, while it was on its way.
+  if (result === "lost" && belief.end === "releasing" && untilMs < belief.trustedUntilMs && lease.how === "released") {
     say("O8 truthfulness", 'was told "lost", but it held the lease until it released it');
   }
 }

@@ -108,7 +108,11 @@ function apply(state: State, { who, what, fence }: Step): State | undefined {
 
 function stepsOf(events: readonly HistoryEvent[]): readonly Step[] {
   const steps: Step[] = [];
+  const believed = new Map<string, number>();
   for (const { who, fence, askedMs, fromMs, untilMs, releasedMs, result } of beliefsOf(events)) {
+    believed.set(`${who} ${fence}`, untilMs);
+    // A lease that arrived when its time was over was never believed: it explains nothing and contradicts nothing.
+    if (untilMs <= fromMs) continue;
     steps.push({ who, fence, what: "acquire", calledMs: askedMs, returnedMs: fromMs, optional: false });
     if (result === "released" && releasedMs !== undefined) {
       steps.push({ who, fence, what: "release", calledMs: untilMs, returnedMs: releasedMs, optional: false });
@@ -120,6 +124,8 @@ function stepsOf(events: readonly HistoryEvent[]): readonly Step[] {
   for (const event of events) {
     if (event.kind !== "entered" && event.kind !== "exited") continue;
     const { who, fence, atMs } = event;
+    // Whoever enters a lease that somebody broke by force does not know better.
+    if (atMs >= (believed.get(`${who} ${fence}`) ?? Infinity)) continue;
     const what = event.kind === "entered" ? "enter" : "exit";
     steps.push({ who, fence, what, calledMs: atMs, returnedMs: atMs, optional: false });
   }

@@ -1,0 +1,188 @@
+/**
+ * The core over the memory backend, in a world where everything goes wrong, under a simulated clock. One seed is one world:
+ * it happens exactly so again. Every world is judged by the oracles O1–O8.
+ */
+import { createHash } from "node:crypto";
+import { checkHistory, type HistoryEvent, type Violation } from "../history.ts";
+import { findLinearization } from "../linearizable.ts";
+import { FAIR_WEATHER } from "./network.ts";
+import { calmDown, drawWeather, makeTrouble, type Trouble } from "./nemesis.ts";
+import { work } from "./workload.ts";
+import { type Mutation, type Node, World } from "./world.ts";
+
+const PROCESSES = 3;
+const WORKERS = 3;
+/** The longest ttl and its lock delay decide how long a fault can echo. */
+const ECHO = 8;
+
+export interface SimulationResult {
+  readonly seed: number;
+  readonly steps: number;
+  readonly simulatedMs: number;
+  /** How many leases were held. */
+  readonly holds: number;
+  readonly lost: number;
+  readonly writes: number;
+  /** How many writes the guard turned away. */
+  readonly rejected: number;
+  readonly troubles: Readonly<Record<Trouble, number>>;
+  readonly violations: readonly Violation[];
+  /** For people: `simulation seed=… step=…: …`, one per violation. */
+  readonly report: readonly string[];
+  readonly history: readonly HistoryEvent[];
+}
+
+/** Lives through one world. */
+export async function simulate(seed: number, mutation: Mutation = {}): Promise<SimulationResult> {
+  const { stackTraceLimit } = Error;
+  // Thousands of errors are part of the plan; nobody reads where they came from.
+  Error.stackTraceLimit = 0;
+  try {
+    const world = new World(seed, mutation);
+    const ttlMs = Math.ceil(world.chance.between(200, 1200));
+    const troubles = await chaos(world, ttlMs);
+    await peace(world, ttlMs);
+    await takeOver(world, ttlMs);
+    await farewell(world, ttlMs);
+    return judge(world, seed, troubles);
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+}
+
+/** Everything goes wrong; then the faults clear, and O5: everybody who waits is served or gives up in time. */
+async function chaos(world: World, ttlMs: number): Promise<Readonly<Record<Trouble, number>>> {
+  let calm = false;
+  const workers = new Set<string>();
+  const habits = { ttlMs, workMs: ttlMs * 2, tidy: false };
+  const start = (): void => {
+    const node = world.spawn();
+    drawWeather(world, node, ttlMs);
+    for (let worker = 0; worker < WORKERS; worker++) {
+      const name = `${node.process.name}.${worker}`;
+      workers.add(name);
+      void work(world, node, String(worker), habits, () => calm).then(() => workers.delete(name));
+    }
+  };
+  for (let process = 0; process < PROCESSES; process++) start();
+  const troubles = makeTrouble(
+    world,
+    ttlMs,
+    () => calm,
+    ({ process }) => {
+      // The dead wait for nothing.
+      for (let worker = 0; worker < WORKERS; worker++) workers.delete(`${process.name}.${worker}`);
+      start();
+    },
+  );
+  await world.until(() => false, ttlMs * 10);
+  calm = true;
+  calmDown(world);
+  const served = await world.until(() => workers.size === 0, world.nowMs + ttlMs * ECHO + 10_000);
+  if (!served) world.fail("O5 liveness", "", `${[...workers].join(", ")} still wait long after the faults cleared`);
+  await world.until(() => false, world.nowMs + ttlMs * 4);
+  return await troubles;
+}
+
+/** Nothing is lost, only slow: callers who stop waiting must leave nothing behind, at once. O6. */
+async function peace(world: World, ttlMs: number): Promise<void> {
+  expectEmpty(world, "after every ttl has passed");
+  let over = false;
+  let working = 0;
+  for (const node of world.nodes) {
+    for (const worker of ["x", "y"]) {
+      working++;
+      const habits = { ttlMs: ttlMs + 1000, workMs: 30, tidy: true };
+      void work(world, node, worker, habits, () => over).then(() => working--);
+    }
+  }
+  await world.until(() => false, world.nowMs + 800);
+  over = true;
+  const done = await world.until(() => working === 0, world.nowMs + 5000);
+  if (!done) world.fail("O5 liveness", "", "somebody waits though nothing is wrong");
+  // Time for the last messages, and far less than any ttl.
+  await world.until(() => false, world.nowMs + FAIR_WEATHER.slowMs * 10);
+  expectEmpty(world, "though everybody has left");
+}
+
+/** O5 with its bound: when a holder dies, the next holds within ttl and one look. */
+async function takeOver(world: World, ttlMs: number): Promise<void> {
+  const [first, second] = world.nodes as [Node, Node];
+  let heldMs: number | undefined;
+  let waiting = false;
+  void first.locks.acquire("job", { ttl: ttlMs }).then(() => (waiting = true));
+  await world.until(() => waiting, world.nowMs + 1000);
+  const taking = second.locks.acquire("job", { ttl: ttlMs, wait: Infinity }).then(async (lease) => {
+    heldMs = world.nowMs;
+    await lease.release();
+  });
+  // If it never comes, close() ends it.
+  taking.catch(() => undefined);
+  await world.until(() => false, world.nowMs + world.chance.between(100, ttlMs));
+  const diedMs = world.nowMs;
+  world.crash(first);
+  const boundMs = ttlMs * (1 + 1 / 3) + FAIR_WEATHER.slowMs * 4 + 50;
+  await world.until(() => heldMs !== undefined, diedMs + boundMs);
+  if (heldMs === undefined) {
+    world.fail("O5 liveness", "job", `the next holder waited more than ${boundMs.toFixed(0)} ms for a dead one`);
+  }
+  await world.until(() => false, world.nowMs + ttlMs);
+}
+
+/** O6: after close() no timer is left, in no process, and nothing in the store. */
+async function farewell(world: World, ttlMs: number): Promise<void> {
+  let open = world.nodes.length;
+  for (const { locks } of world.nodes) void locks.close().then(() => open--);
+  if (!(await world.until(() => open === 0, world.nowMs + 5000))) world.fail("O6 no leak", "", "close() does not end");
+  await world.until(() => false, world.nowMs + 5000 + ttlMs);
+  expectEmpty(world, "after close()");
+  for (const { process } of world.nodes) {
+    if (process.timers > 0) world.fail("O6 no leak", "", `${process.name} has ${process.timers} timers after close()`);
+  }
+  if (world.clock.timers > 0)
+    world.fail("O6 no leak", "", `the store has ${world.clock.timers} timers after all is over`);
+}
+
+function expectEmpty(world: World, when: string): void {
+  const { held, pending } = world.store.query("");
+  const left = [...held, ...pending].map(({ name, holder }) => `${name} of ${holder}`);
+  if (left.length > 0) world.fail("O6 no leak", "", `the store still has ${left.join(", ")} ${when}`);
+}
+
+function judge(world: World, seed: number, troubles: Readonly<Record<Trouble, number>>): SimulationResult {
+  const history = world.history.toSorted((a, b) => a.atMs - b.atMs);
+  const violations = [...world.violations, ...checkHistory(history)];
+  const jobs = history.filter(({ lock }) => lock === "job");
+  const { linearizable, stuckAt } = findLinearization(jobs);
+  if (!linearizable && violations.length === 0) {
+    const message = `no order of events explains it: stuck at ${stuckAt}`;
+    violations.push({ oracle: "O1 exclusion", atMs: world.nowMs, lock: "job", message });
+  }
+  violations.sort((a, b) => a.atMs - b.atMs);
+  const count = (kind: HistoryEvent["kind"]): number => history.filter((event) => event.kind === kind).length;
+  return {
+    seed,
+    steps: world.steps,
+    simulatedMs: world.nowMs,
+    holds: count("held"),
+    lost: count("lost"),
+    writes: count("wrote"),
+    rejected: history.filter((event) => event.kind === "wrote" && !event.accepted).length,
+    troubles,
+    violations,
+    report: violations.map(({ oracle, atMs, lock, message }) => {
+      const step = world.stepMs.findLastIndex((ms) => ms <= atMs) + 1;
+      return `simulation seed=${seed} step=${step}: ${oracle}${lock === "" ? "" : ` of "${lock}"`}: ${message}`;
+    }),
+    history,
+  };
+}
+
+/** A short name for everything that happened: equal for equal worlds. */
+export function digestOf({ history }: SimulationResult): string {
+  const hash = createHash("sha256");
+  for (const event of history) {
+    hash.update(JSON.stringify(event, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value)));
+  }
+  return hash.digest("hex").slice(0, 16);
+}

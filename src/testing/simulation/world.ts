@@ -1,0 +1,213 @@
+/** One simulated world: a store, processes with networks between, and a record of all that was believed and all that was so. */
+import type { Lease, Locks } from "../../api.ts";
+import type { Backend, Member } from "../../backend.ts";
+import { createLocks } from "../../locks.ts";
+import { memory, type MemoryStore, memoryStore } from "../../memory/index.ts";
+import { FakeClock } from "../fake-clock.ts";
+import type { HistoryEvent, Oracle, Violation } from "../history.ts";
+import { seeded, type SeededChance } from "../seeded.ts";
+import { Network } from "./network.ts";
+import { SimulatedProcess } from "./process.ts";
+
+/** Breaks one rule on purpose, to prove that the simulation would notice. */
+export interface Mutation {
+  /** Replaces methods of the store as every process sees it. */
+  readonly store?: (right: Member, process: SimulatedProcess) => Partial<Backend>;
+  /** Replaces methods of the backend on the process's side of the network. */
+  readonly client?: (right: Backend, process: SimulatedProcess) => Partial<Backend>;
+  /** Decides what the guarded resource lets in, instead of "not below the highest fence so far". */
+  readonly guard?: (fence: bigint, highest: bigint) => boolean;
+}
+
+/** A process with its locks. */
+export interface Node {
+  readonly process: SimulatedProcess;
+  readonly network: Network;
+  readonly locks: Locks;
+}
+
+interface Watched {
+  readonly who: string;
+  readonly names: readonly string[];
+  readonly lease: Lease;
+  readonly process: SimulatedProcess;
+  trustedUntilMs: number;
+  /** When its signal must have come, if nothing is heard of it until then. */
+  signalDueMs: number;
+  /** Not asked again before. */
+  nextLookMs: number;
+}
+
+/** A process's clock may differ from the store's by this share: less than the drift that the core allows for. */
+const RATE_ERROR_MOST = 0.008;
+/** Many times what a world needs: a loop in which no time passes is a bug, and must not hang whoever runs it. */
+const STEPS_MOST = 500_000;
+const DOUBT_LOOK_MS = 5;
+/** Timers count in whole milliseconds. */
+const SIGNAL_LATE_MOST_MS = 2;
+
+export class World {
+  readonly clock: FakeClock = new FakeClock({ nowMs: 0 });
+  readonly chance: SeededChance;
+  readonly history: HistoryEvent[] = [];
+  readonly violations: Violation[] = [];
+  readonly store: MemoryStore;
+  readonly mutation: Mutation;
+  nodes: Node[] = [];
+  steps = 0;
+  /** When each step began, to name the step of a violation. */
+  readonly stepMs: number[] = [];
+  readonly #watched = new Set<Watched>();
+  readonly #highest = new Map<string, bigint>();
+  #born = 0;
+
+  constructor(seed: number, mutation: Mutation) {
+    this.chance = seeded(seed);
+    this.mutation = mutation;
+    const run = this.chance.pick([1, 2, 64]);
+    this.store = memoryStore({ clock: this.clock, run, log: (change) => this.history.push(change) });
+  }
+
+  get nowMs(): number {
+    return this.clock.now();
+  }
+
+  /** Starts one more process. */
+  spawn(): Node {
+    const { chance, clock, mutation } = this;
+    const rate = 1 + chance.between(-RATE_ERROR_MOST, RATE_ERROR_MOST);
+    const process = new SimulatedProcess(clock, `p${++this.#born}`, rate);
+    const right = memory({ store: this.store, clock: process.clock });
+    const network = new Network(clock, chance, process);
+    const seen = mutation.store === undefined ? right : override(right, mutation.store(right, process));
+    const near = network.over(seen);
+    const backend = mutation.client === undefined ? near : override(near, mutation.client(near, process));
+    const ids = seeded(Math.floor(chance.fraction() * 2 ** 32));
+    const locks = createLocks(backend, { clock: process.clock, chance: ids, holder: process.name });
+    const node = { process, network, locks };
+    this.nodes.push(node);
+    return node;
+  }
+
+  /** Ends a process. Its beliefs die with it. */
+  crash(node: Node): void {
+    node.process.crash();
+    this.nodes = this.nodes.filter((other) => other !== node);
+    for (const watched of this.#watched) {
+      if (watched.process !== node.process) continue;
+      const untilMs = Math.min(this.nowMs, watched.trustedUntilMs);
+      for (const lock of watched.names) this.#trusted(watched, lock, untilMs);
+      this.#watched.delete(watched);
+    }
+  }
+
+  record(event: HistoryEvent): void {
+    this.history.push(event);
+  }
+
+  fail(oracle: Oracle, lock: string, message: string): void {
+    this.violations.push({ oracle, atMs: this.nowMs, lock, message });
+  }
+
+  /** Follows a lease from now on: what it says about itself after every step. */
+  watch(who: string, names: readonly string[], lease: Lease, process: SimulatedProcess): void {
+    const trustedUntilMs = this.nowMs + lease.remaining() / process.rate;
+    // A lease may arrive in doubt; then nobody knows yet when its signal is due.
+    const signalDueMs = trustedUntilMs > this.nowMs ? trustedUntilMs : Infinity;
+    for (const lock of names) {
+      const fence = fenceOf(lease, lock);
+      this.record({ kind: "held", atMs: this.nowMs, lock, who, fence, trustedUntilMs });
+    }
+    this.#watched.add({ who, names, lease, process, trustedUntilMs, signalDueMs, nextLookMs: 0 });
+  }
+
+  unwatch(lease: Lease): void {
+    for (const watched of this.#watched) if (watched.lease === lease) this.#watched.delete(watched);
+  }
+
+  /** Called from the signal of a lease: it must not have come late. */
+  signalled(lease: Lease): void {
+    for (const watched of this.#watched) {
+      if (watched.lease !== lease) continue;
+      const lateMs = this.nowMs - watched.signalDueMs;
+      const stoodStill = watched.process.stoodStillMs > watched.signalDueMs;
+      if (lateMs > SIGNAL_LATE_MOST_MS && !stoodStill) {
+        this.fail("O4 early signal", lease.name, `${watched.who}: the signal came ${lateMs.toFixed(3)} ms late`);
+      }
+    }
+  }
+
+  /** A write to what the lock protects arrives there. */
+  write(who: string, lock: string, fence: bigint): void {
+    const highest = this.#highest.get(lock) ?? -1n;
+    const accepted = this.mutation.guard?.(fence, highest) ?? fence >= highest;
+    if (accepted && fence > highest) this.#highest.set(lock, fence);
+    this.record({ kind: "wrote", atMs: this.nowMs, lock, who, fence, accepted });
+  }
+
+  /** Lets one thing happen. `false`: nothing is left to happen. */
+  async step(): Promise<boolean> {
+    if (++this.steps > STEPS_MOST) throw new Error(`the simulation does not end (at ${this.nowMs} ms)`);
+    const more = await this.clock.step();
+    this.stepMs.push(this.nowMs);
+    for (const watched of this.#watched) this.#sample(watched);
+    return more;
+  }
+
+  async until(done: () => boolean, deadlineMs: number): Promise<boolean> {
+    while (!done()) {
+      if ((this.clock.nextDueMs ?? Infinity) > deadlineMs) {
+        await this.clock.advance(Math.max(0, deadlineMs - this.nowMs));
+        return done();
+      }
+      await this.step();
+    }
+    return true;
+  }
+
+  /** Notes down a change of what the lease says. A process that stands still says nothing. */
+  #sample(watched: Watched): void {
+    const { process, lease, names } = watched;
+    if (!process.running || this.nowMs < watched.nextLookMs) return;
+    const remainingMs = lease.remaining();
+    // A lease in doubt asks the store when it is looked at: not at every step of the world.
+    if (remainingMs === 0) watched.nextLookMs = this.nowMs + DOUBT_LOOK_MS;
+    const untilMs = this.nowMs + remainingMs / process.rate;
+    if (remainingMs > 0) watched.signalDueMs = untilMs;
+    // In doubt, or gone before its time: there is no instant at which the signal is due.
+    else if (this.nowMs < watched.signalDueMs) watched.signalDueMs = Infinity;
+    const changed =
+      remainingMs > 0 ? Math.abs(untilMs - watched.trustedUntilMs) > 0.001 : watched.trustedUntilMs > untilMs;
+    if (changed) for (const lock of names) this.#trusted(watched, lock, untilMs);
+  }
+
+  #trusted(watched: Watched, lock: string, trustedUntilMs: number): void {
+    watched.trustedUntilMs = trustedUntilMs;
+    const { who, lease } = watched;
+    this.record({ kind: "trusted", atMs: this.nowMs, lock, who, fence: fenceOf(lease, lock), trustedUntilMs });
+  }
+
+  /** A machine falls asleep: whoever looks at its leases next finds them in doubt. */
+  suspend(process: SimulatedProcess): void {
+    process.suspend();
+    for (const watched of this.#watched) {
+      if (watched.process !== process || watched.trustedUntilMs <= this.nowMs) continue;
+      for (const lock of watched.names) this.#trusted(watched, lock, this.nowMs);
+    }
+  }
+}
+
+function fenceOf(lease: Lease, lock: string): bigint {
+  return lease.fences.get(lock) ?? lease.fence;
+}
+
+function override<B extends Backend>(right: B, changes: Partial<Backend>): B {
+  // A proxy, as spreading would lose the methods of a class.
+  return new Proxy(right, {
+    get: (target, property) => {
+      const changed = changes[property as keyof Backend];
+      const value: unknown = changed ?? target[property as keyof B];
+      return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+    },
+  });
+}
