@@ -15,7 +15,7 @@ const FATAL: readonly ZooKeeperErrorCode[] = [
 ];
 
 const ADVICE: Partial<Record<ZooKeeperErrorCode, string>> = {
-  CONNECTIONLOSS: "The ensemble did not answer; nobody knows whether the request was carried out",
+  CONNECTIONLOSS: "No answer, so nobody knows whether the request was carried out",
   NOAUTH: "The node's ACL forbids it: set `auth`",
   AUTHFAILED: "The ensemble refused the user or the password",
   NOCHILDRENFOREPHEMERALS: "The lock's path lies below an ephemeral node, which cannot have children",
@@ -29,6 +29,7 @@ export function toFailure(name: string, servers: string, error: unknown): unknow
   if (error instanceof LockError || error instanceof TypeError) return error;
   const code = error instanceof ZooKeeperError ? error.code : undefined;
   const advice = (code && ADVICE[code]) ?? (error instanceof Error ? error.message : String(error));
-  const message = `Lock ${quote(name)}: ZooKeeper at ${servers}: ${code === undefined ? "" : `${code}: `}${advice}.`;
+  const reason = error instanceof ZooKeeperError && error.cause instanceof Error ? ` (${error.cause.message})` : "";
+  const message = `Lock ${quote(name)}: ZooKeeper at ${servers}: ${code === undefined ? "" : `${code}: `}${advice}${reason}.`;
   return new LockBackendError("zookeeper", name, message, { cause: error, fatal: hasCode(error, ...FATAL) });
 }

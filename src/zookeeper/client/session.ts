@@ -31,6 +31,8 @@ export interface SessionOptions {
 const NO_SESSION = { id: 0n, password: new Uint8Array(16) };
 /** A request waits for a connection for two thirds of the time-out, and no longer than this. */
 const UNSENT_MOST_MS = 10_000;
+/** Once every server was tried in vain, it waits no longer than this. */
+const UNSENT_IN_VAIN_MS = 1000;
 const DIAL_LEAST_MS = 250;
 const DIAL_MOST_MS = 5000;
 const PAUSE_LEAST_MS = 50;
@@ -39,6 +41,7 @@ const CLOSE_MS = 1000;
 
 interface Unsent extends Request {
   readonly timer: NodeJS.Timeout;
+  readonly sinceMs: number;
 }
 
 export class Session {
@@ -160,8 +163,18 @@ export class Session {
     };
     const timer = setTimeout(giveUp, Math.min(UNSENT_MOST_MS, (this.#timeoutMs * 2) / 3));
     const { operation, answered, resolve, reject } = request;
-    const unsent: Unsent = { operation, answered, resolve, reject, timer };
+    const unsent: Unsent = { operation, answered, resolve, reject, timer, sinceMs: performance.now() };
     this.#unsent.add(unsent);
+  }
+
+  #giveUpWaiting(): void {
+    const latestMs = performance.now() - UNSENT_IN_VAIN_MS;
+    for (const unsent of this.#unsent) {
+      if (unsent.sinceMs > latestMs) continue;
+      this.#unsent.delete(unsent);
+      clearTimeout(unsent.timer);
+      unsent.reject(connectionLoss(unsent.operation.what, this.#lastEnd));
+    }
   }
 
   #takeUnsent(): readonly Unsent[] {
@@ -250,6 +263,7 @@ export class Session {
     // The next server at once; a pause only after none of them was of use.
     if (!wasConnected) this.#failures++;
     const rounds = this.#fruitlessRounds();
+    if (rounds > 0) this.#giveUpWaiting();
     const mostMs = Math.min(PAUSE_MOST_MS, PAUSE_LEAST_MS * 2 ** rounds);
     const pauseMs = this.#rounds.left > 0 && rounds === 0 ? 0 : PAUSE_LEAST_MS + Math.random() * mostMs;
     this.#pause = setTimeout(() => void this.#dial(), wasConnected ? 0 : pauseMs);
