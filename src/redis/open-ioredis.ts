@@ -5,8 +5,8 @@ import type { Endpoint } from "./url.ts";
 export interface Opened {
   readonly client: unknown;
   connect(): Promise<void>;
-  /** Tells of every error of the client, from now on. */
-  onError(tell: (error: Error) => void): void;
+  /** Tells of every error of the client, from now on; `final` when it has no other host to try. */
+  onError(tell: (error: Error, final: boolean) => void): void;
   close(): Promise<void>;
 }
 
@@ -27,9 +27,9 @@ const SILENT_MS = 10_000;
 
 export function openIoredis(library: Library, endpoint: Endpoint): Opened {
   const client = endpoint.topology === "cluster" ? cluster(library, endpoint) : single(library, endpoint);
-  const tells: ((error: Error) => void)[] = [];
-  // Without a listener ioredis prints every error; they show in the commands that fail.
-  client.on("error", (error) => tells.forEach((tell) => tell(error)));
+  const tells: ((error: Error, final: boolean) => void)[] = [];
+  // Without a listener ioredis prints every error; they show in the commands that fail. It tells only when all hosts failed.
+  client.on("error", (error) => tells.forEach((tell) => tell(error, true)));
   return {
     client,
     connect: () => client.connect(),

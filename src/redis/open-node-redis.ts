@@ -19,10 +19,11 @@ const CONNECT_MS = 5000;
 
 export function openNodeRedis(library: Library, endpoint: Endpoint): Opened {
   const client = make(library, endpoint);
-  const tells: ((error: Error) => void)[] = [];
-  // Without a listener an error would end the process; they show in the commands that fail.
+  const tells: ((error: Error, final: boolean) => void)[] = [];
+  const final = endpoint.addresses.length <= 1;
+  // Without a listener an error would end the process; they show in the commands that fail. It tells of each host.
   client.on("error", (error) =>
-    tells.forEach((tell) => tell(error instanceof Error ? error : new Error(String(error)))),
+    tells.forEach((tell) => tell(error instanceof Error ? error : new Error(String(error)), final)),
   );
   return {
     client,

@@ -86,12 +86,16 @@ function missing(error: unknown): undefined {
   throw error;
 }
 
-/** Waits until the server has said who it is. The client's first error ends that: at the start nothing is worth waiting for. */
+/** Waits until the server has said who it is. An error that no other host can make good ends that: at the start nothing is worth waiting for. */
 async function answered(endpoint: Endpoint, opened: Opened, connection: Connection): Promise<Identity> {
   let timer: NodeJS.Timeout | undefined;
   const failed = new Promise<never>((_, reject) => {
-    opened.onError(reject);
-    timer = setTimeout(() => reject(new Error(`no answer within ${OPEN_MS / 1000} s`)), OPEN_MS);
+    let trouble: Error | undefined;
+    opened.onError((error, final) => {
+      trouble = error;
+      if (final) reject(error);
+    });
+    timer = setTimeout(() => reject(trouble ?? new Error(`no answer within ${OPEN_MS / 1000} s`)), OPEN_MS);
   });
   try {
     const identity = opened.connect().then(() => identify(connection));

@@ -1,0 +1,103 @@
+import { describe, expect, test } from "vitest";
+import { describe as describeEndpoint, parseUrl } from "../../src/redis/url.ts";
+import { toSettings } from "../../src/redis/options.ts";
+
+describe("Redis URLs", () => {
+  test("take hosts, ports, database, credentials and options apart", () => {
+    const endpoint = parseUrl("redis://user:p%40ss%2F%3A@db.example:7000/4?prefix=mine&replicas=2&wait=1s&run=8");
+    expect(endpoint).toMatchObject({
+      topology: "standalone",
+      tls: false,
+      addresses: [{ host: "db.example", port: 7000 }],
+      db: 4,
+      login: { username: "user", password: "p@ss/:" },
+      options: { prefix: "mine", run: 8, durability: { replicas: 2, wait: "1s" } },
+    });
+  });
+
+  test("list several sentinels with their service, and IPv6 hosts", () => {
+    const endpoint = parseUrl("rediss+sentinel://s1,s2:26380,[::1]:26381/my%20service/2?sentinelPassword=x");
+    expect(endpoint).toMatchObject({
+      topology: "sentinel",
+      tls: true,
+      service: "my service",
+      db: 2,
+      addresses: [
+        { host: "s1", port: 26_379 },
+        { host: "s2", port: 26_380 },
+        { host: "::1", port: 26_381 },
+      ],
+      sentinelLogin: { password: "x" },
+    });
+    expect(describeEndpoint(endpoint)).toBe("s1:26379, s2:26380, [::1]:26381 (service my service)");
+    expect(parseUrl("redis-sentinel://s1/main").service).toBe("main");
+  });
+
+  test("know clusters and unix sockets", () => {
+    expect(parseUrl("redis+cluster://a,b:7001")).toMatchObject({
+      topology: "cluster",
+      addresses: [{ port: 6379 }, { port: 7001 }],
+    });
+    expect(parseUrl("redis+unix:///run/redis.sock?db=5")).toMatchObject({
+      path: "/run/redis.sock",
+      db: 5,
+      addresses: [],
+    });
+    expect(parseUrl("redis+unix://:pw@/run/redis.sock").login.password).toBe("pw");
+  });
+
+  const wrong: readonly (readonly [string, RegExp])[] = [
+    ["redis+sentinel://h1,h2", /name the service/u],
+    ["redis://host/notanumber", /database/u],
+    ["redis://host:99999", /host 1/u],
+    ["redis://h:1,", /host 2/u],
+    ["redis://host?prefx=a", /no `prefx`/u],
+    ["redis://host?client=other", /`client`/u],
+    ["redis+unix://", /redis\+unix:\/\/\/path/u],
+    ["redis://:%zz@host", /no % other than/u],
+    ["http://host", /look like/u],
+  ];
+  for (const [url, message] of wrong) {
+    test(`refuses ${url}`, () => {
+      expect(() => parseUrl(url)).toThrow(TypeError);
+      expect(() => parseUrl(url)).toThrow(message);
+    });
+  }
+
+  test("never repeat a password in an error", () => {
+    for (const rest of ["host/x/y/z", "host:99999", "host?nope=1", "", "a b:1"]) {
+      try {
+        parseUrl(`redis://user:hunter2@${rest}`);
+      } catch (error) {
+        expect(String((error as Error).message) + (error as Error).stack).not.toContain("hunter2");
+      }
+    }
+  });
+});
+
+describe("Redis options", () => {
+  const wrong: readonly (readonly [object, RegExp])[] = [
+    [{ prefix: "" }, /`prefix`/u],
+    [{ prefix: "a{b}" }, /`prefix`/u],
+    [{ prefix: "a b" }, /`prefix`/u],
+    [{ run: 0 }, /`run`/u],
+    [{ run: 1.5 }, /`run`/u],
+    [{ idle: 0 }, /`idle`/u],
+    [{ ticket: "soon" }, /`ticket`/u],
+    [{ durability: { replicas: 0 } }, /`durability.replicas`/u],
+    [{ durability: { replicas: 1, wait: 0 } }, /`durability.wait`/u],
+    [{ failover: "yes" }, /`failover`/u],
+    [{ failover: "quarantine", maxTtl: -1 }, /`maxTtl`/u],
+  ];
+  for (const [options, message] of wrong) {
+    test(`refuse ${JSON.stringify(options)}`, () => {
+      expect(() => toSettings(options)).toThrow(TypeError);
+      expect(() => toSettings(options)).toThrow(message);
+    });
+  }
+
+  test("a quarantine is the longest ttl and the longest lag together", () => {
+    expect(toSettings({ failover: "quarantine", maxTtl: "20s", maxLag: "5s" }).quarantineMs).toBe(25_000);
+    expect(toSettings({}).quarantineMs).toBe(0);
+  });
+});
