@@ -44,7 +44,7 @@ export function processIo(): Io {
   };
 }
 
-export function toJson(value: unknown): string {
+function toJson(value: unknown): string {
   return JSON.stringify(value, (_, field: unknown) => (typeof field === "bigint" ? field.toString() : field), 2);
 }
 

@@ -10,7 +10,7 @@ export function hostAndPid(holder: string): { host: string; pid: number | undefi
 }
 
 /** What a script gets for a lease. Times of day are this machine's; the rest is the store's own word. */
-export function holdingJson(holding: Holding): object {
+function holdingJson(holding: Holding): object {
   const { name, mode, limit, holder, fence, heldMs, remainingMs, meta } = holding;
   return {
     name,
@@ -28,12 +28,12 @@ export function holdingJson(holding: Holding): object {
   };
 }
 
-export function waitingJson({ name, mode, limit, holder, waitingMs, position, meta }: Waiting): object {
+function waitingJson({ name, mode, limit, holder, waitingMs, position, meta }: Waiting): object {
   const who = { holder, ...hostAndPid(holder), app: meta["app"], version: meta["version"] };
   return { name, mode, limit, ...who, waitingMs: Math.round(waitingMs), position, meta };
 }
 
-export function forcedJson({ name, fence, by, reason, agoMs }: Forced): object {
+function forcedJson({ name, fence, by, reason, agoMs }: Forced): object {
   return { name, fence, by, reason, agoMs: Math.round(agoMs), at: new Date(Date.now() - agoMs).toISOString() };
 }
 

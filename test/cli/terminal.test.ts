@@ -149,10 +149,10 @@ describe("top", () => {
   });
 
   test.each([
-    ["q", () => terminal.keys("q"), 0],
-    ["Ctrl-C", () => terminal.keys("C-c"), 130],
-    ["SIGTERM", () => process.kill(topPid(), "SIGTERM"), 143],
-    ["SIGHUP", () => process.kill(topPid(), "SIGHUP"), 129],
+    ["q", (): void => terminal.keys("q"), 0],
+    ["Ctrl-C", (): void => terminal.keys("C-c"), 130],
+    ["SIGTERM", (): boolean => process.kill(topPid(), "SIGTERM"), 143],
+    ["SIGHUP", (): boolean => process.kill(topPid(), "SIGHUP"), 129],
   ] as const)("gives the terminal back after %s", async (_, end, code) => {
     terminal.type("holdfast top; echo code=$?");
     await terminal.shows(/q quit/);

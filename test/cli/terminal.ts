@@ -38,11 +38,11 @@ export class Terminal {
   }
 
   /** What is on the screen; with `colours`, its escape sequences too. */
-  screen({ colours = false } = {}): string {
+  screen({ colours = false }: { colours?: boolean } = {}): string {
     return this.#tmux("capture-pane", "-p", ...(colours ? ["-e"] : []));
   }
 
-  async shows(pattern: RegExp, about = String(pattern)): Promise<RegExpExecArray> {
+  async shows(pattern: RegExp, about: string = String(pattern)): Promise<RegExpExecArray> {
     try {
       return await until(() => pattern.exec(this.screen()) ?? undefined, about);
     } catch (error) {

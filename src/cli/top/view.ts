@@ -151,7 +151,7 @@ function line({ name, holding, waiters }: Row, widths: Widths, state: TopState, 
 }
 
 /** Eighths of a cell, so that it shrinks smoothly. */
-export function bar(part: number): string {
+function bar(part: number): string {
   const eighths = Math.round(Math.min(1, Math.max(0, part)) * BAR_CELLS * 8);
   const full = "█".repeat(Math.floor(eighths / 8));
   const rest = eighths % 8 === 0 ? "" : "▏▎▍▌▋▊▉"[(eighths % 8) - 1]!;
