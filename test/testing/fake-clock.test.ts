@@ -48,6 +48,14 @@ describe("FakeClock", () => {
     expect([clock.now(), clock.wall()]).toEqual([10, 1510]);
   });
 
+  test("step() fires one timer, and says whether there was one", async () => {
+    const clock = new FakeClock({ nowMs: 0 });
+    const fired: number[] = [];
+    for (const ms of [20, 10]) clock.setTimer(() => fired.push(clock.now()), ms);
+    expect([await clock.step(), await clock.step(), await clock.step()]).toEqual([true, true, false]);
+    expect(fired).toEqual([10, 20]);
+  });
+
   test("sleep() moves the clock by itself, and several sleepers share the time", async () => {
     const clock = new FakeClock({ nowMs: 0 });
     const woken: number[] = [];
