@@ -171,6 +171,33 @@ export const serverScenarios: readonly Scenario[] = [
     ],
   },
   {
+    id: "failover-quarantine",
+    title: "The same, with a quarantine after every fail-over",
+    story:
+      "The promoted replica sees that it is not the server that granted the leases, and grants nothing until the longest of them is over. With `min-replicas-to-write` on the servers, exclusion is kept.",
+    source: "Holdfast's answer to the scenario before",
+    plays: ["S21"],
+    outcomes: { sentinel: KEPT },
+    sentinel: {
+      query: `failover=quarantine&maxTtl=${2 * TTL_MS}ms&maxLag=3s`,
+      args: ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"],
+    },
+    ttlMs: 2 * TTL_MS,
+    steps: [
+      // A new store may be one that forgot: its first users wait, too.
+      { do: "acquire", who: "B", waitMs: 20 * TTL_MS, granted: true },
+      { do: "release", who: "B" },
+      { do: "cut replication" },
+      ...A_TAKES,
+      { do: "write", who: "A" },
+      { do: "server", fault: "kill", of: [0] },
+      { do: "acquire", who: "B", waitMs: 20 * TTL_MS, granted: true },
+      { do: "read", who: "B" },
+      { do: "write", who: "B" },
+      { do: "release", who: "B" },
+    ],
+  },
+  {
     id: "server-pause",
     title: "The store itself is paused",
     story:
