@@ -6,7 +6,7 @@ import { simulate } from "../../src/testing/simulation/simulate.ts";
 export const REGRESSIONS: readonly number[] = [6, 10, 25, 41, 231, 601, 1022];
 
 export function seedsHold(from: number, to: number): void {
-  test(`no promise is broken in the worlds of seeds ${from} to ${to}`, { timeout: 180_000 }, async () => {
+  test(`no promise is broken in the worlds of seeds ${from} to ${to}`, { timeout: 900_000 }, async () => {
     const report: string[] = [];
     let holds = 0;
     let lost = 0;

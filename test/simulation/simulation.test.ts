@@ -32,7 +32,7 @@ describe("the simulation", () => {
 
 describe("a world turns red, and says in which step and why, without", () => {
   for (const { off, mutation, noticedBy } of guards) {
-    test(off, { timeout: 120_000 }, async () => {
+    test(off, { timeout: 600_000 }, async () => {
       for (let seed = 1; seed <= WORLDS_MOST; seed++) {
         const { violations, report } = await simulate(seed, mutation());
         const [first] = violations;

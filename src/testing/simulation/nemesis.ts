@@ -2,7 +2,7 @@
 import { FAIR_WEATHER } from "./network.ts";
 import type { Node, World } from "./world.ts";
 
-export const TROUBLES = ["pause", "suspend", "crash", "cut", "force"] as const;
+const TROUBLES = ["pause", "suspend", "crash", "cut", "force"] as const;
 export type Trouble = (typeof TROUBLES)[number];
 
 /** Makes trouble until `stopped`. Counts what it did. */

@@ -4,7 +4,7 @@ import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } fr
 import type { Node, World } from "./world.ts";
 
 /** `pool` admits two, `books` has readers and writers, the others have one holder at a time. */
-export const LOCK_NAMES = ["job", "books", "pool", "other"] as const;
+const LOCK_NAMES = ["job", "books", "pool", "other"] as const;
 
 export interface Habits {
   readonly ttlMs: number;
