@@ -36,7 +36,7 @@ test("the soak forgives the dead, and refuses their late writes", async () => {
   const nowMs = machineMs();
   record.hear({ kind: "asked", who: "a/1", lock, atMs: nowMs });
   record.hear({ kind: "held", who: "a/1", lock, fence: 1n, trustedUntilMs: nowMs + 60_000, atMs: nowMs });
-  record.killed("a");
+  record.killed("a", machineMs());
   const laterMs = machineMs();
   record.hear({ kind: "asked", who: "b/1", lock, atMs: laterMs });
   record.hear({ kind: "held", who: "b/1", lock, fence: 2n, trustedUntilMs: laterMs + 60_000, atMs: laterMs });

@@ -178,22 +178,44 @@ function overlaps(canvas: Canvas, result: PlayResult, clients: number): string {
   return drawn;
 }
 
-/** Marks that would cover each other are moved to the right, and tied to their instant by a line. */
+/** Marks that would cover each other are moved apart, and tied to their instant by a line. */
 function marks(canvas: Canvas, moments: readonly Moment[]): readonly string[] {
-  const taken = new Map<string, number>();
+  const places = placeMarks(canvas, moments);
   return moments.map(({ number, atMs, lane, client, mark, text }) => {
     const trueX = canvas.x(atMs);
-    const least = (taken.get(lane) ?? -Infinity) + 2 * MARK_RADIUS + 1;
-    const x = Math.min(Math.max(trueX, least, MARGIN + 2), canvas.width - MARK_RADIUS - 1);
-    taken.set(lane, x);
+    const x = places.get(number) ?? trueX;
     const y = canvas.y(lane) + BAR_TOP + BAR_HEIGHT / 2;
     const tint = client === undefined ? "" : ` ${canvas.tint(client)}`;
     const tie =
-      x - trueX > 1 ? `<line class="tie" x1="${trueX.toFixed(1)}" x2="${x.toFixed(1)}" y1="${y}" y2="${y}"/>` : "";
+      Math.abs(x - trueX) > 1
+        ? `<line class="tie" x1="${trueX.toFixed(1)}" x2="${x.toFixed(1)}" y1="${y}" y2="${y}"/>`
+        : "";
     return (
       `${tie}<g class="mark ${mark}${tint}"><title>${escapeHtml(`${(atMs / 1000).toFixed(2)} s  ${text}`)}</title>` +
       `<circle cx="${x.toFixed(1)}" cy="${y}" r="${MARK_RADIUS}"/>` +
       `<text x="${x.toFixed(1)}" y="${y + 3.5}" text-anchor="middle">${number}</text></g>`
     );
   });
+}
+
+/** Lane by lane: to the right where there is no room, and back from the edge where that went too far. */
+function placeMarks(canvas: Canvas, moments: readonly Moment[]): ReadonlyMap<number, number> {
+  const places = new Map<number, number>();
+  const apart = 2 * MARK_RADIUS + 1;
+  for (const { name } of canvas.lanes) {
+    const here = moments.filter(({ lane }) => lane === name);
+    let least = MARK_RADIUS + 1;
+    for (const { number, atMs } of here) {
+      const x = Math.max(canvas.x(atMs), least);
+      places.set(number, x);
+      least = x + apart;
+    }
+    let most = canvas.width - MARK_RADIUS - 1;
+    for (const { number } of here.toReversed()) {
+      const x = Math.min(places.get(number) ?? 0, most);
+      places.set(number, x);
+      most = x - apart;
+    }
+  }
+  return places;
 }

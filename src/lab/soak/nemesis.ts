@@ -67,8 +67,10 @@ const FAULTS: Readonly<Record<FaultKind, (strike: Strike) => Promise<void>>> = {
     victim.client.resume();
   },
   "client killed": async ({ victim, record }) => {
+    // Before the signal leaves: a store that knows the dead may have another holder before we hear of the end.
+    const atMs = machineMs();
     await victim.client.kill();
-    record.killed(victim.client.name);
+    record.killed(victim.client.name, atMs);
     await victim.replace();
   },
   "client's wall clock moved": async ({ victim, forMs }) => {

@@ -18,6 +18,8 @@ export class SoakRecord {
   readonly #epochMs: number;
   readonly #histories = new Map<string, ClaimantEvent[]>();
   readonly #holding = new Map<string, ClaimantEvent & { readonly kind: "held" }>();
+  /** When clients were killed. */
+  readonly #deaths = new Map<string, number>();
   readonly #marks = new Map<string, ReturnType<typeof memoryMarks>>();
 
   constructor(epochMs: number) {
@@ -28,6 +30,7 @@ export class SoakRecord {
     this.#keep(event);
     if (event.kind === "held") {
       this.#holding.set(event.who, event);
+      this.#bury(event);
       this.lastHeldMs = Math.max(this.lastHeldMs, event.atMs);
     } else if (event.kind === "releasing" || event.kind === "lost") this.#holding.delete(event.who);
     else if (event.kind === "released") this.sections++;
@@ -44,11 +47,17 @@ export class SoakRecord {
     this.#keep({ kind: "wrote", atMs, lock, who, fence, accepted });
   }
 
-  /** A killed client believes nothing any more. */
-  killed(client: string): void {
-    for (const [who, { lock, fence }] of this.#holding) {
-      if (who.startsWith(`${client}/`)) this.hear({ kind: "lost", atMs: machineMs(), lock, who, fence });
-    }
+  /** A killed client believes nothing from then on, also if its last words arrive later. */
+  killed(client: string, atMs: number): void {
+    this.#deaths.set(client, atMs);
+    for (const event of this.#holding.values()) this.#bury(event);
+  }
+
+  #bury({ who, lock, fence, atMs }: ClaimantEvent & { readonly kind: "held" }): void {
+    const diedMs = this.#deaths.get(who.slice(0, who.indexOf("/")));
+    if (diedMs === undefined) return;
+    this.#holding.delete(who);
+    this.#keep({ kind: "lost", atMs: Math.max(diedMs, atMs), lock, who, fence });
   }
 
   fault(kind: string): void {
