@@ -56,6 +56,22 @@ export class Seeker {
     this.shape = shape;
   }
 
+  /** Sends the first question, for whoever wants to hear the answer before {@link seek} does. */
+  ask(sent: Departure): Promise<Granted | Refused> {
+    this.#lastSentAtMs = sent.atMs;
+    return this.#around.backend.attempt(this.claim);
+  }
+
+  /** The answer to a question of this claim is yes. `undefined`: nobody wants it any more, so it goes back. */
+  took(granted: Granted, sent: Departure): Grant | undefined {
+    if (this.#off) {
+      this.#cleanUp();
+      return undefined;
+    }
+    this.#granted = true;
+    return { granted, sent };
+  }
+
   /** Resolves with the grant; with `undefined` when refused and the claim does not queue, or when called off. */
   async seek(first?: {
     readonly answer: Promise<Granted | Refused>;
@@ -63,7 +79,7 @@ export class Seeker {
   }): Promise<Grant | undefined> {
     const { backend, clock } = this.#around;
     let ask = first?.answer;
-    for (let round = 0; !this.#off; round++) {
+    for (let round = 0; ask !== undefined || !this.#off; round++) {
       const sent = ask === undefined ? departure(clock) : first!.sent;
       this.#lastSentAtMs = sent.atMs;
       let answer: Granted | Refused | undefined;
@@ -81,7 +97,7 @@ export class Seeker {
         }
       }
       ask = undefined;
-      if (answer?.granted === true) return this.#took(answer, sent);
+      if (answer?.granted === true) return this.took(answer, sent);
       if (this.#off) {
         // The release that went out when it was called off may have overtaken this attempt.
         this.#cleanUp();
@@ -93,7 +109,7 @@ export class Seeker {
       }
       const news = await this.#wait(this.#pauseMs(round), answer !== undefined);
       // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
-      if (news !== undefined) return this.#took(news, sent);
+      if (news !== undefined) return this.took(news, sent);
     }
     return undefined;
   }
@@ -105,15 +121,6 @@ export class Seeker {
     this.#calledOff?.abort();
     // An attempt may be on its way for as long as it likes: the release goes out now, and again when it has come back.
     this.#cleanUp();
-  }
-
-  #took(granted: Granted, sent: Departure): Grant | undefined {
-    if (this.#off) {
-      this.#cleanUp();
-      return undefined;
-    }
-    this.#granted = true;
-    return { granted, sent };
   }
 
   #cleanUp(): void {
@@ -169,17 +176,12 @@ async function releaseUntil(around: Surroundings, claim: Claim, untilMs: number)
 }
 
 /**
- * Releases a held claim for a caller who waits for the result.
+ * Releases a held claim whose first release got no answer: the reply was lost, or the request was.
  *
  * `true`: it was ours until now. `false`: it had ended before. `undefined`: the store could not be asked in time;
  * the asking goes on behind the caller's back until the store has let go by itself.
  */
-export function releaseHeld(around: Surroundings, claim: Claim, trustedUntilMs: number): Promise<boolean | undefined> {
-  return around.backend.release(claim).catch(() => releaseAgain(around, claim, trustedUntilMs));
-}
-
-/** The reply was lost, or the request was: the same release is asked for again. */
-function releaseAgain(around: Surroundings, claim: Claim, trustedUntilMs: number): Promise<boolean | undefined> {
+export function releaseAgain(around: Surroundings, claim: Claim, trustedUntilMs: number): Promise<boolean | undefined> {
   const { clock } = around;
   const patienceMs = Math.min(RELEASE_WAIT_MAX_MS, claim.ttlMs / 3, trustedUntilMs - clock.now());
   const untilMs = trustedUntilMs + claim.ttlMs / 50 + 4 + claim.lockDelayMs;

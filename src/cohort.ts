@@ -4,7 +4,8 @@ import type { Hold } from "./hold.ts";
 
 export class Cohort implements Bell {
   readonly ttlMs: number;
-  readonly holds: Set<Hold> = new Set();
+  /** In no order. An array in which each hold knows its place: a Set would cost more than the rest of keeping it. */
+  readonly holds: Hold[] = [];
   /** When to renew next. */
   renewAtMs: number;
   /** When the question that is out left; -Infinity when none is. */
@@ -23,13 +24,20 @@ export class Cohort implements Bell {
 
   add(hold: Hold): void {
     hold.cohort = this;
-    this.holds.add(hold);
+    hold.cohortPlace = this.holds.push(hold) - 1;
+  }
+
+  remove(hold: Hold): void {
+    const last = this.holds.pop()!;
+    if (last === hold) return;
+    this.holds[hold.cohortPlace] = last;
+    last.cohortPlace = hold.cohortPlace;
   }
 
   /** Takes the other's holds over. */
   merge(other: Cohort): void {
     for (const hold of other.holds) this.add(hold);
-    other.holds.clear();
+    other.holds.length = 0;
     if (other.renewAtMs < this.renewAtMs) this.renewAtMs = other.renewAtMs;
   }
 

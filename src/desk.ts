@@ -18,6 +18,7 @@ import { Turnstile, type TurnstileHome } from "./turnstile.ts";
 
 /** A try that the store does not answer is given up after this long; its claim is cleaned up behind it. */
 const TRY_MAX_MS = 5000;
+const IDLE_TURNSTILES = 256;
 
 export class Desk implements TurnstileHome, Surroundings {
   readonly backend: Backend;
@@ -25,7 +26,10 @@ export class Desk implements TurnstileHome, Surroundings {
   readonly chance: Chance;
   readonly holder: string;
   readonly #turnstiles: Map<string, Turnstile> = new Map();
-  readonly #kept: Map<string, Hold> = new Map();
+  #turnstilesMax = IDLE_TURNSTILES;
+  readonly #kept: Hold[] = [];
+  /** Holds by claim id. Only a loss asks for it, so that there is none before the first. */
+  #byId: Map<string, Hold> | undefined;
   readonly #keeper: Keeper;
   readonly #waits: Alarm<Ticket>;
   #thread: RenewThread | undefined;
@@ -46,7 +50,7 @@ export class Desk implements TurnstileHome, Surroundings {
   }
 
   get held(): readonly Hold[] {
-    return [...this.#kept.values()];
+    return this.#kept.slice();
   }
 
   /** As {@link take}, after the thread that will renew the lease is there. */
@@ -101,13 +105,14 @@ export class Desk implements TurnstileHome, Surroundings {
   }
 
   keep(hold: Hold): void {
-    this.#kept.set(hold.claim.id, hold);
+    hold.deskPlace = this.#kept.push(hold) - 1;
+    this.#byId?.set(hold.claim.id, hold);
     if (hold.spec.renew === "thread") this.#thread!.keep(hold);
     this.#keeper.keep(hold);
   }
 
   drop(hold: Hold): void {
-    this.#kept.delete(hold.claim.id);
+    if (hold.deskPlace >= 0) this.#forget(hold);
     if (hold.spec.renew === "thread") this.#thread?.drop(hold);
     this.#keeper.drop(hold);
   }
@@ -116,8 +121,14 @@ export class Desk implements TurnstileHome, Surroundings {
     this.#keeper.doubt();
   }
 
-  idle(turnstile: Turnstile): void {
-    if (this.#turnstiles.get(turnstile.name) === turnstile) this.#turnstiles.delete(turnstile.name);
+  #forget(hold: Hold): void {
+    const last = this.#kept.pop()!;
+    if (last !== hold) {
+      this.#kept[hold.deskPlace] = last;
+      last.deskPlace = hold.deskPlace;
+    }
+    hold.deskPlace = -1;
+    this.#byId?.delete(hold.claim.id);
   }
 
   /** Lets nobody in any more, and sends those away who wait. */
@@ -141,10 +152,17 @@ export class Desk implements TurnstileHome, Surroundings {
   #turnstile(name: string): Turnstile {
     let turnstile = this.#turnstiles.get(name);
     if (turnstile === undefined) {
+      if (this.#turnstiles.size >= this.#turnstilesMax) this.#clearIdle();
       turnstile = new Turnstile(name, this);
       this.#turnstiles.set(name, turnstile);
     }
     return turnstile;
+  }
+
+  /** Idle turnstiles stay for a while, because a lock is mostly wanted again; never more than those in use, or a few. */
+  #clearIdle(): void {
+    for (const [name, turnstile] of this.#turnstiles) if (turnstile.idle) this.#turnstiles.delete(name);
+    this.#turnstilesMax = Math.max(IDLE_TURNSTILES, 2 * this.#turnstiles.size);
   }
 
   readonly #settled = (ticket: Ticket): void => {
@@ -176,7 +194,8 @@ export class Desk implements TurnstileHome, Surroundings {
   }
 
   #lose(claimId: string, reason: string): void {
-    const hold = this.#kept.get(claimId);
+    this.#byId ??= new Map(this.#kept.map((kept) => [kept.claim.id, kept]));
+    const hold = this.#byId.get(claimId);
     if (hold === undefined) return;
     if (lostChannel.hasSubscribers) {
       lostChannel.publish({ backend: this.backend.name, name: hold.claim.name, fence: hold.firstFence, reason });

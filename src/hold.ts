@@ -43,8 +43,12 @@ export class Hold implements Bell {
   /** How many local leases it has been lent to. */
   lent = 0;
 
+  /** Its place among all that the desk keeps. */
+  deskPlace = -1;
+
   // The keeper's own notes.
   cohort: Cohort | undefined;
+  cohortPlace = -1;
   atMs = 0;
   place = -1;
 
@@ -78,9 +82,9 @@ export class Hold implements Bell {
 
   /** The fence for the next local lease. Shared leases have one in common. */
   nextFence(): bigint {
-    const fence = this.claim.mode === "shared" ? this.firstFence : this.firstFence + BigInt(this.lent);
-    this.lent++;
-    return fence;
+    const before = this.lent++;
+    // The first lease, mostly the only one, needs no arithmetic.
+    return before === 0 || this.claim.mode === "shared" ? this.firstFence : this.firstFence + BigInt(before);
   }
 
   /** The instant at which belief ends: before the store can give the lock away, by 1 % of the ttl + 2 ms for drifting clocks. */

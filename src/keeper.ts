@@ -36,7 +36,7 @@ export class Keeper {
   keep(hold: Hold): void {
     // What is not renewed from here has only its end to be watched.
     if (hold.spec.renew !== true) return this.#alarm.set(hold, hold.trustedUntilMs);
-    const nowMs = this.#clock.now();
+    const nowMs = hold.grantedAtMs;
     const youngest = this.#youngest.get(hold.ttlMs);
     if (youngest !== undefined && nowMs < youngest.untilMs && youngest.cohort.place >= 0) {
       youngest.cohort.add(hold);
@@ -52,7 +52,7 @@ export class Keeper {
   /** From this moment on nothing renews the hold, not even an answer that is on its way. */
   drop(hold: Hold): void {
     this.#alarm.clear(hold);
-    hold.cohort?.holds.delete(hold);
+    hold.cohort?.remove(hold);
     hold.cohort = undefined;
   }
 
@@ -99,10 +99,11 @@ export class Keeper {
     const healthy = new Map<number, Cohort>();
     const alone: Cohort[][] = [];
     for (const cohort of due) {
-      for (const hold of cohort.holds) {
+      // A copy, because losing a hold takes it out.
+      for (const hold of cohort.holds.slice()) {
         if (nowMs >= hold.trustedUntilMs) this.#lose(hold, whyEnded(hold, nowMs, cohort.failures));
       }
-      if (cohort.holds.size === 0 || cohort.isAsking(nowMs) || nowMs + cohort.ttlMs * RIDE_ALONG < cohort.renewAtMs)
+      if (cohort.holds.length === 0 || cohort.isAsking(nowMs) || nowMs + cohort.ttlMs * RIDE_ALONG < cohort.renewAtMs)
         continue;
       cohort.askedAtMs = nowMs;
       const other = healthy.get(cohort.ttlMs);
@@ -114,7 +115,7 @@ export class Keeper {
   }
 
   #setBell(cohort: Cohort): void {
-    if (cohort.holds.size === 0) return this.#alarm.clear(cohort);
+    if (cohort.holds.length === 0) return this.#alarm.clear(cohort);
     const nextMs = cohort.askedAtMs > -Infinity ? cohort.askedAtMs + cohort.ttlMs / 3 : cohort.renewAtMs;
     return this.#alarm.set(cohort, Math.min(nextMs, cohort.firstEndMs()));
   }
@@ -156,7 +157,7 @@ export class Keeper {
 
   #settle(cohorts: readonly Cohort[], unknown: readonly Hold[], nowMs: number, allFailed: boolean): void {
     const failures = 1 + Math.max(...cohorts.map((cohort) => cohort.failures));
-    for (const hold of unknown) hold.cohort?.holds.delete(hold);
+    for (const hold of unknown) hold.cohort?.remove(hold);
     for (const cohort of cohorts) {
       cohort.askedAtMs = -Infinity;
       cohort.failures = 0;

@@ -4,7 +4,7 @@
  * run that the store reserved; after the run, or a few milliseconds, the store decides again, so that others get their turn.
  */
 import type { ReleaseResult } from "./api.ts";
-import { departure, type Grant, releaseHeld, Seeker, type Surroundings } from "./acquire.ts";
+import { departure, type Grant, releaseAgain, Seeker, type Surroundings } from "./acquire.ts";
 import type { Claim, Holding } from "./backend.ts";
 import { Hold, type HoldHome } from "./hold.ts";
 import { HeldLease, type LeaseHome } from "./lease.ts";
@@ -15,7 +15,7 @@ import { Line, type Ticket } from "./ticket.ts";
 /** How long one process may pass a hold around before the store is asked who is next. */
 const TURN_MS = 10;
 
-/** What a turnstile needs of the locks it belongs to. */
+/** What a turnstile needs of its surroundings. */
 export interface TurnstileHome extends Surroundings {
   newClaim(name: string, spec: Spec, queues: boolean): Claim;
   /** A hold begins: watch over it. */
@@ -23,8 +23,6 @@ export interface TurnstileHome extends Surroundings {
   /** Its release began, or it was lost: stop renewing it. */
   drop(hold: Hold): void;
   doubt(): void;
-  /** Nothing is held, sought or waited for any more. */
-  idle(turnstile: Turnstile): void;
 }
 
 export class Turnstile implements LeaseHome, HoldHome {
@@ -33,8 +31,7 @@ export class Turnstile implements LeaseHome, HoldHome {
   readonly backendName: string;
   readonly #home: TurnstileHome;
   readonly #line: Line = new Line();
-  // Arrays, because they nearly always have at most one element.
-  readonly #holds: Hold[] = [];
+  readonly #holds: Hold[] = []; // Arrays: they nearly always have at most one element.
   readonly #seekers: Seeker[] = [];
   /** Releases under way: the turnstile is not idle before the store has answered. */
   #leaving = 0;
@@ -46,6 +43,13 @@ export class Turnstile implements LeaseHome, HoldHome {
     this.#home = home;
   }
 
+  /** Nothing is held, sought or waited for, and no release is under way. */
+  get idle(): boolean {
+    return (
+      this.#line.first === undefined && this.#holds.length === 0 && this.#seekers.length === 0 && this.#leaving === 0
+    );
+  }
+
   /** Joins the line. The ticket is settled later: with a lease, with `null` for a try, or with an error. */
   enter(ticket: Ticket): void {
     const alone = this.#line.first === undefined;
@@ -55,7 +59,6 @@ export class Turnstile implements LeaseHome, HoldHome {
     if (!ticket.settled && !ticket.waits && !(alone && this.#seekers.length > 0 && this.#line.first === ticket)) {
       this.#line.remove(ticket);
       ticket.refuse(this.heldBy());
-      this.#rest();
     }
   }
 
@@ -64,7 +67,6 @@ export class Turnstile implements LeaseHome, HoldHome {
     this.#line.remove(ticket);
     this.#admit();
     this.#callOffSpare();
-    this.#rest();
   }
 
   /** Who is in the way, for messages: the store's last word, or the local holder. */
@@ -91,10 +93,9 @@ export class Turnstile implements LeaseHome, HoldHome {
     this.#home.drop(hold);
     for (const borrower of hold.borrowers) borrower.lose(reason);
     this.#admit();
-    this.#rest();
   }
 
-  /** Ends a hold though its leases are still in use. */
+  /** Ends a hold in use. */
   async forceEnd(hold: Hold, reason: string): Promise<void> {
     for (const borrower of hold.borrowers) borrower.lose(reason);
     await this.#passOn(hold);
@@ -172,11 +173,18 @@ export class Turnstile implements LeaseHome, HoldHome {
 
   #seek(spec: Spec, queues: boolean): void {
     const seeker = new Seeker(this.#home, this.#home.newClaim(this.name, spec, queues), spec.shape);
-    this.#follow(seeker, spec, seeker.seek());
+    this.#seekers.push(seeker);
+    const sent = departure(this.clock);
+    const answer = seeker.ask(sent);
+    const goOn = (): void => this.#follow(seeker, spec, seeker.seek({ answer, sent }));
+    // Nearly always the first answer is the grant, and then the seeker's loop would only cost promises.
+    answer.then((first) => {
+      if (first.granted) this.#answered(seeker, spec, seeker.took(first, sent));
+      else goOn();
+    }, goOn);
   }
 
   #follow(seeker: Seeker, spec: Spec, seeking: Promise<Grant | undefined>): void {
-    this.#seekers.push(seeker);
     seeking.then(
       (grant) => this.#answered(seeker, spec, grant),
       (error: unknown) => this.#failed(seeker, error),
@@ -189,7 +197,6 @@ export class Turnstile implements LeaseHome, HoldHome {
     else this.#turnedDown(seeker);
     this.#admit();
     this.#callOffSpare();
-    this.#rest();
   }
 
   #begin(seeker: Seeker, spec: Spec, grant: Grant): void {
@@ -198,7 +205,7 @@ export class Turnstile implements LeaseHome, HoldHome {
     this.#home.keep(hold);
     const head = this.#line.first;
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
-    if (!hold.trusted(this.clock.now()) || head === undefined || head.spec.shape !== spec.shape) {
+    if (!hold.trusted(hold.grantedAtMs) || head === undefined || head.spec.shape !== spec.shape) {
       void this.#passOn(hold);
       return;
     }
@@ -222,7 +229,6 @@ export class Turnstile implements LeaseHome, HoldHome {
       head.fail(error);
     }
     this.#admit();
-    this.#rest();
   }
 
   /** More claims at the store than people in line: the youngest go. */
@@ -266,6 +272,7 @@ export class Turnstile implements LeaseHome, HoldHome {
     const seeker = new Seeker(this.#home, next, spec.shape);
     const sent = departure(clock);
     const answer = backend.swap!(hold.claim, next);
+    this.#seekers.push(seeker);
     this.#follow(seeker, spec, seeker.seek({ answer, sent }));
     try {
       const { released } = await answer;
@@ -279,22 +286,15 @@ export class Turnstile implements LeaseHome, HoldHome {
 
   #release(hold: Hold): Promise<ReleaseResult> {
     this.#leaving++;
-    return releaseHeld(this.#home, hold.claim, hold.trustedUntilMs).then((known) => {
-      this.#leaving--;
-      this.#rest();
-      if (known === undefined) return "unknown";
-      return known ? "released" : "lost";
-    });
+    const { claim, trustedUntilMs } = hold;
+    return this.#home.backend
+      .release(claim)
+      .then(this.#released, () => releaseAgain(this.#home, claim, trustedUntilMs).then(this.#released));
   }
 
-  #rest(): void {
-    if (
-      this.#line.first === undefined &&
-      this.#holds.length === 0 &&
-      this.#seekers.length === 0 &&
-      this.#leaving === 0
-    ) {
-      this.#home.idle(this);
-    }
-  }
+  readonly #released = (known: boolean | undefined): ReleaseResult => {
+    this.#leaving--;
+    if (known === undefined) return "unknown";
+    return known ? "released" : "lost";
+  };
 }

@@ -106,9 +106,11 @@ export class RedisBackend implements Member {
     const sentMs = this.#settings.clock.now();
     let reply: unknown;
     try {
-      reply = await this.#caller.quick(attempt, key, claim.id, terms);
+      reply = await this.#connection.evalshaOn(attempt.sha, key, claim.id, terms);
     } catch (error) {
-      throw this.#failed(claim, key, claim.queues, error);
+      reply = await this.#caller.afterNoScript(error, attempt, key, [claim.id, terms]).catch((known: unknown) => {
+        throw this.#failed(claim, key, claim.queues, known);
+      });
     }
     return this.#answered(claim, key, reply, run, sentMs);
   }
@@ -133,10 +135,11 @@ export class RedisBackend implements Member {
     this.#queue.forget(claim.id);
     const key = this.#names.lock(claim.name);
     try {
-      if (this.#plain) return (await this.#caller.quick(release, key, claim.id)) === 1;
+      if (this.#plain) return (await this.#connection.evalshaOn(release.sha, key, claim.id, undefined)) === 1;
       return (await this.#caller.run(release, key, [claim.id])) === 1;
     } catch (error) {
-      throw toBackendError(error, claim.name, this.#caller.wrote);
+      const repeated = this.#caller.afterNoScript(error, release, key, [claim.id]);
+      return (await repeated.catch(this.#caller.explained(claim.name))) === 1;
     }
   }
 

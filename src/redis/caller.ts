@@ -24,14 +24,10 @@ export class Caller {
     this.#settings = settings;
   }
 
-  /** The short way, for a script with one key and no quarantine: this is what an uncontended lock costs. */
-  async quick(script: Script, key: string, first: string, second?: string): Promise<unknown> {
-    try {
-      return await this.#connection.evalshaOn(script.sha, key, first, second);
-    } catch (error) {
-      if (!isNoScript(error)) throw error;
-      return await this.#connection.eval(script.source, [key], second === undefined ? [first] : [first, second]);
-    }
+  /** For `catch`: runs by its text a script that the server did not know by its SHA1; any other error comes back. */
+  async afterNoScript(error: unknown, script: Script, key: string, args: string[]): Promise<unknown> {
+    if (!isNoScript(error)) throw error;
+    return await this.#connection.eval(script.source, [key], args);
   }
 
   /** With a quarantine, the marker is the script's last key and the quarantine its last argument. */

@@ -5,6 +5,9 @@ import type { Connection, Primary, Subscriber } from "./connection.ts";
 interface IoredisClient {
   readonly status: string;
   readonly isCluster: boolean;
+  /** What was sent and not answered yet. Its own, and a Cluster has none: used where it is there. */
+  readonly commandQueue?: { readonly length: number };
+  readonly stream?: { readonly writableCorked?: number; cork?(): void; uncork(): void };
   evalsha(sha: string, keyCount: number | string, ...rest: string[]): Promise<unknown>;
   eval(source: string, keyCount: number, ...rest: string[]): Promise<unknown>;
   call(command: string, ...args: string[]): Promise<unknown>;
@@ -41,8 +44,10 @@ export function adaptIoredis(client: IoredisClient): Connection {
     topology: client.isCluster ? "cluster" : sentinels > 0 ? "sentinel" : "standalone",
     keyPrefix: options.keyPrefix ?? options.redisOptions?.keyPrefix ?? "",
     evalsha: (sha, keys, args) => client.evalsha(sha, keys.length, ...keys, ...args),
-    evalshaOn: (sha, key, first, second) =>
-      second === undefined ? client.evalsha(sha, "1", key, first) : client.evalsha(sha, "1", key, first, second),
+    evalshaOn: (sha, key, first, second) => {
+      gather(client);
+      return second === undefined ? client.evalsha(sha, "1", key, first) : client.evalsha(sha, "1", key, first, second);
+    },
     eval: (source, keys, args) => client.eval(source, keys.length, ...keys, ...args),
     evalshaAndWait: async (sha, keys, args, replicas, waitMs) => {
       // One pipeline: in a cluster, too, it goes to the one node that has the keys.
@@ -66,6 +71,20 @@ export function adaptIoredis(client: IoredisClient): Connection {
         ? clusterSubscriber(client, message, ready)
         : ownSubscriber(client as Duplicable, message, ready),
   };
+}
+
+/**
+ * Lets all that is sent in this turn of the event loop leave in one system call, which is most of what a command costs. Only
+ * when something is under way already: who is alone would gain nothing and wait for the end of the turn.
+ */
+function gather({ stream, commandQueue }: IoredisClient): void {
+  if (stream?.cork === undefined || !commandQueue?.length || stream.writableCorked) return;
+  stream.cork();
+  process.nextTick(uncork, stream);
+}
+
+function uncork(stream: { uncork(): void }): void {
+  stream.uncork();
 }
 
 async function sendTo(client: IoredisClient, key: string | undefined, args: readonly string[]): Promise<unknown> {

@@ -12,6 +12,8 @@
  */
 
 export const BUCKETS = 256;
+/** A lock's key is asked for at least twice, and mostly the same few are. */
+const KNOWN_MAX = 256;
 
 /** `%` and a lone surrogate, which UTF-8 cannot tell from another, are written as hex. */
 const UNSAFE = /[%\uD800-\uDFFF]/u;
@@ -31,8 +33,17 @@ export interface Names {
 export function namesOf(prefix: string, cluster: boolean): Names {
   const head = `${prefix}:{`;
   const headLength = head.length + 2;
+  const known = new Map<string, string>();
+  const lock = (name: string): string => `${head}${bucket(name)}}:${UNSAFE.test(name) ? escape(name) : name}`;
   return {
-    lock: (name) => `${head}${bucket(name)}}:${UNSAFE.test(name) ? escape(name) : name}`,
+    lock: (name) => {
+      const before = known.get(name);
+      if (before !== undefined) return before;
+      if (known.size === KNOWN_MAX) known.clear();
+      const key = lock(name);
+      known.set(name, key);
+      return key;
+    },
     nameOf: (key) => {
       if (!key.startsWith(head) || !key.startsWith("}:", headLength)) return undefined;
       return unescape(key.slice(headLength + 2));
