@@ -62,17 +62,17 @@ export class OwnNode {
   async place(): Promise<Look> {
     for (let tries = 1; ; tries++) {
       const known = this.placed ?? (this.#isUnsure ? await this.#find() : undefined);
-      if (known !== undefined) {
-        const { children } = await this.#client.getChildren(this.parent);
-        if (children.includes(known.name)) return { placed: known, children, askedMs: undefined };
+      try {
+        const children = known === undefined ? [] : (await this.#client.getChildren(this.parent)).children;
+        if (known !== undefined && children.includes(known.name))
+          return { placed: known, children, askedMs: undefined };
         // Our server has seen our own create: what it does not list was deleted.
         this.#placed = undefined;
-      }
-      try {
         return await this.#make((made) => this.#client.place(this.parent, this.#prefix, this.#data, made));
       } catch (error) {
-        // An emptied container goes by itself, at any moment until it has a child again.
         if (!hasCode(error, "NONODE") || tries === MAKE_TRIES) throw error;
+        // An emptied container goes by itself, at any moment until it has a child again.
+        this.#placed = undefined;
         await this.#client.makePath(this.parent, this.#parents);
       }
     }
@@ -141,6 +141,7 @@ export class OwnNode {
         placed = { name: path.slice(this.parent.length + 1), path, czxid, sessionId };
         this.#placed = placed;
         this.#isUnsure = false;
+        this.#mayBeDeleted = false;
       });
       return { placed: placed as unknown as Placed, children, askedMs };
     } catch (error) {

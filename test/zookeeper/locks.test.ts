@@ -231,6 +231,21 @@ describe("seeing and intervening", () => {
     expect(backend.leaseNode(one.name, fence)).toBeUndefined();
   });
 
+  test("makes a lock anew whose whole path was deleted by hand", async () => {
+    const backend = open();
+    const name = lockName();
+    const [holder, waiter] = [claim(name), claim(name)];
+    await granted(backend, holder);
+    await refused(backend, waiter);
+    for (const node of await nodes(`/locks/${name}`)) await client.delete(`/locks/${name}/${node}`);
+    await eventually("the path is gone", async () =>
+      (await client.exists(`/locks/${name}`)) === undefined ? true : undefined,
+    );
+    await granted(backend, waiter);
+    expect((await backend.renew([holder]))[0]?.held).toBe(false);
+    expect(await nodes(`/locks/${name}`)).toHaveLength(1);
+  });
+
   test("lets a guard check the lease's node and write in one transaction", async () => {
     const backend = open();
     const one = claim(lockName());
@@ -286,6 +301,27 @@ describe("misuse", () => {
     await fails(backend, claim(name), /sequence numbers/);
   });
 
+  test("a line whose sequence numbers are nearly used up is announced, once, and still works", async () => {
+    const backend = open();
+    const name = lockName();
+    const warnings: string[] = [];
+    const hear = (warning: Error): void => void warnings.push((warning as NodeJS.ErrnoException).code ?? "");
+    process.on("warning", hear);
+    try {
+      await client.makePath(`/locks/${name}`);
+      await client.create(`/locks/${name}/${STRANGER}-lock-2147000000`, Buffer.alloc(0), "ephemeral");
+      for (let times = 0; times < 2; times++) {
+        const one = claim(name);
+        await granted(backend, one);
+        await backend.release(one);
+      }
+      await sleep(1);
+    } finally {
+      process.off("warning", hear);
+    }
+    expect(warnings).toEqual(["HOLDFAST_SEQUENCE"]);
+  });
+
   test("a worker thread cannot renew: a session has one connection, and it is this thread's", async () => {
     const held = await connect(`${lab.url}?session=8s`);
     await expect(held.acquire(lockName(), { renew: "thread" })).rejects.toBeInstanceOf(TypeError);
@@ -310,6 +346,19 @@ describe("misuse", () => {
 });
 
 describe("many", () => {
+  test("a swap() is one round trip of two requests, and its fence is that of the new node", async () => {
+    const backend = open();
+    const name = lockName();
+    const [first, second] = [claim(name), claim(name)];
+    const before = await granted(backend, first);
+    const requests = backend.client.requests;
+    const after = await backend.swap(first, second);
+    expect(backend.client.requests - requests).toBe(2);
+    const { held } = await backend.query(name);
+    expect(after).toMatchObject({ granted: true, fence: held[0]?.fence });
+    expect(held[0]?.fence).toBeGreaterThan(before.fence);
+  });
+
   test("a hand-over costs the same few requests, whether ten wait or a thousand", async () => {
     const perHandOver = async (waiters: number): Promise<number> => {
       const backend = open({ session: "60s" });
