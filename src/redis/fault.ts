@@ -20,7 +20,7 @@ const KNOWN: readonly Known[] = [
     text: "Redis refused the password or user name. Check the credentials that the client was given",
   },
   {
-    pattern: /^NOPERM|no permissions to/iu,
+    pattern: /^NOPERM|no permissions to|user executing the script can't/iu,
     fatal: true,
     text: "the Redis user may not do this. Holdfast needs +@scripting +@hash +@pubsub +info +time +wait on its prefix, keys and channels",
   },

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const release: Script = {
   name: "release",
-  sha: "53cbc2d8bc02872c9a1f11b767cc87f188faf0ff",
+  sha: "37a227524fa4feb4e097fea0edf1c36cf6444cb8",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
 if state and string.sub(state, 31, 30 + #alone) == alone and string.sub(state, 76 + #alone, 76 + #alone) == '.' then
@@ -200,7 +200,7 @@ end
 if not lock.held or ends(lock.held) <= now then return 0 end
 redis.call('HDEL', lock.key, 'h' .. id)
 local terms = parse(terms_of(lock.held))
-local stays = since(lock.held) + terms.min_hold
+local stays = math.min(since(lock.held), now) + terms.min_hold
 if stays > now then
 redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
 if stays < lock.first then lock.first = stays end

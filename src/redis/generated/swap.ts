@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const swap: Script = {
   name: "swap",
-  sha: "0bc7d1d4a98b46c8d2b73a40dcc565201dc324b7",
+  sha: "1c99e6bebe98ab39b6252b415efc44969197a3bc",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function incarnation()
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -241,7 +241,7 @@ end
 if not lock.held or ends(lock.held) <= now then return 0 end
 redis.call('HDEL', lock.key, 'h' .. id)
 local terms = parse(terms_of(lock.held))
-local stays = since(lock.held) + terms.min_hold
+local stays = math.min(since(lock.held), now) + terms.min_hold
 if stays > now then
 redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
 if stays < lock.first then lock.first = stays end

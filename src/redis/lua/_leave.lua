@@ -10,7 +10,8 @@ local function leave(lock, id)
   if not lock.held or ends(lock.held) <= now then return 0 end
   redis.call('HDEL', lock.key, 'h' .. id)
   local terms = parse(terms_of(lock.held))
-  local stays = since(lock.held) + terms.min_hold
+  -- By a clock that was set back it would stay for longer than it was ever asked to.
+  local stays = math.min(since(lock.held), now) + terms.min_hold
   if stays > now then
     -- Taken until its minHold has passed, though nobody holds it: under a name that no claim has.
     redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
