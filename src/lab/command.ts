@@ -225,7 +225,8 @@ async function runComparison(wanted: Wanted, io: LabIo): Promise<number> {
   const line = progressLine(io);
   const onStart = (scenario: Scenario, { title }: { readonly title: string }): void =>
     line.show(`playing ${scenario.id} with ${title}`);
-  const cells = await compare(choose(wanted.names), { jobs: wanted.jobs, onStart });
+  const backends = chooseBackends<BackendName>(wanted.backends, ["redis", "quorum"]);
+  const cells = await compare(choose(wanted.names), { backends, jobs: wanted.jobs, onStart });
   line.clear();
   if (wanted.json) {
     io.json(cells.map(({ scenario, entrant, tone, words }) => ({ scenario: scenario.id, ...entrant, tone, words })));

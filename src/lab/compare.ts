@@ -13,7 +13,7 @@ export interface Entrant {
   readonly title: string;
 }
 
-export const ENTRANTS: readonly Entrant[] = [
+const ENTRANTS: readonly Entrant[] = [
   { library: "holdfast", backend: "redis", title: "holdfast" },
   { library: "redlock", backend: "redis", title: "redlock" },
   { library: "redis-semaphore", backend: "redis", title: "redis-semaphore" },
@@ -33,7 +33,8 @@ export interface Cell {
 }
 
 export interface CompareOptions {
-  readonly entrants?: readonly Entrant[] | undefined;
+  /** Only entrants on these. @default all */
+  readonly backends?: readonly BackendName[] | undefined;
   /** @default 2 */
   readonly jobs?: number | undefined;
   readonly onStart?: ((scenario: Scenario, entrant: Entrant) => void) | undefined;
@@ -41,7 +42,8 @@ export interface CompareOptions {
 
 /** Plays what both sides can play. Cells come back scenario by scenario. */
 export async function compare(scenarios: readonly Scenario[], options: CompareOptions = {}): Promise<readonly Cell[]> {
-  const entrants = options.entrants ?? ENTRANTS;
+  const { backends } = options;
+  const entrants = ENTRANTS.filter(({ backend }) => backends === undefined || backends.includes(backend));
   const plays = scenarios
     .filter(({ compares }) => compares === true)
     .flatMap((scenario) =>

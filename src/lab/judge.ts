@@ -118,7 +118,7 @@ export function awake(beliefs: readonly Belief[], events: readonly LabEvent[], e
 }
 
 /** The total length of what two clients believed at once. */
-export function overlapOf(spans: readonly Span[]): number {
+function overlapOf(spans: readonly Span[]): number {
   let totalMs = 0;
   for (const [i, a] of spans.entries()) {
     for (const b of spans.slice(i + 1)) {

@@ -41,6 +41,3 @@ export interface Link {
 }
 
 export type Library = "holdfast" | "redlock" | "redis-semaphore" | "redis-semaphore-quorum" | "verrou";
-
-/** Opens a library on a store. `holder` is shown by those that can. */
-export type OpenContender = (link: Link, holder: string) => Promise<Contender>;

@@ -78,6 +78,6 @@ function tellWrite(event: LabEvent & { kind: "write" }, value: number): Pick<Mom
 }
 
 /** Fences of stores that count microseconds are long, and differ at the end. */
-export function shortFence(fence: bigint): string {
+function shortFence(fence: bigint): string {
   return fence.toString().slice(-7);
 }
