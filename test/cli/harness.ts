@@ -6,6 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
+import { vi } from "vitest";
+
+// Each test starts many processes; on a busy machine that takes its time. These limits only end what has failed anyway.
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
+
 /** `CLI_TEST_MAIN` names another build, for whoever rebuilds `dist` while tests run. */
 export const MAIN: string =
   process.env["CLI_TEST_MAIN"] ?? fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
@@ -103,7 +108,7 @@ export class Bench {
 }
 
 /** Waits until `what()` is true or a value. The limit only ends a test that has failed anyway. */
-export async function until<T>(what: () => T | undefined | false, about: string, limitMs = 20_000): Promise<T> {
+export async function until<T>(what: () => T | undefined | false, about: string, limitMs = 60_000): Promise<T> {
   const endMs = Date.now() + limitMs;
   for (;;) {
     const value = what();
