@@ -99,7 +99,7 @@ export class Companions {
 }
 
 /** True while a companion of the backend that made this claim runs, as far as that can be seen from here. */
-export function hasCompany(place: Place, { instance, life }: OwnerFacts): boolean {
+function hasCompany(place: Place, { instance, life }: OwnerFacts): boolean {
   if (!isNeighbour(life) || !isId(instance)) return false;
   const text = disk.read(join(place.companions, instance));
   if (text === undefined) return false;

@@ -1,6 +1,5 @@
 /** Another process with a file backend, that does what it is told: `{ call, args }` in, `{ answer }` or `{ error }` out. */
-import { spawn } from "node:child_process";
-import { appendFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 
 const [, , dist, dir, options] = process.argv;
@@ -14,12 +13,10 @@ const own = {
   told: () => told,
   alsoAlive: (pid) => void undo.push(backend.alsoAlive(pid)),
   notAlive: () => undo.pop()(),
-  block: (ms) => {
-    const endMs = performance.now() + ms;
-    while (performance.now() < endMs);
+  /** Blocks the event loop until there is such a file. */
+  blockUntil: (path) => {
+    while (!existsSync(path));
   },
-  /** A child that ends and is not waited for, as long as this process is stopped in `block`. */
-  spawn: (command, args) => spawn(command, args, { stdio: "ignore" }).pid,
   setuid: (uid) => {
     process.setgid(uid);
     process.setuid(uid);

@@ -1,7 +1,7 @@
 /** Two processes in the same instant: what one does just before the other's link(2). */
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type Disk, disk } from "../../src/file/disk.ts";
-import { claim, eventually, granted, grantedAtLast, Scene } from "./peers.ts";
+import { claim, eventually, granted, grantedAtLast, Scene, sleep } from "./peers.ts";
 
 const real: Disk = { ...disk };
 
@@ -72,14 +72,14 @@ test("two that saw the same free lock: one gets it, the other its place in the q
 
 test("a lease that ends in the moment of its renewal is not revived, and the new holder keeps the lock", async () => {
   const [a, b] = [scene.open(), scene.open()];
-  const [late, next] = [claim({ ttlMs: 200 }), claim()];
+  const [late, next] = [claim({ ttlMs: 1000 }), claim()];
   await granted(a.attempt(late));
   let taken: Promise<unknown> | undefined;
   disk.utimes = (path, mtimeMs) => {
     // The renewal has looked at the clock, and is then kept waiting until somebody else has found the lease over.
     if (taken === undefined) {
       taken = Promise.resolve();
-      const endMs = performance.now() + 260;
+      const endMs = performance.now() + 1010;
       while (performance.now() < endMs);
       taken = b.attempt(next);
     }
@@ -93,15 +93,16 @@ test("a lease that ends in the moment of its renewal is not revived, and the new
 
 test("a renewal that came too late does not lengthen the lease for others either", async () => {
   const [a, b] = [scene.open(), scene.open()];
-  const late = claim({ ttlMs: 200 });
+  const late = claim({ ttlMs: 1000 });
   await granted(a.attempt(late));
   let slow = true;
   disk.utimes = (path, mtimeMs) => {
     real.utimes(path, mtimeMs);
-    const endMs = performance.now() + (slow ? 260 : 0);
+    const endMs = performance.now() + (slow ? 500 : 0);
     slow = false;
     while (performance.now() < endMs);
   };
+  await sleep(700);
   expect(await a.renew([late])).toMatchObject([{ held: false }]);
   await granted(b.attempt(claim()));
 });
