@@ -181,7 +181,7 @@ export const clientScenarios: readonly Scenario[] = [
       "A's wall clock is set an hour ahead and two hours back while it holds the lock. Nothing may come of it: leases are counted on the monotonic clock.",
     source: "Kleppmann 2016; antirez 2016 agreed",
     plays: ["S17"],
-    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT },
+    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, file: KEPT },
     steps: [
       ...A_TAKES,
       { do: "client clock", who: "A", jumpMs: 3_600_000 },

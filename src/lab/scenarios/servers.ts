@@ -38,6 +38,28 @@ export const serverScenarios: readonly Scenario[] = [
     steps: [...A_TAKES, { do: "server", fault: { jumpMs: 2 * LONG_MS } }, ...B_OVERTAKES],
   },
   {
+    id: "clock-jump-back",
+    title: "The server's wall clock jumps back",
+    story:
+      "The same clock, set back by an hour: nobody else gets in, and A still renews and releases. Had A died, its lock would stay taken for the hour.",
+    source: "Kleppmann 2016",
+    plays: ["S16"],
+    outcomes: { redis: KEPT },
+    steps: [
+      { do: "acquire", who: "A", granted: true },
+      { do: "read", who: "A" },
+      { do: "server", fault: { jumpMs: -3_600_000 } },
+      { do: "acquire", who: "B", waitMs: TTL_MS, granted: false },
+      { do: "check", who: "A", held: true },
+      { do: "write", who: "A" },
+      { do: "release", who: "A", result: "released" },
+      { do: "acquire", who: "B", waitMs: TTL_MS, granted: true },
+      { do: "read", who: "B" },
+      { do: "write", who: "B" },
+      { do: "release", who: "B", result: "released" },
+    ],
+  },
+  {
     id: "clock-jump-member",
     title: "One member's clock jumps, and the partition is just right",
     story:
