@@ -53,12 +53,20 @@ const SOURCES: Readonly<Record<ProgramName, Source>> = {
 const INSTALL_LOCK = join(tmpdir(), "holdfast-lab-install.lock");
 const INSTALL_MS = 300_000;
 
+export interface ProgramSearch {
+  /** Where to look. @default where Debian puts it, then PATH */
+  readonly folders?: readonly string[] | undefined;
+  /** @default when this is root */
+  readonly mayInstall?: boolean | undefined;
+}
+
 /** The program's path. Installs its package if it is missing and we may; else throws an error that names the package. */
-export async function findProgram(name: ProgramName): Promise<string> {
-  const found = look(name);
+export async function findProgram(name: ProgramName, search: ProgramSearch = {}): Promise<string> {
+  const found = look(name, search.folders);
   if (found !== undefined) return found;
   const { debian } = SOURCES[name];
-  if (process.getuid?.() !== 0) throw new Error(missing(name, "this user may not install packages"));
+  const mayInstall = search.mayInstall ?? process.getuid?.() === 0;
+  if (!mayInstall) throw new Error(missing(name, "this user may not install packages"));
   await install(debian).catch((cause: unknown) => {
     throw new Error(missing(name, "installing it failed"), { cause });
   });
@@ -71,16 +79,16 @@ function missing(name: ProgramName, why: string): string {
   return `${name} is not on this machine, and ${why}. Install Debian's package: apt-get install ${SOURCES[name].debian}`;
 }
 
-function look(name: ProgramName): string | undefined {
+function look(name: ProgramName, only?: readonly string[]): string | undefined {
   const source = SOURCES[name];
-  const folders = [
+  const usual = [
     ...(source.folders?.() ?? []),
     ...(process.env["PATH"] ?? "").split(delimiter),
     "/usr/bin",
     "/usr/sbin",
   ];
   const mode = /\.(?:jar|py)$/u.test(name) ? constants.R_OK : constants.X_OK;
-  return folders.map((folder) => join(folder, name)).find((path) => isReachable(path, mode));
+  return (only ?? usual).map((folder) => join(folder, name)).find((path) => isReachable(path, mode));
 }
 
 function isReachable(path: string, mode: number): boolean {
