@@ -18,7 +18,8 @@ import type {
 } from "../backend.ts";
 import { formatMs } from "../duration.ts";
 import { LockBackendError, quote } from "../errors.ts";
-import { beatAll } from "./beats.ts";
+import { portions } from "./batch.ts";
+import { sendBeat } from "./beats.ts";
 import { Caller, TooFewReplicas } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { LimitConflict, toBackendError } from "./fault.ts";
@@ -82,7 +83,8 @@ export class RedisBackend implements Member {
       clock: settings.clock,
       confirms: settings.durability !== undefined,
       runOf: (claim) => this.#runOf(claim),
-      beat: (waiters) => beatAll(connection, this.#names, settings.quarantineMs, waiters),
+      portions: (waiters) => portions(waiters, connection.topology, this.#names),
+      beat: (portion) => sendBeat(connection, this.#names, settings.quarantineMs, portion),
       // Nobody waits for this: should it fail, the lease ends by itself.
       abandon: (key, id) => void this.#caller.run(release, key, [id]).catch(() => {}),
     });

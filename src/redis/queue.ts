@@ -22,6 +22,8 @@ export interface Waiter {
   /** Granted, or no longer known: the news, until somebody takes it. */
   news: Granted | "ask" | undefined;
   done: boolean;
+  /** A sign of life is on its way. */
+  asking: boolean;
   touchedMs: number;
   wake: (() => void) | undefined;
 }
@@ -32,8 +34,10 @@ export interface QueueHome {
   runOf(claim: Claim): number;
   /** True: grants that come by message or beat are not enough, because replicas must confirm them. */
   readonly confirms: boolean;
-  /** Sends signs of life; answers in the order asked: a fence, a number (see beat.lua), or `undefined` for no answer. */
-  beat(waiters: readonly Waiter[]): Promise<readonly (string | number | undefined)[]>;
+  /** Cuts waiters into portions that one call may ask about. */
+  portions(waiters: readonly Waiter[]): readonly Waiter[][];
+  /** Sends signs of life of one portion; answers in the order asked: a fence, an error, or a number (see beat.lua). */
+  beat(portion: readonly Waiter[]): Promise<readonly unknown[]>;
   /** Releases a grant that nobody waits for. */
   abandon(key: string, id: string): void;
 }
@@ -44,7 +48,6 @@ export class Queue {
   readonly #strays: Map<string, { fence: bigint; sure: boolean; timer: Timer }> = new Map();
   #timer: Timer;
   #timerAtMs = Infinity;
-  #beating = false;
   #sweepAt = MEMORY_MIN;
   #closed = false;
 
@@ -153,6 +156,7 @@ export class Queue {
         dueMs: Infinity,
         news: undefined,
         done: false,
+        asking: false,
         touchedMs: nowMs,
         wake: undefined,
       };
@@ -219,48 +223,53 @@ export class Queue {
     this.#timer = clock.setTimer(
       () => {
         this.#timerAtMs = Infinity;
-        void this.#beat();
+        this.#beat();
       },
       Math.max(0, ms),
     );
   }
 
   /** One round of signs of life. Those due within a quarter of their pace ride along. */
-  async #beat(): Promise<void> {
-    if (this.#closed || this.#beating) return;
-    const { clock } = this.#home;
-    const sentMs = clock.now();
+  #beat(): void {
+    if (this.#closed) return;
+    const nowMs = this.#home.clock.now();
     const due: Waiter[] = [];
     for (const waiter of this.#waiters.values()) {
-      if (!waiter.done && waiter.dueMs <= sentMs + waiter.ticketMs / 12) due.push(waiter);
+      if (!waiter.done && !waiter.asking && waiter.dueMs <= nowMs + waiter.ticketMs / 12) due.push(waiter);
     }
-    this.#beating = true;
-    const answers = due.length === 0 ? [] : await this.#home.beat(due).catch(() => []);
-    this.#beating = false;
-    for (const [index, waiter] of due.entries()) this.#hear(waiter, answers[index], sentMs);
+    // Each portion for itself: a node that does not answer must not silence the waiters on others.
+    for (const portion of this.#home.portions(due)) void this.#beatPortion(portion);
     this.#rearm();
   }
 
-  #hear(waiter: Waiter, answer: string | number | undefined, sentMs: number): void {
-    if (waiter.done || this.#waiters.get(waiter.claim.id) !== waiter) return;
-    if (typeof answer === "string" && /^\d{1,20}$/u.test(answer)) {
-      const news: Granted = {
-        granted: true,
-        fence: BigInt(answer),
-        run: this.#home.runOf(waiter.claim),
-        fromMs: sentMs,
-      };
-      return this.#tell(waiter, this.#home.confirms ? "ask" : news);
+  async #beatPortion(portion: readonly Waiter[]): Promise<void> {
+    const sentMs = this.#home.clock.now();
+    for (const waiter of portion) waiter.asking = true;
+    const answers = await this.#home.beat(portion).catch(() => []);
+    for (const [index, waiter] of portion.entries()) {
+      waiter.asking = false;
+      this.#hear(waiter, answers[index], sentMs);
     }
+  }
+
+  #hear(waiter: Waiter, answer: unknown, sentMs: number): void {
+    if (waiter.done || this.#waiters.get(waiter.claim.id) !== waiter) return;
+    if (typeof answer === "number" && answer >= 0) {
+      waiter.sentMs = Math.max(waiter.sentMs, sentMs);
+      return this.#schedule(waiter, answer);
+    }
+    if (answer === undefined) return this.#schedule(waiter, 0);
+    const fence = typeof answer === "string" && /^\d{1,20}$/u.test(answer) ? BigInt(answer) : undefined;
     // Not queued any more, or an error: the attempt that follows brings the place in the queue, or the error.
-    if (typeof answer === "string" || answer === -1) return this.#tell(waiter, "ask");
-    if (answer !== undefined) waiter.sentMs = Math.max(waiter.sentMs, sentMs);
-    this.#schedule(waiter, answer ?? 0);
+    if (fence === undefined || this.#home.confirms) return this.#tell(waiter, "ask");
+    this.#tell(waiter, { granted: true, fence, run: this.#home.runOf(waiter.claim), fromMs: sentMs });
   }
 
   #rearm(): void {
     let firstMs = Infinity;
-    for (const waiter of this.#waiters.values()) if (!waiter.done && waiter.dueMs < firstMs) firstMs = waiter.dueMs;
+    for (const waiter of this.#waiters.values()) {
+      if (!waiter.done && !waiter.asking && waiter.dueMs < firstMs) firstMs = waiter.dueMs;
+    }
     if (firstMs < Infinity) this.#setTimer(firstMs - this.#home.clock.now());
   }
 }

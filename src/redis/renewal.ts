@@ -1,5 +1,6 @@
 /** Renews leases in portions, each with its own answer. Used by the backend, and by a worker thread's renewer. */
 import type { Claim, Renewal } from "../backend.ts";
+import type { Clock, Timer } from "../clock.ts";
 import { portions } from "./batch.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError } from "./fault.ts";
@@ -23,14 +24,39 @@ export async function renewAll(
 ): Promise<readonly Renewal[]> {
   const answers = Array.from<Renewal>({ length: claims.length });
   const items = claims.map((claim, index) => ({ key: names.lock(claim.name), claim, index }));
+  const all = portions(items, connection.topology, names);
   const renewPortion = async (portion: readonly Item[]): Promise<void> => {
-    const replies = await ask(connection, settings, portion).catch((error: unknown) => toBackendError(error, ""));
+    const asked = ask(connection, settings, portion).catch((error: unknown) => toBackendError(error, ""));
+    // A node that does not answer must not keep the others' answers from their leases.
+    const replies = await (all.length > 1 ? within(settings.clock, asked, patienceMs(portion)) : asked);
     for (const [place, { index }] of portion.entries()) {
       answers[index] = replies instanceof Error ? { held: "unknown", cause: replies } : toRenewal(replies[place]);
     }
   };
-  await Promise.all(portions(items, connection.topology, names).map(renewPortion));
+  await Promise.all(all.map(renewPortion));
   return answers;
+}
+
+function patienceMs(portion: readonly Item[]): number {
+  return Math.max(50, Math.min(...portion.map(({ claim }) => claim.ttlMs)) / 6);
+}
+
+async function within(
+  clock: Clock,
+  asked: Promise<readonly unknown[] | Error>,
+  ms: number,
+): Promise<readonly unknown[] | Error> {
+  let timer: Timer;
+  const late = new Promise<Error>((resolve) => {
+    timer = clock.setTimer(
+      () => resolve(toBackendError(new Error(`no answer within ${Math.round(ms)} ms`), "")),
+      ms,
+      true,
+    );
+  });
+  const first = await Promise.race([asked, late]);
+  clock.clearTimer(timer);
+  return first;
 }
 
 async function ask(connection: Connection, settings: Settings, portion: readonly Item[]): Promise<readonly unknown[]> {

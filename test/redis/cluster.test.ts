@@ -6,7 +6,7 @@ import { createLocks } from "../../src/locks.ts";
 import { namesOf } from "../../src/redis/names.ts";
 import { redis } from "../../src/redis/index.ts";
 import { libraries } from "./clients.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
+import { claimOf, Desk, eventually, granted, refused, rivalOf, sleep, waitFor } from "./lab.ts";
 
 let lab: ClusterLab;
 let desk: Desk;
@@ -107,6 +107,31 @@ test("durability works per slot in a cluster", async () => {
   await expect(two.attempt(claimOf())).rejects.toThrow(/1 of 2 replicas/u);
   for (const claim of claims) await backend.release(claim);
 });
+
+test("a node that does not answer keeps neither renewals nor waiters on other nodes waiting", async () => {
+  const [a, b] = [desk.own(redis(client())), desk.own(redis(client(), { ticket: 900 }))];
+  const here = claimOf();
+  const frozen = await lab.primaryOf(names.lock(here.name));
+  const elsewhere = await eventually("a lock on another node", async () => {
+    const claim = claimOf();
+    return (await lab.primaryOf(names.lock(claim.name))).port === frozen.port ? undefined : claim;
+  });
+  // So short that its answer is given up before the cluster itself has noticed.
+  const brief = { ...here, ttlMs: 3000 };
+  await granted(a, brief);
+  await granted(a, elsewhere);
+  const waiters = [rivalOf(here), rivalOf(elsewhere)] as const;
+  for (const waiter of waiters) await refused(b, waiter);
+  frozen.pause();
+  try {
+    expect((await a.renew([brief, elsewhere])).map(({ held }) => held)).toEqual(["unknown", true]);
+    // Two tickets later the waiter on the other node is still alive in its queue.
+    await sleep(1800);
+    expect((await refused(b, waiters[1])).position).toBe(1);
+  } finally {
+    frozen.resume();
+  }
+}, 60_000);
 
 test("a lease survives a fail-over of its node, and with quarantine nobody is granted a lock there until it is over", async () => {
   const guarded = desk.own(

@@ -11,7 +11,7 @@ import { freePort } from "../../src/lab/servers/place.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { type SentinelLab, startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { openBackend, openMember, openRenewer } from "../../src/redis/open.ts";
-import { claimOf, granted } from "./lab.ts";
+import { claimOf, Desk, granted } from "./lab.ts";
 
 const SECRET = "s3cret-p@ss";
 let server: RedisServer;
@@ -111,6 +111,27 @@ for (const client of LIBRARIES) {
     });
   });
 }
+
+describe.concurrent("a client that you bring", () => {
+  const wrong: readonly (readonly [string, () => number, RegExp])[] = [
+    ["to a replica", () => sentinels.replicas[0]?.port ?? 0, /this is a replica/u],
+    ["to a sentinel", () => sentinels.sentinels[0]?.port ?? 0, /it is a sentinel/u],
+    ["to a cluster's node", () => cluster.nodes[0]?.port ?? 0, /node of a Redis Cluster/u],
+    ["without the password", () => locked.port, /refused the password/u],
+  ];
+  for (const [what, port, message] of wrong) {
+    test(`${what} is a fatal error that says so`, async () => {
+      await using desk = new Desk();
+      const backend = desk.backend(port());
+      // Some of the locks happen to lie on that very node of the cluster.
+      const attempts = Array.from({ length: 8 }, () => backend.attempt(claimOf()));
+      const failures = (await Promise.allSettled(attempts)).filter((each) => each.status === "rejected");
+      expect(failures.length).toBeGreaterThan(0);
+      for (const { reason } of failures)
+        expect(reason).toMatchObject({ fatal: true, message: expect.stringMatching(message) as string });
+    });
+  }
+});
 
 function inspected(error: Error): string {
   const own = JSON.stringify(error, Object.getOwnPropertyNames(error));
