@@ -188,6 +188,8 @@ export const waiting = {
           granted = false;
           await subscriber.subscribe(inbox);
           if (index === 0) granted = (await client.set(name, inbox, "PX", 30_000, "NX")) === "OK";
+          // Given to us before we listened.
+          else granted = (await client.get(name)) === inbox;
         }
         if (!granted) {
           let timer;
@@ -215,51 +217,32 @@ export const waiting = {
    * alone would send only its first. They share a connection and an inbox, as the waiters of one process do.
    */
   holdfast(createLocks, backend) {
+    let stop;
+    let loops = [];
+    let record;
     return {
-      herd: async ({ waiters, name, seconds, queuedMs }, log, { originMs, cpuUs, write }) => {
-        const stop = new AbortController();
-        let untilMs = Infinity;
-        const all = Array.from({ length: waiters }, () =>
-          createLocks(backend, { ttl: "30s", wait: Infinity, signal: stop.signal }),
-        );
-        let counting = false;
-        let handed = 0;
-        const loops = all.map(async (locks, loop) => {
-          while (performance.now() < untilMs) {
+      gather: async ({ waiters, name }) => {
+        stop = new AbortController();
+        const { signal } = stop;
+        const wait = async (loop) => {
+          const locks = createLocks(backend, { ttl: "30s", wait: Infinity, signal });
+          while (!signal.aborted) {
             const askedMs = performance.now();
-            let lease;
-            try {
-              lease = await locks.acquire(name);
-            } catch {
-              return;
-            }
+            const lease = await locks.acquire(name).catch(() => undefined);
+            if (lease === undefined) return;
             const enteredMs = performance.now();
             await new Promise((resolve) => setImmediate(resolve));
-            if (counting) {
-              handed++;
-              log.push(
-                askedMs + originMs,
-                enteredMs + originMs,
-                performance.now() + originMs,
-                loop,
-                Number(lease.fence),
-              );
-            }
+            record?.(askedMs, enteredMs, performance.now(), loop, Number(lease.fence));
             await lease.release();
           }
-        });
-        await new Promise((resolve) => setTimeout(resolve, queuedMs));
-        counting = true;
-        const cpu = cpuUs();
-        const startMs = performance.now();
-        untilMs = startMs + seconds * 1000;
-        await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-        counting = false;
-        const result = { cycles: handed, cpuUs: cpuUs() - cpu, seconds, untilMs: untilMs + originMs };
+        };
+        loops = Array.from({ length: waiters }, (_, loop) => wait(loop));
+      },
+      /** From now on sections are told to `to`; undefined: not any more. */
+      listen: (to) => (record = to),
+      scatter: async () => {
         stop.abort();
         await Promise.all(loops);
-        write(log);
-        return result;
       },
     };
   },

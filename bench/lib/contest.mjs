@@ -104,13 +104,13 @@ export async function sectionsSlice(team, order, store, { sends, verb = "section
       cycles,
       ...summary(
         sections,
-        team.size * (order.waiters ?? order.loops),
+        team.size * order.loops,
         order.seconds,
         untilMs,
         answers.flatMap(({ stuckMs = [] }) => stuckMs),
       ),
-      handOverMs: spread(handOvers(sections)),
-      handOvers: handOvers(sections).length,
+      handOverMs: spread(handOvers(sections, order.anyone)),
+      handOvers: handOvers(sections, order.anyone).length,
       clientCpuUs: total(answers, "cpuUs") / cycles,
       ...perCycle(spent, cycles),
     };
@@ -141,6 +141,7 @@ export const bySpeed = (slice) => -slice.perSecond;
 
 function perCycle(spent, cycles) {
   if (spent === undefined) return {};
+  if (Number.isNaN(spent.commands)) return { storeCpuUs: spent.cpuUs / cycles };
   return { storeCpuUs: spent.cpuUs / cycles, storeCommands: spent.commands / cycles, storeCalls: spent.calls / cycles };
 }
 

@@ -1,5 +1,6 @@
 /** The machine, in words: figures mean nothing without it. */
 import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { cpus, loadavg, release, totalmem, type } from "node:os";
 
 export function machine() {
@@ -23,4 +24,12 @@ function version(program, args, pattern) {
   } catch {
     return undefined;
   }
+}
+
+/** What a process and its threads have used, from the kernel, in steps of 10 ms. */
+export function cpuUsOf(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+    .replace(/^.*\) /s, "")
+    .split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * 10_000;
 }

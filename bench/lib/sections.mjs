@@ -60,13 +60,14 @@ export function violations(sections) {
   return found;
 }
 
-/** From leaving to the next entry in another process, in ms. */
-export function handOvers(sections) {
+/** From leaving to the next entry in another process, or with `anyone` by any other loop, in ms. */
+export function handOvers(sections, anyone = false) {
   const gaps = [];
   for (let i = 1; i < sections.length; i++) {
     const [before, after] = [sections[i - 1], sections[i]];
     // Who asked only after the lock was free did not wait for it: that is no hand-over.
-    if (before.worker !== after.worker && after.askedMs < before.leftMs) gaps.push(after.enteredMs - before.leftMs);
+    const other = before.worker !== after.worker || (anyone && before.loop !== after.loop);
+    if (other && after.askedMs < before.leftMs) gaps.push(after.enteredMs - before.leftMs);
   }
   return gaps;
 }

@@ -1,8 +1,8 @@
 /**
  * One process of one contestant: `node worker.mjs <family> <contestant> <env as JSON>`. Takes an order per line.
  *
- * Orders: `cycles` (acquire and release, nothing inside), `sections` (a contended lock, everything logged), `hold` and
- * `drop` (leases kept alive), `take` (hold one lock until killed or told to let go).
+ * Orders: `cycles` (acquire and release, nothing inside), `sections` (a contended lock, everything logged), `gather`, `herd`
+ * and `scatter` (many waiters), `hold`, `watch` and `drop` (leases kept alive), `take` (one lock, held until killed).
  */
 import { writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -95,13 +95,32 @@ const orders = {
     return result;
   },
 
-  /** The same with `waiters` claims that are in the queue before the clock starts. */
+  /** Lets waiters queue up; they go on taking turns until they are told to scatter. */
+  async gather(one, order) {
+    await one.gather(order);
+    return {};
+  },
+
+  /** Watches the herd for a while. */
   async herd(one, order) {
-    return await one.herd(order, new SectionLog(), {
-      originMs: ORIGIN_MS,
-      cpuUs,
-      write: (log) => writeFileSync(order.file, log.bytes),
+    const log = new SectionLog();
+    let cycles = 0;
+    const startMs = performance.now();
+    const cpu = cpuUs();
+    one.listen((askedMs, enteredMs, leftMs, loop, fence) => {
+      cycles++;
+      log.push(askedMs + ORIGIN_MS, enteredMs + ORIGIN_MS, leftMs + ORIGIN_MS, loop, fence);
     });
+    await new Promise((resolve) => setTimeout(resolve, order.seconds * 1000));
+    one.listen(undefined);
+    const nowMs = performance.now();
+    writeFileSync(order.file, log.bytes);
+    return { cycles, cpuUs: cpuUs() - cpu, seconds: (nowMs - startMs) / 1000, untilMs: nowMs + ORIGIN_MS };
+  },
+
+  async scatter(one) {
+    await one.scatter();
+    return {};
   },
 
   async hold(one, order) {
@@ -122,20 +141,22 @@ const orders = {
     return { lost: await one.drop() };
   },
 
+  async letGo(one) {
+    await one.release(taken);
+    return {};
+  },
+
   async take(one, order) {
     const askedMs = performance.now();
     const held = await one.acquire(order.name, { untilMs: Infinity });
     const enteredMs = performance.now();
     if (order.release === true) await one.release(held);
+    else taken = held;
     return { enteredMs: enteredMs + ORIGIN_MS, tookMs: enteredMs - askedMs };
   },
-
-  async once(one, order) {
-    const startMs = performance.now();
-    await one.release(await one.acquire(order.name, { untilMs: Infinity }));
-    return { tookMs: performance.now() - startMs };
-  },
 };
+
+let taken;
 
 function answer(content) {
   process.stdout.write(`${JSON.stringify({ answer: content })}\n`);

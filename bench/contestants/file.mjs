@@ -1,0 +1,51 @@
+/** Who takes part between the processes of one machine, without a server. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { built } from "../lib/holdfast.mjs";
+
+export const contestants = {
+  holdfast: {
+    own: true,
+    open: async ({ dir }) => {
+      const [{ createLocks }, { file }] = await Promise.all([built("index.js"), built("file/index.js")]);
+      const locks = createLocks(file({ dir: join(dir, "holdfast") }));
+      return {
+        acquire: (name) => locks.acquire(name, { wait: Infinity }),
+        release: (lease) => lease.release(),
+        fence: (lease) => lease.fence,
+      };
+    },
+  },
+
+  "proper-lockfile": {
+    package: "proper-lockfile",
+    open: async ({ dir }) => {
+      const { default: lockfile } = await import("proper-lockfile");
+      // It tries once unless told otherwise; these are the pauses of its README, without an end.
+      const options = { realpath: false, retries: { forever: true, minTimeout: 10, maxTimeout: 100 } };
+      return { acquire: (name) => lockfile.lock(join(dir, name), options), release: (release) => release() };
+    },
+  },
+
+  "flock(1)": {
+    version: "util-linux",
+    open: async ({ dir }) => ({
+      acquire: async (name) => {
+        const path = join(dir, `${name}.flock`);
+        writeFileSync(path, "", { flag: "a" });
+        // cat echoes the byte as soon as the lock is ours, and ends, with the lock, when its input does.
+        const child = spawn("flock", [path, "cat"], { stdio: ["pipe", "pipe", "inherit"] });
+        child.stdin.on("error", () => {});
+        child.stdin.write("x");
+        await once(child.stdout, "data");
+        return child;
+      },
+      release: async (child) => {
+        child.stdin.end();
+        await once(child, "exit");
+      },
+    }),
+  },
+};
