@@ -40,9 +40,8 @@ export class Seat {
   readonly #others: () => readonly Seat[];
   #joining: Promise<void> | undefined;
   #joined = false;
-  #unanswered = 0;
-  /** When the member last gave a sign, or was asked after a silence. */
-  #quietSinceMs = 0;
+  /** When the first question left that followed the last answer; `undefined`: nothing was asked since. */
+  #waitingSinceMs: number | undefined;
   #probedMs = -Infinity;
   readonly #leftovers = new Map<string, Leftover>();
   #cleaner: Timer;
@@ -66,7 +65,7 @@ export class Seat {
 
   /** True: something was asked long ago, and no answer has come since. */
   get hangs(): boolean {
-    return this.#unanswered > 0 && this.#clock.now() - this.#quietSinceMs > this.#memberWaitMs;
+    return this.#waitingSinceMs !== undefined && this.#clock.now() - this.#waitingSinceMs > this.#memberWaitMs;
   }
 
   /** True where a question makes sense now: the member answers, or it is time to see whether it does again. */
@@ -92,10 +91,13 @@ export class Seat {
 
   /** Asks for a vote, unless it is no longer wanted by the time the member has joined. */
   async vote(claim: Claim, ballot: bigint, isWanted: () => boolean): Promise<Vote> {
+    if (!this.#joined) {
+      await this.#join();
+      if (!isWanted()) throw new Error("the round was over before the member had joined");
+    }
     let sentAtMs = 0;
     const vote = await this.ask((member) => {
       sentAtMs = this.#clock.now();
-      if (!isWanted()) throw new Error("the round was over before the member had joined");
       return member.vote(claim, ballot);
     });
     if (vote.wallMs !== undefined) {
@@ -117,11 +119,12 @@ export class Seat {
   /** Sees to it that the claim holds nothing here, now or as soon as the member can be reached. Nobody waits for it. */
   letGo(claim: Claim): void {
     if (this.#closed) return;
-    if (this.#leftovers.size >= LEFTOVERS_MAX) {
-      const [oldest] = this.#leftovers.keys();
-      if (oldest !== undefined) this.#leftovers.delete(oldest);
+    const nowMs = this.#clock.now();
+    for (const [id, { untilMs }] of this.#leftovers) {
+      if (untilMs > nowMs && this.#leftovers.size < LEFTOVERS_MAX) break;
+      this.#leftovers.delete(id);
     }
-    const untilMs = this.#clock.now() + claim.ttlMs + claim.lockDelayMs;
+    const untilMs = nowMs + claim.ttlMs + claim.lockDelayMs;
     const leftover: Leftover = { claim, untilMs, done: Promise.resolve() };
     this.#leftovers.set(claim.id, leftover);
     leftover.done = this.#clean(leftover);
@@ -138,10 +141,20 @@ export class Seat {
     this.#leftovers.clear();
   }
 
-  /** Several questions may wait for one joining. */
+  /** Several questions may wait for one joining; but not for ever, as clients lose commands when connections break. */
   #join(): Promise<void> {
-    this.#joining ??= this.#tryJoin().finally(() => (this.#joining = undefined));
-    return this.#joining;
+    if (this.#joining !== undefined) return this.#joining;
+    let timer: Timer;
+    const late = new Promise<never>((_, reject) => {
+      const patienceMs = Math.max(PROBE_MS, this.#memberWaitMs);
+      timer = this.#clock.setTimer(() => reject(new Error(`did not join in ${patienceMs} ms`)), patienceMs);
+    });
+    const joining = Promise.race([this.#tryJoin(), late]).finally(() => {
+      this.#clock.clearTimer(timer);
+      this.#joining = undefined;
+    });
+    this.#joining = joining;
+    return joining;
   }
 
   async #tryJoin(): Promise<void> {
@@ -159,14 +172,13 @@ export class Seat {
     }
   }
 
+  /** An answer to any question is a sign of life: earlier ones that were lost on the way must not count against it. */
   async #count<T>(answer: Promise<T>): Promise<T> {
-    if (this.#unanswered === 0) this.#quietSinceMs = this.#clock.now();
-    this.#unanswered++;
+    this.#waitingSinceMs ??= this.#clock.now();
     try {
       return await answer;
     } finally {
-      this.#unanswered--;
-      this.#quietSinceMs = this.#clock.now();
+      this.#waitingSinceMs = undefined;
     }
   }
 

@@ -18,6 +18,8 @@ export interface ClientPlan {
   readonly holdMs: number;
   /** Leases after which it stops. @default never */
   readonly leases?: number;
+  /** True: it wants the lock for all of `holdMs`, and not for a random part of it. */
+  readonly holdsAll?: boolean;
 }
 
 export class Client {
@@ -71,7 +73,8 @@ export class Client {
   }
 
   async #hold(claim: Claim, believed: Believed): Promise<void> {
-    const endMs = this.#clock.now() + this.#world.dice.between(0, this.#plan.holdMs);
+    const { holdMs, holdsAll } = this.#plan;
+    const endMs = this.#clock.now() + (holdsAll === true ? holdMs : this.#world.dice.between(0, holdMs));
     for (;;) {
       await this.#world.sleep(this.#at, Math.min(this.#plan.ttlMs / 3, Math.max(0, endMs - this.#clock.now())));
       const nowMs = this.#clock.now();

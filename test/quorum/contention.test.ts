@@ -52,3 +52,24 @@ test.each([
     }
   },
 );
+
+test("waiters do not wake each other while somebody holds a bare majority", async () => {
+  const world = new World(1, 5, {});
+  const history: Believed[] = [];
+  const join = (at: number, holdMs: number): Client => {
+    const clock = world.clock(at, 0);
+    const members = world.members.map((server) => server.seenBy(at));
+    const plan = { ttlMs: TTL_MS, holdMs, leases: 1, holdsAll: true };
+    return new Client(world, at, quorum(members, { clock, chance: world.dice }), clock, plan, history);
+  };
+  for (const { at } of world.members.slice(3)) world.cut(0, at, 60_000);
+  world.at(0, () => void join(0, 8000).live(10_000), 0);
+  await world.run(1000);
+  expect(history, "client 0 holds three of five members").toHaveLength(1);
+  for (let at = 1; at <= 4; at++) world.at(0, () => void join(at, 10).live(10_000), at);
+  await world.run(2000);
+  const before = world.messages;
+  await world.run(7000);
+  // Four waiters at a walking pace, for five seconds: a round a second each, and the holder's renewals.
+  expect((world.messages - before) / 10).toBeLessThan(4 * 5 * 2.5);
+});

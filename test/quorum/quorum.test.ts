@@ -154,6 +154,15 @@ describe("a round", () => {
     }
   });
 
+  test("has a greater fence than all before it, though every member forgot and the claimant is new", async () => {
+    const { clock, open } = play(3);
+    const first = await granted(open(), newClaim({ name }));
+    await clock.advance(1);
+    const fresh = [memory({ clock }), memory({ clock }), memory({ clock })];
+    const second = await granted(quorum(fresh, { clock }), newClaim({ name }));
+    expect(second.fence).toBeGreaterThanOrEqual(first.fence + BigInt(first.run));
+  });
+
   test("tells why each member did not vote, in one message", async () => {
     const { clock, stages, open } = play(5);
     stages[0]!.isCutOff = true;
@@ -198,6 +207,21 @@ test("a member that hangs is not asked again and again, and is used again once i
   const claim = newClaim({ name, holder: "later:1" });
   await granted(backend, claim);
   expect(stages.map(({ holders }) => holders)).toContain("later:1");
+});
+
+test("a member whose first answer is lost for ever is asked to join again", async () => {
+  const { clock, stages, open } = play(3);
+  for (const [at, { member }] of stages.entries()) {
+    let times = 0;
+    // As after a connection that broke just then: the client forgets the question.
+    member.join = () => (times++ === 0 ? new Promise(() => undefined) : Promise.resolve({ id: `${at}` }));
+  }
+  const backend = open({ memberWait: 100 });
+  const first = failure(backend.attempt(newClaim({ name })));
+  await clock.advance(200);
+  expect((await first).votes.map(({ vote }) => vote)).toEqual(["slow", "slow", "slow"]);
+  await clock.advance(1000);
+  expect(await backend.attempt(newClaim({ name }))).toMatchObject({ granted: true });
 });
 
 describe("renewal", () => {

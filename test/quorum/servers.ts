@@ -8,7 +8,7 @@ import { redis } from "../../src/redis/index.ts";
 
 export interface Servers extends AsyncDisposable {
   readonly all: readonly RedisServer[];
-  /** One more process's view of all members; closed with the servers. */
+  /** All members once more, as another process would see them. */
   members(): readonly Member[];
   /** One more process's quorum. */
   quorum(options?: QuorumOptions): Backend;
@@ -16,16 +16,12 @@ export interface Servers extends AsyncDisposable {
 }
 
 /** Starts `count` servers. They are known to be empty, as after `holdfast doctor --init`. */
-export async function startServers(count: number, ports?: readonly number[]): Promise<Servers> {
+export async function startServers(count: number): Promise<Servers> {
   const all = await Promise.all(Array.from({ length: count }, () => startRedis()));
-  const clients: Redis[] = [];
-  const members = (): readonly Member[] =>
-    all.map((server, at) => {
-      const client = new Redis({ host: server.host, port: ports?.[at] ?? server.port, maxRetriesPerRequest: null });
-      client.on("error", () => undefined);
-      clients.push(client);
-      return redis(client);
-    });
+  // One connection to each for all quorums: hundreds of them would keep the machine busy with nothing else.
+  const clients = all.map(({ host, port }) => new Redis({ host, port, maxRetriesPerRequest: null }));
+  for (const client of clients) client.on("error", () => undefined);
+  const members = (): readonly Member[] => clients.map((client) => redis(client));
   const stop = async (): Promise<void> => {
     for (const client of clients) client.disconnect();
     for (const server of all) server.resume();
