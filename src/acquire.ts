@@ -1,22 +1,15 @@
 /**
- * All waiting for the store: attempt → watch → attempt, until granted or nobody wants it any more; and the other end:
- * whatever was asked for and is not wanted is released, also when its grant arrives late. Leave nothing behind.
+ * All waiting for the store: attempt → watch → attempt, until granted or nobody wants it any more. Whatever was asked
+ * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
  */
-import type { Backend, Claim, Granted, Refused } from "./backend.ts";
-import type { Chance } from "./chance.ts";
+import type { Claim, Granted, Refused } from "./backend.ts";
 import type { Clock } from "./clock.ts";
 import { LockBackendError } from "./errors.ts";
+import { releaseUntil } from "./release.ts";
+import type { Surroundings } from "./surroundings.ts";
 
 const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 1000;
-const RELEASE_WAIT_MAX_MS = 5000;
-
-/** What waiting needs of its surroundings. */
-export interface Surroundings {
-  readonly backend: Backend;
-  readonly clock: Clock;
-  readonly chance: Chance;
-}
 
 /** When a request left: read before it did. */
 export interface Departure {
@@ -157,51 +150,6 @@ export class Seeker {
       clock.clearTimer(timer);
       this.#calledOff = undefined;
     }
-  }
-}
-
-/** Releases a claim, asking again until the store has answered or `untilMs` has passed, when it has let go by itself. */
-async function releaseUntil(around: Surroundings, claim: Claim, untilMs: number): Promise<boolean | undefined> {
-  const { backend, clock, chance } = around;
-  for (let round = 0; ; round++) {
-    try {
-      return await backend.release(claim);
-    } catch (cause) {
-      if (cause instanceof LockBackendError && cause.fatal) return undefined;
-      const pauseMs = Math.min(POLL_MAX_MS, POLL_MIN_MS * 2 ** Math.min(round, 10)) * (0.5 + 0.5 * chance.fraction());
-      if (clock.now() + pauseMs >= untilMs) return undefined;
-      await new Promise<void>((resolve) => clock.setTimer(resolve, pauseMs));
-    }
-  }
-}
-
-/**
- * Releases a held claim whose first release got no answer: the reply was lost, or the request was.
- *
- * `true`: it was ours until now. `false`: it had ended before. `undefined`: the store could not be asked in time;
- * the asking goes on behind the caller's back until the store has let go by itself.
- */
-export function releaseAgain(around: Surroundings, claim: Claim, trustedUntilMs: number): Promise<boolean | undefined> {
-  const { clock } = around;
-  const patienceMs = Math.min(RELEASE_WAIT_MAX_MS, claim.ttlMs / 3, trustedUntilMs - clock.now());
-  const untilMs = trustedUntilMs + claim.ttlMs / 50 + 4 + claim.lockDelayMs;
-  const repeated = releaseUntil(around, claim, untilMs).then((known) => {
-    // Absent though still trusted: nobody else could have removed it, so that our first release did.
-    if (known === false) return clock.now() < trustedUntilMs ? true : undefined;
-    return known;
-  });
-  return within(clock, repeated, Math.max(0, patienceMs));
-}
-
-async function within<T>(clock: Clock, promise: Promise<T>, ms: number): Promise<T | undefined> {
-  let timer: unknown;
-  const late = new Promise<undefined>((resolve) => {
-    timer = clock.setTimer(() => resolve(undefined), ms, true);
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clock.clearTimer(timer);
   }
 }
 

@@ -1,6 +1,5 @@
 /** All that one createLocks() has going on: its turnstiles, its holds and their keeper, and how long people wait. */
 import { hostname } from "node:os";
-import type { Surroundings } from "./acquire.ts";
 import { Alarm } from "./alarm.ts";
 import type { Backend, Claim } from "./backend.ts";
 import { type Chance, systemChance } from "./chance.ts";
@@ -12,6 +11,7 @@ import type { Hold } from "./hold.ts";
 import { Keeper } from "./keeper.ts";
 import type { HeldLease } from "./lease.ts";
 import type { Spec } from "./spec.ts";
+import type { Surroundings } from "./surroundings.ts";
 import { RenewThread } from "./thread.ts";
 import { type Patience, Ticket } from "./ticket.ts";
 import { Turnstile, type TurnstileHome } from "./turnstile.ts";
@@ -42,7 +42,7 @@ export class Desk implements TurnstileHome, Surroundings {
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
     this.#keeper = new Keeper(backend, this.clock, this.chance, (hold, reason) => this.#lose(hold.claim.id, reason));
     this.#waits = new Alarm<Ticket>(this.clock, true, (nowMs) => this.#giveUpLate(nowMs));
-    backend.listen?.({ lost: (id, reason) => this.#lose(id, reason), doubt: () => this.doubt() });
+    backend.listen?.({ lost: (id, reason) => this.#lose(id, reason), doubt: () => this.#keeper.doubt(true) });
   }
 
   get closed(): boolean {
@@ -118,7 +118,7 @@ export class Desk implements TurnstileHome, Surroundings {
   }
 
   doubt(): void {
-    this.#keeper.doubt();
+    this.#keeper.doubt(false);
   }
 
   #forget(hold: Hold): void {

@@ -112,6 +112,11 @@ export class Hold implements Bell {
     return this.#clock.wall() - nowMs - this.#wallLeadMs > SLEPT_MS;
   }
 
+  /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */
+  isSure(nowMs: number): boolean {
+    return this.trusted(nowMs) && !this.inDoubt(nowMs);
+  }
+
   /** A wall clock that ran ahead by more than the whole ttl: without a renewal to confirm it, such a lease is over. */
   sleptThrough(nowMs: number): boolean {
     return this.#clock.wall() - nowMs - this.#wallLeadMs > this.ttlMs;

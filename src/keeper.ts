@@ -56,13 +56,12 @@ export class Keeper {
     hold.cohort = undefined;
   }
 
-  /** Renews everything now: after a reconnect, or when the machine seems to have slept. */
-  doubt(): void {
+  /** Renews everything now. `afresh`: what was asked before may never be answered, as after a reconnect. */
+  doubt(afresh: boolean): void {
     const nowMs = this.#clock.now();
     for (const bell of this.#alarm.all()) {
-      if (!(bell instanceof Cohort)) continue;
+      if (!(bell instanceof Cohort) || (!afresh && bell.isAsking(nowMs))) continue;
       bell.renewAtMs = nowMs;
-      // What was asked before the trouble may never be answered.
       bell.askedAtMs = -Infinity;
       this.#alarm.set(bell, nowMs);
     }
@@ -74,13 +73,15 @@ export class Keeper {
 
   #sweep(nowMs: number): void {
     const due: Cohort[] = [];
+    const ends: Hold[] = [];
     let slackMs = 0;
     for (let bell = this.#alarm.take(nowMs); bell !== undefined; bell = this.#alarm.take(nowMs + slackMs)) {
       if (bell instanceof Cohort) {
         due.push(bell);
         slackMs = Math.max(slackMs, bell.ttlMs * RIDE_ALONG);
-      } else this.#lookAtEnd(bell as Hold, nowMs);
+      } else ends.push(bell as Hold);
     }
+    for (const hold of ends) this.#lookAtEnd(hold, nowMs);
     const asked = this.#ask(due, nowMs);
     for (const cohort of due) this.#setBell(cohort);
     for (const cohorts of asked) void this.#renew(cohorts);

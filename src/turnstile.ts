@@ -4,18 +4,19 @@
  * run that the store reserved; after the run, or a few milliseconds, the store decides again, so that others get their turn.
  */
 import type { ReleaseResult } from "./api.ts";
-import { departure, type Grant, releaseAgain, Seeker, type Surroundings } from "./acquire.ts";
+import { departure, type Grant, Seeker } from "./acquire.ts";
 import type { Claim, Holding } from "./backend.ts";
 import { Hold, type HoldHome } from "./hold.ts";
 import { HeldLease, type LeaseHome } from "./lease.ts";
+import { releaseAgain } from "./release.ts";
 import { remove } from "./remove.ts";
 import type { Spec } from "./spec.ts";
+import type { Surroundings } from "./surroundings.ts";
 import { Line, type Ticket } from "./ticket.ts";
 
 /** How long one process may pass a hold around before the store is asked who is next. */
 const TURN_MS = 10;
 
-/** What a turnstile needs of its surroundings. */
 export interface TurnstileHome extends Surroundings {
   newClaim(name: string, spec: Spec, queues: boolean): Claim;
   /** A hold begins: watch over it. */
@@ -33,7 +34,7 @@ export class Turnstile implements LeaseHome, HoldHome {
   readonly #line: Line = new Line();
   readonly #holds: Hold[] = []; // Arrays: they nearly always have at most one element.
   readonly #seekers: Seeker[] = [];
-  /** Releases under way: the turnstile is not idle before the store has answered. */
+  /** Releases under way. */
   #leaving = 0;
 
   constructor(name: string, home: TurnstileHome) {
@@ -160,7 +161,7 @@ export class Turnstile implements LeaseHome, HoldHome {
     if (hold.state !== "held" || !spec.lendable || spec.shape !== ticket.spec.shape) return false;
     if (spec.mode === "exclusive" && (hold.lent >= hold.run || hold.borrowers.length > 0)) return false;
     const nowMs = this.clock.now();
-    return nowMs - hold.grantedAtMs < TURN_MS && hold.trusted(nowMs) && !hold.inDoubt(nowMs);
+    return nowMs - hold.grantedAtMs < TURN_MS && hold.isSure(nowMs);
   }
 
   /** Gives the hold to the head of the line. */
@@ -251,13 +252,8 @@ export class Turnstile implements LeaseHome, HoldHome {
     this.#home.drop(hold);
     remove(this.#holds, hold);
     const head = this.#line.first;
-    const { backend } = this.#home;
-    if (
-      backend.swap === undefined ||
-      head === undefined ||
-      this.#seats(head) <= this.#seekers.length ||
-      hold.claim.minHoldMs > 0
-    ) {
+    const canSwap = this.#home.backend.swap !== undefined && hold.claim.minHoldMs === 0;
+    if (!canSwap || head === undefined || this.#seats(head) <= this.#seekers.length) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
       const released = this.#release(hold);
       this.#admit();
@@ -277,19 +273,19 @@ export class Turnstile implements LeaseHome, HoldHome {
     try {
       const { released } = await answer;
       if (released === false) return "lost";
-      return clock.now() < hold.trustedUntilMs ? "released" : "unknown";
+      return hold.isSure(clock.now()) ? "released" : "unknown";
     } catch {
       // The seeker asks again for the next claim; the old one is released on its own.
-      return await this.#release(hold);
+      this.#leaving++;
+      return this.#released(await releaseAgain(this.#home, hold));
     }
   }
 
   #release(hold: Hold): Promise<ReleaseResult> {
     this.#leaving++;
-    const { claim, trustedUntilMs } = hold;
     return this.#home.backend
-      .release(claim)
-      .then(this.#released, () => releaseAgain(this.#home, claim, trustedUntilMs).then(this.#released));
+      .release(hold.claim)
+      .then(this.#released, () => releaseAgain(this.#home, hold).then(this.#released));
   }
 
   readonly #released = (known: boolean | undefined): ReleaseResult => {

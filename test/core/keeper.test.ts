@@ -137,3 +137,26 @@ test("100,000 held leases need one timer", async () => {
   for (let index = 0; index < 100_000; index++) await locks.acquire(`lock ${index}`);
   expect(clock.timers).toBeLessThanOrEqual(2);
 });
+
+test("a lease that is not renewed and ends soon after another is renewed ends at its own instant, and nothing hangs", async () => {
+  const { clock, locks } = stage();
+  await locks.acquire("renewed", { ttl: "30s" });
+  await clock.advance(1000);
+  const lease = await locks.acquire("left alone", { ttl: "10s", renew: false });
+  await clock.advance(9897);
+  lease.assertHeld();
+  await clock.advance(1);
+  expect(lease.signal.aborted).toBe(true);
+});
+
+test("a lease in doubt is asked about once, however often somebody looks at it", async () => {
+  const { clock, backend, locks } = stage();
+  const lease = await locks.acquire("a");
+  clock.suspend(60_000);
+  backend.interfere.renew = () => new Promise(() => {});
+  for (let look = 0; look < 100; look++) {
+    expect(lease.remaining()).toBe(0);
+    await clock.advance(0);
+  }
+  expect(backend.count("renew")).toBe(1);
+});

@@ -308,3 +308,33 @@ describe("a loss that only the release finds out", () => {
     expect(await second).toBe("second");
   });
 });
+
+describe("a swap whose reply is lost", () => {
+  test("counts as the release it was, and the next holder is served", async () => {
+    const { clock, backend, locks } = stage();
+    backend.interfere.swap = async (pass) => {
+      await pass();
+      throw new Error("reply lost");
+    };
+    const first = await locks.acquire("a");
+    const second = locks.acquire("a");
+    clock.block(11);
+    const releasing = first.release();
+    await clock.advance(100);
+    expect(await releasing).toBe("released");
+    (await second).assertHeld();
+  });
+
+  test("proves nothing after the machine has slept", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.release = async () => {
+      backend.interfere.release = async () => false;
+      throw new Error("reply lost");
+    };
+    clock.suspend(60_000);
+    const releasing = lease.release();
+    await clock.advance(100);
+    expect(await releasing).toBe("unknown");
+  });
+});
