@@ -85,7 +85,8 @@ export class Removals {
 /** Removes the children of `parent` whose names bear one of the ids. `false`: there were none. */
 export async function removeNamed(client: ZooKeeperClient, parent: string, ids: readonly string[]): Promise<boolean> {
   try {
-    const { children } = await client.getChildren(parent);
+    // Another process may have made it through another server: ours catches up first.
+    const [, { children }] = await Promise.all([client.sync(parent), client.getChildren(parent)]);
     const named = children.filter((child) => ids.some((id) => child.includes(id)));
     await Promise.all(named.map((child) => client.delete(`${parent}/${child}`)));
     return named.length > 0;

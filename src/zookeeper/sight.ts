@@ -25,7 +25,8 @@ export interface Seen {
 }
 
 export async function snapshot(client: ZooKeeperClient, places: Places, prefix: string): Promise<Snapshot> {
-  const locks = await findLocks(client, places, prefix);
+  // Asked in one go: the server that we talk to catches up with the leader before it lists.
+  const [, locks] = await Promise.all([client.sync("/"), findLocks(client, places, prefix)]);
   const parts: Snapshot[] = [];
   for (let at = 0; at < locks.length; at += BATCH) {
     const batch = locks.slice(at, at + BATCH);

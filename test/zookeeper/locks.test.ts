@@ -112,6 +112,24 @@ describe("layout", () => {
     expect(after.fence).toBeGreaterThan(before.fence);
   });
 
+  test("may go at any moment between two claims, with all that is above it, and no claim fails of it", async () => {
+    const backend = open({ base: "/sometimes/there" });
+    const fences = await Promise.all(
+      Array.from({ length: 6 }, async (_, lock) => {
+        const seen: bigint[] = [];
+        for (let times = 0; times < 12; times++) {
+          const one = claim(`brief-${lock}`, { limit: lock % 2 === 0 ? 1 : 2 });
+          seen.push((await granted(backend, one)).fence);
+          await backend.release(one);
+          await sleep(Math.random() * 250);
+        }
+        return seen;
+      }),
+    );
+    for (const seen of fences) expect(seen).toEqual(seen.toSorted((a, b) => Number(a - b)));
+    await eventually("all is gone", async () => ((await client.exists("/sometimes")) === undefined ? true : undefined));
+  });
+
   test("may be given path by path, so that any recipe's lock can be shared", async () => {
     const backend = open({ names: "paths" });
     const one = claim(`/team/jobs/${lockName()}`);

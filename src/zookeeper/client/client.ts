@@ -33,6 +33,7 @@ export interface ZooKeeperClientOptions {
 
 const EMPTY = new Uint8Array(0);
 const ANY_VERSION = -1;
+const MAKE_TRIES = 5;
 
 export class ZooKeeperClient {
   readonly #session: Session;
@@ -123,16 +124,18 @@ export class ZooKeeperClient {
 
   /** Makes every missing node of `path`, the chroot's too. Containers go by themselves some time after they were emptied. */
   async makePath(path: string, mode: "container" | "persistent" = "container"): Promise<void> {
-    const full = this.#full(path);
-    for (let end = full.indexOf("/", 1); ; end = full.indexOf("/", end + 1)) {
-      const part = end === -1 ? full : full.slice(0, end);
-      const made = this.#session.submit(operations.create(part, EMPTY, mode, this.#acl));
-      await made.catch((error: unknown) => {
-        // Who may not make a node is not told that it is there: what comes below it will tell.
-        const mayBeThere = end !== -1 && hasCode(error, "NOAUTH");
-        if (!mayBeThere && !hasCode(error, "NODEEXISTS")) throw error;
-      });
-      if (end === -1) return;
+    const segments = this.#full(path).split("/").slice(1);
+    const parts = segments.map((_, index) => `/${segments.slice(0, index + 1).join("/")}`);
+    for (let tries = 1; ; tries++) {
+      // Asked in one go, from the top down; the last answer tells how it ended.
+      const made = parts.map((part) => this.#session.submit(operations.create(part, EMPTY, mode, this.#acl)));
+      const outcomes = await Promise.allSettled(made);
+      const errors = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
+      const last = outcomes.at(-1);
+      if (last?.status !== "rejected" || hasCode(last.reason, "NODEEXISTS")) return;
+      // A container above may have gone by itself in between.
+      const mayTryAgain = hasCode(last.reason, "NONODE") && tries < MAKE_TRIES;
+      if (!mayTryAgain) throw errors.find((error) => !hasCode(error, "NODEEXISTS"));
     }
   }
 
