@@ -10,8 +10,8 @@ import { Sections } from "./sections.ts";
 const REGISTERS: readonly Register[] = ["plain", "guarded"];
 /** How often the client looks how long it may trust; finer than any ttl of the lab. */
 const TRUST_LOOK_MS = 10;
-/** A socket takes a moment to close; what is there after three seconds has been forgotten. */
-const LEFTOVER_LOOKS = 30;
+/** Redis clients let their time limits run out after they were closed; what is there after twelve seconds has been forgotten. */
+const LEFTOVER_LOOKS = 120;
 
 class Client {
   readonly #setup: ClientSetup;

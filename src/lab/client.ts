@@ -23,7 +23,7 @@ interface Waiter {
 }
 
 const PROGRAM = fileURLToPath(new URL("client-process.js", import.meta.url));
-const PATIENCE_MS = 5000;
+const PATIENCE_MS = 30_000;
 
 export interface ClientOptions extends ClientSetup {
   readonly env?: Readonly<Record<string, string>> | undefined;
