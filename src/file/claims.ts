@@ -4,6 +4,8 @@ import type { Moment } from "./moment.ts";
 import type { Owner, Owners } from "./owners.ts";
 import type { Holder, LockState } from "./records.ts";
 
+const SWEEP_FROM = 1000;
+
 /** A claim of this process, on its way through the store. */
 export interface Mine {
   readonly claim: Claim;
@@ -56,8 +58,18 @@ export class Claims {
     this.#known.clear();
   }
 
+  /** Leases that ended by themselves, and that nobody asked about since. */
+  #sweep(): void {
+    const nowMs = this.#moment.machineMs();
+    for (const [id, { claim, owner, ticket }] of this.#known) {
+      const over = owner === undefined || owner.untilMs + claim.lockDelayMs < nowMs;
+      if (over && ticket === undefined) this.#known.delete(id);
+    }
+  }
+
   #add(claim: Claim, owner: Owner | undefined, held: Holder | undefined): Mine {
     const arrivalUs = Math.floor(this.#moment.machineMs() * 1000);
+    if (this.#known.size >= SWEEP_FROM && this.#known.size % SWEEP_FROM === 0) this.#sweep();
     const mine: Mine = { claim, owner, arrivalUs, ticket: undefined, held, fromMs: 0, misses: 0 };
     this.#known.set(claim.id, mine);
     return mine;

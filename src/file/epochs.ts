@@ -4,7 +4,7 @@ import { codeOf, createFile, disk, remove, tryMkdir, tryRename, tryRmdir } from 
 import { fromDirectory, toDirectory } from "./names.ts";
 import type { Numbers } from "./numbers.ts";
 import { freshName, type Place } from "./place.ts";
-import { parseEntry } from "./records.ts";
+import { isId, parseEntry } from "./records.ts";
 
 /** In an epoch's directory: the empty file that is linked to say "free". One per lock, so that its links stay few. */
 export const FREE_FILE = "f";
@@ -33,7 +33,7 @@ export function nameOfLock(place: Place, directory: string): string | undefined 
 
 /** The name of the lock in that directory, as its newest epoch has it; `undefined` if there is none. */
 function nameInside(place: Place, directory: string): string | undefined {
-  const [incarnation] = disk.list(join(place.locks, directory)) ?? [];
+  const incarnation = disk.list(join(place.locks, directory))?.find(isId);
   if (incarnation === undefined) return undefined;
   const home = join(place.locks, directory, incarnation);
   const path = join(home, `e${newestEpoch(disk.list(home)) ?? ""}`, "0");

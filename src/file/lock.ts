@@ -171,8 +171,8 @@ export class Lock {
     const head = this.log.read(false);
     if (head === undefined || head.state.forced.length > 0 || this.#sight.queue.mayExist()) return;
     const { state } = this.#sight.survey(head);
-    const changedMs = disk.times(head.directory)?.mtimeMs;
-    if (isFree(state) && changedMs !== undefined && changedMs < sinceWallMs) this.log.bury(head);
+    const changedMs = disk.times(head.directory)?.mtimeMs ?? Infinity;
+    if (isFree(state) && changedMs < sinceWallMs) this.log.bury(head);
   }
 
   /** Appends the claim as a holder. `false`: somebody was faster. */

@@ -20,6 +20,7 @@ import {
   retireEpoch,
   tryMkdirIn,
 } from "./epochs.ts";
+import { floorOf, raiseFloor } from "./floor.ts";
 import { ownLife } from "./life.ts";
 import type { Moment } from "./moment.ts";
 import { toDirectory } from "./names.ts";
@@ -30,6 +31,7 @@ import {
   type Epoch,
   type ForcedRecord,
   FREE,
+  isId,
   type LockState,
   type OwnerFacts,
   parseEntry,
@@ -131,6 +133,8 @@ export class LockLog {
   /** Ends a lock that nobody uses: its last entry says so, then its directory goes. `false`: somebody uses it. */
   bury(head: Head): boolean {
     const source = join(this.#options.place.trash, freshName());
+    const [after] = fencesOf(head.epoch, head.seq + 1);
+    raiseFloor(this.#options.place, after);
     createFile(source, writeEntry({ kind: "gone" }));
     const outcome = tryLink(source, join(head.directory, String(head.seq + 1)));
     remove(source);
@@ -141,8 +145,7 @@ export class LockLog {
 
   /** Finds the newest epoch. `undefined`: the directory changed while it was read. */
   #find(): Head | "absent" | undefined {
-    const homes = disk.list(this.#path);
-    const [incarnation] = homes ?? [];
+    const incarnation = disk.list(this.#path)?.find(isId);
     if (incarnation === undefined) return "absent";
     const home = join(this.#path, incarnation);
     const newest = newestEpoch(disk.list(home));
@@ -153,7 +156,7 @@ export class LockLog {
     if (first === undefined) return undefined;
     const entry = parseEntry(join(directory, "0"), first);
     // A power cut took what the first entry said. Its boot is unknown, so that the next append starts a new epoch.
-    const lost: Epoch = { ...this.#epoch(firstNumbers(this.#options.moment.wallMs()), FREE), id: newest, boot: "lost" };
+    const lost: Epoch = { ...this.#epoch(this.#firstNumbers(), FREE), id: newest, boot: "lost" };
     const epoch = entry.kind === "epoch" ? entry : lost;
     return { home, directory, epoch, seq: 0, state: epoch.state, plain: false };
   }
@@ -184,13 +187,13 @@ export class LockLog {
   }
 
   #make(): void {
-    const { place, moment } = this.#options;
+    const { place } = this.#options;
     const aside = join(place.trash, freshName());
     if (!disk.exists(place.trash) || !disk.exists(place.locks)) {
       restorePlace(place);
       this.#options.restored();
     }
-    const epoch = this.#epoch(firstNumbers(moment.wallMs()), FREE);
+    const epoch = this.#epoch(this.#firstNumbers(), FREE);
     const home = join(aside, freshName());
     const directory = join(home, `e${epoch.id}`);
     try {
@@ -233,6 +236,11 @@ export class LockLog {
     if (!chosen) return this.#forget();
     if (enterEpoch(home, next.id)) retireEpoch(this.#options.place, head.directory, seq + 1);
     return { home, directory: join(home, `e${next.id}`), epoch: next, seq: 0, state: next.state, plain: false };
+  }
+
+  #firstNumbers(): Numbers {
+    const { place, moment } = this.#options;
+    return firstNumbers(moment.wallMs(), floorOf(place));
   }
 
   #forget(): undefined {

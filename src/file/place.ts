@@ -4,10 +4,7 @@ import { userInfo } from "node:os";
 import { isAbsolute, join } from "node:path";
 import { LockBackendError } from "../errors.ts";
 import { codeOf, createFile, disk, remove, tryMkdir } from "./disk.ts";
-import { AHEAD_MAX_US } from "./numbers.ts";
-
-/** How long a fresh directory waits before it gives its first fence: see `numbers.ts`. */
-const FRESH_PAUSE_MS = Math.ceil(AHEAD_MAX_US / 1000) + 1;
+import { FORGET_MS } from "./numbers.ts";
 
 /** File systems that may be on another machine, by the kernel's numbers. */
 const NETWORK: ReadonlyMap<number, string> = new Map([
@@ -43,6 +40,8 @@ export interface Place {
   /** Companions: other processes that keep a backend's leases alive. */
   readonly companions: string;
   readonly sockets: string;
+  /** The greatest fence of any removed lock. */
+  readonly floor: string;
   /** Things being made, and things being thrown away. */
   readonly trash: string;
 }
@@ -58,6 +57,7 @@ export function placeAt(root: string): Place {
     forced: at("f"),
     companions: at("a"),
     sockets: at("s"),
+    floor: at("n"),
     trash: at("t"),
   };
 }
@@ -101,12 +101,13 @@ export function restorePlace(place: Place): void {
     place.forced,
     place.companions,
     place.sockets,
+    place.floor,
     place.trash,
   ]) {
     tryMkdir(path);
   }
   // Whoever removed the old directory took its fences with it. They were at most this far ahead of the clock.
-  if (fresh) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FRESH_PAUSE_MS);
+  if (fresh) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FORGET_MS);
 }
 
 function makeRoot(root: string): boolean {

@@ -119,7 +119,9 @@ describe("permission is denied", () => {
   test("what is made is for this user alone", async () => {
     const backend = scene.open();
     await granted(backend.attempt(claim()));
-    const modes = ["", "o", "l", "q", "s", "t", "a", "f"].map((part) => statSync(join(scene.dir, part)).mode & 0o777);
+    const modes = ["", "o", "l", "q", "s", "t", "a", "f", "n"].map(
+      (part) => statSync(join(scene.dir, part)).mode & 0o777,
+    );
     expect(new Set(modes)).toEqual(new Set([0o700]));
     const [owner] = readdirSync(join(scene.dir, "o"));
     expect(statSync(join(scene.dir, "o", owner!)).mode & 0o777).toBe(0o600);

@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { systemClock } from "../../src/clock.ts";
 import { claim, granted, Scene } from "./peers.ts";
 
 let scene: Scene;
@@ -68,6 +69,19 @@ test("a lock that nobody uses is removed, and comes back with greater fences", a
       expect(existsSync(join(scene.dir, "l/_a%20lock"))).toBe(false);
     }
   }
+});
+
+test("a removed lock comes back with greater fences even when the wall clock was set back", async () => {
+  const [wish, again] = [claim(), claim()];
+  const before = scene.open();
+  const { fence, run } = await granted(before.attempt(wish));
+  await before.release(wish);
+  await before.clean(60_000);
+  expect(existsSync(join(scene.dir, "l/_a%20lock"))).toBe(false);
+  const clock = { ...systemClock, wall: () => systemClock.wall() - 86_400_000 };
+  const after = await granted(scene.open({ clock }).attempt(again));
+  expect(after.fence).toBeGreaterThan(fence + BigInt(run) - 1n);
+  expect(readdirSync(join(scene.dir, "n"))).toHaveLength(1);
 });
 
 test("files that are not ours stay where they are", async () => {

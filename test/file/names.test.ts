@@ -48,7 +48,7 @@ describe("fences", () => {
     fc.assert(
       fc.property(fc.array(step), (steps) => {
         let wallMs = 1_790_000_000_000;
-        let numbers = firstNumbers(wallMs);
+        let numbers = firstNumbers(wallMs, 0);
         for (const { seq, passedUs } of steps) {
           wallMs += passedUs / 1000;
           const next = nextNumbers(numbers, seq, ENTRIES_MAX, wallMs);
@@ -66,7 +66,7 @@ describe("fences", () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 3000 })), (pausesUs) => {
         let wallUs = 1_790_000_000_000_000;
-        let numbers = firstNumbers(wallUs / 1000);
+        let numbers = firstNumbers(wallUs / 1000, 0);
         for (const pauseUs of pausesUs) {
           const greatest = numbers.base + (ENTRIES_MAX + 1) * numbers.stride - 1;
           wallUs += ENTRIES_MAX + 2 + pauseUs;

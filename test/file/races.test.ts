@@ -123,6 +123,21 @@ test("a lock that is removed in the moment of an acquire is acquired anew", asyn
   expect(await a.renew([wish])).toMatchObject([{ held: true }]);
 });
 
+test("who ended a lease by force, and why, is known even if that process died before it could write it down", async () => {
+  const [a, b] = [scene.open(), scene.open()];
+  const { fence } = await granted(a.attempt(claim()));
+  disk.link = (from, to) => {
+    // As a kill would: after the lease has ended, before the record is in its place.
+    if (/\/f\/[^/]*$/.test(to)) throw new Error("killed");
+    real.link(from, to);
+  };
+  await expect(b.forceRelease("a lock", fence, "ops@desk", "it hangs")).rejects.toThrow("killed");
+  Object.assign(disk, real);
+  // Whoever takes the lock next overwrites the only place where it stands; so it is written down first.
+  await granted(scene.open().attempt(claim()));
+  expect((await scene.open().query("")).forced).toMatchObject([{ fence, by: "ops@desk", reason: "it hangs" }]);
+});
+
 test("readers that come and go leave the lock to the writer behind them", async () => {
   const backends = [scene.open(), scene.open(), scene.open()];
   const readers = backends.map(() => claim({ mode: "shared" }));
