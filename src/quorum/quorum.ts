@@ -19,6 +19,8 @@ import { heldBy, isHopeless, noQuorum, tooLate } from "./votes.ts";
 
 /** How often a ballot that was too low is raised before the claim counts as refused. */
 const RAISES_MAX = 3;
+/** What members that do not answer still hold when the quorum is closed ends with its ttl. */
+const CLOSE_WAIT_MS = 250;
 
 /** Makes one backend of several independent members, of which a majority decides. */
 export function quorum(members: readonly Member[], options: QuorumOptions = {}): Backend {
@@ -177,7 +179,8 @@ class QuorumBackend implements Backend {
     this.#listener = undefined;
     for (const standing of this.#standings.values()) if (standing.held === undefined) this.#forget(standing);
     const { clock, memberWaitMs } = this.#settings;
-    await within(clock, Promise.all(this.#seats.map((seat) => seat.cleaned())), memberWaitMs);
+    const cleaned = Promise.all(this.#seats.map((seat) => seat.cleaned()));
+    await within(clock, cleaned, Math.min(memberWaitMs, CLOSE_WAIT_MS));
     for (const seat of this.#seats) seat.close();
     await Promise.all(this.#seats.map((seat) => seat.member.close()));
   }
