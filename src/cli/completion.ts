@@ -44,7 +44,12 @@ async function allSpecs(): Promise<readonly Completed[]> {
   return commands.map(({ entry: { name, summary }, command }) =>
     typeof command === "function"
       ? { name, summary, flags: {}, completes: undefined }
-      : { name, summary, flags: { ...command.spec.flags, ...COMMON_FLAGS }, completes: command.spec.completes },
+      : {
+          name,
+          summary,
+          flags: { ...command.spec.flags, ...COMMON_FLAGS, ...command.spec.flags },
+          completes: command.spec.completes,
+        },
   );
 }
 

@@ -6,7 +6,9 @@ import type { Io } from "./io.ts";
 
 export function commandHelp(io: Io, spec: CommandSpec): string {
   const heading = (text: string): string => io.style("stdout", "bold", text);
-  const flags = Object.entries({ ...spec.flags, ...COMMON_FLAGS }).map(([name, flag]) => flagRow(name, flag));
+  const flags = Object.entries({ ...spec.flags, ...COMMON_FLAGS, ...spec.flags }).map(([name, flag]) =>
+    flagRow(name, flag),
+  );
   return [
     `${spec.summary}.`,
     "",

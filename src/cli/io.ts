@@ -50,7 +50,9 @@ function toJson(value: unknown): string {
 
 /** Colours, whatever the stream is: for those who have asked already. */
 export function paint(style: Style, text: string): string {
-  return text === "" ? "" : styleText(style, text);
+  // Newer Nodes would look at stdout by themselves, though the text may be for stderr; older ones know no third argument.
+  const painted = styleText as (format: Style, text: string, options: { validateStream: boolean }) => string;
+  return text === "" ? "" : painted(style, text, { validateStream: false });
 }
 
 /** https://no-color.org: any non-empty value switches colours off. */

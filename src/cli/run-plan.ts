@@ -17,6 +17,7 @@ export const RUN_FLAGS: FlagSpecs = {
   ttl: { value: "DURATION", help: "how long the lock outlives a dead holder (default 30s)" },
   grace: { value: "DURATION", help: "time between SIGTERM and SIGKILL on loss (default 5s, or ttl/3)" },
   "max-hold": { value: "DURATION", help: "end the command when it has run this long" },
+  json: { help: "say what happens on stderr, one JSON object a line" },
 };
 
 export interface Plan {
@@ -30,6 +31,8 @@ export interface Plan {
 }
 
 export function readPlan(io: Io, flags: Flags, command: string): Plan {
+  if (process.platform === "win32")
+    throw new UsageError(`${command} needs process groups, which Windows has not`, command);
   const name = nameOf(flags, command, { needsCommand: true });
   const [program, ...args] = flags.rest ?? [];
   if (program === undefined) throw new UsageError("what should be run? Put the command after --", command);

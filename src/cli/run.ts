@@ -2,6 +2,7 @@
 import type { Lease } from "../api.ts";
 import type { Snapshot } from "../backend.ts";
 import { LockTimeoutError } from "../errors.ts";
+import { MARK_VARIABLE } from "./child/family.ts";
 import { type Outcome, supervise } from "./child/supervise.ts";
 import type { Command } from "./command.ts";
 import { whileStoreAnswers } from "./contact.ts";
@@ -47,6 +48,11 @@ export const runCommand: Command = {
     const conflictCode = flags.integer("conflict-exit-code", { min: 0, max: 255 }) ?? EXIT.notAcquired;
     const log = runLog(io, flags);
     if (!("path" in plan.program)) return cannotRun(log, plan);
+    if (waitsForItself(io, flags, plan)) {
+      const message = `this already runs under ${plan.name} (fence ${io.env["HOLDFAST_FENCE"]}), and would wait for itself`;
+      log.say("not-acquired", message, { name: plan.name, exit: conflictCode });
+      return conflictCode;
+    }
     const signals = new Signals();
     try {
       const store = await openStore(io, flags);
@@ -63,6 +69,13 @@ export const runCommand: Command = {
     }
   },
 };
+
+/** The `run` around us keeps the lock until we have ended. */
+function waitsForItself({ env }: Io, flags: Flags, { name, choice: { options } }: Plan): boolean {
+  const sameStore = (flags.text("url") ?? env["HOLDFAST_URL"]) === env["HOLDFAST_URL"];
+  const alone = options.mode === "exclusive" && options.limit === 1;
+  return env[MARK_VARIABLE] !== undefined && env["HOLDFAST_NAME"] === name && sameStore && alone;
+}
 
 interface Surroundings {
   readonly plan: Plan;
@@ -99,15 +112,16 @@ async function acquireAndRun(io: Io, flags: Flags, around: Surroundings): Promis
 async function waitForLease(io: Io, flags: Flags, { plan, signals, store }: Surroundings): Promise<Lease> {
   const { name, choice } = plan;
   const query = (): Promise<Snapshot> => store.locks.query(name);
-  const done = flags.has("quiet")
-    ? () => {}
-    : showProgress(io, {
-        name,
-        holder: ownHolder(),
-        waitMs: choice.waitMs,
-        query,
-        verb: "waiting for",
-      });
+  const done =
+    flags.has("quiet") || flags.has("json")
+      ? () => {}
+      : showProgress(io, {
+          name,
+          holder: ownHolder(),
+          waitMs: choice.waitMs,
+          query,
+          verb: "waiting for",
+        });
   try {
     return await whileStoreAnswers(query, signals.stop.signal, (signal) =>
       store.locks.acquire(name, { ...choice.options, signal }),

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
 
-import { Bench, until } from "./harness.ts";
+import { Bench, MAIN, until } from "./harness.ts";
 
 const bench = new Bench();
 afterAll(() => bench.close());
@@ -42,6 +42,15 @@ describe("S105: exit codes", () => {
     holder.process.stdin?.end("\n");
     expect((await holder.done).code).toBe(0);
     expect((await bench.run(["run", "busy", "-n", "--", "echo", "mine"])).stdout).toBe("mine\n");
+  });
+
+  test("a lock that the command itself runs under: 75 at once, instead of waiting for itself for ever", async () => {
+    const again = [process.execPath, MAIN, "run", "self", "--", "true"];
+    const { code, stderr } = await bench.run(["run", "self", "--", ...again]);
+    expect(code).toBe(75);
+    expect(stderr).toContain("would wait for itself");
+    const other = [process.execPath, MAIN, "run", "other", "--", "true"];
+    expect((await bench.run(["run", "self", "--", ...other])).code).toBe(0);
   });
 
   test("a store that cannot be used: 69", async () => {

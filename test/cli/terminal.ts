@@ -72,6 +72,14 @@ export class Terminal {
   }
 
   #tmux(...args: readonly string[]): string {
-    return execFileSync("tmux", ["-S", this.#socket, ...args], { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+    try {
+      return execFileSync("tmux", ["-S", this.#socket, ...args], {
+        encoding: "utf8",
+        stdio: ["ignore", "pipe", "pipe"],
+      });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      throw new Error("These tests type into a real terminal. Install tmux.");
+    }
   }
 }
