@@ -4,7 +4,6 @@
  * Tests wrap these functions to kill the process before and after each call.
  */
 import {
-  chmodSync,
   closeSync,
   existsSync,
   linkSync,
@@ -41,7 +40,6 @@ export interface Disk {
   open(path: string): number;
   write(fd: number, text: string): void;
   close(fd: number): void;
-  chmod(path: string, mode: number): void;
   /** `undefined`: there is no such file. */
   read(path: string): string | undefined;
   times(path: string): FileTimes | undefined;
@@ -70,7 +68,6 @@ export const disk: Disk = {
     if (written !== wanted) throw Object.assign(new Error("ENOSPC: short write"), { code: "ENOSPC" });
   },
   close: closeSync,
-  chmod: chmodSync,
   read: (path) => orUndefined(() => readFileSync(path, "utf8")),
   times: (path) => statSync(path, MAYBE),
   exists: existsSync,

@@ -50,6 +50,24 @@ describe("a killed holder", () => {
     expect(await backend.attempt(third)).toMatchObject({ granted: false, position: 1 });
   });
 
+  test("with a lockDelay keeps the others out for that long after its death, and no longer", async () => {
+    const peer = await scene.peer();
+    await granted(peer.attempt(claim({ ttlMs: 3_600_000, lockDelayMs: 700 })));
+    await peer.kill();
+    const killedMs = performance.now();
+    await grantedAtLast(scene.open(), claim());
+    expect(performance.now() - killedMs).toBeGreaterThanOrEqual(700);
+  });
+
+  test("with a minHold keeps the others out until that age", async () => {
+    const peer = await scene.peer();
+    const fromMs = performance.now();
+    await granted(peer.attempt(claim({ ttlMs: 3_600_000, minHoldMs: 1200 })));
+    await peer.kill();
+    await grantedAtLast(scene.open(), claim());
+    expect(performance.now() - fromMs).toBeGreaterThanOrEqual(1200);
+  });
+
   test("is dead although nobody has waited for it yet: a zombie holds nothing", async () => {
     // The shell becomes `sleep`, which never waits for the child that it inherits.
     const program = `"$0" "$@" & exec sleep 60`;
