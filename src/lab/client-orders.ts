@@ -26,8 +26,8 @@ export type Order =
   /** Begins the soak's loops; ends when told to stop, and then tells how many sections were done. */
   | { readonly do: "sections"; readonly plan: SectionPlan }
   | { readonly do: "stop sections" }
-  /** Closes the locks, and tells what still keeps the process alive. */
-  | { readonly do: "close" };
+  /** Closes the locks; `thorough`: waits for, and tells, what they leave open in the process. */
+  | { readonly do: "close"; readonly thorough: boolean };
 
 /** Loops of whole sections, for the soak: acquire, work, write, release. */
 export interface SectionPlan {

@@ -48,14 +48,15 @@ class Client {
       case "stop sections":
         return this.#sections?.stop();
       case "close":
-        return this.#close();
+        return this.#close(order.thorough);
     }
   }
 
   /** What is still there some time after the locks were closed, and was not there before they were opened. */
-  async #close(): Promise<readonly string[]> {
+  async #close(thorough: boolean): Promise<readonly string[]> {
     clearInterval(this.#look);
     await this.#contender.close();
+    if (!thorough) return [];
     let left = leftovers();
     for (let looks = 0; left.length > 0 && looks < LEFTOVER_LOOKS; looks++) {
       await new Promise((resolve) => setTimeout(resolve, 100));

@@ -13,8 +13,8 @@ export interface Client {
   pause(): void;
   resume(): void;
   kill(): Promise<void>;
-  /** Closes its locks and ends it. Resolves to what the locks left open in the process. */
-  stop(): Promise<readonly string[]>;
+  /** Closes its locks and ends it. `thorough`: resolves to what the locks left open in the process. */
+  stop(thorough?: boolean): Promise<readonly string[]>;
 }
 
 interface Waiter {
@@ -86,11 +86,13 @@ export async function startClient(options: ClientOptions, history: History): Pro
     pause: () => void child.kill("SIGSTOP"),
     resume: () => void child.kill("SIGCONT"),
     kill,
-    stop: async () => {
+    stop: async (thorough = false) => {
       if (child.exitCode !== null || child.signalCode !== null) return [];
       child.kill("SIGCONT");
       const timer = setTimeout(() => child.kill("SIGKILL"), PATIENCE_MS);
-      const left = await tell({ do: "close" }).catch(() => ["a process that did not close its locks in time"]);
+      const left = await tell({ do: "close", thorough }).catch(() => [
+        "a process that did not close its locks in time",
+      ]);
       clearTimeout(timer);
       await kill();
       return left as readonly string[];

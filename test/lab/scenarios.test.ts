@@ -31,7 +31,7 @@ const PLAYS: readonly (readonly [id: string, backend: BackendName])[] = [
   ["pause", "file"],
   ["crash", "file"],
 ];
-const JOBS = 5;
+const JOBS = 4;
 
 const verdicts = new Map<string, Promise<Verdict>>();
 let folder: string;

@@ -89,7 +89,7 @@ export const clientScenarios: readonly Scenario[] = [
     compares: true,
     steps: [
       ...A_TAKES,
-      { do: "block", who: "A", ms: 3 * TTL_MS, later: true },
+      { do: "block", who: "A", ms: 2.5 * TTL_MS, later: true },
       ...B_WORKS,
       { do: "settle", who: "A" },
       { do: "check", who: "A", held: false },

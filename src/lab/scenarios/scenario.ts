@@ -62,7 +62,7 @@ export interface Scenario {
   readonly plays: readonly string[];
   readonly outcomes: Readonly<Partial<Record<BackendName, Outcome>>>;
   readonly steps: readonly Step[];
-  /** @default 1200 */
+  /** @default 2000 */
   readonly ttlMs?: number | undefined;
   /** Members of the quorum. @default 3 */
   readonly members?: number | undefined;
@@ -74,7 +74,7 @@ export interface Scenario {
   readonly compares?: boolean | undefined;
 }
 
-export const TTL_MS = 1200;
+export const TTL_MS = 2000;
 
 export const KEPT: Outcome = { exclusion: "kept", harm: "none" };
 /** Exclusion by belief was kept: the stale holder knew, or would have known had it asked; it wrote all the same. */

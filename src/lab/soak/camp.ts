@@ -37,7 +37,7 @@ export class Camp {
   /** Ends the loops and closes the locks. Resolves to what the clients left open. */
   async stop(): Promise<readonly string[]> {
     await Promise.all(this.victims.map(({ client }) => client.tell({ do: "stop sections" })));
-    const left = await Promise.all(this.victims.map(({ client }) => client.stop()));
+    const left = await Promise.all(this.victims.map(({ client }) => client.stop(true)));
     return left.flat();
   }
 

@@ -8,7 +8,7 @@ import { openSentinelStage } from "./sentinel.ts";
 import { openZooKeeperStage } from "./zookeeper.ts";
 
 /** Three Java servers and a loaded machine need some slack. */
-const MIN_SESSION_MS = 2500;
+const MIN_SESSION_MS = 3500;
 
 export function openStage(backend: BackendName, scenario: Scenario): Promise<Stage> {
   switch (backend) {

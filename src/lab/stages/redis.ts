@@ -18,7 +18,7 @@ export interface RedisStageOptions {
 export interface QuorumStageOptions {
   /** @default 3 */
   readonly members?: number | undefined;
-  /** The longest ttl of the play, which is how long a member that forgot abstains. @default 1200 */
+  /** The longest ttl of the play, which is how long a member that forgot abstains. @default 2000 */
   readonly maxTtlMs?: number | undefined;
 }
 
@@ -31,7 +31,7 @@ export async function openRedisStage(options: RedisStageOptions = {}): Promise<S
 }
 
 export async function openQuorumStage(options: QuorumStageOptions = {}): Promise<Stage> {
-  const { members = 3, maxTtlMs = 1200 } = options;
+  const { members = 3, maxTtlMs = 2000 } = options;
   const servers = await startAll(members, []);
   const toUrl = (hosts: readonly string[]): string => `redlock://${hosts.join(",")}?maxTtl=${maxTtlMs}ms`;
   await vouch(toUrl(portsOf(servers).map((port) => `${HOST}:${port}`)));
