@@ -1,0 +1,3 @@
+export function charts(results: {
+  readonly suites: Readonly<Record<string, unknown>>;
+}): { file: string; svg: string }[];

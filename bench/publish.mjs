@@ -1,0 +1,81 @@
+/**
+ * Writes docs/benchmarks.md (between its marks) and docs/img/*.svg from a run's results.
+ * Usage: npm run bench -- --out results.json && npm run bench:publish -- results.json
+ */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { charts } from "./lib/charts.mjs";
+import { cells, headings, label, shown } from "./lib/table.mjs";
+
+const BEGIN = "<!-- results: written by bench/publish.mjs -->";
+const END = "<!-- end of results -->";
+
+const docs = join(import.meta.dirname, "..", "docs");
+const [source] = process.argv.slice(2);
+if (source === undefined) {
+  process.stderr.write("Usage: npm run bench:publish -- results.json\n");
+  process.exit(64);
+}
+publish(JSON.parse(readFileSync(source, "utf8")));
+
+function publish(results) {
+  const page = join(docs, "benchmarks.md");
+  const text = readFileSync(page, "utf8");
+  const [from, to] = [text.indexOf(BEGIN), text.indexOf(END)];
+  if (from < 0 || to < from) throw new Error(`Expected docs/benchmarks.md to have the marks ${BEGIN} and ${END}`);
+  mkdirSync(join(docs, "img"), { recursive: true });
+  const drawn = charts(results);
+  for (const { file, svg } of drawn) writeFileSync(join(docs, "img", file), svg);
+  writeFileSync(page, `${text.slice(0, from)}${BEGIN}\n\n${markdown(results, drawn)}\n${text.slice(to)}`);
+}
+
+function markdown(results, drawn) {
+  const suites = Object.entries(results.suites);
+  const bars = suites.flatMap(([, { bars: of }]) => of);
+  const met = bars.filter((bar) => bar.met).length;
+  return [
+    `Measured ${results.date.slice(0, 10)} on ${machineText(results)}`,
+    `${met} of ${bars.length} bars met.`,
+    ...suites.map(([name, suite]) => suiteText(name, suite, drawn)),
+  ].join("\n\n");
+}
+
+function machineText({ machine, seconds, rounds }) {
+  const { cpu, cores, memoryGiB, system, node, redis, java, load, loadAfter } = machine;
+  const versions = [`Node ${node}`, redis && `Redis ${redis}`, java && `Java ${java}`].filter(Boolean).join(", ");
+  return `${cores} cores (${cpu}), ${memoryGiB} GiB, ${system}; ${versions}. ${rounds} rounds, slices of ${seconds} s (contended: ${2 * seconds} s). Load average before ${load.join(", ")}, after ${loadAfter.join(", ")}.`;
+}
+
+function suiteText(name, { title, parts, bars }, drawn) {
+  const chart = drawn.find(({ file }) => file === `${name}.svg`);
+  return [
+    `## ${title}`,
+    ...(chart === undefined ? [] : [`![${title}](img/${chart.file})`]),
+    ...parts.map(partText),
+    table(
+      ["bar", "reached", "asked", ""],
+      bars.map(({ text, detail, value, sign, limit, met }) => [
+        detail === undefined ? text : `${text} (${detail})`,
+        shown(value),
+        `${sign} ${shown(limit)}`,
+        met ? "met" : "**not met**",
+      ]),
+    ),
+  ].join("\n\n");
+}
+
+function partText({ title, columns, rows }) {
+  const head = [title, ...headings(columns)];
+  const ran = rows
+    .filter((row) => row.ran)
+    .map((row) => [row.own ? `**${row.name}**` : label(row), ...cells(row, columns)]);
+  const out = rows
+    .filter((row) => !row.ran)
+    .map((row) => `${label(row)} did not run: ${row.reason.replaceAll("|", "\\|")}.`);
+  return [table(head, ran), ...out].join("\n\n");
+}
+
+function table(head, rows) {
+  const line = (cellsOfLine) => `| ${cellsOfLine.join(" | ")} |`;
+  return [line(head), `|${head.map((_, i) => (i === 0 ? "---" : "---:")).join("|")}|`, ...rows.map(line)].join("\n");
+}
