@@ -118,8 +118,10 @@ async function section(play: Play, { client }: Actor, step: Step & { do: "sectio
   await client.tell({ do: "release" });
 }
 
-function termsOf({ scenario }: Play, step: Partial<Terms>): Terms {
-  const { waitMs = 0, lockDelayMs, maxHoldMs, renew } = step;
+/** Who must get the lock waits a while for a slow machine, unless the step says how long; who must not tries once. */
+function termsOf({ scenario }: Play, step: Partial<Terms> & { readonly granted?: boolean }): Terms {
+  const { lockDelayMs, maxHoldMs, renew } = step;
+  const waitMs = step.waitMs ?? (step.granted === false ? 0 : 5 * TTL_MS);
   return { ttlMs: scenario.ttlMs ?? TTL_MS, waitMs, lockDelayMs, maxHoldMs, renew };
 }
 

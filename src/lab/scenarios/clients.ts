@@ -105,7 +105,7 @@ export const clientScenarios: readonly Scenario[] = [
     plays: ["S06"],
     outcomes: { redis: KEPT },
     steps: [
-      { do: "acquire", who: "A", renew: "thread" },
+      { do: "acquire", who: "A", renew: "thread", granted: true },
       { do: "read", who: "A" },
       { do: "block", who: "A", ms: 2 * TTL_MS, later: true },
       { do: "acquire", who: "B", waitMs: TTL_MS, granted: false },
@@ -125,7 +125,7 @@ export const clientScenarios: readonly Scenario[] = [
     outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, file: KEPT, sentinel: KEPT },
     compares: true,
     steps: [
-      { do: "acquire", who: "A" },
+      { do: "acquire", who: "A", granted: true },
       { do: "pause", who: "A" },
       { do: "acquire", who: "B", waitMs: 8 * TTL_MS, granted: true },
       { do: "resume", who: "A" },
@@ -158,7 +158,7 @@ export const clientScenarios: readonly Scenario[] = [
     plays: ["S91"],
     outcomes: { redis: KEPT, quorum: KEPT },
     steps: [
-      { do: "acquire", who: "A", lockDelayMs: TTL_MS },
+      { do: "acquire", who: "A", lockDelayMs: TTL_MS, granted: true },
       { do: "kill", who: "A" },
       { do: "acquire", who: "B", waitMs: TTL_MS, granted: false },
       ...B_WORKS,
@@ -172,7 +172,11 @@ export const clientScenarios: readonly Scenario[] = [
     source: "redis.io: “the number of extensions must be limited”",
     plays: ["S44", "S20"],
     outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, file: KEPT },
-    steps: [{ do: "acquire", who: "A", maxHoldMs: 2 * TTL_MS }, { do: "until lost", who: "A" }, ...B_WORKS],
+    steps: [
+      { do: "acquire", who: "A", maxHoldMs: 2 * TTL_MS, granted: true },
+      { do: "until lost", who: "A" },
+      ...B_WORKS,
+    ],
   },
   {
     id: "client-clock",

@@ -13,7 +13,7 @@ export const networkScenarios: readonly Scenario[] = [
     outcomes: { redis: STALE_WRITE, quorum: STALE_WRITE, zookeeper: STALE_WRITE },
     compares: true,
     steps: [
-      { do: "acquire", who: "A" },
+      { do: "acquire", who: "A", granted: true },
       { do: "read", who: "A" },
       { do: "network", who: "A", fault: "hang" },
       { do: "acquire", who: "B", waitMs: 8 * TTL_MS, granted: true },
@@ -53,7 +53,7 @@ export const networkScenarios: readonly Scenario[] = [
     plays: ["S10"],
     outcomes: { redis: KEPT, zookeeper: KEPT },
     steps: [
-      { do: "acquire", who: "A" },
+      { do: "acquire", who: "A", granted: true },
       { do: "network", who: "A", fault: "lose next reply" },
       { do: "release", who: "A" },
       { do: "acquire", who: "B", waitMs: 4 * TTL_MS, granted: true },
@@ -114,7 +114,7 @@ export const networkScenarios: readonly Scenario[] = [
     outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT },
     compares: true,
     steps: [
-      { do: "acquire", who: "A" },
+      { do: "acquire", who: "A", granted: true },
       { do: "read", who: "A" },
       { do: "network", who: "A", fault: "cut" },
       { do: "sleep", ms: 2 * TTL_MS },

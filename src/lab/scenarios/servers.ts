@@ -12,7 +12,7 @@ const A_TAKES: readonly Step[] = [
 ];
 
 const B_OVERTAKES: readonly Step[] = [
-  { do: "acquire", who: "B", waitMs: 0, granted: true },
+  { do: "acquire", who: "B", waitMs: TTL_MS, granted: true },
   { do: "read", who: "B" },
   { do: "sleep", ms: 150 },
   { do: "write", who: "B" },
@@ -178,14 +178,14 @@ export const serverScenarios: readonly Scenario[] = [
     source: "redis.io: “there is an obvious race condition with this model”",
     plays: ["S21", "S95"],
     outcomes: { sentinel: FORGETS("replication is asynchronous: what was not replicated is lost with the primary") },
-    ttlMs: 12 * TTL_MS,
+    ttlMs: 25 * TTL_MS,
     steps: [
       { do: "acquire", who: "B", granted: true },
       { do: "release", who: "B" },
       { do: "cut replication" },
       ...A_TAKES,
       { do: "server", fault: "kill", of: [0] },
-      { do: "acquire", who: "B", waitMs: 10 * TTL_MS, granted: true },
+      { do: "acquire", who: "B", waitMs: 20 * TTL_MS, granted: true },
       { do: "read", who: "B" },
       { do: "write", who: "B" },
       { do: "write", who: "A" },
@@ -229,7 +229,7 @@ export const serverScenarios: readonly Scenario[] = [
     outcomes: { redis: KEPT, quorum: KEPT },
     compares: true,
     steps: [
-      { do: "acquire", who: "A" },
+      { do: "acquire", who: "A", granted: true },
       { do: "server", fault: "pause" },
       { do: "until lost", who: "A" },
       { do: "server", fault: "resume" },
@@ -282,7 +282,7 @@ export const serverScenarios: readonly Scenario[] = [
     outcomes: { zookeeper: KEPT },
     ttlMs: LONG_MS,
     steps: [
-      { do: "acquire", who: "A" },
+      { do: "acquire", who: "A", granted: true },
       { do: "read", who: "A" },
       { do: "server", fault: "kill", of: [2] },
       { do: "sleep", ms: 2 * TTL_MS },
