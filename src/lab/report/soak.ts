@@ -18,6 +18,7 @@ export function soakLines(
     line("sections", ({ sections }) => sections),
     line("not acquired in time", ({ refusals }) => refusals),
     line("late writes refused by the guard", ({ refusedWrites }) => refusedWrites),
+    line("events that came too late to be judged", ({ unjudged }) => unjudged),
     ...kinds.map((kind) => line(`fault: ${kind}`, ({ faults }) => faults[kind] ?? 0)),
     line("**violations**", ({ violations }) => violations.length),
     line("**leaked keys and claims**", ({ leakedKeys }) => leakedKeys.length),

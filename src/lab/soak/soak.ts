@@ -26,6 +26,8 @@ export interface SoakCounts {
   readonly sections: number;
   readonly refusals: number;
   readonly refusedWrites: number;
+  /** Events that came too late to be judged. */
+  readonly unjudged: number;
   readonly faults: Readonly<Record<string, number>>;
   readonly violations: readonly string[];
   readonly leakedKeys: readonly string[];
@@ -91,6 +93,7 @@ async function soakOne(
     sections: record.sections,
     refusals: record.refusals,
     refusedWrites: record.refusedWrites,
+    unjudged: record.tooLate,
     faults: Object.fromEntries([...record.faults].toSorted()),
     violations: record.violations.map(({ oracle, lock, message }) => `${oracle} ${lock}: ${message}`),
     leakedKeys: leaks.keys,
