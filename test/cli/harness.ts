@@ -1,7 +1,7 @@
 /** Runs the real `holdfast` binary in child processes, each test in a store of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -99,10 +99,20 @@ export class Bench {
     return text === "" ? [] : text.split(" ").map(Number);
   }
 
+  /** What a failed test left behind: its scripts all name this folder. */
+  #leftRunning(): readonly number[] {
+    return readdirSync("/proc")
+      .map(Number)
+      .filter(
+        (pid) => Number.isInteger(pid) && pid !== process.pid && isRunning(pid) && commandOf(pid).includes(this.dir),
+      );
+  }
+
   close(): void {
     for (const { process: child } of this.#started) {
       if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
     }
+    for (const pid of this.#leftRunning()) process.kill(pid, "SIGKILL");
     rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 });
   }
 }
@@ -115,6 +125,14 @@ export async function until<T>(what: () => T | undefined | false, about: string,
     if (value !== undefined && value !== false) return value;
     if (Date.now() > endMs) throw new Error(`did not happen: ${about}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "latin1");
+  } catch {
+    return "";
   }
 }
 
