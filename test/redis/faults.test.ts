@@ -6,7 +6,7 @@ import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { makeWallskew } from "../../src/lab/servers/wallskew.ts";
 import { redis } from "../../src/redis/index.ts";
 import { namesOf } from "../../src/redis/names.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
+import { claimOf, Desk, eventually, granted, refused, rivalOf, sleep, waitFor } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -131,6 +131,7 @@ describe.concurrent("a server that misbehaves", () => {
     expect(await backend.release(crowded)).toBe(true);
     expect(await backend.release(voted)).toBe(true);
     expect((await backend.query(crowded.name)).held).toHaveLength(1);
+    for (const { name } of [alone, voted]) expect((await backend.query(name)).held).toEqual([]);
     await client.config("SET", "maxmemory", "0");
     await granted(backend, waiter);
   });
@@ -141,10 +142,10 @@ describe.concurrent("a server that misbehaves", () => {
     const admin = desk.client(own.port);
     const backend = desk.backend(own.port, {}, { commandTimeout: 150 });
     const near = desk.backend(own.port);
-    const locks = createLocks(backend, { ttl: 1200 });
+    const locks = createLocks(backend, { ttl: 4000 });
     desk.later(() => locks.close());
     const held = await locks.acquire("held");
-    await admin.call("CLIENT", "PAUSE", "700", "WRITE");
+    await admin.call("CLIENT", "PAUSE", "3000", "WRITE");
     // Acquire, renew and release all meet the pause.
     await expect(locks.acquire("other", { wait: 200 })).rejects.toThrow();
     expect(await held.release()).not.toBe("lost");
@@ -178,6 +179,9 @@ describe.concurrent("a server that misbehaves", () => {
     desk.later(() => skew.stop());
     const backend = desk.backend(own.port);
     const claim = claimOf({ ttlMs: 1000 });
+    // A lock that was used before takes the short way.
+    await granted(backend, claim);
+    await backend.release(claim);
     const { fence, run } = await granted(backend, claim);
     skew.jump(-600_000);
     await refused(backend, rivalOf(claim, { queues: false }));
@@ -210,6 +214,30 @@ describe.concurrent("a server that misbehaves", () => {
     expect(next.fence).toBeGreaterThan(lease.fence);
     await next.release();
   });
+});
+
+test("S01: a release after the lease's time is over says so, alone or not, though nobody came in between", async () => {
+  await using desk = new Desk();
+  const backend = desk.backend(server.port);
+  const claims = [claimOf({ ttlMs: 40 }), claimOf({ ttlMs: 40, mode: "shared" })];
+  for (const claim of claims) await granted(backend, claim);
+  await sleep(80);
+  for (const claim of claims) expect(await backend.release(claim)).toBe(false);
+});
+
+test("a fence is never below the server's clock, on a new lock, a used one, or a hand-over", async () => {
+  await using desk = new Desk();
+  const [backend, client] = [desk.backend(server.port), desk.client(server.port)];
+  const clockUs = async (): Promise<bigint> => {
+    const [seconds = 0, micros = 0] = await client.time();
+    return BigInt(seconds) * 1_000_000n + BigInt(micros);
+  };
+  const claim = claimOf();
+  for (let i = 0; i < 3; i++) {
+    const beforeUs = await clockUs();
+    expect((await granted(backend, claim)).fence).toBeGreaterThanOrEqual(beforeUs);
+    await backend.release(claim);
+  }
 });
 
 test("S18: one bad key in a batch of 1,000 renewals harms no other, and few round trips do it", async () => {
