@@ -63,6 +63,6 @@ export function toSettings(options: QuorumOptions): Settings {
  * time between a proposal and its vote plus twice the claimants' clock skew: so that fences proposed by the time of day
  * rise above the forgotten ones.
  */
-export function quarantineMs(maxTtlMs: number): number {
+function quarantineMs(maxTtlMs: number): number {
   return maxTtlMs + Math.ceil(maxTtlMs / 10) + 1000;
 }
