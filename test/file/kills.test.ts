@@ -20,11 +20,11 @@ interface Outcome {
 }
 
 function run(dir: string, scenario: string, at: number, when: "before" | "after"): Promise<Outcome> {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const args = [PROGRAM, DIST, dir, scenario, String(at), when, "changes"];
     execFile(process.execPath, args, (error, stdout, stderr) => {
-      if (stderr !== "") throw new Error(stderr);
-      resolve({ stdout, signal: error?.signal ?? null });
+      if (stderr !== "") return reject(new Error(stderr));
+      return resolve({ stdout, signal: error?.signal ?? null });
     });
   });
 }
