@@ -173,4 +173,6 @@ process.on("message", ({ id, order }: ToClient) => {
 void process.stderr;
 const before = process.getActiveResourcesInfo();
 const client = new Client(setup, await openContender(setup.library, setup.link, setup.client));
+// The first fetch compiles much code, which on a slow machine would cost a good part of a lease.
+if (setup.ledgerUrl !== "") await fetch(`${setup.ledgerUrl}/plain`).then((answer) => answer.text());
 send({ type: "ready" });

@@ -23,6 +23,8 @@ export interface Proxy extends AsyncDisposable {
   readonly port: number;
   /** Connections open from clients now. */
   readonly connections: number;
+  /** Connections on which requests are held back or delayed now. */
+  readonly holding: number;
   /** Looks at each chunk from a client before anything else does. */
   onRequest: Hook | undefined;
   /** Looks at each chunk from the server before anything else does. */
@@ -110,6 +112,10 @@ class TcpProxy implements Proxy {
 
   get connections(): number {
     return this.#pairs.size;
+  }
+
+  get holding(): number {
+    return this.#all().filter(({ pipes }) => pipes.requests.queue.length > 0).length;
   }
 
   listen(): Promise<void> {

@@ -98,9 +98,24 @@ async function act(play: Play, actor: Actor, step: ActorStep): Promise<void> {
     case "deliver writes":
       play.history.add(step.who, fault("heal", "its writes arrive"));
       return actor.ledgerProxy.heal();
+    case "until writes hang":
+      // One connection for each register.
+      return until(() => actor.ledgerProxy.holding >= 2);
+    case "until written":
+      return until(() => writesOf(play, step.who) >= 2);
     case "read":
       return void (await client.tell({ do: "read" }));
   }
+}
+
+/** The step's own time limit ends this. */
+async function until(check: () => boolean): Promise<void> {
+  const deadlineMs = machineMs() + STEP_LIMIT_MS;
+  while (!check() && machineMs() < deadlineMs) await sleep(10);
+}
+
+function writesOf(play: Play, who: string): number {
+  return play.history.events.filter((event) => event.kind === "write" && event.by === who).length;
 }
 
 async function inBackground(actor: Actor, later: boolean | undefined, work: () => Promise<void>): Promise<void> {

@@ -71,11 +71,11 @@ export const clientScenarios: readonly Scenario[] = [
       ...A_TAKES,
       { do: "hold writes", who: "A" },
       { do: "write", who: "A", later: true },
-      { do: "sleep", ms: 100 },
+      { do: "until writes hang", who: "A" },
       { do: "kill", who: "A" },
       ...B_WORKS,
       { do: "deliver writes", who: "A" },
-      { do: "sleep", ms: 150 },
+      { do: "until written", who: "A" },
     ],
   },
   {

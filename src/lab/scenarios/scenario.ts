@@ -39,6 +39,9 @@ export type Step =
   /** Holds this client's writes to the protected thing back; `deliver`: lets them arrive. */
   | { readonly do: "hold writes"; readonly who: Who }
   | { readonly do: "deliver writes"; readonly who: Who }
+  /** Waits until its writes hang in the network; until they have been answered. */
+  | { readonly do: "until writes hang"; readonly who: Who }
+  | { readonly do: "until written"; readonly who: Who }
   | { readonly do: "cut replication" };
 
 /** What must come of a scenario on one backend. */
