@@ -1,6 +1,7 @@
 /**
  * Writes docs/benchmarks.md (between its marks) and docs/img/*.svg from a run's results.
- * Usage: npm run bench -- --out results.json && npm run bench:publish -- results.json
+ * Usage: npm run bench -- --out results.json && npm run bench:publish -- results.json [more.json…]
+ * Suites may come from several runs: of two runs of one suite, the one named later counts.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,12 +12,31 @@ const BEGIN = "<!-- results: written by bench/publish.mjs -->";
 const END = "<!-- end of results -->";
 
 const docs = join(import.meta.dirname, "..", "docs");
-const [source] = process.argv.slice(2);
-if (source === undefined) {
-  process.stderr.write("Usage: npm run bench:publish -- results.json\n");
+const ORDER = [
+  "uncontended",
+  "hot-one-process",
+  "hot-processes",
+  "hand-over",
+  "herd",
+  "held",
+  "quorum",
+  "file",
+  "zookeeper",
+];
+const sources = process.argv.slice(2);
+if (sources.length === 0) {
+  process.stderr.write("Usage: npm run bench:publish -- results.json [more.json…]\n");
   process.exit(64);
 }
-publish(JSON.parse(readFileSync(source, "utf8")));
+publish(together(sources.map((source) => JSON.parse(readFileSync(source, "utf8")))));
+
+/** One result from several runs; the load is the first run's before and the last one's after. */
+function together(runs) {
+  const suites = Object.assign({}, ...runs.map((run) => run.suites));
+  const known = Object.keys(suites).toSorted((a, b) => ORDER.indexOf(a) - ORDER.indexOf(b));
+  const machine = { ...runs[0].machine, loadAfter: runs.at(-1).machine.loadAfter };
+  return { ...runs.at(-1), machine, suites: Object.fromEntries(known.map((name) => [name, suites[name]])) };
+}
 
 function publish(results) {
   const page = join(docs, "benchmarks.md");

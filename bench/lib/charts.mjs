@@ -145,5 +145,6 @@ function herd(suites) {
 }
 
 function shortReason(reason) {
+  if (reason.startsWith("no ")) return reason;
   return reason.length > 60 ? `did not run: ${reason.slice(0, 45)}…` : `did not run: ${reason}`;
 }

@@ -80,7 +80,7 @@ export async function cyclesSlice(team, order, store, sends) {
   return {
     cycles,
     perSecond: answers.reduce((sum, one) => sum + one.cycles / one.seconds, 0),
-    clientCpuUs: total(answers, "cpuUs") / cycles,
+    clientCpuUs: cycles === 0 ? Number.NaN : total(answers, "cpuUs") / cycles,
     ...perCycle(spent, cycles),
     ...(order.times === true ? { tookMs: answers[0].tookMs } : {}),
   };
@@ -111,7 +111,7 @@ export async function sectionsSlice(team, order, store, { sends, verb = "section
       ),
       handOverMs: spread(handOvers(sections, order.anyone)),
       handOvers: handOvers(sections, order.anyone).length,
-      clientCpuUs: total(answers, "cpuUs") / cycles,
+      clientCpuUs: cycles === 0 ? Number.NaN : total(answers, "cpuUs") / cycles,
       ...perCycle(spent, cycles),
     };
   } finally {
@@ -140,7 +140,7 @@ export const byCpu = (slice) => slice.clientCpuUs;
 export const bySpeed = (slice) => -slice.perSecond;
 
 function perCycle(spent, cycles) {
-  if (spent === undefined) return {};
+  if (spent === undefined || cycles === 0) return {};
   if (Number.isNaN(spent.commands)) return { storeCpuUs: spent.cpuUs / cycles };
   return { storeCpuUs: spent.cpuUs / cycles, storeCommands: spent.commands / cycles, storeCalls: spent.calls / cycles };
 }

@@ -3,7 +3,7 @@ import { shown } from "./table.mjs";
 
 const WIDTH = 760;
 const LABELS = 210;
-const NOTES = 170;
+const NOTES = 225;
 const ROW = 30;
 const TOP = 74;
 
