@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { inspect } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Backend } from "../../src/backend.ts";
 import { LockBackendError } from "../../src/errors.ts";
@@ -134,9 +135,7 @@ describe.concurrent("a client that you bring", () => {
 });
 
 function inspected(error: Error): string {
-  const own = JSON.stringify(error, Object.getOwnPropertyNames(error));
-  const cause = error.cause instanceof Error ? inspected(error.cause) : JSON.stringify(error.cause ?? null);
-  return own + cause + (error.stack ?? "");
+  return inspect(error, { depth: 12, showHidden: true });
 }
 
 test("a service that the sentinels do not watch is refused", async () => {

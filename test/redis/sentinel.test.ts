@@ -153,6 +153,7 @@ describe("one set of sentinels", () => {
     const claim = claimOf();
     await expect(backend.attempt(claim)).rejects.toThrow(/2 of 3 replicas confirmed it within 100 ms/u);
     const plain = desk.backend(lab.primary.port);
+    expect((await plain.query(claim.name)).held).toEqual([]);
     await granted(plain, claim);
     expect((await backend.renew([claim]))[0]?.held).toBe("unknown");
     await plain.release(claim);

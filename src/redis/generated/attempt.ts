@@ -3,8 +3,9 @@ import type { Script } from "../script.ts";
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "41aa2d62e43a9e973af68a821e75b9b070700b72",
+  sha: "4c126855b7e1cdfea6e753cdd6a4b942fd2c4eeb",
   source: `local state = redis.call('HGET', KEYS[1], 's')
+if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
 if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
 local time = redis.call('TIME')
 local micros = string.sub('00000' .. time[2], -6)
@@ -13,12 +14,11 @@ local fence = time[1] .. micros
 local last, death = string.sub(state, 1, 16), string.sub(state, 18)
 if fence <= last then fence = string.format('%016.0f', last + 1) end
 local till, idle = now + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
-if till + idle > tonumber(death) then
-death = string.format('%013.0f', till + idle + math.floor(idle / 2))
-redis.call('PEXPIREAT', KEYS[1], death)
-end
+local moved = till + idle > tonumber(death)
+if moved then death = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
 redis.call('HSET', KEYS[1], 's', string.format('%016.0f ', fence + string.sub(ARGV[2], 17, 22)) .. death .. ' =' .. ARGV[1]
 .. ' ' .. till .. ' ' .. now .. ' ' .. fence .. ' ' .. ARGV[2])
+if moved then redis.call('PEXPIREAT', KEYS[1], death) end
 return fence
 end
 local MARKER_MS = 30 * 24 * 3600 * 1000
@@ -82,7 +82,8 @@ if #state == 30 then return lock end
 local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
 if alone then
 redis.call('HDEL', key, '-')
-redis.call('HSET', key, 'h' .. alone, record)
+redis.call('HSET', key, 'h' .. alone, record, 's',
+string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
 lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
 if alone == id then lock.held = record end
 return lock

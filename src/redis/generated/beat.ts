@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const beat: Script = {
   name: "beat",
-  sha: "74493af7208f32c6d4c0f2cff18a9c18d3f847bc",
+  sha: "7df08082d99528160e79bc0759ac5be27c54a629",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function incarnation()
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -65,7 +65,8 @@ if #state == 30 then return lock end
 local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
 if alone then
 redis.call('HDEL', key, '-')
-redis.call('HSET', key, 'h' .. alone, record)
+redis.call('HSET', key, 'h' .. alone, record, 's',
+string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
 lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
 if alone == id then lock.held = record end
 return lock

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const force: Script = {
   name: "force",
-  sha: "ca3da717075152485959b83d22f84b7155f22dfc",
+  sha: "fe1b55d34c28fc79c81b50894e07c9969dc41efb",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function incarnation()
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -65,7 +65,8 @@ if #state == 30 then return lock end
 local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
 if alone then
 redis.call('HDEL', key, '-')
-redis.call('HSET', key, 'h' .. alone, record)
+redis.call('HSET', key, 'h' .. alone, record, 's',
+string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
 lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
 if alone == id then lock.held = record end
 return lock

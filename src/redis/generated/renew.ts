@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "bd01e8d27361579f423a3cc3b493fb839b0c6bbb",
+  sha: "1472308ca170764b3c08102af1d5000086a772ec",
   source: `local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -43,7 +43,8 @@ if #state == 30 then return lock end
 local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
 if alone then
 redis.call('HDEL', key, '-')
-redis.call('HSET', key, 'h' .. alone, record)
+redis.call('HSET', key, 'h' .. alone, record, 's',
+string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
 lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
 if alone == id then lock.held = record end
 return lock

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const vote: Script = {
   name: "vote",
-  sha: "823b43f43bc49027e60965c5f0d84107960b1bfb",
+  sha: "250987e567cd0c91323a21b367a8547f75d8860e",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function incarnation()
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
@@ -65,7 +65,8 @@ if #state == 30 then return lock end
 local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
 if alone then
 redis.call('HDEL', key, '-')
-redis.call('HSET', key, 'h' .. alone, record)
+redis.call('HSET', key, 'h' .. alone, record, 's',
+string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
 lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
 if alone == id then lock.held = record end
 return lock

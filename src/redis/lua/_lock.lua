@@ -62,7 +62,8 @@ local function open(key, id)
   if alone then
     -- Touching the hash first lets a full server (noeviction) accept what follows.
     redis.call('HDEL', key, '-')
-    redis.call('HSET', key, 'h' .. alone, record)
+    redis.call('HSET', key, 'h' .. alone, record, 's',
+      string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
     lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
     if alone == id then lock.held = record end
     return lock

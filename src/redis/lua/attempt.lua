@@ -8,9 +8,10 @@
 --
 -- Returns the fence as a decimal string, or { place, ms until the earliest end, now, a holder's record }.
 
--- The usual case comes first and alone, because it is what an uncontended lock costs: a lock that was used before, where
--- nobody holds or waits, and an exclusive claim with limit 1. Fixed widths, because patterns and formats are slow.
+-- The usual case comes first and alone, because it is what an uncontended lock costs: nobody holds or waits, and the claim
+-- is exclusive with limit 1. Fixed widths, because patterns and formats are slow.
 local state = redis.call('HGET', KEYS[1], 's')
+if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
 if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
   local time = redis.call('TIME')
   local micros = string.sub('00000' .. time[2], -6)
@@ -19,12 +20,11 @@ if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' 
   local last, death = string.sub(state, 1, 16), string.sub(state, 18)
   if fence <= last then fence = string.format('%016.0f', last + 1) end
   local till, idle = now + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
-  if till + idle > tonumber(death) then
-    death = string.format('%013.0f', till + idle + math.floor(idle / 2))
-    redis.call('PEXPIREAT', KEYS[1], death)
-  end
+  local moved = till + idle > tonumber(death)
+  if moved then death = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
   redis.call('HSET', KEYS[1], 's', string.format('%016.0f ', fence + string.sub(ARGV[2], 17, 22)) .. death .. ' =' .. ARGV[1]
     .. ' ' .. till .. ' ' .. now .. ' ' .. fence .. ' ' .. ARGV[2])
+  if moved then redis.call('PEXPIREAT', KEYS[1], death) end
   return fence
 end
 
