@@ -4,12 +4,15 @@
  */
 import type { Claim, Granted, Refused } from "./backend.ts";
 import type { Clock } from "./clock.ts";
+import { formatMs } from "./duration.ts";
 import { LockBackendError } from "./errors.ts";
 import { releaseUntil } from "./release.ts";
 import type { Surroundings } from "./surroundings.ts";
 
 const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 1000;
+/** A store that has not answered for this long is in trouble. */
+const SILENCE_MS = 1000;
 
 /** When a request left: read before it did. */
 export interface Departure {
@@ -35,10 +38,11 @@ export class Seeker {
   readonly shape: string;
   /** The store's last refusal, for messages. */
   refused: Refused | undefined;
-  /** Why the last question got no answer, for messages. */
-  trouble: unknown;
+  #trouble: unknown;
   readonly #around: Surroundings;
   #lastSentAtMs = -Infinity;
+  /** A question is out, and its answer is not here yet. */
+  #asking = false;
   #calledOff: AbortController | undefined;
   #off = false;
   #granted = false;
@@ -52,6 +56,7 @@ export class Seeker {
   /** Sends the first question, for whoever wants to hear the answer before {@link seek} does. */
   ask(sent: Departure): Promise<Granted | Refused> {
     this.#lastSentAtMs = sent.atMs;
+    this.#asking = true;
     return this.#around.backend.attempt(this.claim);
   }
 
@@ -75,20 +80,22 @@ export class Seeker {
     for (let round = 0; ask !== undefined || !this.#off; round++) {
       const sent = ask === undefined ? departure(clock) : first!.sent;
       this.#lastSentAtMs = sent.atMs;
+      this.#asking = true;
       let answer: Granted | Refused | undefined;
       try {
         answer = await (ask ?? backend.attempt(this.claim));
-        this.trouble = undefined;
+        this.#trouble = undefined;
       } catch (cause) {
         if (cause instanceof LockBackendError && cause.fatal) throw cause;
         if (cause instanceof TypeError) throw cause;
-        this.trouble = cause;
+        this.#trouble = cause;
         // A claim that does not queue is asked for once more, with the same id, and then given up.
         if (!this.claim.queues && round > 0) {
           this.#cleanUp();
           throw cause;
         }
       }
+      this.#asking = false;
       ask = undefined;
       if (answer?.granted === true) return this.took(answer, sent);
       if (this.#off) {
@@ -105,6 +112,18 @@ export class Seeker {
       if (news !== undefined) return this.took(news, sent);
     }
     return undefined;
+  }
+
+  /** For how long a question has been out that the store does not answer; 0 when none is. */
+  unansweredMs(nowMs: number): number {
+    return this.#asking ? nowMs - this.#lastSentAtMs : 0;
+  }
+
+  /** Why the last question got no answer, for messages; `undefined` when it got one. */
+  troubleAt(nowMs: number): unknown {
+    const silentMs = this.unansweredMs(nowMs);
+    if (this.#trouble !== undefined || silentMs < SILENCE_MS) return this.#trouble;
+    return new Error(`no answer for ${formatMs(silentMs)}`);
   }
 
   /** Nobody wants the claim any more: stop, and leave nothing in the store. */
@@ -125,7 +144,7 @@ export class Seeker {
   }
 
   #pauseMs(round: number): number {
-    if (this.refused?.retryMs !== undefined && this.trouble === undefined) return this.refused.retryMs;
+    if (this.refused?.retryMs !== undefined && this.#trouble === undefined) return this.refused.retryMs;
     const capMs = Math.min(POLL_MAX_MS, Math.max(1, this.claim.ttlMs / 3));
     const pauseMs = Math.min(capMs, POLL_MIN_MS * 2 ** Math.min(round, 10));
     return pauseMs * (0.5 + 0.5 * this.#around.chance.fraction());
@@ -143,7 +162,7 @@ export class Seeker {
       await aborted(over.signal);
       return undefined;
     } catch (cause) {
-      this.trouble = cause;
+      this.#trouble = cause;
       if (!over.signal.aborted) await aborted(over.signal);
       return undefined;
     } finally {

@@ -19,6 +19,9 @@ import { Turnstile, type TurnstileHome } from "./turnstile.ts";
 /** A try that the store does not answer is given up after this long; its claim is cleaned up behind it. */
 const TRY_MAX_MS = 5000;
 const IDLE_TURNSTILES = 256;
+const NUDGE_MS = 5000;
+/** A release that the store does not answer is asked for again after this long at most. */
+const RELEASE_SILENCE_MS = 2000;
 
 export class Desk implements TurnstileHome, Surroundings {
   readonly backend: Backend;
@@ -32,6 +35,8 @@ export class Desk implements TurnstileHome, Surroundings {
   #byId: Map<string, Hold> | undefined;
   readonly #keeper: Keeper;
   readonly #waits: Alarm<Ticket>;
+  /** Holds whose release the store has not answered yet. */
+  readonly #leaving: Alarm<Hold>;
   #thread: RenewThread | undefined;
   #closed = false;
 
@@ -41,7 +46,10 @@ export class Desk implements TurnstileHome, Surroundings {
     this.chance = options.chance ?? systemChance;
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
     this.#keeper = new Keeper(backend, this.clock, this.chance, (hold, reason) => this.#lose(hold.claim.id, reason));
-    this.#waits = new Alarm<Ticket>(this.clock, true, (nowMs) => this.#giveUpLate(nowMs));
+    this.#waits = new Alarm<Ticket>(this.clock, true, (nowMs) => this.#lookAtWaits(nowMs));
+    this.#leaving = new Alarm<Hold>(this.clock, true, (nowMs) => {
+      for (let hold = this.#leaving.take(nowMs); hold !== undefined; hold = this.#leaving.take(nowMs)) hold.late?.();
+    });
     backend.listen?.({ lost: (id, reason) => this.#lose(id, reason), doubt: () => this.#keeper.doubt(true) });
   }
 
@@ -80,7 +88,8 @@ export class Desk implements TurnstileHome, Surroundings {
       const ticket = new Ticket(turnstile, spec, patience, resolve, reject, this.#settled);
       turnstile.enter(ticket);
       if (ticket.settled) return undefined;
-      this.#waits.set(ticket, this.clock.now() + (ticket.waits ? waitMs : Math.min(TRY_MAX_MS, spec.ttlMs)));
+      ticket.untilMs = this.clock.now() + (ticket.waits ? waitMs : Math.min(TRY_MAX_MS, spec.ttlMs));
+      this.#setBell(ticket);
       if (signal === undefined) return undefined;
       const leave = (): void => this.#giveUp(ticket, signal.reason);
       signal.addEventListener("abort", leave, { once: true });
@@ -121,6 +130,15 @@ export class Desk implements TurnstileHome, Surroundings {
     this.#keeper.doubt(false);
   }
 
+  expectAnswer(hold: Hold, late: () => void): void {
+    hold.late = late;
+    this.#leaving.set(hold, this.clock.now() + Math.min(RELEASE_SILENCE_MS, hold.ttlMs / 3));
+  }
+
+  answered(hold: Hold): void {
+    this.#leaving.clear(hold);
+  }
+
   #forget(hold: Hold): void {
     const last = this.#kept.pop()!;
     if (last !== hold) {
@@ -145,6 +163,7 @@ export class Desk implements TurnstileHome, Surroundings {
   async stop(): Promise<void> {
     this.#keeper.stop();
     this.#waits.stop();
+    this.#leaving.stop();
     await this.#thread?.close();
     await this.backend.close();
   }
@@ -170,9 +189,20 @@ export class Desk implements TurnstileHome, Surroundings {
     ticket.unlisten?.();
   };
 
-  #giveUpLate(nowMs: number): void {
+  /** Wakes for the end of the waiting, and now and then before that, to see whether the store still answers. */
+  #setBell(ticket: Ticket): void {
+    this.#waits.set(ticket, Math.min(ticket.untilMs, this.clock.now() + Math.max(NUDGE_MS, ticket.spec.ttlMs)));
+  }
+
+  #lookAtWaits(nowMs: number): void {
+    const early: Ticket[] = [];
     for (let ticket = this.#waits.take(nowMs); ticket !== undefined; ticket = this.#waits.take(nowMs)) {
-      this.#giveUp(ticket, this.#tooLate(ticket));
+      if (ticket.untilMs <= nowMs) this.#giveUp(ticket, this.#tooLate(ticket));
+      else early.push(ticket);
+    }
+    for (const ticket of early) {
+      ticket.turnstile.nudge(nowMs);
+      if (!ticket.settled) this.#setBell(ticket);
     }
   }
 

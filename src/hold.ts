@@ -51,6 +51,8 @@ export class Hold implements Bell {
   cohortPlace = -1;
   atMs = 0;
   place = -1;
+  /** What to do when the store does not answer its release in time. */
+  late: (() => void) | undefined;
 
   readonly #clock: Clock;
   readonly #endAtMs: number;

@@ -15,7 +15,10 @@ export class Ticket implements Bell {
   readonly patience: Patience;
   settled = false;
 
-  // The deadline's place in its alarm.
+  /** When the waiting ends. */
+  untilMs: number = Infinity;
+
+  // The alarm's own notes.
   atMs = 0;
   place = -1;
 

@@ -6,18 +6,17 @@
 import type { ReleaseResult } from "./api.ts";
 import { departure, type Grant, Seeker } from "./acquire.ts";
 import type { Claim, Holding } from "./backend.ts";
+import { Exit, type ExitHome } from "./exit.ts";
 import { Hold, type HoldHome } from "./hold.ts";
 import { HeldLease, type LeaseHome } from "./lease.ts";
-import { releaseAgain } from "./release.ts";
 import { remove } from "./remove.ts";
 import type { Spec } from "./spec.ts";
-import type { Surroundings } from "./surroundings.ts";
 import { Line, type Ticket } from "./ticket.ts";
 
 /** How long one process may pass a hold around before the store is asked who is next. */
 const TURN_MS = 10;
 
-export interface TurnstileHome extends Surroundings {
+export interface TurnstileHome extends ExitHome {
   newClaim(name: string, spec: Spec, queues: boolean): Claim;
   /** A hold begins: watch over it. */
   keep(hold: Hold): void;
@@ -28,26 +27,29 @@ export interface TurnstileHome extends Surroundings {
 
 export class Turnstile implements LeaseHome, HoldHome {
   readonly name: string;
-  readonly clock: Surroundings["clock"];
+  readonly clock: TurnstileHome["clock"];
   readonly backendName: string;
   readonly #home: TurnstileHome;
   readonly #line: Line = new Line();
   readonly #holds: Hold[] = []; // Arrays: they nearly always have at most one element.
   readonly #seekers: Seeker[] = [];
-  /** Releases under way. */
-  #leaving = 0;
+  readonly #exit: Exit;
 
   constructor(name: string, home: TurnstileHome) {
     this.name = name;
     this.clock = home.clock;
     this.backendName = home.backend.name;
     this.#home = home;
+    this.#exit = new Exit(home);
   }
 
   /** Nothing is held, sought or waited for, and no release is under way. */
   get idle(): boolean {
     return (
-      this.#line.first === undefined && this.#holds.length === 0 && this.#seekers.length === 0 && this.#leaving === 0
+      this.#line.first === undefined &&
+      this.#holds.length === 0 &&
+      this.#seekers.length === 0 &&
+      this.#exit.pending === 0
     );
   }
 
@@ -81,8 +83,22 @@ export class Turnstile implements LeaseHome, HoldHome {
 
   /** Why the store could not be asked, if that is what the line waits for. */
   trouble(): unknown {
-    for (const seeker of this.#seekers) if (seeker.trouble !== undefined) return seeker.trouble;
+    const nowMs = this.clock.now();
+    for (const seeker of this.#seekers) {
+      const trouble = seeker.troubleAt(nowMs);
+      if (trouble !== undefined) return trouble;
+    }
     return undefined;
+  }
+
+  /** A question that got no answer for a whole ttl is worth nothing even if one comes: a new one goes out in its place. */
+  nudge(nowMs: number): void {
+    for (const seeker of this.#seekers.slice()) {
+      if (seeker.unansweredMs(nowMs) < seeker.claim.ttlMs) continue;
+      remove(this.#seekers, seeker);
+      seeker.callOff();
+    }
+    this.#admit();
   }
 
   /** A hold is over though nobody released it. Its leases learn of it; the line goes on without it. */
@@ -122,7 +138,7 @@ export class Turnstile implements LeaseHome, HoldHome {
   /** Believed no longer, but perhaps still in the store: freed early, unless a delay after an unclean end was asked for. */
   async #giveBackLost(hold: Hold): Promise<ReleaseResult> {
     this.lose(hold, hold.lostBecause === "" ? "its ttl passed before it was released" : hold.lostBecause);
-    if (hold.claim.lockDelayMs === 0) await this.#release(hold);
+    if (hold.claim.lockDelayMs === 0) await this.#exit.release(hold);
     return "lost";
   }
 
@@ -193,7 +209,8 @@ export class Turnstile implements LeaseHome, HoldHome {
   }
 
   #answered(seeker: Seeker, spec: Spec, grant: Grant | undefined): void {
-    remove(this.#seekers, seeker);
+    // One that was called off speaks for nobody.
+    if (!remove(this.#seekers, seeker)) return;
     if (grant !== undefined) this.#begin(seeker, spec, grant);
     else this.#turnedDown(seeker);
     this.#admit();
@@ -223,7 +240,7 @@ export class Turnstile implements LeaseHome, HoldHome {
 
   /** The store says that asking again cannot help, or a try could not be asked. */
   #failed(seeker: Seeker, error: unknown): void {
-    remove(this.#seekers, seeker);
+    if (!remove(this.#seekers, seeker)) return;
     const head = this.#line.first;
     if (head !== undefined && head.spec.shape === seeker.shape) {
       this.#line.shift();
@@ -255,7 +272,7 @@ export class Turnstile implements LeaseHome, HoldHome {
     const canSwap = this.#home.backend.swap !== undefined && hold.claim.minHoldMs === 0;
     if (!canSwap || head === undefined || this.#seats(head) <= this.#seekers.length) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
-      const released = this.#release(hold);
+      const released = this.#exit.release(hold);
       this.#admit();
       return released;
     }
@@ -276,21 +293,7 @@ export class Turnstile implements LeaseHome, HoldHome {
       return hold.isSure(clock.now()) ? "released" : "unknown";
     } catch {
       // The seeker asks again for the next claim; the old one is released on its own.
-      this.#leaving++;
-      return this.#released(await releaseAgain(this.#home, hold));
+      return await this.#exit.again(hold);
     }
   }
-
-  #release(hold: Hold): Promise<ReleaseResult> {
-    this.#leaving++;
-    return this.#home.backend
-      .release(hold.claim)
-      .then(this.#released, () => releaseAgain(this.#home, hold).then(this.#released));
-  }
-
-  readonly #released = (known: boolean | undefined): ReleaseResult => {
-    this.#leaving--;
-    if (known === undefined) return "unknown";
-    return known ? "released" : "lost";
-  };
 }

@@ -159,7 +159,8 @@ async function seek(
     if (claim.queues) await backend.release(claim).catch(() => false);
     // Stopped, or never answered: that says more than "not free".
     stop.throwIfAborted();
-    if (seeker.refused === undefined && seeker.trouble !== undefined) throw seeker.trouble;
+    const trouble = seeker.refused === undefined ? seeker.troubleAt(systemClock.now()) : undefined;
+    if (trouble !== undefined) throw trouble;
     return undefined;
   } finally {
     over.abort();

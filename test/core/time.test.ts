@@ -230,7 +230,7 @@ describe("rule 4: whoever stops waiting removes its claim", () => {
     };
     const waiting = failure(locks.acquire("a", { wait: "2s" }));
     await clock.advance(2000);
-    expect((await waiting)["code"]).toBe("ERR_LOCK_TIMEOUT");
+    expect((await waiting)["code"]).toBe("ERR_LOCK_BACKEND");
     slow.open();
     await clock.advance(100);
     expect((await locks.query("a")).held).toHaveLength(0);
@@ -277,8 +277,9 @@ describe("rule 5: a lease ends once", () => {
       await slow.opened;
       return await pass();
     };
+    await clock.advance(2500);
     const releasing = lease.release();
-    await clock.advance(8000);
+    await clock.advance(1500);
     expect(backend.count("renew")).toBe(0);
     slow.open();
     expect(await releasing).toBe("released");
@@ -306,4 +307,72 @@ test("a machine that sleeps while an acquire is on its way leaves a lease in dou
   };
   const lease = await locks.acquire("a");
   expect(() => lease.assertHeld()).toThrow(/in doubt/);
+});
+
+describe("a store that takes questions and never answers", () => {
+  test("does not hang a release: unknown, after it was asked for again", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.release = () => new Promise(() => {});
+    const releasing = lease.release();
+    await clock.advance(10_000);
+    expect(await releasing).toBe("unknown");
+    expect(backend.count("release")).toBe(2);
+  });
+
+  test("an answer to the second asking counts", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.release = () => {
+      backend.interfere.release = undefined;
+      return new Promise(() => {});
+    };
+    const releasing = lease.release();
+    await clock.advance(3000);
+    expect(await releasing).toBe("released");
+  });
+
+  test("does not hang a waiter for ever: after a whole ttl it is asked anew", async () => {
+    const { clock, backend, locks } = stage();
+    let questions = 0;
+    backend.interfere.attempt = (pass) => (questions++ === 0 ? new Promise(() => {}) : pass());
+    const acquiring = locks.acquire("a", { wait: Infinity, ttl: "10s" });
+    await clock.advance(9000);
+    expect(questions).toBe(1);
+    await clock.advance(1000);
+    (await acquiring).assertHeld();
+    expect(questions).toBe(2);
+  });
+
+  test("is told as such when the wait is over", async () => {
+    const { clock, backend, locks } = stage();
+    backend.interfere.attempt = () => new Promise(() => {});
+    const acquiring = failure(locks.acquire("a", { wait: "3s" }));
+    await clock.advance(3000);
+    expect((await acquiring).message).toContain("no answer for 3 s");
+  });
+});
+
+test("a try that was called off does not speak for the next one", async () => {
+  const { clock, backend, locks } = stage();
+  const slow = gate();
+  const controller = new AbortController();
+  backend.interfere.attempt = async () => {
+    backend.interfere.attempt = undefined;
+    await slow.opened;
+    return { granted: false, heldBy: [] };
+  };
+  const first = failure(locks.tryAcquire("a", { signal: controller.signal }));
+  controller.abort(new Error("never mind"));
+  expect((await first).message).toBe("never mind");
+  const answer = gate();
+  backend.interfere.attempt = async (pass) => {
+    await answer.opened;
+    return await pass();
+  };
+  const second = locks.tryAcquire("a");
+  slow.open();
+  await clock.settle();
+  answer.open();
+  expect(await second).not.toBeNull();
 });
