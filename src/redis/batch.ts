@@ -3,7 +3,7 @@ import type { Topology } from "./connection.ts";
 import type { Names } from "./names.ts";
 
 /** A script call of this many claims takes about a millisecond of the server. */
-export const PORTION = 256;
+const PORTION = 256;
 
 export interface Keyed {
   readonly key: string;

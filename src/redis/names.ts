@@ -11,7 +11,7 @@
  * speak for, and must exist before the locks do. The name comes last and needs no escaping.
  */
 
-export const BUCKETS = 256;
+const BUCKETS = 256;
 /** A lock's key is asked for at least twice, and mostly the same few are. */
 const KNOWN_MAX = 256;
 

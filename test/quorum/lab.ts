@@ -26,7 +26,7 @@ export interface Lab {
   readonly skews: readonly Wallskew[];
 }
 
-export function memberAt(port: number): Member {
+function memberAt(port: number): Member {
   const client = new Redis({ port, host: "127.0.0.1", maxRetriesPerRequest: null, retryStrategy: () => 20 });
   client.on("error", () => undefined);
   opened.push(() => client.disconnect());
