@@ -113,7 +113,11 @@ async function slice(make, port, loops, hot) {
   const tookMs = performance.now() - startMs;
   await one.close?.();
   client.disconnect();
-  return { perSecond: (n / tookMs) * 1000, cpuUs: (used.user + used.system) / n, starved: most.filter((x) => x === 0).length };
+  return {
+    perSecond: (n / tookMs) * 1000,
+    cpuUs: (used.user + used.system) / n,
+    starved: most.filter((x) => x === 0).length,
+  };
 }
 
 async function table(title, port, loops, hot, skip = []) {
@@ -124,20 +128,25 @@ async function table(title, port, loops, hot, skip = []) {
       if (skip.includes(name)) continue;
       const result = await slice(make, port, loops, hot);
       const known = best.get(name);
-      if (known === undefined || (hot ? result.perSecond > known.perSecond : result.cpuUs < known.cpuUs)) best.set(name, result);
+      if (known === undefined || (hot ? result.perSecond > known.perSecond : result.cpuUs < known.cpuUs))
+        best.set(name, result);
     }
   }
   const raw = best.get("raw");
   for (const [name, { perSecond, cpuUs, starved }] of best) {
     const ratio = raw === undefined ? "" : ` ${(cpuUs / raw.cpuUs).toFixed(2)}× raw`;
-    console.log(`${name.padEnd(24)} ${String(Math.round(perSecond)).padStart(8)}/s ${cpuUs.toFixed(1).padStart(8)} µs CPU${ratio}${hot ? `  starved ${starved}` : ""}`);
+    console.log(
+      `${name.padEnd(24)} ${String(Math.round(perSecond)).padStart(8)}/s ${cpuUs.toFixed(1).padStart(8)} µs CPU${ratio}${hot ? `  starved ${starved}` : ""}`,
+    );
   }
   return best;
 }
 
 /** One hot lock, four processes with eight loops each. */
 async function processes(name, port) {
-  const children = Array.from({ length: 4 }, () => fork(process.argv[1], ["child", name, String(port), String(SECONDS * 2)]));
+  const children = Array.from({ length: 4 }, () =>
+    fork(process.argv[1], ["child", name, String(port), String(SECONDS * 2)]),
+  );
   await Promise.all(children.map((child) => new Promise((resolve) => child.once("message", resolve))));
   children.forEach((child) => child.send("go"));
   const results = await Promise.all(children.map((child) => new Promise((resolve) => child.once("message", resolve))));
@@ -166,7 +175,10 @@ if (process.argv[2] === "child") {
     }),
   );
   const n = counts.reduce((a, b) => a + b, 0);
-  process.send({ perSecond: (n / (performance.now() - startMs)) * 1000, starved: counts.filter((x) => x === 0).length });
+  process.send({
+    perSecond: (n / (performance.now() - startMs)) * 1000,
+    starved: counts.filter((x) => x === 0).length,
+  });
   setTimeout(() => process.exit(), 300);
 } else {
   const { startRedis } = await import("../dist/lab/servers/redis.js");
