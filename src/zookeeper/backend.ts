@@ -4,8 +4,8 @@ import { LockBackendError, quote } from "../errors.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { Entry } from "./entry.ts";
 import { toFailure } from "./failure.ts";
-import { breakLease, whyGone } from "./force.ts";
-import { type HeldLease, Leases } from "./leases.ts";
+import { breakLease, SESSION_ENDED, whyGone } from "./force.ts";
+import { type HeldLease, Leases, toGranted } from "./leases.ts";
 import { LineTicket } from "./line.ts";
 import { type Dialect, guidOf, type Places, SEMAPHORE } from "./names.ts";
 import { removeNamed, Removals } from "./removal.ts";
@@ -48,17 +48,18 @@ export class ZooKeeperBackend implements Backend {
   }
 
   attempt(claim: Claim): Promise<Granted | Refused> {
-    return this.#ask(claim.name, () => {
+    return this.#ask(claim.name, async () => {
       const entry = this.#entry(claim);
-      return entry.inTurn(async () => {
+      const turn = entry.enter();
+      if (turn !== undefined) await turn;
+      try {
         // Released while this attempt waited for its turn: it starts anew.
-        if (this.#entries.get(claim.id) !== entry) return this.attempt(claim);
-        if (this.#leases.get(claim.id) !== undefined) {
-          const granted = await this.#again(entry, claim);
-          if (granted !== undefined) return granted;
-        }
-        return this.#attempt(entry, claim, () => entry.ticket.attempt());
-      });
+        if (this.#entries.get(claim.id) !== entry) return await this.attempt(claim);
+        const granted = this.#leases.get(claim.id) && (await this.#again(entry, claim));
+        return granted ?? (await this.#attempt(entry, claim, () => entry.ticket.attempt()));
+      } finally {
+        entry.leave();
+      }
     });
   }
 
@@ -90,16 +91,20 @@ export class ZooKeeperBackend implements Backend {
     return this.#ask(claim.name, async () => {
       const entry = this.#entries.get(claim.id);
       if (entry === undefined) return this.#releaseUnknown(claim);
-      return entry.inTurn(async () => {
-        if (this.#entries.get(claim.id) !== entry) return this.#releaseUnknown(claim);
+      const turn = entry.enter();
+      if (turn !== undefined) await turn;
+      try {
+        if (this.#entries.get(claim.id) !== entry) return await this.#releaseUnknown(claim);
         const lease = this.#leases.get(claim.id);
         this.#entries.delete(claim.id);
         if (lease !== undefined) {
           this.#leases.end(lease);
           if (this.#removals.keep(claim.id, entry.ticket, lease.sinceMs + claim.minHoldMs)) return true;
         }
-        return this.#removals.discard(claim.id, entry.ticket);
-      });
+        return await this.#removals.discard(claim.id, entry.ticket);
+      } finally {
+        entry.leave();
+      }
     });
   }
 
@@ -116,15 +121,16 @@ export class ZooKeeperBackend implements Backend {
       const old = from.ticket;
       this.#forget(lease);
       const entry = this.#entry(next);
-      return entry.inTurn(async () => {
-        try {
-          return await this.#attempt(entry, next, () => (entry.ticket as LineTicket).attemptAfter(old));
-        } catch (error) {
-          // Nobody knows whether the old one is gone: it must be.
-          void this.#removals.discardQuietly(held.id, old);
-          throw error;
-        }
-      });
+      await entry.enter();
+      try {
+        return await this.#attempt(entry, next, () => (entry.ticket as LineTicket).attemptAfter(old));
+      } catch (error) {
+        // Nobody knows whether the old one is gone: it must be.
+        void this.#removals.discardQuietly(held.id, old);
+        throw error;
+      } finally {
+        entry.leave();
+      }
     });
   }
 
@@ -164,7 +170,7 @@ export class ZooKeeperBackend implements Backend {
   /** @internal Called by the client: all nodes of the session are gone. */
   expired(): void {
     this.#removals.clear();
-    for (const lease of this.#leases.all()) this.#lose(lease, "the ensemble ended the ZooKeeper session");
+    for (const lease of this.#leases.all()) this.#lose(lease, SESSION_ENDED);
   }
 
   async #ask<T>(name: string, work: () => Promise<T>): Promise<T> {
@@ -291,8 +297,4 @@ export class ZooKeeperBackend implements Backend {
     if (!this.#forget(lease) || ticket === undefined) return;
     void this.#removals.discardQuietly(lease.claim.id, ticket);
   }
-}
-
-function toGranted({ node, ttlMs }: HeldLease, fromMs: number | undefined): Granted {
-  return { granted: true, fence: node.czxid, run: 1, fromMs, ttlMs };
 }

@@ -10,17 +10,17 @@ export class Entry {
     this.ticket = ticket;
   }
 
-  /** Waits for its turn: a release comes after the attempt before it, and removes what that made. */
-  async inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#isBusy) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  /** Waits for its turn: a release comes after the attempt before it, and removes what that made. Ends with leave(). */
+  enter(): Promise<void> | undefined {
+    if (this.#isBusy) return new Promise<void>((resolve) => this.#waiting.push(resolve));
     this.#isBusy = true;
-    try {
-      return await work();
-    } finally {
-      const next = this.#waiting.shift();
-      // Handed on without a gap, so that nobody slips in between.
-      if (next === undefined) this.#isBusy = false;
-      else next();
-    }
+    return undefined;
+  }
+
+  leave(): void {
+    const next = this.#waiting.shift();
+    // Handed on without a gap, so that nobody slips in between.
+    if (next === undefined) this.#isBusy = false;
+    else next();
   }
 }

@@ -6,6 +6,8 @@ import { holders } from "./sight.ts";
 
 const TRIES = 10;
 
+export const SESSION_ENDED = "the ensemble ended the ZooKeeper session";
+
 /**
  * Deletes the node whose creation made `fence`, if it holds the lock. The record of it goes, in the same transaction,
  * into the data of the lock's own node, if that is empty or ours; it stays as long as that node does.
@@ -45,11 +47,13 @@ export async function breakLease(
 /** Why the lease with this fence is gone, as far as the lock's node tells. */
 export async function whyGone(client: ZooKeeperClient, path: string, fence: bigint): Promise<string> {
   try {
-    const { data } = await client.getData(path);
+    // Through the leader: our server may be behind, and may not know that the session has ended and took the node along.
+    const [, { data }] = await Promise.all([client.sync(path), client.getData(path)]);
     const record = readForced(data)?.findLast((one) => one.fence === String(fence));
     if (record !== undefined) return `broken by force by ${record.by}: ${record.reason}`;
-  } catch {
+  } catch (error) {
     // The reason is a courtesy: without it the lease is as lost.
+    if (hasCode(error, "SESSIONEXPIRED", "SESSIONMOVED")) return SESSION_ENDED;
   }
   return "its node was deleted by somebody else";
 }

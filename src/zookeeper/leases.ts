@@ -3,7 +3,7 @@
  * a lease must also end when nobody renews it. So each has a local deadline, at which its node is removed.
  */
 import { Alarm, type Bell } from "../alarm.ts";
-import type { Claim } from "../backend.ts";
+import type { Claim, Granted } from "../backend.ts";
 import { systemClock } from "../clock.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode } from "./client/errors.ts";
@@ -119,4 +119,8 @@ export class Leases {
     // Somebody wrote to our node, as Curator's revocation does: keep watching.
     else if (type === "changed") this.#watchSoon(lease);
   }
+}
+
+export function toGranted({ node, ttlMs }: HeldLease, fromMs: number | undefined): Granted {
+  return { granted: true, fence: node.czxid, run: 1, fromMs, ttlMs };
 }

@@ -72,15 +72,18 @@ async function follower(): Promise<ZooKeeperServer> {
 }
 
 /** Ends a session from another connection, with the id and the password that its handshake told. */
-async function endSession({ port }: ZooKeeperServer, welcome: Buffer): Promise<void> {
+async function endSession({ port }: ZooKeeperServer, welcome: Buffer, hasEnded: () => Promise<boolean>): Promise<void> {
   const [sessionId, password] = [welcome.readBigInt64BE(12), welcome.subarray(24, 40)];
-  const hello = new Writer()
-    .frame((writer) => writer.int(0).long(0n).int(4000).long(sessionId).buffer(password).bool(false))
-    .frame((writer) => writer.int(1).int(OP.closeSession));
-  const socket = connect(port, "127.0.0.1");
-  socket.write(hello.take());
-  socket.resume();
-  await once(socket, "close");
+  const hello = (writer: Writer): Writer =>
+    writer.int(0).long(0n).int(4000).long(sessionId).buffer(password).bool(false);
+  await eventually("the session is taken over and ended", async () => {
+    const socket = connect(port, "127.0.0.1");
+    socket.write(new Writer().frame(hello).take());
+    socket.once("data", () => socket.write(new Writer().frame((writer) => writer.int(1).int(OP.closeSession)).take()));
+    await once(socket, "close");
+    // At times a server hangs up on the second connection of a session before it has done what was asked.
+    return (await hasEnded()) ? true : undefined;
+  });
 }
 
 describe("servers that fail", () => {
@@ -186,7 +189,7 @@ describe("servers that fail", () => {
     try {
       // The ensemble ends the waiter's session, but its server shows its node as the first, and only, in line.
       await acquire(other, next);
-      expect((await waiting.query(name)).held).toHaveLength(1);
+      expect((await waiting.client.getChildren(`/holdfast/${name}`)).children).toHaveLength(1);
       const answer = await waiting.attempt(waiter).catch(() => ({ granted: "unknown" }));
       expect(answer.granted).not.toBe(true);
     } finally {
@@ -247,16 +250,20 @@ describe("networks that fail", () => {
     backend.listen({ lost: (id, reason) => void lost.push(`${id} ${reason}`), doubt: () => undefined });
     const claims = [claim(lockName()), claim(lockName()), claim(lockName(), { mode: "shared" })];
     for (const one of claims) await granted(backend, one);
-    await endSession(server, welcome as Buffer);
+    const seeing = open();
+    await endSession(server, welcome as Buffer, async () => {
+      const found = await Promise.all(claims.map(({ name }) => seeing.query(name)));
+      return found.every(({ held }) => held.length === 0);
+    });
     // The server still answers this client's pings; the first question to the leader tells.
     for (const renewal of await backend.renew(claims)) expect(renewal.held).not.toBe(true);
     await eventually("all are told", () => (lost.length >= claims.length ? true : undefined));
-    expect(lost.toSorted()).toEqual(
-      claims.map(({ id }) => `${id} the ensemble ended the ZooKeeper session`).toSorted(),
-    );
+    expect(lost.map((told) => told.split(" ")[0]).toSorted()).toEqual(claims.map(({ id }) => id).toSorted());
+    // Or the watch on the own node spoke first.
+    for (const told of lost) expect(told).toMatch(/the ensemble ended the ZooKeeper session|its node was deleted/);
     for (const renewal of await backend.renew(claims)) expect(renewal.held).toBe(false);
     expect(await backend.release(claims[0] as (typeof claims)[0])).toBe(false);
-    await granted(backend, claims[1] as (typeof claims)[0]);
+    expect((await acquire(backend, claims[1] as (typeof claims)[0])).granted).toBe(true);
   });
 
   test("a waiter whose session ended while it waited is not granted by its predecessor's leaving (S71)", async () => {

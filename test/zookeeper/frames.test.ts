@@ -17,7 +17,9 @@ const framed = new Writer(8)
 
 function split(chunks: readonly Buffer[]): Buffer[] {
   const splitter = new FrameSplitter();
-  return chunks.flatMap((chunk) => [...splitter.push(chunk)]);
+  const frames: Buffer[] = [];
+  for (const chunk of chunks) splitter.push(chunk, (bytes, start, end) => frames.push(bytes.subarray(start, end)));
+  return frames;
 }
 
 describe("frames", () => {
@@ -61,5 +63,7 @@ describe("frames", () => {
     expect(() => new Reader(new Writer().int(-2).take()).string()).toThrow(RangeError);
     expect(() => new Reader(lying).long()).toThrow(RangeError);
     expect(new Reader(new Writer().int(-1).take()).string()).toBe("");
+    // What follows in the same buffer belongs to the next frame.
+    expect(() => new Reader(new Writer().long(1n).take(), 0, 4).long()).toThrow(RangeError);
   });
 });

@@ -95,61 +95,71 @@ export class Writer {
   }
 }
 
-/** Reads values from one frame. Throws a `RangeError` where the frame is shorter than it says. */
+/** Reads values from one frame, which is a part of `bytes`. Throws a `RangeError` where the frame is shorter than it says. */
 export class Reader {
-  readonly #bytes: Buffer;
-  #at = 0;
+  #bytes: Buffer;
+  #at: number;
+  #end: number;
 
-  constructor(bytes: Buffer) {
+  constructor(bytes: Buffer, start: number = 0, end: number = bytes.length) {
     this.#bytes = bytes;
+    this.#at = start;
+    this.#end = end;
+  }
+
+  /** Goes on with another frame: one reader serves a connection for its whole life. */
+  open(bytes: Buffer, start: number, end: number): void {
+    this.#bytes = bytes;
+    this.#at = start;
+    this.#end = end;
   }
 
   /** How many bytes have not been read. */
   get left(): number {
-    return this.#bytes.length - this.#at;
+    return this.#end - this.#at;
   }
 
   skip(bytes: number): void {
-    this.#at += bytes;
+    this.#take(bytes);
   }
 
   int(): number {
-    const value = this.#bytes.readInt32BE(this.#at);
-    this.#at += 4;
-    return value;
+    return this.#bytes.readInt32BE(this.#take(4));
   }
 
   long(): bigint {
-    const value = this.#bytes.readBigInt64BE(this.#at);
-    this.#at += 8;
-    return value;
+    return this.#bytes.readBigInt64BE(this.#take(8));
   }
 
   bool(): boolean {
-    const value = this.#bytes.readUInt8(this.#at);
-    this.#at += 1;
-    return value === 1;
+    return this.#bytes[this.#take(1)] === 1;
   }
 
   /** The bytes, copied: the frame they came in is not kept alive by them. */
   buffer(): Buffer {
     const length = this.#length(1);
-    const value = Buffer.from(this.#bytes.subarray(this.#at, this.#at + length));
-    this.#at += length;
-    return value;
+    const start = this.#take(length);
+    return Buffer.from(this.#bytes.subarray(start, start + length));
   }
 
   string(): string {
     const length = this.#length(1);
-    const value = this.#bytes.toString("utf8", this.#at, this.#at + length);
-    this.#at += length;
-    return value;
+    const start = this.#take(length);
+    return this.#bytes.toString("utf8", start, start + length);
   }
 
   strings(): string[] {
     const values: string[] = [];
     for (let left = this.#length(4); left > 0; left--) values.push(this.string());
     return values;
+  }
+
+  /** Where the next `size` bytes begin. */
+  #take(size: number): number {
+    const start = this.#at;
+    this.#at += size;
+    if (this.#at > this.#end) throw new RangeError("a frame that is shorter than it says");
+    return start;
   }
 
   /** A length or count; -1 stands for "null", which is read as empty. */

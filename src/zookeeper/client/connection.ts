@@ -58,6 +58,7 @@ export class Connection {
   readonly #server: string;
   readonly #splitter = new FrameSplitter();
   readonly #writer = new Writer();
+  readonly #reader = new Reader(Buffer.alloc(0));
   #sent: Sent[] = [];
   #firstSent = 0;
   #xid = 0;
@@ -153,16 +154,18 @@ export class Connection {
 
   #read(chunk: Buffer): void {
     try {
-      for (const frame of this.#splitter.push(chunk)) {
-        if (this.#ended) return;
-        const reader = new Reader(frame);
-        if (this.#pulse === undefined) this.#welcome(reader);
-        else this.#take(reader);
-      }
+      this.#splitter.push(chunk, this.#onFrame);
     } catch (error) {
       this.end(error instanceof Error ? error : new Error(String(error)));
     }
   }
+
+  readonly #onFrame = (bytes: Buffer, start: number, end: number): void => {
+    if (this.#ended) return;
+    this.#reader.open(bytes, start, end);
+    if (this.#pulse === undefined) this.#welcome(this.#reader);
+    else this.#take(this.#reader);
+  };
 
   #welcome(reader: Reader): void {
     clearTimeout(this.#limit);

@@ -8,8 +8,8 @@ export class FrameSplitter {
   #parts: Buffer[] = [];
   #have = 0;
 
-  /** Yields every frame that is complete now. Throws a `RangeError` on a length that cannot be. */
-  *push(chunk: Buffer): Generator<Buffer, void, undefined> {
+  /** Tells every frame that is complete now, as a part of `bytes`. Throws a `RangeError` on a length that cannot be. */
+  push(chunk: Buffer, frame: (bytes: Buffer, start: number, end: number) => void): void {
     let bytes = chunk;
     if (this.#have > 0) {
       this.#parts.push(chunk);
@@ -25,7 +25,7 @@ export class FrameSplitter {
     while (bytes.length - at >= 4) {
       const end = at + 4 + checkedLength(bytes, at);
       if (end > bytes.length) break;
-      yield bytes.subarray(at + 4, end);
+      frame(bytes, at + 4, end);
       at = end;
     }
     if (at < bytes.length) {
