@@ -1,9 +1,11 @@
 /** How contestants over Redis keep many leases alive, and how they wait where the usual acquire() is not what is measured. */
 
+import { randomBytes } from "node:crypto";
+
 const BATCH = 500;
 const RENEW = `local n = 0
 for i, key in ipairs(KEYS) do
-  if redis.call("GET", key) == ARGV[1] then n = n + redis.call("PEXPIRE", key, ARGV[2]) end
+  if redis.call("GET", key) == ARGV[i + 1] then n = n + redis.call("PEXPIRE", key, ARGV[1]) end
 end
 return n`;
 const GIVE = `if redis.call("GET", KEYS[1]) ~= ARGV[1] then return 0 end
@@ -34,11 +36,15 @@ export const holding = {
       hold: async ({ count, ttlMs, name }) => {
         const sha = await loaded(client, RENEW);
         keys = Array.from({ length: count }, (_, i) => `${name}-${i}`);
-        await inBatches(count, (i) => client.set(keys[i], "me", "PX", ttlMs, "NX"));
+        // Every lease has an id of its own, as a lock's must.
+        const ids = keys.map(() => randomBytes(16).toString("base64url"));
+        await inBatches(count, (i) => client.set(keys[i], ids[i], "PX", ttlMs, "NX"));
         const batches = [];
-        for (let from = 0; from < count; from += BATCH) batches.push(keys.slice(from, from + BATCH));
+        for (let from = 0; from < count; from += BATCH) {
+          batches.push([...keys.slice(from, from + BATCH), ttlMs, ...ids.slice(from, from + BATCH)]);
+        }
         timer = setInterval(() => {
-          for (const batch of batches) void client.evalsha(sha, batch.length, ...batch, "me", ttlMs);
+          for (const batch of batches) void client.evalsha(sha, (batch.length - 1) / 2, ...batch);
         }, ttlMs / 3);
       },
       drop: async () => {

@@ -13,7 +13,7 @@
 
 const BUCKETS = 256;
 /** A lock's key is asked for at least twice, and mostly the same few are. */
-const KNOWN_MAX = 256;
+const KNOWN_MAX = 8192;
 
 /** `%` and a lone surrogate, which UTF-8 cannot tell from another, are written as hex. */
 const UNSAFE = /[%\uD800-\uDFFF]/u;
