@@ -1,5 +1,5 @@
 /** Locks shared with Java's Curator and Python's kazoo: processes of both on one path, on a counter that nothing else protects. */
-import { execFile, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -25,6 +25,7 @@ let lab: ZooKeeperLab;
 let place: string;
 let servers: string;
 let java: string;
+const children: ChildProcess[] = [];
 
 beforeAll(async () => {
   place = makePlace();
@@ -39,6 +40,8 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
+  // After a failed test the other side still waits.
+  for (const child of children) child.kill("SIGKILL");
   await lab.stop();
   removePlace(place);
 });
@@ -51,6 +54,7 @@ interface Driver {
 /** Starts the other side, and waits until it is connected. */
 async function start(program: string, args: readonly string[]): Promise<Driver> {
   const child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"] });
+  children.push(child);
   let output = "";
   child.stderr.on("data", (chunk: Buffer) => (output += chunk.toString()));
   const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
