@@ -37,16 +37,17 @@ export class Keeper {
     // What is not renewed from here has only its end to be watched.
     if (hold.spec.renew !== true) return this.#alarm.set(hold, hold.trustedUntilMs);
     const nowMs = hold.grantedAtMs;
+    // A lease that was handed over has used up some of its trust: renewed no later than half-way to its end.
+    const latestMs = nowMs + (hold.trustedUntilMs - nowMs) / 2;
     const youngest = this.#youngest.get(hold.ttlMs);
     if (youngest !== undefined && nowMs < youngest.untilMs && youngest.cohort.place >= 0) {
-      youngest.cohort.add(hold);
-      if (hold.trustedUntilMs < youngest.cohort.atMs) this.#alarm.set(youngest.cohort, hold.trustedUntilMs);
-      return undefined;
+      if (youngest.cohort.renewAtMs <= latestMs) return youngest.cohort.add(hold);
     }
-    const cohort = new Cohort(hold.ttlMs, nowMs + this.#thirdMs(hold.ttlMs));
+    const dueMs = nowMs + this.#thirdMs(hold.ttlMs);
+    const cohort = new Cohort(hold.ttlMs, Math.min(dueMs, latestMs));
     cohort.add(hold);
-    this.#youngest.set(hold.ttlMs, { cohort, untilMs: nowMs + hold.ttlMs * JOIN });
-    return this.#alarm.set(cohort, Math.min(cohort.renewAtMs, hold.trustedUntilMs));
+    if (dueMs <= latestMs) this.#youngest.set(hold.ttlMs, { cohort, untilMs: nowMs + hold.ttlMs * JOIN });
+    return this.#alarm.set(cohort, cohort.renewAtMs);
   }
 
   /** From this moment on nothing renews the hold, not even an answer that is on its way. */

@@ -160,3 +160,16 @@ test("a lease in doubt is asked about once, however often somebody looks at it",
   }
   expect(backend.count("renew")).toBe(1);
 });
+
+test("a lease that was handed over with little trust left is renewed before that is used up", async () => {
+  const { clock, backend, locks } = stage();
+  await locks.acquire("other", { ttl: "30s" });
+  backend.interfere.attempt = async (pass) => {
+    const sentAtMs = clock.now();
+    return { ...((await pass()) as object), fromMs: sentAtMs - 22_000 };
+  };
+  const lease = await locks.acquire("a", { ttl: "30s" });
+  await clock.advance(5000);
+  expect(lease.signal.aborted).toBe(false);
+  expect(lease.remaining()).toBeGreaterThan(20_000);
+});
