@@ -17,12 +17,23 @@ test("holdfast exports these names and no others", () => {
 
 test("errors have stable codes, facts as fields, and say what to do next", () => {
   const timeout = new holdfast.LockTimeoutError("invoice:42", 2000, []);
-  expect(timeout).toMatchObject({ name: "LockTimeoutError", code: "ERR_LOCK_TIMEOUT", lock: "invoice:42", waitedMs: 2000 });
+  expect(timeout).toMatchObject({
+    name: "LockTimeoutError",
+    code: "ERR_LOCK_TIMEOUT",
+    lock: "invoice:42",
+    waitedMs: 2000,
+  });
   const lost = new holdfast.LockLostError("invoice:42", 7n, "evicted");
   expect(lost).toMatchObject({ name: "LockLostError", code: "ERR_LOCK_LOST", fence: 7n, reason: "evicted" });
   expect(lost.message).toMatch(/invoice:42.*fence 7.*evicted.*Stop the work/);
   const backend = new holdfast.LockBackendError("redis", "a", "down", { cause: new Error("x"), fatal: true });
-  expect(backend).toMatchObject({ name: "LockBackendError", code: "ERR_LOCK_BACKEND", backend: "redis", fatal: true, votes: [] });
+  expect(backend).toMatchObject({
+    name: "LockBackendError",
+    code: "ERR_LOCK_BACKEND",
+    backend: "redis",
+    fatal: true,
+    votes: [],
+  });
   expect(backend.cause).toBeInstanceOf(Error);
   expect(new holdfast.LockClosedError("a")).toMatchObject({ code: "ERR_LOCK_CLOSED" });
   for (const error of [timeout, lost, backend]) expect(error).toBeInstanceOf(holdfast.LockError);

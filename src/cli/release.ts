@@ -1,6 +1,5 @@
 /** `holdfast release NAME --fence N`: gives back one's own lease, or, with a reason, ends somebody else's. */
 import { hostname } from "node:os";
-import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Claim } from "../backend.ts";
 import { type Command, UsageError } from "./command.ts";
@@ -59,21 +58,12 @@ async function breakLease(
   if (fence === undefined) throw new UsageError("which lease? Give its --fence (see `holdfast show`)", "release");
   if (reason.trim() === "") throw new UsageError("--reason must say something: it is kept for whoever asks", "release");
   const by = operator(hostname());
-  const end = async ({ locks }: OpenStore): Promise<boolean> => {
-    const ended = await locks.forceRelease(name, { fence, reason });
-    if (ended) await letTheNewsLeave();
-    return ended;
-  };
+  const end = ({ locks }: OpenStore): Promise<boolean> => locks.forceRelease(name, { fence, reason });
   const done = await withLocks(io, flags, end, { holder: by });
   if (flags.has("json")) io.json({ name, fence, released: done, by, reason });
   else if (!done) io.note(`holdfast: ${name} is not held with fence ${fence}; nothing was done`);
   else if (!flags.has("quiet")) io.note(`holdfast: ended the lease ${fence} on ${name}`);
   return done ? EXIT.ok : EXIT.no;
-}
-
-/** Its holder, or who waits, is told by a message that is on its way when the store has answered. */
-async function letTheNewsLeave(): Promise<void> {
-  await sleep(100);
 }
 
 type Own = Omit<StoredClaim, "fence"> & { readonly fence: bigint | undefined };
@@ -114,11 +104,7 @@ async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<n
     result = "lost";
   } else {
     keep("releasing");
-    const release = async ({ backend }: OpenStore): Promise<boolean> => {
-      const released = await insist(() => backend.release(own.claim));
-      if (released) await letTheNewsLeave();
-      return released;
-    };
+    const release = ({ backend }: OpenStore): Promise<boolean> => insist(() => backend.release(own.claim));
     const known = await withLocks(io, flags, release, { outlives: true });
     // After a release whose answer was lost, "not there" may well be that release's doing.
     if (known) result = "released";

@@ -178,6 +178,7 @@ export class FileBackend implements Backend {
     }
     this.#claims.clear();
     this.#owners.close();
+    await this.#hints.flush();
     this.#hints.close();
     if (!held) this.#companions.close();
     await this.#janitor.last();

@@ -14,6 +14,7 @@ import { isId } from "./records.ts";
 /** What fits into a socket's address on every system. */
 const PATH_MAX = 103;
 const PEERS_MAX = 64;
+const FLUSH_MAX_MS = 200;
 const LINE_MAX = 256;
 
 interface Peer {
@@ -31,6 +32,8 @@ export class Hints {
   /** The socket directory, where its path is too long for an address but not for a link to an open file. */
   #directory: number | undefined;
   #works = false;
+  #unsent = 0;
+  #sent: (() => void) | undefined;
 
   constructor(place: Place, instance: string, look: (ownerId: string) => void) {
     this.#place = place;
@@ -61,7 +64,19 @@ export class Hints {
   /** Tells whoever has this owner file to look at its claim. */
   tell(instance: string, ownerId: string): void {
     if (instance === this.#instance) queueMicrotask(() => this.#look(ownerId));
-    else this.#peer(instance)?.socket.write(`look ${ownerId}\n`);
+    else this.#write(this.#peer(instance)?.socket, `look ${ownerId}\n`);
+  }
+
+  /** Waits, but not long, until what was told has left this process: one that ends right away would take it along. */
+  async flush(): Promise<void> {
+    if (this.#unsent === 0) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, FLUSH_MAX_MS);
+      this.#sent = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
   }
 
   /** Calls `ended` when the process behind that instance is gone, or cannot be reached. Returns how to stop. */
@@ -85,6 +100,16 @@ export class Hints {
     if (process.platform !== "win32") remove(join(this.#place.sockets, this.#instance));
     if (this.#directory !== undefined) closeSync(this.#directory);
     this.#directory = undefined;
+  }
+
+  #write(socket: Socket | undefined, line: string): void {
+    if (socket === undefined) return;
+    this.#unsent++;
+    // Called for a socket that failed, too.
+    socket.write(line, () => {
+      this.#unsent--;
+      if (this.#unsent === 0) this.#sent?.();
+    });
   }
 
   #peer(instance: string): Peer | undefined {
