@@ -26,7 +26,7 @@ export class Exit {
     return new Promise((resolve) => {
       let open = true;
       let alone = true;
-      const done = (known: boolean | undefined): void => {
+      const settle = (known: boolean | undefined): void => {
         if (!open) return;
         open = false;
         home.answered(hold);
@@ -37,11 +37,11 @@ export class Exit {
         if (!alone) return;
         alone = false;
         home.answered(hold);
-        void releaseAgain(home, hold).then(done);
+        void releaseAgain(home, hold).then(settle);
       };
       home.expectAnswer(hold, again);
       // Once it was asked for again, a late "absent" proves nothing: the second asking may have been the first to arrive.
-      home.backend.release(hold.claim).then((known) => (alone || known ? done(known) : undefined), again);
+      home.backend.release(hold.claim).then((known) => (alone || known ? settle(known) : undefined), again);
     });
   }
 

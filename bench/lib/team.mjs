@@ -99,12 +99,12 @@ export class Team {
   }
 
   /** Gives all the same order; `own(index)` adds what differs. */
-  order(order, own = () => ({}), limitMs = undefined) {
+  order(order, own = () => ({}), limitMs) {
     return Promise.all(this.#workers.map((worker, index) => worker.order({ ...order, ...own(index) }, limitMs)));
   }
 
   /** Gives one of them an order. */
-  orderOne(index, order, limitMs = undefined) {
+  orderOne(index, order, limitMs) {
     return this.#workers[index].order(order, limitMs);
   }
 

@@ -39,13 +39,15 @@ const own = {
   },
 };
 
-process.on("message", async ({ id, call, args }) => {
+process.on("message", (question) => void answer(question));
+
+async function answer({ id, call, args }) {
   try {
-    const answer = await (own[call] ?? backend[call].bind(backend))(...args);
-    process.send({ id, answer });
+    process.send({ id, answer: await (own[call] ?? backend[call].bind(backend))(...args) });
   } catch (error) {
     process.send({ id, error: { name: error.name, message: error.message, code: error.code, fatal: error.fatal } });
   }
-});
+}
+
 process.on("disconnect", () => process.exit(0));
 process.send({ id: 0 });
