@@ -130,9 +130,17 @@ function readPid(flags: Flags): number | undefined {
 
 function readId(flags: Flags): string {
   const id = flags.text("claim");
-  if (id === undefined) return systemChance.id();
+  if (id === undefined) return idForAFlag();
   if (!isClaimId(id)) throw new UsageError(`--claim must be 22 letters, digits, - or _, and hard to guess`, "acquire");
   return id;
+}
+
+/** An id that begins with a dash would be taken for a flag when it is given back as `--claim ID`. */
+function idForAFlag(): string {
+  for (;;) {
+    const id = systemChance.id();
+    if (!id.startsWith("-")) return id;
+  }
 }
 
 async function seek(
