@@ -184,7 +184,7 @@ class TcpProxy implements Proxy {
 
   async stop(): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#listener.close(() => resolve()));
-    this.cut();
+    for (const pair of this.#all()) this.#end(pair, (socket) => socket.destroy());
     await closed;
   }
 
@@ -258,10 +258,15 @@ class TcpProxy implements Proxy {
   }
 
   #reset(pair: Pair): void {
+    this.#end(pair, (socket) => socket.resetAndDestroy());
+  }
+
+  #end(pair: Pair, how: (socket: Socket) => void): void {
     for (const direction of BOTH) pair.pipes[direction].queue.length = 0;
+    // Before #close(), which destroys one of them: a reset of a destroyed socket can make Node 20 spin when the process ends.
+    how(pair.client);
+    how(pair.server);
     this.#close(pair);
-    pair.client.resetAndDestroy();
-    pair.server.resetAndDestroy();
   }
 
   /** The client is gone. Its requests that are still held or delayed reach the server all the same, as packets do. */

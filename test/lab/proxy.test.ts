@@ -1,10 +1,13 @@
+import { spawn } from "node:child_process";
 import { connect, createServer } from "node:net";
+import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, afterEach, expect, test } from "vitest";
 import { Redis } from "ioredis";
 import { startProxy } from "../../src/lab/proxy.ts";
 import type { Proxy } from "../../src/lab/proxy.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
+import { build } from "./built.ts";
 
 let server: RedisServer;
 let proxy: Proxy;
@@ -170,6 +173,26 @@ test("a hook may reset the connection at a chosen request", async () => {
   await client.set("a", "1");
   await expect(client.set("fatal", "1")).rejects.toThrow();
   expect(await isSet("fatal")).toBe(false);
+});
+
+test("a process that cut connections and stopped its proxies ends by itself", { timeout: 60_000 }, async () => {
+  const script = `
+    import { connect } from "node:net";
+    const { startProxy } = await import(${JSON.stringify(join(build(), "lab/proxy.js"))});
+    for (let round = 0; round < 5; round++) {
+      const proxy = await startProxy({ port: ${server.port} });
+      const sockets = Array.from({ length: 10 }, () => connect(proxy.port, "127.0.0.1").on("error", () => {}));
+      for (const socket of sockets) socket.write("PING\\r\\n");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      for (const socket of sockets.slice(5)) socket.end();
+      if (round % 2 === 0) proxy.cut();
+      await proxy.stop();
+      for (const socket of sockets) socket.destroy();
+    }`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  expect(await new Promise((resolve) => child.once("exit", resolve))).toBe(0);
 });
 
 test("works in front of any TCP server", async () => {
