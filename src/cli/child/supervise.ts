@@ -83,6 +83,8 @@ class Supervisor {
       else this.#child.open();
       running({ forward: (signal) => this.#forward(signal) });
       const ended = await this.#child.ended;
+      // While we were stopped the warden has ended it: it has no other way to tell.
+      if (ended.signal === "SIGKILL" && this.#isTooLate(machineMs())) this.#lost ??= this.#whyEnding(0);
       await this.#leftovers();
       await this.#killing;
       return { code: exitCode(ended), lost: this.#lost };
@@ -96,6 +98,8 @@ class Supervisor {
   #look(): void {
     const { lease, graceMs, ttlMs } = this.#options;
     const nowMs = machineMs();
+    // A renewal that comes now comes too late: the warden has ended the command, or is about to.
+    if (this.#isTooLate(nowMs)) return this.#kill(this.#whyEnding(0));
     const remainingMs = lease.remaining();
     // 0 is doubt, which a renewal is about to settle, or the end, which the signal tells. Once told to stop, it stops.
     if (remainingMs > 0 && !this.#toldToStop && nowMs + remainingMs > this.#deadlineMs) {
@@ -107,6 +111,11 @@ class Supervisor {
     if (leftMs <= graceMs) this.#askToStop(leftMs);
     const nextMs = (leftMs > graceMs ? leftMs - graceMs : leftMs - this.#killEarlyMs) + 1;
     this.#timer = setTimeout(() => this.#look(), Math.max(1, Math.min(nextMs, ttlMs / 10, 1000)));
+  }
+
+  /** The warden acts at this instant, whatever we do. */
+  #isTooLate(nowMs: number): boolean {
+    return this.#deadlineMs > 0 && nowMs >= this.#deadlineMs - this.#killEarlyMs;
   }
 
   #askToStop(leftMs: number): void {
