@@ -37,9 +37,25 @@ export interface SentinelLab extends AsyncDisposable {
 
 const SERVICE = "holdfast";
 const LIMIT_MS = 60_000;
+/** Usually two seconds; twelve when a sentinel missed something at its first look. */
+const WEAVE_MS = 25_000;
+const START_TRIES = 4;
+
+class InVainError extends Error {}
 
 /** Starts all servers and resolves when the replicas are online and the sentinels know each other. */
 export async function startSentinels(options: SentinelOptions = {}): Promise<SentinelLab> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await startOnce(options);
+    } catch (error) {
+      // On a starved machine sentinels may fail over before they know each other, and never agree then.
+      if (!(error instanceof InVainError) || tries === START_TRIES) throw error;
+    }
+  }
+}
+
+async function startOnce(options: SentinelOptions): Promise<SentinelLab> {
   const { args = [], env, replicas: count = 2 } = options;
   const started: RedisServer[] = [];
   const places: string[] = [];
@@ -56,6 +72,8 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
     const follow = [...quick, "--replicaof", `${HOST} ${primaryPort}`];
     const replicas = await Promise.all(Array.from({ length: count }, () => startRedis({ args: follow, env })));
     started.push(...replicas);
+    // A sentinel that sees no replica at its first look does not look again for ten seconds.
+    await untilOnline(primary, count);
     const sentinels = await Promise.all(
       Array.from({ length: 3 }, () => {
         const place = makePlace();
@@ -64,7 +82,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
       }),
     );
     started.push(...sentinels);
-    await untilWoven(primary, sentinels, count);
+    await untilWoven(sentinels, count);
     const currentPrimary = (): Promise<number> => ask(sentinels);
     const hosts = sentinels.map((sentinel) => `${HOST}:${sentinel.port}`).join(",");
     return {
@@ -101,16 +119,22 @@ function startSentinel(place: string, primaryPort: number, options: SentinelOpti
   });
 }
 
-async function untilWoven(primary: RedisServer, sentinels: readonly RedisServer[], replicas: number): Promise<void> {
-  await until("the sentinels know each other", async () => {
+async function untilOnline(primary: RedisServer, replicas: number): Promise<void> {
+  await until("the replicas are online", async () => {
     const info = await primary.cli("INFO", "replication");
-    if ((info.match(/state=online/gu) ?? []).length < replicas) return undefined;
+    return (info.match(/state=online/gu) ?? []).length >= replicas ? true : undefined;
+  });
+}
+
+async function untilWoven(sentinels: readonly RedisServer[], replicas: number): Promise<void> {
+  const look = async (): Promise<true | undefined> => {
     const views = await Promise.all(sentinels.map((sentinel) => sentinel.cli("SENTINEL", "MASTER", SERVICE)));
     const woven = views.every(
       (view) => fieldOf(view, "num-slaves") >= replicas && fieldOf(view, "num-other-sentinels") >= 2,
     );
     return woven ? true : undefined;
-  });
+  };
+  await until("the sentinels know each other", look, WEAVE_MS);
 }
 
 /** redis-cli prints a map as lines: name, value, name, value. */
@@ -143,12 +167,16 @@ async function untilFailedOver(
 }
 
 /** Looks until `look` finds something. */
-export async function until<T>(what: string, look: () => Promise<T | undefined>): Promise<T> {
-  const deadlineMs = performance.now() + LIMIT_MS;
+export async function until<T>(
+  what: string,
+  look: () => Promise<T | undefined>,
+  limitMs: number = LIMIT_MS,
+): Promise<T> {
+  const deadlineMs = performance.now() + limitMs;
   for (;;) {
     const found = await look();
     if (found !== undefined) return found;
-    if (performance.now() > deadlineMs) throw new Error(`Waited ${LIMIT_MS} ms in vain until: ${what}`);
+    if (performance.now() > deadlineMs) throw new InVainError(`Waited ${limitMs} ms in vain until: ${what}`);
     await sleep(25);
   }
 }

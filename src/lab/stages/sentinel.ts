@@ -19,6 +19,8 @@ export async function openSentinelStage(options: SentinelStageOptions = {}): Pro
   const lab = await startSentinels({
     args: options.args,
     front: async (primary) => {
+      // A second try has another primary.
+      await front?.stop();
       front = await startProxy(primary);
       cutReplication = watchReplication(front);
       return front.port;
