@@ -1,6 +1,6 @@
 /**
  * A hold: one lease of the store, kept alive by the keeper and lent to local leases: one after the other, or, in
- * shared mode, to several at once. It knows until when it may be trusted (DESIGN: the five rules of time).
+ * shared mode, to several at once. It knows until when it may be trusted (see "Trust" in docs/concepts.md).
  */
 import type { Grant } from "./acquire.ts";
 import type { Bell } from "./alarm.ts";
