@@ -149,7 +149,9 @@ export class Janitor {
       return;
     }
     for (const incarnation of disk.list(path) ?? []) discardLosers(join(path, incarnation));
-    new Lock(name, this.#around).retireIfIdle(this.#around.moment.wallMs() - idleMs);
+    // A file's times are finer than the clock's milliseconds: what was used in this very one is idle, too, without patience.
+    const sinceMs = idleMs === 0 ? Infinity : this.#around.moment.wallMs() - idleMs;
+    new Lock(name, this.#around).retireIfIdle(sinceMs);
   }
 }
 
