@@ -35,7 +35,14 @@ function together(runs) {
   const suites = Object.assign({}, ...runs.map((run) => run.suites));
   const known = Object.keys(suites).toSorted((a, b) => ORDER.indexOf(a) - ORDER.indexOf(b));
   const machine = { ...runs[0].machine, loadAfter: runs.at(-1).machine.loadAfter };
-  return { ...runs.at(-1), machine, suites: Object.fromEntries(known.map((name) => [name, suites[name]])) };
+  const all = (figure) => range(runs.map((run) => run[figure]));
+  return {
+    ...runs.at(-1),
+    seconds: all("seconds"),
+    rounds: all("rounds"),
+    machine,
+    suites: Object.fromEntries(known.map((name) => [name, suites[name]])),
+  };
 }
 
 function publish(results) {
@@ -60,10 +67,15 @@ function markdown(results, drawn) {
   ].join("\n\n");
 }
 
+function range(values) {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  return least === most ? String(least) : `${least} to ${most}`;
+}
+
 function machineText({ machine, seconds, rounds }) {
   const { cpu, cores, memoryGiB, system, node, redis, java, load, loadAfter } = machine;
   const versions = [`Node ${node}`, redis && `Redis ${redis}`, java && `Java ${java}`].filter(Boolean).join(", ");
-  return `${cores} cores (${cpu}), ${memoryGiB} GiB, ${system}; ${versions}. ${rounds} rounds, slices of ${seconds} s (contended: ${2 * seconds} s). Load average before ${load.join(", ")}, after ${loadAfter.join(", ")}.`;
+  return `${cores} cores (${cpu}), ${memoryGiB} GiB, ${system}; ${versions}. ${rounds} rounds, slices of ${seconds} s (contended: twice that). Load average before ${load.join(", ")}, after ${loadAfter.join(", ")}.`;
 }
 
 function suiteText(name, { title, parts, bars }, drawn) {

@@ -12,7 +12,7 @@ export function machine() {
     system: `${type()} ${release().replace(/-.*/, "")}`,
     node: process.version,
     redis: version("redis-server", ["--version"], /v=([\d.]+)/),
-    java: version("java", ["-version"], /version "([^"]+)"/),
+    java: version("java", ["--version"], /^\w+ ([\d.]+)/),
     load: loadavg().map((load) => Number(load.toFixed(2))),
   };
 }
