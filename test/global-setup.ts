@@ -13,6 +13,7 @@ const PROGRAMS: readonly ProgramName[] = [
   "gcc",
   "spin",
   "chromium",
+  "tmux",
 ];
 
 /** Installs what is missing where that is allowed. Throws, naming every package to install, where it is not. */

@@ -203,11 +203,15 @@ describe("getting through", () => {
     for (const bytes of [1, 3, 4, 5, 40, 41, 42, 45, 60, 61, 100, 130, 131]) {
       most = bytes;
       const client = await open({ servers: `127.0.0.1:${cutting}` }).catch(() => opened.at(-1) as ZooKeeperClient);
+      // The chroot may not be there yet: what made it may have been cut off.
       const path = await eventually("an answer", () =>
-        client.create("/n-", NOTHING, "ephemeralSequential").then(
-          (made) => made.path,
-          () => undefined,
-        ),
+        client
+          .makePath("/", "persistent")
+          .then(() => client.create("/n-", NOTHING, "ephemeralSequential"))
+          .then(
+            (made) => made.path,
+            () => undefined,
+          ),
       );
       expect((await client.exists(path))?.ephemeralOwner, `cut after ${bytes}`).toBe(client.sessionId);
     }

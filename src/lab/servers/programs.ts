@@ -29,7 +29,8 @@ export type ProgramName =
   | "postgres"
   | "initdb"
   | "psql"
-  | "chromium";
+  | "chromium"
+  | "tmux";
 
 const SOURCES: Readonly<Record<ProgramName, Source>> = {
   "redis-server": { debian: "redis-server" },
@@ -46,8 +47,9 @@ const SOURCES: Readonly<Record<ProgramName, Source>> = {
   postgres: { debian: "postgresql", folders: postgresFolders },
   initdb: { debian: "postgresql", folders: postgresFolders },
   psql: { debian: "postgresql", folders: postgresFolders },
-  // For the tests that look at pages.
+  // For the tests that look at pages, and at terminals.
   chromium: { debian: "chromium" },
+  tmux: { debian: "tmux" },
 };
 
 const INSTALL_LOCK = join(tmpdir(), "holdfast-lab-install.lock");
