@@ -34,12 +34,13 @@ export function ballotAbove(fence: bigint): bigint {
  */
 export class Proposer {
   readonly #clock: Clock;
-  readonly #startedMs: number;
+  /** The wall clock minus the monotonic one; it only grows. */
+  #offsetMs: number;
   #aheadUs = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.#startedMs = clock.wall() - clock.now();
+    this.#offsetMs = clock.wall() - clock.now();
   }
 
   next(): bigint {
@@ -52,8 +53,14 @@ export class Proposer {
     if (aheadUs > this.#aheadUs && aheadUs <= LEARN_MAX_US) this.#aheadUs = aheadUs;
   }
 
-  /** The wall clock as it was at the start plus monotonic time since; after a sleep the wall clock is ahead and counts. */
+  /**
+   * Monotonic time, set forward when the wall clock is ahead of it: after a sleep. Not for less than a millisecond, because the
+   * wall clock tells no finer: it would stand still in between, and the next proposal would be as low as the last.
+   */
   #us(): number {
-    return Math.max(this.#startedMs + this.#clock.now(), this.#clock.wall()) * 1000;
+    const nowMs = this.#clock.now();
+    const aheadMs = this.#clock.wall() - nowMs - this.#offsetMs;
+    if (aheadMs > 1) this.#offsetMs += aheadMs;
+    return (this.#offsetMs + nowMs) * 1000;
   }
 }
