@@ -161,7 +161,7 @@ export class RedisBackend implements Member {
     }
     // So that the holder hears of a forced end; the vote itself does not need it.
     if (!this.#inbox.ready) void this.#inbox.open();
-    const args = [claim.id, this.#terms.of(claim, false, 0), String(ballot)];
+    const args = [claim.id, this.#terms.of(claim, false, 0), String(ballot).padStart(16, "0")];
     const asked = this.#caller.run(vote, this.#names.lock(claim.name), args, this.#voteQuarantineMs);
     return toVote(claim.name, await asked.catch(this.#caller.explained(claim.name)));
   }

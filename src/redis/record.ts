@@ -40,8 +40,8 @@ export class Terms {
   }
 
   #write(claim: Claim, ticketMs: number, run: number): string {
-    const plain = claim.minHoldMs === 0 ? "." : "!";
-    const flag = run === 0 ? "v" : plain;
+    const flags = run === 0 ? "vw" : ".!";
+    const flag = claim.minHoldMs === 0 ? flags[0] : flags[1];
     const mode = claim.mode === "shared" ? "s" : "x";
     const keepMs = Math.min(claim.ttlMs + claim.lockDelayMs, KEEP_MAX_MS);
     const fixed = `${digits(keepMs, 12)} ${digits(Math.max(0, run - 1), 6)} ${digits(this.#idleMs, 12)}`;
@@ -67,7 +67,7 @@ function alike(a: Claim, b: Claim): boolean {
 }
 
 // "<end> <since> <fence or place> <flag><mode> <keep> <more> <idle> <limit> <ttl> <lockDelay> <ticket> <minHold> <inbox> <json>"
-const RECORD = /^(\d{13}) (\d{13}) (\d{1,20}) [.!v]([xs]) (?:\d{1,16} ){3}(\d{1,16}) (?:\d{1,16} ){4}\S+ (.*)$/su;
+const RECORD = /^(\d{13}) (\d{13}) (\d{1,20}) [.!vw]([xs]) (?:\d{1,16} ){3}(\d{1,16}) (?:\d{1,16} ){4}\S+ (.*)$/su;
 const FORCED = /^(\d{13,16}) \S+ (.*)$/su;
 
 interface Parsed {

@@ -21,15 +21,19 @@ function heldBy(name: string, record: unknown, nowMs: number, aheadMs: number): 
   return holding === undefined ? [] : [holding];
 }
 
-/** From { vote, now, detail, waiters }. */
+const GRANTED = /^\d{13,16}(?: \d{1,16})?$/u;
+
+/** From "now" or "now waiters" when granted, else from { vote, now, detail, waiters }. */
 export function toVote(name: string, reply: unknown): Vote {
+  if (typeof reply === "string" && GRANTED.test(reply)) {
+    const [now, waiters = 0] = reply.split(" ");
+    return { vote: "granted", waiters: Number(waiters), wallMs: Number(now) };
+  }
   if (!Array.isArray(reply) || !/^\d{1,16}$/u.test(String(reply[1]))) throw strange(name);
   const wallMs = Number(reply[1]);
   const detail = String(reply[2]);
   const waiters = typeof reply[3] === "number" ? reply[3] : undefined;
   switch (reply[0]) {
-    case "granted":
-      return { vote: "granted", waiters, wallMs };
     case "held": {
       const holding = toHolding(name, detail, wallMs);
       const { holder: by = "unknown", fence = 0n, heldMs, remainingMs = 0 } = holding ?? {};

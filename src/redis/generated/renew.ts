@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "1472308ca170764b3c08102af1d5000086a772ec",
+  sha: "f32f2df60d52e6e9bea133e54fa0a6ad067f16c6",
   source: `local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -11,7 +11,7 @@ local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
 local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms, TERMS)
 return {
-voted = flag == 'v', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
+voted = flag == 'v' or flag == 'w', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
 limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
 min_hold = tonumber(min_hold), inbox = inbox, text = terms,
 }

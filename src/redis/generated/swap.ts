@@ -3,27 +3,33 @@ import type { Script } from "../script.ts";
 
 export const swap: Script = {
   name: "swap",
-  sha: "aa2910164b522a5317057c143fe8af8587158107",
+  sha: "a9d3bcc68d71619629f4b481108332feb6a52914",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
-local function incarnation()
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-local history = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-return (run or '?') .. ':' .. (history or '?')
+local function line(section, name)
+return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
 end
-local function mark(marker, epoch, till)
-redis.call('HSET', marker, 'epoch', epoch, 'until', string.format('%.0f', till))
-redis.call('PEXPIRE', marker, MARKER_MS)
+local function tells(section, known)
+return string.find(redis.call('INFO', section), known, 1, true)
+end
+local function keep(marker, now)
+local death = string.format('%.0f', now + MARKER_MS)
+redis.call('HSET', marker, 'death', death)
+redis.call('PEXPIREAT', marker, death)
+end
+local function mark(marker, till, now)
+redis.call('HSET', marker, 'run', line('server', 'run_id'), 'history', line('replication', 'master_replid'),
+'until', string.format('%.0f', till))
+keep(marker, now)
 end
 local function young_ms(marker, quarantine, now)
-local epoch = incarnation()
-local known = redis.call('HMGET', marker, 'epoch', 'until')
-local left = tonumber(known[2] or '0') - now
-if known[1] ~= epoch or left > quarantine then
-mark(marker, epoch, now + quarantine)
+local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
+local left = (known[3] or 0) - now
+if left > quarantine or not known[4] or not tells('server', known[1]) or not tells('replication', known[2]) then
+mark(marker, now + quarantine, now)
 return quarantine
 end
 if left > 0 then return left end
-if redis.call('PTTL', marker) < MARKER_MS / 2 then redis.call('PEXPIRE', marker, MARKER_MS) end
+if known[4] - now < MARKER_MS / 2 then keep(marker, now) end
 return 0
 end
 local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
@@ -33,7 +39,7 @@ local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
 local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms, TERMS)
 return {
-voted = flag == 'v', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
+voted = flag == 'v' or flag == 'w', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
 limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
 min_hold = tonumber(min_hold), inbox = inbox, text = terms,
 }

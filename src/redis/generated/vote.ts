@@ -3,28 +3,62 @@ import type { Script } from "../script.ts";
 
 export const vote: Script = {
   name: "vote",
-  sha: "250987e567cd0c91323a21b367a8547f75d8860e",
+  sha: "cbd040f6741233cab63dfd30f2279dfac5bf0f7d",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
-local function incarnation()
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-local history = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-return (run or '?') .. ':' .. (history or '?')
+local function line(section, name)
+return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
 end
-local function mark(marker, epoch, till)
-redis.call('HSET', marker, 'epoch', epoch, 'until', string.format('%.0f', till))
-redis.call('PEXPIRE', marker, MARKER_MS)
+local function tells(section, known)
+return string.find(redis.call('INFO', section), known, 1, true)
+end
+local function keep(marker, now)
+local death = string.format('%.0f', now + MARKER_MS)
+redis.call('HSET', marker, 'death', death)
+redis.call('PEXPIREAT', marker, death)
+end
+local function mark(marker, till, now)
+redis.call('HSET', marker, 'run', line('server', 'run_id'), 'history', line('replication', 'master_replid'),
+'until', string.format('%.0f', till))
+keep(marker, now)
 end
 local function young_ms(marker, quarantine, now)
-local epoch = incarnation()
-local known = redis.call('HMGET', marker, 'epoch', 'until')
-local left = tonumber(known[2] or '0') - now
-if known[1] ~= epoch or left > quarantine then
-mark(marker, epoch, now + quarantine)
+local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
+local left = (known[3] or 0) - now
+if left > quarantine or not known[4] or not tells('server', known[1]) or not tells('replication', known[2]) then
+mark(marker, now + quarantine, now)
 return quarantine
 end
 if left > 0 then return left end
-if redis.call('PTTL', marker) < MARKER_MS / 2 then redis.call('PEXPIRE', marker, MARKER_MS) end
+if known[4] - now < MARKER_MS / 2 then keep(marker, now) end
 return 0
+end
+local state = redis.call('HGET', KEYS[1], 's')
+if not state then
+if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('HOLDFAST_FOREIGN') end
+state = '0000000000000000 0000000000000'
+end
+local time = redis.call('TIME')
+local stamp = time[1] .. string.sub('00000' .. time[2], -6, -4)
+local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[4]), tonumber(stamp)) or 0
+if young > 0 then return { 'young', stamp, string.format('%.0f', young) } end
+local waiters = redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]
+local yes = waiters == 0 and stamp or stamp .. ' ' .. waiters
+if #state == 30 and ARGV[3] + 0 > string.sub(state, 1, 16) + 0 and string.sub(ARGV[2], 2, 3) == 'x '
+and string.sub(ARGV[2], 36, 38) == ' 1 ' then
+local death = string.sub(state, 18)
+local till, idle = stamp + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
+local moved = till + idle > death + 0
+if moved then death = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
+redis.call('HSET', KEYS[1], 's', ARGV[3] .. ' ' .. death .. ' =' .. ARGV[1] .. ' ' .. till .. ' ' .. stamp .. ' ' .. ARGV[3]
+.. ' ' .. ARGV[2])
+if moved then redis.call('PEXPIREAT', KEYS[1], death) end
+return yes
+end
+if string.sub(state, 31, 32) == ' =' then
+local at = string.find(state, ' ', 33, true)
+if string.sub(state, 33, at - 1) ~= ARGV[1] and string.sub(state, at + 1, at + 13) + 0 > stamp + 0 then
+return { 'held', stamp, string.sub(state, at + 1), waiters }
+end
 end
 local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
@@ -33,7 +67,7 @@ local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
 local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms, TERMS)
 return {
-voted = flag == 'v', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
+voted = flag == 'v' or flag == 'w', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
 limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
 min_hold = tonumber(min_hold), inbox = inbox, text = terms,
 }
@@ -182,18 +216,14 @@ return '!' .. tostring(type(answer) == 'table' and answer.err or answer)
 end
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-local stamp = string.format('%.0f', now)
-local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[4]), now) or 0
-if young > 0 then return { 'young', stamp, string.format('%.0f', young) } end
 local id, terms, ballot = ARGV[1], parse(ARGV[2]), tonumber(ARGV[3])
-local waiters = redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]
 local till = now + terms.keep
 prune(lock)
 local mine = lock.held and ends(lock.held) > now
 if mine and tonumber(fence_of(lock.held)) == ballot then
 extend(lock, id, till)
 close(lock, till, terms.idle)
-return { 'granted', stamp, '', waiters }
+return yes
 end
 if not mine and not admits(lock, terms) then
 close(lock)
@@ -207,5 +237,5 @@ if mine then lock.n = lock.n - 1 end
 lock.fence = ballot
 hold(lock, id, terms, till, ballot)
 close(lock, till, terms.idle)
-return { 'granted', stamp, '', waiters }`,
+return yes`,
 };

@@ -1,32 +1,43 @@
 -- Notices that this server may have forgotten leases: it restarted, was flushed, failed over or is another server.
 --
--- A marker that equals run_id and master_replid proves that this very process has been primary, with this very
--- memory, without a break since the marker was written. Otherwise nothing may be granted until every lease that
--- the lost memory may have held is over: the quarantine, by this server's own clock.
+-- The marker has the lines of INFO that tell run_id and master_replid. That they are there still proves that this very
+-- process has been primary, with this very memory, without a break since the marker was written. Otherwise nothing may be
+-- granted until every lease that the lost memory may have held is over: the quarantine, by this server's own clock.
+--
+-- The marker is a hash: run, history (the lines), until (when the quarantine is over), death (when the hash may vanish).
 
 local MARKER_MS = 30 * 24 * 3600 * 1000
 
-local function incarnation()
-  local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-  local history = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-  return (run or '?') .. ':' .. (history or '?')
+-- A server that does not tell is believed as far as the other line goes.
+local function line(section, name)
+  return string.match(redis.call('INFO', section), '\n' .. name .. ':%x+\r') or ''
 end
 
-local function mark(marker, epoch, till)
-  redis.call('HSET', marker, 'epoch', epoch, 'until', string.format('%.0f', till))
-  redis.call('PEXPIRE', marker, MARKER_MS)
+local function tells(section, known)
+  return string.find(redis.call('INFO', section), known, 1, true)
+end
+
+local function keep(marker, now)
+  local death = string.format('%.0f', now + MARKER_MS)
+  redis.call('HSET', marker, 'death', death)
+  redis.call('PEXPIREAT', marker, death)
+end
+
+local function mark(marker, till, now)
+  redis.call('HSET', marker, 'run', line('server', 'run_id'), 'history', line('replication', 'master_replid'),
+    'until', string.format('%.0f', till))
+  keep(marker, now)
 end
 
 local function young_ms(marker, quarantine, now)
-  local epoch = incarnation()
-  local known = redis.call('HMGET', marker, 'epoch', 'until')
-  local left = tonumber(known[2] or '0') - now
+  local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
+  local left = (known[3] or 0) - now
   -- A clock that was set back must not prolong the quarantine beyond a whole one from now.
-  if known[1] ~= epoch or left > quarantine then
-    mark(marker, epoch, now + quarantine)
+  if left > quarantine or not known[4] or not tells('server', known[1]) or not tells('replication', known[2]) then
+    mark(marker, now + quarantine, now)
     return quarantine
   end
   if left > 0 then return left end
-  if redis.call('PTTL', marker) < MARKER_MS / 2 then redis.call('PEXPIRE', marker, MARKER_MS) end
+  if known[4] - now < MARKER_MS / 2 then keep(marker, now) end
   return 0
 end

@@ -12,7 +12,8 @@
 --   o<fence>  "<at> <id> <json>": a lease that was ended by force
 -- Terms are what the client wrote (record.ts): "<flag><mode> <ttl + lockDelay, 12 digits> <fences after the first, 6 digits>
 -- <idle, 12 digits> <limit> <ttl> <lockDelay> <ticket> <minHold> <inbox> <json>". Flags: "." nothing special, "!" has a
--- minHold, "v" voted. Times are milliseconds of this server's clock, ends and beginnings with 13 digits, fences with 16.
+-- minHold, "v" voted, "w" voted with a minHold. Times are milliseconds of this server's clock, ends and beginnings with 13
+-- digits, fences with 16.
 
 local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 
@@ -23,7 +24,7 @@ local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
   local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms, TERMS)
   return {
-    voted = flag == 'v', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
+    voted = flag == 'v' or flag == 'w', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
     limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
     min_hold = tonumber(min_hold), inbox = inbox, text = terms,
   }

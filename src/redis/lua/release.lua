@@ -10,7 +10,8 @@
 -- The usual case comes first and alone: the claim is the only one here, and its release needs nothing special.
 local state = redis.call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
-if state and string.sub(state, 31, 30 + #alone) == alone and string.sub(state, 76 + #alone, 76 + #alone) == '.' then
+local flag = state and string.sub(state, 31, 30 + #alone) == alone and string.sub(state, 76 + #alone, 76 + #alone)
+if flag == '.' or flag == 'v' then
   local time = redis.call('TIME')
   local ended = string.sub(state, 31 + #alone, 43 + #alone) > time[1] .. string.sub('00000' .. time[2], -6, -4)
   local done = redis.pcall('HSET', KEYS[1], 's', string.sub(state, 1, 30))
@@ -19,6 +20,7 @@ if state and string.sub(state, 31, 30 + #alone) == alone and string.sub(state, 7
     redis.call('HDEL', KEYS[1], '-')
     redis.call('HSET', KEYS[1], 's', string.sub(state, 1, 30))
   end
+  if ended and flag == 'v' then redis.call('PUBLISH', KEYS[1], 'freed') end
   return ended and 1 or 0
 end
 

@@ -6,5 +6,5 @@
 
 --- @include _incarnation
 
-mark(KEYS[1], incarnation(), 0)
+mark(KEYS[1], 0, redis.call('TIME')[1] * 1000)
 return 1
