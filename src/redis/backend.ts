@@ -36,7 +36,7 @@ import { type Names, namesOf } from "./names.ts";
 import type { Settings } from "./options.ts";
 import { Queue } from "./queue.ts";
 import { Terms, toForce } from "./record.ts";
-import { renewAll } from "./renewal.ts";
+import { Renewals } from "./renewal.ts";
 import { toRefused, toVote } from "./reply.ts";
 import { runScript, type Script } from "./script.ts";
 
@@ -56,6 +56,7 @@ export class RedisBackend implements Member {
   readonly #settings: Settings;
   readonly #names: Names;
   readonly #caller: Caller;
+  readonly #renewals: Renewals;
   readonly #terms: Terms;
   readonly #inbox: Inbox;
   readonly #queue: Queue;
@@ -77,6 +78,7 @@ export class RedisBackend implements Member {
     this.#voteQuarantineMs = settings.voteQuarantineMs;
     this.#names = namesOf(settings.prefix, connection.topology === "cluster");
     this.#caller = new Caller(connection, this.#names, settings);
+    this.#renewals = new Renewals(connection, this.#names, settings);
     const inbox = this.#names.inbox(randomBytes(12).toString("base64url"));
     this.#terms = new Terms(inbox, settings.idleMs, settings.ticketMs);
     this.#queue = new Queue({
@@ -130,7 +132,7 @@ export class RedisBackend implements Member {
 
   renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
     this.#queue.touch(claims);
-    return renewAll(this.#connection, this.#names, this.#settings, claims);
+    return this.#renewals.renew(claims);
   }
 
   async release(claim: Claim): Promise<boolean> {

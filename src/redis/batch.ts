@@ -3,7 +3,7 @@ import type { Topology } from "./connection.ts";
 import type { Names } from "./names.ts";
 
 /** A script call of this many claims takes about a millisecond of the server. */
-const PORTION = 256;
+export const PORTION = 500;
 
 export interface Keyed {
   readonly key: string;

@@ -1,5 +1,5 @@
 /** Opens Redis by URL, with whichever client library is installed; and closes what it opened. */
-import type { Backend, Claim, Member, Renewal, Renewer } from "../backend.ts";
+import type { Backend, Member, Renewer } from "../backend.ts";
 import { LockBackendError } from "../errors.ts";
 import { RedisBackend } from "./backend.ts";
 import { type Connection, connectionOf } from "./connection.ts";
@@ -9,7 +9,7 @@ import { namesOf } from "./names.ts";
 import { type Opened, openIoredis } from "./open-ioredis.ts";
 import { openNodeRedis } from "./open-node-redis.ts";
 import { toSettings } from "./options.ts";
-import { renewAll } from "./renewal.ts";
+import { Renewals } from "./renewal.ts";
 import { describe, type Endpoint, parseUrl } from "./url.ts";
 
 const OPEN_MS = 10_000;
@@ -42,9 +42,10 @@ export async function openRenewer(data: unknown): Promise<Renewer> {
   const opened = await load(endpoint);
   const connection = connectionOf(opened.client);
   const names = namesOf(settings.prefix, connection.topology === "cluster");
+  const renewals = new Renewals(connection, names, settings);
   void opened.connect().catch(() => {});
   return {
-    renew: (claims: readonly Claim[]): Promise<readonly Renewal[]> => renewAll(connection, names, settings, claims),
+    renew: (claims) => renewals.renew(claims),
     close: () => opened.close(),
   };
 }

@@ -1,7 +1,7 @@
-/** Renews leases in portions, each with its own answer. Used by the backend, and by a worker thread's renewer. */
+/** Renews leases in few calls, each with its own answer. Used by the backend, and by a worker thread's renewer. */
 import type { Claim, Renewal } from "../backend.ts";
 import type { Clock, Timer } from "../clock.ts";
-import { portions } from "./batch.ts";
+import { PORTION } from "./batch.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError } from "./fault.ts";
 import { renew } from "./generated/renew.ts";
@@ -10,42 +10,107 @@ import type { Settings } from "./options.ts";
 import { forcedReason } from "./record.ts";
 import { runReplicated, runScript } from "./script.ts";
 
-interface Item {
-  readonly key: string;
-  readonly claim: Claim;
-  readonly index: number;
+/** What one call asks: leases that last equally long and, in a cluster, lie in one slot. */
+interface Call {
+  readonly keys: string[];
+  readonly ids: string[];
+  readonly keepMs: number;
+  /** Where each answer belongs, counted from the first claim of its portion. */
+  readonly places: number[];
+  leastTtlMs: number;
+  /** Written once: most of what thousands of leases cost a client is paid per argument, so the ids are one. */
+  args: readonly string[];
 }
 
-export async function renewAll(
-  connection: Connection,
-  names: Names,
-  settings: Settings,
-  claims: readonly Claim[],
-): Promise<readonly Renewal[]> {
-  const answers = Array.from<Renewal>({ length: claims.length });
-  const items = claims.map((claim, index) => ({ key: names.lock(claim.name), claim, index }));
-  const all = portions(items, connection.topology, names);
-  const renewPortion = async (portion: readonly Item[]): Promise<void> => {
-    const asked = ask(connection, settings, portion).catch((error: unknown) => toBackendError(error, ""));
-    // A node that does not answer must not keep the others' answers from their leases.
-    const replies = await (all.length > 1 ? within(settings.clock, asked, patienceMs(portion)) : asked);
-    for (const [place, { index }] of portion.entries()) {
-      answers[index] = replies instanceof Error ? { held: "unknown", cause: replies } : toRenewal(replies[place]);
+/** Claims that were asked for together. Mostly the same are asked for again, and nothing has to be written anew. */
+interface Portion {
+  readonly claims: readonly Claim[];
+  readonly calls: readonly Call[];
+}
+
+const RENEWED: Renewal = { held: true };
+const UNKNOWN: Renewal = { held: "unknown", cause: new Error("Redis gave no answer to a renewal") };
+
+export class Renewals {
+  readonly #connection: Connection;
+  readonly #names: Names;
+  readonly #settings: Settings;
+  #portions: readonly Portion[] = [];
+
+  constructor(connection: Connection, names: Names, settings: Settings) {
+    this.#connection = connection;
+    this.#names = names;
+    this.#settings = settings;
+  }
+
+  async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+    const answers = claims.map(() => UNKNOWN);
+    const portions = this.#cut(claims);
+    const alone = portions.length === 1 && portions[0]?.calls.length === 1;
+    const asked: Promise<void>[] = [];
+    let from = 0;
+    for (const portion of portions) {
+      for (const call of portion.calls) asked.push(this.#make(call, alone, answers, from));
+      from += portion.claims.length;
     }
-  };
-  await Promise.all(all.map(renewPortion));
-  return answers;
+    await Promise.all(asked);
+    return answers;
+  }
+
+  async #make(call: Call, alone: boolean, answers: Renewal[], from: number): Promise<void> {
+    const { clock } = this.#settings;
+    const asked = ask(this.#connection, this.#settings, call).catch((error: unknown) => toBackendError(error, ""));
+    // A node that does not answer must not keep the others' answers from their leases.
+    const replies = await (alone ? asked : within(clock, asked, Math.max(50, call.leastTtlMs / 6)));
+    for (const [at, place] of call.places.entries()) answers[from + place] = toRenewal(replies, at);
+  }
+
+  /** In a cluster all claims are one portion, because a call takes those of one slot, wherever they stand. */
+  #cut(claims: readonly Claim[]): readonly Portion[] {
+    const size = this.#connection.topology === "cluster" ? Math.max(1, claims.length) : PORTION;
+    const portions: Portion[] = [];
+    for (let from = 0; from < claims.length; from += size) {
+      const before = this.#portions[portions.length];
+      const till = Math.min(from + size, claims.length);
+      portions.push(before && isSame(before, claims, from, till) ? before : this.#prepare(claims.slice(from, till)));
+    }
+    this.#portions = portions;
+    return portions;
+  }
+
+  #prepare(claims: readonly Claim[]): Portion {
+    const calls: Call[] = [];
+    const open = new Map<string, Call>();
+    const cluster = this.#connection.topology === "cluster";
+    for (const [place, { id, name, ttlMs, lockDelayMs }] of claims.entries()) {
+      const key = this.#names.lock(name);
+      const keepMs = ttlMs + lockDelayMs;
+      const kind = cluster ? `${keepMs} ${this.#names.marker(key)}` : String(keepMs);
+      let call = open.get(kind);
+      if (call === undefined || call.keys.length === PORTION) {
+        call = { keys: [], ids: [], keepMs, places: [], leastTtlMs: ttlMs, args: [] };
+        open.set(kind, call);
+        calls.push(call);
+      }
+      call.keys.push(key);
+      call.ids.push(id);
+      call.places.push(place);
+      call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
+    }
+    for (const call of calls) {
+      call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
+    }
+    return { claims, calls };
+  }
 }
 
-function patienceMs(portion: readonly Item[]): number {
-  return Math.max(50, Math.min(...portion.map(({ claim }) => claim.ttlMs)) / 6);
+function isSame({ claims: before }: Portion, claims: readonly Claim[], from: number, till: number): boolean {
+  if (before.length !== till - from) return false;
+  for (const [at, claim] of before.entries()) if (claim !== claims[from + at]) return false;
+  return true;
 }
 
-async function within(
-  clock: Clock,
-  asked: Promise<readonly unknown[] | Error>,
-  ms: number,
-): Promise<readonly unknown[] | Error> {
+async function within(clock: Clock, asked: Promise<unknown>, ms: number): Promise<unknown> {
   let timer: Timer;
   const late = new Promise<Error>((resolve) => {
     timer = clock.setTimer(
@@ -59,20 +124,9 @@ async function within(
   return first;
 }
 
-async function ask(connection: Connection, settings: Settings, portion: readonly Item[]): Promise<readonly unknown[]> {
-  const keys: string[] = [];
-  const args: string[] = [];
-  const idle = String(settings.idleMs);
-  // Most of what thousands of held leases cost is done here: no array per claim, and no text of a number twice in a row.
-  let [keepMs, keep] = [-1, ""];
-  for (const { key, claim } of portion) {
-    const ms = claim.ttlMs + claim.lockDelayMs;
-    if (ms !== keepMs) [keepMs, keep] = [ms, String(ms)];
-    keys.push(key);
-    args.push(claim.id, keep, idle);
-  }
+async function ask(connection: Connection, settings: Settings, { keys, args }: Call): Promise<unknown> {
   const { durability } = settings;
-  if (durability === undefined) return asArray(await runScript(connection, renew, keys, args));
+  if (durability === undefined) return runScript(connection, renew, keys, args);
   const { reply, replicas } = await runReplicated(
     connection,
     renew,
@@ -87,11 +141,15 @@ async function ask(connection: Connection, settings: Settings, portion: readonly
       `${replicas} of ${durability.replicas} replicas confirmed the renewal within ${durability.waitMs} ms`,
     );
   }
-  return asArray(reply);
+  return reply;
 }
 
-function toRenewal(reply: unknown): Renewal {
-  if (reply === 1) return { held: true };
+/** From 1 for all, an answer for each, or what went wrong with all. */
+function toRenewal(replies: unknown, at: number): Renewal {
+  if (replies === 1) return RENEWED;
+  if (replies instanceof Error) return { held: "unknown", cause: replies };
+  const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
+  if (reply === 1) return RENEWED;
   if (reply === "gone")
     return { held: false, reason: "the store no longer knows it: its time was over, or the store lost its data" };
   if (typeof reply !== "string")
@@ -100,9 +158,4 @@ function toRenewal(reply: unknown): Renewal {
   if (/WRONGTYPE|HOLDFAST_FOREIGN/u.test(reply))
     return { held: false, reason: "somebody wrote something else over it" };
   return { held: "unknown", cause: toBackendError(new Error(reply.slice(1)), "") };
-}
-
-function asArray(reply: unknown): readonly unknown[] {
-  if (!Array.isArray(reply)) throw new Error("Redis answered a batch with something else");
-  return reply;
 }

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "f32f2df60d52e6e9bea133e54fa0a6ad067f16c6",
+  sha: "30d21a23d34ebf4e71e202cb493bea3bf8dcf40d",
   source: `local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -158,29 +158,38 @@ local ok, answer = pcall(step, ...)
 if ok then return answer end
 return '!' .. tostring(type(answer) == 'table' and answer.err or answer)
 end
-local function renew_alone(key, state, id, keep, idle)
+local keep, idle = tonumber(ARGV[2]), tonumber(ARGV[3])
+local last = now + keep
+local stamp = string.format('%013.0f', last)
+local function renew_alone(key, state, id)
 local from = 33 + #id
 local till = tonumber(string.sub(state, from + 1, from + 13))
 if till <= now then return false end
-till = math.max(till, now + keep)
-local death = math.max(tonumber(string.sub(state, 18, 30)), till + idle)
-redis.call('PEXPIREAT', key, string.format('%.0f', death))
-redis.call('HSET', key, 's', string.sub(state, 1, 17) .. string.format('%013.0f', death)
-.. string.sub(state, 31, from) .. string.format('%013.0f', till) .. string.sub(state, from + 14))
+if till >= last then return true end
+local head = string.sub(state, 1, 30)
+if last + idle > tonumber(string.sub(state, 18, 30)) then
+local death = string.format('%013.0f', last + idle + math.floor(idle / 2))
+redis.call('PEXPIREAT', key, death)
+head = string.sub(state, 1, 17) .. death
+end
+local renewed = head .. string.sub(state, 31, from) .. stamp .. string.sub(state, from + 14)
+if type(redis.pcall('HSET', key, 's', renewed)) == 'table' then
+redis.call('HDEL', key, '-')
+redis.call('HSET', key, 's', renewed)
+end
 return true
 end
-local function renew(key, id, keep, idle)
+local function renew(key, id)
 local state = redis.call('HGET', key, 's')
-if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' ' and renew_alone(key, state, id, keep, idle) then
+if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' ' and renew_alone(key, state, id) then
 return 1
 end
 local lock = open(key, id)
 if not lock then return '!HOLDFAST_FOREIGN' end
 if lock.held and ends(lock.held) > now then
-local till = now + keep
 redis.call('HDEL', key, '-')
-extend(lock, id, till)
-close(lock, till, idle)
+extend(lock, id, last)
+close(lock, last, idle)
 return 1
 end
 local fields = redis.call('HGETALL', key)
@@ -191,9 +200,13 @@ end
 end
 return 'gone'
 end
-local answers = {}
+local answers, renewed, from = {}, 0, 1
 for i, key in ipairs(KEYS) do
-answers[i] = separately(renew, key, ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i]))
+local till = string.find(ARGV[1], ' ', from, true)
+answers[i] = separately(renew, key, string.sub(ARGV[1], from, till - 1))
+if answers[i] == 1 then renewed = renewed + 1 end
+from = till + 1
 end
+if renewed == #KEYS then return 1 end
 return answers`,
 };
