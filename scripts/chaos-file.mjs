@@ -16,7 +16,7 @@ const program = join(import.meta.dirname, "../test/file/doomed.mjs");
 const problems = [];
 
 try {
-  for (const scenario of ["open", "alone", "handOver", "together"]) console.log(await everyCall(scenario));
+  for (const scenario of ["open", "alone", "shared", "handOver", "together"]) console.log(await everyCall(scenario));
   const result = await selfTest(scratch, { kills, killsForMs: Infinity, workers: 5 });
   console.log(JSON.stringify(result));
   problems.push(...result.faults);

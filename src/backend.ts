@@ -34,6 +34,8 @@ export interface Claim {
   readonly meta: Meta;
   /** False: a refused attempt leaves nothing in the store. True: it may queue the claim. */
   readonly queues: boolean;
+  /** True: renewed with this ttl, from this thread, until it is released, so that its time may hang together with others'. */
+  readonly renewed?: boolean | undefined;
 }
 
 export interface Granted {

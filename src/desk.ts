@@ -110,6 +110,7 @@ export class Desk implements TurnstileHome, Surroundings {
       holder: this.holder,
       meta: spec.meta,
       queues,
+      renewed: spec.renew === true && spec.maxHoldMs === Infinity,
     };
   }
 

@@ -2,20 +2,22 @@
 import type { Backend, Claim, Granted, Listener, Refused, Renewal, Snapshot } from "../backend.ts";
 import { systemClock } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
-import { Claims, grantedTo, type Mine } from "./claims.ts";
+import { Claims, grantedTo } from "./claims.ts";
 import { codeOf } from "./disk.ts";
 import { Companions } from "./fate.ts";
 import { ForcedRecords } from "./forced.ts";
 import { Hints } from "./hints.ts";
 import { Janitor } from "./janitor.ts";
 import { Lock, type LockOptions } from "./lock.ts";
-import { type Moment, momentOf } from "./moment.ts";
+import { momentOf } from "./moment.ts";
 import { News } from "./news.ts";
 import { ENTRIES_MAX } from "./numbers.ts";
+import type { Owner } from "./owner-file.ts";
 import { Owners } from "./owners.ts";
 import type { FileOptions } from "./options.ts";
 import { checkPlace, defaultDirectory, freshName, type Place, placeAt, restorePlace } from "./place.ts";
 import { FactsCache } from "./queue.ts";
+import { Renewals } from "./renewals.ts";
 import { namesOfLocks } from "./epochs.ts";
 import type { Obstacle } from "./sight.ts";
 import { explain } from "./trouble.ts";
@@ -30,7 +32,6 @@ export class FileBackend implements Backend {
   readonly directory: string;
   readonly #options: FileOptions;
   readonly #place: Place;
-  readonly #moment: Moment;
   readonly #owners: Owners;
   readonly #forced: ForcedRecords;
   readonly #hints: Hints;
@@ -40,6 +41,7 @@ export class FileBackend implements Backend {
   readonly #around: LockOptions;
   readonly #locks = new Map<string, Lock>();
   readonly #claims: Claims;
+  readonly #renewals: Renewals;
   #listener: Listener | undefined;
   #open = false;
   #closed = false;
@@ -53,10 +55,23 @@ export class FileBackend implements Backend {
     this.#place = placeAt(this.directory);
     const place = this.#place;
     const moment = momentOf(clock);
-    this.#moment = moment;
-    this.#owners = new Owners({ place, moment, instance, detached: options.detached ?? false });
+    this.#owners = new Owners({
+      place,
+      moment,
+      instance,
+      detached: options.detached ?? false,
+      // Later: whoever finds it is in the middle of something else.
+      lapsed: (mine) => queueMicrotask(() => this.#closed || this.#renewals.end(mine)),
+    });
     this.#claims = new Claims(this.#owners, moment);
     this.#forced = new ForcedRecords(place, moment);
+    this.#renewals = new Renewals({
+      owners: this.#owners,
+      claims: this.#claims,
+      forced: this.#forced,
+      moment,
+      lock: (name) => this.#lock(name),
+    });
     this.#hints = new Hints(place, instance, (ownerId) => this.#look(ownerId));
     this.#news = new News(this.#hints, clock, options.hints ?? "socket");
     this.#companions = new Companions(place, instance);
@@ -92,10 +107,11 @@ export class FileBackend implements Backend {
 
   async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
     const renewals: Renewal[] = [];
+    const round = new Set<Owner>();
     for (const claim of claims) {
       if (renewals.length % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
       try {
-        renewals.push(this.#guarded(claim.name, () => this.#renew(claim)));
+        renewals.push(this.#guarded(claim.name, () => this.#renewals.renew(claim, round)));
       } catch (cause) {
         renewals.push({ held: "unknown", cause });
       }
@@ -200,21 +216,6 @@ export class FileBackend implements Backend {
     return ahead === undefined ? { granted: false, heldBy } : { granted: false, heldBy, position: ahead + 1, retryMs };
   }
 
-  #renew(claim: Claim): Renewal {
-    const lock = this.#lock(claim.name);
-    const mine = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.find(claim.id));
-    if (mine?.owner === undefined || mine.held === undefined)
-      return { held: false, reason: "the store does not know the lease" };
-    const fromMs = this.#moment.localMs();
-    const renewed = this.#owners.renew(mine.owner);
-    if (renewed && lock.find(mine.owner.facts.id) !== undefined) {
-      mine.fromMs = fromMs;
-      return { held: true, fromMs };
-    }
-    this.#claims.forget(claim.id);
-    return { held: false, reason: this.#whyLost(mine, renewed) };
-  }
-
   #release(claim: Claim): boolean {
     const lock = this.#lock(claim.name);
     const mine = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.find(claim.id));
@@ -228,27 +229,7 @@ export class FileBackend implements Backend {
   /** Somebody says that one of our claims has news. */
   #look(ownerId: string): void {
     if (this.#closed || this.#news.tell(ownerId)) return;
-    for (const mine of this.#claims.all()) {
-      if (mine.owner?.facts.id !== ownerId || mine.held === undefined) continue;
-      let held = true;
-      try {
-        held = this.#lock(mine.claim.name).find(ownerId) !== undefined;
-      } catch {
-        // A hint, no more: the next renewal will tell.
-      }
-      if (held) return;
-      this.#claims.forget(mine.claim.id);
-      this.#listener?.lost(mine.claim.id, this.#whyLost(mine, true));
-      return;
-    }
-  }
-
-  #whyLost({ claim, held }: Mine, inTime: boolean): string {
-    const forced = held && this.#forced.whyEnded(claim.name, held.fence);
-    if (forced !== undefined) return forced;
-    return inTime
-      ? "its entry in the lock directory is gone"
-      : "it was not renewed in time, or its owner file was removed";
+    for (const { id, reason } of this.#renewals.lost(ownerId)) this.#listener?.lost(id, reason);
   }
 
   #lock(name: string): Lock {

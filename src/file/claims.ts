@@ -1,7 +1,8 @@
 /** The claims of this process that the store knows of, by id. */
 import type { Claim, Granted } from "../backend.ts";
 import type { Moment } from "./moment.ts";
-import type { Owner, Owners } from "./owners.ts";
+import type { Owner } from "./owner-file.ts";
+import type { Owners } from "./owners.ts";
 import type { Holder, LockState } from "./records.ts";
 
 const SWEEP_FROM = 1000;

@@ -10,7 +10,7 @@ import { fateOf, isAccompanied } from "./fate.ts";
 import { isDead } from "./life.ts";
 import { Lock, type LockOptions } from "./lock.ts";
 import { epochNumber, nameOfLock } from "./epochs.ts";
-import { readOwner } from "./owners.ts";
+import { readOwner } from "./owner-file.ts";
 import { Queue } from "./queue.ts";
 import { parseCompany } from "./records.ts";
 

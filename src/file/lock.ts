@@ -8,7 +8,8 @@ import { type FateOptions, keep } from "./fate.ts";
 import type { ForcedRecords } from "./forced.ts";
 import { type Head, isHead, LockLog, type LogOptions, type Next } from "./log.ts";
 import type { Moment } from "./moment.ts";
-import type { Owner, Owners } from "./owners.ts";
+import type { Owner } from "./owner-file.ts";
+import type { Owners } from "./owners.ts";
 import { type FactsCache, factsOf, type Ticket } from "./queue.ts";
 import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
 import { admitted, contains, isFree, isPlain, knownLimit, limitsDiffer, runFor, taken, without } from "./rules.ts";
@@ -88,12 +89,12 @@ export class Lock {
     const { owner } = mine;
     if (owner === undefined) return false;
     const queued = mine.ticket !== undefined && this.#sight.queue.leave(mine.ticket);
-    const ended = this.#drop(owner);
+    const ended = this.#drop(owner, mine);
     mine.ticket = mine.held = mine.owner = undefined;
     if (queued && !ended) this.settle();
     // What was resigned, or expired while it held, must never count again.
-    if (this.#options.moment.machineMs() < owner.untilMs) this.#options.owners.giveBack(owner);
-    else this.#options.owners.discard(owner);
+    if (this.#options.moment.machineMs() < owner.untilMs) this.#options.owners.giveBack(owner, mine);
+    else this.#options.owners.discard(owner, mine);
     return queued || ended;
   }
 
@@ -102,7 +103,7 @@ export class Lock {
     const head = this.log.seen;
     if (head?.plain !== true || holderIn(head.state, held) === undefined || next.owner !== undefined) return false;
     if (this.#sight.queue.mayExist() || !isPlain(next.claim) || !this.#grant(next, head, FREE)) return false;
-    if (held.owner !== undefined) this.#options.owners.giveBack(held.owner);
+    if (held.owner !== undefined) this.#options.owners.giveBack(held.owner, held);
     held.held = held.owner = undefined;
     return true;
   }
@@ -169,7 +170,7 @@ export class Lock {
   /** Removes the lock from the disk if nobody has used it since that wall-clock time. */
   retireIfIdle(sinceWallMs: number): void {
     const head = this.log.read(false);
-    if (head === undefined || head.state.forced.length > 0 || this.#sight.queue.mayExist()) return;
+    if (head === undefined || this.#sight.queue.mayExist()) return;
     const { state } = this.#sight.survey(head);
     const changedMs = disk.times(head.directory)?.mtimeMs ?? Infinity;
     if (isFree(state) && changedMs < sinceWallMs) this.log.bury(head);
@@ -178,15 +179,15 @@ export class Lock {
   /** Appends the claim as a holder. `false`: somebody was faster. */
   #grant(mine: Mine, head: Head, state: LockState): boolean {
     const { owners, moment } = this.#options;
-    mine.fromMs = moment.localMs();
-    if (mine.owner === undefined) mine.owner = owners.take(mine.claim);
+    if (mine.owner === undefined) mine.owner = owners.take(mine);
     else if (!owners.renew(mine.owner)) return this.#abandon(mine);
     const { owner } = mine;
+    mine.fromMs = owner.fromMs;
     const done = this.log.append(head, withHolder(state, owner, moment));
     if (!isHead(done)) {
       if (done === "too many" || !disk.exists(owner.path)) this.#abandon(mine);
       else if (mine.ticket === undefined) {
-        owners.giveBack(owner);
+        owners.giveBack(owner, mine);
         mine.owner = undefined;
       }
       return false;
@@ -201,9 +202,8 @@ export class Lock {
 
   /** Somebody handed us the lock: ours from here on, if our time is not over. */
   #accept(mine: Mine, head: Head): boolean {
-    const fromMs = this.#options.moment.localMs();
     if (mine.owner === undefined || !this.#options.owners.renew(mine.owner)) return false;
-    mine.fromMs = fromMs;
+    mine.fromMs = mine.owner.fromMs;
     mine.held = holderIn(head.state, mine);
     this.#leave(mine);
     return true;
@@ -214,14 +214,14 @@ export class Lock {
     const { owner } = mine;
     if (owner === undefined) return false;
     this.#leave(mine);
+    this.#drop(owner, mine);
     mine.owner = mine.held = undefined;
-    this.#drop(owner);
-    this.#options.owners.discard(owner);
+    this.#options.owners.discard(owner, mine);
     return false;
   }
 
   /** Ends what the owner file holds, and hands over. `false`: it holds nothing. */
-  #drop(owner: Owner): boolean {
+  #drop(owner: Owner, mine: Mine): boolean {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const { seen } = this.log;
       const ours = seen?.plain === true && seen.state.holders[0]?.owner.id === owner.facts.id;
@@ -237,8 +237,7 @@ export class Lock {
         if (!isHead(this.log.append(head, isFree(next) ? { free: true } : { state: () => next }))) continue;
       } catch (error) {
         // Without space for another entry, the lease can still be ended: its time is over.
-        if (!isFull(error) || keepMs > 0) throw error;
-        this.#options.owners.resign(owner);
+        if (!isFull(error) || keepMs > 0 || !this.#options.owners.resign(owner, mine)) throw error;
         return true;
       }
       this.settle();
@@ -264,9 +263,10 @@ export class Lock {
   }
 
   #join(mine: Mine): boolean {
-    // A ticket that lapsed is made again, by an owner file whose time is not over.
-    if (mine.owner !== undefined && !this.#options.owners.renew(mine.owner)) this.#abandon(mine);
-    mine.owner ??= this.#options.owners.take(mine.claim);
+    const { owners } = this.#options;
+    // A ticket that lapsed is made again, by an owner file whose time is not over. A ticket's file is never shared.
+    if (mine.owner !== undefined && (mine.owner.leases !== undefined || !owners.renew(mine.owner))) this.#abandon(mine);
+    mine.owner ??= owners.own(mine.claim);
     const outcome = this.#sight.queue.join(mine.owner, mine.arrivalUs);
     if (outcome !== "joined") return this.#abandon(mine);
     mine.ticket = this.#sight.queue.ticketOf(mine.owner, mine.arrivalUs);

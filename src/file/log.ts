@@ -132,6 +132,7 @@ export class LockLog {
 
   /** Ends a lock that nobody uses: its last entry says so, then its directory goes. `false`: somebody uses it. */
   bury(head: Head): boolean {
+    if (head.state.forced.length > 0) this.#options.keepForced(head.state.forced);
     const source = join(this.#options.place.trash, freshName());
     const [after] = fencesOf(head.epoch, head.seq + 1);
     raiseFloor(this.#options.place, after);

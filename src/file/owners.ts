@@ -1,184 +1,177 @@
 /**
- * Owner files: one per claim that holds or waits. What it says never changes; its mtime is the instant, by the
- * machine's monotonic clock, at which the claim's time is over, so that one utimes() renews it and everybody sees it.
+ * Which owner file serves which claim. A claim that the core renews until it is released shares a file with all others that
+ * say the same, each on another lock: one utimes() renews them all. Every other claim has a file of its own, because it ends
+ * at a time of its own (`renew: false`, `maxHold`), is renewed by somebody else (a thread, another process), waits in a queue,
+ * or leaves a place behind that is known by the file's id (`minHold`, `lockDelay`).
  *
- * The order that makes this safe: whoever wants to take over reads the clock *before* the mtime. The owner does not renew
- * once its time is over, looks at the clock again *after* the utimes(), and believes the renewal only if its old time was
- * still not over. An owner file whose time is over while it holds is never used again.
+ * What shares must still end one by one. A lease is ended by an entry in its lock's log; where that failed, or where nobody
+ * asked to renew it for a whole ttl, the others' renewals keep it alive, so that each of them reports it to be ended. A
+ * shared file whose time was over while it held anything is never used again: the next claim gets a new one.
  *
- * Making a file costs ten times a link, so that a file whose claim has ended serves the next claim that says the same.
+ * Making a file costs ten times a link, so that a file whose claims have ended serves the next claim that says the same.
  */
-import { join } from "node:path";
 import type { Claim } from "../backend.ts";
-import { codeOf, createFile, disk, remove } from "./disk.ts";
-import { type Life, ownLife } from "./life.ts";
-import type { Moment } from "./moment.ts";
-import { freshName, type Place } from "./place.ts";
-import { isId, type OwnerFacts, parseOwner, writeEntry } from "./records.ts";
+import type { Mine } from "./claims.ts";
+import { remove } from "./disk.ts";
+import { type Owner, type OwnerFileOptions, OwnerFiles } from "./owner-file.ts";
+import type { OwnerFacts } from "./records.ts";
 
 const IDLE_MAX = 64;
+/** A shared file that was renewed this part of its ttl ago, or less, is not renewed for a new claim, which trusts it that much shorter. */
+const FRESH = 1 / 100;
 
-/** An owner file of this process. */
-export interface Owner {
-  readonly facts: OwnerFacts;
-  readonly path: string;
-  /** What it says, apart from its id: files that say the same can stand in for each other. */
-  readonly wording: string;
-  /** Until when its claim lasts, by the machine's clock. */
-  untilMs: number;
-}
-
-export interface OwnersOptions {
-  readonly place: Place;
-  readonly moment: Moment;
-  readonly instance: string;
-  /** Leases outlive this process: nobody can tell by its pid whether they are still wanted. */
-  readonly detached: boolean;
+export interface OwnersOptions extends OwnerFileOptions {
+  /** A lease that nobody renews is still there, because others that share its file are renewed: it is to be ended. */
+  lapsed(mine: Mine): void;
 }
 
 export class Owners {
   readonly #options: OwnersOptions;
-  readonly #life: Life;
-  /** By wording; the newest last. */
+  readonly #files: OwnerFiles;
+  /** Files of one claim each, whose claim has ended. By wording; the newest last. */
   readonly #idle = new Map<string, Owner[]>();
   #idleCount = 0;
-  /** True: every file is named after its claim, so that another thread or process can find it. */
+  /** The files that new claims may share, by wording. */
+  readonly #shared = new Map<string, Owner>();
+  /** Those of them by which nothing is held, the longest unused first. */
+  readonly #unused = new Map<string, Owner>();
+  /** True: every file of one claim is named after it, so that another thread or process can find it. */
   #named: boolean;
 
   constructor(options: OwnersOptions) {
     this.#options = options;
-    this.#life = options.detached ? { ...ownLife(), pid: 0, start: "" } : ownLife();
+    this.#files = new OwnerFiles(options);
     this.#named = options.detached;
   }
 
-  /** From now on every owner file bears its claim's id, and none is used twice. */
+  /** From now on every file that is not shared bears its claim's id, and none of them is used twice. */
   nameAfterClaims(): void {
     this.#named = true;
   }
 
-  /** An owner file for the claim, with its whole ttl before it. */
-  take(claim: Claim): Owner {
+  /** A file for a claim that takes its lock now, with nearly its whole ttl before it at least. */
+  take(mine: Mine): Owner {
+    const { claim } = mine;
+    if (claim.renewed !== true || this.#options.detached || claim.lockDelayMs + claim.minHoldMs > 0)
+      return this.own(claim);
     const wording = wordingOf(claim);
-    const idle = this.#named ? undefined : this.#idle.get(wording)?.pop();
-    if (idle === undefined) return this.#make(claim, wording);
-    this.#idleCount--;
-    // Nobody's claim, so that there is no old time to be kept: nobody can be taking over from it.
-    if (this.#extend(idle)) return idle;
-    return this.#make(claim, wording);
+    let owner = this.#shared.get(wording);
+    // What a lock says about its holders it says by the file's id.
+    if (owner?.leases?.has(claim.name) === true) return this.own(claim);
+    if (owner === undefined || !this.freshen(owner)) {
+      owner = this.#files.forMany(claim, wording);
+      this.#shared.set(wording, owner);
+    }
+    if (owner.leases!.size === 0) this.#unused.delete(wording);
+    owner.leases!.set(claim.name, mine);
+    return owner;
   }
 
-  /** The claim has ended and nothing refers to the file any more. */
-  giveBack(owner: Owner): void {
+  /** A file of the claim's own, with its whole ttl before it. */
+  own(claim: Claim): Owner {
+    const wording = wordingOf(claim);
+    const idle = this.#named ? undefined : this.#idle.get(wording)?.pop();
+    if (idle === undefined) return this.#files.forOne(claim, wording, this.#named);
+    this.#idleCount--;
+    // Nobody's claim, so that there is no old time to be kept: nobody can be taking over from it.
+    return this.#files.extend(idle, claim.ttlMs) ? idle : this.#files.forOne(claim, wording, this.#named);
+  }
+
+  /** The claim has ended, and nothing of it refers to the file any more. */
+  giveBack(owner: Owner, mine: Mine): void {
+    if (owner.leases !== undefined) return this.#leave(owner, owner.leases, mine);
     const { minHoldMs, lockDelayMs } = owner.facts;
     // A place kept after its end is known by the file's id, which must not come back for somebody else.
-    if (this.#named || minHoldMs + lockDelayMs > 0 || this.#idleCount >= IDLE_MAX) return this.discard(owner);
+    if (this.#named || minHoldMs + lockDelayMs > 0 || this.#idleCount >= IDLE_MAX) return this.discard(owner, mine);
     const same = this.#idle.get(owner.wording);
     if (same === undefined) this.#idle.set(owner.wording, [owner]);
     else same.push(owner);
     this.#idleCount++;
     if (this.#idle.size > IDLE_MAX) this.#forgetEmpty();
+    return undefined;
   }
 
-  /** Never to be used again; what is linked elsewhere keeps its times. */
-  discard(owner: Owner): void {
-    remove(owner.path);
+  /** Not to be used for anything new. What is linked elsewhere keeps its times, and those who share it keep their leases. */
+  discard(owner: Owner, mine: Mine): void {
+    this.#retire(owner);
+    if (owner.leases === undefined) remove(owner.path);
+    else this.#leave(owner, owner.leases, mine);
   }
 
-  /** Renews a claim that holds or waits. `false`: its time was over, or its file is gone. */
-  renew(owner: Owner): boolean {
-    const { moment } = this.#options;
-    if (moment.machineMs() >= owner.untilMs) this.#reread(owner);
-    const untilMs = owner.untilMs;
-    if (moment.machineMs() >= untilMs) return false;
-    if (!this.#extend(owner)) return false;
-    if (moment.machineMs() < untilMs) return true;
-    // Too late: somebody may have found it over. It ends when it would have ended.
-    disk.utimes(owner.path, untilMs);
-    owner.untilMs = untilMs;
+  /** Renews a claim that holds or waits, and all that share its file. `false`: its time was over, or its file is gone. */
+  renew(owner: Owner, ttlMs: number = owner.facts.ttlMs): boolean {
+    const renewed = this.#files.renew(owner, ttlMs);
+    if (owner.leases === undefined) return renewed;
+    if (!renewed) this.#retire(owner);
+    else this.#reportLapsed(owner, owner.leases);
+    return renewed;
+  }
+
+  /** As {@link renew}, but does nothing where that was done a moment ago. */
+  freshen(owner: Owner): boolean {
+    const { ttlMs } = owner.facts;
+    if (owner.leases === undefined) return this.renew(owner);
+    if (owner.untilMs - this.#options.moment.machineMs() >= ttlMs * (1 - FRESH)) return true;
+    if (owner.leases.size > 0) return this.renew(owner);
+    // Nobody's claim: there is no old time to be kept.
+    if (this.#files.extend(owner, ttlMs)) return true;
+    this.#retire(owner);
     return false;
   }
 
-  /** Ends the claim's time without needing any space on the disk. */
-  resign(owner: Owner): void {
-    disk.utimes(owner.path, 1);
-    owner.untilMs = 1;
+  /**
+   * Ends the claim's time without needing any space on the disk. `false`: others share its file, so that it cannot be
+   * done; it is reported at every renewal of theirs until it has ended.
+   */
+  resign(owner: Owner, mine: Mine): boolean {
+    if (owner.leases !== undefined && owner.leases.size > 1) {
+      mine.fromMs = -Infinity;
+      return false;
+    }
+    this.#files.end(owner);
+    this.#retire(owner);
+    return true;
   }
 
   /** An owner file that another thread or process made for this claim. */
   adopt(facts: OwnerFacts): Owner | undefined {
-    const path = join(this.#options.place.owners, facts.id);
-    const times = disk.times(path);
-    return times && { facts, path, wording: "", untilMs: times.mtimeMs };
+    return this.#files.adopt(facts);
   }
 
   close(): void {
-    for (const same of this.#idle.values()) for (const owner of same) this.discard(owner);
-    this.#idle.clear();
+    for (const owner of [...this.#idle.values()].flat()) remove(owner.path);
+    for (const owner of this.#unused.values()) remove(owner.path);
+    for (const files of [this.#idle, this.#shared, this.#unused]) files.clear();
     this.#idleCount = 0;
   }
 
-  #make(claim: Claim, wording: string): Owner {
-    const { place, instance } = this.#options;
-    const { mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = claim;
-    const id = this.#idFor(claim);
-    const facts: OwnerFacts = {
-      kind: "owner",
-      id,
-      instance,
-      life: this.#life,
-      mode,
-      limit,
-      ttlMs,
-      lockDelayMs,
-      minHoldMs,
-      holder,
-      meta,
-    };
-    const path = join(place.owners, id);
-    createFile(path, writeEntry(facts));
-    const owner: Owner = { facts, path, wording, untilMs: 0 };
-    if (!this.#extend(owner)) throw Object.assign(new Error(`${path} vanished`), { code: "ENOENT" });
-    return owner;
-  }
-
-  #idFor({ id }: Claim): string {
-    const path = join(this.#options.place.owners, id);
-    if (!isId(id)) return freshName();
-    if (!disk.exists(path)) return id;
-    if (!this.#named) return freshName();
-    // A claim that ended and asks again: its old file is linked nowhere that matters.
-    remove(path);
-    return id;
-  }
-
-  /** `false`: the file is gone. */
-  #extend(owner: Owner): boolean {
-    const untilMs = this.#options.moment.machineMs() + owner.facts.ttlMs;
-    try {
-      disk.utimes(owner.path, untilMs);
-    } catch (error) {
-      if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") return false;
-      throw error;
+  #leave(owner: Owner, leases: Map<string, Mine>, mine: Mine): void {
+    if (leases.get(mine.claim.name) === mine) leases.delete(mine.claim.name);
+    if (leases.size > 0) return;
+    if (this.#shared.get(owner.wording) !== owner) {
+      remove(owner.path);
+      return;
     }
-    owner.untilMs = untilMs;
-    return true;
+    this.#unused.set(owner.wording, owner);
+    if (this.#unused.size <= IDLE_MAX) return;
+    const [oldest] = this.#unused.values();
+    this.#retire(oldest!);
+    remove(oldest!.path);
   }
 
-  /** A worker thread may have renewed it. */
-  #reread(owner: Owner): void {
-    const times = disk.times(owner.path);
-    if (times !== undefined) owner.untilMs = Math.max(owner.untilMs, times.mtimeMs);
+  #retire(owner: Owner): void {
+    if (this.#shared.get(owner.wording) !== owner) return;
+    this.#shared.delete(owner.wording);
+    this.#unused.delete(owner.wording);
+  }
+
+  #reportLapsed({ facts, fromMs }: Owner, leases: Map<string, Mine>): void {
+    for (const mine of leases.values()) if (mine.fromMs + facts.ttlMs <= fromMs) this.#options.lapsed(mine);
   }
 
   #forgetEmpty(): void {
     for (const [wording, same] of this.#idle) if (same.length === 0) this.#idle.delete(wording);
   }
-}
-
-/** Reads an owner file. `undefined`: it is gone, or half made. */
-export function readOwner(path: string): OwnerFacts | undefined {
-  const text = disk.read(path);
-  return text === undefined || text === "" ? undefined : parseOwner(path, text);
 }
 
 function wordingOf({ mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta }: Claim): string {

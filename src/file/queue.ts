@@ -8,8 +8,7 @@
 import { join } from "node:path";
 import { disk, remove, tryLink, tryMkdir, tryRmdir } from "./disk.ts";
 import { type Fate, fateOf, type FateOptions } from "./fate.ts";
-import type { Owner } from "./owners.ts";
-import { readOwner } from "./owners.ts";
+import { type Owner, readOwner } from "./owner-file.ts";
 import type { OwnerFacts } from "./records.ts";
 
 /** Removing a directory costs more than leaving it: an empty one stays this long. */

@@ -114,7 +114,7 @@ describe("a worker thread", () => {
   test("renews a lease by its claim, and says no for one that is gone", async () => {
     const backend = scene.open();
     expect(backend.renewer.data).toEqual({ dir: scene.dir });
-    const [held, gone] = [claim(), claim({ name: "gone" })];
+    const [held, gone] = [claim({ renewed: false }), claim({ name: "gone", renewed: false })];
     await granted(backend.attempt(held));
     await granted(backend.attempt(gone));
     await backend.release(gone);

@@ -41,13 +41,14 @@ const claim = (change = {}) => ({
   holder: "doomed:1",
   meta: {},
   queues: true,
+  renewed: true,
   ...change,
 });
 
 async function take(backend, wish) {
   const answer = await backend.attempt(wish);
   // Written before anything else happens, so that whoever survives knows what was given away.
-  if (answer.granted) writeSync(1, `fence ${answer.fence} ${answer.run}\n`);
+  if (answer.granted && wish.name === "doomed") writeSync(1, `fence ${answer.fence} ${answer.run}\n`);
   return answer;
 }
 
@@ -59,11 +60,26 @@ const scenarios = {
   /** Acquire, renew, release, and a new epoch every other time. */
   async alone() {
     for (let times = 0; times < 3; times++) {
-      const one = claim();
+      const one = claim({ renewed: times === 1 });
       await take(a, one);
       await a.renew([one]);
       await a.release(one);
     }
+  },
+  /** Leases that share an owner file: renewed together, one ended by force, one of another file beside them. */
+  async shared() {
+    const [one, two, three] = [claim(), claim({ name: "two" }), claim({ name: "three" })];
+    const own = claim({ name: "own", renewed: false });
+    await take(a, one);
+    await take(a, own);
+    const { fence } = await take(a, two);
+    await a.renew([one, two, own]);
+    await b.forceRelease("two", fence, "ops", "stuck");
+    await a.renew([one, two]);
+    await a.release(one);
+    await take(a, three);
+    await take(a, claim());
+    await a.release(own);
   },
   /** A waiter is handed the lock, gives it to the next, who has given up. */
   async handOver() {

@@ -54,18 +54,8 @@ describe("the directory is removed while a lock is held", () => {
 });
 
 describe.each(["space", "inodes"])("the disk is full (no %s left)", (what) => {
-  /** A process in a mount namespace of its own, whose lock directory is a very small tmpfs. */
-  async function confined(): Promise<Awaited<ReturnType<Scene["peer"]>>> {
-    const parent = join(scene.dir, "..");
-    const mount = 'mount -t tmpfs -o size=256k,nr_inodes=120,mode=700 none "$0" && exec "$@"';
-    const flags = ROOT ? ["--mount"] : ["--user", "--map-root-user", "--mount"];
-    const execArgv = [...flags, "sh", "-c", mount, parent, process.execPath];
-    // Where neither root nor user namespaces are there, this throws, and the test fails: the promise was not checked.
-    return scene.peer({}, { execPath: "unshare", execArgv });
-  }
-
   test("says so, keeps every lease that is held, and lets it be renewed and released", async () => {
-    const peer = await confined();
+    const peer = await scene.confined();
     const filler = join(scene.dir, "../filler");
     const [held, other] = [claim({ name: "held" }), claim({ name: "other", meta: { text: "x".repeat(5000) } })];
     const before = await granted(peer.attempt(held));

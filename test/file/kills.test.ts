@@ -70,7 +70,7 @@ async function survive(dir: string, outcome: Outcome): Promise<void> {
   }
 }
 
-describe.each(["open", "alone", "handOver", "together"])("killed at any moment: %s", (scenario) => {
+describe.each(["open", "alone", "shared", "handOver", "together"])("killed at any moment: %s", (scenario) => {
   test("the next process takes over at once, and no fence comes twice", { timeout: 240_000 }, async () => {
     const scratch = mkdtempSync(join(tmpdir(), "hf-kill-"));
     try {

@@ -86,6 +86,16 @@ export class Scene {
     return peer;
   }
 
+  /** A process in a mount namespace of its own, whose lock directory is a very small tmpfs. */
+  confined(): Promise<Peer> {
+    const parent = join(this.dir, "..");
+    const mount = 'mount -t tmpfs -o size=256k,nr_inodes=120,mode=700 none "$0" && exec "$@"';
+    const flags = process.getuid?.() === 0 ? ["--mount"] : ["--user", "--map-root-user", "--mount"];
+    const execArgv = [...flags, "sh", "-c", mount, parent, process.execPath];
+    // Where neither root nor user namespaces are there, this throws, and the test fails: the promise was not checked.
+    return this.peer({}, { execPath: "unshare", execArgv });
+  }
+
   async end(): Promise<void> {
     for (const peer of this.#peers) peer.process.kill("SIGCONT");
     await Promise.all(this.#peers.map((peer) => peer.kill()));
@@ -106,6 +116,7 @@ export function claim(change: Partial<Claim> = {}): Claim {
     holder: "test:1",
     meta: {},
     queues: true,
+    renewed: process.env["HOLDFAST_TEST_RENEWED"] !== "no",
     ...change,
   };
 }
