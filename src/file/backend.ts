@@ -66,6 +66,7 @@ export class FileBackend implements Backend {
     this.#claims = new Claims(this.#owners, moment);
     this.#forced = new ForcedRecords(place, moment);
     this.#renewals = new Renewals({
+      place,
       owners: this.#owners,
       claims: this.#claims,
       forced: this.#forced,

@@ -6,8 +6,11 @@ import type { Lock } from "./lock.ts";
 import type { Moment } from "./moment.ts";
 import type { Owner } from "./owner-file.ts";
 import type { Owners } from "./owners.ts";
+import type { Place } from "./place.ts";
+import { retime } from "./retime.ts";
 
 export interface RenewalsOptions {
+  readonly place: Place;
   readonly owners: Owners;
   readonly claims: Claims;
   readonly forced: ForcedRecords;
@@ -30,9 +33,12 @@ export class Renewals {
     const owner = mine?.owner;
     if (mine?.held === undefined || owner === undefined)
       return { held: false, reason: "the store does not know the lease" };
-    const renewed = (round.has(owner) && claim.ttlMs <= owner.facts.ttlMs) || owners.renew(owner, claim.ttlMs);
-    if (renewed && owner.leases !== undefined) round.add(owner);
-    if (renewed && lock.find(owner.facts.id) !== undefined) {
+    const { facts, leases } = owner;
+    const renewed = (round.has(owner) && claim.ttlMs <= facts.ttlMs) || owners.renew(owner, claim.ttlMs);
+    if (renewed && leases !== undefined) round.add(owner);
+    if (renewed && leases === undefined && claim.ttlMs !== facts.ttlMs)
+      mine.owner = retime(lock.log, this.#options.place, owner, claim.ttlMs) ?? owner;
+    if (renewed && lock.find(facts.id) !== undefined) {
       mine.fromMs = owner.fromMs;
       return { held: true, fromMs: owner.fromMs };
     }

@@ -31,6 +31,22 @@ describe("a lease in several steps", () => {
     expect((await bench.run(["run", "steps", "-n", "--", "true"])).code).toBe(0);
   });
 
+  test("is renewed for as long as --ttl says, before a long step and after it", async () => {
+    const remaining = async (): Promise<number> =>
+      (JSON.parse((await bench.run(["show", "long", "--json"])).stdout) as { held: { remainingMs: number }[] }).held[0]!
+        .remainingMs;
+    const fence = (await bench.run(["acquire", "long", "--ttl", "1m"])).stdout.trim();
+    expect(await bench.run(["renew", "long", "--fence", fence, "--ttl", "1h"])).toMatchObject({ code: 0, stderr: "" });
+    expect(await remaining()).toBeGreaterThan(30 * 60_000);
+    // Without --ttl, as it was last asked for.
+    expect((await bench.run(["renew", "long", "--fence", fence])).code).toBe(0);
+    expect(await remaining()).toBeGreaterThan(30 * 60_000);
+    expect((await bench.run(["renew", "long", "--fence", fence, "--ttl", "2m"])).code).toBe(0);
+    expect(await remaining()).toBeLessThanOrEqual(2 * 60_000 + 10);
+    expect((await show("long")).held).toMatchObject([{ fence }]);
+    expect((await bench.run(["release", "long", "--fence", fence])).code).toBe(0);
+  });
+
   test("every step may be repeated: acquire with the same claim, renew, release", async () => {
     const claim = "repeat_after_me_000000";
     const first = await bench.run(["acquire", "again", "--claim", claim]);

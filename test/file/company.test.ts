@@ -1,6 +1,6 @@
 /** Leases that depend on more, or on less, than the process that took them: companions, detached ones, worker threads. */
 import { execFile, spawn } from "node:child_process";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -107,6 +107,43 @@ describe("a detached lease", () => {
     await granted(peer.attempt(claim({ ttlMs: 300 })));
     await peer.kill();
     await grantedAtLast(scene.open(), claim());
+  });
+});
+
+describe("a detached lease that is renewed with another ttl", () => {
+  test("has that ttl from then on, with its fence, and is shortened as well as lengthened", async () => {
+    const wish = claim({ ttlMs: 60_000 });
+    const taker = scene.open({ detached: true });
+    const { fence } = await granted(taker.attempt(wish));
+    await taker.close();
+    for (const ttlMs of [3_600_000, 3_600_000, 30_000, 90_000]) {
+      const other = scene.open({ detached: true });
+      expect(await other.renew([{ ...wish, ttlMs }])).toMatchObject([{ held: true }]);
+      const [held] = (await other.query("")).held;
+      expect(held).toMatchObject({ fence, holder: wish.holder });
+      expect(held!.remainingMs).toBeGreaterThan(ttlMs - 20_000);
+      expect(held!.remainingMs).toBeLessThanOrEqual(ttlMs + 10);
+      await other.close();
+    }
+    expect(await scene.open({ detached: true }).release(wish)).toBe(true);
+    await granted(scene.open().attempt(claim()));
+  });
+
+  test("also lasts that long for those who can only count it from the last renewal: after a reboot", async () => {
+    const wish = claim({ ttlMs: 300 });
+    const taker = scene.open({ detached: true });
+    await granted(taker.attempt(wish));
+    expect(await taker.renew([{ ...wish, ttlMs: 60_000 }])).toMatchObject([{ held: true }]);
+    // What is written in the lock and in the owner file, as a process of another boot would have written it.
+    for (const entry of readdirSync(scene.dir, { recursive: true, withFileTypes: true })) {
+      const path = join(entry.parentPath, entry.name);
+      if (!entry.isFile() || !/\/[ol]\//.test(path)) continue;
+      const { atime, mtime } = statSync(path);
+      writeFileSync(path, readFileSync(path, "utf8").replaceAll(/"boot":"[^"]*"/g, '"boot":"another"'));
+      utimesSync(path, atime, mtime);
+    }
+    await sleep(1600);
+    expect(await scene.open().attempt(claim({ queues: false }))).toMatchObject({ granted: false });
   });
 });
 
