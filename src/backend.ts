@@ -203,6 +203,9 @@ export interface Member extends Backend {
    */
   freed?(name: string, wake: () => void): () => void;
 
+  /** True: the store was reached before and its connection is gone, so that a question would only wait for the next one. */
+  isDown?(): boolean;
+
   /** An operator vouches that this member lost no lease: ends its quarantine (`holdfast doctor --init`). */
   admit?(): Promise<void>;
 }

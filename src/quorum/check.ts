@@ -19,8 +19,9 @@ export function checkClaim({ name, limit, ttlMs, lockDelayMs, minHoldMs }: Claim
 
 /** Throws a fatal error where a member turned out to be none. */
 export function checkFit(lock: string, seats: readonly Seat[]): void {
-  const misfit = seats.find(({ unfit }) => unfit !== undefined);
-  if (misfit?.unfit === undefined) return;
-  const message = `${misfit.label} cannot be a member of this quorum: ${misfit.unfit.message}`;
-  throw new LockBackendError("quorum", lock, message, { fatal: true, cause: misfit.unfit });
+  for (const { label, unfit } of seats) {
+    if (unfit === undefined) continue;
+    const message = `${label} cannot be a member of this quorum: ${unfit.message}`;
+    throw new LockBackendError("quorum", lock, message, { fatal: true, cause: unfit });
+  }
 }

@@ -8,6 +8,7 @@ import type { Backend, Claim, Granted, Listener, Member, Refused, Renewal, Snaps
 import { LockBackendError, quote } from "../errors.ts";
 import { ballotAbove, Proposer } from "./ballot.ts";
 import { checkClaim, checkFit } from "./check.ts";
+import { Hints } from "./hints.ts";
 import { type QuorumOptions, type Settings, toSettings } from "./options.ts";
 import { releaseAll } from "./release.ts";
 import { renewAll } from "./renewal.ts";
@@ -57,7 +58,7 @@ class QuorumBackend implements Backend {
     this.#settings = toSettings(options);
     const others = (): readonly Seat[] => this.#seats;
     this.#seats = members.map(
-      (member, at) => new Seat(member, options.labels?.[at] ?? `${member.name}#${at + 1}`, this.#settings, others),
+      (member, at) => new Seat(member, at, options.labels?.[at] ?? `${member.name}#${at + 1}`, this.#settings, others),
     );
     this.#proposer = new Proposer(this.#settings.clock);
   }
@@ -73,7 +74,7 @@ class QuorumBackend implements Backend {
     }
     const standing = known === undefined || known.ended ? new Standing(claim) : known;
     this.#standings.set(claim.id, standing);
-    standing.hints.forget();
+    standing.hints?.forget();
     let round = await this.#ask(standing, this.#proposer.next());
     for (let raises = 0; raises < RAISES_MAX && !round.isWon && !standing.ended; raises++) {
       const above = this.#higher(round);
@@ -81,12 +82,12 @@ class QuorumBackend implements Backend {
       round = await this.#ask(standing, above);
     }
     if (round.isWon) {
-      standing.hints.stop();
+      standing.hints?.stop();
       return standing.granted(round.ballot, round.sentAtMs);
     }
     // Released meanwhile: nobody wants to know why.
     if (standing.ended) return { granted: false, heldBy: [] };
-    if (claim.queues) standing.hints.listen(this.#seats, claim.name, round);
+    if (claim.queues) (standing.hints ??= new Hints()).listen(this.#seats, claim.name, round);
     else this.#forget(standing);
     return this.#refuse(standing, round);
   }
@@ -99,13 +100,13 @@ class QuorumBackend implements Backend {
     await new Promise<void>((resolve) => {
       if (signal.aborted) return resolve();
       signal.addEventListener("abort", () => resolve(), { once: true });
-      standing?.hints.await(() => {
+      standing?.hints?.await(() => {
         // Members hear of a release one after the other, and other waiters hear of it too.
         timer ??= clock.setTimer(resolve, standing.pace.afterHint(chance), true);
       });
     });
     clock.clearTimer(timer);
-    standing?.hints.await(undefined);
+    standing?.hints?.await(undefined);
     return undefined;
   }
 
@@ -125,23 +126,25 @@ class QuorumBackend implements Backend {
     return renewals;
   }
 
-  async release(claim: Claim): Promise<boolean> {
+  release(claim: Claim): Promise<boolean> {
     const standing = this.#standings.get(claim.id);
-    if (standing === undefined) return false;
+    if (standing === undefined) return Promise.resolve(false);
     standing.ended = true;
     if (standing.held === undefined) {
       this.#forget(standing);
-      return false;
+      return Promise.resolve(false);
     }
-    try {
-      const was = await releaseAll(this.#seats, this.#settings, standing);
-      this.#drop(standing);
-      return was;
-    } catch (cause) {
-      // Kept for whoever asks again, until the members have let go by themselves.
-      this.#settings.clock.setTimer(() => this.#drop(standing), claim.ttlMs + claim.lockDelayMs);
-      throw cause;
-    }
+    return releaseAll(this.#seats, this.#settings, standing).then(
+      (was) => {
+        this.#drop(standing);
+        return was;
+      },
+      (cause: unknown) => {
+        // Kept for whoever asks again, until the members have let go by themselves.
+        this.#settings.clock.setTimer(() => this.#drop(standing), claim.ttlMs + claim.lockDelayMs);
+        throw cause;
+      },
+    );
   }
 
   /**
@@ -185,21 +188,22 @@ class QuorumBackend implements Backend {
     await Promise.all(this.#seats.map((seat) => seat.member.close()));
   }
 
-  async #ask(standing: Standing, ballot: bigint): Promise<Round> {
+  #ask(standing: Standing, ballot: bigint): Promise<Round> {
     const { claim } = standing;
-    // A round that is lost must leave nothing taken: so minHold is asked for only by whoever has won without it.
-    const first = await this.#poll(
-      standing,
-      new Round(this.#seats, this.#settings, { ...claim, minHoldMs: 0 }, ballot),
-    );
-    if (!first.isWon || claim.minHoldMs === 0) return first;
-    const raised = new Round(this.#seats, this.#settings, claim, ballotAbove(ballot), first);
-    return this.#poll(standing, raised);
+    const first = this.#poll(standing, new Round(this.#seats, this.#settings, claim, ballot));
+    if (claim.minHoldMs === 0) return first;
+    return first.then((round) => {
+      if (!round.isWon) return round;
+      return this.#poll(standing, new Round(this.#seats, this.#settings, claim, ballotAbove(ballot), round));
+    });
   }
 
-  async #poll(standing: Standing, round: Round): Promise<Round> {
+  #poll(standing: Standing, round: Round): Promise<Round> {
     standing.round = round;
-    const won = await round.won;
+    return round.won.then((won) => this.#polled(standing, round, won));
+  }
+
+  #polled(standing: Standing, round: Round, won: boolean): Round {
     standing.note(round);
     if (won && !standing.ended) {
       standing.trust(round.sentAtMs);
@@ -256,7 +260,7 @@ class QuorumBackend implements Backend {
 
   #drop(standing: Standing): void {
     standing.ended = true;
-    standing.hints.stop();
+    standing.hints?.stop();
     if (this.#standings.get(standing.claim.id) === standing) this.#standings.delete(standing.claim.id);
     if (standing.round !== undefined) this.#byRound.delete(standing.round.claim.id);
   }
@@ -265,7 +269,7 @@ class QuorumBackend implements Backend {
   #lostAt(seat: Seat, roundId: string, reason: string): void {
     const standing = this.#byRound.get(roundId);
     if (standing === undefined || standing.ended) return;
-    standing.lostAt.add(seat);
+    standing.lostAt = new Set(standing.lostAt).add(seat);
     if (this.#seats.length - standing.lostAt.size < majorityOf(this.#seats.length)) this.#lose(standing, reason);
     else this.#verify([standing]);
   }

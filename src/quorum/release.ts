@@ -10,8 +10,9 @@ import { inWords } from "./votes.ts";
 export function releaseAll(seats: readonly Seat[], settings: Settings, standing: Standing): Promise<boolean> {
   const { clock, memberWaitMs } = settings;
   const round = standing.held!;
-  const asked = new Set(round.asked());
-  const claim = { ...standing.claim, id: round.claim.id };
+  const { released } = standing;
+  const claim =
+    round.claim.minHoldMs === standing.claim.minHoldMs ? round.claim : { ...standing.claim, id: round.claim.id };
   return new Promise((resolve, reject) => {
     const timer = clock.setTimer(() => reject(unknown(seats, standing)), memberWaitMs, true);
     const look = (): void => {
@@ -21,16 +22,13 @@ export function releaseAll(seats: readonly Seat[], settings: Settings, standing:
       resolve(known);
     };
     for (const seat of seats) {
-      if (!asked.has(seat)) standing.released.set(seat, false);
-      if (standing.released.has(seat)) continue;
-      seat.release(claim).then(
-        (was) => {
-          standing.released.set(seat, was);
-          look();
-        },
-        // The seat goes on trying by itself; here it only means that this member's word is missing.
-        () => undefined,
-      );
+      if (!round.hasAsked(seat)) released[seat.place] = false;
+      if (released[seat.place] !== undefined) continue;
+      // Where it fails, the seat goes on trying by itself; here this member's word is missing then.
+      seat.release(claim, (was) => {
+        released[seat.place] = was;
+        look();
+      });
     }
     look();
   });
@@ -39,14 +37,18 @@ export function releaseAll(seats: readonly Seat[], settings: Settings, standing:
 function verdict(members: number, { released }: Standing): boolean | undefined {
   const majority = majorityOf(members);
   let yes = 0;
-  for (const was of released.values()) if (was) yes++;
+  let no = 0;
+  for (const was of released) {
+    if (was === true) yes++;
+    if (was === false) no++;
+  }
   if (yes >= majority) return true;
-  return yes + members - released.size < majority ? false : undefined;
+  return members - no < majority ? false : undefined;
 }
 
 function unknown(seats: readonly Seat[], { claim, released }: Standing): LockBackendError {
   const votes = seats.map((seat): MemberVote => {
-    const was = released.get(seat);
+    const was = released[seat.place];
     if (was === undefined) return { member: seat.label, vote: "slow", detail: "has not confirmed" };
     return { member: seat.label, vote: was ? "granted" : "low", detail: was ? "released" : "did not hold it" };
   });

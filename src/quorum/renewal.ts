@@ -104,7 +104,7 @@ function refill(standing: Standing, seat: Seat, { clock }: Settings): void {
   if (round === undefined || standing.ended || clock.now() >= standing.trustedUntilMs) return;
   const vote = round.vote(seat);
   // Its vote is still under way; or "low": it has granted a greater ballot, or had this one and lost it, and never will again.
-  if (vote === undefined || vote.vote === "low" || seat.hangs) return;
+  if (vote === undefined || vote.vote === "low" || seat.hangs || seat.isDown()) return;
   round.refill(seat);
 }
 

@@ -7,7 +7,7 @@ import type { Claim, Vote } from "../backend.ts";
 import type { Clock, Timer } from "../clock.ts";
 import type { MemberVote } from "../errors.ts";
 import type { Settings } from "./options.ts";
-import { clocksOff, type Seat } from "./seat.ts";
+import { type Asker, clocksOff, type Seat } from "./seat.ts";
 import { describe, type Silence } from "./votes.ts";
 
 /** Belief ends this much before the ttl does, for clocks that run at different rates. */
@@ -15,7 +15,9 @@ export function driftMs(ttlMs: number): number {
   return ttlMs / 100 + 2;
 }
 
-export class Round {
+const DOWN: Silence = { vote: "unreachable", cause: "its connection is down" };
+
+export class Round implements Asker {
   /** The claim as the members know it. */
   readonly claim: Claim;
   readonly ballot: bigint;
@@ -28,8 +30,9 @@ export class Round {
   lapsed = false;
   readonly #seats: readonly Seat[];
   readonly #settings: Settings;
-  readonly #votes = new Map<Seat, Vote | Silence>();
-  readonly #asked: Set<Seat>;
+  /** By the seats' places. */
+  readonly #votes: (Vote | Silence | undefined)[];
+  readonly #asked: boolean[];
   #state: "open" | "won" | "lost" = "open";
   #settle!: (won: boolean) => void;
   #timer: Timer;
@@ -38,12 +41,15 @@ export class Round {
   constructor(seats: readonly Seat[], settings: Settings, claim: Claim, ballot: bigint, before?: Round) {
     this.#seats = seats;
     this.#settings = settings;
-    this.#asked = new Set(before?.asked());
-    this.claim = { ...claim, id: before?.claim.id ?? settings.chance.id() };
+    this.#votes = seats.map(() => undefined);
+    this.#asked = seats.map((seat) => before?.hasAsked(seat) ?? false);
+    // A round that is lost must leave nothing taken: so minHold is asked for only by whoever has won without it.
+    const minHoldMs = before === undefined ? 0 : claim.minHoldMs;
+    this.claim = { ...claim, minHoldMs, id: before?.claim.id ?? settings.chance.id() };
     this.ballot = ballot;
     this.won = new Promise((resolve) => (this.#settle = resolve));
     this.sentAtMs = settings.clock.now();
-    for (const seat of seats) this.#ask(seat);
+    this.#askAll();
     this.#timer = settings.clock.setTimer(() => this.#late(), settings.memberWaitMs, true);
     this.#count();
   }
@@ -56,27 +62,41 @@ export class Round {
     return this.#state === "won";
   }
 
+  get isWanted(): boolean {
+    return this.#state !== "lost";
+  }
+
   vote(seat: Seat): Vote | Silence | undefined {
-    return this.#votes.get(seat);
+    return this.#votes[seat.place];
   }
 
   votes(): readonly (Vote | Silence)[] {
-    return [...this.#votes.values()];
+    return this.#votes.filter((vote) => vote !== undefined);
+  }
+
+  /** How many wait for the lock, as far as members told. */
+  waiters(): number {
+    let most = 0;
+    for (const vote of this.#votes) {
+      if (vote !== undefined && "waiters" in vote && vote.waiters !== undefined && vote.waiters > most)
+        most = vote.waiters;
+    }
+    return most;
   }
 
   /** Every member's vote for people, in the members' order. */
   report(): readonly MemberVote[] {
-    return this.#seats.map((seat) => describe(seat.label, this.#votes.get(seat)));
+    return this.#seats.map((seat) => describe(seat.label, this.vote(seat)));
   }
 
-  /** Members that have, or may have, granted this round: whoever was asked. */
-  asked(): readonly Seat[] {
-    return this.#seats.filter((seat) => this.#asked.has(seat));
+  /** True: the member has, or may have, granted this round. */
+  hasAsked(seat: Seat): boolean {
+    return this.#asked[seat.place]!;
   }
 
   /** Asks a member again that is missing: only ever while the majority is intact. */
   refill(seat: Seat): void {
-    this.#votes.delete(seat);
+    this.#votes[seat.place] = undefined;
     this.#ask(seat);
   }
 
@@ -84,27 +104,34 @@ export class Round {
   withdraw(): void {
     if (this.#state === "open") this.#end(false);
     this.#state = "lost";
-    for (const seat of this.#asked) this.#takeBack(seat);
+    for (const seat of this.#seats) if (this.hasAsked(seat)) this.#takeBack(seat);
+  }
+
+  take(seat: Seat, vote: Vote | Silence): void {
+    this.#votes[seat.place] = vote;
+    if (this.#state === "open") return this.#count();
+    // It was released already, but perhaps before the vote arrived there.
+    if (this.#state === "lost" && vote.vote === "granted") this.#takeBack(seat);
+    return undefined;
+  }
+
+  /** Whose connection is down is left out, because questions would only pile up there; unless the others are too few. */
+  #askAll(): void {
+    let up = 0;
+    for (const seat of this.#seats) if (!seat.isDown()) up++;
+    const enough = up >= majorityOf(this.#seats.length);
+    for (const seat of this.#seats) {
+      if (enough && up < this.#seats.length && seat.isDown()) this.#votes[seat.place] = DOWN;
+      else this.#ask(seat);
+    }
   }
 
   #ask(seat: Seat): void {
     // Not waited for; but if it answers after all, its vote counts.
-    if (seat.hangs) this.#votes.set(seat, { vote: "slow", detail: "has not answered earlier questions" });
+    if (seat.hangs) this.#votes[seat.place] = { vote: "slow", detail: "has not answered earlier questions" };
     if (!seat.mayAsk()) return;
-    this.#asked.add(seat);
-    seat
-      .vote(this.claim, this.ballot, () => this.#state !== "lost")
-      .then(
-        (vote) => this.#take(seat, vote),
-        (cause: unknown) => this.#take(seat, { vote: "unreachable", cause }),
-      );
-  }
-
-  #take(seat: Seat, vote: Vote | Silence): void {
-    this.#votes.set(seat, vote);
-    if (this.#state === "open") return this.#count();
-    // It was released already, but perhaps before the vote arrived there.
-    if (this.#state === "lost" && vote.vote === "granted") this.#takeBack(seat);
+    this.#asked[seat.place] = true;
+    seat.poll(this);
   }
 
   /** The event loop may have been late, and not the members: what has come in meanwhile is looked at first. */
@@ -112,8 +139,7 @@ export class Round {
     this.#timer = this.#settings.clock.setTimer(
       () => {
         for (const seat of this.#seats) {
-          if (!this.#votes.has(seat))
-            this.#votes.set(seat, { vote: "slow", detail: `did not answer in ${this.#settings.memberWaitMs} ms` });
+          this.#votes[seat.place] ??= { vote: "slow", detail: `did not answer in ${this.#settings.memberWaitMs} ms` };
         }
         this.#count();
       },
@@ -126,13 +152,16 @@ export class Round {
     const { clock, maxClockOffsetMs } = this.#settings;
     const majority = majorityOf(this.#seats.length);
     let granted = 0;
-    for (const vote of this.#votes.values()) if (vote.vote === "granted") granted++;
-    const open = this.#seats.length - this.#votes.size;
+    let open = 0;
+    for (const vote of this.#votes) {
+      if (vote === undefined) open++;
+      else if (vote.vote === "granted") granted++;
+    }
     if (granted + open < majority) return this.#end(false);
     if (granted < majority) return;
     for (const seat of clocksOff(this.#seats, maxClockOffsetMs, clock)) {
-      if (this.#votes.get(seat)?.vote !== "granted") continue;
-      this.#votes.set(seat, { vote: "clock-off", detail: "its clock is too far from the others'" });
+      if (this.vote(seat)?.vote !== "granted") continue;
+      this.#votes[seat.place] = { vote: "clock-off", detail: "its clock is too far from the others'" };
       granted--;
     }
     if (granted >= majority) {

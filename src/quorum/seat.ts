@@ -5,6 +5,7 @@
 import type { Claim, Member, MemberTerms, Vote } from "../backend.ts";
 import type { Clock, Timer } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
+import type { Silence } from "./votes.ts";
 
 /** A member that does not answer is tried again this often. */
 const PROBE_MS = 1000;
@@ -19,6 +20,16 @@ export interface Offset {
   readonly toMs: number;
 }
 
+/** Who wants a member's vote. */
+export interface Asker {
+  readonly claim: Claim;
+  readonly ballot: bigint;
+  /** False: it was decided without it. */
+  readonly isWanted: boolean;
+  /** Whatever comes: a vote, or that there is none, and why. */
+  take(seat: Seat, vote: Vote | Silence): void;
+}
+
 interface Leftover {
   readonly claim: Claim;
   /** Then the member has let go by itself. */
@@ -29,6 +40,8 @@ interface Leftover {
 export class Seat {
   readonly member: Member;
   readonly label: string;
+  /** Its place among the seats. */
+  readonly place: number;
   /** Which store sits here, once it has joined. */
   id: string | undefined;
   offset: Offset | undefined;
@@ -50,17 +63,26 @@ export class Seat {
 
   constructor(
     member: Member,
+    place: number,
     label: string,
     settings: { readonly clock: Clock; readonly terms: MemberTerms; readonly memberWaitMs: number },
     others: () => readonly Seat[],
   ) {
     this.member = member;
+    this.place = place;
     this.label = label;
     this.#clock = settings.clock;
     this.#terms = settings.terms;
     this.#memberWaitMs = settings.memberWaitMs;
     this.#others = others;
     if (member.join === undefined) this.#joined = true;
+  }
+
+  /** True: it was there, and its connection is gone. */
+  isDown(): boolean {
+    if (this.member.isDown?.() !== true) return false;
+    this.#doubt();
+    return true;
   }
 
   /** True: something was asked long ago, and no answer has come since. */
@@ -70,7 +92,7 @@ export class Seat {
 
   /** True where a question makes sense now: the member answers, or it is time to see whether it does again. */
   mayAsk(): boolean {
-    if (!this.hangs) return true;
+    if (this.#waitingSinceMs === undefined || !this.hangs) return true;
     const nowMs = this.#clock.now();
     if (nowMs - this.#probedMs < PROBE_MS) return false;
     this.#probedMs = nowMs;
@@ -83,37 +105,30 @@ export class Seat {
     try {
       return await this.#count(question(this.member));
     } catch (cause) {
-      // Whoever answers there next may be another store.
-      if (this.member.join !== undefined) this.#joined = false;
+      this.#doubt();
       throw cause;
     }
   }
 
-  /** Asks for a vote, unless it is no longer wanted by the time the member has joined. */
-  async vote(claim: Claim, ballot: bigint, isWanted: () => boolean): Promise<Vote> {
-    if (!this.#joined) {
-      await this.#join();
-      if (!isWanted()) throw new Error("the round was over before the member had joined");
-    }
-    let sentAtMs = 0;
-    const vote = await this.ask((member) => {
-      sentAtMs = this.#clock.now();
-      return member.vote(claim, ballot);
-    });
-    if (vote.wallMs !== undefined) {
-      this.offset = { fromMs: vote.wallMs - this.#clock.now(), toMs: vote.wallMs - sentAtMs };
-    }
-    return vote;
+  /** Asks for a vote, unless it is no longer wanted by the time the member has joined. No promise: this is the hot path. */
+  poll(asker: Asker): void {
+    if (this.#joined) this.#poll(asker);
+    else void this.#joinAndPoll(asker);
   }
 
-  /** Releases the claim, and goes on trying where the member cannot be reached. */
-  async release(claim: Claim): Promise<boolean> {
-    try {
-      return await this.#count(this.member.release(claim));
-    } catch (cause) {
-      this.letGo(claim);
-      throw cause;
-    }
+  /** Releases the claim, and tells what the member said. Goes on trying where the member cannot be reached. */
+  release(claim: Claim, told: (was: boolean) => void): void {
+    this.#waitingSinceMs ??= this.#clock.now();
+    this.member.release(claim).then(
+      (was) => {
+        this.#waitingSinceMs = undefined;
+        told(was);
+      },
+      () => {
+        this.#waitingSinceMs = undefined;
+        this.letGo(claim);
+      },
+    );
   }
 
   /** Sees to it that the claim holds nothing here, now or as soon as the member can be reached. Nobody waits for it. */
@@ -139,6 +154,39 @@ export class Seat {
     this.#closed = true;
     this.#clock.clearTimer(this.#cleaner);
     this.#leftovers.clear();
+  }
+
+  async #joinAndPoll(asker: Asker): Promise<void> {
+    try {
+      await this.#join();
+      if (!asker.isWanted) throw new Error("the round was over before the member had joined");
+    } catch (cause) {
+      return asker.take(this, { vote: "unreachable", cause });
+    }
+    return this.#poll(asker);
+  }
+
+  #poll(asker: Asker): void {
+    const sentAtMs = this.#clock.now();
+    this.#waitingSinceMs ??= sentAtMs;
+    this.member.vote(asker.claim, asker.ballot).then(
+      (vote) => {
+        this.#waitingSinceMs = undefined;
+        const { wallMs } = vote;
+        if (wallMs !== undefined) this.offset = { fromMs: wallMs - this.#clock.now(), toMs: wallMs - sentAtMs };
+        asker.take(this, vote);
+      },
+      (cause: unknown) => {
+        this.#waitingSinceMs = undefined;
+        this.#doubt();
+        asker.take(this, { vote: "unreachable", cause });
+      },
+    );
+  }
+
+  /** Whoever answers there next may be another store. */
+  #doubt(): void {
+    if (this.member.join !== undefined) this.#joined = false;
   }
 
   /** Several questions may wait for one joining; but not for ever, as clients lose commands when connections break. */
@@ -208,6 +256,7 @@ export class Seat {
 
 /** Which seats' clocks are further than `maxMs` from the others'. Where their number is even, our own clock decides. */
 export function clocksOff(seats: readonly Seat[], maxMs: number, clock: Clock): ReadonlySet<Seat> {
+  if (agree(seats, maxMs)) return NONE;
   const known = seats.flatMap((seat) => (seat.offset === undefined ? [] : [{ seat, ...seat.offset }]));
   if (known.length < 2) return NONE;
   const middles = known.map(({ fromMs, toMs }) => (fromMs + toMs) / 2);
@@ -219,3 +268,15 @@ export function clocksOff(seats: readonly Seat[], maxMs: number, clock: Clock): 
 }
 
 const NONE: ReadonlySet<Seat> = new Set();
+
+/** True: all clocks are so close together that none can be far from the middle one. Nearly always, and cheaply found out. */
+function agree(seats: readonly Seat[], maxMs: number): boolean {
+  let leastMs = Infinity;
+  let greatestMs = -Infinity;
+  for (const { offset } of seats) {
+    if (offset === undefined) continue;
+    if (offset.fromMs < leastMs) leastMs = offset.fromMs;
+    if (offset.toMs > greatestMs) greatestMs = offset.toMs;
+  }
+  return greatestMs - leastMs <= maxMs;
+}

@@ -6,10 +6,13 @@ import { Pace } from "./pace.ts";
 import { driftMs, type Round } from "./round.ts";
 import type { Seat } from "./seat.ts";
 
+const NOWHERE: ReadonlySet<Seat> = new Set();
+
 export class Standing {
   readonly claim: Claim;
   readonly pace: Pace = new Pace();
-  readonly hints: Hints = new Hints();
+  /** None before the first refusal. */
+  hints: Hints | undefined;
   /** The round under way, or the one that was won. */
   round: Round | undefined;
   /** Only a majority that answers before this instant can prolong it. */
@@ -17,9 +20,9 @@ export class Standing {
   /** Released, or lost: nothing may be asked for in its name any more. */
   ended = false;
   /** What each member said to the release: asked again, a member would say no. */
-  readonly released: Map<Seat, boolean> = new Map();
+  readonly released: (boolean | undefined)[] = [];
   /** Members that told, unasked, that the lease is gone there. */
-  readonly lostAt: Set<Seat> = new Set();
+  lostAt: ReadonlySet<Seat> = NOWHERE;
 
   constructor(claim: Claim) {
     this.claim = claim;
@@ -31,9 +34,7 @@ export class Standing {
 
   /** Learns from a round how long members take, and how many others wait. */
   note(round: Round): void {
-    let waiters = 0;
-    for (const vote of round.votes()) if ("waiters" in vote) waiters = Math.max(waiters, vote.waiters ?? 0);
-    this.pace.note(round.tookMs, Math.max(0, waiters - (this.hints.isListening ? 1 : 0)));
+    this.pace.note(round.tookMs, Math.max(0, round.waiters() - (this.hints?.isListening === true ? 1 : 0)));
   }
 
   /** Trust only moves forward, counted from when the question left. */

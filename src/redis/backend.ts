@@ -35,7 +35,7 @@ import { FORCED_MS, identify, type Identity, query } from "./inspect.ts";
 import { type Names, namesOf } from "./names.ts";
 import type { Settings } from "./options.ts";
 import { Queue } from "./queue.ts";
-import { Terms, toForce } from "./record.ts";
+import { Terms, toBallot, toForce } from "./record.ts";
 import { Renewals } from "./renewal.ts";
 import { toRefused, toVote } from "./reply.ts";
 import { runScript, type Script } from "./script.ts";
@@ -158,12 +158,9 @@ export class RedisBackend implements Member {
   }
 
   async vote(claim: Claim, ballot: bigint): Promise<Vote> {
-    if (ballot <= 0n || ballot > BigInt(Number.MAX_SAFE_INTEGER)) {
-      throw new TypeError(`Expected \`ballot\` to be from 1 to 2^53 - 1, got ${ballot}`);
-    }
     // So that the holder hears of a forced end; the vote itself does not need it.
     if (!this.#inbox.ready) void this.#inbox.open();
-    const args = [claim.id, this.#terms.of(claim, false, 0), String(ballot).padStart(16, "0")];
+    const args = [claim.id, this.#terms.of(claim, false, 0), toBallot(ballot)];
     const asked = this.#caller.run(vote, this.#names.lock(claim.name), args, this.#voteQuarantineMs);
     return toVote(claim.name, await asked.catch(this.#caller.explained(claim.name)));
   }
@@ -176,6 +173,10 @@ export class RedisBackend implements Member {
     }
     this.#voteQuarantineMs = terms.quarantineMs;
     return { id: identity.runId };
+  }
+
+  isDown(): boolean {
+    return this.#connection.isDown();
   }
 
   freed(name: string, wake: () => void): () => void {

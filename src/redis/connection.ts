@@ -37,6 +37,8 @@ export interface Connection {
   /** Sends one command to the server that has `key`; without a key, to any primary. Keys inside are sent as they are. */
   command(key: string | undefined, args: readonly string[]): Promise<unknown>;
   primaries(): Promise<readonly Primary[]>;
+  /** True: it was there when last asked, and is not now. Where the library cannot tell: false. */
+  isDown(): boolean;
   /** Calls `back` whenever the connection is there again after it was not. Returns what stops it. */
   onReconnect(back: () => void): () => void;
   /** Opens the one place where messages come in. `ready` is called whenever what was added before is subscribed again. */

@@ -40,6 +40,7 @@ export function adaptIoredis(client: IoredisClient): Connection {
     redisOptions?: { keyPrefix?: string };
   };
   const sentinels = options.sentinels?.length ?? 0;
+  let wasReady = false;
   return {
     topology: client.isCluster ? "cluster" : sentinels > 0 ? "sentinel" : "standalone",
     keyPrefix: options.keyPrefix ?? options.redisOptions?.keyPrefix ?? "",
@@ -64,6 +65,12 @@ export function adaptIoredis(client: IoredisClient): Connection {
     },
     command: (key, args) => sendTo(client, key, args),
     primaries: () => Promise.resolve(primariesOf(client)),
+    isDown: () => {
+      // One that connects for the first time is not down, and a Cluster is never down as a whole.
+      const isReady = client.status === "ready";
+      wasReady ||= isReady;
+      return wasReady && !isReady;
+    },
     onReconnect: (back) =>
       client.isCluster ? watchCluster(client as ClusterClient, back) : watch(client, "ready", back),
     subscriber: (message, ready) =>

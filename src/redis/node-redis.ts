@@ -6,6 +6,8 @@ type Listener = (text: string, channel: string) => void;
 /** What is used of node-redis, by structure. How a raw command is sent differs by kind. */
 interface NodeRedisClient {
   readonly isOpen: boolean;
+  /** A Cluster does not tell. */
+  readonly isReady?: boolean;
   sendCommand(...args: never[]): Promise<unknown>;
   subscribe(channel: string, listener: Listener): Promise<unknown>;
   unsubscribe(channel: string, listener?: Listener): Promise<unknown>;
@@ -38,6 +40,7 @@ export function isNodeRedis(client: unknown): client is NodeRedisClient {
 export function adaptNodeRedis(client: NodeRedisClient): Connection {
   const topology = topologyOf(client);
   const send = sender(client, topology);
+  let wasReady = false;
   const evalsha = (command: string) => (text: string, keys: readonly string[], args: readonly string[]) =>
     send(keys[0], [command, text, String(keys.length), ...keys, ...args]);
   return {
@@ -60,6 +63,10 @@ export function adaptNodeRedis(client: NodeRedisClient): Connection {
     },
     command: send,
     primaries: () => primariesOf(client, topology, send),
+    isDown: () => {
+      wasReady ||= client.isReady === true;
+      return wasReady && client.isReady === false;
+    },
     onReconnect: (back) => watch(client, topology, back),
     subscriber: (message, ready) =>
       topology === "standalone"

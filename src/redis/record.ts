@@ -3,6 +3,7 @@ import type { Claim, Forced, Holding, Meta, Mode, Waiting } from "../backend.ts"
 
 /** Times and counts that the store reads by position. */
 const KEEP_MAX_MS = 999_999_999_999;
+const BALLOT_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 
 /** What the store needs to know of a claim, as one string. Claims of one caller mostly differ in their id alone. */
 export class Terms {
@@ -48,6 +49,12 @@ export class Terms {
     const rest = `${claim.limit} ${claim.ttlMs} ${claim.lockDelayMs} ${ticketMs} ${claim.minHoldMs}`;
     return `${flag}${mode} ${fixed} ${rest} ${this.#inbox} ${JSON.stringify([claim.holder, claim.meta])}`;
   }
+}
+
+/** A proposed fence as the store wants it. */
+export function toBallot(ballot: bigint): string {
+  if (ballot > 0n && ballot <= BALLOT_MAX) return String(ballot).padStart(16, "0");
+  throw new TypeError(`Expected \`ballot\` to be from 1 to 2^53 - 1, got ${ballot}`);
 }
 
 function digits(value: number, width: number): string {
