@@ -1,9 +1,11 @@
 /** The claims of this process that the store knows of, by id. */
 import type { Claim, Granted } from "../backend.ts";
+import type { Next } from "./log.ts";
 import type { Moment } from "./moment.ts";
 import type { Owner } from "./owner-file.ts";
 import type { Owners } from "./owners.ts";
 import type { Holder, LockState } from "./records.ts";
+import { isFree, isPlain, runFor } from "./rules.ts";
 
 const SWEEP_FROM = 1000;
 
@@ -12,13 +14,15 @@ export interface Mine {
   readonly claim: Claim;
   /** Absent until the claim holds or waits. */
   owner: Owner | undefined;
-  /** When it came; kept when a ticket that lapsed is made again. */
-  readonly arrivalUs: number;
+  /** When it first queued; kept when a ticket that lapsed is made again. */
+  arrivalUs: number | undefined;
   ticket: string | undefined;
   /** The lease, while it holds. */
   held: Holder | undefined;
   /** Trust counts from here, by the core's clock. */
   fromMs: number;
+  /** Until when, by the machine's clock, it is not worth a look whether somebody waits: nobody did when it took the lock. */
+  aloneUntilMs: number;
   /** How often in a row those ahead of it could not be reached. */
   misses: number;
 }
@@ -69,9 +73,17 @@ export class Claims {
   }
 
   #add(claim: Claim, owner: Owner | undefined, held: Holder | undefined): Mine {
-    const arrivalUs = Math.floor(this.#moment.machineMs() * 1000);
     if (this.#known.size >= SWEEP_FROM && this.#known.size % SWEEP_FROM === 0) this.#sweep();
-    const mine: Mine = { claim, owner, arrivalUs, ticket: undefined, held, fromMs: 0, misses: 0 };
+    const mine: Mine = {
+      claim,
+      owner,
+      arrivalUs: undefined,
+      ticket: undefined,
+      held,
+      fromMs: 0,
+      aloneUntilMs: 0,
+      misses: 0,
+    };
     this.#known.set(claim.id, mine);
     return mine;
   }
@@ -84,4 +96,16 @@ export function holderIn(state: LockState, { owner }: Mine): Holder | undefined 
 export function grantedTo({ held, fromMs }: Mine): Granted {
   const { fence, run } = held!;
   return { granted: true, fence: BigInt(fence), run, fromMs };
+}
+
+/** The entry that adds a holder: its own owner file where that says all, else the whole state. */
+export function withHolder(state: LockState, { facts, path }: Owner, moment: Moment): Next {
+  if (isFree(state) && isPlain(facts)) return { owner: facts, source: path };
+  const [sinceMs, sinceWallMs] = [moment.machineMs(), moment.wallMs()];
+  return {
+    state: (fence, stride) => {
+      const holder: Holder = { owner: facts, fence, run: runFor(facts, stride), sinceMs, sinceWallMs };
+      return { ...state, holders: [...state.holders, holder], forced: [] };
+    },
+  };
 }

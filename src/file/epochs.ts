@@ -47,6 +47,25 @@ export function newestEpoch(names: readonly string[] | undefined): string | unde
   return ids.toSorted((a, b) => epochNumber(b) - epochNumber(a))[0];
 }
 
+/** Entries have no gaps: in ever longer steps past the newest one, then back in ever shorter ones. */
+export function newestAfter(directory: string, seq: number): number {
+  let [there, step] = [seq, 1];
+  while (disk.exists(`${directory}/${there + step}`)) {
+    there += step;
+    step *= 2;
+  }
+  for (step /= 2; step >= 1; step /= 2) if (disk.exists(`${directory}/${there + step}`)) there += step;
+  return there;
+}
+
+/**
+ * True when an entry that was just linked is where it belongs. A link(2) that was kept waiting in the kernel can end up in a
+ * directory that was renamed away and half emptied meanwhile, where its number is free again.
+ */
+export function isInPlace(path: string): boolean {
+  return disk.exists(path);
+}
+
 export function makeEmpty(path: string): void {
   try {
     createFile(path, "");

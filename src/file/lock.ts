@@ -2,22 +2,23 @@
  * One lock and what can be done to it: take, release, break, hand over. Each is a loop of "look at the newest entry,
  * decide, append the next one"; an append that fails means that somebody else was faster, so look again.
  */
-import { holderIn, type Mine } from "./claims.ts";
+import { holderIn, type Mine, withHolder } from "./claims.ts";
 import { disk } from "./disk.ts";
 import { type FateOptions, keep } from "./fate.ts";
 import type { ForcedRecords } from "./forced.ts";
-import { type Head, isHead, LockLog, type LogOptions, type Next } from "./log.ts";
-import type { Moment } from "./moment.ts";
+import { type Head, isHead, LockLog, type LogOptions } from "./log.ts";
 import type { Owner } from "./owner-file.ts";
 import type { Owners } from "./owners.ts";
 import { type FactsCache, factsOf, type Ticket } from "./queue.ts";
 import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
-import { admitted, contains, isFree, isPlain, knownLimit, limitsDiffer, runFor, taken, without } from "./rules.ts";
+import { admitted, contains, isFree, isPlain, knownLimit, limitsDiffer, taken, without } from "./rules.ts";
 import { type Obstacle, Sight, type View } from "./sight.ts";
 import { isFull, tooBusy } from "./trouble.ts";
 
 /** Every failed try is somebody else's success, so that this many in a row mean that something is wrong. */
 const TRIES_MAX = 10_000;
+/** A lock held shorter than this is freed first, and then given to whoever came meanwhile, so that mostly there is one look. */
+const ALONE_MS = 1;
 
 /** What every lock of a backend shares. */
 export interface LockOptions extends FateOptions, LogOptions {
@@ -33,6 +34,8 @@ export class Lock {
   readonly log: LockLog;
   readonly #options: LockOptions;
   readonly #sight: Sight;
+  /** Free since our own release, after which nobody waited. Whoever came later took it, or found it taken: it is not the head then. */
+  #quiet: Head | undefined;
 
   constructor(name: string, options: LockOptions) {
     this.name = name;
@@ -45,8 +48,11 @@ export class Lock {
   take(mine: Mine): Obstacle | undefined {
     const { seen } = this.log;
     // The shortest way: what was free when last seen is free if the append succeeds, and nobody waits.
-    if (seen !== undefined && mine.owner === undefined && isFree(seen.state) && !this.#sight.queue.mayExist()) {
-      if (this.#grant(mine, seen, FREE)) return undefined;
+    if (seen !== undefined && mine.owner === undefined && isFree(seen.state)) {
+      if ((seen === this.#quiet || !this.#sight.queue.mayExist()) && this.#grant(mine, seen, FREE)) {
+        mine.aloneUntilMs = this.#options.moment.machineMs() + ALONE_MS;
+        return undefined;
+      }
     }
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const head = this.log.read(true)!;
@@ -186,7 +192,7 @@ export class Lock {
     const done = this.log.append(head, withHolder(state, owner, moment));
     if (!isHead(done)) {
       if (done === "too many" || !disk.exists(owner.path)) this.#abandon(mine);
-      else if (mine.ticket === undefined) {
+      else if (done !== "unseen" && mine.ticket === undefined) {
         owners.giveBack(owner, mine);
         mine.owner = undefined;
       }
@@ -231,7 +237,7 @@ export class Lock {
       const state = ours ? FREE : without(this.#sight.survey(head).state, owner.facts.id);
       const keepMs = this.#sight.minHoldLeftMs(holder);
       const next = keepMs === 0 ? state : { ...state, kept: [...state.kept, keep(this.#options, holder, keepMs)] };
-      const line = this.#sight.line(head);
+      const line = this.#options.moment.machineMs() < mine.aloneUntilMs ? [] : this.#sight.line(head);
       try {
         if (admitted(next, factsOf(line)) > 0 && isFree(next) && this.#pass(head, line[0])) return true;
         if (!isHead(this.log.append(head, isFree(next) ? { free: true } : { state: () => next }))) continue;
@@ -240,7 +246,8 @@ export class Lock {
         if (!isFull(error) || keepMs > 0 || !this.#options.owners.resign(owner, mine)) throw error;
         return true;
       }
-      this.settle();
+      if (this.#sight.queue.mayExist()) this.settle();
+      else if (isFree(next)) this.#quiet = this.log.seen;
       return true;
     }
     throw tooBusy(this.name);
@@ -267,6 +274,7 @@ export class Lock {
     // A ticket that lapsed is made again, by an owner file whose time is not over. A ticket's file is never shared.
     if (mine.owner !== undefined && (mine.owner.leases !== undefined || !owners.renew(mine.owner))) this.#abandon(mine);
     mine.owner ??= owners.own(mine.claim);
+    mine.arrivalUs ??= Math.floor(this.#options.moment.machineMs() * 1000);
     const outcome = this.#sight.queue.join(mine.owner, mine.arrivalUs);
     if (outcome !== "joined") return this.#abandon(mine);
     mine.ticket = this.#sight.queue.ticketOf(mine.owner, mine.arrivalUs);
@@ -285,16 +293,4 @@ export class Lock {
     this.#abandon(mine);
     throw limitsDiffer(mine.claim, known);
   }
-}
-
-/** The entry that adds a holder: its own owner file where that says all, else the whole state. */
-function withHolder(state: LockState, { facts, path }: Owner, moment: Moment): Next {
-  if (isFree(state) && isPlain(facts)) return { owner: facts, source: path };
-  const [sinceMs, sinceWallMs] = [moment.machineMs(), moment.wallMs()];
-  return {
-    state: (fence, stride) => {
-      const holder: Holder = { owner: facts, fence, run: runFor(facts, stride), sinceMs, sinceWallMs };
-      return { ...state, holders: [...state.holders, holder], forced: [] };
-    },
-  };
 }

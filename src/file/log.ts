@@ -15,7 +15,9 @@ import {
   epochNumber,
   fencesOf,
   FREE_FILE,
+  isInPlace,
   makeEmpty,
+  newestAfter,
   newestEpoch,
   retireEpoch,
   tryMkdirIn,
@@ -104,16 +106,22 @@ export class LockLog {
     throw tooBusy(this.name);
   }
 
-  /** Adds the next entry if `head` is still the newest. `undefined`: it is not, or the source is gone. */
-  append(head: Head, next: Next): Head | "too many" | undefined {
+  /**
+   * Adds the next entry if `head` is still the newest. `undefined`: it is not, or the source is gone.
+   * `"unseen"`: it may have been, but the epoch has ended since: look whether the next one has it.
+   */
+  append(head: Head, next: Next): Head | "too many" | "unseen" | undefined {
     if (head.state.forced.length > 0) this.#options.keepForced(head.state.forced);
     const at = this.#withRoom(head);
     if (at === undefined) return undefined;
     const seq = at.seq + 1;
     const [fence, run] = fencesOf(at.epoch, seq);
     const state = stateOf(next, fence, run);
-    const outcome = this.#link(next, state, `${at.directory}/${FREE_FILE}`, `${at.directory}/${seq}`);
+    const path = `${at.directory}/${seq}`;
+    const outcome = this.#link(next, state, `${at.directory}/${FREE_FILE}`, path);
     if (outcome === "too many") return "too many";
+    // A lone holder that frees its lock needs no look: if anybody went on from its entry, it had ended before.
+    if (outcome === "linked" && !("free" in next && at.plain) && !isInPlace(path)) return this.#forget() ?? "unseen";
     this.#head = outcome === "linked" ? { ...at, seq, state, plain: "owner" in next } : undefined;
     // A power cut can take the empty file. Whoever misses it makes it again.
     if (outcome === "gone" && "free" in next && disk.exists(at.directory)) makeEmpty(join(at.directory, FREE_FILE));
@@ -137,11 +145,12 @@ export class LockLog {
     const [after] = fencesOf(head.epoch, head.seq + 1);
     raiseFloor(this.#options.place, after);
     createFile(source, writeEntry({ kind: "gone" }));
-    const outcome = tryLink(source, join(head.directory, String(head.seq + 1)));
+    const path = join(head.directory, String(head.seq + 1));
+    const done = tryLink(source, path) === "linked" && isInPlace(path);
     remove(source);
     this.#head = undefined;
-    if (outcome === "linked") this.#remove(head.home);
-    return outcome === "linked";
+    if (done) this.#remove(head.home);
+    return done;
   }
 
   /** Finds the newest epoch. `undefined`: the directory changed while it was read. */
@@ -163,8 +172,7 @@ export class LockLog {
   }
 
   #follow(from: Head): Head | undefined {
-    let seq = from.seq;
-    while (disk.exists(`${from.directory}/${seq + 1}`)) seq++;
+    const seq = newestAfter(from.directory, from.seq);
     if (seq > from.seq) return this.#load(from, seq);
     return disk.exists(`${from.directory}/${seq}`) ? from : undefined;
   }
@@ -230,7 +238,8 @@ export class LockLog {
       createFile(join(aside, "0"), writeEntry(next));
       const free = join(aside, FREE_FILE);
       if (tryLink(join(head.directory, FREE_FILE), free) !== "linked") makeEmpty(free);
-      chosen = tryLink(join(aside, "0"), join(head.directory, String(seq + 1))) === "linked";
+      const last = join(head.directory, String(seq + 1));
+      chosen = tryLink(join(aside, "0"), last) === "linked" && isInPlace(last);
     } finally {
       if (!chosen) discardEpoch(aside);
     }
@@ -277,6 +286,6 @@ function heldBy(owner: OwnerFacts, fence: number, run: number): LockState {
   return { ...FREE, holders: [{ owner, fence, run, sinceMs: undefined, sinceWallMs: undefined }] };
 }
 
-export function isHead(result: Head | "too many" | undefined): result is Head {
-  return result !== undefined && result !== "too many";
+export function isHead(result: Head | string | undefined): result is Head {
+  return typeof result === "object";
 }

@@ -33,6 +33,8 @@ export class Owners {
   #idleCount = 0;
   /** The files that new claims may share, by wording. */
   readonly #shared = new Map<string, Owner>();
+  /** The one of them that was last taken: mostly it is wanted again. */
+  #recent: Owner | undefined;
   /** Those of them by which nothing is held, the longest unused first. */
   readonly #unused = new Map<string, Owner>();
   /** True: every file of one claim is named after it, so that another thread or process can find it. */
@@ -54,16 +56,17 @@ export class Owners {
     const { claim } = mine;
     if (claim.renewed !== true || this.#options.detached || claim.lockDelayMs + claim.minHoldMs > 0)
       return this.own(claim);
-    const wording = wordingOf(claim);
-    let owner = this.#shared.get(wording);
+    let owner = this.#recent;
+    if (owner === undefined || !says(owner.facts, claim)) owner = this.#shared.get(wordingOf(claim));
     // What a lock says about its holders it says by the file's id.
     if (owner?.leases?.has(claim.name) === true) return this.own(claim);
     if (owner === undefined || !this.freshen(owner)) {
-      owner = this.#files.forMany(claim, wording);
-      this.#shared.set(wording, owner);
+      owner = this.#files.forMany(claim, wordingOf(claim));
+      this.#shared.set(owner.wording, owner);
     }
-    if (owner.leases!.size === 0) this.#unused.delete(wording);
+    if (owner.leases!.size === 0) this.#unused.delete(owner.wording);
     owner.leases!.set(claim.name, mine);
+    this.#recent = owner;
     return owner;
   }
 
@@ -142,6 +145,7 @@ export class Owners {
     for (const owner of [...this.#idle.values()].flat()) remove(owner.path);
     for (const owner of this.#unused.values()) remove(owner.path);
     for (const files of [this.#idle, this.#shared, this.#unused]) files.clear();
+    this.#recent = undefined;
     this.#idleCount = 0;
   }
 
@@ -161,6 +165,7 @@ export class Owners {
 
   #retire(owner: Owner): void {
     if (this.#shared.get(owner.wording) !== owner) return;
+    if (this.#recent === owner) this.#recent = undefined;
     this.#shared.delete(owner.wording);
     this.#unused.delete(owner.wording);
   }
@@ -172,6 +177,17 @@ export class Owners {
   #forgetEmpty(): void {
     for (const [wording, same] of this.#idle) if (same.length === 0) this.#idle.delete(wording);
   }
+}
+
+/** True only if the file's wording is the claim's; to compare every text of its meta would take as long as to spell it. */
+function says(facts: OwnerFacts, { mode, limit, ttlMs, holder, meta }: Claim): boolean {
+  return (
+    facts.meta === meta &&
+    facts.ttlMs === ttlMs &&
+    facts.mode === mode &&
+    facts.limit === limit &&
+    facts.holder === holder
+  );
 }
 
 function wordingOf({ mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta }: Claim): string {

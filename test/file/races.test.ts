@@ -1,4 +1,6 @@
 /** Two processes in the same instant: what one does just before the other's link(2). */
+import { closeSync, existsSync, openSync, rmdirSync } from "node:fs";
+import { basename, dirname } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type Disk, disk } from "../../src/file/disk.ts";
 import { claim, eventually, granted, grantedAtLast, Scene, sleep } from "./peers.ts";
@@ -68,6 +70,40 @@ test("two that saw the same free lock: one gets it, the other its place in the q
   expect(await b.renew([second])).toMatchObject([{ held: true }]);
   await b.release(second);
   await granted(a.attempt(first));
+});
+
+test("a link that was kept waiting in the kernel until its epoch had been emptied is not believed", async () => {
+  const [a, b] = [scene.open({ entriesMax: 4 }), scene.open({ entriesMax: 4 })];
+  const [late, holder] = [claim(), claim()];
+  for (const backend of [a, b]) {
+    const warm = claim();
+    await granted(backend.attempt(warm));
+    await backend.release(warm);
+  }
+  let kept: number | undefined;
+  let holding: Promise<unknown> | undefined;
+  disk.link = (from, to) => {
+    if (kept !== undefined || !/\/e\d+-[^/]*\/\d+$/.test(to)) return real.link(from, to);
+    // The kernel has found the directory, and waits. Its link will go there, whatever the directory is called by then.
+    kept = openSync(dirname(to), "r");
+    disk.rmdir = () => {};
+    for (let round = 0; round < 3; round++) {
+      const other = claim();
+      void b.attempt(other);
+      void b.release(other);
+    }
+    holding = b.attempt(holder);
+    Object.assign(disk, { rmdir: rmdirSync });
+    expect(existsSync(dirname(to))).toBe(false);
+    return real.link(from, `/proc/self/fd/${kept}/${basename(to)}`);
+  };
+  const answer = await a.attempt(late);
+  closeSync(kept!);
+  expect(await holding).toMatchObject({ granted: true });
+  expect(answer).toMatchObject({ granted: false, position: 1 });
+  expect(await b.renew([holder])).toMatchObject([{ held: true }]);
+  await b.release(holder);
+  await grantedAtLast(a, late);
 });
 
 test("a lease that ends in the moment of its renewal is not revived, and the new holder keeps the lock", async () => {
