@@ -1,9 +1,12 @@
 /** Who takes part between the processes of one machine, without a server. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { linkSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { built } from "../lib/holdfast.mjs";
+
+/** As long as the log of a Holdfast lock: a name in a longer directory costs more. */
+const LOG_ENTRIES = 64;
 
 export const contestants = {
   holdfast: {
@@ -47,5 +50,31 @@ export const contestants = {
         await once(child, "exit");
       },
     }),
+  },
+
+  /**
+   * The limit, not a lock: nobody waits, nobody is told, nothing is ever cleaned up that somebody else left. But whoever takes a
+   * lock so that other processes can see it, and no two can have it, makes a name in a directory, and another to free it.
+   */
+  "raw link(2) ×2": {
+    limit: true,
+    version: "node:fs",
+    open: async ({ dir }) => {
+      const [held, free] = [join(dir, `raw-held-${process.pid}`), join(dir, `raw-free-${process.pid}`)];
+      for (const path of [held, free]) writeFileSync(path, "");
+      let [log, entries] = ["", Infinity];
+      return {
+        cycle: async (name) => {
+          if (entries >= LOG_ENTRIES) {
+            if (log !== "") rmSync(log, { recursive: true });
+            log = join(dir, `${name}-${process.hrtime.bigint()}`);
+            mkdirSync(log);
+            entries = 0;
+          }
+          linkSync(held, `${log}/${entries++}`);
+          linkSync(free, `${log}/${entries++}`);
+        },
+      };
+    },
   },
 };
