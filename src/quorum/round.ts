@@ -15,6 +15,7 @@ export function driftMs(ttlMs: number): number {
   return ttlMs / 100 + 2;
 }
 
+const HANGS: Silence = { vote: "slow", detail: "has not answered earlier questions" };
 const DOWN: Silence = { vote: "unreachable", cause: "its connection is down" };
 
 export class Round implements Asker {
@@ -128,8 +129,10 @@ export class Round implements Asker {
 
   #ask(seat: Seat): void {
     // Not waited for; but if it answers after all, its vote counts.
-    if (seat.hangs) this.#votes[seat.place] = { vote: "slow", detail: "has not answered earlier questions" };
-    if (!seat.mayAsk()) return;
+    if (seat.hangs) {
+      this.#votes[seat.place] = HANGS;
+      if (!seat.mayProbe()) return;
+    }
     this.#asked[seat.place] = true;
     seat.poll(this);
   }

@@ -90,9 +90,8 @@ export class Seat {
     return this.#waitingSinceMs !== undefined && this.#clock.now() - this.#waitingSinceMs > this.#memberWaitMs;
   }
 
-  /** True where a question makes sense now: the member answers, or it is time to see whether it does again. */
-  mayAsk(): boolean {
-    if (this.#waitingSinceMs === undefined || !this.hangs) return true;
+  /** True, now and then: it is time to see whether a member that hangs answers again. */
+  mayProbe(): boolean {
     const nowMs = this.#clock.now();
     if (nowMs - this.#probedMs < PROBE_MS) return false;
     this.#probedMs = nowMs;

@@ -28,17 +28,17 @@ import { attempt } from "./generated/attempt.ts";
 import { force } from "./generated/force.ts";
 import { release } from "./generated/release.ts";
 import { swap } from "./generated/swap.ts";
-import { vote } from "./generated/vote.ts";
 import { vouch } from "./generated/vouch.ts";
 import { Inbox } from "./inbox.ts";
 import { FORCED_MS, identify, type Identity, query } from "./inspect.ts";
 import { type Names, namesOf } from "./names.ts";
 import type { Settings } from "./options.ts";
 import { Queue } from "./queue.ts";
-import { Terms, toBallot, toForce } from "./record.ts";
+import { Terms, toForce } from "./record.ts";
 import { Renewals } from "./renewal.ts";
-import { toRefused, toVote } from "./reply.ts";
+import { toRefused } from "./reply.ts";
 import { runScript, type Script } from "./script.ts";
+import { Voter } from "./voter.ts";
 
 /** How long the first claim of a process waits for its inbox at most. */
 const INBOX_WAIT_MS = 1000;
@@ -58,6 +58,7 @@ export class RedisBackend implements Member {
   readonly #caller: Caller;
   readonly #renewals: Renewals;
   readonly #terms: Terms;
+  readonly #voter: Voter;
   readonly #inbox: Inbox;
   readonly #queue: Queue;
   readonly #stopWatching: () => void;
@@ -65,7 +66,6 @@ export class RedisBackend implements Member {
   /** Nothing but the script itself is needed for an answer. */
   readonly #plain: boolean;
   #listener: Listener | undefined;
-  #voteQuarantineMs: number;
   #checked: Promise<void> | undefined;
   #closed = false;
 
@@ -75,12 +75,13 @@ export class RedisBackend implements Member {
     this.#own = own;
     this.renewer = own?.renewer;
     this.#plain = settings.quarantineMs === 0 && settings.durability === undefined;
-    this.#voteQuarantineMs = settings.voteQuarantineMs;
     this.#names = namesOf(settings.prefix, connection.topology === "cluster");
     this.#caller = new Caller(connection, this.#names, settings);
     this.#renewals = new Renewals(connection, this.#names, settings);
     const inbox = this.#names.inbox(randomBytes(12).toString("base64url"));
     this.#terms = new Terms(inbox, settings.idleMs, settings.ticketMs);
+    this.#voter = new Voter(connection, this.#names, this.#terms, this.#caller);
+    this.#voter.quarantineMs = settings.voteQuarantineMs;
     this.#queue = new Queue({
       clock: settings.clock,
       confirms: settings.durability !== undefined,
@@ -157,12 +158,10 @@ export class RedisBackend implements Member {
     return (await asked.catch(this.#caller.explained(name))) === 1;
   }
 
-  async vote(claim: Claim, ballot: bigint): Promise<Vote> {
+  vote(claim: Claim, ballot: bigint): Promise<Vote> {
     // So that the holder hears of a forced end; the vote itself does not need it.
     if (!this.#inbox.ready) void this.#inbox.open();
-    const args = [claim.id, this.#terms.of(claim, false, 0), toBallot(ballot)];
-    const asked = this.#caller.run(vote, this.#names.lock(claim.name), args, this.#voteQuarantineMs);
-    return toVote(claim.name, await asked.catch(this.#caller.explained(claim.name)));
+    return this.#voter.ask(claim, ballot);
   }
 
   async join(terms: MemberTerms): Promise<MemberFacts> {
@@ -171,7 +170,7 @@ export class RedisBackend implements Member {
     if (trouble !== undefined) {
       throw new LockBackendError("redis", "", `This Redis cannot be a quorum member: ${trouble}.`, { fatal: true });
     }
-    this.#voteQuarantineMs = terms.quarantineMs;
+    this.#voter.quarantineMs = terms.quarantineMs;
     return { id: identity.runId };
   }
 

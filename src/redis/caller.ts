@@ -31,12 +31,8 @@ export class Caller {
   }
 
   /** With a quarantine, the marker is the script's last key and the quarantine its last argument. */
-  run(
-    script: Script,
-    key: string,
-    args: string[],
-    quarantineMs: number = this.#settings.quarantineMs,
-  ): Promise<unknown> {
+  run(script: Script, key: string, args: string[]): Promise<unknown> {
+    const { quarantineMs } = this.#settings;
     if (quarantineMs === 0) return runScript(this.#connection, script, [key], args);
     return runScript(this.#connection, script, [key, this.#names.marker(key)], [...args, String(quarantineMs)]);
   }

@@ -44,7 +44,10 @@ export function adaptIoredis(client: IoredisClient): Connection {
   return {
     topology: client.isCluster ? "cluster" : sentinels > 0 ? "sentinel" : "standalone",
     keyPrefix: options.keyPrefix ?? options.redisOptions?.keyPrefix ?? "",
-    evalsha: (sha, keys, args) => client.evalsha(sha, keys.length, ...keys, ...args),
+    evalsha: (sha, keys, args) => {
+      gather(client);
+      return client.evalsha(sha, keys.length, ...keys, ...args);
+    },
     evalshaOn: (sha, key, first, second) => {
       gather(client);
       return second === undefined ? client.evalsha(sha, "1", key, first) : client.evalsha(sha, "1", key, first, second);
@@ -66,7 +69,7 @@ export function adaptIoredis(client: IoredisClient): Connection {
     command: (key, args) => sendTo(client, key, args),
     primaries: () => Promise.resolve(primariesOf(client)),
     isDown: () => {
-      // One that connects for the first time is not down, and a Cluster is never down as a whole.
+      // One that connects for the first time is not down.
       const isReady = client.status === "ready";
       wasReady ||= isReady;
       return wasReady && !isReady;

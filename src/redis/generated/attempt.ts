@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "278cf9d8d07e85cf59a69ef2479079b801309022",
+  sha: "90107accf4b37d275fa4e860b731ea41ef985424",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
 if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
@@ -25,8 +25,13 @@ local MARKER_MS = 30 * 24 * 3600 * 1000
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
 end
-local function tells(section, known)
-return string.find(redis.call('INFO', section), known, 1, true)
+local function tells(text, known)
+return string.find(text, known[1], 1, true) and string.find(text, known[2], 1, true)
+end
+local function is_known(known)
+local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
+if type(both) == 'string' and tells(both, known) then return true end
+return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
@@ -41,7 +46,7 @@ end
 local function young_ms(marker, quarantine, now)
 local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
 local left = (known[3] or 0) - now
-if left > quarantine or not known[4] or not tells('server', known[1]) or not tells('replication', known[2]) then
+if left > quarantine or not known[4] or not is_known(known) then
 mark(marker, now + quarantine, now)
 return quarantine
 end

@@ -3,13 +3,18 @@ import type { Script } from "../script.ts";
 
 export const swap: Script = {
   name: "swap",
-  sha: "a9d3bcc68d71619629f4b481108332feb6a52914",
+  sha: "5525dcdb319ae10d771834c9a142f39c06b862ef",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
 end
-local function tells(section, known)
-return string.find(redis.call('INFO', section), known, 1, true)
+local function tells(text, known)
+return string.find(text, known[1], 1, true) and string.find(text, known[2], 1, true)
+end
+local function is_known(known)
+local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
+if type(both) == 'string' and tells(both, known) then return true end
+return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
@@ -24,7 +29,7 @@ end
 local function young_ms(marker, quarantine, now)
 local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
 local left = (known[3] or 0) - now
-if left > quarantine or not known[4] or not tells('server', known[1]) or not tells('replication', known[2]) then
+if left > quarantine or not known[4] or not is_known(known) then
 mark(marker, now + quarantine, now)
 return quarantine
 end

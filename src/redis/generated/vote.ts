@@ -3,13 +3,18 @@ import type { Script } from "../script.ts";
 
 export const vote: Script = {
   name: "vote",
-  sha: "cbd040f6741233cab63dfd30f2279dfac5bf0f7d",
+  sha: "b97e68c2e2dac5fa2f1e05dddae62a2130154443",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
 end
-local function tells(section, known)
-return string.find(redis.call('INFO', section), known, 1, true)
+local function tells(text, known)
+return string.find(text, known[1], 1, true) and string.find(text, known[2], 1, true)
+end
+local function is_known(known)
+local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
+if type(both) == 'string' and tells(both, known) then return true end
+return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
@@ -24,7 +29,7 @@ end
 local function young_ms(marker, quarantine, now)
 local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
 local left = (known[3] or 0) - now
-if left > quarantine or not known[4] or not tells('server', known[1]) or not tells('replication', known[2]) then
+if left > quarantine or not known[4] or not is_known(known) then
 mark(marker, now + quarantine, now)
 return quarantine
 end
@@ -39,17 +44,18 @@ state = '0000000000000000 0000000000000'
 end
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6, -4)
-local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[4]), tonumber(stamp)) or 0
+local young = KEYS[2] and young_ms(KEYS[2], string.sub(ARGV[3], 18) + 0, stamp + 0) or 0
 if young > 0 then return { 'young', stamp, string.format('%.0f', young) } end
+local ballot = string.sub(ARGV[3], 1, 16)
 local waiters = redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]
 local yes = waiters == 0 and stamp or stamp .. ' ' .. waiters
-if #state == 30 and ARGV[3] + 0 > string.sub(state, 1, 16) + 0 and string.sub(ARGV[2], 2, 3) == 'x '
+if #state == 30 and ballot + 0 > string.sub(state, 1, 16) + 0 and string.sub(ARGV[2], 2, 3) == 'x '
 and string.sub(ARGV[2], 36, 38) == ' 1 ' then
 local death = string.sub(state, 18)
 local till, idle = stamp + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
 local moved = till + idle > death + 0
 if moved then death = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
-redis.call('HSET', KEYS[1], 's', ARGV[3] .. ' ' .. death .. ' =' .. ARGV[1] .. ' ' .. till .. ' ' .. stamp .. ' ' .. ARGV[3]
+redis.call('HSET', KEYS[1], 's', ballot .. ' ' .. death .. ' =' .. ARGV[1] .. ' ' .. till .. ' ' .. stamp .. ' ' .. ballot
 .. ' ' .. ARGV[2])
 if moved then redis.call('PEXPIREAT', KEYS[1], death) end
 return yes
@@ -216,7 +222,8 @@ return '!' .. tostring(type(answer) == 'table' and answer.err or answer)
 end
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-local id, terms, ballot = ARGV[1], parse(ARGV[2]), tonumber(ARGV[3])
+local id, terms = ARGV[1], parse(ARGV[2])
+ballot = tonumber(ballot)
 local till = now + terms.keep
 prune(lock)
 local mine = lock.held and ends(lock.held) > now

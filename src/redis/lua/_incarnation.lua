@@ -8,13 +8,20 @@
 
 local MARKER_MS = 30 * 24 * 3600 * 1000
 
--- A server that does not tell is believed as far as the other line goes.
+-- A server that does not tell one of them is believed as far as the other goes.
 local function line(section, name)
   return string.match(redis.call('INFO', section), '\n' .. name .. ':%x+\r') or ''
 end
 
-local function tells(section, known)
-  return string.find(redis.call('INFO', section), known, 1, true)
+local function tells(text, known)
+  return string.find(text, known[1], 1, true) and string.find(text, known[2], 1, true)
+end
+
+-- One call is cheaper. Servers that tell scripts their version are mostly new enough to take two sections in it.
+local function is_known(known)
+  local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
+  if type(both) == 'string' and tells(both, known) then return true end
+  return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
 
 local function keep(marker, now)
@@ -33,7 +40,7 @@ local function young_ms(marker, quarantine, now)
   local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
   local left = (known[3] or 0) - now
   -- A clock that was set back must not prolong the quarantine beyond a whole one from now.
-  if left > quarantine or not known[4] or not tells('server', known[1]) or not tells('replication', known[2]) then
+  if left > quarantine or not known[4] or not is_known(known) then
     mark(marker, now + quarantine, now)
     return quarantine
   end

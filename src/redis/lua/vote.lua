@@ -4,8 +4,7 @@
 -- KEYS[2] the marker of this server's incarnation; absent when the server is durable
 -- ARGV[1] the claim's id
 -- ARGV[2] the claim's terms
--- ARGV[3] the ballot, 16 digits
--- ARGV[4] the quarantine, ms; absent when the server is durable
+-- ARGV[3] the ballot, 16 digits; and, after a space, the quarantine in ms, unless the server is durable
 --
 -- Returns "<now>", or "<now> <waiters>", when it was granted; else { "held" | "low" | "young", now, detail, waiters }. Detail:
 -- a holder's record, the greatest fence, or ms. Waiters: how many connections listen for this lock's release.
@@ -19,20 +18,21 @@ if not state then
 end
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6, -4)
-local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[4]), tonumber(stamp)) or 0
+local young = KEYS[2] and young_ms(KEYS[2], string.sub(ARGV[3], 18) + 0, stamp + 0) or 0
 if young > 0 then return { 'young', stamp, string.format('%.0f', young) } end
+local ballot = string.sub(ARGV[3], 1, 16)
 local waiters = redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]
 local yes = waiters == 0 and stamp or stamp .. ' ' .. waiters
 
 -- The usual cases come first and without the lock's machine: nobody holds it, or one exclusive holder does. Fixed widths,
 -- because patterns and formats are slow.
-if #state == 30 and ARGV[3] + 0 > string.sub(state, 1, 16) + 0 and string.sub(ARGV[2], 2, 3) == 'x '
+if #state == 30 and ballot + 0 > string.sub(state, 1, 16) + 0 and string.sub(ARGV[2], 2, 3) == 'x '
   and string.sub(ARGV[2], 36, 38) == ' 1 ' then
   local death = string.sub(state, 18)
   local till, idle = stamp + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
   local moved = till + idle > death + 0
   if moved then death = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
-  redis.call('HSET', KEYS[1], 's', ARGV[3] .. ' ' .. death .. ' =' .. ARGV[1] .. ' ' .. till .. ' ' .. stamp .. ' ' .. ARGV[3]
+  redis.call('HSET', KEYS[1], 's', ballot .. ' ' .. death .. ' =' .. ARGV[1] .. ' ' .. till .. ' ' .. stamp .. ' ' .. ballot
     .. ' ' .. ARGV[2])
   if moved then redis.call('PEXPIREAT', KEYS[1], death) end
   return yes
@@ -48,7 +48,8 @@ end
 
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-local id, terms, ballot = ARGV[1], parse(ARGV[2]), tonumber(ARGV[3])
+local id, terms = ARGV[1], parse(ARGV[2])
+ballot = tonumber(ballot)
 local till = now + terms.keep
 prune(lock)
 local mine = lock.held and ends(lock.held) > now
