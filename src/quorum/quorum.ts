@@ -81,7 +81,7 @@ class QuorumBackend implements Backend {
       if (above === undefined) break;
       round = await this.#ask(standing, above);
     }
-    if (round.isWon) {
+    if (round.isWon && !standing.ended) {
       standing.hints?.stop();
       return standing.granted(round.ballot, round.sentAtMs);
     }
@@ -134,17 +134,10 @@ class QuorumBackend implements Backend {
       this.#forget(standing);
       return Promise.resolve(false);
     }
-    return releaseAll(this.#seats, this.#settings, standing).then(
-      (was) => {
-        this.#drop(standing);
-        return was;
-      },
-      (cause: unknown) => {
-        // Kept for whoever asks again, until the members have let go by themselves.
-        this.#settings.clock.setTimer(() => this.#drop(standing), claim.ttlMs + claim.lockDelayMs);
-        throw cause;
-      },
-    );
+    // Where it stays unknown: kept for whoever asks again, until the members have let go by themselves.
+    const unknown = (): unknown =>
+      this.#settings.clock.setTimer(() => this.#drop(standing), claim.ttlMs + claim.lockDelayMs);
+    return releaseAll(this.#seats, this.#settings, standing, () => this.#drop(standing), unknown);
   }
 
   /**
@@ -190,30 +183,27 @@ class QuorumBackend implements Backend {
 
   #ask(standing: Standing, ballot: bigint): Promise<Round> {
     const { claim } = standing;
-    const first = this.#poll(standing, new Round(this.#seats, this.#settings, claim, ballot));
-    if (claim.minHoldMs === 0) return first;
-    return first.then((round) => {
-      if (!round.isWon) return round;
-      return this.#poll(standing, new Round(this.#seats, this.#settings, claim, ballotAbove(ballot), round));
+    const ended = (round: Round): void => this.#ended(standing, round);
+    const first = new Round(this.#seats, this.#settings, claim, ballot, ended);
+    standing.round = first;
+    if (claim.minHoldMs === 0) return first.over;
+    return first.over.then((won) => {
+      if (!won.isWon) return won;
+      standing.round = new Round(this.#seats, this.#settings, claim, ballotAbove(ballot), ended, won);
+      return standing.round.over;
     });
   }
 
-  #poll(standing: Standing, round: Round): Promise<Round> {
-    standing.round = round;
-    return round.won.then((won) => this.#polled(standing, round, won));
-  }
-
-  #polled(standing: Standing, round: Round, won: boolean): Round {
+  #ended(standing: Standing, round: Round): void {
     standing.note(round);
-    if (won && !standing.ended) {
+    if (round.isWon && !standing.ended) {
       standing.trust(round.sentAtMs);
       this.#byRound.set(round.claim.id, standing);
-      return round;
+      return;
     }
     round.withdraw();
     this.#byRound.delete(round.claim.id);
     for (const vote of round.votes()) if (vote.vote === "low" || vote.vote === "held") this.#proposer.learn(vote.fence);
-    return round;
   }
 
   /** The ballot to try next where some member found this one too low, and nobody else is in the way of a majority. */

@@ -7,19 +7,33 @@ import type { Standing } from "./standing.ts";
 import { inWords } from "./votes.ts";
 
 /** True: a majority held it until now. False: none can have. Rejects where too few members answered to know. */
-export function releaseAll(seats: readonly Seat[], settings: Settings, standing: Standing): Promise<boolean> {
+export function releaseAll(
+  seats: readonly Seat[],
+  settings: Settings,
+  standing: Standing,
+  known: () => void,
+  unsure: () => void,
+): Promise<boolean> {
   const { clock, memberWaitMs } = settings;
   const round = standing.held!;
   const { released } = standing;
   const claim =
     round.claim.minHoldMs === standing.claim.minHoldMs ? round.claim : { ...standing.claim, id: round.claim.id };
   return new Promise((resolve, reject) => {
-    const timer = clock.setTimer(() => reject(unknown(seats, standing)), memberWaitMs, true);
+    let open = true;
+    const late = (): void => {
+      open = false;
+      unsure();
+      reject(unknown(seats, standing));
+    };
+    const timer = clock.setTimer(late, memberWaitMs, true);
     const look = (): void => {
-      const known = verdict(seats.length, standing);
-      if (known === undefined) return;
+      const was = open ? verdict(seats.length, standing) : undefined;
+      if (was === undefined) return;
+      open = false;
       clock.clearTimer(timer);
-      resolve(known);
+      known();
+      resolve(was);
     };
     for (const seat of seats) {
       if (!round.hasAsked(seat)) released[seat.place] = false;

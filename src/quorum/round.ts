@@ -23,8 +23,8 @@ export class Round implements Asker {
   readonly claim: Claim;
   readonly ballot: bigint;
   readonly sentAtMs: number;
-  /** Settles once: true when won. */
-  readonly won: Promise<boolean>;
+  /** Resolves once it is won or lost. */
+  readonly over: Promise<Round>;
   /** How long that took. */
   tookMs = 0;
   /** A majority granted it, but too late to be trusted. */
@@ -35,20 +35,32 @@ export class Round implements Asker {
   readonly #votes: (Vote | Silence | undefined)[];
   readonly #asked: boolean[];
   #state: "open" | "won" | "lost" = "open";
-  #settle!: (won: boolean) => void;
+  readonly #ended: (round: Round) => void;
+  #settle!: (round: Round) => void;
   #timer: Timer;
 
-  /** After `before`, which was won: another round of the same holder, who raises the ballot of what it has. */
-  constructor(seats: readonly Seat[], settings: Settings, claim: Claim, ballot: bigint, before?: Round) {
+  /**
+   * `ended` is called as soon as it is won or lost, perhaps before this returns. After `before`, which was won, it is another
+   * round of the same holder, who raises the ballot of what it has.
+   */
+  constructor(
+    seats: readonly Seat[],
+    settings: Settings,
+    claim: Claim,
+    ballot: bigint,
+    ended: (round: Round) => void,
+    before?: Round,
+  ) {
     this.#seats = seats;
     this.#settings = settings;
+    this.#ended = ended;
     this.#votes = seats.map(() => undefined);
     this.#asked = seats.map((seat) => before?.hasAsked(seat) ?? false);
     // A round that is lost must leave nothing taken: so minHold is asked for only by whoever has won without it.
     const minHoldMs = before === undefined ? 0 : claim.minHoldMs;
     this.claim = { ...claim, minHoldMs, id: before?.claim.id ?? settings.chance.id() };
     this.ballot = ballot;
-    this.won = new Promise((resolve) => (this.#settle = resolve));
+    this.over = new Promise((resolve) => (this.#settle = resolve));
     this.sentAtMs = settings.clock.now();
     this.#askAll();
     this.#timer = settings.clock.setTimer(() => this.#late(), settings.memberWaitMs, true);
@@ -103,9 +115,11 @@ export class Round implements Asker {
 
   /** Nobody wants the round any more: every member lets go of it, also those whose vote was lost on the way. */
   withdraw(): void {
-    if (this.#state === "open") this.#end(false);
+    // Whoever hears of its end comes back here.
+    if (this.#state === "open") return this.#end(false);
     this.#state = "lost";
     for (const seat of this.#seats) if (this.hasAsked(seat)) this.#takeBack(seat);
+    return undefined;
   }
 
   take(seat: Seat, vote: Vote | Silence): void {
@@ -179,7 +193,10 @@ export class Round implements Asker {
     this.#state = won ? "won" : "lost";
     this.tookMs = clock.now() - this.sentAtMs;
     clock.clearTimer(this.#timer);
-    this.#settle(won);
+    this.#ended(this);
+    if (won) return this.#settle(this);
+    // Whoever answers at this very moment is still heard in what is said about it.
+    return queueMicrotask(() => this.#settle(this));
   }
 
   #takeBack(seat: Seat): void {

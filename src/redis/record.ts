@@ -51,10 +51,14 @@ export class Terms {
   }
 }
 
+/** Whether scripts, which know doubles only, can keep this fence exactly. */
+export function isBallot(fence: bigint): boolean {
+  return fence > 0n && fence <= BALLOT_MAX;
+}
+
 /** A proposed fence as the store wants it. */
-export function toBallot(ballot: bigint): string {
-  if (ballot > 0n && ballot <= BALLOT_MAX) return String(ballot).padStart(16, "0");
-  throw new TypeError(`Expected \`ballot\` to be from 1 to 2^53 - 1, got ${ballot}`);
+export function toBallot(fence: bigint): string {
+  return String(fence).padStart(16, "0");
 }
 
 function digits(value: number, width: number): string {

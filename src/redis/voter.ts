@@ -4,9 +4,9 @@ import type { Caller } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { vote } from "./generated/vote.ts";
 import type { Names } from "./names.ts";
-import { type Terms, toBallot } from "./record.ts";
+import { isBallot, type Terms, toBallot } from "./record.ts";
 import { toVote } from "./reply.ts";
-import { runScript } from "./script.ts";
+import { isNoScript } from "./script.ts";
 
 export class Voter {
   readonly #connection: Connection;
@@ -28,16 +28,21 @@ export class Voter {
     this.#quarantine = ms === 0 ? "" : ` ${ms}`;
   }
 
-  async ask(claim: Claim, ballot: bigint): Promise<Vote> {
+  /** One turn of the microtask queue behind the client's answer, and no more: a round waits for several of these. */
+  ask(claim: Claim, ballot: bigint): Promise<Vote> {
+    if (!isBallot(ballot))
+      return Promise.reject(new TypeError(`Expected \`ballot\` to be from 1 to 2^53 - 1, got ${ballot}`));
     const key = this.#names.lock(claim.name);
     const keys = this.#quarantine === "" ? [key] : [key, this.#names.marker(key)];
     const args = [claim.id, this.#terms.of(claim, false, 0), toBallot(ballot) + this.#quarantine];
-    let reply: unknown;
-    try {
-      reply = await runScript(this.#connection, vote, keys, args);
-    } catch (error) {
-      return this.#caller.explained(claim.name)(error);
-    }
-    return toVote(claim.name, reply);
+    return this.#connection.evalsha(vote.sha, keys, args).then(
+      (reply) => toVote(claim.name, reply),
+      (error: unknown) => this.#again(error, claim.name, keys, args),
+    );
+  }
+
+  async #again(error: unknown, lock: string, keys: readonly string[], args: readonly string[]): Promise<Vote> {
+    if (!isNoScript(error)) return this.#caller.explained(lock)(error);
+    return toVote(lock, await this.#connection.eval(vote.source, keys, args).catch(this.#caller.explained(lock)));
   }
 }
