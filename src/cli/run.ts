@@ -3,7 +3,9 @@ import type { Lease } from "../api.ts";
 import type { Snapshot } from "../backend.ts";
 import { LockTimeoutError } from "../errors.ts";
 import { MARK_VARIABLE } from "./child/family.ts";
+import { WardenAhead } from "./child/ahead.ts";
 import { type Outcome, supervise } from "./child/supervise.ts";
+import type { Warden } from "./child/warden.ts";
 import type { Command } from "./command.ts";
 import { whileStoreAnswers } from "./contact.ts";
 import { EXIT } from "./exits.ts";
@@ -86,11 +88,17 @@ interface Surroundings {
 }
 
 async function acquireAndRun(io: Io, flags: Flags, around: Surroundings): Promise<number> {
-  const { log, plan, signals, conflictCode } = around;
+  const { log, plan, signals, store, conflictCode } = around;
+  // Only where it costs nothing to ask who is next.
+  const ahead =
+    store.backend.name === "file"
+      ? new WardenAhead(plan.name, ownHolder(), () => store.locks.query(plan.name))
+      : undefined;
   let lease: Lease;
   try {
     lease = await waitForLease(io, flags, around);
   } catch (error) {
+    ahead?.dismiss();
     if (!(error instanceof LockTimeoutError)) throw error;
     log.say("not-acquired", error.message, {
       name: plan.name,
@@ -101,10 +109,11 @@ async function acquireAndRun(io: Io, flags: Flags, around: Surroundings): Promis
   }
   log.detail("acquired", `holding ${plan.name} with fence ${lease.fence}`, { name: plan.name, fence: lease.fence });
   if (signals.exitCode !== undefined) {
+    ahead?.dismiss();
     await lease.release();
     return signals.exitCode;
   }
-  const outcome = await runUnder(lease, around);
+  const outcome = await runUnder(lease, around, ahead?.take());
   const released = outcome.lost === undefined ? await lease.release() : "lost";
   return conclude(log, plan, lease, outcome, released);
 }
@@ -135,6 +144,7 @@ async function waitForLease(io: Io, flags: Flags, { plan, signals, store }: Surr
 export async function runUnder(
   lease: Lease,
   { plan, log, signals, store }: Pick<Surroundings, "plan" | "log" | "signals" | "store">,
+  warden?: Warden,
 ): Promise<Outcome> {
   if (!("path" in plan.program)) throw new Error("the program was not found");
   try {
@@ -144,6 +154,7 @@ export async function runUnder(
       env: childEnvironment(process.env, plan, lease, store.url),
       ownGroup: !process.stdin.isTTY,
       lease,
+      warden,
       ttlMs: plan.choice.ttlMs,
       graceMs: plan.graceMs,
       maxHoldMs: plan.maxHoldMs,

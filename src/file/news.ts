@@ -11,7 +11,11 @@ import type { Obstacle } from "./sight.ts";
 /** With hints, polling only covers lost ones; without, it is all there is. */
 const POLL_MS = 1000;
 const BARE_POLL_MS = 60;
-/** A process that has just closed its sockets is still dying: look again soon, then less and less often. */
+/**
+ * A process that has just closed its sockets is still dying, or its companions are: look again soon, then less and less
+ * often, so that the end is seen a fifth later than it came, at most.
+ */
+const MISS_GROWTH = 1.25;
 const MISS_MAX_MS = 100;
 
 interface Expected {
@@ -98,7 +102,7 @@ export class News {
     if (this.#way === "socket" && this.#hints.works) {
       const ended = (): void => {
         const { mine } = expected;
-        const pauseMs = mine.misses === 0 ? 0 : Math.min(MISS_MAX_MS, 2 ** mine.misses);
+        const pauseMs = mine.misses === 0 ? 0 : Math.min(MISS_MAX_MS, MISS_GROWTH ** mine.misses);
         mine.misses++;
         const timer = this.#clock.setTimer(end, pauseMs);
         undo.push(() => this.#clock.clearTimer(timer));

@@ -3,7 +3,7 @@
  * session and by a mark in their environment, so that a grandchild that left the group is found too. Imports nothing
  * heavy: the warden uses it.
  */
-import { readdirSync, readFileSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
 
 /** Every descendant inherits this variable; it holds the marks of all runs that a process is part of. */
 export const MARK_VARIABLE = "HOLDFAST_RUN";
@@ -27,6 +27,7 @@ interface Process {
 }
 
 const LOOK_AGAIN_MAX_MS = 100;
+const STAT = Buffer.alloc(4096);
 
 /** Sends `signal` to the whole group, or to the command alone where it has no group of its own. */
 export function signalFamily(family: Family, signal: NodeJS.Signals): void {
@@ -91,6 +92,8 @@ function members(family: Family): readonly Process[] {
 
 function belongs(family: Family, one: Process): boolean {
   if (one.pid === family.pid) return one.startTime === family.startTime;
+  // Nobody is older than the command that it descends from: saves reading nearly everybody's environment.
+  if (Number(one.startTime) < Number(family.startTime)) return false;
   if (family.leads && one.session === family.pid && isStill(family)) return true;
   return isMarked(one.pid, family.mark);
 }
@@ -133,7 +136,7 @@ function processes(): readonly Process[] {
 
 function read(pid: number): Process | undefined {
   try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    const stat = readStart(`/proc/${pid}/stat`);
     // The second field is the program's name in brackets, and may contain anything.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     return {
@@ -145,6 +148,16 @@ function read(pid: number): Process | undefined {
     };
   } catch {
     return undefined;
+  }
+}
+
+/** What fits into one read: this file is shorter, and readFileSync() takes five system calls where three do. */
+function readStart(path: string): string {
+  const fd = openSync(path, "r");
+  try {
+    return STAT.toString("latin1", 0, readSync(fd, STAT));
+  } finally {
+    closeSync(fd);
   }
 }
 

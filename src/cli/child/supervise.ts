@@ -16,6 +16,8 @@ export interface SuperviseOptions extends GatedOptions {
   readonly maxHoldMs: number | undefined;
   /** Makes the lease live as long as these processes do, where the store can. Called before the command begins. */
   readonly tie: (pids: readonly number[]) => void;
+  /** One that was started ahead of time. */
+  readonly warden?: Warden | undefined;
   /** For people. */
   readonly note: (line: string) => void;
   /** Called once the command can be signalled. */
@@ -36,7 +38,8 @@ export interface Outcome {
 
 /** Resolves when nothing that the command started is left, except daemons. */
 export async function supervise(options: SuperviseOptions): Promise<Outcome> {
-  const warden = new Warden((pid) => options.tie([pid]));
+  const warden = options.warden ?? new Warden();
+  warden.replaced = (pid) => options.tie([pid]);
   try {
     if (warden.pid === undefined) throw new Error("the warden process could not be started");
     const child = await startGated(options);

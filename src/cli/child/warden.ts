@@ -15,11 +15,10 @@ export class Warden {
   #deadlineMs: number | undefined;
   #restarts = 0;
   #dismissed = false;
-  readonly #replaced: (pid: number) => void;
+  /** Told the pid of each new warden that takes the place of one that was killed. */
+  replaced: (pid: number) => void = () => {};
 
-  /** `replaced` is told the pid of each new warden that takes the place of one that was killed. */
-  constructor(replaced: (pid: number) => void) {
-    this.#replaced = replaced;
+  constructor() {
     this.#process = this.#start();
   }
 
@@ -71,7 +70,7 @@ export class Warden {
     this.#process = this.#start();
     if (this.#family !== undefined) this.watch(this.#family);
     if (this.#deadlineMs !== undefined) this.until(this.#deadlineMs);
-    if (this.#process.pid !== undefined) this.#replaced(this.#process.pid);
+    if (this.#process.pid !== undefined) this.replaced(this.#process.pid);
   }
 }
 
