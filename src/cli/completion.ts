@@ -120,12 +120,13 @@ _holdfast_locks() {
   compadd -- "\${names[@]}"
 }
 _holdfast() {
-  local -a commands
-  commands=(
+  # Not "commands": that is zsh's own table of programs, which is needed below.
+  local -a subcommands
+  subcommands=(
 ${described.join("\n")}
   )
   if ((CURRENT == 2)); then
-    _describe command commands
+    _describe command subcommands
     return
   fi
   # What follows -- is a command of its own.
@@ -133,7 +134,7 @@ ${described.join("\n")}
   if ((at < CURRENT)); then
     shift $at words
     ((CURRENT -= at))
-    if ((CURRENT == 1)); then _command_names -e; else _normal; fi
+    _normal -p holdfast
     return
   fi
   local command="\${words[2]}"

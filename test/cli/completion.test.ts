@@ -53,3 +53,10 @@ test.each(["bash", "zsh", "fish"])("the %s script knows every command and flag",
   expect(code).toBe(0);
   for (const word of ["elect", "doctor", "conflict-exit-code", "self-test"]) expect(stdout).toContain(word);
 });
+
+test("the zsh script hands what follows -- over to zsh, whose table of programs it leaves alone", async () => {
+  const { stdout } = await bench.run(["completion", "zsh"]);
+  expect(stdout).toMatch(/words\[\(i\)--\][^]*_normal -p holdfast/);
+  // A local variable of that name would hide every program.
+  expect(stdout).not.toMatch(/\bcommands=|local (?:-a )?commands\b/);
+});
