@@ -12,10 +12,9 @@
 --- @include _incarnation
 
 local state = redis.call('HGET', KEYS[1], 's')
-if not state then
-  if redis.call('EXISTS', KEYS[1]) == 1 then return redis.error_reply('HOLDFAST_FOREIGN') end
-  state = '0000000000000000 0000000000000'
-end
+if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
+local last, death = tonumber(string.sub(state or '', 1, 16)), tonumber(string.sub(state or '', 18, 30))
+if not last or not death then return redis.error_reply('HOLDFAST_FOREIGN') end
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6, -4)
 local young = KEYS[2] and young_ms(KEYS[2], string.sub(ARGV[3], 18) + 0, stamp + 0) or 0
@@ -26,20 +25,21 @@ local yes = waiters == 0 and stamp or stamp .. ' ' .. waiters
 
 -- The usual cases come first and without the lock's machine: nobody holds it, or one exclusive holder does. Fixed widths,
 -- because patterns and formats are slow.
-if #state == 30 and ballot + 0 > string.sub(state, 1, 16) + 0 and string.sub(ARGV[2], 2, 3) == 'x '
+if #state == 30 and ballot + 0 > last and string.sub(ARGV[2], 2, 3) == 'x '
   and string.sub(ARGV[2], 36, 38) == ' 1 ' then
-  local death = string.sub(state, 18)
   local till, idle = stamp + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
-  local moved = till + idle > death + 0
-  if moved then death = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
-  redis.call('HSET', KEYS[1], 's', ballot .. ' ' .. death .. ' =' .. ARGV[1] .. ' ' .. till .. ' ' .. stamp .. ' ' .. ballot
+  local moved = till + idle > death
+  local vanishes = string.sub(state, 18)
+  if moved then vanishes = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
+  redis.call('HSET', KEYS[1], 's', ballot .. ' ' .. vanishes .. ' =' .. ARGV[1] .. ' ' .. till .. ' ' .. stamp .. ' ' .. ballot
     .. ' ' .. ARGV[2])
-  if moved then redis.call('PEXPIREAT', KEYS[1], death) end
+  if moved then redis.call('PEXPIREAT', KEYS[1], vanishes) end
   return yes
 end
 if string.sub(state, 31, 32) == ' =' then
-  local at = string.find(state, ' ', 33, true)
-  if string.sub(state, 33, at - 1) ~= ARGV[1] and string.sub(state, at + 1, at + 13) + 0 > stamp + 0 then
+  local at = string.find(state, ' ', 33, true) or 33
+  local ends = tonumber(string.sub(state, at + 1, at + 13))
+  if ends and ends > stamp + 0 and string.sub(state, 33, at - 1) ~= ARGV[1] then
     return { 'held', stamp, string.sub(state, at + 1), waiters }
   end
 end
