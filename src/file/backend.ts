@@ -22,7 +22,7 @@ import { namesOfLocks } from "./epochs.ts";
 import type { Obstacle } from "./sight.ts";
 import { explain } from "./trouble.ts";
 
-/** Locks whose newest entry is remembered, which saves finding it again. */
+/** Locks whose newest entry is remembered, which saves finding it again: this many, and those in use. */
 const LOCKS_MAX = 2000;
 /** Long work is cut into slices, so that the event loop gets its turn. */
 const SLICE = 100;
@@ -237,7 +237,7 @@ export class FileBackend implements Backend {
     const known = this.#locks.get(name);
     if (known !== undefined) return known;
     // Only what is remembered about them is lost; the truth is on the disk.
-    if (this.#locks.size >= LOCKS_MAX) this.#locks.clear();
+    if (this.#locks.size >= LOCKS_MAX + this.#claims.count) this.#locks.clear();
     const lock = new Lock(name, this.#around);
     this.#locks.set(name, lock);
     return lock;

@@ -41,6 +41,10 @@ export class Claims {
     return this.#known.get(id);
   }
 
+  get count(): number {
+    return this.#known.size;
+  }
+
   all(): Iterable<Mine> {
     return this.#known.values();
   }
