@@ -34,10 +34,11 @@ import { FORCED_MS, identify, type Identity, query } from "./inspect.ts";
 import { type Names, namesOf } from "./names.ts";
 import type { Settings } from "./options.ts";
 import { Queue } from "./queue.ts";
-import { Terms, toForce } from "./record.ts";
+import { toForce } from "./record.ts";
 import { Renewals } from "./renewal.ts";
-import { toRefused } from "./reply.ts";
+import { toRefused, toRun } from "./reply.ts";
 import { runScript, type Script } from "./script.ts";
+import { Terms } from "./terms.ts";
 import { Voter } from "./voter.ts";
 
 /** How long the first claim of a process waits for its inbox at most. */
@@ -79,20 +80,19 @@ export class RedisBackend implements Member {
     this.#caller = new Caller(connection, this.#names, settings);
     this.#renewals = new Renewals(connection, this.#names, settings);
     const inbox = this.#names.inbox(randomBytes(12).toString("base64url"));
-    this.#terms = new Terms(inbox, settings.idleMs, settings.ticketMs);
+    this.#terms = new Terms(inbox, settings);
     this.#voter = new Voter(connection, this.#names, this.#terms, this.#caller);
     this.#voter.quarantineMs = settings.voteQuarantineMs;
     this.#queue = new Queue({
       clock: settings.clock,
       confirms: settings.durability !== undefined,
-      runOf: (claim) => this.#runOf(claim),
       portions: (waiters) => portions(waiters, connection.topology, this.#names),
       beat: (portion) => sendBeat(connection, this.#names, settings.quarantineMs, portion),
       // Nobody waits for this: should it fail, the lease ends by itself.
       abandon: (key, id) => void this.#caller.run(release, key, [id]).catch(() => {}),
     });
     this.#inbox = new Inbox(connection, inbox, {
-      granted: (id, fence, sure, key) => this.#queue.granted(id, fence, sure, key.slice(connection.keyPrefix.length)),
+      granted: (id, fences, sure, key) => this.#queue.granted(id, fences, sure, key.slice(connection.keyPrefix.length)),
       forced: (id, json) => this.#forced(id, json),
       listening: () => this.#doubt(),
     });
@@ -105,9 +105,8 @@ export class RedisBackend implements Member {
 
   async attempt(claim: Claim): Promise<Granted | Refused> {
     if (!this.#plain || !this.#inbox.ready) return this.#firstAttempt(claim);
-    const run = this.#runOf(claim);
     const key = this.#names.lock(claim.name);
-    const terms = this.#terms.of(claim, claim.queues, run);
+    const terms = this.#terms.of(claim, claim.queues, "calm");
     const sentMs = this.#settings.clock.now();
     let reply: unknown;
     try {
@@ -117,7 +116,7 @@ export class RedisBackend implements Member {
         throw this.#failed(claim, key, claim.queues, known);
       });
     }
-    return this.#answered(claim, key, reply, run, sentMs);
+    return this.#answered(claim, key, reply, sentMs);
   }
 
   async swap(held: Claim, next: Claim): Promise<Swapped> {
@@ -202,11 +201,6 @@ export class RedisBackend implements Member {
     await this.#own?.close();
   }
 
-  /** Only where one holds at a time: else a later holder of this run would be below an earlier one of the next. */
-  #runOf(claim: Claim): number {
-    return claim.mode === "exclusive" && claim.limit === 1 ? this.#settings.run : 1;
-  }
-
   /** A process's first attempt, and every one that needs more than the script. */
   async #firstAttempt(claim: Claim): Promise<Granted | Refused> {
     if (this.#settings.quarantineMs > 0) await this.#mayAsk(claim);
@@ -242,8 +236,7 @@ export class RedisBackend implements Member {
     released?: (known: boolean) => void,
   ): Promise<Granted | Refused> {
     const key = this.#names.lock(claim.name);
-    const run = this.#runOf(claim);
-    const args = [claim.id, this.#terms.of(claim, queues, run)];
+    const args = [claim.id, this.#terms.of(claim, queues, heldId === undefined ? "calm" : "crowded")];
     if (heldId !== undefined) args.push(heldId);
     const sentMs = this.#settings.clock.now();
     let reply: unknown;
@@ -258,14 +251,15 @@ export class RedisBackend implements Member {
       released?.(reply[0] === 1);
       reply = reply[1];
     }
-    return this.#answered(claim, key, reply, run, sentMs);
+    return this.#answered(claim, key, reply, sentMs);
   }
 
-  #answered(claim: Claim, key: string, reply: unknown, run: number, sentMs: number): Granted | Refused {
-    if (typeof reply === "string") {
+  #answered(claim: Claim, key: string, reply: unknown, sentMs: number): Granted | Refused {
+    const fences = toRun(reply);
+    if (fences !== undefined) {
       this.#caller.wrote = true;
       this.#queue.settled(claim.id);
-      return { granted: true, fence: BigInt(reply), run, fromMs: sentMs };
+      return { granted: true, fence: fences.fence, run: fences.run, fromMs: sentMs };
     }
     const { refused, headMs } = toRefused(claim.name, reply);
     if (refused.position === undefined) return refused;

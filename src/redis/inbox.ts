@@ -1,17 +1,18 @@
 /** One subscription per process for all its locks: grants, forced ends, and hints for quorums come in here. */
 import type { Clock, Timer } from "../clock.ts";
 import type { Connection, Subscriber } from "./connection.ts";
+import { type Run, toRun } from "./reply.ts";
 
 export interface Mail {
   /** `sure` is false when the grant must be confirmed before it is believed. */
-  granted(id: string, fence: bigint, sure: boolean, lockKey: string): void;
+  granted(id: string, fences: Run, sure: boolean, lockKey: string): void;
   forced(id: string, json: string): void;
   /** Messages may have been missed until now. */
   listening(): void;
 }
 
 const GRANTED = /^granted (\S+) (.*)$/su;
-const GRANT = /^([\w-]{1,64})([:?])(\d{1,20})$/u;
+const GRANT = /^([\w-]{1,64})([:?])(\S+)$/u;
 const FORCED = /^forced ([\w-]{1,64}) (.*)$/su;
 
 export class Inbox {
@@ -106,8 +107,9 @@ export class Inbox {
     const [, list, lockKey] = GRANTED.exec(text) ?? [];
     if (list !== undefined && lockKey !== undefined) {
       for (const each of list.split(",")) {
-        const [, id, sure, fence] = GRANT.exec(each) ?? [];
-        if (id !== undefined && fence !== undefined) this.#mail.granted(id, BigInt(fence), sure === ":", lockKey);
+        const [, id, sure, told] = GRANT.exec(each) ?? [];
+        const fences = toRun(told);
+        if (id !== undefined && fences !== undefined) this.#mail.granted(id, fences, sure === ":", lockKey);
       }
       return;
     }

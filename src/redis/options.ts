@@ -5,7 +5,7 @@ import { type Duration, MAX_TTL_MS, toMs } from "../duration.ts";
 export interface RedisOptions {
   /** What all keys and channels start with; no braces, spaces or glob characters. @default "holdfast" */
   readonly prefix?: string | undefined;
-  /** How many fences an exclusive grant reserves, for successive holders inside one process. @default 64 */
+  /** How many fences an exclusive grant reserves, for successive holders inside one process. @default 256, and 64 before anybody waits */
   readonly run?: number | undefined;
   /** How long a lock that nobody uses remembers its last fence. @default "1h" */
   readonly idle?: Duration | undefined;
@@ -34,7 +34,7 @@ export interface Durability {
 
 const DEFAULTS = {
   prefix: "holdfast",
-  run: 64,
+  run: 256,
   idle: "1h",
   ticket: "10s",
   maxTtl: "30s",

@@ -4,6 +4,7 @@
  */
 import type { Claim, Granted } from "../backend.ts";
 import type { Clock, Timer } from "../clock.ts";
+import { type Run, toRun } from "./reply.ts";
 
 /** A message for a claim that nobody knows may be ahead of the answer to its attempt; after this long it is abandoned. */
 const STRAY_MS = 1000;
@@ -30,8 +31,6 @@ export interface Waiter {
 
 export interface QueueHome {
   readonly clock: Clock;
-  /** How many fences a grant to this claim has. */
-  runOf(claim: Claim): number;
   /** True: grants that come by message or beat are not enough, because replicas must confirm them. */
   readonly confirms: boolean;
   /** Cuts waiters into portions that one call may ask about. */
@@ -45,7 +44,7 @@ export interface QueueHome {
 export class Queue {
   readonly #home: QueueHome;
   readonly #waiters: Map<string, Waiter> = new Map();
-  readonly #strays: Map<string, { fence: bigint; sure: boolean; timer: Timer }> = new Map();
+  readonly #strays: Map<string, { fences: Run; sure: boolean; timer: Timer }> = new Map();
   #timer: Timer;
   #timerAtMs = Infinity;
   #sweepAt = MEMORY_MIN;
@@ -63,7 +62,7 @@ export class Queue {
     waiter.news = undefined;
     this.#schedule(waiter, headMs);
     const stray = this.#takeStray(claim.id);
-    if (stray !== undefined) this.granted(claim.id, stray.fence, stray.sure, key);
+    if (stray !== undefined) this.granted(claim.id, stray.fences, stray.sure, key);
   }
 
   /** The request got no answer, so the claim may be queued or granted: messages about it are no strays. */
@@ -113,15 +112,15 @@ export class Queue {
   }
 
   /** A message says that the claim was granted. */
-  granted(id: string, fence: bigint, sure: boolean, key: string): void {
+  granted(id: string, fences: Run, sure: boolean, key: string): void {
     const waiter = this.#waiters.get(id);
-    if (waiter === undefined) return this.#keepStray(id, fence, sure, key);
+    if (waiter === undefined) return this.#keepStray(id, fences, sure, key);
     if (waiter.done) return;
     const { clock } = this.#home;
     const { claim, sentMs } = waiter;
     const leftMs = sentMs + claim.ttlMs - clock.now();
     if (!sure || this.#home.confirms || leftMs < claim.ttlMs / 3) return this.#tell(waiter, "ask");
-    this.#tell(waiter, { granted: true, fence, run: this.#home.runOf(claim), fromMs: sentMs });
+    this.#tell(waiter, { granted: true, ...fences, fromMs: sentMs });
   }
 
   /** Asks about every waiter now: messages may have been missed. */
@@ -189,16 +188,16 @@ export class Queue {
     return news === "ask" ? undefined : news;
   }
 
-  #keepStray(id: string, fence: bigint, sure: boolean, key: string): void {
+  #keepStray(id: string, fences: Run, sure: boolean, key: string): void {
     const { clock } = this.#home;
     clock.clearTimer(this.#strays.get(id)?.timer);
     const timer = clock.setTimer(() => {
       if (this.#strays.delete(id) && !this.#waiters.has(id)) this.#home.abandon(key, id);
     }, STRAY_MS);
-    this.#strays.set(id, { fence, sure, timer });
+    this.#strays.set(id, { fences, sure, timer });
   }
 
-  #takeStray(id: string): { fence: bigint; sure: boolean } | undefined {
+  #takeStray(id: string): { fences: Run; sure: boolean } | undefined {
     if (this.#strays.size === 0) return undefined;
     const stray = this.#strays.get(id);
     if (stray === undefined) return undefined;
@@ -259,10 +258,10 @@ export class Queue {
       return this.#schedule(waiter, answer);
     }
     if (answer === undefined) return this.#schedule(waiter, 0);
-    const fence = typeof answer === "string" && /^\d{1,20}$/u.test(answer) ? BigInt(answer) : undefined;
+    const fences = toRun(answer);
     // Not queued any more, or an error: the attempt that follows brings the place in the queue, or the error.
-    if (fence === undefined || this.#home.confirms) return this.#tell(waiter, "ask");
-    this.#tell(waiter, { granted: true, fence, run: this.#home.runOf(waiter.claim), fromMs: sentMs });
+    if (fences === undefined || this.#home.confirms) return this.#tell(waiter, "ask");
+    this.#tell(waiter, { granted: true, ...fences, fromMs: sentMs });
   }
 
   #rearm(): void {

@@ -3,6 +3,20 @@ import type { Holding, Refused, Vote } from "../backend.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import { toHolding } from "./record.ts";
 
+/** The fences of a grant: the first, and how many there are. */
+export interface Run {
+  readonly fence: bigint;
+  readonly run: number;
+}
+
+const RUN = /^(\d{1,20})\+(\d{1,6})$/u;
+
+/** From "<fence>+<how many more>"; `undefined` for anything else. */
+export function toRun(reply: unknown): Run | undefined {
+  const match = typeof reply === "string" ? RUN.exec(reply) : null;
+  return match === null ? undefined : { fence: BigInt(match[1] as string), run: Number(match[2]) + 1 };
+}
+
 /** From { place, ms until the earliest end, now, a holder's record or "" or "young" }. */
 export function toRefused(name: string, reply: unknown): { refused: Refused; headMs: number } {
   if (!Array.isArray(reply) || typeof reply[0] !== "number" || typeof reply[1] !== "number") throw strange(name);

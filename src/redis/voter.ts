@@ -4,9 +4,9 @@ import type { Caller } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { vote } from "./generated/vote.ts";
 import type { Names } from "./names.ts";
-import { isBallot, type Terms, toBallot } from "./record.ts";
 import { toVote } from "./reply.ts";
 import { isNoScript } from "./script.ts";
+import { isBallot, type Terms, toBallot } from "./terms.ts";
 
 export class Voter {
   readonly #connection: Connection;
@@ -34,7 +34,7 @@ export class Voter {
       return Promise.reject(new TypeError(`Expected \`ballot\` to be from 1 to 2^53 - 1, got ${ballot}`));
     const key = this.#names.lock(claim.name);
     const keys = this.#quarantine === "" ? [key] : [key, this.#names.marker(key)];
-    const args = [claim.id, this.#terms.of(claim, false, 0), toBallot(ballot) + this.#quarantine];
+    const args = [claim.id, this.#terms.of(claim, false, "voted"), toBallot(ballot) + this.#quarantine];
     return this.#connection.evalsha(vote.sha, keys, args).then(
       (reply) => toVote(claim.name, reply),
       (error: unknown) => this.#again(error, claim.name, keys, args),

@@ -1,7 +1,7 @@
 /** Random histories, played against the real scripts and against the reference backend: every answer must be the same. */
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Backend, Claim } from "../../src/backend.ts";
+import type { Backend, Claim, Granted } from "../../src/backend.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { memory } from "../../src/memory/index.ts";
 import { claimOf, Desk } from "./lab.ts";
@@ -32,8 +32,14 @@ async function play(backend: Backend, claims: readonly Claim[], steps: readonly 
   const log: unknown[] = [];
   const fences = new Map<bigint, number>();
   const seen: bigint[] = [];
-  const told = (fence: bigint): number => {
-    if (!fences.has(fence)) fences.set(fence, fences.size);
+  let last = 0n;
+  // How long runs are is each store's own affair, but they never overlap.
+  const told = ({ fence, run }: Granted): number => {
+    if (!fences.has(fence)) {
+      fences.set(fence, fences.size);
+      expect(fence).toBeGreaterThan(last);
+      last = fence + BigInt(run) - 1n;
+    }
     if (!seen.includes(fence)) seen.push(fence);
     return fences.get(fence) as number;
   };
@@ -44,7 +50,7 @@ async function play(backend: Backend, claims: readonly Claim[], steps: readonly 
       const next = claims[other] as Claim;
       if (what === "swap" && next.id === claim.id) continue;
       const answer = await (what === "attempt" ? backend.attempt(claim) : (backend.swap?.(claim, next) as never));
-      log.push(answer.granted ? ["granted", told(answer.fence), answer.run] : ["refused", answer.position]);
+      log.push(answer.granted ? ["granted", told(answer)] : ["refused", answer.position]);
     } else if (what === "release") {
       log.push(["release", await backend.release(claim)]);
     } else if (what === "renew") {

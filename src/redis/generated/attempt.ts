@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "90107accf4b37d275fa4e860b731ea41ef985424",
+  sha: "02a3f538b8d056e140087a11e2134fac72806425",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
 if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
@@ -12,14 +12,18 @@ local micros = string.sub('00000' .. time[2], -6)
 local now = time[1] .. string.sub(micros, 1, 3)
 local fence = time[1] .. micros
 local last, death = string.sub(state, 1, 16), string.sub(state, 18)
-if fence <= last then fence = string.format('%016.0f', last + 1) end
+local terms, more = ARGV[2], string.sub(ARGV[2], 17, 22)
+if fence <= last then
+fence, more = string.format('%016.0f', last + 1), '000000'
+terms = string.sub(terms, 1, 16) .. more .. string.sub(terms, 23)
+end
 local till, idle = now + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
 local moved = till + idle > tonumber(death)
 if moved then death = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
-redis.call('HSET', KEYS[1], 's', string.format('%016.0f ', fence + string.sub(ARGV[2], 17, 22)) .. death .. ' =' .. ARGV[1]
-.. ' ' .. till .. ' ' .. now .. ' ' .. fence .. ' ' .. ARGV[2])
+redis.call('HSET', KEYS[1], 's', string.format('%016.0f ', fence + more) .. death .. ' =' .. ARGV[1]
+.. ' ' .. till .. ' ' .. now .. ' ' .. fence .. ' ' .. terms)
 if moved then redis.call('PEXPIREAT', KEYS[1], death) end
-return fence
+return fence .. '+' .. more
 end
 local MARKER_MS = 30 * 24 * 3600 * 1000
 local function line(section, name)
@@ -74,6 +78,9 @@ return tonumber(string.sub(record, 15, 27))
 end
 local function fence_of(record)
 return string.match(record, '^%d+ %d+ 0*(%d+) ')
+end
+local function told(record)
+return fence_of(record) .. '+' .. string.sub(record, 62, 67)
 end
 local function terms_of(record)
 return string.match(record, '^%d+ %d+ %d+ (.*)$')
@@ -153,9 +160,12 @@ if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
+if fence > now_us then
+terms.more, terms.text = 0, string.sub(terms.text, 1, 16) .. '000000' .. string.sub(terms.text, 23)
+end
 lock.fence = fence + terms.more
 hold(lock, id, terms, till, fence)
-return string.format('%.0f', fence)
+return told(lock.held)
 end
 local function extend(lock, id, till)
 till = math.max(till, ends(lock.held))
@@ -237,7 +247,7 @@ prune(lock)
 if lock.held and ends(lock.held) > now then
 extend(lock, id, till)
 close(lock, till, terms.idle)
-return fence_of(lock.held)
+return told(lock.held)
 end
 local fence
 if lock.waits then

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const beat: Script = {
   name: "beat",
-  sha: "e3bb036d01f17cba5f6740615b0b47d27b688bb9",
+  sha: "4acd148f3cfe0ce64577688a17f39252173c85c3",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
@@ -57,6 +57,9 @@ return tonumber(string.sub(record, 15, 27))
 end
 local function fence_of(record)
 return string.match(record, '^%d+ %d+ 0*(%d+) ')
+end
+local function told(record)
+return fence_of(record) .. '+' .. string.sub(record, 62, 67)
 end
 local function terms_of(record)
 return string.match(record, '^%d+ %d+ %d+ (.*)$')
@@ -136,9 +139,12 @@ if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
+if fence > now_us then
+terms.more, terms.text = 0, string.sub(terms.text, 1, 16) .. '000000' .. string.sub(terms.text, 23)
+end
 lock.fence = fence + terms.more
 hold(lock, id, terms, till, fence)
-return string.format('%.0f', fence)
+return told(lock.held)
 end
 local function extend(lock, id, till)
 till = math.max(till, ends(lock.held))
@@ -203,7 +209,7 @@ local terms = parse(terms_of(lock.held))
 local till = now + terms.keep
 extend(lock, id, till)
 close(lock, till, terms.idle)
-return fence_of(lock.held)
+return told(lock.held)
 end
 if not lock.waits then return -1 end
 local terms = parse(terms_of(lock.waits))

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const force: Script = {
   name: "force",
-  sha: "554b0e8543a121f7ff8eca73f6c688343c2d5a32",
+  sha: "8fb905363b3b4fa3f987e209950f7d026f4aeea0",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
@@ -57,6 +57,9 @@ return tonumber(string.sub(record, 15, 27))
 end
 local function fence_of(record)
 return string.match(record, '^%d+ %d+ 0*(%d+) ')
+end
+local function told(record)
+return fence_of(record) .. '+' .. string.sub(record, 62, 67)
 end
 local function terms_of(record)
 return string.match(record, '^%d+ %d+ %d+ (.*)$')
@@ -136,9 +139,12 @@ if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
+if fence > now_us then
+terms.more, terms.text = 0, string.sub(terms.text, 1, 16) .. '000000' .. string.sub(terms.text, 23)
+end
 lock.fence = fence + terms.more
 hold(lock, id, terms, till, fence)
-return string.format('%.0f', fence)
+return told(lock.held)
 end
 local function extend(lock, id, till)
 till = math.max(till, ends(lock.held))

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const release: Script = {
   name: "release",
-  sha: "cc74c7ec0fb67ed90c0dd74db11c2d7b441c3f45",
+  sha: "d7e5fe8f5eace15202fcedc82a4fb521099ee753",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
 local flag = state and string.sub(state, 31, 30 + #alone) == alone and string.sub(state, 76 + #alone, 76 + #alone)
@@ -71,6 +71,9 @@ return tonumber(string.sub(record, 15, 27))
 end
 local function fence_of(record)
 return string.match(record, '^%d+ %d+ 0*(%d+) ')
+end
+local function told(record)
+return fence_of(record) .. '+' .. string.sub(record, 62, 67)
 end
 local function terms_of(record)
 return string.match(record, '^%d+ %d+ %d+ (.*)$')
@@ -150,9 +153,12 @@ if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
+if fence > now_us then
+terms.more, terms.text = 0, string.sub(terms.text, 1, 16) .. '000000' .. string.sub(terms.text, 23)
+end
 lock.fence = fence + terms.more
 hold(lock, id, terms, till, fence)
-return string.format('%.0f', fence)
+return told(lock.held)
 end
 local function extend(lock, id, till)
 till = math.max(till, ends(lock.held))

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "30d21a23d34ebf4e71e202cb493bea3bf8dcf40d",
+  sha: "1f06995042abff230fc5f3d39da3b331eb5fa0a3",
   source: `local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -24,6 +24,9 @@ return tonumber(string.sub(record, 15, 27))
 end
 local function fence_of(record)
 return string.match(record, '^%d+ %d+ 0*(%d+) ')
+end
+local function told(record)
+return fence_of(record) .. '+' .. string.sub(record, 62, 67)
 end
 local function terms_of(record)
 return string.match(record, '^%d+ %d+ %d+ (.*)$')
@@ -103,9 +106,12 @@ if terms.mode == 'x' then lock.limit = terms.limit end
 end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
+if fence > now_us then
+terms.more, terms.text = 0, string.sub(terms.text, 1, 16) .. '000000' .. string.sub(terms.text, 23)
+end
 lock.fence = fence + terms.more
 hold(lock, id, terms, till, fence)
-return string.format('%.0f', fence)
+return told(lock.held)
 end
 local function extend(lock, id, till)
 till = math.max(till, ends(lock.held))

@@ -26,7 +26,7 @@ local function enqueue(lock, id, terms)
   if terms.mode == 'x' then lock.limit = terms.limit end
 end
 
--- Returns the fence, or a refusal, or an error. `young` > 0: nothing may be granted yet.
+-- Returns what is told of the grant, or a refusal, or an error. `young` > 0: nothing may be granted yet.
 local function enter(lock, id, terms, young)
   local till = now + terms.keep
   prune(lock)
@@ -34,7 +34,7 @@ local function enter(lock, id, terms, young)
     -- A repeated attempt: the reply to the first was lost. The caller counts from this one, so the lease does too.
     extend(lock, id, till)
     close(lock, till, terms.idle)
-    return fence_of(lock.held)
+    return told(lock.held)
   end
   local fence
   if lock.waits then

@@ -42,6 +42,11 @@ local function fence_of(record)
   return string.match(record, '^%d+ %d+ 0*(%d+) ')
 end
 
+-- A grant as the client hears of it: "<fence>+<how many more are in its run>".
+local function told(record)
+  return fence_of(record) .. '+' .. string.sub(record, 62, 67)
+end
+
 local function terms_of(record)
   return string.match(record, '^%d+ %d+ %d+ (.*)$')
 end
@@ -130,12 +135,16 @@ local function hold(lock, id, terms, till, fence)
   if terms.mode == 'x' then lock.limit = terms.limit end
 end
 
--- Fences keep rising when the counter is lost, because the clock is their floor. A lease gets a run of them.
+-- Fences keep rising when the counter is lost, because the clock is their floor. A lease gets a run of them, but only one
+-- while the counter is ahead of the clock: else it could get so far ahead that a lost counter would show.
 local function grant(lock, id, terms, till)
   local fence = math.max(lock.fence + 1, now_us)
+  if fence > now_us then
+    terms.more, terms.text = 0, string.sub(terms.text, 1, 16) .. '000000' .. string.sub(terms.text, 23)
+  end
   lock.fence = fence + terms.more
   hold(lock, id, terms, till, fence)
-  return string.format('%.0f', fence)
+  return told(lock.held)
 end
 
 -- Moves the end of a holder's lease; renewals only move it forward.
@@ -153,7 +162,7 @@ local function leave_queue(lock, id, place)
 end
 
 -- Grants to the waiters at the head, as many as may enter, and tells their processes. Lapsed tickets are passed over.
--- Returns the fence when `caller` is among them: it learns by the reply, and its lease counts from now.
+-- Returns what is told of the grant when `caller` is among them: it learns by the reply, and its lease counts from now.
 local function promote(lock, caller)
   local mine
   local mail = {}

@@ -6,7 +6,7 @@
 -- ARGV[2] the claim's terms
 -- ARGV[3] the quarantine, ms; absent without quarantine
 --
--- Returns the fence as a decimal string, or { place, ms until the earliest end, now, a holder's record }.
+-- Returns "<fence>+<how many more are in its run>", or { place, ms until the earliest end, now, a holder's record }.
 
 -- The usual case comes first and alone, because it is what an uncontended lock costs: nobody holds or waits, and the claim
 -- is exclusive with limit 1. Fixed widths, because patterns and formats are slow.
@@ -18,14 +18,19 @@ if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' 
   local now = time[1] .. string.sub(micros, 1, 3)
   local fence = time[1] .. micros
   local last, death = string.sub(state, 1, 16), string.sub(state, 18)
-  if fence <= last then fence = string.format('%016.0f', last + 1) end
+  local terms, more = ARGV[2], string.sub(ARGV[2], 17, 22)
+  if fence <= last then
+    -- The counter is ahead of the clock: one fence at a time until the clock has caught up (see _lock).
+    fence, more = string.format('%016.0f', last + 1), '000000'
+    terms = string.sub(terms, 1, 16) .. more .. string.sub(terms, 23)
+  end
   local till, idle = now + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
   local moved = till + idle > tonumber(death)
   if moved then death = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
-  redis.call('HSET', KEYS[1], 's', string.format('%016.0f ', fence + string.sub(ARGV[2], 17, 22)) .. death .. ' =' .. ARGV[1]
-    .. ' ' .. till .. ' ' .. now .. ' ' .. fence .. ' ' .. ARGV[2])
+  redis.call('HSET', KEYS[1], 's', string.format('%016.0f ', fence + more) .. death .. ' =' .. ARGV[1]
+    .. ' ' .. till .. ' ' .. now .. ' ' .. fence .. ' ' .. terms)
   if moved then redis.call('PEXPIREAT', KEYS[1], death) end
-  return fence
+  return fence .. '+' .. more
 end
 
 --- @include _incarnation

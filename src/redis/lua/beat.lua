@@ -6,8 +6,8 @@
 -- ARGV[2] the quarantine, ms; 0 without
 -- ARGV[3..] the claims' ids
 --
--- Returns per claim its fence when it holds, "!" and an error, or a number: -1 when it is neither held nor queued, 0 when
--- it is queued, and at the head of the queue the ms after which it is worth asking again.
+-- Returns per claim "<fence>+<more>" when it holds, "!" and an error, or a number: -1 when it is neither held nor queued,
+-- 0 when it is queued, and at the head of the queue the ms after which it is worth asking again.
 
 --- @include _incarnation
 --- @include _lock
@@ -25,7 +25,7 @@ local function beat(key, id)
     local till = now + terms.keep
     extend(lock, id, till)
     close(lock, till, terms.idle)
-    return fence_of(lock.held)
+    return told(lock.held)
   end
   if not lock.waits then return -1 end
   local terms = parse(terms_of(lock.waits))
