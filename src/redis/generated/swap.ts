@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const swap: Script = {
   name: "swap",
-  sha: "2a290e05abfc1230c14474186b9eed13d9810ef7",
+  sha: "0f41912b2a25c01c715fafbbf8e7cf6c8c50bdb8",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
@@ -216,7 +216,7 @@ return { place, ahead, string.format('%.0f', now), record or '' }
 end
 local function enqueue(lock, id, terms)
 lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
-lock.waits = string.format('%013.0f %013.0f %d %s', now + terms.ticket, now, lock.tail, terms.text)
+lock.waits = string.format('%013.0f %013.0f %016d %s', now + terms.ticket, now, lock.tail, terms.text)
 redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
 if terms.mode == 'x' then lock.limit = terms.limit end
 end
@@ -252,7 +252,7 @@ return refusal(lock, young)
 end
 local function leave(lock, id)
 if lock.waits then
-leave_queue(lock, id, string.match(lock.waits, '^%d+ %d+ (%d+) '))
+leave_queue(lock, id, tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) ')))
 lock.waits = false
 return 1
 end

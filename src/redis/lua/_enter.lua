@@ -21,7 +21,7 @@ end
 
 local function enqueue(lock, id, terms)
   lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
-  lock.waits = string.format('%013.0f %013.0f %d %s', now + terms.ticket, now, lock.tail, terms.text)
+  lock.waits = string.format('%013.0f %013.0f %016d %s', now + terms.ticket, now, lock.tail, terms.text)
   redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
   if terms.mode == 'x' then lock.limit = terms.limit end
 end

@@ -3,7 +3,7 @@
 -- Ends the claim and returns 1, or 0 when the lock knew nothing of it. The caller promotes and closes.
 local function leave(lock, id)
   if lock.waits then
-    leave_queue(lock, id, string.match(lock.waits, '^%d+ %d+ (%d+) '))
+    leave_queue(lock, id, tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) ')))
     lock.waits = false
     return 1
   end

@@ -7,7 +7,7 @@
 --             " <holders> <mode> <limit> <earliest end> <latest id> <queued> <head> <tail>": anything else, where the
 --             limit is that of the exclusive claims here, 0 when there are none
 --   h<id>     "<end> <since> <fence> <terms>": a holder's record; h~<id>: one that left before its minHold had passed
---   w<id>     "<end of ticket> <since> <place> <terms>": a waiter
+--   w<id>     "<end of ticket> <since> <place, 16 digits> <terms>": a waiter
 --   q<place>  the id that waits at that place
 --   o<fence>  "<at> <id> <json>": a lease that was ended by force
 -- Terms are what the client wrote (record.ts): "<flag><mode> <ttl + lockDelay, 12 digits> <fences after the first, 6 digits>

@@ -33,6 +33,47 @@ if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' 
   return fence .. '+' .. more
 end
 
+-- The usual case of a lock that is wanted by many: one holds it alone, and the claim joins the queue behind the others.
+local ticket = state and #state > 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x '
+  and string.match(ARGV[2], '^1 %d+ %d+ ([1-9]%d*) ', 37)
+if ticket then
+  local id, terms, record, known, alone = ARGV[1], ARGV[2], nil, nil, false
+  local first, latest, queued, head, tail = string.match(state, '^1 x 1 (%d+) (%S+) (%d+) (%d+) (%d+)$', 32)
+  if first then
+    local fields = redis.call('HMGET', KEYS[1], 'h' .. latest, 'h' .. id, 'w' .. id)
+    record, known = fields[1], fields[2] or fields[3]
+  else
+    latest, record = string.match(state, '^=(%S+) (.*)$', 32)
+    if latest and string.byte(record, 47) == 120 and string.sub(record, 81, 83) == ' 1 ' then
+      first, queued, head, tail = string.sub(record, 1, 13), 0, 1, 0
+      known, alone = latest == id, true
+    end
+  end
+  local time = redis.call('TIME')
+  local now = time[1] .. string.sub('00000' .. time[2], -6, -4)
+  if first and record and not known and first > now then
+    local place, begin = tail + 1, string.sub(state, 1, 30)
+    local needed = now + string.sub(terms, 4, 15) + string.sub(terms, 24, 35)
+    if needed > tonumber(string.sub(state, 18, 30)) then
+      local death = string.format('%013.0f', needed + math.floor(string.sub(terms, 24, 35) / 2))
+      redis.call('PEXPIREAT', KEYS[1], death)
+      begin = string.sub(state, 1, 17) .. death
+    end
+    local fields = {
+      'w' .. id, string.format('%013.0f %s %016d %s', now + ticket, now, place, terms), 'q' .. place, id,
+      's', string.format('%s 1 x 1 %s %s %d %s %d', begin, first, latest, queued + 1, head, place),
+    }
+    -- Of a holder that nobody waited for, the record was in the state.
+    if alone then fields[7], fields[8] = 'h' .. latest, record end
+    -- A full server (noeviction) takes no new data, but does after a deletion in the same script.
+    if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'table' then
+      redis.call('HDEL', KEYS[1], '-')
+      redis.call('HSET', KEYS[1], unpack(fields))
+    end
+    return { math.min(place - head + 1, queued + 1), first - now, now, record }
+  end
+end
+
 --- @include _incarnation
 --- @include _lock
 --- @include _enter

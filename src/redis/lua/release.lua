@@ -24,6 +24,37 @@ if flag == '.' or flag == 'v' then
   return ended and 1 or 0
 end
 
+-- The usual case of a lock that is wanted by many: the only holder leaves, and a waiter like it that is alive is the next.
+local latest, queued, head, tail
+if state and not KEYS[2] then latest, queued, head, tail = string.match(state, '^1 x 1 %d+ (%S+) (%d+) (%d+) (%d+)$', 32) end
+if latest == ARGV[1] and queued ~= '0' then
+  local fields = redis.call('HMGET', KEYS[1], 'h' .. latest, 'q' .. head)
+  local held, id = fields[1], fields[2]
+  local waits = held and id and redis.call('HGET', KEYS[1], 'w' .. id)
+  local ttl, delay, ticket, inbox
+  if waits and string.byte(held, 46) == 46 and string.byte(waits, 47) == 120 then
+    ttl, delay, ticket, inbox = string.match(waits, '^1 (%d+) (%d+) (%d+) %d+ (%S+) ', 82)
+  end
+  local time = redis.call('TIME')
+  local micros = string.sub('00000' .. time[2], -6)
+  local now = time[1] .. string.sub(micros, 1, 3)
+  if ttl and string.sub(held, 1, 13) > now and string.sub(waits, 1, 13) > now then
+    -- As promote() in _lock does it.
+    local heard = redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0
+    local till = string.sub(waits, 1, 13) + delay
+    till = string.format('%013.0f', heard and till - ticket + ttl or till)
+    local fence, last, more = time[1] .. micros, string.sub(state, 1, 16), string.sub(waits, 62, 67)
+    if fence <= last then fence, more = string.format('%016.0f', last + 1), '000000' end
+    redis.call('HDEL', KEYS[1], 'h' .. latest, 'w' .. id, 'q' .. head)
+    if queued == '1' then head, tail = 0, 0 end
+    redis.call('HSET', KEYS[1],
+      'h' .. id, till .. ' ' .. now .. ' ' .. fence .. string.sub(waits, 45, 61) .. more .. string.sub(waits, 68),
+      's', string.format('%016.0f%s 1 x 1 %s %s %d %d %s', fence + more, string.sub(state, 17, 30), till, id, queued - 1, head + 1, tail))
+    redis.call('PUBLISH', inbox, 'granted ' .. id .. (heard and ':' or '?') .. fence .. '+' .. more .. ' ' .. KEYS[1])
+    return 1
+  end
+end
+
 --- @include _incarnation
 --- @include _lock
 --- @include _leave
