@@ -88,8 +88,9 @@ export class Desk implements TurnstileHome, Surroundings {
       const ticket = new Ticket(turnstile, spec, patience, resolve, reject, this.#settled);
       turnstile.enter(ticket);
       if (ticket.settled) return undefined;
-      ticket.untilMs = this.clock.now() + (ticket.waits ? waitMs : Math.min(TRY_MAX_MS, spec.ttlMs));
-      this.#setBell(ticket);
+      const nowMs = this.clock.now();
+      ticket.untilMs = nowMs + (ticket.waits ? waitMs : Math.min(TRY_MAX_MS, spec.ttlMs));
+      this.#setBell(ticket, nowMs);
       if (signal === undefined) return undefined;
       const leave = (): void => this.#giveUp(ticket, signal.reason);
       signal.addEventListener("abort", leave, { once: true });
@@ -191,8 +192,8 @@ export class Desk implements TurnstileHome, Surroundings {
   };
 
   /** Wakes for the end of the waiting, and now and then before that, to see whether the store still answers. */
-  #setBell(ticket: Ticket): void {
-    this.#waits.set(ticket, Math.min(ticket.untilMs, this.clock.now() + Math.max(NUDGE_MS, ticket.spec.ttlMs)));
+  #setBell(ticket: Ticket, nowMs: number): void {
+    this.#waits.set(ticket, Math.min(ticket.untilMs, nowMs + Math.max(NUDGE_MS, ticket.spec.ttlMs)));
   }
 
   #lookAtWaits(nowMs: number): void {
@@ -203,7 +204,7 @@ export class Desk implements TurnstileHome, Surroundings {
     }
     for (const ticket of early) {
       ticket.turnstile.nudge(nowMs);
-      if (!ticket.settled) this.#setBell(ticket);
+      if (!ticket.settled) this.#setBell(ticket, nowMs);
     }
   }
 

@@ -18,7 +18,7 @@ import { type AcquireEvent, acquireChannel, forceReleaseChannel } from "./events
 import { GroupLease } from "./group.ts";
 import type { HeldLease } from "./lease.ts";
 import { Frame } from "./reentry.ts";
-import { checkName, type Spec, toSpec } from "./spec.ts";
+import { checkName, type Spec, toPatience, toSpec } from "./spec.ts";
 import type { Patience } from "./ticket.ts";
 import { checkBackend, checkCreateOptions } from "./check.ts";
 
@@ -108,7 +108,7 @@ class BackendLocks implements Locks {
     if (options === undefined) return this.#usual;
     if (typeof options !== "object" || options === null)
       throw new TypeError(`Expected \`options\` to be an object, got ${typeof options}`);
-    return toSpec(options, this.#defaults);
+    return toPatience(options, this.#usual) ?? toSpec(options, this.#defaults);
   }
 
   /** The hot path: no async function here, because each costs a promise and a turn of the microtask queue. */

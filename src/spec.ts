@@ -43,6 +43,7 @@ const META_BYTES_MAX = 4096;
 const NAME_BYTES_MAX = 1024;
 /** Two names that differ only there would become one in UTF-8. */
 const LONE_SURROGATE = /\p{Surrogate}/u;
+const WAIT = { minMs: 0, maxMs: Infinity };
 const MAX_HOLD_MS = 30 * MAX_TTL_MS;
 
 /** Checks options against their rules. Throws a `TypeError` that names the option; nothing has been sent then. */
@@ -65,10 +66,7 @@ export function toSpec(options: AcquireOptions, defaults: LocksOptions): Spec {
   if (renew !== true && renew !== false && renew !== "thread") {
     throw new TypeError(`Expected \`renew\` to be true, false or "thread", got ${String(renew)}`);
   }
-  const signal = options.signal ?? defaults.signal;
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw new TypeError(`Expected \`signal\` to be an AbortSignal, got ${typeof signal}`);
-  }
+  const signal = toSignal(options.signal ?? defaults.signal);
   const ttlMs = toMs(options.ttl ?? defaults.ttl ?? DEFAULTS.ttl, "ttl", { maxMs: MAX_TTL_MS });
   const lockDelayMs = optional(options.lockDelay ?? defaults.lockDelay, "lockDelay", 0);
   const minHoldMs = optional(options.minHold ?? defaults.minHold, "minHold", 0);
@@ -79,7 +77,7 @@ export function toSpec(options: AcquireOptions, defaults: LocksOptions): Spec {
     mode,
     limit,
     ttlMs,
-    waitMs: toMs(options.wait ?? defaults.wait ?? DEFAULTS.wait, "wait", { minMs: 0, maxMs: Infinity }),
+    waitMs: toWaitMs(options.wait ?? defaults.wait ?? DEFAULTS.wait),
     lockDelayMs,
     minHoldMs,
     maxHoldMs,
@@ -88,6 +86,16 @@ export function toSpec(options: AcquireOptions, defaults: LocksOptions): Spec {
     signal,
     shape: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew} ${meta === NO_META ? "" : JSON.stringify(meta)}`,
     lendable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
+  };
+}
+
+/** What most calls that say anything say: how long to wait. The rest is as usual. `undefined`: these options say more. */
+export function toPatience(options: AcquireOptions, usual: Spec): Spec | undefined {
+  for (const option in options) if (option !== "wait" && option !== "signal") return undefined;
+  return {
+    ...usual,
+    waitMs: options.wait === undefined ? usual.waitMs : toWaitMs(options.wait),
+    signal: options.signal === undefined ? usual.signal : toSignal(options.signal),
   };
 }
 
@@ -105,6 +113,15 @@ export function checkName(name: unknown): asserts name is string {
     );
   }
   if (LONE_SURROGATE.test(name)) throw new TypeError("Expected `name` to be well-formed Unicode, got a lone surrogate");
+}
+
+function toWaitMs(wait: unknown): number {
+  return toMs(wait, "wait", WAIT);
+}
+
+function toSignal(signal: unknown): AbortSignal | undefined {
+  if (signal === undefined || signal instanceof AbortSignal) return signal;
+  throw new TypeError(`Expected \`signal\` to be an AbortSignal, got ${typeof signal}`);
 }
 
 function optional(value: Duration | undefined, option: string, absent: number): number {
