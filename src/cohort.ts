@@ -10,6 +10,11 @@ export class Cohort implements Bell {
   renewAtMs: number;
   /** When the question that is out left; -Infinity when none is. */
   askedAtMs: number = -Infinity;
+  /**
+   * No hold can be trusted for less: the first end among them, or earlier where that one has left or was renewed since.
+   * Kept and not searched for, because looking at thousands of holds is most of what renewing them costs the core.
+   */
+  firstEndMs: number = Infinity;
   /** How often in a row the store gave no answer. A cohort in trouble is asked for on its own. */
   failures = 0;
 
@@ -25,6 +30,17 @@ export class Cohort implements Bell {
   add(hold: Hold): void {
     hold.cohort = this;
     hold.cohortPlace = this.holds.push(hold) - 1;
+    this.#seeEnd(hold.trustedUntilMs);
+  }
+
+  /** Makes {@link firstEndMs} exact. */
+  findFirstEnd(): void {
+    this.firstEndMs = Infinity;
+    for (const hold of this.holds) this.#seeEnd(hold.trustedUntilMs);
+  }
+
+  #seeEnd(endMs: number): void {
+    if (endMs < this.firstEndMs) this.firstEndMs = endMs;
   }
 
   remove(hold: Hold): void {
@@ -39,13 +55,6 @@ export class Cohort implements Bell {
     for (const hold of other.holds) this.add(hold);
     other.holds.length = 0;
     if (other.renewAtMs < this.renewAtMs) this.renewAtMs = other.renewAtMs;
-  }
-
-  /** The first instant at which one of the holds can no longer be trusted. */
-  firstEndMs(): number {
-    let firstMs = Infinity;
-    for (const hold of this.holds) firstMs = Math.min(firstMs, hold.trustedUntilMs);
-    return firstMs;
   }
 
   /** True while an answer is out that may still come. One that hangs for a third of the ttl is asked for again. */

@@ -101,10 +101,7 @@ export class Keeper {
     const healthy = new Map<number, Cohort>();
     const alone: Cohort[][] = [];
     for (const cohort of due) {
-      // A copy, because losing a hold takes it out.
-      for (const hold of cohort.holds.slice()) {
-        if (nowMs >= hold.trustedUntilMs) this.#lose(hold, whyEnded(hold, nowMs, cohort.failures));
-      }
+      if (nowMs >= cohort.firstEndMs) this.#loseEnded(cohort, nowMs);
       if (cohort.holds.length === 0 || cohort.isAsking(nowMs) || nowMs + cohort.ttlMs * RIDE_ALONG < cohort.renewAtMs)
         continue;
       cohort.askedAtMs = nowMs;
@@ -116,10 +113,18 @@ export class Keeper {
     return healthy.size > 0 ? [[...healthy.values()], ...alone] : alone;
   }
 
+  #loseEnded(cohort: Cohort, nowMs: number): void {
+    // A copy, because losing a hold takes it out.
+    for (const hold of cohort.holds.slice()) {
+      if (nowMs >= hold.trustedUntilMs) this.#lose(hold, whyEnded(hold, nowMs, cohort.failures));
+    }
+  }
+
   #setBell(cohort: Cohort): void {
     if (cohort.holds.length === 0) return this.#alarm.clear(cohort);
     const nextMs = cohort.askedAtMs > -Infinity ? cohort.askedAtMs + cohort.ttlMs / 3 : cohort.renewAtMs;
-    return this.#alarm.set(cohort, Math.min(nextMs, cohort.firstEndMs()));
+    if (cohort.firstEndMs < nextMs) cohort.findFirstEnd();
+    return this.#alarm.set(cohort, Math.min(nextMs, cohort.firstEndMs));
   }
 
   async #renew(cohorts: readonly Cohort[]): Promise<void> {

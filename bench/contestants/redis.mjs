@@ -182,6 +182,22 @@ export const contestants = {
     },
   },
 
+  "simple-redis-mutex": {
+    package: "simple-redis-mutex",
+    sends: ["set", "incr"],
+    open: async ({ port }) => {
+      const [{ createClient }, { lock }] = await Promise.all([import("redis"), import("simple-redis-mutex")]);
+      // The only one here that speaks through node-redis and not ioredis.
+      const client = createClient({ socket: { host: "127.0.0.1", port } });
+      await client.connect();
+      return {
+        acquire: (name) => lock(client, name, { timeout: TTL_MS }),
+        release: (release) => release(),
+        fence: (release) => release.fencingToken,
+      };
+    },
+  },
+
   /** The limit of a hand-over: one script that gives the lock to the other process and tells it. Two processes only. */
   "raw script + push": {
     package: "ioredis",

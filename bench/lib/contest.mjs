@@ -2,6 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pin } from "./cores.mjs";
 import { versionOf } from "./peers.mjs";
 import { rotate } from "./rotation.mjs";
 import { handOvers, merge, summary } from "./sections.mjs";
@@ -24,17 +25,30 @@ export function entrants(family, table, choose = () => true) {
 }
 
 /**
- * Starts `processes` of every entrant and rotates `slice(team, entrant)`. Returns one row per entrant: figures summed up by
- * `sum(slices)`, or `ran: false` with the reason.
+ * Starts `processes` of every entrant, on one core if `core` names it, and rotates `slice(team, entrant)`. Returns one row
+ * per entrant: figures summed up by `sum(slices)`, or `ran: false` with the reason.
  */
-export async function contest({ context, part, entrants: all, processes = 1, env, slice, sum, rounds, warm = true }) {
+export async function contest({
+  context,
+  part,
+  entrants: all,
+  processes = 1,
+  env,
+  core,
+  slice,
+  sum,
+  rounds,
+  warm = true,
+}) {
   const teams = new Map();
   const reasons = new Map();
   for (const entrant of all) {
     context.progress(`${part}: starting ${entrant.name}`);
     try {
       if (entrant.refusal !== undefined) throw new Error(entrant.refusal);
-      teams.set(entrant, await Team.start(entrant, processes, env));
+      const team = await Team.start(entrant, processes, env);
+      teams.set(entrant, team);
+      if (core !== undefined) for (const pid of team.pids) pin(pid, core);
     } catch (error) {
       reasons.set(entrant, error.message);
     }

@@ -98,6 +98,10 @@ export class Team {
     return this.#workers.length;
   }
 
+  get pids() {
+    return this.#workers.map((worker) => worker.pid);
+  }
+
   /** Gives all the same order; `own(index)` adds what differs. */
   order(order, own = () => ({}), limitMs) {
     return Promise.all(this.#workers.map((worker, index) => worker.order({ ...order, ...own(index) }, limitMs)));

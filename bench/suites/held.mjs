@@ -2,9 +2,11 @@
 import { contestants } from "../contestants/redis.mjs";
 import { atMost, best, find, peersOf, ratio } from "../lib/bars.mjs";
 import { contest, entrants, freshName, medians } from "../lib/contest.mjs";
+import { CLIENT_CORE, pin, STORE_CORE } from "../lib/cores.mjs";
 import { withRedis } from "../lib/servers.mjs";
 
 const COLUMNS = ["cpuPercent", "commandsPerSecond", "storePercent", "lost"];
+const SETTLE_MS = 3000;
 const HOLDERS = [
   "raw ioredis",
   "holdfast",
@@ -20,7 +22,8 @@ export const held = {
   title: "Held: leases kept alive by renewal",
   async run(context) {
     const parts = [];
-    await withRedis(async ({ port, store }) => {
+    await withRedis(async ({ server, port, store }) => {
+      pin(server.pid, STORE_CORE);
       const all = entrants("redis", contestants, (_, name) => HOLDERS.includes(name)).filter(context.wanted);
       const part = async (id, entrantsOfPart, count, ttlMs, seconds, rounds) => {
         const rows = await contest({
@@ -28,6 +31,7 @@ export const held = {
           part: `held ${id}`,
           entrants: entrantsOfPart,
           env: { port },
+          core: CLIENT_CORE,
           rounds,
           warm: false,
           slice: (team, { sends }) => heldSlice(team, store, { count, ttlMs, seconds, sends }),
@@ -61,6 +65,8 @@ export const held = {
 async function heldSlice(team, store, { count, ttlMs, seconds, sends }) {
   const name = freshName("held");
   await team.order({ do: "hold", count, ttlMs, name });
+  // What acquiring left behind is cleared away in the first seconds, and is not what is measured here.
+  await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
   const before = await store.read();
   const [watched] = await team.order({ do: "watch", seconds });
   const spent = await store.since(before, sends);

@@ -3,6 +3,7 @@ import { contestants } from "../contestants/redis.mjs";
 import { redisson } from "../redisson/driver.mjs";
 import { atMost, best, find, peersOf, ratio } from "../lib/bars.mjs";
 import { byCpu, contest, cyclesSlice, entrants, medians } from "../lib/contest.mjs";
+import { CLIENT_CORE, pin, STORE_CORE } from "../lib/cores.mjs";
 import { withRedis } from "../lib/servers.mjs";
 
 export const uncontended = {
@@ -11,7 +12,8 @@ export const uncontended = {
   async run(context) {
     const parts = [];
     const bars = [];
-    await withRedis(async ({ port, store }) => {
+    await withRedis(async ({ server, port, store }) => {
+      pin(server.pid, STORE_CORE);
       const all = [
         ...entrants("redis", contestants, ({ handOverOnly }) => !handOverOnly),
         ...(await redisson(context)),
@@ -24,6 +26,7 @@ export const uncontended = {
           part: `uncontended, ${loops} loop${loops === 1 ? "" : "s"}`,
           entrants: all,
           env: { port },
+          core: CLIENT_CORE,
           slice: (team, { sends }, round) => cyclesSlice(team, order(round), store, sends),
           sum: (slices) => medians(slices, byCpu),
         });

@@ -35,7 +35,8 @@ export class Renewals {
   readonly #connection: Connection;
   readonly #names: Names;
   readonly #settings: Settings;
-  #portions: readonly Portion[] = [];
+  /** Of the last renewal. Weak, because nobody says when the last of many leases is gone. */
+  #last: WeakRef<readonly Portion[]> | undefined;
 
   constructor(connection: Connection, names: Names, settings: Settings) {
     this.#connection = connection;
@@ -50,31 +51,35 @@ export class Renewals {
     const asked: Promise<void>[] = [];
     let from = 0;
     for (const portion of portions) {
-      for (const call of portion.calls) asked.push(this.#make(call, alone, answers, from));
+      const whole = portion.calls.length === 1;
+      for (const call of portion.calls) asked.push(this.#make(call, alone, whole, answers, from));
       from += portion.claims.length;
     }
     await Promise.all(asked);
     return answers;
   }
 
-  async #make(call: Call, alone: boolean, answers: Renewal[], from: number): Promise<void> {
+  async #make(call: Call, alone: boolean, whole: boolean, answers: Renewal[], from: number): Promise<void> {
     const { clock } = this.#settings;
     const asked = ask(this.#connection, this.#settings, call).catch((error: unknown) => toBackendError(error, ""));
     // A node that does not answer must not keep the others' answers from their leases.
     const replies = await (alone ? asked : within(clock, asked, Math.max(50, call.leastTtlMs / 6)));
-    for (const [at, place] of call.places.entries()) answers[from + place] = toRenewal(replies, at);
+    // Where nothing is special, a portion is one call and all its answers are the same.
+    if (replies === 1 && whole) answers.fill(RENEWED, from, from + call.places.length);
+    else for (const [at, place] of call.places.entries()) answers[from + place] = toRenewal(replies, at);
   }
 
   /** In a cluster all claims are one portion, because a call takes those of one slot, wherever they stand. */
   #cut(claims: readonly Claim[]): readonly Portion[] {
     const size = this.#connection.topology === "cluster" ? Math.max(1, claims.length) : PORTION;
+    const last = this.#last?.deref() ?? [];
     const portions: Portion[] = [];
     for (let from = 0; from < claims.length; from += size) {
-      const before = this.#portions[portions.length];
+      const before = last[portions.length];
       const till = Math.min(from + size, claims.length);
       portions.push(before && isSame(before, claims, from, till) ? before : this.#prepare(claims.slice(from, till)));
     }
-    this.#portions = portions;
+    this.#last = new WeakRef(portions);
     return portions;
   }
 
