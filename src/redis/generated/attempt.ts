@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "0b6cd82ebbd223f9e86184f88eab032ed55bdce9",
+  sha: "fd940e8c37126d71f740a8a8b09f50502de74f98",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
 if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
@@ -59,7 +59,7 @@ if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'table' then
 redis.call('HDEL', KEYS[1], '-')
 redis.call('HSET', KEYS[1], unpack(fields))
 end
-return { math.min(place - head + 1, queued + 1), first - now, now, record }
+return { queued + 1, first - now, now, record }
 end
 end
 local MARKER_MS = 30 * 24 * 3600 * 1000
@@ -255,12 +255,23 @@ local ok, answer = pcall(step, ...)
 if ok then return answer end
 return '!' .. tostring(type(answer) == 'table' and answer.err or answer)
 end
+local COUNTED_MAX = 500
+local function position(lock, place)
+local before = place - lock.head
+if place == lock.tail then return lock.queued end
+if lock.tail - lock.head + 1 == lock.queued or before > COUNTED_MAX then
+return math.max(1, math.min(before + 1, lock.queued))
+end
+local places, count = {}, 1
+for i = 1, before do places[i] = 'q' .. (lock.head + i - 1) end
+for _, id in ipairs(before > 0 and redis.call('HMGET', lock.key, unpack(places)) or {}) do
+if id then count = count + 1 end
+end
+return count
+end
 local function refusal(lock, young)
 local place, ahead = 0, lock.first - now
-if lock.waits then
-place = tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) ')) - lock.head + 1
-place = math.max(1, math.min(place, lock.queued))
-end
+if lock.waits then place = position(lock, tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) '))) end
 if young > 0 then return { place, young, string.format('%.0f', now), 'young' } end
 if lock.n == 0 then ahead = 0 end
 local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
@@ -283,8 +294,10 @@ local till = now + terms.keep
 prune(lock)
 if lock.held and ends(lock.held) > now then
 extend(lock, id, till)
+local answer = told(lock.held)
+if lock.queued > 0 and young == 0 then promote(lock) end
 close(lock, till, terms.idle)
-return told(lock.held)
+return answer
 end
 local fence
 if lock.waits then

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const swap: Script = {
   name: "swap",
-  sha: "0f41912b2a25c01c715fafbbf8e7cf6c8c50bdb8",
+  sha: "388b35b2643b1991d2bbba08460a0ba6d602f289",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
@@ -197,12 +197,23 @@ local ok, answer = pcall(step, ...)
 if ok then return answer end
 return '!' .. tostring(type(answer) == 'table' and answer.err or answer)
 end
+local COUNTED_MAX = 500
+local function position(lock, place)
+local before = place - lock.head
+if place == lock.tail then return lock.queued end
+if lock.tail - lock.head + 1 == lock.queued or before > COUNTED_MAX then
+return math.max(1, math.min(before + 1, lock.queued))
+end
+local places, count = {}, 1
+for i = 1, before do places[i] = 'q' .. (lock.head + i - 1) end
+for _, id in ipairs(before > 0 and redis.call('HMGET', lock.key, unpack(places)) or {}) do
+if id then count = count + 1 end
+end
+return count
+end
 local function refusal(lock, young)
 local place, ahead = 0, lock.first - now
-if lock.waits then
-place = tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) ')) - lock.head + 1
-place = math.max(1, math.min(place, lock.queued))
-end
+if lock.waits then place = position(lock, tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) '))) end
 if young > 0 then return { place, young, string.format('%.0f', now), 'young' } end
 if lock.n == 0 then ahead = 0 end
 local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
@@ -225,8 +236,10 @@ local till = now + terms.keep
 prune(lock)
 if lock.held and ends(lock.held) > now then
 extend(lock, id, till)
+local answer = told(lock.held)
+if lock.queued > 0 and young == 0 then promote(lock) end
 close(lock, till, terms.idle)
-return told(lock.held)
+return answer
 end
 local fence
 if lock.waits then

@@ -1,12 +1,27 @@
 -- How a claim comes in: at once, or into the queue.
 
+-- Farther back than this, a position counts empty places too: it is for people to read, and must not keep the server busy.
+local COUNTED_MAX = 500
+
+-- How many wait up to that place. Some places may be empty, because whoever was there gave up.
+local function position(lock, place)
+  local before = place - lock.head
+  if place == lock.tail then return lock.queued end
+  if lock.tail - lock.head + 1 == lock.queued or before > COUNTED_MAX then
+    return math.max(1, math.min(before + 1, lock.queued))
+  end
+  local places, count = {}, 1
+  for i = 1, before do places[i] = 'q' .. (lock.head + i - 1) end
+  for _, id in ipairs(before > 0 and redis.call('HMGET', lock.key, unpack(places)) or {}) do
+    if id then count = count + 1 end
+  end
+  return count
+end
+
 -- Who is in the way, for messages: { place in the queue or 0, ms until the earliest end, now, a holder's record or "" }.
 local function refusal(lock, young)
   local place, ahead = 0, lock.first - now
-  if lock.waits then
-    place = tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) ')) - lock.head + 1
-    place = math.max(1, math.min(place, lock.queued))
-  end
+  if lock.waits then place = position(lock, tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) '))) end
   if young > 0 then return { place, young, string.format('%.0f', now), 'young' } end
   if lock.n == 0 then ahead = 0 end
   local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
@@ -33,8 +48,11 @@ local function enter(lock, id, terms, young)
   if lock.held and ends(lock.held) > now then
     -- A repeated attempt: the reply to the first was lost. The caller counts from this one, so the lease does too.
     extend(lock, id, till)
+    local answer = told(lock.held)
+    -- In a swap, somebody may have left who was in the way of others.
+    if lock.queued > 0 and young == 0 then promote(lock) end
     close(lock, till, terms.idle)
-    return told(lock.held)
+    return answer
   end
   local fence
   if lock.waits then

@@ -70,7 +70,7 @@ if ticket then
       redis.call('HDEL', KEYS[1], '-')
       redis.call('HSET', KEYS[1], unpack(fields))
     end
-    return { math.min(place - head + 1, queued + 1), first - now, now, record }
+    return { queued + 1, first - now, now, record }
   end
 end
 
