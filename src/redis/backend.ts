@@ -16,14 +16,13 @@ import type {
   Swapped,
   Vote,
 } from "../backend.ts";
-import { formatMs } from "../duration.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import { portions } from "./batch.ts";
 import { sendBeat } from "./beats.ts";
 import { Caller, TooFewReplicas } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { LimitConflict, toBackendError } from "./fault.ts";
-import { beginQuarantine, unfit } from "./fitness.ts";
+import { beginQuarantine, checkOutlasted, unfit } from "./fitness.ts";
 import { attempt } from "./generated/attempt.ts";
 import { force } from "./generated/force.ts";
 import { release } from "./generated/release.ts";
@@ -103,20 +102,17 @@ export class RedisBackend implements Member {
     this.#listener = listener;
   }
 
-  async attempt(claim: Claim): Promise<Granted | Refused> {
+  // No async functions on the hot paths: each costs a promise and a turn of the microtask queue.
+
+  attempt(claim: Claim): Promise<Granted | Refused> {
     if (!this.#plain || !this.#inbox.ready) return this.#firstAttempt(claim);
     const key = this.#names.lock(claim.name);
     const terms = this.#terms.of(claim, claim.queues, "calm");
     const sentMs = this.#settings.clock.now();
-    let reply: unknown;
-    try {
-      reply = await this.#connection.evalshaOn(attempt.sha, key, claim.id, terms);
-    } catch (error) {
-      reply = await this.#caller.afterNoScript(error, attempt, key, [claim.id, terms]).catch((known: unknown) => {
-        throw this.#failed(claim, key, claim.queues, known);
-      });
-    }
-    return this.#answered(claim, key, reply, sentMs);
+    return this.#connection.evalshaOn(attempt.sha, key, claim.id, terms).then(
+      (reply) => this.#answered(claim, key, reply, sentMs),
+      (error: unknown) => this.#attemptAgain(claim, key, terms, error, sentMs),
+    );
   }
 
   async swap(held: Claim, next: Claim): Promise<Swapped> {
@@ -135,16 +131,19 @@ export class RedisBackend implements Member {
     return this.#renewals.renew(claims);
   }
 
-  async release(claim: Claim): Promise<boolean> {
+  release(claim: Claim): Promise<boolean> {
     this.#queue.forget(claim.id);
     const key = this.#names.lock(claim.name);
-    try {
-      if (this.#plain) return (await this.#connection.evalshaOn(release.sha, key, claim.id, undefined)) === 1;
-      return (await this.#caller.run(release, key, [claim.id])) === 1;
-    } catch (error) {
-      const repeated = this.#caller.afterNoScript(error, release, key, [claim.id]);
-      return (await repeated.catch(this.#caller.explained(claim.name))) === 1;
-    }
+    const released = this.#plain
+      ? this.#connection.evalshaOn(release.sha, key, claim.id, undefined)
+      : this.#caller.run(release, key, [claim.id]);
+    return released.then(
+      (reply) => reply === 1,
+      async (error: unknown) => {
+        const again = this.#caller.afterNoScript(error, release, key, [claim.id]);
+        return (await again.catch(this.#caller.explained(claim.name))) === 1;
+      },
+    );
   }
 
   query(prefix: string): Promise<Snapshot> {
@@ -215,17 +214,25 @@ export class RedisBackend implements Member {
 
   /** Under a quarantine: refuses what it could not outlast, and makes sure once that it promises something. */
   async #mayAsk(claim: Claim): Promise<void> {
-    const { maxTtlMs } = this.#settings;
-    const longestMs = Math.max(claim.ttlMs + claim.lockDelayMs, claim.minHoldMs);
-    if (longestMs > maxTtlMs) {
-      const text = `asked for ${formatMs(longestMs)}, but \`maxTtl\` is ${formatMs(maxTtlMs)}: a quarantine after a fail-over would not outlast it. Ask for less, or raise \`maxTtl\` everywhere`;
-      throw new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`, { fatal: true });
-    }
+    checkOutlasted(claim, this.#settings.maxTtlMs);
     this.#checked ??= beginQuarantine(this.#connection, this.#names, this.#settings).catch((error: unknown) => {
       this.#checked = undefined;
       throw toBackendError(error, claim.name, this.#caller.wrote);
     });
     await this.#checked;
+  }
+
+  async #attemptAgain(
+    claim: Claim,
+    key: string,
+    terms: string,
+    error: unknown,
+    sentMs: number,
+  ): Promise<Granted | Refused> {
+    const reply = await this.#caller.afterNoScript(error, attempt, key, [claim.id, terms]).catch((known: unknown) => {
+      throw this.#failed(claim, key, claim.queues, known);
+    });
+    return this.#answered(claim, key, reply, sentMs);
   }
 
   async #enter(

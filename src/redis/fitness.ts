@@ -1,5 +1,7 @@
 /** Whether a server is fit for what is asked of it: as a quorum member, or under a quarantine. */
-import { LockBackendError } from "../errors.ts";
+import type { Claim } from "../backend.ts";
+import { formatMs } from "../duration.ts";
+import { LockBackendError, quote } from "../errors.ts";
 import type { Connection } from "./connection.ts";
 import { beat } from "./generated/beat.ts";
 import { type Identity, identify } from "./inspect.ts";
@@ -17,6 +19,14 @@ export function unfit(identity: Identity, allowEviction: boolean): string | unde
     return `its maxmemory-policy is ${identity.policy}, so it may forget leases when memory is short. Set it to noeviction`;
   }
   return undefined;
+}
+
+/** Throws when a claim could last longer than `maxTtl`, and so than a quarantine. */
+export function checkOutlasted({ name, ttlMs, lockDelayMs, minHoldMs }: Claim, maxTtlMs: number): void {
+  const longestMs = Math.max(ttlMs + lockDelayMs, minHoldMs);
+  if (longestMs <= maxTtlMs) return;
+  const text = `asked for ${formatMs(longestMs)}, but \`maxTtl\` is ${formatMs(maxTtlMs)}: a quarantine after a fail-over would not outlast it. Ask for less, or raise \`maxTtl\` everywhere`;
+  throw new LockBackendError("redis", name, `Lock ${quote(name)}: ${text}.`, { fatal: true });
 }
 
 /** Makes sure that a quarantine promises something, and begins it everywhere at once. Rejects with a fatal error otherwise. */
