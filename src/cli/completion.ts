@@ -154,7 +154,7 @@ function zshArgument(completes: CommandSpec["completes"]): readonly string[] {
 
 function fish(specs: readonly Completed[]): string {
   const lines = specs.flatMap(({ name, summary, flags, completes }) => {
-    const here = `complete -c holdfast -n '__fish_seen_subcommand_from ${name}'`;
+    const here = `complete -c holdfast -n '__fish_seen_subcommand_from ${name}; and not __holdfast_has_command'`;
     return [
       `complete -c holdfast -n __fish_use_subcommand -f -a ${name} -d ${quoted(summary)}`,
       ...Object.entries(flags).map(([flag, { short, value, help }]) => {
@@ -164,8 +164,20 @@ function fish(specs: readonly Completed[]): string {
       ...(completes === undefined ? [] : [`${here} -f -a '${fishArgument(completes)}'`]),
     ];
   });
-  return ["# holdfast completion for fish", ...lines].join("\n");
+  return ["# holdfast completion for fish", FISH_COMMAND, ...lines].join("\n");
 }
+
+/** What follows -- is a command of its own, and fish knows how to complete that. */
+const FISH_COMMAND = `function __holdfast_has_command
+  contains -- -- (commandline -opc)
+end
+function __holdfast_complete_command
+  set -l words (commandline -opc)
+  set -l at (contains -i -- -- $words)
+  set -l before (string escape -- $words[(math $at + 1)..-1])
+  complete -C (string join ' ' -- $before (commandline -ct))
+end
+complete -c holdfast -n __holdfast_has_command -x -a '(__holdfast_complete_command)'`;
 
 function fishArgument(completes: NonNullable<CommandSpec["completes"]>): string {
   return completes === "lock" ? `(${NAMES})` : completes.join(" ");

@@ -60,3 +60,11 @@ test("the zsh script hands what follows -- over to zsh, whose table of programs 
   // A local variable of that name would hide every program.
   expect(stdout).not.toMatch(/\bcommands=|local (?:-a )?commands\b/);
 });
+
+test("the fish script hands what follows -- over to fish, and offers nothing else there", async () => {
+  const { stdout } = await bench.run(["completion", "fish"]);
+  expect(stdout).toMatch(/-n __holdfast_has_command -x -a '\(__holdfast_complete_command\)'/);
+  const others = stdout.split("\n").filter((line) => line.includes("__fish_seen_subcommand_from"));
+  expect(others.length).toBeGreaterThan(0);
+  for (const line of others) expect(line).toContain("and not __holdfast_has_command");
+});
