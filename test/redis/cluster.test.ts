@@ -21,8 +21,8 @@ afterAll(async () => {
 
 const names = namesOf("holdfast", true);
 
-function client(): Cluster {
-  const hosts = lab.nodes.map(({ port }) => ({ host: "127.0.0.1", port }));
+function client({ nodes }: ClusterLab = lab): Cluster {
+  const hosts = nodes.map(({ port }) => ({ host: "127.0.0.1", port }));
   const cluster = new Cluster(hosts, {
     clusterRetryStrategy: () => 50,
     retryDelayOnFailover: 50,
@@ -109,14 +109,16 @@ test("durability works per slot in a cluster", async () => {
 });
 
 test("a node that does not answer keeps neither renewals nor waiters on other nodes waiting", async () => {
-  const [a, b] = [desk.own(redis(client())), desk.own(redis(client(), { ticket: 900 }))];
+  // So patient that it does not notice: a cluster that fails over answers nobody for a while, on whatever node.
+  const patient = await startCluster({ nodeTimeoutMs: 600_000 });
+  desk.later(() => patient.stop());
+  const [a, b] = [desk.own(redis(client(patient))), desk.own(redis(client(patient), { ticket: 900 }))];
   const here = claimOf();
-  const frozen = await lab.primaryOf(names.lock(here.name));
+  const frozen = await patient.primaryOf(names.lock(here.name));
   const elsewhere = await eventually("a lock on another node", async () => {
     const claim = claimOf();
-    return (await lab.primaryOf(names.lock(claim.name))).port === frozen.port ? undefined : claim;
+    return (await patient.primaryOf(names.lock(claim.name))).port === frozen.port ? undefined : claim;
   });
-  // So short that its answer is given up before the cluster itself has noticed.
   const brief = { ...here, ttlMs: 3000 };
   await granted(a, brief);
   await granted(a, elsewhere);

@@ -33,18 +33,23 @@ export async function refused(backend: Backend, one: Claim): Promise<Refused> {
 }
 
 /** Waits as the core does, through lost answers too. */
-export async function acquire(backend: Backend, one: Claim): Promise<Granted> {
-  return eventually("the lease is granted", async () => {
+export async function acquire(backend: Backend, one: Claim, patienceMs?: number): Promise<Granted> {
+  const look = async (): Promise<Granted | undefined> => {
     const answer = await backend.attempt(one).catch(() => undefined);
     if (answer === undefined) return undefined;
     if (answer.granted) return answer;
     return backend.watch?.(one, AbortSignal.timeout(2000)).catch(() => undefined);
-  });
+  };
+  return eventually("the lease is granted", look, patienceMs);
 }
 
 /** Looks until there is something to see. */
-export async function eventually<T>(what: string, look: () => Promise<T | undefined> | T | undefined): Promise<T> {
-  const deadlineMs = performance.now() + 20_000;
+export async function eventually<T>(
+  what: string,
+  look: () => Promise<T | undefined> | T | undefined,
+  patienceMs = 20_000,
+): Promise<T> {
+  const deadlineMs = performance.now() + patienceMs;
   for (;;) {
     const seen = await look();
     if (seen !== undefined) return seen;

@@ -87,7 +87,8 @@ async function endSession({ port }: ZooKeeperServer, welcome: Buffer, hasEnded: 
 }
 
 describe("servers that fail", () => {
-  test("kill -9 of the leader costs neither leases nor places in line nor watches", async () => {
+  // An election takes a second mostly, and at times a quarter of a minute.
+  test("kill -9 of the leader costs neither leases nor places in line nor watches", { timeout: 120_000 }, async () => {
     const pairs = await Promise.all(
       [1, 2, 3].map(async () => {
         // However long the others need to elect a leader: this is not about time.
@@ -101,7 +102,7 @@ describe("servers that fail", () => {
           holder,
           waiter,
           fence,
-          news: acquire(b, waiter).catch((error: unknown) => error),
+          news: acquire(b, waiter, 100_000).catch((error: unknown) => error),
           sessions: [a.client.sessionId, b.client.sessionId],
         };
       }),

@@ -6,7 +6,7 @@ import type { RedisServer } from "./redis.ts";
 import { until } from "./sentinels.ts";
 
 export interface ClusterOptions {
-  /** @default 2000 */
+  /** @default 1000 */
   readonly nodeTimeoutMs?: number | undefined;
   /** Further arguments of every node. */
   readonly args?: readonly string[] | undefined;
@@ -66,7 +66,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
 }
 
 async function startNode(place: string, options: ClusterOptions): Promise<RedisServer> {
-  const { args = [], nodeTimeoutMs = 2000 } = options;
+  const { args = [], nodeTimeoutMs = 1000 } = options;
   return onFreePort(freePort, async (port) => {
     const busPort = await freePort();
     const cluster = [
