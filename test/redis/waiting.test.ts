@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startProxy } from "../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { createLocks } from "../../src/locks.ts";
+import { redis } from "../../src/redis/index.ts";
 import {
   calls,
   claimOf,
@@ -355,6 +356,28 @@ describe.concurrent("the queue", () => {
     });
     expect(await immortalKeys(admin)).toEqual([]);
   });
+});
+
+test("a release passes over a waiter whose ticket has lapsed, though its process still listens", async () => {
+  await using desk = new Desk();
+  const silenced = desk.client(server.port);
+  const [a, b, c] = [
+    desk.backend(server.port),
+    desk.own(redis(silenced, { ticket: 200 })),
+    desk.backend(server.port, { ticket: "60s" }),
+  ];
+  const holder = claimOf();
+  const [silent, alive] = [rivalOf(holder, { holder: "silent" }), rivalOf(holder, { holder: "alive" })];
+  await granted(a, holder);
+  await refused(b, silent);
+  await refused(c, alive);
+  // Its inbox has a connection of its own, which stays.
+  silenced.disconnect();
+  await eventually("its ticket has lapsed", async () =>
+    (await a.query(holder.name)).pending.length === 1 ? true : undefined,
+  );
+  await a.release(holder);
+  expect((await a.query(holder.name)).held.map((one) => one.holder)).toEqual(["alive"]);
 });
 
 test("an uncontended acquire and release are two commands, and a quiet lock gets no message", async () => {

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "fd940e8c37126d71f740a8a8b09f50502de74f98",
+  sha: "c2c140e8adc7f07f7c5073440959e3a681ca717b",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
 if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
@@ -55,11 +55,9 @@ local fields = {
 's', string.format('%s 1 x 1 %s %s %d %s %d', begin, first, latest, queued + 1, head, place),
 }
 if alone then fields[7], fields[8] = 'h' .. latest, record end
-if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'table' then
-redis.call('HDEL', KEYS[1], '-')
-redis.call('HSET', KEYS[1], unpack(fields))
-end
+if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'number' then
 return { queued + 1, first - now, now, record }
+end
 end
 end
 local MARKER_MS = 30 * 24 * 3600 * 1000

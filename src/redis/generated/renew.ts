@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "1f06995042abff230fc5f3d39da3b331eb5fa0a3",
+  sha: "1ce105d3d7d70e27c96ccc38ae8c636bfa000349",
   source: `local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -179,11 +179,7 @@ redis.call('PEXPIREAT', key, death)
 head = string.sub(state, 1, 17) .. death
 end
 local renewed = head .. string.sub(state, 31, from) .. stamp .. string.sub(state, from + 14)
-if type(redis.pcall('HSET', key, 's', renewed)) == 'table' then
-redis.call('HDEL', key, '-')
-redis.call('HSET', key, 's', renewed)
-end
-return true
+return type(redis.pcall('HSET', key, 's', renewed)) == 'number'
 end
 local function renew(key, id)
 local state = redis.call('HGET', key, 's')

@@ -65,12 +65,10 @@ if ticket then
     }
     -- Of a holder that nobody waited for, the record was in the state.
     if alone then fields[7], fields[8] = 'h' .. latest, record end
-    -- A full server (noeviction) takes no new data, but does after a deletion in the same script.
-    if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'table' then
-      redis.call('HDEL', KEYS[1], '-')
-      redis.call('HSET', KEYS[1], unpack(fields))
+    -- Refused by a full server (noeviction): then the long way, which may know better.
+    if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'number' then
+      return { queued + 1, first - now, now, record }
     end
-    return { queued + 1, first - now, now, record }
   end
 end
 

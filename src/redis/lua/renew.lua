@@ -28,12 +28,8 @@ local function renew_alone(key, state, id)
     head = string.sub(state, 1, 17) .. death
   end
   local renewed = head .. string.sub(state, 31, from) .. stamp .. string.sub(state, from + 14)
-  if type(redis.pcall('HSET', key, 's', renewed)) == 'table' then
-    -- A full server (noeviction) takes no new data, but does after a deletion in the same script.
-    redis.call('HDEL', key, '-')
-    redis.call('HSET', key, 's', renewed)
-  end
-  return true
+  -- Refused by a full server (noeviction): the long way deletes first, and then it is taken.
+  return type(redis.pcall('HSET', key, 's', renewed)) == 'number'
 end
 
 local function renew(key, id)
@@ -44,7 +40,7 @@ local function renew(key, id)
   local lock = open(key, id)
   if not lock then return '!HOLDFAST_FOREIGN' end
   if lock.held and ends(lock.held) > now then
-    -- For the full server too.
+    -- After a deletion in the same script, a full server (noeviction) takes what follows.
     redis.call('HDEL', key, '-')
     extend(lock, id, last)
     close(lock, last, idle)
