@@ -9,7 +9,8 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     pool: "forks",
-    maxWorkers: 2,
+    maxWorkers: 3,
+    maxConcurrency: 12,
     passWithNoTests: false,
   },
 });

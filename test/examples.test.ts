@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { promisify } from "node:util";
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -11,9 +11,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type PostgresServer, startPostgres } from "../src/lab/servers/postgres.ts";
 import { type RedisServer, startRedis } from "../src/lab/servers/redis.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../src/lab/servers/zookeeper.ts";
-import { buildPackage, type BuiltPackage } from "./fence/built-package.ts";
+import { ROOT } from "./dist.ts";
 
-const ROOT = resolve(import.meta.dirname, "..");
 const REFUSED = /^refused: ERR_FENCE_REJECTED$/m;
 
 /** What each example prints, whatever the fences are. */
@@ -35,7 +34,6 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
 /** Parts of an example, not examples. */
 const PARTS = new Set(["object-store.mjs"]);
 
-let built: BuiltPackage;
 let redis: RedisServer;
 let postgres: PostgresServer;
 let zookeeper: ZooKeeperLab;
@@ -49,16 +47,11 @@ function locksOf(name: string): string {
 
 beforeAll(async () => {
   state = await mkdtemp(join(tmpdir(), "holdfast-examples-"));
-  [built, redis, postgres, zookeeper] = await Promise.all([
-    buildPackage(["examples"]),
-    startRedis(),
-    startPostgres(),
-    startZooKeeper(),
-  ]);
+  [redis, postgres, zookeeper] = await Promise.all([startRedis(), startPostgres(), startZooKeeper()]);
 });
 
 afterAll(async () => {
-  await Promise.all([built?.remove(), redis?.stop(), postgres?.stop(), zookeeper?.stop()]);
+  await Promise.all([redis?.stop(), postgres?.stop(), zookeeper?.stop()]);
   await rm(state, { recursive: true });
 });
 
@@ -69,7 +62,7 @@ test("every example is run here", () => {
 
 test.each(Object.keys(EXAMPLES))("%s runs, ends by itself, and prints what it should", async (name) => {
   const { stdout, stderr } = await promisify(execFile)(process.execPath, [`examples/${name}`], {
-    cwd: built.path,
+    cwd: ROOT,
     timeout: 20_000,
     env: {
       PATH: process.env["PATH"] ?? "",

@@ -91,7 +91,7 @@ class Crew {
   }
 
   #hire(): void {
-    const child = fork(PROGRAM, [this.#scratch], { stdio: ["ignore", "ignore", "pipe", "ipc"] });
+    const child = fork(PROGRAM, [this.#scratch], { execArgv: [], stdio: ["ignore", "ignore", "pipe", "ipc"] });
     let complaint = "";
     this.#all.add(child);
     child.stderr?.on("data", (text: Buffer) => (complaint += text.toString()));

@@ -4,16 +4,14 @@ import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 
 import { vi } from "vitest";
+import { DIST } from "../dist.ts";
 
 // Each test starts many processes; on a busy machine that takes its time. These limits only end what has failed anyway.
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
-/** `CLI_TEST_MAIN` names another build, for whoever rebuilds `dist` while tests run. */
-export const MAIN: string =
-  process.env["CLI_TEST_MAIN"] ?? fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
+export const MAIN: string = join(DIST, "cli/main.js");
 
 export interface Result {
   readonly code: number | null;

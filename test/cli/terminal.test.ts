@@ -96,10 +96,11 @@ describe("a command at a terminal", () => {
 
   test("S103: dies with a killed holdfast here too, with all it started", async () => {
     terminal.type(
-      `holdfast run ttykill --ttl 1h -- sh -c 'sleep 600 & echo $! > kin; echo $$ >> kin; echo $PPID > cli; wait'`,
+      `holdfast run ttykill --ttl 1h -- sh -c 'sleep 600 & echo $! > kin; echo $$ >> kin; echo $PPID >> kin; wait'`,
     );
-    await until(() => bench.lines("kin").length === 2, "it runs");
-    process.kill(Number(bench.lines("cli")[0]), "SIGKILL");
+    await until(() => bench.lines("kin").length === 3, "it runs");
+    const [, , holdfast] = bench.lines("kin");
+    process.kill(Number(holdfast), "SIGKILL");
     await until(() => !bench.lines("kin").some((pid) => isRunning(Number(pid))), "all are ended");
     expect((await bench.run(["run", "ttykill", "-w", "10s", "--", "true"])).code).toBe(0);
   });

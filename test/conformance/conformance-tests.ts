@@ -26,14 +26,14 @@ export interface ConformanceEntry {
 export function conformanceTests(entry: ConformanceEntry): void {
   const { declined = {} } = entry;
   const promises: readonly ConformancePromise[] = [...conformance, ...(entry.member === true ? memberConformance : [])];
-  describe(entry.name, () => {
+  describe(entry.name, { concurrent: entry.concurrent ?? true }, () => {
     let context: ConformanceContext;
     beforeAll(async () => {
       context = await entry.start();
     });
     afterAll(async () => entry.stop?.());
 
-    describe("promises", { concurrent: entry.concurrent ?? true }, () => {
+    describe("promises", () => {
       for (const { promise, check } of withoutDeclined(promises, declined)) test(promise, () => check(context));
     });
 

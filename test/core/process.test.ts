@@ -1,14 +1,13 @@
 /** Holdfast in a process of its own: what keeps it alive, and what does not. */
 import { execFile } from "node:child_process";
-import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { DIST } from "../dist.ts";
 
 const run = promisify(execFile);
-const dist = join(import.meta.dirname, "../../dist");
 
 async function script(body: string): Promise<string> {
-  const text = `import { createLocks } from "${dist}/index.js"; import { memory } from "${dist}/memory/index.js"; ${body}`;
+  const text = `import { createLocks } from "${DIST}/index.js"; import { memory } from "${DIST}/memory/index.js"; ${body}`;
   const { stdout } = await run(process.execPath, ["--input-type=module", "-e", text]);
   return stdout.trim();
 }

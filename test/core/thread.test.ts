@@ -3,14 +3,14 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { DIST } from "../dist.ts";
 
 const run = promisify(execFile);
-const dist = join(import.meta.dirname, "../../dist");
 const store = join(import.meta.dirname, "fixtures/shared-store.mjs");
 
 /** Runs `body` in a process of its own and returns what it prints as JSON. */
 async function script(body: string): Promise<unknown> {
-  const head = `import { createLocks } from "${dist}/index.js"; import { sharedStore, block } from "${store}";
+  const head = `import { createLocks } from "${DIST}/index.js"; import { sharedStore, block } from "${store}";
     const { view, backend } = sharedStore(); const locks = createLocks(backend); const tell = (x) => console.log(JSON.stringify(x));`;
   const { stdout } = await run(process.execPath, ["--input-type=module", "-e", `${head} ${body}`]);
   return JSON.parse(stdout);

@@ -4,24 +4,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 import fc from "fast-check";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 
 import { fileMarks, readFileFenced, writeFileFenced } from "../../src/fence/file/index.ts";
 import { FenceRejectedError, memoryMarks } from "../../src/fence/index.ts";
-import { buildPackage, type BuiltPackage } from "./built-package.ts";
 import { rejectionsOf } from "./rejections.ts";
 import { greatest, race, writers } from "./writers.ts";
 
 const BEYOND_DOUBLES = 2n ** 53n + 1n;
+const MARK_PROCESS = join(import.meta.dirname, "mark-process.mjs");
 
 let folder: string;
-let built: BuiltPackage;
-
-beforeAll(async () => {
-  built = await buildPackage(["test/fence"]);
-});
-
-afterAll(() => built.remove());
 
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), "holdfast-fence-"));
@@ -102,7 +95,7 @@ describe("fileMarks", () => {
   });
 
   test("a process killed in the middle of its work leaves the mark at, or above, what it was answered", async () => {
-    const child = fork(join(built.path, "test/fence/mark-process.mjs"), [folder, "7", "report-each"], {
+    const child = fork(MARK_PROCESS, [folder, "7", "report-each"], {
       serialization: "advanced",
       execArgv: [],
     });
@@ -128,7 +121,7 @@ describe("fileMarks", () => {
   }
 
   async function admitInProcess(seed: number): Promise<Admission[]> {
-    const child = fork(join(built.path, "test/fence/mark-process.mjs"), [folder, String(seed)], {
+    const child = fork(MARK_PROCESS, [folder, String(seed)], {
       serialization: "advanced",
       execArgv: [],
     });

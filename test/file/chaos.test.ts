@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { SelfTestOptions, SelfTestResult } from "../../src/file/self-test.ts";
-import { DIST } from "./peers.ts";
+import { DIST } from "../dist.ts";
 
 interface SelfTest {
   readonly selfTest: (directory: string, options?: SelfTestOptions) => Promise<SelfTestResult>;

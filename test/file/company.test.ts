@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { openBackend, openRenewer } from "../../src/file/open.ts";
-import { claim, DIST, granted, grantedAtLast, Scene, sleep } from "./peers.ts";
+import { DIST } from "../dist.ts";
+import { claim, granted, grantedAtLast, Scene, sleep } from "./peers.ts";
 
 let scene: Scene;
 beforeEach(() => {

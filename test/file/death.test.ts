@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { isRunning, ownLife, startOf } from "../../src/file/life.ts";
 import type { OwnerFacts } from "../../src/file/records.ts";
-import { claim, DIST, eventually, granted, grantedAtLast, Scene } from "./peers.ts";
+import { DIST } from "../dist.ts";
+import { claim, eventually, granted, grantedAtLast, Scene } from "./peers.ts";
 
 let scene: Scene;
 beforeEach(() => {

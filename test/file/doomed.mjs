@@ -1,11 +1,14 @@
 /**
  * A process that goes through everything this backend does to a lock, and kills itself before or after the n-th
- * file-system call. Prints each fence that it was granted, and how many calls there were if it gets that far.
+ * file-system call. Prints each fence that it was granted, and how many calls there were if it gets that far; with an n
+ * of 0 also the number of each call that left another disk than it found.
  *
  * Usage: node doomed.mjs <dist> <dir> <scenario> <n> before|after all|changes [hold]
- * With `changes` only calls that change something are counted. With `hold` as a last word it takes a lock and waits to die.
+ * With `changes` only calls that may change something are counted. With `hold` as a last word it takes a lock and waits
+ * to die.
  */
-import { writeSync } from "node:fs";
+import { lstatSync, readdirSync, readFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
 
 const [, , dist, dir, scenario, at, when, which, then] = process.argv;
 const { FileBackend } = await import(`${dist}/file/backend.js`);
@@ -19,12 +22,24 @@ for (const [name, call] of Object.entries(disk)) {
     calls++;
     const doomed = calls === Number(at);
     if (doomed && when === "before") process.kill(process.pid, "SIGKILL");
+    const before = at === "0" ? allOf(dir) : "";
     try {
       return call(...args);
     } finally {
       if (doomed) process.kill(process.pid, "SIGKILL");
+      if (at === "0" && allOf(dir) !== before) writeSync(1, `changed ${calls}\n`);
     }
   };
+}
+
+/** All that there is to see of a file or directory: names, which of them are one file, sizes, times, and contents. */
+function allOf(path) {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return "";
+  const inside = stats.isDirectory()
+    ? readdirSync(path).map((name) => `${name}: ${allOf(join(path, name))}`)
+    : [readFileSync(path, "utf8")];
+  return [stats.ino, stats.nlink, stats.size, stats.mtimeMs, ...inside].join(" ");
 }
 
 const open = () => new FileBackend({ dir, entriesMax: 2, hints: "poll" });

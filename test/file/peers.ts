@@ -1,15 +1,12 @@
 /** A scratch directory, backends of this process and of others in it, and claims: gone after each test. */
 import { type ChildProcess, fork, type ForkOptions } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import type { Claim, Granted, Refused } from "../../src/backend.ts";
 import { systemChance } from "../../src/chance.ts";
 import { type FileBackend, file, type FileOptions } from "../../src/file/index.ts";
-
-/** Other processes run the built package, as users do. */
-export const DIST: string = resolve(process.env["HOLDFAST_TEST_DIST"] ?? join(import.meta.dirname, "../../dist"));
-if (!existsSync(join(DIST, "file/backend.js"))) throw new Error(`${DIST} is not built: npm run build`);
+import { DIST } from "../dist.ts";
 
 const PATIENCE_MS = 20_000;
 

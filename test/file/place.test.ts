@@ -6,7 +6,8 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { LockBackendError } from "../../src/errors.ts";
 import { type Disk, disk } from "../../src/file/disk.ts";
 import { defaultDirectory } from "../../src/file/place.ts";
-import { claim, DIST, granted, Scene } from "./peers.ts";
+import { DIST } from "../dist.ts";
+import { claim, granted, Scene } from "./peers.ts";
 
 const real: Disk = { ...disk };
 

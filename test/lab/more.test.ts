@@ -8,7 +8,7 @@ import { History } from "../../src/lab/history.ts";
 import { startProxy } from "../../src/lab/proxy.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
-import { build } from "./built.ts";
+import { DIST } from "../dist.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -67,8 +67,7 @@ test(
   "S60: a dead reader's hold ends with its own lease, while other readers go on renewing theirs",
   { timeout: 60_000 },
   async () => {
-    const folder = build();
-    const { startClient } = (await import(join(folder, "lab/client.js"))) as typeof import("../../src/lab/client.ts");
+    const { startClient } = (await import(join(DIST, "lab/client.js"))) as typeof import("../../src/lab/client.ts");
     const history = new History();
     const link = { url: server.url, ports: [server.port] };
     const start = (client: string): ReturnType<typeof startClient> =>

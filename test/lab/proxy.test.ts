@@ -7,7 +7,7 @@ import { startProxy } from "../../src/lab/proxy.ts";
 import type { Proxy } from "../../src/lab/proxy.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
-import { build } from "./built.ts";
+import { DIST } from "../dist.ts";
 
 let server: RedisServer;
 let proxy: Proxy;
@@ -178,7 +178,7 @@ test("a hook may reset the connection at a chosen request", async () => {
 test("a process that cut connections and stopped its proxies ends by itself", { timeout: 60_000 }, async () => {
   const script = `
     import { connect } from "node:net";
-    const { startProxy } = await import(${JSON.stringify(join(build(), "lab/proxy.js"))});
+    const { startProxy } = await import(${JSON.stringify(join(DIST, "lab/proxy.js"))});
     for (let round = 0; round < 5; round++) {
       const proxy = await startProxy({ port: ${server.port} });
       const sockets = Array.from({ length: 10 }, () => connect(proxy.port, "127.0.0.1").on("error", () => {}));

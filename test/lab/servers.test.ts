@@ -8,7 +8,7 @@ import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { makeWallskew } from "../../src/lab/servers/wallskew.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
-import { build } from "./built.ts";
+import { DIST } from "../dist.ts";
 
 test("starts a redis-server that answers, and leaves nothing when stopped", async () => {
   const server = await startRedis({ args: ["--maxmemory-policy", "noeviction"] });
@@ -60,7 +60,7 @@ function isAlive(pid: number): boolean {
 }
 
 test("a server dies with the process that started it, even a stopped one whose parent is killed", async () => {
-  const module = join(build(), "lab/servers/redis.js");
+  const module = join(DIST, "lab/servers/redis.js");
   const script = `const { startRedis } = await import(${JSON.stringify(module)}); const one = await startRedis(); one.pause(); console.log(one.pid); setInterval(() => {}, 1000);`;
   const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],

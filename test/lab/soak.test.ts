@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { machineMs } from "../../src/lab/history.ts";
 import { SoakRecord } from "../../src/lab/soak/record.ts";
-import { build } from "./built.ts";
+import { DIST } from "../dist.ts";
 
 const EPOCH_MS = 1000;
 
@@ -48,7 +48,7 @@ test("the soak forgives the dead, and refuses their late writes", async () => {
 });
 
 test("a short soak with faults finds no violation and no leak", { timeout: 120_000 }, async () => {
-  const { soak } = (await import(join(build(), "lab/soak/soak.js"))) as typeof import("../../src/lab/soak/soak.ts");
+  const { soak } = (await import(join(DIST, "lab/soak/soak.js"))) as typeof import("../../src/lab/soak/soak.ts");
   const counts = await soak({ minutes: 0.1, seed: 11, backends: ["memory", "file", "redis"] });
   for (const { backend, sections, violations, leakedKeys, leakedHandles, faults } of counts) {
     expect(sections, backend).toBeGreaterThan(0);

@@ -1,14 +1,8 @@
 /** What the Redis tests share: claims, clients that are closed for them, and ways to wait without guessing. */
-import { existsSync } from "node:fs";
-import { join, resolve } from "node:path";
 import { Redis, type RedisOptions as IoredisOptions } from "ioredis";
 import type { Backend, Claim, Granted, Refused } from "../../src/backend.ts";
 import { systemChance } from "../../src/chance.ts";
 import { type RedisBackend, redis, type RedisOptions } from "../../src/redis/index.ts";
-
-/** Other processes run the built package, as users do. */
-export const DIST: string = resolve(process.env["HOLDFAST_TEST_DIST"] ?? join(import.meta.dirname, "../../dist"));
-if (!existsSync(join(DIST, "redis/index.js"))) throw new Error(`${DIST} is not built: npm run build`);
 
 const PATIENCE_MS = 20_000;
 

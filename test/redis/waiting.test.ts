@@ -6,19 +6,8 @@ import { startProxy } from "../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { createLocks } from "../../src/locks.ts";
 import { redis } from "../../src/redis/index.ts";
-import {
-  calls,
-  claimOf,
-  Desk,
-  DIST,
-  eventually,
-  granted,
-  immortalKeys,
-  refused,
-  rivalOf,
-  sleep,
-  waitFor,
-} from "./lab.ts";
+import { DIST } from "../dist.ts";
+import { calls, claimOf, Desk, eventually, granted, immortalKeys, refused, rivalOf, sleep, waitFor } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {

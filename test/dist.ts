@@ -1,0 +1,5 @@
+/** The built package: what runs in processes of its own runs as users get it. test/global-setup.ts has built it. */
+import { join, resolve } from "node:path";
+
+export const ROOT: string = resolve(import.meta.dirname, "..");
+export const DIST: string = join(ROOT, "dist");
