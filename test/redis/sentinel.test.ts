@@ -38,8 +38,6 @@ async function labWithProxy(desk: Desk, minReplicas: boolean): Promise<{ lab: Se
   const args = minReplicas ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"] : [];
   const lab = await startSentinels({
     args,
-    // Sentinels that split their votes try again after twice this.
-    failoverTimeoutMs: 2000,
     front: async (primary) => {
       proxy = await startProxy({ port: primary.port });
       return proxy.port;

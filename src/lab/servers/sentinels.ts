@@ -10,8 +10,6 @@ import type { RedisServer } from "./redis.ts";
 export interface SentinelOptions {
   /** How long the primary must be silent before sentinels call it down. @default 500 */
   readonly downAfterMs?: number | undefined;
-  /** @default 10_000 */
-  readonly failoverTimeoutMs?: number | undefined;
   /** @default 2 */
   readonly replicas?: number | undefined;
   /** Further arguments of the primary and the replicas, such as `["--min-replicas-to-write", "1"]`. */
@@ -36,6 +34,8 @@ export interface SentinelLab extends AsyncDisposable {
 }
 
 const SERVICE = "holdfast";
+/** Sentinels that split their votes try again after twice this. */
+const FAILOVER_TIMEOUT_MS = 2000;
 const LIMIT_MS = 60_000;
 /** Usually two seconds; twelve when a sentinel missed something at its first look. */
 const WEAVE_MS = 25_000;
@@ -111,7 +111,7 @@ function startSentinel(place: string, primaryPort: number, options: SentinelOpti
       `dir ${place}`,
       `sentinel monitor ${SERVICE} ${HOST} ${primaryPort} 2`,
       `sentinel down-after-milliseconds ${SERVICE} ${options.downAfterMs ?? 500}`,
-      `sentinel failover-timeout ${SERVICE} ${options.failoverTimeoutMs ?? 10_000}`,
+      `sentinel failover-timeout ${SERVICE} ${FAILOVER_TIMEOUT_MS}`,
       `sentinel parallel-syncs ${SERVICE} 1`,
     ];
     writeFileSync(file, `${lines.join("\n")}\n`);
