@@ -89,10 +89,9 @@ describe("layout", () => {
     const claims = [1, 2, 3, 4].map(() => claim(name, { limit: 2 }));
     for (const one of claims) await backend.attempt(one);
     const [line, leases] = [await nodes(`/locks/${name}/locks`), await nodes(`/locks/${name}/leases`)];
-    expect(line.map((node) => node.replace(new RegExp(UUID), "*")).toSorted()).toEqual([
-      "_c_*-lock-0000000002",
-      "_c_*-lock-0000000003",
-    ]);
+    // Their numbers start again whenever the line was empty for long enough to go.
+    expect(line).toHaveLength(2);
+    for (const place of line) expect(place).toMatch(new RegExp(`^_c_${UUID}-lock-\\d{10}$`));
     // The first in line has made its lease node, and waits for one to go.
     expect(leases).toHaveLength(3);
     for (const lease of leases) expect(lease).toMatch(new RegExp(`^_c_${UUID}-lease-\\d{10}$`));
