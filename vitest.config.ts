@@ -9,6 +9,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     pool: "forks",
+    // On two cores: much of a test's time is waiting, for leases to end and for servers to elect each other.
     maxWorkers: 3,
     maxConcurrency: 12,
     passWithNoTests: false,
