@@ -9,7 +9,7 @@ import type { Clock } from "./clock.ts";
 import type { Lease } from "./api.ts";
 import type { Cohort } from "./cohort.ts";
 import { driftMs } from "./drift.ts";
-import { remove } from "./remove.ts";
+import { added, remove } from "./short-list.ts";
 import type { Spec } from "./spec.ts";
 
 /** A wall clock this far ahead of the monotonic one means that the machine slept. */
@@ -36,7 +36,7 @@ export class Hold implements Bell {
   readonly ttlMs: number;
   readonly grantedAtMs: number;
   /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
-  readonly borrowers: Borrower[] = [];
+  borrowers: Borrower[] = [];
   /** `ending`: its release began, so that nothing may renew it any more. */
   state: "held" | "ending" | "lost" = "held";
   lostBecause = "";
@@ -75,7 +75,7 @@ export class Hold implements Bell {
   }
 
   lend(borrower: Borrower): void {
-    this.borrowers.push(borrower);
+    this.borrowers = added(this.borrowers, borrower);
   }
 
   takeBack(borrower: Borrower): void {

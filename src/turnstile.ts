@@ -9,7 +9,7 @@ import type { Claim, Holding } from "./backend.ts";
 import { Exit, type ExitHome } from "./exit.ts";
 import { Hold, type HoldHome } from "./hold.ts";
 import { HeldLease, type LeaseHome } from "./lease.ts";
-import { remove } from "./remove.ts";
+import { added, remove } from "./short-list.ts";
 import type { Spec } from "./spec.ts";
 import { Line, type Ticket } from "./ticket.ts";
 
@@ -31,8 +31,8 @@ export class Turnstile implements LeaseHome, HoldHome {
   readonly backendName: string;
   readonly #home: TurnstileHome;
   readonly #line: Line = new Line();
-  readonly #holds: Hold[] = []; // Arrays: they nearly always have at most one element.
-  readonly #seekers: Seeker[] = [];
+  #holds: Hold[] = []; // Arrays: they nearly always have at most one element.
+  #seekers: Seeker[] = [];
   readonly #exit: Exit;
 
   constructor(name: string, home: TurnstileHome) {
@@ -190,7 +190,7 @@ export class Turnstile implements LeaseHome, HoldHome {
 
   #seek(spec: Spec, queues: boolean): void {
     const seeker = new Seeker(this.#home, this.#home.newClaim(this.name, spec, queues), spec.shape);
-    this.#seekers.push(seeker);
+    this.#seekers = added(this.#seekers, seeker);
     const sent = departure(this.clock);
     const answer = seeker.ask(sent);
     const goOn = (): void => this.#follow(seeker, spec, seeker.seek({ answer, sent }));
@@ -219,7 +219,7 @@ export class Turnstile implements LeaseHome, HoldHome {
 
   #begin(seeker: Seeker, spec: Spec, grant: Grant): void {
     const hold = new Hold(this, this.clock, seeker.claim, spec, grant);
-    this.#holds.push(hold);
+    this.#holds = added(this.#holds, hold);
     this.#home.keep(hold);
     const head = this.#line.first;
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
@@ -285,7 +285,7 @@ export class Turnstile implements LeaseHome, HoldHome {
     const seeker = new Seeker(this.#home, next, spec.shape);
     const sent = departure(clock);
     const answer = backend.swap!(hold.claim, next);
-    this.#seekers.push(seeker);
+    this.#seekers = added(this.#seekers, seeker);
     this.#follow(seeker, spec, seeker.seek({ answer, sent }));
     try {
       const { released } = await answer;

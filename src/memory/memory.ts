@@ -10,6 +10,9 @@ export interface MemoryOptions extends MemoryStoreOptions {
   readonly store?: MemoryStore | undefined;
 }
 
+const HELD: Renewal = { held: true };
+const GONE: Renewal = { held: false, reason: "the store no longer knows the lease" };
+
 /** Makes a backend over a store in memory. Several backends over one store behave as several processes would. */
 export function memory(options: MemoryOptions = {}): Member {
   const store = options.store ?? memoryStore(options);
@@ -56,9 +59,7 @@ class MemoryBackend implements Member, Client {
 
   async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
     this.#assertOpen(claims[0]?.name ?? "");
-    return claims.map((claim) =>
-      this.#store.renew(claim) ? { held: true } : { held: false, reason: "the store no longer knows the lease" },
-    );
+    return claims.map((claim) => (this.#store.renew(claim) ? HELD : GONE));
   }
 
   async release(claim: Claim): Promise<boolean> {

@@ -64,7 +64,10 @@ export class MemoryStore {
     const nowMs = this.clock.now();
     const lock = this.#open(claim.name, nowMs);
     const held = lock.leases.get(claim.id);
-    if (held !== undefined) return this.#extend(lock, held, claim, client, nowMs);
+    if (held !== undefined) {
+      this.#extend(lock, held, claim, client, nowMs);
+      return toGranted(held);
+    }
     this.#checkLimit(lock, claim, nowMs);
     const ticket = lock.queue.get(claim.id);
     if (ticket === undefined && lock.queue.size === 0 && fits(lock, claim)) {
@@ -250,10 +253,11 @@ export class MemoryStore {
   }
 
   /** A claim that holds and asks again (its reply was lost) gets the same fence, for a full ttl from now. */
-  #extend(lock: Lock, lease: Lease, claim: Claim, client: Client, nowMs: number): Granted {
-    Object.assign(lease, { claim, client, untilMs: nowMs + claim.ttlMs + claim.lockDelayMs });
+  #extend(lock: Lock, lease: Lease, claim: Claim, client: Client, nowMs: number): void {
+    lease.claim = claim;
+    lease.client = client;
+    lease.untilMs = nowMs + claim.ttlMs + claim.lockDelayMs;
     lock.soonestMs = Math.min(lock.soonestMs, lease.untilMs);
-    return toGranted(lease);
   }
 
   /** Only where one holds at a time: else a later holder of this run would be below an earlier one of the next. */
