@@ -13,6 +13,8 @@ const RANGES = [
   [91, 95],
   [101, 106],
   [111, 115],
+  [121, 164],
+  [171, 179],
 ] as const;
 const IDS = RANGES.flatMap(([from, to]) =>
   Array.from({ length: to - from + 1 }, (_, i) => `S${String(from + i).padStart(2, "0")}`),
