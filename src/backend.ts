@@ -62,8 +62,14 @@ export interface Refused {
   readonly retryMs?: number | undefined;
 }
 
-/** The answer to `next`, and whether the store still knew `held`. Absent: it cannot tell. */
-export type Swapped = (Granted | Refused) & { readonly released?: boolean | undefined };
+/**
+ * What a claim was to the store when its release came: it held the lock, it only waited for it, or the store did not
+ * know it. Giving up a place in the queue is not a release, so the two are told apart.
+ */
+export type Released = "held" | "queued" | "absent";
+
+/** The answer to `next`, and what `held` was to the store. Absent: it cannot tell. */
+export type Swapped = (Granted | Refused) & { readonly released?: Released | undefined };
 
 /** `false` is a certain no: the store no longer holds the lock for this claim. `"unknown"` is neither yes nor no. */
 export type Renewal =
@@ -114,8 +120,11 @@ export interface Snapshot {
 export interface Listener {
   /** The lease is surely gone: broken by force, or its connection's life in the store ended. */
   lost(claimId: string, reason: string): void;
-  /** Something happened (a reconnect, a fail-over) after which every lease should be renewed at once. */
-  doubt(): void;
+  /**
+   * Something happened (a reconnect, a fail-over) after which every lease should be renewed at once; with an id, news of
+   * one lease that proves nothing by itself: only that one is renewed at once.
+   */
+  doubt(claimId?: string): void;
 }
 
 export interface Backend {
@@ -133,8 +142,11 @@ export interface Backend {
   /** Renews each claim for its own ttl; answers in the order asked. One bad claim never harms another. */
   renew(claims: readonly Claim[]): Promise<readonly Renewal[]>;
 
-  /** Ends the claim, held or queued. `false`: the store knew nothing of it. */
-  release(claim: Claim): Promise<boolean>;
+  /**
+   * Ends the claim, held or queued, and says what it was. `"absent"` is a certain answer like any other: a backend whose
+   * client may have sent the release twice (its connection broke on the way) rejects instead.
+   */
+  release(claim: Claim): Promise<Released>;
 
   /** Releases `held` and attempts `next` in one atomic step and one round trip. Absent: the core does one after the other. */
   swap?(held: Claim, next: Claim): Promise<Swapped>;
@@ -157,6 +169,10 @@ export interface Backend {
    */
   readonly renewer?: { readonly module: string; readonly data: unknown } | undefined;
 
+  /**
+   * Ends what waits here and closes what the backend opened. Settles when all that it still had under way in the store is
+   * answered, in bounded time; rejects with a {@link LockBackendError} that says what may be left there.
+   */
   close(): Promise<void>;
 }
 

@@ -41,7 +41,9 @@ export class Exit {
       };
       home.expectAnswer(hold, again);
       // Once it was asked for again, a late "absent" proves nothing: the second asking may have been the first to arrive.
-      home.backend.release(hold.claim).then((known) => (alone || known ? settle(known) : undefined), again);
+      home.backend
+        .release(hold.claim)
+        .then((was) => (alone || was === "held" ? settle(was === "held") : undefined), again);
     });
   }
 

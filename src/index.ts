@@ -22,6 +22,7 @@ export type {
   Meta,
   Mode,
   Refused,
+  Released,
   Renewal,
   Renewer,
   Snapshot,

@@ -14,7 +14,7 @@ export async function releaseUntil(around: Surroundings, claim: Claim, untilMs: 
   const { backend, clock, chance } = around;
   for (let round = 0; ; round++) {
     try {
-      return await backend.release(claim);
+      return (await backend.release(claim)) === "held";
     } catch (cause) {
       if (cause instanceof LockBackendError && cause.fatal) return undefined;
       const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10)) * (0.5 + 0.5 * chance.fraction());

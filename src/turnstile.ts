@@ -289,7 +289,7 @@ export class Turnstile implements LeaseHome, HoldHome {
     this.#follow(seeker, spec, seeker.seek({ answer, sent }));
     try {
       const { released } = await answer;
-      if (released === false) return "lost";
+      if (released !== undefined && released !== "held") return "lost";
       return hold.isSure(clock.now()) ? "released" : "unknown";
     } catch {
       // The seeker asks again for the next claim; the old one is released on its own.

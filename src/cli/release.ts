@@ -1,7 +1,7 @@
 /** `holdfast release NAME --fence N`: gives back one's own lease, or, with a reason, ends somebody else's. */
 import { hostname } from "node:os";
 
-import type { Claim } from "../backend.ts";
+import type { Claim, Released } from "../backend.ts";
 import { type Command, UsageError } from "./command.ts";
 import { isClaimId, loadClaim, storeClaim, type StoredClaim } from "./claims.ts";
 import { EXIT } from "./exits.ts";
@@ -104,10 +104,10 @@ async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<n
     result = "lost";
   } else {
     keep("releasing");
-    const release = ({ backend }: OpenStore): Promise<boolean> => insist(() => backend.release(own.claim));
+    const release = ({ backend }: OpenStore): Promise<Released> => insist(() => backend.release(own.claim));
     const known = await withLocks(io, flags, release, { outlives: true });
     // After a release whose answer was lost, "not there" may well be that release's doing.
-    if (known) result = "released";
+    if (known === "held") result = "released";
     else result = own.state === "releasing" ? "already released" : "lost";
     keep(result === "lost" ? "lost" : "released");
   }

@@ -1,5 +1,5 @@
 /** The backend: claims of this process, by id, and what the core may ask about them. The work on a lock is in `lock.ts`. */
-import type { Backend, Claim, Granted, Listener, Refused, Renewal, Snapshot } from "../backend.ts";
+import type { Backend, Claim, Granted, Listener, Refused, Released, Renewal, Snapshot } from "../backend.ts";
 import { systemClock } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
 import { Claims, grantedTo } from "./claims.ts";
@@ -120,7 +120,7 @@ export class FileBackend implements Backend {
     return renewals;
   }
 
-  async release(claim: Claim): Promise<boolean> {
+  async release(claim: Claim): Promise<Released> {
     return this.#guarded(claim.name, () => this.#release(claim));
   }
 
@@ -217,10 +217,10 @@ export class FileBackend implements Backend {
     return ahead === undefined ? { granted: false, heldBy } : { granted: false, heldBy, position: ahead + 1, retryMs };
   }
 
-  #release(claim: Claim): boolean {
+  #release(claim: Claim): Released {
     const lock = this.#lock(claim.name);
     const mine = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.find(claim.id));
-    if (mine === undefined) return false;
+    if (mine === undefined) return "absent";
     if (mine.owner !== undefined) this.#news.forget(mine.owner.facts.id);
     const released = lock.release(mine);
     this.#claims.forget(claim.id);

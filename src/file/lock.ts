@@ -2,6 +2,7 @@
  * One lock and what can be done to it: take, release, break, hand over. Each is a loop of "look at the newest entry,
  * decide, append the next one"; an append that fails means that somebody else was faster, so look again.
  */
+import type { Released } from "../backend.ts";
 import { holderIn, type Mine, withHolder } from "./claims.ts";
 import { disk } from "./disk.ts";
 import { type FateOptions, keep } from "./fate.ts";
@@ -90,10 +91,10 @@ export class Lock {
     throw tooBusy(this.name);
   }
 
-  /** Ends the claim, held or queued. `false`: there was nothing to end. */
-  release(mine: Mine): boolean {
+  /** Ends the claim, and says what it was. */
+  release(mine: Mine): Released {
     const { owner } = mine;
-    if (owner === undefined) return false;
+    if (owner === undefined) return "absent";
     const queued = mine.ticket !== undefined && this.#sight.queue.leave(mine.ticket);
     const ended = this.#drop(owner, mine);
     mine.ticket = mine.held = mine.owner = undefined;
@@ -101,7 +102,8 @@ export class Lock {
     // What was resigned, or expired while it held, must never count again.
     if (this.#options.moment.machineMs() < owner.untilMs) this.#options.owners.giveBack(owner, mine);
     else this.#options.owners.discard(owner, mine);
-    return queued || ended;
+    if (ended) return "held";
+    return queued ? "queued" : "absent";
   }
 
   /** Releases one claim and takes the lock for the next in one append. `false`: it takes two. */

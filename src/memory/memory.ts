@@ -1,5 +1,16 @@
 /** The reference backend: locks inside one process, for tests, for development, and to read how a backend behaves. */
-import type { Claim, Granted, Listener, Member, Refused, Renewal, Snapshot, Swapped, Vote } from "../backend.ts";
+import type {
+  Claim,
+  Granted,
+  Listener,
+  Member,
+  Refused,
+  Released,
+  Renewal,
+  Snapshot,
+  Swapped,
+  Vote,
+} from "../backend.ts";
 import type { Clock } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
 import type { Client } from "./lock.ts";
@@ -62,10 +73,10 @@ class MemoryBackend implements Member, Client {
     return claims.map((claim) => (this.#store.renew(claim) ? HELD : GONE));
   }
 
-  async release(claim: Claim): Promise<boolean> {
+  async release(claim: Claim): Promise<Released> {
     this.#assertOpen(claim.name);
     const was = this.#store.release(claim);
-    if (was) this.#store.freed.tell(claim.name);
+    if (was === "held") this.#store.freed.tell(claim.name);
     return was;
   }
 

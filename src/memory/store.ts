@@ -4,7 +4,7 @@
  * Every operation is one synchronous step, hence atomic. Nothing here runs by itself except one timer per lock that has
  * waiters; leases end lazily, when somebody looks. Several backends may share a store, as processes share a server.
  */
-import type { Claim, Granted, Refused, Snapshot, Vote } from "../backend.ts";
+import type { Claim, Granted, Refused, Released, Snapshot, Vote } from "../backend.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import { ForcedRecords } from "./forced.ts";
@@ -122,10 +122,10 @@ export class MemoryStore {
   }
 
   /** Ends the claim, held or queued, and hands over to the next in the same step. */
-  release(claim: Claim): boolean {
+  release(claim: Claim): Released {
     const nowMs = this.clock.now();
     const lock = this.#look(claim.name, nowMs);
-    if (lock === undefined) return false;
+    if (lock === undefined) return "absent";
     const lease = lock.leases.get(claim.id);
     const ticket = lock.queue.get(claim.id);
     if (lease !== undefined) {
@@ -139,7 +139,8 @@ export class MemoryStore {
     if (lock.queue.delete(claim.id)) this.#log?.({ kind: "left", atMs: nowMs, lock: lock.name, claim: claim.id });
     ticket?.news?.(undefined);
     this.#settle(lock, nowMs);
-    return lease !== undefined || ticket !== undefined;
+    if (lease !== undefined) return "held";
+    return ticket === undefined ? "absent" : "queued";
   }
 
   query(prefix: string): Snapshot {

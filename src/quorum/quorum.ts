@@ -4,7 +4,18 @@
  * N independent members behind one backend. A lease is a majority's votes for one ballot; see round.ts for how they are
  * counted, ballot.ts for why fences rise, renewal.ts for why a lease that was renewed was never anybody else's.
  */
-import type { Backend, Claim, Granted, Listener, Member, Refused, Renewal, Snapshot, Swapped } from "../backend.ts";
+import type {
+  Backend,
+  Claim,
+  Granted,
+  Listener,
+  Member,
+  Refused,
+  Released,
+  Renewal,
+  Snapshot,
+  Swapped,
+} from "../backend.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import { ballotAbove, Proposer } from "./ballot.ts";
 import { checkClaim, checkFit } from "./check.ts";
@@ -126,18 +137,19 @@ class QuorumBackend implements Backend {
     return renewals;
   }
 
-  release(claim: Claim): Promise<boolean> {
+  async release(claim: Claim): Promise<Released> {
     const standing = this.#standings.get(claim.id);
-    if (standing === undefined) return Promise.resolve(false);
+    if (standing === undefined) return "absent";
     standing.ended = true;
     if (standing.held === undefined) {
       this.#forget(standing);
-      return Promise.resolve(false);
+      return "absent";
     }
     // Where it stays unknown: kept for whoever asks again, until the members have let go by themselves.
     const unknown = (): unknown =>
       this.#settings.clock.setTimer(() => this.#drop(standing), claim.ttlMs + claim.lockDelayMs);
-    return releaseAll(this.#seats, this.#settings, standing, () => this.#drop(standing), unknown);
+    const was = await releaseAll(this.#seats, this.#settings, standing, () => this.#drop(standing), unknown);
+    return was ? "held" : "absent";
   }
 
   /**

@@ -121,7 +121,7 @@ export class Seat {
     this.member.release(claim).then(
       (was) => {
         this.#waitingSinceMs = undefined;
-        told(was);
+        told(was === "held");
       },
       () => {
         this.#waitingSinceMs = undefined;

@@ -11,6 +11,7 @@ import type {
   MemberFacts,
   MemberTerms,
   Refused,
+  Released,
   Renewal,
   Snapshot,
   Swapped,
@@ -35,7 +36,7 @@ import type { Settings } from "./options.ts";
 import { Queue } from "./queue.ts";
 import { toForce } from "./record.ts";
 import { Renewals } from "./renewal.ts";
-import { toRefused, toRun } from "./reply.ts";
+import { toRefused, toReleased, toRun } from "./reply.ts";
 import { runScript, type Script } from "./script.ts";
 import { Terms } from "./terms.ts";
 import { Voter } from "./voter.ts";
@@ -117,8 +118,14 @@ export class RedisBackend implements Member {
 
   async swap(held: Claim, next: Claim): Promise<Swapped> {
     this.#queue.forget(held.id);
-    let released: boolean | undefined;
-    const answer = await this.#enter(swap, next, next.queues, held.id, (known) => (released = known));
+    let released: Released | undefined;
+    const answer = await this.#enter(
+      swap,
+      next,
+      next.queues,
+      held.id,
+      (known) => (released = known ? "held" : "absent"),
+    );
     return { ...answer, released };
   }
 
@@ -131,19 +138,16 @@ export class RedisBackend implements Member {
     return this.#renewals.renew(claims);
   }
 
-  release(claim: Claim): Promise<boolean> {
+  release(claim: Claim): Promise<Released> {
     this.#queue.forget(claim.id);
     const key = this.#names.lock(claim.name);
     const released = this.#plain
       ? this.#connection.evalshaOn(release.sha, key, claim.id, undefined)
       : this.#caller.run(release, key, [claim.id]);
-    return released.then(
-      (reply) => reply === 1,
-      async (error: unknown) => {
-        const again = this.#caller.afterNoScript(error, release, key, [claim.id]);
-        return (await again.catch(this.#caller.explained(claim.name))) === 1;
-      },
-    );
+    return released.then(toReleased, async (error: unknown) => {
+      const again = this.#caller.afterNoScript(error, release, key, [claim.id]);
+      return toReleased(await again.catch(this.#caller.explained(claim.name)));
+    });
   }
 
   query(prefix: string): Promise<Snapshot> {

@@ -1,5 +1,5 @@
 /** Reads the scripts' replies. Everything that comes from the store is checked before it is believed. */
-import type { Holding, Refused, Vote } from "../backend.ts";
+import type { Holding, Refused, Released, Vote } from "../backend.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import { toHolding } from "./record.ts";
 
@@ -68,4 +68,10 @@ export function toVote(name: string, reply: unknown): Vote {
 
 function strange(name: string): LockBackendError {
   return new LockBackendError("redis", name, `Lock ${quote(name)}: Redis answered with something that is no answer.`);
+}
+
+/** What the release script says that the claim was. */
+export function toReleased(reply: unknown): Released {
+  if (reply === 1) return "held";
+  return reply === 2 ? "queued" : "absent";
 }

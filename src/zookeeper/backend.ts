@@ -1,5 +1,5 @@
 /** The ZooKeeper backend: tickets for claims, leases for tickets whose turn has come, and one session for them all. */
-import type { Backend, Claim, Granted, Listener, Refused, Renewal, Snapshot } from "../backend.ts";
+import type { Backend, Claim, Granted, Listener, Refused, Released, Renewal, Snapshot } from "../backend.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { Entry } from "./entry.ts";
@@ -87,7 +87,7 @@ export class ZooKeeperBackend implements Backend {
     });
   }
 
-  release(claim: Claim): Promise<boolean> {
+  release(claim: Claim): Promise<Released> {
     return this.#ask(claim.name, async () => {
       const entry = this.#entries.get(claim.id);
       if (entry === undefined) return this.#releaseUnknown(claim);
@@ -99,9 +99,11 @@ export class ZooKeeperBackend implements Backend {
         this.#entries.delete(claim.id);
         if (lease !== undefined) {
           this.#leases.end(lease);
-          if (this.#removals.keep(claim.id, entry.ticket, lease.sinceMs + claim.minHoldMs)) return true;
+          if (this.#removals.keep(claim.id, entry.ticket, lease.sinceMs + claim.minHoldMs)) return "held";
         }
-        return await this.#removals.discard(claim.id, entry.ticket);
+        const was = await this.#removals.discard(claim.id, entry.ticket);
+        if (!was) return "absent";
+        return lease === undefined ? "queued" : "held";
       } finally {
         entry.leave();
       }
@@ -257,15 +259,15 @@ export class ZooKeeperBackend implements Backend {
   }
 
   /** The claim's node was removed by nobody here: it may be another process's, or not exist. */
-  async #releaseUnknown(claim: Claim): Promise<boolean> {
+  async #releaseUnknown(claim: Claim): Promise<Released> {
     const left = this.#removals.litter(claim.id);
-    if (left !== undefined) return this.#removals.discard(claim.id, left);
-    if (this.#removals.isKept(claim.id)) return false;
+    if (left !== undefined) return (await this.#removals.discard(claim.id, left)) ? "held" : "absent";
+    if (this.#removals.isKept(claim.id)) return "absent";
     const path = this.#setup.places.path(claim.name);
     const parents = claim.limit === 1 ? [path] : [`${path}/${SEMAPHORE.line}`, `${path}/${SEMAPHORE.leases}`];
     const guids = [guidOf(claim.id, true), guidOf(claim.id, false)];
     const removed = await Promise.all(parents.map((parent) => removeNamed(this.client, parent, guids)));
-    return removed.includes(true);
+    return removed.includes(true) ? "held" : "absent";
   }
 
   #take(lease: HeldLease, answer: Renewal): void {

@@ -1,5 +1,5 @@
 /** A memory backend whose every step a test can watch, hold up, lose or fail: what happens on a bad day, on command. */
-import type { Backend, Claim, Granted, Listener, Refused, Renewal, Snapshot } from "../../src/backend.ts";
+import type { Backend, Claim, Granted, Listener, Refused, Released, Renewal, Snapshot } from "../../src/backend.ts";
 import { createLocks } from "../../src/locks.ts";
 import type { Locks, LocksOptions } from "../../src/api.ts";
 import { memory, type MemoryStore, memoryStore } from "../../src/memory/index.ts";
@@ -38,7 +38,7 @@ export class ScriptedBackend implements Backend {
     return this.#step("renew", claims, () => this.#inner.renew(claims));
   }
 
-  release(claim: Claim): Promise<boolean> {
+  release(claim: Claim): Promise<Released> {
     return this.#step("release", [claim], () => this.#inner.release(claim));
   }
 

@@ -98,8 +98,8 @@ describe("a detached lease", () => {
     const other = scene.open({ detached: true });
     expect(await other.attempt(claim({ queues: false }))).toMatchObject({ granted: false, heldBy: [{ fence }] });
     expect(await other.renew([wish])).toMatchObject([{ held: true }]);
-    expect(await other.release(wish)).toBe(true);
-    expect(await other.release(wish)).toBe(false);
+    expect(await other.release(wish)).toBe("held");
+    expect(await other.release(wish)).toBe("absent");
     await granted(other.attempt(claim()));
   });
 
@@ -126,7 +126,7 @@ describe("a detached lease that is renewed with another ttl", () => {
       expect(held!.remainingMs).toBeLessThanOrEqual(ttlMs + 10);
       await other.close();
     }
-    expect(await scene.open({ detached: true }).release(wish)).toBe(true);
+    expect(await scene.open({ detached: true }).release(wish)).toBe("held");
     await granted(scene.open().attempt(claim()));
   });
 
@@ -162,7 +162,7 @@ describe("a worker thread", () => {
     const before = await remainingMs();
     expect(await renewer.renew([held, gone])).toMatchObject([{ held: true }, { held: false }]);
     expect(await remainingMs()).toBeGreaterThan(before);
-    expect(await backend.release(held)).toBe(true);
+    expect(await backend.release(held)).toBe("held");
     expect(await renewer.renew([held])).toMatchObject([{ held: false }]);
     await renewer.close();
   });

@@ -23,7 +23,7 @@ describe("the directory is removed while a lock is held", () => {
     const after = await granted(b.attempt(next));
     expect(after.fence).toBeGreaterThan(before.fence + BigInt(before.run) - 1n);
     expect(await a.renew([lost])).toMatchObject([{ held: false }]);
-    expect(await a.release(lost)).toBe(false);
+    expect(await a.release(lost)).toBe("absent");
     expect(await b.renew([next])).toMatchObject([{ held: true }]);
     expect(await a.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
   });
@@ -91,7 +91,7 @@ describe("permission is denied", () => {
     expect(error.message).toMatch(/permission denied|belongs to uid/);
     expect(error.message).toContain(scene.dir);
     expect(await backend.renew([held])).toMatchObject([{ held: true }]);
-    expect(await backend.release(held)).toBe(true);
+    expect(await backend.release(held)).toBe("held");
   });
 
   test("a directory that others may write to is refused", async () => {

@@ -146,7 +146,7 @@ describe("after a power cut", () => {
     const wish = claim();
     await granted(backend.attempt(wish));
     rmSync(join(epoch(), "f"));
-    expect(await backend.release(wish)).toBe(true);
+    expect(await backend.release(wish)).toBe("held");
     await granted(scene.open().attempt(claim()));
   });
 
@@ -200,7 +200,7 @@ test("an owner file that has no links left is replaced by another", async () => 
     for (let round = 0; round < 12; round++) {
       const wish = claim({ name: `lock ${round}` });
       await granted(backend.attempt(wish));
-      expect(await backend.release(wish)).toBe(true);
+      expect(await backend.release(wish)).toBe("held");
     }
   } finally {
     Object.assign(disk, real);

@@ -36,13 +36,13 @@ test("a waiter that gives up in the moment of the hand-over is handed nothing, a
   expect(await b.attempt(quitter)).toMatchObject({ position: 1 });
   expect(await b.attempt(next)).toMatchObject({ position: 2 });
   const happened = justBefore(/\/q\//, () => b.release(quitter));
-  expect(await a.release(holder)).toBe(true);
+  expect(await a.release(holder)).toBe("held");
   expect(happened()).toBe(true);
   const { held, pending } = await a.query("");
   expect(held).toHaveLength(1);
   expect(pending).toEqual([]);
   await granted(b.attempt(next));
-  expect(await b.release(quitter)).toBe(false);
+  expect(await b.release(quitter)).toBe("absent");
 });
 
 test("a waiter that comes in the moment of the release is handed the lock, not left waiting beside a free one", async () => {
@@ -50,7 +50,7 @@ test("a waiter that comes in the moment of the release is handed the lock, not l
   const [holder, waiter] = [claim({ holder: "first:1" }), claim({ holder: "second:2" })];
   await granted(a.attempt(holder));
   const happened = justBefore(/\/f$/, () => b.attempt(waiter));
-  expect(await a.release(holder)).toBe(true);
+  expect(await a.release(holder)).toBe("held");
   expect(happened()).toBe(true);
   expect((await a.query("")).held).toMatchObject([{ holder: "second:2" }]);
   await granted(b.attempt(waiter));
@@ -124,7 +124,7 @@ test("a lease that ends in the moment of its renewal is not revived, and the new
   expect(await a.renew([late])).toMatchObject([{ held: false }]);
   expect(await taken).toMatchObject({ granted: true });
   expect(await b.renew([next])).toMatchObject([{ held: true }]);
-  expect(await a.release(late)).toBe(false);
+  expect(await a.release(late)).toBe("absent");
 });
 
 test("a renewal that came too late does not lengthen the lease for others either", async () => {

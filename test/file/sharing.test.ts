@@ -109,7 +109,7 @@ describe("has a file of its own", () => {
     const claims = several(3, { name: "a lock", limit: 3 });
     await take(backend, claims);
     expect(ownerFiles()).toHaveLength(3);
-    expect(await backend.release(claims[0]!)).toBe(true);
+    expect(await backend.release(claims[0]!)).toBe("held");
     expect(await backend.renew(claims)).toMatchObject([{ held: false }, { held: true }, { held: true }]);
     expect((await backend.query("")).held).toHaveLength(2);
   });
@@ -272,7 +272,7 @@ test("an owner file that has no links left is replaced for new claims, and keeps
   const counts = countRenewals();
   expect((await backend.renew(claims)).every(({ held }) => held === true)).toBe(true);
   expect([...counts.values()]).toEqual([1, 1, 1]);
-  for (const wish of claims) expect(await backend.release(wish)).toBe(true);
+  for (const wish of claims) expect(await backend.release(wish)).toBe("held");
   expect(ownerFiles()).toHaveLength(1);
 });
 

@@ -20,7 +20,7 @@ describe("a member whose connection is down", () => {
     const cycle = async (): Promise<void> => {
       const claim = newClaim({ name });
       await granted(backend, claim);
-      expect(await backend.release(claim)).toBe(true);
+      expect(await backend.release(claim)).toBe("held");
       await clock.advance(1);
     };
     await cycle();

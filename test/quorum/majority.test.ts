@@ -13,9 +13,9 @@ describe("release", () => {
     await granted(backend, kept);
     await granted(backend, ended);
     await clock.advance(2000);
-    expect(await backend.release(kept)).toBe(true);
-    expect(await backend.release(ended)).toBe(false);
-    expect(await backend.release(kept)).toBe(false);
+    expect(await backend.release(kept)).toBe("held");
+    expect(await backend.release(ended)).toBe("absent");
+    expect(await backend.release(kept)).toBe("absent");
   });
 
   test("rejects where too few answer, and knows when asked again", async () => {
@@ -28,7 +28,7 @@ describe("release", () => {
     await clock.advance(200);
     expect((await first).votes.map(({ vote }) => vote)).toEqual(["slow", "slow", "granted"]);
     stages[0]!.isCutOff = stages[1]!.isCutOff = false;
-    expect(await backend.release(claim)).toBe(true);
+    expect(await backend.release(claim)).toBe("held");
   });
 
   test("goes on in the background where a member cannot be reached, and after a lost round too", async () => {
@@ -37,7 +37,7 @@ describe("release", () => {
     const claim = newClaim({ name });
     await granted(backend, claim);
     stages[2]!.isCutOff = true;
-    expect(await backend.release(claim)).toBe(true);
+    expect(await backend.release(claim)).toBe("held");
     expect(stages[2]!.holders).toBe("test:1");
     stages[2]!.isCutOff = false;
     await clock.advance(2000);
@@ -49,7 +49,7 @@ describe("release", () => {
     const [a, b] = [open({ memberWait: 100 }), open({ memberWait: 100 })];
     const cron = newClaim({ name, minHoldMs: 5000 });
     await granted(a, cron);
-    expect(await a.release(cron)).toBe(true);
+    expect(await a.release(cron)).toBe("held");
     await clock.advance(4900);
     expect(await b.attempt(newClaim({ name }))).toMatchObject({ granted: false });
     await clock.advance(200);

@@ -115,7 +115,7 @@ describe("a Redis user", () => {
     expect(await a.forceRelease(claim.name, fence, "ops", "test")).toBe(true);
     expect(await watching).toMatchObject({ granted: true });
     expect((await a.query(claim.name)).held).toHaveLength(1);
-    expect(await b.release(waiter)).toBe(true);
+    expect(await b.release(waiter)).toBe("held");
     await a.join({ quarantineMs: 50, allowEviction: false });
     expect(await a.vote(claimOf(), 5n)).toMatchObject({ vote: "young" });
     await a.admit();

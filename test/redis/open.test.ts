@@ -42,7 +42,7 @@ async function works(url: string): Promise<void> {
   try {
     const claim = claimOf();
     await granted(backend, claim);
-    expect(await backend.release(claim)).toBe(true);
+    expect(await backend.release(claim)).toBe("held");
   } finally {
     await backend.close();
   }

@@ -27,9 +27,10 @@ export const guards: readonly Guard[] = [
             attempt: async (claim) => (note(claim), right.attempt(claim)),
             swap: async (held, next) => (note(next), right.swap!(held, next)),
             release: async (claim) => {
-              if (await right.release(claim)) return true;
+              const own = await right.release(claim);
+              if (own !== "absent") return own;
               const released = await Promise.all((claims.get(claim.name) ?? []).map((other) => right.release(other)));
-              return released.includes(true);
+              return released.includes("held") ? "held" : "absent";
             },
           };
         },
@@ -59,7 +60,7 @@ export const guards: readonly Guard[] = [
           ...onGrants(right, (answer, claim) => (granted.add(claim.id), answer)),
           release: async (claim) => {
             if (!granted.has(claim.id)) goneEarly.add(claim.id);
-            return goneEarly.has(claim.id) || right.release(claim);
+            return goneEarly.has(claim.id) ? "queued" : right.release(claim);
           },
         };
       },

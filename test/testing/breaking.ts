@@ -75,17 +75,18 @@ export function sharedElsewhere(): Change {
 export function releaseByName(right: Member): Partial<Member> {
   return {
     release: async (claim) => {
-      if (await right.release(claim)) return true;
+      const own = await right.release(claim);
+      if (own !== "absent") return own;
       for (const { fence } of (await right.query(claim.name)).held) {
         await right.forceRelease(claim.name, fence, "broken", "release by name");
       }
-      return false;
+      return "absent";
     },
   };
 }
 
 export function keepsWaiting(right: Member): Partial<Member> {
-  return { release: async (claim) => (await holds(right, claim)) && right.release(claim) };
+  return { release: async (claim) => ((await holds(right, claim)) ? right.release(claim) : "queued") };
 }
 
 export async function holds(backend: Backend, claim: Claim): Promise<boolean> {

@@ -30,8 +30,8 @@ export const broken: Readonly<Record<string, Change>> = {
       return known ?? note(notes, claim, await right.attempt(claim));
     },
   }),
-  "releases: true for what it ended, false for what it does not know, and the lock is free": (right) => ({
-    release: async (claim) => (await right.release(claim)) || true,
+  "releases: says that the claim was held, or that it does not know it, and the lock is free": (right) => ({
+    release: async (claim) => (await right.release(claim), "held"),
   }),
   "lets nobody release another's lease": releaseByName,
   "does not let a stale release hurt the successor": releaseByName,
@@ -39,7 +39,7 @@ export const broken: Readonly<Record<string, Change>> = {
   "keeps nothing of a refused claim that does not queue": onClaim(() => ({ queues: true })),
   "keeps different locks apart": onClaim((claim) => ({ name: claim.name.replace(/\/.*/s, "") })),
   "leaves nothing in the store after everything has ended": (right) => ({
-    release: async (claim) => claim.mode === "shared" || right.release(claim),
+    release: async (claim) => (claim.mode === "shared" ? "held" : right.release(claim)),
   }),
   "serves a storm of claimants one at a time, each at last, with rising fences": (_, { store }) =>
     delegate(memory({ clock: store.clock })),
@@ -248,9 +248,9 @@ export const broken: Readonly<Record<string, Change>> = {
   "keeps a lease alive for as long as its holder wants it": () => ({
     renew: async (claims) => claims.map(() => ({ held: true })),
   }),
-  "takes several locks all or none": () => ({ release: async () => true, swap: undefined as never }),
+  "takes several locks all or none": () => ({ release: async () => "held", swap: undefined as never }),
   "tells a holder through its signal that the lease was ended by force": () => ({ forceRelease: async () => true }),
-  "releases everything on close()": () => ({ release: async () => true }),
+  "releases everything on close()": () => ({ release: async () => "held" }),
 
   "votes for a ballot when the lock is free, and for the same ballot again": (right) => ({
     vote: async (claim, ballot) =>

@@ -190,7 +190,7 @@ describe("time", () => {
     const askedMs = performance.now();
     await granted(closing, brief);
     await granted(closing, other);
-    expect(await closing.release(brief)).toBe(true);
+    expect(await closing.release(brief)).toBe("held");
     await closing.close();
     await granted(backend, other);
     await acquire(backend, claim(brief.name));

@@ -55,7 +55,7 @@ test("locks over TLS, with the server's certificate checked against a given auth
   ]) {
     const one = claim("tls");
     await granted(backend, one);
-    expect(await backend.release(one)).toBe(true);
+    expect(await backend.release(one)).toBe("held");
     await backend.close();
   }
 });

@@ -19,7 +19,7 @@ export const claimPromises: readonly ConformancePromise[] = [
     const again = await trial.granted(backend, claim);
     assert.deepEqual([again.fence, again.run], [first.fence, first.run], "the same fence and run");
     assert.equal((await backend.query(trial.name)).held.length, 1, "one lease");
-    assert.equal(await backend.release(claim), true);
+    assert.equal(await backend.release(claim), "held");
     await trial.granted(backend, trial.claim());
   }),
 
@@ -34,21 +34,24 @@ export const claimPromises: readonly ConformancePromise[] = [
     );
   }),
 
-  promise("releases: true for what it ended, false for what it does not know, and the lock is free", async (trial) => {
-    const [a, b] = [await trial.open(), await trial.open()];
-    const claim = trial.claim();
-    await trial.granted(a, claim);
-    assert.equal(await a.release(claim), true);
-    assert.equal(await a.release(claim), false, "a second release ends nothing");
-    assert.equal(await a.release(trial.claim()), false, "the store never knew this claim");
-    await trial.granted(b, trial.claim());
-  }),
+  promise(
+    "releases: says that the claim was held, or that it does not know it, and the lock is free",
+    async (trial) => {
+      const [a, b] = [await trial.open(), await trial.open()];
+      const claim = trial.claim();
+      await trial.granted(a, claim);
+      assert.equal(await a.release(claim), "held");
+      assert.equal(await a.release(claim), "absent", "a second release ends nothing");
+      assert.equal(await a.release(trial.claim()), "absent", "the store never knew this claim");
+      await trial.granted(b, trial.claim());
+    },
+  ),
 
   promise("lets nobody release another's lease", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const holder = trial.claim();
     await trial.granted(a, holder);
-    assert.equal(await b.release(trial.claim()), false);
+    assert.equal(await b.release(trial.claim()), "absent");
     const [renewal] = await a.renew([holder]);
     assert.equal(renewal?.held, true, "the holder still holds");
     await trial.refused(b, trial.claim(), "the lock is held");
@@ -61,7 +64,7 @@ export const claimPromises: readonly ConformancePromise[] = [
     await a.release(stale);
     const successor = trial.claim();
     await trial.granted(b, successor);
-    assert.equal(await a.release(stale), false, "the stale lease ended before");
+    assert.equal(await a.release(stale), "absent", "the stale lease ended before");
     const [renewal] = await b.renew([successor]);
     assert.equal(renewal?.held, true, "the successor still holds");
     await trial.refused(a, trial.claim(), "the successor holds the lock");
@@ -72,7 +75,7 @@ export const claimPromises: readonly ConformancePromise[] = [
     const [holder, waiter, next] = [trial.claim(), trial.claim(), trial.claim()];
     await trial.granted(a, holder);
     await trial.refused(b, waiter, "the lock is held");
-    await b.release(waiter);
+    assert.equal(await b.release(waiter), "queued", "it gave up its place, not a lease");
     assert.deepEqual((await a.query(trial.name)).pending, [], "nobody waits");
     await a.release(holder);
     await trial.granted(a, next);
@@ -118,7 +121,7 @@ export const claimPromises: readonly ConformancePromise[] = [
       await trial.sleep(1);
       assert.equal(inside.size, 1, `${inside.size} inside at once`);
       inside.delete(claim.id);
-      assert.equal(await backend.release(claim), true);
+      assert.equal(await backend.release(claim), "held");
     };
     const visitors = backends.flatMap((backend) => Array.from({ length: 8 }, () => visit(backend, trial.claim())));
     await Promise.all(visitors);
