@@ -2,50 +2,36 @@
  * All waiting for the store: attempt → watch → attempt, until granted or nobody wants it any more. Whatever was asked
  * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
  */
-import type { Claim, Granted, Refused } from "./backend.ts";
-import type { Clock } from "./clock.ts";
+import type { Claim, Granted, Holding, Refused } from "./backend.ts";
 import { formatMs } from "./duration.ts";
 import { LockBackendError } from "./errors.ts";
+import { type Departure, departure, type Grant } from "./hold.ts";
 import { releaseUntil } from "./release.ts";
-import type { Surroundings } from "./surroundings.ts";
+import { asked, type Surroundings } from "./surroundings.ts";
+
+export type { Grant } from "./hold.ts";
 
 const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 1000;
 /** A store that has not answered for this long is in trouble. */
 const SILENCE_MS = 1000;
 
-/** When a request left: read before it did. */
-export interface Departure {
-  readonly atMs: number;
-  /** How far the wall clock was ahead of the monotonic one: a sleep on the way shows as a difference. */
-  readonly wallLeadMs: number;
-}
-
-export function departure(clock: Clock): Departure {
-  const atMs = clock.now();
-  return { atMs, wallLeadMs: clock.wall() - atMs };
-}
-
-/** A grant, and when the request that brought it left. */
-export interface Grant {
-  readonly granted: Granted;
-  readonly sent: Departure;
-}
-
 /** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
 export class Seeker {
   readonly claim: Claim;
   readonly shape: string;
-  /** The store's last refusal, for messages. */
+  /** The store's last refusal. */
   refused: Refused | undefined;
+  /** Called once, when the store has said for the first time that the claim waits there. */
+  onQueued: (() => void) | undefined;
+  #refusedAtMs = 0;
   #trouble: unknown;
   readonly #around: Surroundings;
-  #lastSentAtMs = -Infinity;
-  /** A question is out, and its answer is not here yet. */
-  #asking = false;
-  #calledOff: AbortController | undefined;
-  #off = false;
-  #granted = false;
+  #sentAtMs = -Infinity;
+  /** The question that is out; its answer is not here yet. */
+  #asked: Promise<unknown> | undefined;
+  #waiting: AbortController | undefined;
+  #off: Promise<void> | undefined;
 
   constructor(around: Surroundings, claim: Claim, shape: string) {
     this.#around = around;
@@ -55,19 +41,23 @@ export class Seeker {
 
   /** Sends the first question, for whoever wants to hear the answer before {@link seek} does. */
   ask(sent: Departure): Promise<Granted | Refused> {
-    this.#lastSentAtMs = sent.atMs;
-    this.#asking = true;
-    return this.#around.backend.attempt(this.claim);
+    return this.follow(
+      asked(() => this.#around.backend.attempt(this.claim)),
+      sent,
+    );
   }
 
-  /** The answer to a question of this claim is yes. `undefined`: nobody wants it any more, so it goes back. */
+  /** A question of this claim went out by another way, in a swap. */
+  follow<T extends Granted | Refused>(answer: Promise<T>, sent: Departure): Promise<T> {
+    this.#sentAtMs = sent.atMs;
+    this.#asked = answer;
+    return answer;
+  }
+
+  /** The answer to a question of this claim is yes. `undefined`: it was called off, and is on its way back. */
   took(granted: Granted, sent: Departure): Grant | undefined {
-    if (this.#off) {
-      this.#cleanUp();
-      return undefined;
-    }
-    this.#granted = true;
-    return { granted, sent };
+    this.#asked = undefined;
+    return this.#off === undefined ? { granted, sent } : undefined;
   }
 
   /** Resolves with the grant; with `undefined` when refused and the claim does not queue, or when called off. */
@@ -75,48 +65,54 @@ export class Seeker {
     readonly answer: Promise<Granted | Refused>;
     readonly sent: Departure;
   }): Promise<Grant | undefined> {
-    const { backend, clock } = this.#around;
-    let ask = first?.answer;
-    for (let round = 0; ask !== undefined || !this.#off; round++) {
-      const sent = ask === undefined ? departure(clock) : first!.sent;
-      this.#lastSentAtMs = sent.atMs;
-      this.#asking = true;
-      let answer: Granted | Refused | undefined;
+    const { clock } = this.#around;
+    let answer = first?.answer;
+    for (let round = 0; this.#off === undefined; round++) {
+      const sent = answer === undefined ? departure(clock) : first!.sent;
+      let heard: Granted | Refused | undefined;
       try {
-        answer = await (ask ?? backend.attempt(this.claim));
+        heard = await (answer ?? this.ask(sent));
         this.#trouble = undefined;
       } catch (cause) {
-        if (cause instanceof LockBackendError && cause.fatal) throw cause;
-        if (cause instanceof TypeError) throw cause;
+        this.#asked = undefined;
         this.#trouble = cause;
         // A claim that does not queue is asked for once more, with the same id, and then given up.
-        if (!this.claim.queues && round > 0) {
-          this.#cleanUp();
+        if (isFinal(cause) || (!this.claim.queues && round > 0)) {
+          void this.callOff();
           throw cause;
         }
       }
-      this.#asking = false;
-      ask = undefined;
-      if (answer?.granted === true) return this.took(answer, sent);
-      if (this.#off) {
-        // The release that went out when it was called off may have overtaken this attempt.
-        this.#cleanUp();
-        break;
-      }
-      if (answer !== undefined) {
-        this.refused = answer;
+      this.#asked = undefined;
+      answer = undefined;
+      if (this.#off !== undefined) return undefined;
+      if (heard?.granted === true) return { granted: heard, sent };
+      if (heard !== undefined) {
+        this.#refusedAtMs = clock.now();
+        const isNews = this.refused === undefined;
+        this.refused = heard;
         if (!this.claim.queues) return undefined;
+        if (isNews) this.onQueued?.();
       }
-      const news = await this.#wait(this.#pauseMs(round), answer !== undefined);
+      const news = await this.#wait(this.#pauseMs(round), heard !== undefined);
       // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
       if (news !== undefined) return this.took(news, sent);
     }
     return undefined;
   }
 
+  /** Who is in the way: the store's last word, with its ages brought up to date. */
+  heldBy(nowMs: number): readonly Holding[] {
+    const ageMs = nowMs - this.#refusedAtMs;
+    return (this.refused?.heldBy ?? []).map((holding) => ({
+      ...holding,
+      heldMs: holding.heldMs + ageMs,
+      remainingMs: Math.max(0, holding.remainingMs - ageMs),
+    }));
+  }
+
   /** For how long a question has been out that the store does not answer; 0 when none is. */
   unansweredMs(nowMs: number): number {
-    return this.#asking ? nowMs - this.#lastSentAtMs : 0;
+    return this.#asked === undefined ? 0 : nowMs - this.#sentAtMs;
   }
 
   /** Why the last question got no answer, for messages; `undefined` when it got one. */
@@ -126,21 +122,26 @@ export class Seeker {
     return new Error(`no answer for ${formatMs(silentMs)}`);
   }
 
-  /** Nobody wants the claim any more: stop, and leave nothing in the store. */
-  callOff(): void {
-    if (this.#off) return;
-    this.#off = true;
-    this.#calledOff?.abort();
-    // An attempt may be on its way for as long as it likes: the release goes out now, and again when it has come back.
-    this.#cleanUp();
+  /** Nobody wants the claim any more: stop. Settles when nothing of it is left in the store, as far as that can be known. */
+  callOff(): Promise<void> {
+    if (this.#off !== undefined) return this.#off;
+    const asked = this.#asked;
+    this.#off = this.#sentAtMs === -Infinity ? Promise.resolve() : this.#leave(asked);
+    this.#waiting?.abort();
+    return this.#off;
   }
 
-  #cleanUp(): void {
-    if (this.#granted) return;
-    const { clock } = this.#around;
-    const untilMs = this.#lastSentAtMs + this.claim.ttlMs + this.claim.lockDelayMs;
-    // Nothing waits for this: the answer, if any comes, changes nothing for the caller.
-    if (this.#lastSentAtMs > -Infinity) void releaseUntil(this.#around, this.claim, Math.max(untilMs, clock.now()));
+  /** The release goes out now, and again after an attempt that is still on its way: the first may have overtaken it. */
+  async #leave(asked: Promise<unknown> | undefined): Promise<void> {
+    await this.#release();
+    if (asked === undefined) return;
+    await asked.catch(() => {});
+    await this.#release();
+  }
+
+  async #release(): Promise<void> {
+    const untilMs = this.#sentAtMs + this.claim.ttlMs + this.claim.lockDelayMs;
+    await releaseUntil(this.#around, this.claim, Math.max(untilMs, this.#around.clock.now()));
   }
 
   #pauseMs(round: number): number {
@@ -154,7 +155,7 @@ export class Seeker {
   async #wait(pauseMs: number, queued: boolean): Promise<Granted | undefined> {
     const { backend, clock } = this.#around;
     const over = new AbortController();
-    this.#calledOff = over;
+    this.#waiting = over;
     // Waiting keeps the process alive: somebody counts on the lock.
     const timer = clock.setTimer(() => over.abort(), pauseMs, true);
     try {
@@ -167,7 +168,7 @@ export class Seeker {
       return undefined;
     } finally {
       clock.clearTimer(timer);
-      this.#calledOff = undefined;
+      this.#waiting = undefined;
     }
   }
 }
@@ -177,4 +178,9 @@ function aborted(signal: AbortSignal): Promise<void> {
     if (signal.aborted) resolve();
     else signal.addEventListener("abort", () => resolve(), { once: true });
   });
+}
+
+/** Asking again cannot help. */
+function isFinal(cause: unknown): boolean {
+  return cause instanceof TypeError || (cause instanceof LockBackendError && cause.fatal);
 }

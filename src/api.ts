@@ -5,7 +5,7 @@ import type { Clock } from "./clock.ts";
 import type { Duration } from "./duration.ts";
 
 export interface LockOptions {
-  /** How long the lock outlives a dead holder. @default "30s" */
+  /** How long the lock outlives a dead holder: 100 ms to 24 h. @default "30s" */
   readonly ttl?: Duration | undefined;
   /** `shared` holders hold together; `exclusive` ones alone. @default "exclusive" */
   readonly mode?: Mode | undefined;
@@ -24,10 +24,24 @@ export interface LockOptions {
 }
 
 export interface AcquireOptions extends LockOptions {
-  /** How long to wait in the queue. `Infinity` is allowed, 0 is tryAcquire(). @default "10s" */
+  /** How long to wait in the queue. `Infinity` is allowed, 0 tries once. @default "10s" */
   readonly wait?: Duration | undefined;
   /** Stops the waiting; once acquired, it no longer matters. */
   readonly signal?: AbortSignal | undefined;
+}
+
+export interface TryOptions extends LockOptions {
+  /** Gives up asking; once acquired, it no longer matters. */
+  readonly signal?: AbortSignal | undefined;
+  /** How long to wait for the store's answer. @default 5 s, or the ttl where that is shorter */
+  readonly timeout?: Duration | undefined;
+}
+
+export interface QueryOptions {
+  /** Gives up asking. */
+  readonly signal?: AbortSignal | undefined;
+  /** How long to wait for the store's answer. `Infinity` is allowed. @default "10s" */
+  readonly timeout?: Duration | undefined;
 }
 
 export interface ElectOptions extends LockOptions {
@@ -88,13 +102,17 @@ export interface Locks extends AsyncDisposable {
   /** Waits for the lock. Rejects with {@link LockTimeoutError}, or with `signal.reason`. */
   acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lease>;
   /** Takes the lock if it is free now, else resolves to `null`. */
-  tryAcquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lease | null>;
+  tryAcquire(name: string | readonly string[], options?: TryOptions): Promise<Lease | null>;
   /** Runs for office again and again, and does `work` while elected. Resolves when `signal` aborts or the locks are closed. */
   elect(name: string, work: Work<unknown>, options?: ElectOptions): Promise<void>;
   /** Holders and waiters of all locks whose name starts with `prefix`. */
-  query(prefix?: string): Promise<Snapshot>;
+  query(prefix?: string, options?: QueryOptions): Promise<Snapshot>;
   /** Ends somebody's lease. `false`: there is no lease with that fence. */
   forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean>;
-  /** Stops acquiring, aborts the signals of held leases, waits for the running functions, then releases. */
+  /**
+   * Stops acquiring, aborts the signals of held leases, waits for the running functions, then releases. Settles when nothing
+   * of ours is left in the store; rejects with {@link LockBackendError}, in bounded time, saying what may be.
+   * Do not await it inside the function of a `run()`: it waits for that function.
+   */
   close(options?: CloseOptions): Promise<void>;
 }

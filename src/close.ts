@@ -1,81 +1,83 @@
-/** The graceful end: stop acquiring, ask the work to stop, wait for it, then release. Never under a running function unless told to. */
-import type { CloseOptions, Lease } from "./api.ts";
+/**
+ * The graceful end: stop acquiring, ask the work to stop, wait for it, then release and leave nothing behind. Never under a
+ * running function unless told to. Each call of close() waits with its own patience for the same end.
+ */
+import type { CloseOptions } from "./api.ts";
 import type { Clock } from "./clock.ts";
 import type { Desk } from "./desk.ts";
 import { toMs } from "./duration.ts";
 import { LockClosedError } from "./errors.ts";
+import { within } from "./within.ts";
 
-interface Stoppable extends Lease {
-  stop(reason: unknown): void;
+/** One call of run() or elect(), from before it asks for the lock until it has settled. */
+export interface Call {
+  readonly name: string;
 }
 
-/** The functions that run under a lease right now. */
+/** The calls that are under way. Registered before they start, so that none is overlooked. */
 export class Running {
-  readonly #functions: Map<Promise<unknown>, Stoppable> = new Map();
+  readonly #calls: Set<Call> = new Set();
+  #quiet: (() => void)[] = [];
 
-  async track<T>(running: Promise<T>, lease: Stoppable): Promise<T> {
-    this.#functions.set(running, lease);
-    try {
-      return await running;
-    } finally {
-      this.#functions.delete(running);
-    }
+  begin(name: string): Call {
+    const call = { name };
+    this.#calls.add(call);
+    return call;
+  }
+
+  end(call: Call): void {
+    this.#calls.delete(call);
+    if (this.#calls.size > 0) return;
+    for (const quiet of this.#quiet.splice(0)) quiet();
   }
 
   get names(): readonly string[] {
-    return [...this.#functions.values()].map((lease) => lease.name);
+    return [...this.#calls].map(({ name }) => name);
   }
 
-  stop(): void {
-    for (const lease of this.#functions.values()) lease.stop(new LockClosedError(lease.name));
-  }
-
-  /** Resolves to true when none runs any more, to false when `graceMs` has passed. */
+  /** Resolves to true when none is under way, to false when `graceMs` has passed. */
   async settled(clock: Clock, graceMs: number): Promise<boolean> {
-    let timer: unknown;
-    const late = new Promise<false>((resolve) => {
-      if (graceMs !== Infinity) timer = clock.setTimer(() => resolve(false), graceMs, true);
-    });
-    try {
-      return await Promise.race([this.#all(), late]);
-    } finally {
-      clock.clearTimer(timer);
-    }
-  }
-
-  async #all(): Promise<true> {
-    // A function may start another before it ends: look again until none is left.
-    while (this.#functions.size > 0) await Promise.allSettled(this.#functions.keys());
-    return true;
+    if (this.#calls.size === 0) return true;
+    const quiet = new Promise<true>((resolve) => this.#quiet.push(() => resolve(true)));
+    return (await within(clock, quiet, graceMs)) ?? false;
   }
 }
 
-export async function closeLocks(
-  desk: Desk,
-  running: Running,
-  { grace = Infinity, force = false }: CloseOptions,
-): Promise<void> {
-  const graceMs = toMs(grace, "grace", { minMs: 0, maxMs: Infinity });
-  desk.shut();
-  running.stop();
-  for (const hold of desk.held) {
-    for (const borrower of hold.borrowers) borrower.stop(new LockClosedError(borrower.name));
+export class Closing {
+  readonly #desk: Desk;
+  readonly #running: Running;
+  #begun = false;
+  #ended: Promise<void> | undefined;
+
+  constructor(desk: Desk, running: Running) {
+    this.#desk = desk;
+    this.#running = running;
   }
-  const settled = await running.settled(desk.clock, graceMs);
-  if (!settled && !force) {
-    const names = running.names;
-    // They keep their leases until they settle; then the rest is closed behind them.
-    void running.settled(desk.clock, Infinity).then(() => end(desk));
+
+  async close({ grace = Infinity, force = false }: CloseOptions): Promise<void> {
+    // A wrong option is an error of this call, and closes nothing.
+    const graceMs = toMs(grace, "grace", { minMs: 0, maxMs: Infinity });
+    if (typeof force !== "boolean") throw new TypeError(`Expected \`force\` to be true or false, got ${typeof force}`);
+    if (!this.#begun) this.#begin();
+    const settled = await this.#running.settled(this.#desk.clock, graceMs);
+    if (settled || force) return await this.#end();
+    const names = this.#running.names;
     throw new LockClosedError(
       names.join(", "),
       `Work under ${names.length} lock(s) (${names.join(", ")}) still runs after the grace period: its leases stay held until it settles. ` +
         "To release them under it, call close({ force: true }).",
     );
   }
-  await end(desk);
-}
 
-async function end(desk: Desk): Promise<void> {
-  await desk.endAll("the locks were closed");
-  await desk.stop();
+  #begin(): void {
+    this.#begun = true;
+    this.#desk.shut();
+    this.#desk.stopAll();
+    // However long the work takes, and whoever has stopped waiting for it: the rest is closed behind it.
+    void this.#running.settled(this.#desk.clock, Infinity).then(() => this.#end().catch(() => {}));
+  }
+
+  #end(): Promise<void> {
+    return (this.#ended ??= this.#desk.end());
+  }
 }

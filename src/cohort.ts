@@ -44,6 +44,7 @@ export class Cohort implements Bell {
   }
 
   remove(hold: Hold): void {
+    hold.cohort = undefined;
     const last = this.holds.pop()!;
     if (last === hold) return;
     this.holds[hold.cohortPlace] = last;

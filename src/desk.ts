@@ -1,60 +1,65 @@
 /** All that one createLocks() has going on: its turnstiles, its holds and their keeper, and how long people wait. */
 import { hostname } from "node:os";
 import { Alarm } from "./alarm.ts";
+import type { LocksOptions } from "./api.ts";
 import type { Backend, Claim } from "./backend.ts";
 import { type Chance, systemChance } from "./chance.ts";
 import { type Clock, systemClock } from "./clock.ts";
-import type { LocksOptions } from "./api.ts";
 import { LockBackendError, LockClosedError, LockTimeoutError, quote } from "./errors.ts";
-import { lostChannel } from "./events.ts";
 import type { Hold } from "./hold.ts";
 import { Keeper } from "./keeper.ts";
 import type { HeldLease } from "./lease.ts";
+import { onAbort } from "./on-abort.ts";
+import type { Frame } from "./reentry.ts";
+import { Releases } from "./release.ts";
 import type { Spec } from "./spec.ts";
-import type { Surroundings } from "./surroundings.ts";
 import { RenewThread } from "./thread.ts";
-import { type Patience, Ticket } from "./ticket.ts";
+import { type Patience, type Queue, Ticket } from "./ticket.ts";
 import { Turnstile, type TurnstileHome } from "./turnstile.ts";
+import { within } from "./within.ts";
 
-/** A try that the store does not answer is given up after this long; its claim is cleaned up behind it. */
-const TRY_MAX_MS = 5000;
 const IDLE_TURNSTILES = 256;
 const NUDGE_MS = 5000;
-/** A release that the store does not answer is asked for again after this long at most. */
-const RELEASE_SILENCE_MS = 2000;
+/** How long close() waits for a store that does not answer what is to be removed from it. */
+const CLOSE_MAX_MS = 5000;
 
-export class Desk implements TurnstileHome, Surroundings {
+export class Desk implements TurnstileHome {
   readonly backend: Backend;
   readonly clock: Clock;
   readonly chance: Chance;
   readonly holder: string;
+  readonly releases: Releases;
   readonly #turnstiles: Map<string, Turnstile> = new Map();
   #turnstilesMax = IDLE_TURNSTILES;
   readonly #kept: Hold[] = [];
-  /** Holds by claim id. Only a loss asks for it, so that there is none before the first. */
+  /** Holds by claim id. Only news of a single claim asks for it, so that there is none before the first. */
   #byId: Map<string, Hold> | undefined;
   readonly #keeper: Keeper;
   readonly #waits: Alarm<Ticket>;
-  /** Holds whose release the store has not answered yet. */
-  readonly #leaving: Alarm<Hold>;
+  readonly #closing = new AbortController();
   #thread: RenewThread | undefined;
-  #closed = false;
 
   constructor(backend: Backend, options: LocksOptions) {
     this.backend = backend;
     this.clock = options.clock ?? systemClock;
     this.chance = options.chance ?? systemChance;
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
-    this.#keeper = new Keeper(backend, this.clock, this.chance, (hold, reason) => this.#lose(hold.claim.id, reason));
+    this.releases = new Releases(this);
+    this.#keeper = new Keeper(backend, this.clock, this.chance);
     this.#waits = new Alarm<Ticket>(this.clock, true, (nowMs) => this.#lookAtWaits(nowMs));
-    this.#leaving = new Alarm<Hold>(this.clock, true, (nowMs) => {
-      for (let hold = this.#leaving.take(nowMs); hold !== undefined; hold = this.#leaving.take(nowMs)) hold.late?.();
+    backend.listen?.({
+      lost: (id, reason) => this.#lost(id, reason),
+      doubt: (id) => (id === undefined ? this.#doubtAll() : this.#doubtOne(id)),
     });
-    backend.listen?.({ lost: (id, reason) => this.#lose(id, reason), doubt: () => this.#keeper.doubt(true) });
+  }
+
+  /** Aborts when closing begins: from then on nothing is granted. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
   }
 
   get closed(): boolean {
-    return this.#closed;
+    return this.#closing.signal.aborted;
   }
 
   get held(): readonly Hold[] {
@@ -65,11 +70,10 @@ export class Desk implements TurnstileHome, Surroundings {
   async takeWithThread(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
     const { backend } = this;
     if (backend.renewer === undefined) throw this.#noThread(name);
-    this.#thread ??= new RenewThread(backend, this.clock, (id, reason) => this.#lose(id, reason));
+    this.#thread ??= new RenewThread(backend, this.clock, (id, reason) => this.#lost(id, reason));
     try {
-      await this.#thread.ready;
+      await this.#thread.ready();
     } catch (cause) {
-      this.#thread = undefined;
       const detail = cause instanceof Error ? cause.message : String(cause);
       const message = `Lock ${quote(name)} was not acquired: the thread that should renew it cannot reach the ${backend.name} store (${detail}).`;
       throw new LockBackendError(backend.name, name, message, { cause });
@@ -79,22 +83,32 @@ export class Desk implements TurnstileHome, Surroundings {
 
   /** Waits for the lock, or looks once: see {@link Patience}. Only a `try` resolves to null. */
   take(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
+    if (this.closed) return Promise.reject(new LockClosedError(name));
+    return this.#enter(this.#turnstile(name), spec, patience, waitMs);
+  }
+
+  /** Takes part in a lease that the caller is inside of. That takes nothing from the store, so that it goes on while closing. */
+  async reenter(frame: Frame, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
+    frame.check(spec.mode);
+    if (spec.signal?.aborted === true) throw spec.signal.reason;
+    const lease = frame.enterNow(spec.mode);
+    if (lease !== undefined) return lease;
+    if (this.closed) throw new LockClosedError(frame.name);
+    return await this.#enter(frame, spec, patience, waitMs);
+  }
+
+  #enter(queue: Queue, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
     return new Promise((resolve, reject) => {
-      if (this.#closed) return reject(new LockClosedError(name));
       const { signal } = spec;
       // The reason is the caller's own: it comes back as it is.
       if (signal?.aborted === true) return reject(signal.reason as Error);
-      const turnstile = this.#turnstile(name);
-      const ticket = new Ticket(turnstile, spec, patience, resolve, reject, this.#settled);
-      turnstile.enter(ticket);
+      const ticket = new Ticket(queue, spec, patience, resolve, reject, this.#settled);
+      queue.enter(ticket);
       if (ticket.settled) return undefined;
       const nowMs = this.clock.now();
-      ticket.untilMs = nowMs + (ticket.waits ? waitMs : Math.min(TRY_MAX_MS, spec.ttlMs));
+      ticket.untilMs = nowMs + waitMs;
       this.#setBell(ticket, nowMs);
-      if (signal === undefined) return undefined;
-      const leave = (): void => this.#giveUp(ticket, signal.reason);
-      signal.addEventListener("abort", leave, { once: true });
-      ticket.unlisten = () => signal.removeEventListener("abort", leave);
+      if (signal !== undefined) ticket.unlisten = onAbort(signal, () => this.#giveUp(ticket, signal.reason));
       return undefined;
     });
   }
@@ -128,17 +142,9 @@ export class Desk implements TurnstileHome, Surroundings {
     this.#keeper.drop(hold);
   }
 
-  doubt(): void {
-    this.#keeper.doubt(false);
-  }
-
-  expectAnswer(hold: Hold, late: () => void): void {
-    hold.late = late;
-    this.#leaving.set(hold, this.clock.now() + Math.min(RELEASE_SILENCE_MS, hold.ttlMs / 3));
-  }
-
-  answered(hold: Hold): void {
-    this.#leaving.clear(hold);
+  confirm(hold: Hold): void {
+    if (hold.spec.renew === "thread") this.#thread?.renewNow(hold);
+    else this.#keeper.confirm(hold, false);
   }
 
   #forget(hold: Hold): void {
@@ -151,23 +157,50 @@ export class Desk implements TurnstileHome, Surroundings {
     this.#byId?.delete(hold.claim.id);
   }
 
-  /** Lets nobody in any more, and sends those away who wait. */
+  /** Closing begins: nothing is granted from here on, and those who wait are sent away. */
   shut(): void {
-    this.#closed = true;
-    for (const ticket of this.#waits.all()) this.#giveUp(ticket, new LockClosedError(ticket.turnstile.name));
+    this.#closing.abort();
+    for (const ticket of this.#waits.all()) this.#giveUp(ticket, new LockClosedError(ticket.queue.name));
   }
 
-  /** Ends every hold, used or not. */
-  async endAll(reason: string): Promise<void> {
-    await Promise.all(this.held.map((hold) => hold.home.forceEnd(hold, reason)));
+  /** Asks all work to stop. Its leases are held while it winds down. */
+  stopAll(): void {
+    for (const hold of this.held) {
+      for (const lease of hold.leases.slice()) lease.stop(LockClosedError.whileHeld(lease.name));
+    }
   }
 
-  async stop(): Promise<void> {
+  /** Ends every hold, used or not, and waits until nothing of ours is left in the store. Says what may be, in bounded time. */
+  async end(): Promise<void> {
+    for (const hold of this.held) void hold.home.forceEnd(hold, "the locks were closed");
+    await this.releases.settled(CLOSE_MAX_MS);
+    const left = [...new Set(this.releases.names)];
     this.#keeper.stop();
     this.#waits.stop();
-    this.#leaving.stop();
-    await this.#thread?.close();
-    await this.backend.close();
+    this.releases.stop();
+    await within(this.clock, this.#thread?.close() ?? Promise.resolve(), CLOSE_MAX_MS);
+    const failure = await this.#closeBackend();
+    if (left.length > 0) throw this.#leftovers(left, failure);
+    if (failure !== undefined) throw failure as Error;
+  }
+
+  async #closeBackend(): Promise<unknown> {
+    try {
+      const closed = this.backend.close().then(() => true);
+      if ((await within(this.clock, closed, CLOSE_MAX_MS)) === true) return undefined;
+      return new LockBackendError(this.backend.name, "", `The ${this.backend.name} backend did not close in time.`);
+    } catch (error) {
+      return error;
+    }
+  }
+
+  #leftovers(names: readonly string[], cause: unknown): LockBackendError {
+    const { name: backend } = this.backend;
+    const shown = names.slice(0, 5).map(quote).join(", ") + (names.length > 5 ? ` and ${names.length - 5} more` : "");
+    const message =
+      `The locks are closed, but the ${backend} store did not confirm that ${shown} ${names.length === 1 ? "is" : "are"} released: ` +
+      "what is left there ends by itself after its ttl.";
+    return new LockBackendError(backend, names.join(", "), message, { cause });
   }
 
   #turnstile(name: string): Turnstile {
@@ -203,7 +236,7 @@ export class Desk implements TurnstileHome, Surroundings {
       else early.push(ticket);
     }
     for (const ticket of early) {
-      ticket.turnstile.nudge(nowMs);
+      ticket.queue.nudge(nowMs);
       if (!ticket.settled) this.#setBell(ticket, nowMs);
     }
   }
@@ -211,28 +244,44 @@ export class Desk implements TurnstileHome, Surroundings {
   #giveUp(ticket: Ticket, error: unknown): void {
     if (ticket.settled) return;
     ticket.fail(error);
-    ticket.turnstile.leave(ticket);
+    ticket.queue.leave(ticket);
   }
 
-  #tooLate(ticket: Ticket): Error {
-    const { turnstile } = ticket;
-    const cause = turnstile.trouble();
-    if (cause === undefined && ticket.waits)
-      return new LockTimeoutError(turnstile.name, ticket.spec.waitMs, turnstile.heldBy());
-    const detail = cause instanceof Error ? cause.message : "no answer";
+  #tooLate({ queue, waits, spec }: Ticket): Error {
+    const cause = queue.trouble();
+    if (cause === undefined && waits) return new LockTimeoutError(queue.name, spec.waitMs, queue.heldBy());
+    const detail = cause instanceof Error && cause.message !== "" ? cause.message : "no answer";
     const votes = cause instanceof LockBackendError ? cause.votes : [];
-    const message = `Lock ${quote(turnstile.name)} was not acquired: the ${this.backend.name} store could not be asked (${detail}).`;
-    return new LockBackendError(this.backend.name, turnstile.name, message, { cause, votes });
+    const message = `Lock ${quote(queue.name)} was not acquired: the ${this.backend.name} store could not be asked (${detail}).`;
+    return new LockBackendError(this.backend.name, queue.name, message, { cause, votes });
   }
 
-  #lose(claimId: string, reason: string): void {
+  #lost(claimId: string, reason: string): void {
+    const hold = this.#find(claimId);
+    if (hold === undefined) this.#distrust(claimId);
+    else hold.home.lose(hold, reason);
+  }
+
+  #doubtOne(claimId: string): void {
+    const hold = this.#find(claimId);
+    if (hold === undefined) this.#distrust(claimId);
+    else if (hold.spec.renew === "thread") this.#thread?.renewNow(hold);
+    else this.#keeper.confirm(hold, true);
+  }
+
+  #doubtAll(): void {
+    this.#keeper.doubt();
+    for (const hold of this.#kept) if (hold.spec.renew === "thread") this.#thread?.renewNow(hold);
+  }
+
+  #find(claimId: string): Hold | undefined {
     this.#byId ??= new Map(this.#kept.map((kept) => [kept.claim.id, kept]));
-    const hold = this.#byId.get(claimId);
-    if (hold === undefined) return;
-    if (lostChannel.hasSubscribers) {
-      lostChannel.publish({ backend: this.backend.name, name: hold.claim.name, fence: hold.firstFence, reason });
-    }
-    hold.home.lose(hold, reason);
+    return this.#byId.get(claimId);
+  }
+
+  /** News of a claim that has overtaken the answer to it. */
+  #distrust(claimId: string): void {
+    for (const turnstile of this.#turnstiles.values()) if (turnstile.distrust(claimId)) return;
   }
 
   #noThread(name: string): TypeError {

@@ -25,9 +25,10 @@ export function toMs(
   if (ms === Infinity && maxMs === Infinity) return Infinity;
   if (typeof ms !== "number" || !Number.isSafeInteger(ms) || ms < minMs || ms > maxMs) {
     const upper = maxMs < Number.MAX_SAFE_INTEGER ? ` up to ${formatMs(maxMs)}` : "";
-    const lower = minMs > 0 ? "above 0" : "of 0 or more";
+    const lower = minMs > 1 ? `of at least ${formatMs(minMs)}` : minMs > 0 ? "above 0" : "of 0 or more";
+    const hint = typeof value === "number" && value > 0 && value < minMs ? " (numbers are milliseconds)" : "";
     throw new TypeError(
-      `Expected \`${option}\` to be a duration ${lower}${upper}, such as 250, "250ms", "2s", "5m" or "1h", got ${show(value)}`,
+      `Expected \`${option}\` to be a duration ${lower}${upper}, such as 250, "250ms", "2s", "5m" or "1h", got ${show(value)}${hint}`,
     );
   }
   return ms;

@@ -4,6 +4,7 @@ import type { Chance } from "./chance.ts";
 import type { Clock } from "./clock.ts";
 import { LockBackendError, LockClosedError } from "./errors.ts";
 import type { HeldLease } from "./lease.ts";
+import { onAbort } from "./on-abort.ts";
 
 /** Between two terms, so that work which ends at once does not become a busy loop. */
 const PAUSE_MAX_MS = 1000;
@@ -12,10 +13,11 @@ export interface Candidacy {
   readonly clock: Clock;
   readonly chance: Chance;
   readonly signal: AbortSignal | undefined;
+  /** Aborts when the locks are being closed. */
+  readonly closing: AbortSignal;
   readonly ttlMs: number;
-  isClosed(): boolean;
   acquire(): Promise<HeldLease>;
-  /** Runs the work in the lease's context, where close() waits for it. */
+  /** Runs the work in the lease's context. */
   hold(lease: HeldLease, run: () => Promise<void>): Promise<void>;
   readonly work: Work<unknown>;
 }
@@ -30,8 +32,8 @@ export async function elect(candidacy: Candidacy): Promise<void> {
   }
 }
 
-function isOver(candidacy: Candidacy): boolean {
-  return candidacy.signal?.aborted === true || candidacy.isClosed();
+function isOver({ signal, closing }: Candidacy): boolean {
+  return signal?.aborted === true || closing.aborted;
 }
 
 /** Waits to be elected; undefined when that ended without an office. */
@@ -46,34 +48,35 @@ async function campaign(candidacy: Candidacy): Promise<HeldLease | undefined> {
   }
 }
 
-/** One term of office. The work's signal aborts when the lease is lost, or when the candidate steps down. */
+/** One term of office. It ends when the work settles, or when the lease is lost and the work has noticed. */
 async function serve(candidacy: Candidacy, lease: HeldLease): Promise<void> {
   const { signal, work } = candidacy;
-  const stepDown = (): void => lease.stop(signal?.reason);
-  signal?.addEventListener("abort", stepDown, { once: true });
-  if (signal?.aborted === true) stepDown();
+  const stopListening = signal === undefined ? undefined : onAbort(signal, () => lease.stop(signal.reason));
   try {
+    // Elected in the very moment in which the candidacy ended: nothing is begun.
+    if (isOver(candidacy)) return;
     await candidacy.hold(lease, async () => {
       await work(lease);
     });
   } catch (error) {
     // After a loss or a step-down, a rejection is how the work ends; in office it is a failure.
-    if (lease.lost === undefined && !isOver(candidacy)) throw error;
+    if (lease.standing() !== "lost" && !isOver(candidacy)) throw error;
   } finally {
-    signal?.removeEventListener("abort", stepDown);
+    stopListening?.();
     await lease.release();
   }
 }
 
-function pause({ clock, chance, signal, ttlMs }: Candidacy): Promise<void> {
+function pause({ clock, chance, signal, closing, ttlMs }: Candidacy): Promise<void> {
   const pauseMs = Math.min(PAUSE_MAX_MS, ttlMs / 10) * (0.5 + 0.5 * chance.fraction());
   return new Promise((resolve) => {
-    const timer = clock.setTimer(end, pauseMs, true);
-    function end(): void {
+    const stop: (() => void)[] = [];
+    const end = (): void => {
       clock.clearTimer(timer);
-      signal?.removeEventListener("abort", end);
+      for (const unlisten of stop) unlisten();
       resolve();
-    }
-    signal?.addEventListener("abort", end, { once: true });
+    };
+    const timer = clock.setTimer(end, pauseMs, true);
+    for (const one of [signal, closing]) if (one !== undefined) stop.push(onAbort(one, end));
   });
 }

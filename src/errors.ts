@@ -43,6 +43,8 @@ export class LockLostError extends LockError {
   readonly code = "ERR_LOCK_LOST" as const;
   readonly fence: bigint;
   readonly reason: string;
+  /** What the work resolved to, where `run()` rejects because it resolved after the loss. Do not take it for done. */
+  result: unknown = undefined;
 
   constructor(lock: string, fence: bigint, reason: string) {
     super(
@@ -85,7 +87,7 @@ export class LockBackendError extends LockError {
   }
 }
 
-/** `close()` was called: nothing more is acquired here. */
+/** `close()` was called: nothing more is acquired here, and work that holds a lock is asked to end. */
 export class LockClosedError extends LockError {
   readonly code = "ERR_LOCK_CLOSED" as const;
 
@@ -94,6 +96,14 @@ export class LockClosedError extends LockError {
       lock,
       message ??
         `Lock ${quote(lock)} was not acquired: these locks are closed. Create new ones with createLocks() or connect().`,
+    );
+  }
+
+  /** @internal What a holder learns through its signal. */
+  static whileHeld(lock: string): LockClosedError {
+    return new LockClosedError(
+      lock,
+      `Lock ${quote(lock)} is still held, but these locks are being closed: end the work, and it is released then.`,
     );
   }
 }
@@ -108,4 +118,12 @@ function whoHolds(heldBy: readonly Holding[]): string {
   if (first === undefined) return "is not free";
   const more = others.length === 0 ? "" : ` and ${others.length} more`;
   return `is held by ${first.holder} (fence ${first.fence}) for ${formatMs(first.heldMs)}${more}`;
+}
+
+/** What a backend failed with, as users see it: errors of ours and `TypeError`s as they are, everything else wrapped. */
+export function asBackendError(backend: string, lock: string, error: unknown): unknown {
+  if (error instanceof LockError || error instanceof TypeError) return error;
+  const detail = error instanceof Error && error.message !== "" ? error.message : String(error);
+  const subject = lock === "" ? "" : `Lock ${quote(lock)}: `;
+  return new LockBackendError(backend, lock, `${subject}the ${backend} store failed (${detail}).`, { cause: error });
 }

@@ -40,23 +40,17 @@ export class GroupLease implements Lease {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.release();
-    this.throwIfUntold();
+    // The answer to an explicit release() has said it already.
+    if (this.#result !== undefined) return void (await this.#result);
+    const lost = await this.finish();
+    if (lost !== undefined) throw lost;
   }
 
-  /** @internal */
-  get lost(): LockLostError | undefined {
-    return this.parts.find((part) => part.lost !== undefined)?.lost;
-  }
-
-  /** @internal */
-  throwIfUntold(): void {
-    for (const part of this.parts) part.throwIfUntold();
-  }
-
-  /** @internal */
-  stop(reason: unknown): void {
-    for (const part of this.parts) part.stop(reason);
+  /** @internal As {@link HeldLease.finish}: all parts are judged at the same instant. */
+  async finish(): Promise<LockLostError | undefined> {
+    const losses = await Promise.all(this.parts.toReversed().map((part) => part.finish()));
+    this.#result ??= this.#release();
+    return losses.find((lost) => lost !== undefined);
   }
 
   async #release(): Promise<ReleaseResult> {

@@ -1,30 +1,43 @@
 /**
- * A hold: one lease of the store, kept alive by the keeper and lent to local leases: one after the other, or, in
- * shared mode, to several at once. It knows until when it may be trusted (see "Trust" in docs/concepts.md).
+ * A hold: one lease of the store, renewed by the keeper and lent to local leases: one after the other, or, in shared
+ * mode, to several at once. It knows until when it may be trusted (see "Trust" in docs/concepts.md), and it has one state:
+ * held, then ending (its release began) or lost. Whether it may be believed, lent, entered or renewed is a question to that
+ * state, so that nothing can be released and still be believed.
  */
-import type { Grant } from "./acquire.ts";
 import type { Bell } from "./alarm.ts";
-import type { Claim, Holding } from "./backend.ts";
+import type { Claim, Granted, Holding } from "./backend.ts";
 import type { Clock } from "./clock.ts";
-import type { Lease } from "./api.ts";
 import type { Cohort } from "./cohort.ts";
 import { driftMs } from "./drift.ts";
+import type { HeldLease } from "./lease.ts";
 import { added, remove } from "./short-list.ts";
 import type { Spec } from "./spec.ts";
 
 /** A wall clock this far ahead of the monotonic one means that the machine slept. */
 const SLEPT_MS = 2000;
 
-/** What a hold tells the leases that it is lent to. */
-export interface Borrower extends Lease {
-  lose(reason: string): void;
-  stop(reason: unknown): void;
+/** When a request left: read before it did. */
+export interface Departure {
+  readonly atMs: number;
+  /** How far the wall clock was ahead of the monotonic one: a sleep on the way shows as a difference. */
+  readonly wallLeadMs: number;
 }
 
-/** Who lends the hold, and has to know when it ends. */
+export function departure(clock: Clock): Departure {
+  const atMs = clock.now();
+  return { atMs, wallLeadMs: clock.wall() - atMs };
+}
+
+/** A grant, and when the request that brought it left. */
+export interface Grant {
+  readonly granted: Granted;
+  readonly sent: Departure;
+}
+
+/** The queue that lends the hold, and has to know when it ends. */
 export interface HoldHome {
   lose(hold: Hold, reason: string): void;
-  forceEnd(hold: Hold, reason: string): Promise<void>;
+  forceEnd(hold: Hold, reason: string): Promise<unknown>;
 }
 
 export class Hold implements Bell {
@@ -36,10 +49,7 @@ export class Hold implements Bell {
   readonly ttlMs: number;
   readonly grantedAtMs: number;
   /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
-  borrowers: Borrower[] = [];
-  /** `ending`: its release began, so that nothing may renew it any more. */
-  state: "held" | "ending" | "lost" = "held";
-  lostBecause = "";
+  leases: HeldLease[] = [];
   /** How many local leases it has been lent to. */
   lent = 0;
 
@@ -51,14 +61,13 @@ export class Hold implements Bell {
   cohortPlace = -1;
   atMs = 0;
   place = -1;
-  /** What to do when the store does not answer its release in time. */
-  late: (() => void) | undefined;
 
   readonly #clock: Clock;
   readonly #endAtMs: number;
+  #state: "held" | "ending" | "lost" = "held";
   #fromMs: number;
   #wallLeadMs: number;
-  #thread: (() => number) | undefined;
+  #thread: (() => Departure) | undefined;
 
   constructor(home: HoldHome, clock: Clock, claim: Claim, spec: Spec, { granted, sent }: Grant) {
     this.home = home;
@@ -70,16 +79,27 @@ export class Hold implements Bell {
     this.ttlMs = granted.ttlMs ?? claim.ttlMs;
     this.#fromMs = granted.fromMs ?? sent.atMs;
     this.grantedAtMs = clock.now();
-    this.#endAtMs = this.#fromMs + spec.maxHoldMs;
+    this.#endAtMs = this.grantedAtMs + spec.maxHoldMs;
     this.#wallLeadMs = sent.wallLeadMs;
   }
 
-  lend(borrower: Borrower): void {
-    this.borrowers = added(this.borrowers, borrower);
+  get state(): "held" | "ending" | "lost" {
+    return this.#state;
   }
 
-  takeBack(borrower: Borrower): void {
-    remove(this.borrowers, borrower);
+  /** Its release begins, or it is lost. A lease ends once: `false` where it had ended before. */
+  end(how: "ending" | "lost"): boolean {
+    if (this.#state !== "held") return false;
+    this.#state = how;
+    return true;
+  }
+
+  lend(lease: HeldLease): void {
+    this.leases = added(this.leases, lease);
+  }
+
+  takeBack(lease: HeldLease): void {
+    remove(this.leases, lease);
   }
 
   /** The fence for the next local lease. Shared leases have one in common. */
@@ -91,13 +111,17 @@ export class Hold implements Bell {
 
   /** The instant at which belief ends: before the store can give the lock away, by 1 % of the ttl + 2 ms for drifting clocks. */
   get trustedUntilMs(): number {
-    const fromMs = this.#thread === undefined ? this.#fromMs : Math.max(this.#fromMs, this.#thread());
-    return Math.min(fromMs + this.ttlMs - driftMs(this.ttlMs), this.#endAtMs);
+    return Math.min(this.fromMs + this.ttlMs - driftMs(this.ttlMs), this.#endAtMs);
   }
 
   /** Trust counts from here: when the request that last confirmed the lease left. */
   get fromMs(): number {
-    return this.#fromMs;
+    return this.#thread === undefined ? this.#fromMs : Math.max(this.#fromMs, this.#thread().atMs);
+  }
+
+  /** How far the wall clock was ahead of the monotonic one then. */
+  get wallLeadMs(): number {
+    return this.#thread === undefined ? this.#wallLeadMs : this.#thread().wallLeadMs;
   }
 
   /** No renewal goes out from here on: the holder has had its `maxHold`. */
@@ -105,13 +129,17 @@ export class Hold implements Bell {
     return this.#endAtMs;
   }
 
+  /** Held, and its time has not passed. */
   trusted(nowMs: number): boolean {
-    return this.state !== "lost" && nowMs < this.trustedUntilMs;
+    return this.#state === "held" && this.#hasTime(nowMs);
   }
 
-  /** True when the machine seems to have slept since the last confirmation: the monotonic clock may have stood still. */
+  /**
+   * True when the machine seems to have slept since the last confirmation: the monotonic clock may have stood still.
+   * Only a renewal can settle that. One that is never renewed is not in doubt: the sleep is taken off its time.
+   */
   inDoubt(nowMs: number): boolean {
-    return this.#clock.wall() - nowMs - this.#wallLeadMs > SLEPT_MS;
+    return this.spec.renew !== false && this.#sleptMs(nowMs) > 0;
   }
 
   /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */
@@ -119,16 +147,26 @@ export class Hold implements Bell {
     return this.trusted(nowMs) && !this.inDoubt(nowMs);
   }
 
-  /** A wall clock that ran ahead by more than the whole ttl: without a renewal to confirm it, such a lease is over. */
-  sleptThrough(nowMs: number): boolean {
-    return this.#clock.wall() - nowMs - this.#wallLeadMs > this.ttlMs;
+  /** The store cannot have let go by itself yet, whatever has become of the hold here. Says nothing about belief. */
+  isUnexpired(nowMs: number): boolean {
+    return this.#hasTime(nowMs) && !this.inDoubt(nowMs);
+  }
+
+  #hasTime(nowMs: number): boolean {
+    const sleptMs = this.spec.renew === false ? this.#sleptMs(nowMs) : 0;
+    return nowMs + sleptMs < this.trustedUntilMs;
+  }
+
+  #sleptMs(nowMs: number): number {
+    const sleptMs = this.#clock.wall() - nowMs - this.wallLeadMs;
+    return sleptMs > SLEPT_MS ? sleptMs : 0;
   }
 
   /** Moves the trusted instant forward, counted from when the renewal left; never back. */
-  confirm(fromMs: number, sentAtMs: number, wallLeadMs: number): void {
+  confirm(fromMs: number, sent: Departure): void {
     if (fromMs > this.#fromMs) this.#fromMs = fromMs;
     // An older proof, sent before this renewal was asked for, says nothing about a sleep in between.
-    if (fromMs >= sentAtMs) this.#wallLeadMs = wallLeadMs;
+    if (fromMs >= sent.atMs) this.#wallLeadMs = sent.wallLeadMs;
   }
 
   /** As the store would show it, for messages. */
@@ -139,7 +177,7 @@ export class Hold implements Bell {
   }
 
   /** Lets a worker thread's confirmations count too. */
-  follow(latestFromMs: () => number): void {
-    this.#thread = latestFromMs;
+  follow(latest: () => Departure): void {
+    this.#thread = latest;
   }
 }

@@ -1,6 +1,9 @@
 /**
  * The keeper (others say watchdog): renews every hold of this process from one timer, in batches, and ends those that
  * can no longer be trusted. A hold is renewed after a third of its ttl and asked for again until its instant passes.
+ *
+ * To end a hold calls the user's abort listeners, which may release, acquire or close anything. So each step first decides,
+ * then puts everything back in its place, and only then ends what has to end; what is asked for afterwards is looked at anew.
  */
 import { Alarm, type Bell } from "./alarm.ts";
 import type { Backend, Renewal } from "./backend.ts";
@@ -8,34 +11,44 @@ import type { Chance } from "./chance.ts";
 import type { Clock } from "./clock.ts";
 import { Cohort } from "./cohort.ts";
 import { renewChannel } from "./events.ts";
-import type { Hold } from "./hold.ts";
+import { departure, type Hold } from "./hold.ts";
 
 /** Cohorts due within this part of their ttl ride along: so that leases taken at random moments end up in few batches. */
 const RIDE_ALONG = 1 / 10;
 /** A new hold joins the youngest cohort for this part of its ttl; it is renewed that much early, once. */
 const JOIN = 1 / 30;
 const RETRY_MIN_MS = 10;
+/** How often holds that are not renewed are looked at: a machine that slept shows only by its wall clock. */
+const SLEEP_LOOK_MS = 1000;
+/** A timer that is this late is worth a word: the loop was blocked. */
+const LATE_MS = 100;
+
+/** A hold that cannot be trusted any more. */
+interface Ended {
+  readonly hold: Hold;
+  readonly reason: string;
+}
 
 export class Keeper {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #chance: Chance;
-  readonly #lose: (hold: Hold, reason: string) => void;
+  /** Every cohort that has holds, and every hold that is not renewed from here. */
   readonly #alarm: Alarm<Bell>;
   /** Per ttl, the cohort that new holds join. */
   readonly #youngest: Map<number, { readonly cohort: Cohort; readonly untilMs: number }> = new Map();
+  #stopped = false;
 
-  constructor(backend: Backend, clock: Clock, chance: Chance, lose: (hold: Hold, reason: string) => void) {
+  constructor(backend: Backend, clock: Clock, chance: Chance) {
     this.#backend = backend;
     this.#clock = clock;
     this.#chance = chance;
-    this.#lose = lose;
     this.#alarm = new Alarm<Bell>(clock, false, (nowMs) => this.#sweep(nowMs));
   }
 
   keep(hold: Hold): void {
     // What is not renewed from here has only its end to be watched.
-    if (hold.spec.renew !== true) return this.#alarm.set(hold, hold.trustedUntilMs);
+    if (hold.spec.renew !== true) return this.#watchEnd(hold, hold.grantedAtMs);
     const nowMs = hold.grantedAtMs;
     // A lease that was handed over has used up some of its trust: renewed no later than half-way to its end.
     const latestMs = nowMs + (hold.trustedUntilMs - nowMs) / 2;
@@ -52,87 +65,116 @@ export class Keeper {
 
   /** From this moment on nothing renews the hold, not even an answer that is on its way. */
   drop(hold: Hold): void {
-    this.#alarm.clear(hold);
-    hold.cohort?.remove(hold);
-    hold.cohort = undefined;
+    const { cohort } = hold;
+    if (cohort === undefined) return this.#alarm.clear(hold);
+    cohort.remove(hold);
+    // An empty cohort stays until its time, so that a lock that is taken again and again costs no new one each time.
+    return undefined;
   }
 
-  /** Renews everything now. `afresh`: what was asked before may never be answered, as after a reconnect. */
-  doubt(afresh: boolean): void {
+  /** Renews everything now. What was asked before may never be answered, as after a reconnect. */
+  doubt(): void {
     const nowMs = this.#clock.now();
     for (const bell of this.#alarm.all()) {
-      if (!(bell instanceof Cohort) || (!afresh && bell.isAsking(nowMs))) continue;
+      if (!(bell instanceof Cohort)) continue;
       bell.renewAtMs = nowMs;
       bell.askedAtMs = -Infinity;
       this.#alarm.set(bell, nowMs);
     }
   }
 
+  /** Renews one hold now. `afresh`: an answer that is on its way may be older than the doubt. */
+  confirm(hold: Hold, afresh: boolean): void {
+    const { cohort } = hold;
+    if (cohort === undefined) return;
+    const nowMs = this.#clock.now();
+    // It is being asked for, or will be soon: somebody who looks again and again does not make it more often.
+    if (!afresh && (cohort.isAsking(nowMs) || cohort.failures > 0 || cohort.renewAtMs <= nowMs)) return;
+    cohort.remove(hold);
+    this.#put([hold], 0, nowMs);
+  }
+
   stop(): void {
+    this.#stopped = true;
     this.#alarm.stop();
+  }
+
+  #watchEnd(hold: Hold, nowMs: number): void {
+    const { trustedUntilMs } = hold;
+    const lookMs = hold.spec.renew === false ? nowMs + SLEEP_LOOK_MS : Infinity;
+    this.#alarm.set(hold, Math.min(trustedUntilMs, lookMs));
   }
 
   #sweep(nowMs: number): void {
     const due: Cohort[] = [];
-    const ends: Hold[] = [];
+    const others: Hold[] = [];
+    const ended: Ended[] = [];
     let slackMs = 0;
     for (let bell = this.#alarm.take(nowMs); bell !== undefined; bell = this.#alarm.take(nowMs + slackMs)) {
       if (bell instanceof Cohort) {
         due.push(bell);
         slackMs = Math.max(slackMs, bell.ttlMs * RIDE_ALONG);
-      } else ends.push(bell as Hold);
+      } else others.push(bell as Hold);
     }
-    for (const hold of ends) this.#lookAtEnd(hold, nowMs);
-    const asked = this.#ask(due, nowMs);
-    for (const cohort of due) this.#setBell(cohort);
-    for (const cohorts of asked) void this.#renew(cohorts);
+    for (const hold of others) {
+      if (hold.trusted(nowMs)) this.#watchEnd(hold, nowMs);
+      else ended.push({ hold, reason: whyEnded(hold, nowMs, 0) });
+    }
+    for (const cohort of due) {
+      if (nowMs >= cohort.firstEndMs) this.#findEnded(cohort, nowMs, ended);
+      this.#setBell(cohort);
+    }
+    lose(ended);
+    if (!this.#stopped) this.#ask(due, nowMs);
   }
 
-  /** A hold that is not renewed from here, or only by a thread, is due to end. */
-  #lookAtEnd(hold: Hold, nowMs: number): void {
-    if (nowMs >= hold.trustedUntilMs) this.#lose(hold, whyEnded(hold, nowMs, 0));
-    else if (hold.spec.renew === false && hold.sleptThrough(nowMs))
-      this.#lose(hold, "the machine slept longer than the ttl");
-    else this.#alarm.set(hold, hold.trustedUntilMs);
+  #findEnded(cohort: Cohort, nowMs: number, ended: Ended[]): void {
+    for (const hold of cohort.holds) {
+      if (!hold.trusted(nowMs)) ended.push({ hold, reason: whyEnded(hold, nowMs, cohort.failures) });
+    }
   }
 
-  /** Decides who is asked for, in which calls: the healthy in one, those in trouble each on their own. */
-  #ask(due: readonly Cohort[], nowMs: number): Cohort[][] {
+  /** Decides which of those that are due are asked for, in which calls: the healthy in one, those in trouble each on their own. */
+  #ask(due: readonly Cohort[], nowMs: number): void {
     const healthy = new Map<number, Cohort>();
     const alone: Cohort[][] = [];
     for (const cohort of due) {
-      if (nowMs >= cohort.firstEndMs) this.#loseEnded(cohort, nowMs);
       if (cohort.holds.length === 0 || cohort.isAsking(nowMs) || nowMs + cohort.ttlMs * RIDE_ALONG < cohort.renewAtMs)
         continue;
-      cohort.askedAtMs = nowMs;
       const other = healthy.get(cohort.ttlMs);
       if (cohort.failures > 0) alone.push([cohort]);
       else if (other === undefined) healthy.set(cohort.ttlMs, cohort);
-      else other.merge(cohort);
+      else {
+        other.merge(cohort);
+        this.#setBell(cohort);
+      }
     }
-    return healthy.size > 0 ? [[...healthy.values()], ...alone] : alone;
-  }
-
-  #loseEnded(cohort: Cohort, nowMs: number): void {
-    // A copy, because losing a hold takes it out.
-    for (const hold of cohort.holds.slice()) {
-      if (nowMs >= hold.trustedUntilMs) this.#lose(hold, whyEnded(hold, nowMs, cohort.failures));
+    const calls = healthy.size > 0 ? [[...healthy.values()], ...alone] : alone;
+    for (const cohorts of calls) {
+      for (const cohort of cohorts) {
+        cohort.askedAtMs = nowMs;
+        this.#setBell(cohort);
+      }
     }
+    for (const cohorts of calls) void this.#renew(cohorts);
   }
 
   #setBell(cohort: Cohort): void {
-    if (cohort.holds.length === 0) return this.#alarm.clear(cohort);
+    if (cohort.holds.length === 0) {
+      this.#alarm.clear(cohort);
+      if (this.#youngest.get(cohort.ttlMs)?.cohort === cohort) this.#youngest.delete(cohort.ttlMs);
+      return;
+    }
     const nextMs = cohort.askedAtMs > -Infinity ? cohort.askedAtMs + cohort.ttlMs / 3 : cohort.renewAtMs;
     if (cohort.firstEndMs < nextMs) cohort.findFirstEnd();
-    return this.#alarm.set(cohort, Math.min(nextMs, cohort.firstEndMs));
+    this.#alarm.set(cohort, Math.min(nextMs, cohort.firstEndMs));
   }
 
   async #renew(cohorts: readonly Cohort[]): Promise<void> {
     // Copies of the right size from the start: lists that grow to thousands leave as much behind for the garbage collector.
     const holds = cohorts.length === 1 ? cohorts[0]!.holds.slice() : cohorts.flatMap((cohort) => cohort.holds);
     const claims = holds.map((hold) => hold.claim);
-    const sentAtMs = this.#clock.now();
-    const wallLeadMs = this.#clock.wall() - sentAtMs;
+    const sent = departure(this.#clock);
     let answers: readonly Renewal[] | undefined;
     try {
       const renewals = await this.#backend.renew(claims);
@@ -141,7 +183,9 @@ export class Keeper {
     } catch {
       // Unknown is neither yes nor no: asked again below, until the instant passes.
     }
+    if (this.#stopped) return;
     const nowMs = this.#clock.now();
+    const ended: Ended[] = [];
     const unknown: Hold[] = [];
     for (let index = 0; index < holds.length; index++) {
       const hold = holds[index]!;
@@ -149,18 +193,19 @@ export class Keeper {
       if (hold.state !== "held" || hold.cohort === undefined) continue;
       const renewal = answers?.[index];
       // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
-      if (nowMs >= hold.trustedUntilMs) this.#lose(hold, whyEnded(hold, nowMs, hold.cohort.failures));
-      else if (renewal?.held === true) hold.confirm(renewal.fromMs ?? sentAtMs, sentAtMs, wallLeadMs);
-      else if (renewal?.held === false) this.#lose(hold, renewal.reason);
+      if (!hold.trusted(nowMs)) ended.push({ hold, reason: whyEnded(hold, nowMs, hold.cohort.failures) });
+      else if (renewal?.held === true) hold.confirm(renewal.fromMs ?? sent.atMs, sent);
+      else if (renewal?.held === false) ended.push({ hold, reason: renewal.reason });
       else unknown.push(hold);
     }
     this.#settle(cohorts, unknown, nowMs, answers === undefined);
-    if (renewChannel.hasSubscribers) this.#publish(claims.length, answers, nowMs - sentAtMs);
+    lose(ended);
+    if (renewChannel.hasSubscribers) this.#publish(claims.length, answers, nowMs - sent.atMs);
   }
 
   #settle(cohorts: readonly Cohort[], unknown: readonly Hold[], nowMs: number, allFailed: boolean): void {
     const failures = 1 + Math.max(...cohorts.map((cohort) => cohort.failures));
-    for (const hold of unknown) hold.cohort?.remove(hold);
+    for (const hold of unknown) hold.cohort!.remove(hold);
     for (const cohort of cohorts) {
       cohort.askedAtMs = -Infinity;
       cohort.failures = 0;
@@ -169,18 +214,19 @@ export class Keeper {
     }
     // A call that failed as a whole is halved, so that one claim the store chokes on cannot take the others with it.
     const half = allFailed ? Math.ceil(unknown.length / 2) : unknown.length;
-    this.#retry(unknown.slice(0, half), failures, nowMs);
-    this.#retry(unknown.slice(half), failures, nowMs);
+    this.#put(unknown.slice(0, half), failures, nowMs);
+    this.#put(unknown.slice(half), failures, nowMs);
   }
 
-  #retry(holds: readonly Hold[], failures: number, nowMs: number): void {
+  /** Puts holds into cohorts of their own: to be asked for at once, or, after failures, in a while. */
+  #put(holds: readonly Hold[], failures: number, nowMs: number): void {
     const perTtl = new Map<number, Cohort>();
     for (const hold of holds) {
       let cohort = perTtl.get(hold.ttlMs);
       if (cohort === undefined) {
         const leftMs = hold.trustedUntilMs - nowMs;
         const pauseMs = Math.max(RETRY_MIN_MS, leftMs / 8) * (0.5 + 0.5 * this.#chance.fraction());
-        perTtl.set(hold.ttlMs, (cohort = new Cohort(hold.ttlMs, nowMs + pauseMs)));
+        perTtl.set(hold.ttlMs, (cohort = new Cohort(hold.ttlMs, failures === 0 ? nowMs : nowMs + pauseMs)));
         cohort.failures = failures;
       }
       cohort.add(hold);
@@ -207,10 +253,17 @@ export class Keeper {
   }
 }
 
+/** Ends holds, one after the other. The listeners of one may have ended the next. */
+function lose(ended: readonly Ended[]): void {
+  for (const { hold, reason } of ended) hold.home.lose(hold, reason);
+}
+
 function whyEnded(hold: Hold, nowMs: number, failures: number): string {
   if (nowMs >= hold.endAtMs) return "it was held for its maxHold";
+  if (nowMs < hold.trustedUntilMs) return "the machine slept past the end of its ttl";
   if (hold.spec.renew === false) return "its ttl passed and it is not renewed";
   if (failures > 0) return `its ttl passed while the store did not confirm it (${failures} renewals failed)`;
   const lateMs = Math.round(nowMs - hold.trustedUntilMs);
-  return `its ttl passed before it could be renewed (noticed ${lateMs} ms late: the event loop was blocked, the process paused, or the store hung)`;
+  const late = lateMs < LATE_MS ? "" : `noticed ${lateMs} ms late: `;
+  return `its ttl passed before it could be renewed (${late}the event loop was blocked, the process paused, or the store hung)`;
 }

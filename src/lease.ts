@@ -1,48 +1,71 @@
-/** One held lock, as its user sees it: a hold lent for a while, or a share in such a lease by re-entry. */
+/**
+ * One held lock, as its user sees it: a hold lent for a while, or a re-entry into such a lease. A lease is held, then
+ * released or lost, once. Re-entries are leases inside a lease: it goes back when it and all inside it are released.
+ */
 import type { Lease, ReleaseResult } from "./api.ts";
+import type { Clock } from "./clock.ts";
+import type { Holding, Mode } from "./backend.ts";
 import { LockLostError } from "./errors.ts";
 import { holdChannel, type HoldEvent } from "./events.ts";
-import type { Borrower, Hold } from "./hold.ts";
-import type { Clock } from "./clock.ts";
+import type { Hold } from "./hold.ts";
 
-/** Where a lease goes when its last share is released. */
+/** Where a lease comes from, and goes when it is over. */
 export interface LeaseHome {
   readonly clock: Clock;
   readonly backendName: string;
-  /** The lease and all its re-entries are over: pass the hold on, or release it. */
+  /** The lease and all inside it are over: pass the hold on, or release it. */
   giveBack(lease: HeldLease, hold: Hold): ReleaseResult | Promise<ReleaseResult>;
-  /** Something about this lease can only be settled by asking the store again. */
-  doubt(): void;
+  /** The hold's time has passed, and no timer has noticed yet. */
+  lose(hold: Hold, reason: string): void;
+  /** Only the store can settle whether this hold is still ours: ask it. */
+  confirm(hold: Hold): void;
 }
 
-const RELEASED = "it was released";
+/** What a lease is at one instant, by the monotonic clock. `doubt`: the machine seems to have slept. */
+export type Standing = "held" | "doubt" | "released" | "lost";
 
-export class HeldLease implements Lease, Borrower {
+const UNKNOWN = "the store no longer knew it when it was released";
+const SLEPT = "the machine seems to have slept, and the store could not be asked whether it was still held";
+const LATE = "its ttl passed before it could be renewed (the event loop was blocked, or the process paused)";
+
+export class HeldLease implements Lease {
   readonly name: string;
   readonly fence: bigint;
+  /** @internal What its user asked for: a shared re-entry into an exclusive lease is shared. */
+  readonly mode: Mode;
   readonly #hold: Hold;
   readonly #home: LeaseHome;
-  /** The lease that this one re-entered; itself for the outermost. */
-  readonly #root: HeldLease;
-  #shares: Set<HeldLease> | undefined;
+  readonly #outer: HeldLease | undefined;
+  readonly #left: (() => void) | undefined;
+  #inner: Set<HeldLease> | undefined;
+  /** Itself until it is released, and all inside it. */
   #open = 1;
-  #controller: AbortController | undefined;
-  #stopReason: unknown;
-  #result: Promise<ReleaseResult> | undefined;
+  #released = false;
   #lost: LockLostError | undefined;
-  #onEnd: (() => void) | undefined;
+  #stopReason: unknown;
+  #controller: AbortController | undefined;
+  #result: Promise<ReleaseResult> | undefined;
   #event: HoldEvent | undefined;
-  #untold = false;
+  /** @internal Called after the lease was lost, when its state is consistent. */
+  onLost: (() => void) | undefined;
 
   /** @internal Leases come from acquire(). */
-  constructor(name: string, fence: bigint, hold: Hold, home: LeaseHome, root?: HeldLease) {
+  constructor(
+    name: string,
+    fence: bigint,
+    hold: Hold,
+    home: LeaseHome,
+    inside?: { readonly outer: HeldLease; readonly mode: Mode; readonly left: () => void },
+  ) {
     this.name = name;
     this.fence = fence;
     this.#hold = hold;
     this.#home = home;
-    this.#root = root ?? this;
-    if (root === undefined && holdChannel.hasSubscribers) {
-      this.#event = { backend: home.backendName, name, mode: hold.claim.mode, fence };
+    this.mode = inside?.mode ?? hold.claim.mode;
+    this.#outer = inside?.outer;
+    this.#left = inside?.left;
+    if (inside === undefined && holdChannel.hasSubscribers) {
+      this.#event = { backend: home.backendName, name, mode: this.mode, fence };
       holdChannel.start.publish(this.#event);
     }
   }
@@ -54,8 +77,8 @@ export class HeldLease implements Lease, Borrower {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
-      if (this.#lost !== undefined) this.#controller.abort(this.#lost);
-      else if (this.#stopReason !== undefined) this.#controller.abort(this.#stopReason);
+      const reason = this.#lost ?? this.#stopReason;
+      if (reason !== undefined) this.#controller.abort(reason);
     }
     return this.#controller.signal;
   }
@@ -74,13 +97,24 @@ export class HeldLease implements Lease, Borrower {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.release();
-    this.throwIfUntold();
+    // The answer to an explicit release() has said it already.
+    if (this.#released) return void (await this.#result);
+    const lost = await this.finish();
+    if (lost !== undefined) throw lost;
   }
 
-  /** @internal Throws the loss, unless its user could learn of it from the signal: it is told once. */
-  throwIfUntold(): void {
-    if (this.#lost !== undefined && (this.#untold || this.#controller === undefined)) throw this.#lost;
+  /**
+   * @internal Ends the lease when the work under it has settled. Returns the loss if that work may not be taken for complete:
+   * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides.
+   */
+  async finish(): Promise<LockLostError | undefined> {
+    const standing = this.standing();
+    const result = await this.release();
+    if (standing === "doubt" && result === "unknown") {
+      this.#lost = new LockLostError(this.name, this.fence, SLEPT);
+      this.abort();
+    }
+    return this.#lost;
   }
 
   /** @internal */
@@ -88,87 +122,126 @@ export class HeldLease implements Lease, Borrower {
     return this.#lost;
   }
 
-  /** @internal True from the moment its release began, or when it was lost. */
-  get over(): boolean {
-    return this.#result !== undefined || this.#lost !== undefined;
+  /** @internal What it is now. An end that no timer has noticed yet is noticed here. */
+  standing(): Standing {
+    if (this.#lost === undefined && !this.#released) this.#lookAtTime();
+    if (this.#lost !== undefined) return "lost";
+    if (this.#released) return "released";
+    return this.#hold.inDoubt(this.#home.clock.now()) ? "doubt" : "held";
   }
 
-  /** @internal What the store holds for this lease. */
-  get mode(): "exclusive" | "shared" {
-    return this.#hold.claim.mode;
+  /** @internal The same as {@link standing}, without noticing anything: for tests that watch. */
+  peek(nowMs: number): { readonly standing: Standing; readonly sure: boolean; readonly claimId: string } {
+    const standing = this.#lost !== undefined ? "lost" : this.#released ? "released" : "held";
+    return { standing, sure: standing === "held" && this.#hold.isSure(nowMs), claimId: this.#hold.claim.id };
   }
 
-  /** @internal One more lease on the same hold: same fence, released when all are. */
-  share(onEnd: () => void): HeldLease {
-    const root = this.#root;
-    const lease = new HeldLease(this.name, this.fence, this.#hold, this.#home, root);
-    lease.#onEnd = onEnd;
-    root.#open++;
-    (root.#shares ??= new Set()).add(lease);
-    return lease;
+  /** @internal For messages. */
+  describe(): Holding {
+    return this.#hold.describe(this.#home.clock.now());
   }
 
-  /** @internal The lease has ended: tells everybody who has a share in it. */
-  lose(reason: string): void {
-    if (this.#lost !== undefined) return;
-    this.#lost = new LockLostError(this.name, this.fence, reason);
-    this.#controller?.abort(this.#lost);
-    if (this.#shares !== undefined) for (const share of this.#shares) share.lose(reason);
+  /** @internal A re-entry: one more lease on the same hold, with the same fence. `left` is called when it is over. */
+  enter(mode: Mode, left: () => void): HeldLease {
+    const inner = new HeldLease(this.name, this.fence, this.#hold, this.#home, { outer: this, mode, left });
+    // What was asked to stop stays so: work that enters now must learn of it.
+    inner.#stopReason = this.#stopReason;
+    this.#open++;
+    (this.#inner ??= new Set()).add(inner);
+    return inner;
   }
 
   /** @internal Asks the work to stop, while the lease is still held. */
   stop(reason: unknown): void {
-    this.#stopReason ??= reason;
-    this.#controller?.abort(reason);
-    if (this.#shares !== undefined) for (const share of this.#shares) share.stop(reason);
+    if (this.#stopReason !== undefined) return;
+    this.#stopReason = reason;
+    const inner = [...(this.#inner ?? [])];
+    if (!this.#released) this.#controller?.abort(reason);
+    for (const lease of inner) lease.stop(reason);
+  }
+
+  /** @internal Marks the lease and all inside it as lost, and calls nothing: see {@link tellLost}. */
+  markLost(reason: string, marked: HeldLease[]): void {
+    // A lease ends once: what was released is over, and its user has had the answer.
+    if (this.#lost === undefined && !this.#released) {
+      this.#lost = new LockLostError(this.name, this.fence, reason);
+      marked.push(this);
+    }
+    for (const lease of this.#inner ?? []) lease.markLost(reason, marked);
+  }
+
+  /** @internal Calls the user's listeners. */
+  abort(): void {
+    this.#controller?.abort(this.#lost);
+    this.onLost?.();
+  }
+
+  #lookAtTime(): void {
+    const hold = this.#hold;
+    if (hold.state === "held" && !hold.trusted(this.#home.clock.now())) this.#home.lose(hold, LATE);
   }
 
   /** Undefined while the lease is surely held: the clock decides, not a flag that a late timer would have to set. */
   #whyNot(): string | undefined {
     if (this.#lost !== undefined) return this.#lost.reason;
-    if (this.#result !== undefined) return RELEASED;
+    if (this.#released) return "it was released";
     const nowMs = this.#home.clock.now();
-    if (!this.#hold.trusted(nowMs)) {
-      return "its ttl passed before it could be renewed (the event loop was blocked, or the process paused)";
-    }
+    if (!this.#hold.trusted(nowMs)) return LATE;
     if (this.#hold.inDoubt(nowMs)) {
-      this.#home.doubt();
+      this.#home.confirm(this.#hold);
       return "it is in doubt until the store confirms it: the machine seems to have slept";
     }
     return undefined;
   }
 
   #release(): Promise<ReleaseResult> {
-    const root = this.#root;
-    root.#shares?.delete(this);
-    root.#open--;
-    this.#onEnd?.();
-    if (root.#open > 0) return Promise.resolve(this.#lost === undefined ? "released" : "lost");
-    const given = this.#home.giveBack(root, this.#hold);
+    this.#lookAtTime();
+    this.#released = true;
+    const given = this.#leave();
     return typeof given === "string"
-      ? Promise.resolve(this.#ended(given))
-      : given.then((result) => this.#ended(result));
+      ? Promise.resolve(this.#conclude(given))
+      : given.then((result) => this.#conclude(result));
   }
 
-  #ended(given: ReleaseResult): ReleaseResult {
-    const event = this.#root.#event;
-    const result = this.#lost === undefined ? given : "lost";
-    if (result === "lost" && this.#lost === undefined) {
-      // The signal had no time to tell: whoever waits for the end of the lease is told there.
-      this.#untold = true;
-      this.lose("the store no longer knew it when it was released");
+  /** The lease is released, or one inside it is over. The last one out gives the hold back. */
+  #leave(): ReleaseResult | Promise<ReleaseResult> {
+    if (--this.#open > 0) return "released";
+    const outer = this.#outer;
+    if (outer === undefined) {
+      const given = this.#home.giveBack(this, this.#hold);
+      return this.#event === undefined ? given : this.#publish(this.#event, given);
     }
-    if (event !== undefined) publishEnd(event, result, this.#lost, this.#home.clock.now() - this.#hold.grantedAtMs);
+    outer.#inner!.delete(this);
+    // Its turn goes to the next sibling in the same step, so that a lease with somebody in line is never over in between.
+    this.#left!();
+    return outer.#leave();
+  }
+
+  #conclude(given: ReleaseResult): ReleaseResult {
+    if (this.#lost === undefined && given === "lost") {
+      this.#lost = new LockLostError(this.name, this.fence, UNKNOWN);
+      this.abort();
+    }
+    return this.#lost === undefined ? given : "lost";
+  }
+
+  async #publish(event: HoldEvent, given: ReleaseResult | Promise<ReleaseResult>): Promise<ReleaseResult> {
+    const result = await given;
+    const lost = this.#lost ?? (result === "lost" ? new LockLostError(this.name, this.fence, UNKNOWN) : undefined);
+    event.end = lost === undefined ? result : "lost";
+    event.heldMs = this.#home.clock.now() - this.#hold.grantedAtMs;
+    if (lost !== undefined) {
+      event.error = lost;
+      holdChannel.error.publish(event);
+    }
+    holdChannel.end.publish(event);
     return result;
   }
 }
 
-function publishEnd(event: HoldEvent, end: ReleaseResult, lost: LockLostError | undefined, heldMs: number): void {
-  event.end = end;
-  event.heldMs = heldMs;
-  if (lost !== undefined) {
-    event.error = lost;
-    holdChannel.error.publish(event);
-  }
-  holdChannel.end.publish(event);
+/** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
+export function tellLost(leases: readonly HeldLease[], reason: string): void {
+  const marked: HeldLease[] = [];
+  for (const lease of leases) lease.markLost(reason, marked);
+  for (const lease of marked) lease.abort();
 }

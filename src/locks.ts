@@ -7,20 +7,24 @@ import type {
   Lease,
   Locks,
   LocksOptions,
+  QueryOptions,
+  TryOptions,
   Work,
 } from "./api.ts";
 import type { Backend, Snapshot } from "./backend.ts";
-import { closeLocks, Running } from "./close.ts";
+import { checkBackend, checkCreateOptions } from "./check.ts";
+import { Closing, Running } from "./close.ts";
 import { Desk } from "./desk.ts";
 import { elect } from "./elect.ts";
-import { LockTimeoutError } from "./errors.ts";
+import { asBackendError, LockLostError, LockTimeoutError } from "./errors.ts";
 import { type AcquireEvent, acquireChannel, forceReleaseChannel } from "./events.ts";
 import { GroupLease } from "./group.ts";
 import type { HeldLease } from "./lease.ts";
+import { takeGroup } from "./take-group.ts";
+import { askStore } from "./ask-store.ts";
 import { Frame } from "./reentry.ts";
-import { checkName, type Spec, toPatience, toSpec } from "./spec.ts";
+import { checkName, checkNames, type Spec, toPatience, toQuerySpec, toSpec, toTrySpec } from "./spec.ts";
 import type { Patience } from "./ticket.ts";
-import { checkBackend, checkCreateOptions } from "./check.ts";
 
 type Names = string | readonly string[];
 type AnyLease = HeldLease | GroupLease;
@@ -37,50 +41,62 @@ class BackendLocks implements Locks {
   readonly #defaults: LocksOptions;
   readonly #usual: Spec;
   readonly #running: Running = new Running();
-  #closing: Promise<void> | undefined;
+  readonly #closing: Closing;
 
   constructor(backend: Backend, defaults: LocksOptions) {
     this.#defaults = defaults;
     this.#usual = toSpec({}, defaults);
     this.#desk = new Desk(backend, defaults);
+    this.#closing = new Closing(this.#desk, this.#running);
   }
 
   async run<T>(name: Names, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
     const work = typeof optionsOrWork === "function" ? optionsOrWork : maybeWork;
     if (typeof work !== "function") throw new TypeError("Expected `run` to get a function as its last argument");
     const spec = this.#spec(typeof optionsOrWork === "function" ? undefined : optionsOrWork);
-    const lease = (await this.#take(name, spec, patienceOf(spec))) as AnyLease;
-    return await this.#running.track(this.#work(lease, work), lease);
+    // Before anything is waited for: close() waits for this call from here on, whether its work has started or not.
+    const call = this.#running.begin(String(name));
+    try {
+      return await this.#work((await this.#take(name, spec, patienceOf(spec)))!, work);
+    } finally {
+      this.#running.end(call);
+    }
   }
 
   acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
-    return this.#begin(name, options, undefined) as Promise<Lease>;
+    return this.#begin(name, () => this.#spec(options), undefined) as Promise<Lease>;
   }
 
-  tryAcquire(name: Names, options?: AcquireOptions): Promise<Lease | null> {
-    return this.#begin(name, options, "try");
+  tryAcquire(name: Names, options?: TryOptions): Promise<Lease | null> {
+    return this.#begin(name, () => toTrySpec(options, this.#usual, this.#defaults), "try");
   }
 
   async elect(name: string, work: Work<unknown>, options: ElectOptions = {}): Promise<void> {
     checkName(name);
     if (typeof work !== "function") throw new TypeError("Expected `elect` to get a function as its second argument");
     const spec = { ...this.#spec(options), waitMs: Infinity };
-    await elect({
-      clock: this.#desk.clock,
-      chance: this.#desk.chance,
-      signal: spec.signal,
-      ttlMs: spec.ttlMs,
-      isClosed: () => this.#desk.closed,
-      // A candidate stands for itself: it never re-enters a lease of the code that called elect().
-      acquire: async () => (await this.#takeFresh(name, spec, "queue", Infinity))!,
-      hold: (lease, run) => this.#running.track(new Frame(this, lease).run(run), lease),
-      work,
-    });
+    const call = this.#running.begin(name);
+    try {
+      await elect({
+        clock: this.#desk.clock,
+        chance: this.#desk.chance,
+        signal: spec.signal,
+        closing: this.#desk.closing,
+        ttlMs: spec.ttlMs,
+        // A candidate stands for itself: it never re-enters a lease of the code that called elect().
+        acquire: async () => (await this.#takeFresh(name, spec, "queue", Infinity))!,
+        hold: (lease, run) => new Frame(this, lease).run(run),
+        work,
+      });
+    } finally {
+      this.#running.end(call);
+    }
   }
 
-  async query(prefix = ""): Promise<Snapshot> {
+  async query(prefix = "", options: QueryOptions = {}): Promise<Snapshot> {
     if (typeof prefix !== "string") throw new TypeError(`Expected \`prefix\` to be a string, got ${typeof prefix}`);
-    return await this.#desk.backend.query(prefix);
+    const spec = toQuerySpec(options);
+    return await askStore(this.#desk, "query()", spec, () => this.#desk.backend.query(prefix));
   }
 
   async forceRelease(name: string, { fence, reason }: ForceReleaseOptions): Promise<boolean> {
@@ -89,7 +105,12 @@ class BackendLocks implements Locks {
     if (typeof reason !== "string" || reason === "")
       throw new TypeError("Expected `reason` to be a text that is not empty");
     const { backend, holder: by } = this.#desk;
-    const done = await backend.forceRelease(name, fence, by, reason);
+    let done: boolean;
+    try {
+      done = await backend.forceRelease(name, fence, by, reason);
+    } catch (error) {
+      throw asBackendError(backend.name, name, error);
+    }
     if (forceReleaseChannel.hasSubscribers) {
       forceReleaseChannel.publish({ backend: backend.name, name, fence, by, reason, done });
     }
@@ -97,7 +118,7 @@ class BackendLocks implements Locks {
   }
 
   close(options: CloseOptions = {}): Promise<void> {
-    return (this.#closing ??= closeLocks(this.#desk, this.#running, options));
+    return this.#closing.close(options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -106,15 +127,13 @@ class BackendLocks implements Locks {
 
   #spec(options: AcquireOptions | undefined): Spec {
     if (options === undefined) return this.#usual;
-    if (typeof options !== "object" || options === null)
-      throw new TypeError(`Expected \`options\` to be an object, got ${typeof options}`);
     return toPatience(options, this.#usual) ?? toSpec(options, this.#defaults);
   }
 
   /** The hot path: no async function here, because each costs a promise and a turn of the microtask queue. */
-  #begin(name: Names, options: AcquireOptions | undefined, patience: Patience | undefined): Promise<AnyLease | null> {
+  #begin(name: Names, toSpecNow: () => Spec, patience: Patience | undefined): Promise<AnyLease | null> {
     try {
-      const spec = this.#spec(options);
+      const spec = toSpecNow();
       return this.#take(name, spec, patience ?? patienceOf(spec));
     } catch (error) {
       return Promise.reject(error as Error);
@@ -122,41 +141,18 @@ class BackendLocks implements Locks {
   }
 
   #take(name: Names, spec: Spec, patience: Patience): Promise<AnyLease | null> {
-    if (typeof name !== "string") return this.#takeAll(name, spec, patience);
-    checkName(name);
-    return this.#takeOne(name, spec, patience, spec.waitMs);
-  }
-
-  /** All or nothing, always in the same order, so that two who want the same locks never wait for each other. */
-  async #takeAll(names: readonly string[], spec: Spec, patience: Patience): Promise<AnyLease | null> {
-    if (!Array.isArray(names) || names.length === 0) {
-      throw new TypeError("Expected `name` to be a string or an array of at least one string");
+    if (typeof name === "string") {
+      checkName(name);
+      return this.#takeOne(name, spec, patience, spec.waitMs);
     }
-    for (const name of names) checkName(name);
-    const sorted = [...new Set(names)].toSorted();
-    const { clock } = this.#desk;
-    const deadlineMs = clock.now() + spec.waitMs;
-    const parts: HeldLease[] = [];
-    try {
-      for (const name of sorted) {
-        const waitMs = spec.waitMs === Infinity ? Infinity : Math.max(1, deadlineMs - clock.now());
-        const part = await this.#takeOne(name, spec, patience, waitMs);
-        if (part === null) {
-          await releaseAll(parts);
-          return null;
-        }
-        parts.push(part);
-      }
-    } catch (error) {
-      await releaseAll(parts);
-      throw error;
-    }
-    return parts.length === 1 ? parts[0]! : new GroupLease(parts);
+    const take = (one: string, its: Spec, waitMs: number): Promise<HeldLease | null> =>
+      this.#takeOne(one, its, patience, waitMs);
+    return takeGroup(this.#desk.clock, checkNames(name), spec, take);
   }
 
   #takeOne(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
     const frame = Frame.of(this, name);
-    if (frame !== undefined) return frame.enter(this.#desk.clock, spec, patience, waitMs);
+    if (frame !== undefined) return this.#desk.reenter(frame, spec, patience, waitMs);
     if (!acquireChannel.hasSubscribers) return this.#takeFresh(name, spec, patience, waitMs);
     return this.#traced(name, spec, patience, waitMs);
   }
@@ -186,7 +182,7 @@ class BackendLocks implements Locks {
     }, event);
   }
 
-  /** Runs the function and releases, whatever it does. A loss that nobody was told of is told here. */
+  /** Runs the function and releases, whatever it does. What resolves after its lease was lost may not be taken for done. */
   async #work<T>(lease: AnyLease, work: Work<T>): Promise<T> {
     const parts = lease instanceof GroupLease ? lease.parts : [lease];
     let inside = (): T | Promise<T> => work(lease);
@@ -198,13 +194,13 @@ class BackendLocks implements Locks {
     try {
       result = await inside();
     } catch (error) {
-      await lease.release();
-      tellLoss(lease, error);
+      attachLoss(error, await lease.finish());
       throw error;
     }
-    await lease.release();
-    lease.throwIfUntold();
-    return result;
+    const lost = await lease.finish();
+    if (lost === undefined) return result;
+    lost.result = result;
+    throw lost;
   }
 }
 
@@ -212,13 +208,8 @@ function patienceOf(spec: Spec): Patience {
   return spec.waitMs > 0 ? "queue" : "once";
 }
 
-/** The work failed, and its lease was lost without its knowing: the loss comes first, the failure is its cause. */
-function tellLoss(lease: AnyLease, error: unknown): void {
-  const { lost } = lease;
-  if (lost !== undefined && lost !== error && lost.cause === undefined) lost.cause = error;
-  lease.throwIfUntold();
-}
-
-async function releaseAll(parts: readonly HeldLease[]): Promise<void> {
-  await Promise.all(parts.map((part) => part.release()));
+/** Work that fails keeps its own error. A loss meanwhile is named as its cause, where it has none. */
+function attachLoss(error: unknown, lost: LockLostError | undefined): void {
+  if (lost === undefined || !(error instanceof Error) || error instanceof LockLostError) return;
+  if (error.cause === undefined && Object.isExtensible(error)) error.cause = lost;
 }

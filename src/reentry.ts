@@ -4,36 +4,37 @@
  *
  * Only functions open a context. A lease from acquire() does not: it would leak into whatever its caller does next,
  * and two unrelated workers would find themselves inside each other's lease.
+ *
+ * To enter is decided and counted in one synchronous step: a lease that is over is never entered, and one that somebody is
+ * in, or waits to be in, is not over.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { Mode } from "./backend.ts";
-import type { Clock } from "./clock.ts";
-import { LockTimeoutError, quote } from "./errors.ts";
+import type { Holding, Mode } from "./backend.ts";
+import { quote } from "./errors.ts";
 import type { HeldLease } from "./lease.ts";
-import type { Spec } from "./spec.ts";
-import type { Patience } from "./ticket.ts";
+import { Line, type Queue, type Ticket } from "./ticket.ts";
 
 const contexts = new AsyncLocalStorage<Frame>();
 let opened = false;
 
-interface Sibling {
-  readonly mode: Mode;
-  enter: () => void;
-}
-
-/** One lock held by the function that is running. */
-export class Frame {
-  readonly locks: object;
-  readonly lease: HeldLease;
-  readonly #parent: Frame | undefined;
-  #ended = false;
-  readonly #inside: Set<Sibling> = new Set();
-  readonly #line: Sibling[] = [];
+/** One lock held by the function that is running, and the turns inside it. */
+export class Frame implements Queue {
+  readonly #locks: object;
+  readonly #lease: HeldLease;
+  #outer: Frame | undefined;
+  #running = true;
+  #readers = 0;
+  #writers = 0;
+  readonly #line: Line = new Line();
 
   constructor(locks: object, lease: HeldLease) {
-    this.locks = locks;
-    this.lease = lease;
-    this.#parent = contexts.getStore();
+    this.#locks = locks;
+    this.#lease = lease;
+    this.#outer = Frame.#living(contexts.getStore());
+  }
+
+  get name(): string {
+    return this.#lease.name;
   }
 
   /** Runs the holder's function in this context. */
@@ -42,89 +43,92 @@ export class Frame {
     try {
       return await contexts.run(this, work);
     } finally {
-      this.#ended = true;
+      this.#running = false;
     }
   }
 
-  /** The innermost running holder of `name`, seen from the code that asks. */
+  /** The innermost running holder of `name`, seen from the code that asks. One that has released its lease is none. */
   static of(locks: object, name: string): Frame | undefined {
     // Asking costs nothing until somebody has opened a context.
     if (!opened) return undefined;
-    for (let frame = contexts.getStore(); frame !== undefined; frame = frame.#parent) {
-      if (frame.locks === locks && frame.lease.name === name && !frame.#ended) return frame;
+    for (let frame = Frame.#living(contexts.getStore()); frame !== undefined; frame = frame.#outer) {
+      frame.#outer = Frame.#living(frame.#outer);
+      if (frame.#locks !== locks || frame.#lease.name !== name) continue;
+      if (frame.#lease.standing() !== "released") return frame;
     }
     return undefined;
   }
 
-  /** Takes part in the lease, in turn with siblings. Resolves to null when it may not wait and a sibling is inside. */
-  async enter(clock: Clock, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
-    this.#throwIfImpossible(spec.mode);
-    if (this.lease.lost !== undefined) throw this.lease.lost;
-    const sibling: Sibling = { mode: spec.mode, enter: () => {} };
-    if (this.#line.length === 0 && this.#mayEnter(spec.mode)) this.#inside.add(sibling);
-    else if (patience === "try") return null;
-    else if (patience === "once") throw new LockTimeoutError(this.lease.name, 0);
-    else await this.#queue(clock, spec, waitMs, sibling);
-    const leave = (): void => {
-      this.#inside.delete(sibling);
-      this.#admit();
-    };
-    if (this.lease.lost !== undefined) {
-      leave();
-      throw this.lease.lost;
-    }
-    return this.lease.share(leave);
+  /** The frame, or the next one around it whose function still runs. Those that ended are let go of, not kept for ever. */
+  static #living(frame: Frame | undefined): Frame | undefined {
+    let found = frame;
+    while (found !== undefined && !found.#running) found = found.#outer;
+    return found;
   }
 
-  #throwIfImpossible(mode: Mode): void {
-    if (mode === "exclusive" && this.lease.mode === "shared") {
+  /** Throws where this lease cannot be entered, now or later: the mode does not fit, or it was lost. */
+  check(mode: Mode): void {
+    if (mode === "exclusive" && this.#lease.mode === "shared") {
       throw new TypeError(
-        `Expected \`mode\` to be "shared": lock ${quote(this.lease.name)} is held in shared mode by the function that asks, ` +
+        `Expected \`mode\` to be "shared": lock ${quote(this.name)} is held in shared mode by the function that asks, ` +
           "and would wait for itself. Release it first, or take it in exclusive mode from the start.",
       );
     }
+    if (this.#lease.lost !== undefined) throw this.#lease.lost;
   }
+
+  /** Enters at once; `undefined` where a sibling is inside or in line. */
+  enterNow(mode: Mode): HeldLease | undefined {
+    return this.#line.first === undefined && this.#mayEnter(mode) ? this.#enter(mode) : undefined;
+  }
+
+  /** Waits for its turn among its siblings. */
+  enter(ticket: Ticket): void {
+    if (!ticket.waits) return ticket.refuse(this.heldBy());
+    this.#line.push(ticket);
+    this.#lease.onLost = () => this.#sendAway();
+    return undefined;
+  }
+
+  leave(ticket: Ticket): void {
+    if (this.#line.remove(ticket)) this.#serve();
+  }
+
+  heldBy(): readonly Holding[] {
+    return [this.#lease.describe()];
+  }
+
+  trouble(): undefined {
+    return undefined;
+  }
+
+  nudge(): void {}
 
   #mayEnter(mode: Mode): boolean {
-    for (const sibling of this.#inside) {
-      if (mode === "exclusive" || sibling.mode === "exclusive") return false;
-    }
-    return true;
+    return this.#writers === 0 && (mode === "shared" || this.#readers === 0);
   }
 
-  async #queue(clock: Clock, spec: Spec, waitMs: number, sibling: Sibling): Promise<void> {
-    const { signal } = spec;
-    let quit: (error: unknown) => void = () => {};
-    const abort = (): void => quit(signal!.reason);
-    let timer: unknown;
-    try {
-      await new Promise<void>((resolve, reject) => {
-        sibling.enter = resolve;
-        quit = (error) => {
-          const place = this.#line.indexOf(sibling);
-          if (place < 0) return;
-          this.#line.splice(place, 1);
-          reject(error as Error);
-          this.#admit();
-        };
-        this.#line.push(sibling);
-        if (waitMs !== Infinity)
-          timer = clock.setTimer(() => quit(new LockTimeoutError(this.lease.name, waitMs)), waitMs, true);
-        signal?.addEventListener("abort", abort, { once: true });
-        if (signal?.aborted === true) abort();
-      });
-    } finally {
-      clock.clearTimer(timer);
-      signal?.removeEventListener("abort", abort);
+  #enter(mode: Mode): HeldLease {
+    if (mode === "shared") this.#readers++;
+    else this.#writers++;
+    return this.#lease.enter(mode, () => {
+      if (mode === "shared") this.#readers--;
+      else this.#writers--;
+      this.#serve();
+    });
+  }
+
+  /** Lets the next siblings in, as far as it goes. */
+  #serve(): void {
+    if (this.#lease.lost !== undefined) return;
+    for (let next = this.#line.first; next !== undefined && this.#mayEnter(next.spec.mode); next = this.#line.first) {
+      this.#line.remove(next);
+      next.grant(this.#enter(next.spec.mode));
     }
   }
 
-  /** Lets the next sibling in, or several where they share. */
-  #admit(): void {
-    for (let next = this.#line[0]; next !== undefined && this.#mayEnter(next.mode); next = this.#line[0]) {
-      this.#line.shift();
-      this.#inside.add(next);
-      next.enter();
-    }
+  /** The lease is lost: nobody enters it any more. */
+  #sendAway(): void {
+    for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) next.fail(this.#lease.lost);
   }
 }

@@ -1,5 +1,5 @@
 /** What options come to once they are checked: the one place where defaults are filled in. */
-import type { AcquireOptions, LocksOptions } from "./api.ts";
+import type { AcquireOptions, LocksOptions, QueryOptions, TryOptions } from "./api.ts";
 import type { Meta, Mode } from "./backend.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "./duration.ts";
 
@@ -44,6 +44,11 @@ const NAME_BYTES_MAX = 1024;
 /** Two names that differ only there would become one in UTF-8. */
 const LONE_SURROGATE = /\p{Surrogate}/u;
 const WAIT = { minMs: 0, maxMs: Infinity };
+/** A try that the store does not answer is given up after this long; its claim is cleaned up behind it. */
+const TRY_MAX_MS = 5000;
+const QUERY_TIMEOUT = "10s";
+/** Shorter ones are mistakes (seconds given for milliseconds), and no store can be asked often enough to keep them. */
+const MIN_TTL_MS = 100;
 const MAX_HOLD_MS = 30 * MAX_TTL_MS;
 
 /** Checks options against their rules. Throws a `TypeError` that names the option; nothing has been sent then. */
@@ -67,7 +72,7 @@ export function toSpec(options: AcquireOptions, defaults: LocksOptions): Spec {
     throw new TypeError(`Expected \`renew\` to be true, false or "thread", got ${String(renew)}`);
   }
   const signal = toSignal(options.signal ?? defaults.signal);
-  const ttlMs = toMs(options.ttl ?? defaults.ttl ?? DEFAULTS.ttl, "ttl", { maxMs: MAX_TTL_MS });
+  const ttlMs = toMs(options.ttl ?? defaults.ttl ?? DEFAULTS.ttl, "ttl", { minMs: MIN_TTL_MS, maxMs: MAX_TTL_MS });
   const lockDelayMs = optional(options.lockDelay ?? defaults.lockDelay, "lockDelay", 0);
   const minHoldMs = optional(options.minHold ?? defaults.minHold, "minHold", 0);
   const maxHoldMs = optional(options.maxHold ?? defaults.maxHold, "maxHold", Infinity);
@@ -91,12 +96,54 @@ export function toSpec(options: AcquireOptions, defaults: LocksOptions): Spec {
 
 /** What most calls that say anything say: how long to wait. The rest is as usual. `undefined`: these options say more. */
 export function toPatience(options: AcquireOptions, usual: Spec): Spec | undefined {
+  checkObject(options);
   for (const option in options) if (option !== "wait" && option !== "signal") return undefined;
   return {
     ...usual,
     waitMs: options.wait === undefined ? usual.waitMs : toWaitMs(options.wait),
     signal: options.signal === undefined ? usual.signal : toSignal(options.signal),
   };
+}
+
+/** The options of tryAcquire(): it never queues, so that it has no `wait`, and its patience is for the store. */
+export function toTrySpec(options: TryOptions | undefined, usual: Spec, defaults: LocksOptions): Spec {
+  const { timeout, ...rest } = checkObject(options ?? {});
+  if ("wait" in rest && rest.wait !== undefined) {
+    throw new TypeError(
+      "Expected no `wait` for tryAcquire(): it answers at once whether the lock is free. To wait for it, use acquire(name, { wait }).",
+    );
+  }
+  const spec = toPatience(rest, usual) ?? toSpec(rest, defaults);
+  const waitMs =
+    timeout === undefined ? Math.min(TRY_MAX_MS, spec.ttlMs) : toMs(timeout, "timeout", { maxMs: Infinity });
+  return { ...spec, waitMs };
+}
+
+export interface QuerySpec {
+  readonly signal: AbortSignal | undefined;
+  readonly timeoutMs: number;
+}
+
+export function toQuerySpec(options: QueryOptions): QuerySpec {
+  for (const option in checkObject(options)) {
+    if (option !== "signal" && option !== "timeout") throw unknownOption(option);
+  }
+  const timeoutMs = toMs(options.timeout ?? QUERY_TIMEOUT, "timeout", { maxMs: Infinity });
+  return { signal: toSignal(options.signal), timeoutMs };
+}
+
+function checkObject<T>(options: T): T {
+  if (typeof options === "object" && options !== null) return options;
+  throw new TypeError(`Expected \`options\` to be an object, got ${options === null ? "null" : typeof options}`);
+}
+
+/** Checks the names of a group. */
+export function checkNames(names: unknown): readonly string[] {
+  if (!Array.isArray(names) || names.length === 0) {
+    throw new TypeError("Expected `name` to be a string or an array of at least one string");
+  }
+  for (const name of names) checkName(name);
+  return names as readonly string[];
 }
 
 /** Checks a lock's name: any string that is not empty, up to 1 KiB of UTF-8. */

@@ -8,3 +8,12 @@ export interface Surroundings {
   readonly clock: Clock;
   readonly chance: Chance;
 }
+
+/** Asks the store. A backend that throws instead of rejecting has failed in the same way: our own state must not care. */
+export function asked<T>(ask: () => Promise<T>): Promise<T> {
+  try {
+    return ask();
+  } catch (error) {
+    return Promise.reject(error as Error);
+  }
+}

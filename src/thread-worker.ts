@@ -1,6 +1,7 @@
 /** The worker thread of `renew: "thread"`: renews what it is told to, every third of a ttl, and writes down since when. */
 import { parentPort, workerData } from "node:worker_threads";
 import type { Claim, Renewer } from "./backend.ts";
+import { systemClock } from "./clock.ts";
 import { driftMs } from "./drift.ts";
 import type { FromWorker, ToWorker, WorkerStart } from "./thread.ts";
 
@@ -28,11 +29,15 @@ parentPort!.on("message", (message: ToWorker) => {
     const { keep: claim, slot, ttlMs, untilMs } = message;
     const hold: Kept = { claim, view: new Float64Array(slot), ttlMs, untilMs, timer: undefined };
     kept.set(claim.id, hold);
-    schedule(hold, ttlMs / 3);
+    // One that another worker kept before this one may be due, or overdue.
+    schedule(hold, Math.max(0, hold.view[0]! + ttlMs / 3 - nowMs()));
   } else if ("drop" in message) {
     const hold = kept.get(message.drop);
     clearTimeout(hold?.timer);
     kept.delete(message.drop);
+  } else if ("renew" in message) {
+    const hold = kept.get(message.renew);
+    if (hold !== undefined) schedule(hold, 0);
   } else {
     for (const hold of kept.values()) clearTimeout(hold.timer);
     kept.clear();
@@ -41,11 +46,13 @@ parentPort!.on("message", (message: ToWorker) => {
 });
 
 function schedule(hold: Kept, afterMs: number): void {
+  clearTimeout(hold.timer);
   hold.timer = setTimeout(() => void renew(hold), afterMs * (0.9 + 0.1 * Math.random()));
 }
 
 async function renew(hold: Kept): Promise<void> {
   const sentAtMs = nowMs();
+  const wallLeadMs = systemClock.wall() - sentAtMs;
   if (sentAtMs >= hold.untilMs) return;
   let held: boolean | "unknown" = "unknown";
   let reason = "";
@@ -65,7 +72,10 @@ async function renew(hold: Kept): Promise<void> {
   }
   // The slot only moves forward while the old trust is whole: a yes that comes too late must not revive the lease.
   const trustedUntilMs = hold.view[0]! + hold.ttlMs - driftMs(hold.ttlMs);
-  if (held === true && nowMs() < trustedUntilMs) hold.view[0] = sentAtMs;
+  if (held === true && nowMs() < trustedUntilMs) {
+    hold.view[1] = wallLeadMs;
+    hold.view[0] = sentAtMs;
+  }
   schedule(hold, held === true ? hold.ttlMs / 3 : Math.min(1000, hold.ttlMs / 10));
 }
 

@@ -1,16 +1,29 @@
-/** A place in the line of a turnstile: one local wish for the lock, from acquire() to its answer. */
+/** A request: one local wish for the lock, from acquire() to its answer; and the list of those that wait. */
 import type { Bell } from "./alarm.ts";
 import type { Holding } from "./backend.ts";
 import { LockTimeoutError } from "./errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { Spec } from "./spec.ts";
-import type { Turnstile } from "./turnstile.ts";
 
-/** `queue`: waits for its turn. `try`: a look, answered with null. `once`: a look, answered with an error. */
+/** `queue`: waits for its turn. `try`: resolves to null when the lock is busy. `once`: rejects when it is. */
 export type Patience = "queue" | "try" | "once";
 
+/** What a ticket waits in: the queue in front of a lock, or the turns inside a lease. */
+export interface Queue {
+  readonly name: string;
+  enter(ticket: Ticket): void;
+  /** The ticket was settled from outside: it no longer waits. */
+  leave(ticket: Ticket): void;
+  /** Who is in the way, for messages. */
+  heldBy(): readonly Holding[];
+  /** Why the store could not be asked, if that is what the line waits for. */
+  trouble(): unknown;
+  /** Called now and then while a ticket waits: look whether the store still answers. */
+  nudge(nowMs: number): void;
+}
+
 export class Ticket implements Bell {
-  readonly turnstile: Turnstile;
+  readonly queue: Queue;
   readonly spec: Spec;
   readonly patience: Patience;
   settled = false;
@@ -36,14 +49,14 @@ export class Ticket implements Bell {
 
   /** Settles once, through one of the first two; `done` then puts away its deadline. */
   constructor(
-    turnstile: Turnstile,
+    queue: Queue,
     spec: Spec,
     patience: Patience,
     resolve: (lease: HeldLease | null) => void,
     reject: (error: unknown) => void,
     done: (ticket: Ticket) => void,
   ) {
-    this.turnstile = turnstile;
+    this.queue = queue;
     this.spec = spec;
     this.patience = patience;
     this.#resolve = resolve;
@@ -61,9 +74,9 @@ export class Ticket implements Bell {
     this.#resolve(lease);
   }
 
-  /** Somebody else has it: the certain no of a look. */
+  /** The lock is busy: the certain no to a ticket that does not wait. */
   refuse(heldBy: readonly Holding[]): void {
-    if (this.patience === "once") return this.fail(new LockTimeoutError(this.turnstile.name, 0, heldBy));
+    if (this.patience === "once") return this.fail(new LockTimeoutError(this.queue.name, 0, heldBy));
     this.settled = true;
     this.#done(this);
     return this.#resolve(null);
@@ -95,8 +108,9 @@ export class Line {
     return ticket;
   }
 
-  remove(ticket: Ticket): void {
-    if (!ticket.inLine) return;
+  /** `false`: it was not in the line. */
+  remove(ticket: Ticket): boolean {
+    if (!ticket.inLine) return false;
     ticket.inLine = false;
     if (ticket.previous === undefined) this.first = ticket.next;
     else ticket.previous.next = ticket.next;
@@ -104,15 +118,21 @@ export class Line {
     else ticket.next.previous = ticket.previous;
     ticket.next = undefined;
     ticket.previous = undefined;
+    return true;
   }
 
   /** How many from `head` on want the same, counted no further than `most`. */
   countSame(head: Ticket, most: number): number {
     let count = 0;
     for (let ticket: Ticket | undefined = head; ticket !== undefined && count < most; ticket = ticket.next) {
-      if (ticket.spec.shape !== head.spec.shape) break;
+      if (!isSame(ticket, head)) break;
       count++;
     }
     return count;
   }
+}
+
+/** One claim at the store can speak for either: they want the same, and both wait or both only try. */
+export function isSame(one: Ticket, other: Ticket): boolean {
+  return one.spec.shape === other.spec.shape && one.waits === other.waits;
 }

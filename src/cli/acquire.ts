@@ -154,7 +154,7 @@ async function seek(
   const progress = { name, holder, waitMs: choice.waitMs, query: () => locks.query(name), verb: "waiting for" };
   const done = flags.has("quiet") ? () => {} : showProgress(io, progress);
   const over = new AbortController();
-  const callOff = (): void => seeker.callOff();
+  const callOff = (): void => void seeker.callOff();
   stop.addEventListener("abort", callOff);
   try {
     if (Number.isFinite(choice.waitMs) && choice.waitMs > 0) {

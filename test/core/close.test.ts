@@ -82,7 +82,9 @@ test("with force it releases under a function that still runs, which learns that
   await closing;
   expect(await other().tryAcquire("a")).not.toBeNull();
   finish.open();
-  expect(await working).toBe(true);
+  const error = await failure(working);
+  expect(error).toBeInstanceOf(LockLostError);
+  expect(error["result"]).toBe(true);
   expect(held).toBeInstanceOf(LockLostError);
 });
 

@@ -34,16 +34,19 @@ describe("run", () => {
     expect(error["reason"]).toBe("evicted");
   });
 
-  test("a loss is told once: through the signal when it was taken", async () => {
+  test("S137: work that resolves after a loss is not taken for complete, though it read the signal", async () => {
     const { backend, locks } = stage();
-    const result = await locks.run("a", ({ signal }) => {
-      backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
-      return signal.aborted;
-    });
-    expect(result).toBe(true);
+    const error = await failure(
+      locks.run("a", ({ signal }) => {
+        backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
+        return signal.aborted;
+      }),
+    );
+    expect(error).toBeInstanceOf(LockLostError);
+    expect(error["result"]).toBe(true);
   });
 
-  test("a function that fails after an untold loss: the loss comes first, the failure is its cause", async () => {
+  test("S137: a function that fails after a loss keeps its own error, with the loss as its cause", async () => {
     const { backend, locks } = stage();
     const mine = new Error("disk full");
     const error = await failure(
@@ -52,8 +55,20 @@ describe("run", () => {
         throw mine;
       }),
     );
-    expect(error).toBeInstanceOf(LockLostError);
-    expect(error.cause).toBe(mine);
+    expect(error).toBe(mine);
+    expect(error.cause).toBeInstanceOf(LockLostError);
+  });
+
+  test("S137: a cause that the failure has already stays", async () => {
+    const { backend, locks } = stage();
+    const cause = new Error("no space");
+    const error = await failure(
+      locks.run("a", () => {
+        backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
+        throw new Error("disk full", { cause });
+      }),
+    );
+    expect(error.cause).toBe(cause);
   });
 });
 

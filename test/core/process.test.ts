@@ -30,7 +30,7 @@ test("a store that cannot be asked is told, not waited for in a process that has
 
 test("a lease that is lost while nobody looks brings the process down neither by a throw nor by a rejection", async () => {
   const body = `const backend = memory(); const locks = createLocks(backend);
-    await locks.acquire("a", { ttl: 60 }); backend.renew = () => Promise.reject(new Error("down"));
-    setTimeout(() => console.log("still here"), 200);`;
+    await locks.acquire("a", { ttl: 120 }); backend.renew = () => Promise.reject(new Error("down"));
+    setTimeout(() => console.log("still here"), 400);`;
   expect(await script(body)).toBe("still here");
 });

@@ -112,26 +112,32 @@ describe("re-entry", () => {
 
   test("S94: after a loss a re-entry fails with the loss, never with a fresh hold", async () => {
     const { backend, locks } = stage();
-    await locks.run("a", async ({ signal }) => {
-      backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "broken by hand");
-      expect(signal.aborted).toBe(true);
-      const error = await failure(locks.run("a", () => {}));
-      expect(error).toBeInstanceOf(LockLostError);
-      expect(await failure(locks.tryAcquire("a"))).toBeInstanceOf(LockLostError);
-    });
+    const errors: Error[] = [];
+    const outer = failure(
+      locks.run("a", async ({ signal }) => {
+        backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "broken by hand");
+        expect(signal.aborted).toBe(true);
+        errors.push(await failure(locks.run("a", () => {})), await failure(locks.tryAcquire("a")));
+      }),
+    );
+    expect(await outer).toBeInstanceOf(LockLostError);
+    expect(errors.map((error) => error instanceof LockLostError)).toEqual([true, true]);
     expect(backend.count("attempt")).toBe(1);
   });
 
   test("a lease lost while re-entered is lost for everybody inside", async () => {
     const { backend, locks } = stage();
-    await locks.run("a", async (outer) => {
-      await locks.run("a", async (inner) => {
-        const signals = [outer.signal, inner.signal];
+    const aborted: boolean[] = [];
+    const outer = locks.run("a", async (outside) => {
+      await locks.run("a", async (inside) => {
+        const signals = [outside.signal, inside.signal];
         backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "broken by hand");
-        expect(signals.map(({ aborted }) => aborted)).toEqual([true, true]);
-        expect(() => inner.assertHeld()).toThrow(LockLostError);
+        aborted.push(...signals.map((signal) => signal.aborted));
+        expect(() => inside.assertHeld()).toThrow(LockLostError);
       });
     });
+    expect(await failure(outer)).toBeInstanceOf(LockLostError);
+    expect(aborted).toEqual([true, true]);
   });
 
   test("a reader cannot become a writer inside itself: a TypeError instead of a deadlock", async () => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { rolldown } from "rolldown";
 import { expect, test } from "vitest";
 
-test("the core is at most 12 kB, bundled, minified and compressed", async () => {
+test("the core is at most 14 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/(memory|file|redis|quorum|zookeeper)\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -12,5 +12,5 @@ test("the core is at most 12 kB, bundled, minified and compressed", async () => 
   await bundle.close();
   const bytes = brotliCompressSync(output.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(12_000);
+  expect(bytes).toBeLessThanOrEqual(14_000);
 });

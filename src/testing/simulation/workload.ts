@@ -57,7 +57,8 @@ class Visit {
       if (way === "run") await this.#run(names, options);
       else if (way === "acquire") await this.#hold(names, await this.#node.locks.acquire(only(names), options));
       else {
-        const lease = await this.#node.locks.tryAcquire(only(names), options);
+        const { wait: _, ...rest } = options;
+        const lease = await this.#node.locks.tryAcquire(only(names), rest);
         if (lease === null) this.#refused(names);
         else await this.#hold(names, lease);
       }

@@ -1,0 +1,37 @@
+/** A question to the store that a user waits for, with the user's own signal and patience. */
+import type { Desk } from "./desk.ts";
+import { formatMs } from "./duration.ts";
+import { asBackendError, LockBackendError } from "./errors.ts";
+import { onAbort } from "./on-abort.ts";
+import type { QuerySpec } from "./spec.ts";
+
+export function askStore<T>(
+  { backend, clock }: Desk,
+  what: string,
+  { signal, timeoutMs }: QuerySpec,
+  ask: () => Promise<T>,
+): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    if (signal?.aborted === true) return reject(signal.reason as Error);
+    let timer: unknown;
+    const stopListening = signal === undefined ? undefined : onAbort(signal, () => end(() => reject(signal.reason)));
+    const end = (settle: () => void): void => {
+      clock.clearTimer(timer);
+      stopListening?.();
+      settle();
+    };
+    if (timeoutMs !== Infinity) {
+      timer = clock.setTimer(() => end(() => reject(tooSlow(backend.name, what, timeoutMs))), timeoutMs, true);
+    }
+    ask().then(
+      (answer) => end(() => resolve(answer)),
+      (error: unknown) => end(() => reject(asBackendError(backend.name, "", error))),
+    );
+    return undefined;
+  });
+}
+
+function tooSlow(backend: string, what: string, timeoutMs: number): LockBackendError {
+  const message = `The ${backend} store did not answer ${what} within ${formatMs(timeoutMs)}. Give it more time with \`timeout\`, or see whether it is up with \`holdfast doctor\`.`;
+  return new LockBackendError(backend, "", message);
+}
