@@ -152,9 +152,14 @@ export class Hold implements Bell {
     return this.#hasTime(nowMs) && !this.inDoubt(nowMs);
   }
 
-  #hasTime(nowMs: number): boolean {
+  /** How much of its time is left, counting the sleep of the machine where no renewal can settle that. */
+  remainingMs(nowMs: number): number {
     const sleptMs = this.spec.renew === false ? this.#sleptMs(nowMs) : 0;
-    return nowMs + sleptMs < this.trustedUntilMs;
+    return this.trustedUntilMs - nowMs - sleptMs;
+  }
+
+  #hasTime(nowMs: number): boolean {
+    return this.remainingMs(nowMs) > 0;
   }
 
   #sleptMs(nowMs: number): number {
@@ -172,7 +177,7 @@ export class Hold implements Bell {
   /** As the store would show it, for messages. */
   describe(nowMs: number): Holding {
     const { name, mode, limit, holder, meta } = this.claim;
-    const remainingMs = Math.max(0, this.trustedUntilMs - nowMs);
+    const remainingMs = Math.max(0, this.remainingMs(nowMs));
     return { name, mode, limit, holder, fence: this.firstFence, heldMs: nowMs - this.grantedAtMs, remainingMs, meta };
   }
 

@@ -84,7 +84,7 @@ export class HeldLease implements Lease {
   }
 
   remaining(): number {
-    return this.#whyNot() === undefined ? this.#hold.trustedUntilMs - this.#home.clock.now() : 0;
+    return this.#whyNot() === undefined ? this.#hold.remainingMs(this.#home.clock.now()) : 0;
   }
 
   assertHeld(): void {

@@ -19,8 +19,10 @@ let opened = false;
 
 /** One lock held by the function that is running, and the turns inside it. */
 export class Frame implements Queue {
+  readonly name: string;
   readonly #locks: object;
-  readonly #lease: HeldLease;
+  /** Gone when the function has ended and nobody is inside: a context lives as long as any promise made in it. */
+  #lease: HeldLease | undefined;
   #outer: Frame | undefined;
   #running = true;
   #readers = 0;
@@ -28,13 +30,10 @@ export class Frame implements Queue {
   readonly #line: Line = new Line();
 
   constructor(locks: object, lease: HeldLease) {
+    this.name = lease.name;
     this.#locks = locks;
     this.#lease = lease;
     this.#outer = Frame.#living(contexts.getStore());
-  }
-
-  get name(): string {
-    return this.#lease.name;
   }
 
   /** Runs the holder's function in this context. */
@@ -44,6 +43,7 @@ export class Frame implements Queue {
       return await contexts.run(this, work);
     } finally {
       this.#running = false;
+      this.#letGo();
     }
   }
 
@@ -53,8 +53,8 @@ export class Frame implements Queue {
     if (!opened) return undefined;
     for (let frame = Frame.#living(contexts.getStore()); frame !== undefined; frame = frame.#outer) {
       frame.#outer = Frame.#living(frame.#outer);
-      if (frame.#locks !== locks || frame.#lease.name !== name) continue;
-      if (frame.#lease.standing() !== "released") return frame;
+      if (frame.#locks !== locks || frame.name !== name) continue;
+      if (frame.#lease!.standing() !== "released") return frame;
     }
     return undefined;
   }
@@ -68,13 +68,13 @@ export class Frame implements Queue {
 
   /** Throws where this lease cannot be entered, now or later: the mode does not fit, or it was lost. */
   check(mode: Mode): void {
-    if (mode === "exclusive" && this.#lease.mode === "shared") {
+    if (mode === "exclusive" && this.#lease!.mode === "shared") {
       throw new TypeError(
         `Expected \`mode\` to be "shared": lock ${quote(this.name)} is held in shared mode by the function that asks, ` +
           "and would wait for itself. Release it first, or take it in exclusive mode from the start.",
       );
     }
-    if (this.#lease.lost !== undefined) throw this.#lease.lost;
+    if (this.#lease!.lost !== undefined) throw this.#lease!.lost;
   }
 
   /** Enters at once; `undefined` where a sibling is inside or in line. */
@@ -86,7 +86,7 @@ export class Frame implements Queue {
   enter(ticket: Ticket): void {
     if (!ticket.waits) return ticket.refuse(this.heldBy());
     this.#line.push(ticket);
-    this.#lease.onLost = () => this.#sendAway();
+    this.#lease!.onLost = () => this.#sendAway();
     return undefined;
   }
 
@@ -95,7 +95,7 @@ export class Frame implements Queue {
   }
 
   heldBy(): readonly Holding[] {
-    return [this.#lease.describe()];
+    return [this.#lease!.describe()];
   }
 
   trouble(): undefined {
@@ -111,24 +111,29 @@ export class Frame implements Queue {
   #enter(mode: Mode): HeldLease {
     if (mode === "shared") this.#readers++;
     else this.#writers++;
-    return this.#lease.enter(mode, () => {
+    return this.#lease!.enter(mode, () => {
       if (mode === "shared") this.#readers--;
       else this.#writers--;
       this.#serve();
+      this.#letGo();
     });
   }
 
   /** Lets the next siblings in, as far as it goes. */
   #serve(): void {
-    if (this.#lease.lost !== undefined) return;
+    if (this.#lease!.lost !== undefined) return;
     for (let next = this.#line.first; next !== undefined && this.#mayEnter(next.spec.mode); next = this.#line.first) {
       this.#line.remove(next);
       next.grant(this.#enter(next.spec.mode));
     }
   }
 
+  #letGo(): void {
+    if (!this.#running && this.#readers + this.#writers === 0) this.#lease = undefined;
+  }
+
   /** The lease is lost: nobody enters it any more. */
   #sendAway(): void {
-    for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) next.fail(this.#lease.lost);
+    for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) next.fail(this.#lease!.lost);
   }
 }

@@ -80,3 +80,28 @@ test("a thread that cannot reach the store is told at once, and nothing is acqui
     tell({ code: error.code, held: view[0] });`);
   expect(result).toEqual({ code: "ERR_LOCK_BACKEND", held: 0 });
 });
+
+test("S136: a wall clock that steps ahead leaves the lease in doubt only until the thread's next renewal", async () => {
+  const result = await script(`
+    const lease = await locks.acquire("a", { ttl: "2s", renew: "thread" });
+    const before = lease.remaining() > 0;
+    view[3] = 5000;
+    const doubted = lease.remaining() === 0;
+    const renewals = view[1];
+    while (view[1] < renewals + 2) await new Promise((next) => setTimeout(next, 20));
+    tell({ before, doubted, after: lease.remaining() > 0, result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ before: true, doubted: true, after: true, result: "released" });
+});
+
+test("S136: a thread that dies is replaced while its leases can still be trusted", async () => {
+  const result = await script(`
+    const lease = await locks.acquire("a", { ttl: "4s", renew: "thread" });
+    view[4] = 1;
+    while (view[4] === 1) await new Promise((next) => setTimeout(next, 20));
+    const renewals = view[1];
+    while (view[1] < renewals + 3) await new Promise((next) => setTimeout(next, 20));
+    tell({ aborted: lease.signal.aborted, held: lease.remaining() > 0, result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ aborted: false, held: true, result: "released" });
+});
