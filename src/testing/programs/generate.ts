@@ -26,13 +26,14 @@ const FEATURES = [
   "check",
   "nest",
   "release",
+  "hoard",
 ] as const;
 type Feature = (typeof FEATURES)[number];
 
 const SLEEPS = [0, 1, 5, 9, 20, 200, 500, 1000, 1500, 4000, 12_000] as const;
 const WAITS = [0, 1, 10, 100, 1000, 5000] as const;
 const TTLS = [300, 1000, 3000, 30_000] as const;
-const OPERATIONS: readonly Operation[] = ["attempt", "watch", "renew", "release", "swap", "listen", "forceRelease"];
+const OPERATIONS: readonly Operation[] = ["attempt", "watch", "renew", "release", "swap", "listen"];
 
 /** The program of that seed. */
 export function generateProgram(seed: number): Program {
@@ -60,6 +61,7 @@ class Author {
     const count = Math.max(clients, Math.floor(chance.between(1, 6)));
     const threads: Thread[] = Array.from({ length: count }, (_, at) => {
       const start: Step[] = chance.happens(0.5) ? [{ do: "sleep", ms: chance.pick(SLEEPS) }] : [];
+      if (this.#features.has("hoard") && chance.happens(0.4)) start.push(...this.#hoard());
       return { client: at % clients, steps: [...start, ...this.#steps(0)] };
     });
     const without = (["swap", "watch", "listen"] as const).filter(() => chance.happens(0.1));
@@ -151,6 +153,26 @@ class Author {
     return chance.pick(choices)();
   }
 
+  /** Several leases at once, whose listeners meddle with each other. */
+  #hoard(): Step[] {
+    const chance = this.#chance;
+    const ttl = chance.pick(TTLS);
+    const steps: Step[] = [];
+    for (const [slot, lock] of ["x", "y", "z", "w"].slice(0, chance.pick([2, 3, 4])).entries()) {
+      const shared = this.#features.has("shared") && chance.happens(0.7);
+      const options: Options = {
+        ...(chance.happens(0.8) && { ttl }),
+        ...(chance.happens(0.5) && { renew: false }),
+        ...(shared && { mode: "shared" }),
+      };
+      steps.push({ do: "acquire", lock: shared ? "x" : lock, with: options, slot });
+      if (chance.happens(0.5)) steps.push({ do: "sleep", ms: chance.pick(SLEEPS.slice(0, 6)) });
+      if (chance.happens(0.7))
+        steps.push({ do: "listen", slot, steps: chance.happens(0.5) ? [this.#release()] : this.#steps(2) });
+    }
+    return steps;
+  }
+
   #inner(depth: number): Step[] {
     return depth < 3 || (depth < 5 && this.#features.has("nest")) ? this.#steps(depth + 1) : [this.#sleep()];
   }
@@ -186,7 +208,7 @@ class Author {
     const chance = this.#chance;
     return {
       do: chance.happens(0.8) ? "release" : "dispose",
-      slot: chance.pick([0, 1]),
+      slot: chance.pick(this.#features.has("hoard") ? [0, 1, 2, 3] : [0, 1]),
       ...(chance.happens(0.3) && { loose: true }),
     };
   }

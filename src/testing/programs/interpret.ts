@@ -14,6 +14,7 @@ type Of<D extends Step["do"]> = Extract<Step, { readonly do: D }>;
 
 /** A shorter sleep cannot be told from drift: see docs/concepts.md. */
 const SLEEP_LEAST_MS = 2500;
+const DEFAULT_WAIT_MS = 10_000;
 /** A candidate that starts candidates in every term would fill the world. */
 const CANDIDATES_MOST = 5;
 const TERMS_MOST = 3;
@@ -74,7 +75,8 @@ export class Interpreter {
       case "force":
         return this.#force(client, step.lock);
       case "doubt":
-        return client.doubt() as undefined;
+        if (client.closing === undefined) client.doubt();
+        return undefined;
       case "all":
         return orCaught(Promise.all(step.branches.map((steps) => this.#all(client, steps))), step.loose);
       case "fork":
@@ -107,6 +109,8 @@ export class Interpreter {
       process.stepWall(Math.max(0, ms));
       return undefined;
     }
+    // Whoever stands still already does so for as long as it was meant to.
+    if (!process.running) return process.sleep(ms);
     if (what === "pause") process.pause();
     else process.suspend();
     if (what === "suspend") client.dozed = true;
@@ -119,10 +123,13 @@ export class Interpreter {
     return this.#judge.called({
       client,
       verb,
-      names: typeof lock === "string" ? [lock] : lock,
+      names: typeof lock === "string" ? [lock] : [...new Set(lock)],
       mode: options.mode ?? "exclusive",
       ttlMs: options.ttl ?? DEFAULT_TTL_MS,
       signal,
+      waitMs: verb === "run" || verb === "acquire" ? (options.wait ?? DEFAULT_WAIT_MS) : 0,
+      // What is not renewed for ever is lost sooner or later, though nothing goes wrong.
+      endless: options.renew !== false && options.maxHold === undefined,
       inside: around.getStore(),
     });
   }
@@ -167,7 +174,7 @@ export class Interpreter {
         verb === "try"
           ? await client.locks.tryAcquire(lock, look)
           : await client.locks.acquire(lock, optionsOf(lock, options, call));
-      if (lease === null) this.#judge.refused(call);
+      if (lease === null) this.#judge.tries.refused(call);
       else client.slots[slot] = this.#judge.handed(call, lease);
       this.#judge.settled(call);
     } catch (error) {
@@ -211,10 +218,10 @@ export class Interpreter {
     return loose === true ? undefined : told;
   }
 
-  #check(client: Client, { slot, times = 1 }: Of<"check">): undefined {
+  async #check(client: Client, { slot, times = 1 }: Of<"check">): Promise<void> {
     const lease = this.#lease(client, slot)?.lease;
-    if (lease === undefined) return;
-    for (let time = 0; time < times; time++) {
+    for (let time = 0; lease !== undefined && time < times; time++) {
+      if (time > 0) await client.process.sleep(1);
       try {
         lease.assertHeld();
       } catch {

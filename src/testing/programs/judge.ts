@@ -7,7 +7,8 @@ import type { Finding, Rule } from "./program.ts";
 import { Closings } from "./closings.ts";
 import type { Stage } from "./stage.ts";
 import type { Call, Tenancy } from "./tenancy.ts";
-import { isPool, Truth } from "./truth.ts";
+import { Tries } from "./tries.ts";
+import { isPart, Truth } from "./truth.ts";
 
 /** What work throws, and what signals are aborted with. */
 export class ProgramError extends Error {
@@ -17,16 +18,18 @@ export class ProgramError extends Error {
 /** A message may be this late for reasons of rounding. */
 const LATE_MS = 10;
 const BURST_MOST = 60;
-const REQUESTS_MOST = 4000;
+const RENEWALS_MOST = 60;
+const REQUESTS_MOST = 1000;
+const REQUESTS_PER_SECOND_MOST = 200;
 
 export class Judge {
   readonly findings: Finding[] = [];
   readonly truth: Truth;
   readonly closings: Closings;
+  readonly tries: Tries;
   readonly calls: Call[] = [];
   readonly #stage: Stage;
   readonly #aborted = new Map<AbortSignal, number>();
-  readonly #tries: { readonly call: Call; busy: boolean }[] = [];
   /** Those that have been judged once come through the functions around them. */
   readonly #known = new WeakSet();
   readonly #gone = new Map<Tenancy, number>();
@@ -38,10 +41,12 @@ export class Judge {
     const fail = (rule: Rule, message: string): void => this.fail(rule, message);
     this.truth = new Truth(stage, fail);
     this.closings = new Closings(stage, this.truth, () => this.pending, fail);
+    this.tries = new Tries(stage, this.calls, fail);
     this.#troubled =
       (stage.program.faults ?? []).length > 0 ||
       /"(block|pause|suspend|wall|force)"/.test(JSON.stringify(stage.program));
     stage.onChange = (change) => this.#changed(change);
+    stage.onZombie = ({ name }, lock) => this.fail("renewed after its release", `${name}'s lease of "${lock}"`);
   }
 
   get pending(): readonly Call[] {
@@ -58,7 +63,7 @@ export class Judge {
     const hopeless = call.signal?.aborted === true;
     const made: Call = { ...call, at: ++this.#events, turn, nowMs, hopeless, endedAt: undefined, gotLease: false };
     this.calls.push(made);
-    if (made.verb === "try") this.#tries.push({ call: made, busy: this.#isBusy(made) });
+    if (made.verb === "try") this.tries.called(made);
     return made;
   }
 
@@ -105,7 +110,12 @@ export class Judge {
     tenancy.ended = true;
     const { client, lease } = tenancy;
     const states = peek(lease);
-    const gone = states.some(({ name, fence, state }) => state === "lost" || this.truth.isGone(name, fence, client));
+    const gone = states.some(({ name, fence, state }) => {
+      if (state === "lost") return true;
+      // In doubt the release decides, if there is one: the last of several who share a lease asks the store.
+      const asks = state === "doubt" && tenancy.mode === "exclusive" && !isPart(tenancy, name, fence);
+      return (state === "held" || asks) && this.truth.isGone(name, fence, client);
+    });
     const held = states.every(({ state }) => state === "held");
     if (!resolved || tenancy.released || client.forced) tenancy.verdict = undefined;
     else tenancy.verdict = gone ? "lost" : held ? "held" : "unsure";
@@ -128,7 +138,11 @@ export class Judge {
     this.#stage.say(() => `${client.name}: release() of ${call.names.join()}: ${result}`);
     if (result === "lost" && before && !client.forced && this.#wasOurs(tenancy))
       this.fail("lost though held", `${who} says "lost"`);
-    if (result === "unknown" && !this.#troubled) this.fail("unknown without a reason", `${who} says "unknown"`);
+    const told = [...tenancy.lease.fences].every(([name, fence]) =>
+      client.confirmed.has(this.truth.leaseOf(name, fence)?.claim ?? ""),
+    );
+    if (result === "unknown" && (told || !this.#troubled))
+      this.fail("unknown without a reason", `${who} says "unknown"${told ? ", but the store said yes" : ""}`);
   }
 
   /** The call is over, well or not. */
@@ -137,58 +151,38 @@ export class Judge {
     if (error !== undefined) this.#judgeError(call, error);
   }
 
-  /** tryAcquire() said no. */
-  refused(call: Call): void {
-    const seen = this.#tries.find((one) => one.call === call);
-    if (seen === undefined || seen.busy || this.#isBusy(call)) return;
-    // Somebody of the same process may have been ahead: then its call overlaps, and got the lock or still hopes to.
-    const ahead = this.calls.some(
-      (other) =>
-        other !== call &&
-        other.client === call.client &&
-        other.names.some((name) => call.names.includes(name)) &&
-        other.verb !== "release" &&
-        (other.endedAt === undefined || (other.endedAt > call.at && other.gotLease)),
-    );
-    if (!ahead) this.fail("busy though free", `${call.client.name}'s tryAcquire() of "${call.names.join()}"`);
-  }
-
   /** All is quiet. */
   look(): void {
     this.truth.look();
     this.closings.look();
-    for (const tenancy of this.truth.tenancies) this.#lookAtSignal(tenancy);
+    for (const tenancy of this.truth.tenancies) {
+      this.#lookAtSignal(tenancy);
+      this.#lookAtState(tenancy);
+    }
     for (const client of this.#stage.clients) {
       if (client.burst > BURST_MOST) this.fail("too many requests", `${client.name}: ${client.burst} in one instant`);
-      else if (client.requests > REQUESTS_MOST) this.fail("too many requests", `${client.name}: ${client.requests}`);
+      else if (client.requests > REQUESTS_MOST + (this.#stage.nowMs / 1000) * REQUESTS_PER_SECOND_MOST)
+        this.fail("too many requests", `${client.name}: ${client.requests}`);
       client.burst = 0;
+      const { renewals } = client;
+      while ((renewals[0] ?? Infinity) < this.#stage.nowMs - 1000) renewals.shift();
+      if (renewals.length > RENEWALS_MOST)
+        this.fail("too many requests", `${client.name}: ${renewals.length} renewals within a second`);
     }
+  }
+
+  /** Nothing goes wrong in this program: then nothing is lost. */
+  #lookAtState({ client, call, lease, ended }: Tenancy): void {
+    if (this.#troubled || ended || !call.endless || client.forced || this.findings.length > 0) return;
+    if (peek(lease).some(({ state }) => state === "lost") && !isInsideMortal(call))
+      this.fail("lost though held", `${client.name}'s ${call.verb}() of "${call.names.join()}": nothing went wrong`);
   }
 
   #changed(change: StoreChange): void {
     this.#events++;
     this.truth.changed(change);
     this.closings.changed(change);
-    for (const seen of this.#tries) {
-      if (seen.call.endedAt === undefined && !seen.busy && seen.call.names.includes(change.lock))
-        seen.busy = change.kind === "granted" || change.kind === "queued" || this.#isBusy(seen.call);
-    }
-  }
-
-  /** Could the call not get all of its locks at this instant? */
-  #isBusy({ names, mode, client, inside }: Call): boolean {
-    // Inside a function that has the lock, others inside may be ahead: the store does not see them.
-    for (let around = inside; around !== undefined; around = around.inside) {
-      if (around.client === client && names.some((name) => around.lease.fences.has(name))) return true;
-    }
-    return this.#stage.store.view().some(({ name, held, kept, queued }) => {
-      if (!names.includes(name)) return false;
-      const taken = [...held, ...kept];
-      const fits =
-        taken.length === 0 ||
-        (taken[0]?.claim.mode === mode && (mode === "shared" || (isPool(name) && taken.length < 2)));
-      return queued.length > 0 || !fits;
-    });
+    this.tries.changed(change);
   }
 
   /** The store kept the lease until it was released, or still keeps it. */
@@ -206,6 +200,11 @@ export class Judge {
     const { client, lease, signal, call } = tenancy;
     if (signal === undefined || signal.aborted || tenancy.ended || !client.process.running) return;
     const { nowMs, blockedMs } = this.#stage;
+    if (client.closing !== undefined)
+      this.fail(
+        "signal too late",
+        `${client.name}: close() was called, and the signal of "${lease.name}" says nothing`,
+      );
     for (const [name, fence] of lease.fences) {
       if (!this.truth.isGone(name, fence, client)) continue;
       const sinceMs = Math.max(this.#goneMs(tenancy), client.process.stoodStillMs, blockedMs);
@@ -238,6 +237,12 @@ export class Judge {
       error instanceof LockBackendError ||
       (error instanceof LockClosedError && call.client.closing !== undefined) ||
       (error instanceof TypeError && this.#wouldWaitForItself(call));
+    const passing = error instanceof LockTimeoutError || (error instanceof LockBackendError && !error.fatal);
+    if (passing && this.#stage.nowMs - call.nowMs < call.waitMs - 1)
+      this.fail(
+        "gave up too early",
+        `${call.client.name}'s ${call.verb}() of "${call.names.join()}": ${error.message}`,
+      );
     if (!expected)
       this.fail(
         "unexpected error",
@@ -252,4 +257,12 @@ export class Judge {
     }
     return false;
   }
+}
+
+/** It has a part in a lease that ends by itself. */
+function isInsideMortal({ inside, names }: Call): boolean {
+  for (let around = inside; around !== undefined; around = around.inside) {
+    if (!around.call.endless && names.some((name) => around.lease.fences.has(name))) return true;
+  }
+  return false;
 }

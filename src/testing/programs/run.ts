@@ -10,8 +10,8 @@ import { lookForUnwanted } from "./unwanted.ts";
 const PLAY_MOST_MS = 900_000;
 /** close() may have to wait for a store that is silent, but not for long. */
 const CLOSE_MOST_MS = 120_000;
-/** No ttl, delay or retry lasts longer. */
-const ECHO_MS = 90_000;
+/** Longer than any delay or retry; a fault is heard of for this long and a ttl. */
+const ECHO_MS = 12_000;
 const STEPS_MOST = 20_000;
 
 export interface RunOptions {
@@ -27,11 +27,14 @@ export async function runProgram(program: Program, options: RunOptions = {}): Pr
   if (options.trace !== true) Error.stackTraceLimit = 0;
   const play = new Play(program, options);
   const unhandled = (error: unknown): void => play.judge.fail("unhandled rejection", String(error));
+  const warned = (warning: Error): void => play.judge.fail("warning", `${warning.name}: ${warning.message}`);
   process.on("unhandledRejection", unhandled);
+  process.on("warning", warned);
   try {
     return await play.play();
   } finally {
     process.off("unhandledRejection", unhandled);
+    process.off("warning", warned);
     Error.stackTraceLimit = stackTraceLimit;
   }
 }
@@ -80,8 +83,9 @@ class Play {
     });
     const over = (): boolean => closed.every((done) => done()) && this.judge.pending.length === 0;
     if (!(await this.#until(over, CLOSE_MOST_MS))) return this.#stuck("does not settle");
+    this.judge.tries.end();
     // What was told to end behind a close() that gave up has time to do so.
-    if (!(await this.#until(() => clock.timers === 0, ECHO_MS))) this.#stuck("left after close");
+    if (!(await this.#until(() => clock.timers === 0, this.#echoMs))) this.#stuck("left after close");
     if (this.judge.findings.length === 0) this.#lookAround();
   }
 
@@ -102,6 +106,11 @@ class Play {
     }
   }
 
+  get #echoMs(): number {
+    const ttls = this.judge.calls.map(({ ttlMs }) => ttlMs);
+    return ECHO_MS + 2 * Math.max(0, ...ttls);
+  }
+
   #stuck(rule: Rule): void {
     if (this.judge.findings.length > 0) return;
     const { clients, clock } = this.#stage;
@@ -119,7 +128,7 @@ class Play {
     const busy = this.judge.pending.length > 0;
     const calm = (program.faults ?? []).length === 0;
     if (busy && !calm) return true;
-    const untilMs = clock.now() + (calm ? 5 + 6 * (program.lagMs ?? 0) : ECHO_MS);
+    const untilMs = clock.now() + (calm ? 5 + 6 * (program.lagMs ?? 0) : this.#echoMs);
     await this.#until(() => (clock.nextDueMs ?? Infinity) > untilMs, Infinity);
     if (this.judge.findings.length === 0) lookForUnwanted(this.#stage, this.judge);
     return this.judge.findings.length === 0;

@@ -34,9 +34,13 @@ export class Client {
   forced = false;
   /** Its machine slept, or its wall clock was set: it may be in doubt where the store is not. */
   dozed = false;
-  requests = 0;
+  requests: number = 0;
   /** Requests in this turn. */
-  burst = 0;
+  burst: number = 0;
+  /** When it last asked for renewals, the latest last. */
+  readonly renewals: number[] = [];
+  /** Claims whose release the store has confirmed to this process. */
+  readonly confirmed: Set<string> = new Set();
 
   constructor(stage: Stage, index: number) {
     this.index = index;
@@ -62,13 +66,41 @@ export class Client {
       };
       listen?.({ lost, doubt: this.doubt });
     };
-    const backend: Backend = listen === undefined ? near : { ...near, listen: hear };
+    const backend: Backend = { ...this.#noted(near, stage), ...(listen && { listen: hear }) };
     this.locks = createLocks(backend, {
       clock: this.process.clock,
       chance: seeded(seed * 31 + index),
       holder: this.name,
       ttl: DEFAULT_TTL_MS,
     });
+  }
+
+  /** Listens in on the answers, without a turn of the microtask queue more. */
+  #noted(near: Backend, stage: Stage): Backend {
+    const note = (id: string, was: unknown): void => {
+      if (was === true || was === "held") this.confirmed.add(id);
+    };
+    return {
+      ...near,
+      release: (claim) => {
+        const answer = near.release(claim);
+        answer.then((was) => note(claim.id, was)).catch(() => undefined);
+        return answer;
+      },
+      renew: (claims) => {
+        this.renewals.push(stage.nowMs);
+        const dead = claims.find(({ id }) => this.confirmed.has(id));
+        if (dead !== undefined) stage.onZombie(this, dead.name);
+        return near.renew(claims);
+      },
+      ...(near.swap && {
+        swap: (held, next) => {
+          const answer = near.swap!(held, next);
+          answer.then(({ released }) => note(held.id, released)).catch(() => undefined);
+          return answer;
+        },
+      }),
+    };
   }
 
   #asked(): void {
@@ -91,6 +123,8 @@ export class Stage {
   turn: number = 0;
   /** When everybody last stood still. */
   blockedMs: number = -Infinity;
+  /** Told of a renewal of what had been released. */
+  onZombie: (client: Client, lock: string) => void = () => undefined;
   /** Told of every change in the store. */
   onChange: (change: StoreChange) => void = () => undefined;
 

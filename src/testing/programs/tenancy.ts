@@ -12,6 +12,10 @@ export interface Call {
   readonly names: readonly string[];
   readonly mode: Mode;
   readonly ttlMs: number;
+  /** How long it is willing to wait. */
+  readonly waitMs: number;
+  /** Its lease is renewed until it is released. */
+  readonly endless: boolean;
   readonly signal: AbortSignal | undefined;
   /** When it began, in the order of all that happened. */
   readonly at: number;
