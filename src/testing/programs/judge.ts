@@ -79,7 +79,8 @@ export class Judge {
       client,
       lease,
       mode,
-      inside: call.verb === "elect" ? undefined : call.inside,
+      inside: call.inside,
+      alone: call.verb === "elect",
       working: false,
       ended: false,
       released: false,
@@ -173,7 +174,9 @@ export class Judge {
 
   /** Nothing goes wrong in this program: then nothing is lost. */
   #lookAtState({ client, call, lease, ended }: Tenancy): void {
-    if (this.#troubled || ended || !call.endless || client.forced || this.findings.length > 0) return;
+    if (this.#troubled || ended || !call.endless || client.closing !== undefined || this.findings.length > 0) return;
+    // A ttl must be long against the lag, or renewals come too late.
+    if (call.ttlMs < 15 * (this.#stage.program.lagMs ?? 0)) return;
     if (peek(lease).some(({ state }) => state === "lost") && !isInsideMortal(call))
       this.fail("lost though held", `${client.name}'s ${call.verb}() of "${call.names.join()}": nothing went wrong`);
   }

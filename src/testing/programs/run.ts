@@ -4,7 +4,7 @@ import { Interpreter } from "./interpret.ts";
 import { Judge } from "./judge.ts";
 import type { Program, Rule, Verdict } from "./program.ts";
 import { Stage } from "./stage.ts";
-import { lookForUnwanted } from "./unwanted.ts";
+import { unwantedIn } from "./unwanted.ts";
 
 /** Everything a program asks for ends by itself within this time: its waits are bounded, and so is its work. */
 const PLAY_MOST_MS = 900_000;
@@ -53,8 +53,9 @@ class Play {
     this.judge = new Judge(this.#stage);
     this.#interpreter = new Interpreter(this.#stage, this.judge);
     this.#stage.clock.whenQuiet(() => {
-      this.#stage.turn++;
       this.judge.look();
+      this.#stage.turn++;
+      this.#stage.turnMs = this.#stage.nowMs;
     });
   }
 
@@ -86,7 +87,9 @@ class Play {
     this.judge.tries.end();
     // What was told to end behind a close() that gave up has time to do so.
     if (!(await this.#until(() => clock.timers === 0, this.#echoMs))) this.#stuck("left after close");
-    if (this.judge.findings.length === 0) this.#lookAround();
+    if (this.judge.findings.length > 0) return;
+    clock.block(this.#echoMs);
+    this.#lookAround();
   }
 
   /** Lets time pass. `false`: it did not come true in time, or something else went wrong. */
@@ -129,8 +132,10 @@ class Play {
     const calm = (program.faults ?? []).length === 0;
     if (busy && !calm) return true;
     const untilMs = clock.now() + (calm ? 5 + 6 * (program.lagMs ?? 0) : this.#echoMs);
-    await this.#until(() => (clock.nextDueMs ?? Infinity) > untilMs, Infinity);
-    if (this.judge.findings.length === 0) lookForUnwanted(this.#stage, this.judge);
+    const isTidy = (): boolean => unwantedIn(this.#stage, this.judge).length === 0;
+    await this.#until(() => isTidy() || (clock.nextDueMs ?? Infinity) > untilMs, Infinity);
+    for (const claim of unwantedIn(this.#stage, this.judge))
+      this.judge.fail("unwanted claim", `the store has ${claim}`);
     return this.judge.findings.length === 0;
   }
 

@@ -24,8 +24,8 @@ export class Client {
   readonly name: string;
   readonly process: SimulatedProcess;
   readonly locks: Locks;
-  /** Claims of whose loss this process has been told. */
-  readonly told: Set<string> = new Set();
+  /** Claims of whose loss this process has been told, and in which turn. */
+  readonly told: Map<string, number> = new Map();
   readonly slots: (Tenancy | undefined)[] = [];
   /** The backend says that it was reconnected. */
   doubt: () => void = () => undefined;
@@ -61,7 +61,7 @@ export class Client {
     const hear: NonNullable<Backend["listen"]> = (listener) => {
       this.doubt = () => listener.doubt();
       const lost = (id: string, reason: string): void => {
-        this.told.add(id);
+        this.told.set(id, stage.turn);
         listener.lost(id, reason);
       };
       listen?.({ lost, doubt: this.doubt });
@@ -121,6 +121,8 @@ export class Stage {
   readonly log: string[] = [];
   /** How often all has been quiet. What happens within one turn happens at one instant. */
   turn: number = 0;
+  /** When this turn began. */
+  turnMs: number = 0;
   /** When everybody last stood still. */
   blockedMs: number = -Infinity;
   /** Told of a renewal of what had been released. */

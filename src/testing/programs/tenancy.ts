@@ -35,8 +35,10 @@ export interface Tenancy {
   readonly client: Client;
   readonly lease: Lease;
   readonly mode: Mode;
-  /** Of which function's lease this may be a part. A candidate stands for itself. */
+  /** The lease of the function around it. */
   readonly inside: Tenancy | undefined;
+  /** A candidate stands for itself: its lease is never a part of another. */
+  readonly alone: boolean;
   /** A function runs under it. */
   working: boolean;
   /** The user ended it, or its function has settled. */
@@ -49,12 +51,9 @@ export interface Tenancy {
   verdict: "lost" | "held" | "unsure" | undefined;
 }
 
-export function fenceOf({ lease }: Tenancy, name: string): bigint | undefined {
-  return lease.fences.get(name);
-}
-
 /** True when `outer` is the lease of a function inside of which `inner` was taken, by the same client. */
 export function isInside(inner: Tenancy, outer: Tenancy): boolean {
+  if (inner.alone) return false;
   for (let around = inner.inside; around !== undefined; around = around.inside) {
     if (around === outer) return inner.client === outer.client;
   }

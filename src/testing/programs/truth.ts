@@ -95,6 +95,8 @@ export class Truth {
       }
       return false;
     }
+    // Of a clock that stood still, only what is so now can be said.
+    if (client.dozed) return true;
     const endMs = this.#stage.nowMs + trustedUntilMs - client.process.clock.now();
     if (endMs > lease.untilMs + EPSILON_MS) {
       const lateMs = (endMs - lease.untilMs).toFixed(2);
@@ -117,16 +119,26 @@ export class Truth {
     }
   }
 
+  /** Was it known before this turn? Within one, the news may have come while the promise was being settled. */
+  #wasLost(client: Client, trustedUntilMs: number, record: StoreLease | undefined): boolean {
+    const told = client.told.get(record?.claim ?? "");
+    if (told !== undefined && told < this.#stage.turn) return true;
+    return this.#stage.nowMs + trustedUntilMs - client.process.clock.now() <= this.#stage.turnMs;
+  }
+
   /** A lease comes into the hands of a program. */
   handed(tenancy: Tenancy): void {
     this.tenancies.push(tenancy);
     const { client, call, mode } = tenancy;
-    for (const { name, fence, state } of peek(tenancy.lease)) {
+    for (const { name, fence, state, trustedUntilMs } of peek(tenancy.lease)) {
       const record = this.leaseOf(name, fence);
       if (record?.how === "released")
         this.#fail("entered a lease that is over", `${client.name}'s ${call.verb}() of "${name}" got fence ${fence}`);
       if (isPart(tenancy, name, fence)) continue;
-      if (tenancy.lease.fences.size > 1 && (state === "lost" || state === "released"))
+      if (
+        tenancy.lease.fences.size > 1 &&
+        (state === "released" || (state === "lost" && this.#wasLost(client, trustedUntilMs, record)))
+      )
         this.#fail(
           "group without a part",
           `${client.name}'s ${call.verb}() of a group got "${name}" when it was ${state}`,
@@ -153,6 +165,7 @@ export function isPool(name: string): boolean {
 
 /** A part in a lease that a function around it has. */
 export function isPart(tenancy: Tenancy, name: string, fence: bigint): boolean {
+  if (tenancy.alone) return false;
   for (let around = tenancy.inside; around !== undefined; around = around.inside) {
     if (around.client === tenancy.client && around.lease.fences.get(name) === fence) return true;
   }

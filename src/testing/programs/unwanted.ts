@@ -3,8 +3,9 @@ import type { Claim } from "../../backend.ts";
 import type { Judge } from "./judge.ts";
 import type { Client, Stage } from "./stage.ts";
 
-/** Looks through the store when all messages have arrived. */
-export function lookForUnwanted({ store, clients }: Stage, judge: Judge): void {
+/** For people, one line each. */
+export function unwantedIn({ store, clients }: Stage, judge: Judge): readonly string[] {
+  const unwanted: string[] = [];
   const isWanted = (client: Client, name: string, fence: bigint, run: number): boolean =>
     judge.pending.some((call) => call.client === client && call.names.includes(name)) ||
     judge.truth.tenancies.some((tenancy) => {
@@ -13,11 +14,12 @@ export function lookForUnwanted({ store, clients }: Stage, judge: Judge): void {
     });
   const look = ({ name, holder }: Claim, what: string, fence = -1n, run = 1): void => {
     const client = clients.find((one) => one.name === holder);
-    if (client === undefined || isWanted(client, name, fence, run)) return;
-    judge.fail("unwanted claim", `the store has "${name}" ${what} ${holder}, who does not want it`);
+    if (client !== undefined && !isWanted(client, name, fence, run))
+      unwanted.push(`"${name}" ${what} ${holder}, who does not want it`);
   };
   for (const { held, queued } of store.view()) {
     for (const { claim, fence, run } of held) look(claim, `(fence ${fence}) held by`, fence, run);
     for (const claim of queued) look(claim, "waited for by");
   }
+  return unwanted;
 }
