@@ -72,15 +72,11 @@ class Way {
     if (fault?.fault === "error") throw foreign(fault);
     if (fault?.fault === "delay") await this.#pause(fault.requestMs);
     const news = await this.#backend.watch!(claim, signal);
-    if (fault?.fault === "delay") await this.#pause(fault.replyMs);
-    if (fault?.fault !== "reply-lost" && fault?.fault !== "hang") {
-      await this.#arrived();
-      return news;
-    }
-    if (!signal.aborted) {
-      await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
-    }
-    return undefined;
+    if (fault?.fault === "delay") await Promise.race([this.#pause(fault.replyMs), aborted(signal)]);
+    if (fault?.fault === "reply-lost" || fault?.fault === "hang") await aborted(signal);
+    else if (this.#deliver !== undefined) await Promise.race([this.#arrived(), aborted(signal)]);
+    // Whoever hung up hears nothing more.
+    return signal.aborted ? undefined : news;
   }
 
   listener(listener: Listener): Listener {
@@ -135,4 +131,9 @@ function isSilent({ fault }: Fault): boolean {
 
 function foreign({ message }: Fault & { readonly fault: "error" }): Error {
   return new Error(message ?? "socket hang up (a fault made by faulty())");
+}
+
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
 }

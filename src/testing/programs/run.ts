@@ -86,7 +86,7 @@ class Play {
     if (!(await this.#until(over, CLOSE_MOST_MS))) return this.#stuck("does not settle");
     this.judge.tries.end();
     // What was told to end behind a close() that gave up has time to do so.
-    if (!(await this.#until(() => clock.timers === 0, this.#echoMs))) this.#stuck("left after close");
+    if (!(await this.#until(() => clock.timers === 0, CLOSE_MOST_MS))) this.#stuck("left after close");
     if (this.judge.findings.length > 0) return;
     clock.block(this.#echoMs);
     this.#lookAround();
