@@ -70,7 +70,7 @@ class Way {
     const fault = this.#weather.draw("watch");
     if (fault?.fault === "request-lost") throw this.#lost(claim.name, "watch: the request was lost");
     if (fault?.fault === "error") throw foreign(fault);
-    if (fault?.fault === "delay") await this.#pause(fault.requestMs);
+    if (fault?.fault === "delay") await Promise.race([this.#pause(fault.requestMs), aborted(signal)]);
     const news = await this.#backend.watch!(claim, signal);
     if (fault?.fault === "delay") await Promise.race([this.#pause(fault.replyMs), aborted(signal)]);
     if (fault?.fault === "reply-lost" || fault?.fault === "hang") await aborted(signal);

@@ -41,7 +41,7 @@ export class Judge {
     const fail = (rule: Rule, message: string): void => this.fail(rule, message);
     this.truth = new Truth(stage, fail);
     this.closings = new Closings(stage, this.truth, () => this.pending, fail);
-    this.tries = new Tries(stage, this.calls, fail);
+    this.tries = new Tries(stage, this.truth, this.calls, fail);
     this.#troubled =
       (stage.program.faults ?? []).length > 0 ||
       /"(block|pause|suspend|wall|force)"/.test(JSON.stringify(stage.program));

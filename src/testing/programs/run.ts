@@ -1,5 +1,6 @@
 /** Runs one program to its end, and judges it. The same program ends the same way, every time. */
 import { getEventListeners } from "node:events";
+import type { Backend } from "../../backend.ts";
 import { Interpreter } from "./interpret.ts";
 import { Judge } from "./judge.ts";
 import type { Program, Rule, Verdict } from "./program.ts";
@@ -17,6 +18,8 @@ const STEPS_MOST = 20_000;
 export interface RunOptions {
   /** True: the verdict tells what happened. @default false */
   readonly trace?: boolean | undefined;
+  /** Breaks each client's backend, to prove that the judges would notice. @default leaves it as it is */
+  readonly tamper?: ((right: Backend) => Backend) | undefined;
   /** Fires each timer; may throw when that takes too long. @default calls it */
   readonly fire?: ((timer: () => void) => void) | undefined;
 }
@@ -46,9 +49,9 @@ class Play {
   readonly #interpreter: Interpreter;
   #steps = 0;
 
-  constructor(program: Program, { trace = false, fire }: RunOptions) {
+  constructor(program: Program, { trace = false, tamper, fire }: RunOptions) {
     this.#program = program;
-    this.#stage = new Stage(program, trace);
+    this.#stage = new Stage(program, trace, tamper);
     if (fire !== undefined) this.#stage.clock.fire = fire;
     this.judge = new Judge(this.#stage);
     this.#interpreter = new Interpreter(this.#stage, this.judge);

@@ -48,7 +48,8 @@ export class Client {
     const { program, clock, store } = stage;
     this.process = new SimulatedProcess(clock, this.name, 1);
     const { seed = 1 } = program;
-    const near: Backend = faulty(memory({ store, clock: this.process.clock }), {
+    const right = memory({ store, clock: this.process.clock });
+    const near: Backend = faulty(stage.tamper(right), {
       clock,
       without: program.without,
       deliver: (arrive) => this.process.deliver(arrive),
@@ -133,9 +134,13 @@ export class Stage {
   /** False: nobody will read the log. */
   readonly #traced: boolean;
 
-  constructor(program: Program, traced: boolean) {
+  /** Breaks the backend, to prove that the judges would notice. */
+  readonly tamper: (right: Backend) => Backend;
+
+  constructor(program: Program, traced: boolean, tamper: (right: Backend) => Backend = (right) => right) {
     this.program = program;
     this.#traced = traced;
+    this.tamper = tamper;
     this.store = memoryStore({
       clock: this.clock,
       run: program.run ?? 64,

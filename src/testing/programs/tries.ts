@@ -1,9 +1,10 @@
 /** tryAcquire() is linearizable: a no is true of some instant between its call and its answer. */
 import type { StoreChange } from "../../memory/index.ts";
+import { peek } from "../peek.ts";
 import type { Rule } from "./program.ts";
 import type { Stage } from "./stage.ts";
 import type { Call } from "./tenancy.ts";
-import { isPool } from "./truth.ts";
+import { isPool, type Truth } from "./truth.ts";
 
 interface Try {
   readonly call: Call;
@@ -14,12 +15,14 @@ interface Try {
 
 export class Tries {
   readonly #stage: Stage;
+  readonly #truth: Truth;
   readonly #calls: readonly Call[];
   readonly #fail: (rule: Rule, message: string) => void;
   readonly #tries: Try[] = [];
 
-  constructor(stage: Stage, calls: readonly Call[], fail: (rule: Rule, message: string) => void) {
+  constructor(stage: Stage, truth: Truth, calls: readonly Call[], fail: (rule: Rule, message: string) => void) {
     this.#stage = stage;
+    this.#truth = truth;
     this.#calls = calls;
     this.#fail = fail;
   }
@@ -53,6 +56,14 @@ export class Tries {
     // Inside a function that has the lock, others inside may be ahead: the store does not see them.
     for (let around = inside; around !== undefined; around = around.inside) {
       if (around.client === client && names.some((name) => around.lease.fences.has(name))) return true;
+    }
+    // Of a lease that was broken by force, its own process may not know yet.
+    for (const tenancy of this.#truth.tenancies) {
+      if (tenancy.client !== client) continue;
+      if (
+        peek(tenancy.lease).some(({ name, state }) => names.includes(name) && (state === "held" || state === "doubt"))
+      )
+        return true;
     }
     return this.#stage.store.view().some(({ name, held, kept, queued }) => {
       if (!names.includes(name)) return false;

@@ -95,8 +95,6 @@ export class Truth {
       }
       return false;
     }
-    // Of a clock that stood still, only what is so now can be said.
-    if (client.dozed) return true;
     const endMs = this.#stage.nowMs + trustedUntilMs - client.process.clock.now();
     if (endMs > lease.untilMs + EPSILON_MS) {
       const lateMs = (endMs - lease.untilMs).toFixed(2);
