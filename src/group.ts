@@ -2,8 +2,9 @@
 import type { Lease, ReleaseResult } from "./api.ts";
 import type { LockLostError } from "./errors.ts";
 import type { HeldLease } from "./lease.ts";
+import type { Peekable, Peeked } from "./peek.ts";
 
-export class GroupLease implements Lease {
+export class GroupLease implements Lease, Peekable {
   readonly name: string;
   readonly fences: ReadonlyMap<string, bigint>;
   /** @internal In the order they were taken. */
@@ -51,6 +52,11 @@ export class GroupLease implements Lease {
     const losses = await Promise.all(this.parts.toReversed().map((part) => part.finish()));
     this.#result ??= this.#release();
     return losses.find((lost) => lost !== undefined);
+  }
+
+  /** @internal */
+  peek(): readonly Peeked[] {
+    return this.parts.flatMap((part) => part.peek());
   }
 
   async #release(): Promise<ReleaseResult> {

@@ -8,6 +8,7 @@ import type { Holding, Mode } from "./backend.ts";
 import { LockLostError } from "./errors.ts";
 import { holdChannel, type HoldEvent } from "./events.ts";
 import type { Hold } from "./hold.ts";
+import type { Peekable, Peeked } from "./peek.ts";
 
 /** Where a lease comes from, and goes when it is over. */
 export interface LeaseHome {
@@ -28,7 +29,7 @@ const UNKNOWN = "the store no longer knew it when it was released";
 const SLEPT = "the machine seems to have slept, and the store could not be asked whether it was still held";
 const LATE = "its ttl passed before it could be renewed (the event loop was blocked, or the process paused)";
 
-export class HeldLease implements Lease {
+export class HeldLease implements Lease, Peekable {
   readonly name: string;
   readonly fence: bigint;
   /** @internal What its user asked for: a shared re-entry into an exclusive lease is shared. */
@@ -131,9 +132,17 @@ export class HeldLease implements Lease {
   }
 
   /** @internal The same as {@link standing}, without noticing anything: for tests that watch. */
-  peek(nowMs: number): { readonly standing: Standing; readonly sure: boolean; readonly claimId: string } {
-    const standing = this.#lost !== undefined ? "lost" : this.#released ? "released" : "held";
-    return { standing, sure: standing === "held" && this.#hold.isSure(nowMs), claimId: this.#hold.claim.id };
+  peek(): readonly Peeked[] {
+    const { name, fence } = this;
+    const nowMs = this.#home.clock.now();
+    return [{ name, fence, state: this.#state(nowMs), trustedUntilMs: nowMs + this.#hold.remainingMs(nowMs) }];
+  }
+
+  #state(nowMs: number): Standing {
+    if (this.#lost !== undefined) return "lost";
+    if (this.#released) return "released";
+    if (!this.#hold.trusted(nowMs)) return "lost";
+    return this.#hold.inDoubt(nowMs) ? "doubt" : "held";
   }
 
   /** @internal For messages. */

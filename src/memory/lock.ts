@@ -1,6 +1,7 @@
 /** One lock's state, and the rules about it that need no clock and no store: who fits beside whom, what has ended. */
 import type { Claim, Granted, Holding, Mode, Waiting } from "../backend.ts";
 import type { Timer } from "../clock.ts";
+import { LockBackendError, quote } from "../errors.ts";
 
 /** Whoever made a claim: the store's side of one backend. */
 export interface Client {
@@ -42,7 +43,12 @@ export interface Lock {
 }
 
 /** What the store did, with the instant at which it took effect. */
-export type StoreChange = { readonly atMs: number; readonly lock: string; readonly claim: string } & (
+export type StoreChange = {
+  readonly atMs: number;
+  readonly lock: string;
+  readonly claim: string;
+  readonly holder: string;
+} & (
   | { readonly kind: "queued" | "left" }
   | {
       readonly kind: "granted";
@@ -90,8 +96,21 @@ export function isAlive(ticket: Ticket, nowMs: number): boolean {
   return ticket.news !== undefined || nowMs < ticket.askedMs + ticket.claim.ttlMs;
 }
 
+/** Throws when others here agreed on another limit. */
+export function checkLimit(lock: Lock, claim: Claim, nowMs: number): void {
+  if (claim.mode === "shared") return;
+  const known = knownLimit(lock, claim.id, nowMs);
+  if (known === undefined || known === claim.limit) return;
+  throw new LockBackendError(
+    "memory",
+    claim.name,
+    `Lock ${quote(claim.name)} is in use with limit ${known}, but this claim asks for limit ${claim.limit}. All claimants of a lock must agree on its limit.`,
+    { fatal: true },
+  );
+}
+
 /** The limit that everybody else here agreed on. */
-export function knownLimit(lock: Lock, exceptId: string, nowMs: number): number | undefined {
+function knownLimit(lock: Lock, exceptId: string, nowMs: number): number | undefined {
   // Holders are all of one mode, so the first tells.
   const [holder] = lock.leases.size > 0 ? lock.leases.values() : lock.kept;
   if (holder?.claim.mode === "exclusive") return holder.claim.limit;

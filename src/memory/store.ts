@@ -6,16 +6,15 @@
  */
 import type { Claim, Granted, Refused, Released, Snapshot, Vote } from "../backend.ts";
 import { type Clock, systemClock } from "../clock.ts";
-import { LockBackendError, quote } from "../errors.ts";
 import { ForcedRecords } from "./forced.ts";
 import { Freed } from "./freed.ts";
 import {
+  checkLimit,
   type Client,
   contains,
   fits,
   holdings,
   isAlive,
-  knownLimit,
   type Lease,
   type Lock,
   newLock,
@@ -25,6 +24,7 @@ import {
   toGranted,
   waitings,
 } from "./lock.ts";
+import { type LockView, viewOf } from "./view.ts";
 
 /** A waiter asks again at least this often, so that a dead one is noticed. */
 const RETRY_MOST_MS = 5000;
@@ -68,7 +68,7 @@ export class MemoryStore {
       this.#extend(lock, held, claim, client, nowMs);
       return toGranted(held);
     }
-    this.#checkLimit(lock, claim, nowMs);
+    checkLimit(lock, claim, nowMs);
     const ticket = lock.queue.get(claim.id);
     if (ticket === undefined && lock.queue.size === 0 && fits(lock, claim)) {
       const fence = lock.lastFence + 1n;
@@ -80,7 +80,7 @@ export class MemoryStore {
     }
     if (ticket === undefined) {
       lock.queue.set(claim.id, { claim, client, sinceMs: nowMs, askedMs: nowMs, news: undefined });
-      this.#log?.({ kind: "queued", atMs: nowMs, lock: lock.name, claim: claim.id });
+      this.#tell("queued", lock, claim, nowMs);
     } else {
       Object.assign(ticket, { claim, client, askedMs: nowMs });
     }
@@ -136,7 +136,7 @@ export class MemoryStore {
       }
       this.#drop(lock, lease, "released", nowMs);
     }
-    if (lock.queue.delete(claim.id)) this.#log?.({ kind: "left", atMs: nowMs, lock: lock.name, claim: claim.id });
+    if (lock.queue.delete(claim.id)) this.#tell("left", lock, claim, nowMs);
     ticket?.news?.(undefined);
     this.#settle(lock, nowMs);
     if (lease !== undefined) return "held";
@@ -153,6 +153,11 @@ export class MemoryStore {
       pending: locks.flatMap((lock) => waitings(lock, nowMs)),
       forced: this.#forced.list(prefix, nowMs),
     };
+  }
+
+  /** As {@link query}, but nothing is swept and nothing is granted: for tests. */
+  view(): readonly LockView[] {
+    return viewOf(this.#locks.values(), this.clock.now());
   }
 
   forceRelease(name: string, fence: bigint, by: string, reason: string): boolean {
@@ -182,7 +187,7 @@ export class MemoryStore {
       this.#extend(lock, held, claim, client, nowMs);
       return { vote: "granted", waiters, wallMs };
     }
-    this.#checkLimit(lock, claim, nowMs);
+    checkLimit(lock, claim, nowMs);
     // Its own early release counts too, while minHold keeps the lock taken.
     const [first] = holdings(lock, nowMs);
     if (held === undefined && first !== undefined && !(lock.queue.size === 0 && fits(lock, claim))) {
@@ -223,7 +228,7 @@ export class MemoryStore {
       if (alive && !fits(lock, ticket.claim)) break;
       lock.queue.delete(id);
       if (!alive) {
-        this.#log?.({ kind: "left", atMs: nowMs, lock: lock.name, claim: id });
+        this.#tell("left", lock, ticket.claim, nowMs);
         continue;
       }
       const { claim, client, news } = ticket;
@@ -243,14 +248,18 @@ export class MemoryStore {
     lock.leases.set(claim.id, lease);
     lock.lastFence = fence + BigInt(run) - 1n;
     lock.soonestMs = Math.min(lock.soonestMs, untilMs);
-    const { id, mode, limit } = claim;
-    this.#log?.({ kind: "granted", atMs: nowMs, lock: lock.name, claim: id, fence, run, mode, limit });
+    const { id, mode, limit, holder } = claim;
+    this.#log?.({ kind: "granted", atMs: nowMs, lock: lock.name, claim: id, holder, fence, run, mode, limit });
     return lease;
   }
 
   #drop(lock: Lock, { claim, fence }: Lease, how: "released" | "ran-out" | "forced", atMs: number): void {
     lock.leases.delete(claim.id);
-    this.#log?.({ kind: "dropped", atMs, lock: lock.name, claim: claim.id, fence, how });
+    this.#log?.({ kind: "dropped", atMs, lock: lock.name, claim: claim.id, holder: claim.holder, fence, how });
+  }
+
+  #tell(kind: "queued" | "left", lock: Lock, { id, holder }: Claim, atMs: number): void {
+    this.#log?.({ kind, atMs, lock: lock.name, claim: id, holder });
   }
 
   /** A claim that holds and asks again (its reply was lost) gets the same fence, for a full ttl from now. */
@@ -264,18 +273,6 @@ export class MemoryStore {
   /** Only where one holds at a time: else a later holder of this run would be below an earlier one of the next. */
   #runOf(claim: Claim): number {
     return claim.mode === "exclusive" && claim.limit === 1 ? this.#run : 1;
-  }
-
-  #checkLimit(lock: Lock, claim: Claim, nowMs: number): void {
-    if (claim.mode === "shared") return;
-    const known = knownLimit(lock, claim.id, nowMs);
-    if (known === undefined || known === claim.limit) return;
-    throw new LockBackendError(
-      "memory",
-      claim.name,
-      `Lock ${quote(claim.name)} is in use with limit ${known}, but this claim asks for limit ${claim.limit}. All claimants of a lock must agree on its limit.`,
-      { fatal: true },
-    );
   }
 
   /** Looks again when the next lease ends or the first waiter's ticket lapses. A timer that fires early only looks. */

@@ -9,6 +9,7 @@ interface FakeTimer {
   readonly dueMs: number;
   /** Timers that are due together fire in the order in which they were set. */
   readonly order: number;
+  readonly owner: string | undefined;
 }
 
 export interface FakeClockOptions {
@@ -24,6 +25,9 @@ export class FakeClock implements Clock {
   #orders = 0;
   #sleepers = 0;
   #driven = false;
+  /** Fires a timer: for whoever wants to know how long that takes. */
+  fire: (timer: () => void) => void = (timer) => timer();
+  readonly #looks: Set<() => void> = new Set();
   /** Sorted by `dueMs`, then `order`. */
   readonly #timers: FakeTimer[] = [];
 
@@ -41,7 +45,11 @@ export class FakeClock implements Clock {
   }
 
   setTimer(fn: () => void, ms: number): Timer {
-    const timer: FakeTimer = { fn, dueMs: this.#nowMs + Math.max(0, ms), order: this.#orders++ };
+    return this.#set(fn, ms, undefined);
+  }
+
+  #set(fn: () => void, ms: number, owner: string | undefined): Timer {
+    const timer: FakeTimer = { fn, dueMs: this.#nowMs + Math.max(0, ms), order: this.#orders++, owner };
     let at = this.#timers.length;
     while (at > 0 && (this.#timers[at - 1] as FakeTimer).dueMs > timer.dueMs) at--;
     this.#timers.splice(at, 0, timer);
@@ -56,6 +64,27 @@ export class FakeClock implements Clock {
   /** How many timers are set. */
   get timers(): number {
     return this.#timers.length;
+  }
+
+  /** This clock for one of several who use it, so that {@link timersOf} can tell whose timers are left. */
+  owned(owner: string): Clock {
+    return {
+      now: () => this.#nowMs,
+      wall: () => this.#wallMs,
+      setTimer: (fn, ms) => this.#set(fn, ms, owner),
+      clearTimer: (timer) => this.clearTimer(timer),
+    };
+  }
+
+  /** How many timers that owner has set. */
+  timersOf(owner: string): number {
+    return this.#timers.filter((timer) => timer.owner === owner).length;
+  }
+
+  /** Calls `look` whenever all is quiet: every promise that could settle without time passing has. Returns what ends it. */
+  whenQuiet(look: () => void): () => void {
+    this.#looks.add(look);
+    return () => void this.#looks.delete(look);
   }
 
   /** When the next timer is due, on the monotonic clock; `undefined` when none is set. */
@@ -81,7 +110,7 @@ export class FakeClock implements Clock {
     const timer = this.#timers.shift();
     if (timer === undefined) return false;
     this.#move(timer.dueMs - this.#nowMs);
-    timer.fn();
+    this.fire(timer.fn);
     await this.settle();
     return true;
   }
@@ -108,6 +137,7 @@ export class FakeClock implements Clock {
   /** Lets every promise settle that can without time passing. */
   async settle(): Promise<void> {
     await new Promise<void>((resolve) => nextTurn(resolve));
+    for (const look of this.#looks) look();
   }
 
   /** One loop for all sleepers: two that moved the clock would make each other's time pass. */

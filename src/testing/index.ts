@@ -1,6 +1,6 @@
 export { conformance, type Declined, memberConformance, withoutDeclined } from "./conformance.ts";
 export { FakeClock, type FakeClockOptions } from "./fake-clock.ts";
-export { type Fault, type FaultPlan, type Faults, type Faulty, faulty, type Operation } from "./faulty.ts";
+export { type FaultPlan, type Faulty, faulty } from "./faulty.ts";
 export {
   checkHistory,
   type ClaimantEvent,
@@ -12,5 +12,8 @@ export {
 } from "./history.ts";
 export { findLinearization, type Linearizability } from "./linearizable.ts";
 export type { ConformancePromise } from "./promises/promise.ts";
+export { peek } from "./peek.ts";
+export type { Peeked } from "../peek.ts";
 export { seeded, type SeededChance } from "./seeded.ts";
 export type { ConformanceContext } from "./trial.ts";
+export type { Fault, FaultAt, Faults, Operation } from "./weather.ts";

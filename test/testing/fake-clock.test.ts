@@ -64,4 +64,27 @@ describe("FakeClock", () => {
     await clock.sleep(5);
     expect([clock.now(), clock.timers]).toEqual([35, 0]);
   });
+
+  test("knows whose timers are left", () => {
+    const clock = new FakeClock();
+    const [a, b] = [clock.owned("a"), clock.owned("b")];
+    const timer = a.setTimer(() => undefined, 10);
+    b.setTimer(() => undefined, 10);
+    clock.setTimer(() => undefined, 10);
+    expect([clock.timers, clock.timersOf("a"), clock.timersOf("b")]).toEqual([3, 1, 1]);
+    a.clearTimer(timer);
+    expect([clock.timers, clock.timersOf("a")]).toEqual([2, 0]);
+    expect(a.now()).toBe(clock.now());
+  });
+
+  test("says when all is quiet: after every promise, before the next timer", async () => {
+    const clock = new FakeClock({ nowMs: 0 });
+    const seen: string[] = [];
+    const stop = clock.whenQuiet(() => seen.push(`quiet@${clock.now()}`));
+    clock.setTimer(() => void Promise.resolve().then(() => seen.push("promise")), 5);
+    await clock.step();
+    stop();
+    await clock.settle();
+    expect(seen).toEqual(["promise", "quiet@5"]);
+  });
 });

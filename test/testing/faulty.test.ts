@@ -98,6 +98,76 @@ describe("faulty()", () => {
     expect(once).toMatch(/reply was lost/);
   });
 
+  test("leaves a caller without an answer, whether or not the store did it", async () => {
+    const store = memoryStore();
+    const backend = faulty(memory({ store }));
+    let answered = false;
+    const answer = (): void => void (answered = true);
+    backend.faults.next("attempt", { fault: "hang" });
+    void backend.attempt(claim).then(answer, answer);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(store.view()).toEqual([]);
+    backend.faults.next("attempt", { fault: "hang", done: true });
+    void backend.attempt(claim).then(answer, answer);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(store.view()).toMatchObject([{ name: "x", held: [{ fence: 1n }] }]);
+    expect(answered).toBe(false);
+  });
+
+  test("fails with an error that is none of ours", async () => {
+    const store = memoryStore();
+    const backend = faulty(memory({ store }));
+    backend.faults.next("release", { fault: "error", message: "ECONNRESET", done: true });
+    await backend.attempt(claim);
+    await expect(backend.release(claim)).rejects.toThrow(/^ECONNRESET$/);
+    expect(store.view()).toEqual([]);
+  });
+
+  test("counts the calls of each operation, so that a fault can name one", async () => {
+    const backend = faulty(memory(), { at: [{ operation: "attempt", nth: 2, fault: { fault: "request-lost" } }] });
+    await backend.attempt(claim);
+    await backend.renew([claim]);
+    await expect(backend.attempt(claim)).rejects.toThrow(/request was lost/);
+    await backend.attempt(claim);
+  });
+
+  test("loses or delays what the backend tells by itself", async () => {
+    const clock = new FakeClock();
+    const store = memoryStore({ clock });
+    const backend = faulty(memory({ store }), { clock });
+    const lost: string[] = [];
+    backend.listen?.({ lost: (id) => lost.push(id), doubt: () => undefined });
+    const force = async (): Promise<void> => {
+      const answer = await backend.attempt(claim);
+      if (answer.granted) await backend.forceRelease(claim.name, answer.fence, "test", "for the test");
+    };
+    backend.faults.next("listen", { fault: "request-lost" });
+    await force();
+    backend.faults.next("listen", { fault: "delay", requestMs: 100 });
+    await force();
+    await clock.advance(99);
+    expect(lost).toEqual([]);
+    await clock.advance(1);
+    expect(lost).toEqual([claim.id]);
+  });
+
+  test("adds no turn of the microtask queue to a call that nothing happens to", async () => {
+    const turns = async (backend: { attempt: (one: Claim) => Promise<unknown> }): Promise<number> => {
+      let count = 0;
+      let done = false;
+      void backend.attempt(claim).then(() => (done = true));
+      while (!done && ++count < 100) await Promise.resolve();
+      return count;
+    };
+    expect(await turns(faulty(memory()))).toBe(await turns(memory()));
+  });
+
+  test("lacks what it is told to lack", () => {
+    const plain = faulty(memory(), { without: ["swap", "watch"] });
+    expect("swap" in plain || "watch" in plain).toBe(false);
+    expect("listen" in plain).toBe(true);
+  });
+
   test("has no method that the backend does not have", () => {
     const rest: Partial<ReturnType<typeof memory>> = { ...faulty(memory()) };
     delete (rest as { watch?: unknown }).watch;

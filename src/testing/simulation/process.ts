@@ -5,6 +5,7 @@ import type { FakeClock } from "../fake-clock.ts";
 interface ProcessTimer {
   readonly fn: () => void;
   readonly dueMs: number;
+  readonly sleeper: boolean;
   worldTimer: Timer;
   over: boolean;
 }
@@ -24,6 +25,7 @@ export class SimulatedProcess {
   /** World time that the monotonic clock missed in its sleep. */
   #sleptMs = 0;
   #asleepSinceMs = 0;
+  #wallStepMs = 0;
 
   constructor(world: FakeClock, name: string, rate: number) {
     this.#world = world;
@@ -31,8 +33,8 @@ export class SimulatedProcess {
     this.rate = rate;
     this.clock = {
       now: () => this.#now(),
-      wall: () => world.wall(),
-      setTimer: (fn, ms) => this.#setTimer(fn, ms),
+      wall: () => world.wall() + this.#wallStepMs,
+      setTimer: (fn, ms) => this.#setTimer(fn, ms, false),
       clearTimer: (timer) => this.#clearTimer(timer as ProcessTimer | undefined),
     };
   }
@@ -45,8 +47,11 @@ export class SimulatedProcess {
     return this.#state === "dead";
   }
 
+  /** Timers set through its clock. Those who sleep are not counted: they are the work, not what it works with. */
   get timers(): number {
-    return this.#timers.size;
+    let count = 0;
+    for (const timer of this.#timers) if (!timer.sleeper) count++;
+    return count;
   }
 
   /** Lets the process's code run, now or when it runs again. Everything that reaches it comes through here. */
@@ -95,8 +100,13 @@ export class SimulatedProcess {
     return () => void this.#atDeath.delete(fn);
   }
 
+  /** Sets its wall clock forward, or back, as an administrator does. */
+  stepWall(ms: number): void {
+    this.#wallStepMs += ms;
+  }
+
   sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.clock.setTimer(resolve, ms));
+    return new Promise((resolve) => this.#setTimer(resolve, ms, true));
   }
 
   #now(): number {
@@ -104,8 +114,9 @@ export class SimulatedProcess {
     return (worldMs - this.#sleptMs) * this.rate;
   }
 
-  #setTimer(fn: () => void, ms: number): Timer {
-    const timer: ProcessTimer = { fn, dueMs: this.#now() + Math.max(0, ms), worldTimer: undefined, over: false };
+  #setTimer(fn: () => void, ms: number, sleeper: boolean): Timer {
+    const dueMs = this.#now() + Math.max(0, ms);
+    const timer: ProcessTimer = { fn, dueMs, sleeper, worldTimer: undefined, over: false };
     this.#timers.add(timer);
     this.#wind(timer);
     return timer;

@@ -1,0 +1,291 @@
+/** Does what a program says, step by step, with the public API only, and tells the judge of it. */
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { AcquireOptions } from "../../api.ts";
+import { LockClosedError } from "../../errors.ts";
+import { peek } from "../peek.ts";
+import { type Judge, ProgramError } from "./judge.ts";
+import type { LockNames, Options, Step } from "./program.ts";
+import { type Client, DEFAULT_TTL_MS, type Stage } from "./stage.ts";
+import type { Call, Tenancy, Verb } from "./tenancy.ts";
+import { isPool } from "./truth.ts";
+
+type Steps = readonly Step[];
+type Of<D extends Step["do"]> = Extract<Step, { readonly do: D }>;
+
+/** A shorter sleep cannot be told from drift: see docs/concepts.md. */
+const SLEEP_LEAST_MS = 2500;
+const DEFAULT_WAIT_MS = 10_000;
+/** A candidate that starts candidates in every term would fill the world. */
+const CANDIDATES_MOST = 5;
+const TERMS_MOST = 3;
+
+/** The lease of the function that is running: the program's own view of what the core calls re-entry. One for all: each slows every promise. */
+const around = new AsyncLocalStorage<Tenancy>();
+
+export class Interpreter {
+  /** How many lines of work have not come to their end. */
+  working: number = 0;
+  #candidates = 0;
+  readonly #stage: Stage;
+  readonly #judge: Judge;
+
+  constructor(stage: Stage, judge: Judge) {
+    this.#stage = stage;
+    this.#judge = judge;
+  }
+
+  /** Starts a line of work that nobody waits for. */
+  start(client: Client, steps: Steps): void {
+    this.working++;
+    const end = (): void => void this.working--;
+    this.#all(client, steps).then(end, end);
+  }
+
+  /** No turn of the microtask queue passes between two steps that need none: a listener acts in the very event. */
+  async #all(client: Client, steps: Steps): Promise<void> {
+    for (const step of steps) {
+      const doing = this.#do(client, step);
+      if (doing !== undefined) await doing;
+    }
+  }
+
+  #do(client: Client, step: Step): Promise<unknown> | undefined {
+    switch (step.do) {
+      case "run":
+        return orCaught(this.#run(client, step), step.loose);
+      case "acquire":
+      case "try":
+        return orCaught(this.#acquire(client, step), step.loose);
+      case "elect":
+        void this.#elect(client, step);
+        return undefined;
+      case "release":
+      case "dispose":
+        return this.#release(client, step);
+      case "check":
+        return this.#check(client, step);
+      case "listen":
+        return this.#listen(client, step);
+      case "throw":
+        throw new ProgramError("the work failed");
+      case "abort":
+        return this.#abort(step.signal);
+      case "close":
+        return this.close(client, step);
+      case "force":
+        return this.#force(client, step.lock);
+      case "doubt":
+        if (client.closing === undefined) client.doubt();
+        return undefined;
+      case "all":
+        return orCaught(Promise.all(step.branches.map((steps) => this.#all(client, steps))), step.loose);
+      case "fork":
+        this.start(client, step.steps);
+        return undefined;
+      case "sleep":
+      case "block":
+      case "pause":
+      case "suspend":
+      case "wall":
+        return this.#time(client, step);
+    }
+  }
+
+  #time(
+    client: Client,
+    { do: what, ms }: Of<"sleep" | "block" | "pause" | "suspend" | "wall">,
+  ): Promise<void> | undefined {
+    const { process } = client;
+    const { clock } = this.#stage;
+    if (what === "sleep") return process.sleep(ms);
+    this.#stage.say(() => `${client.name}: ${what} ${ms} ms`);
+    if (what === "block") {
+      clock.block(ms);
+      this.#stage.blockedMs = this.#stage.nowMs;
+      return undefined;
+    }
+    if (what === "wall") {
+      client.dozed = true;
+      process.stepWall(Math.max(0, ms));
+      return undefined;
+    }
+    // Whoever stands still already does so for as long as it was meant to.
+    if (!process.running) return process.sleep(ms);
+    if (what === "pause") process.pause();
+    else process.suspend();
+    if (what === "suspend") client.dozed = true;
+    clock.setTimer(() => process.resume(), what === "suspend" ? Math.max(SLEEP_LEAST_MS, ms) : ms);
+    return process.sleep(0);
+  }
+
+  #call(client: Client, verb: Verb, lock: LockNames, options: Options = {}): Call {
+    const signal = options.signal === undefined ? undefined : this.#stage.signal(options.signal).signal;
+    return this.#judge.called({
+      client,
+      verb,
+      names: typeof lock === "string" ? [lock] : [...new Set(lock)],
+      mode: options.mode ?? "exclusive",
+      ttlMs: options.ttl ?? DEFAULT_TTL_MS,
+      signal,
+      waitMs: verb === "run" || verb === "acquire" ? (options.wait ?? DEFAULT_WAIT_MS) : 0,
+      // What is not renewed for ever is lost sooner or later, though nothing goes wrong.
+      endless: options.renew !== false && options.maxHold === undefined,
+      inside: around.getStore(),
+    });
+  }
+
+  async #run(client: Client, { lock, steps, with: options = {} }: Of<"run">): Promise<void> {
+    const call = this.#call(client, "run", lock, options);
+    let tenancy: Tenancy | undefined;
+    let failure: unknown;
+    try {
+      await client.locks.run(lock, optionsOf(lock, options, call), (lease) => {
+        tenancy = this.#judge.handed(call, lease);
+        return this.#work(tenancy, steps);
+      });
+    } catch (error) {
+      failure = error;
+    }
+    this.#judge.settled(call, failure);
+    if (tenancy !== undefined) this.#judge.runEnded(tenancy, failure);
+    if (failure !== undefined) throw failure;
+  }
+
+  async #work(tenancy: Tenancy, steps: Steps): Promise<void> {
+    const { client, lease } = tenancy;
+    this.#stage.say(() => `${client.name}: work under ${lease.name} begins`);
+    this.#judge.workBegins(tenancy);
+    let resolved = false;
+    try {
+      await around.run(tenancy, () => this.#all(client, steps));
+      resolved = true;
+    } finally {
+      this.#stage.say(() => `${client.name}: work under ${lease.name} ${resolved ? "is done" : "fails"}`);
+      this.#judge.workEnds(tenancy, resolved);
+    }
+  }
+
+  async #acquire(client: Client, step: Of<"acquire" | "try">): Promise<void> {
+    const { do: verb, lock, with: options = {}, slot = 0 } = step;
+    const call = this.#call(client, verb, lock, options);
+    const { wait: _, ...look } = optionsOf(lock, options, call);
+    try {
+      const lease =
+        verb === "try"
+          ? await client.locks.tryAcquire(lock, look)
+          : await client.locks.acquire(lock, optionsOf(lock, options, call));
+      if (lease === null) this.#judge.tries.refused(call);
+      else client.slots[slot] = this.#judge.handed(call, lease);
+      this.#judge.settled(call);
+    } catch (error) {
+      this.#judge.settled(call, error);
+      throw error;
+    }
+  }
+
+  async #elect(client: Client, { lock, steps, with: options = {} }: Of<"elect">): Promise<void> {
+    if (++this.#candidates > CANDIDATES_MOST) return;
+    const call = this.#call(client, "elect", lock, options);
+    const { wait: _, ...rest } = optionsOf(lock, options, call);
+    let terms = 0;
+    try {
+      await client.locks.elect(
+        lock,
+        (lease) => this.#work(this.#judge.handed(call, lease), ++terms > TERMS_MOST ? [] : steps),
+        rest,
+      );
+      this.#judge.settled(call);
+    } catch (error) {
+      this.#judge.settled(call, error);
+    }
+  }
+
+  #release(client: Client, { do: how, slot, loose }: Of<"release" | "dispose">): Promise<void> | undefined {
+    const tenancy = this.#lease(client, slot);
+    if (tenancy === undefined || tenancy.released) return undefined;
+    const before = peek(tenancy.lease).every(({ state }) => state === "held");
+    tenancy.released = true;
+    tenancy.ended = true;
+    const call = this.#call(client, "release", [...tenancy.lease.fences.keys()]);
+    const done: Promise<unknown> =
+      how === "release"
+        ? tenancy.lease.release().then((result) => this.#judge.released(tenancy, result, before))
+        : Promise.resolve(tenancy.lease[Symbol.asyncDispose]());
+    const told = done.then(
+      () => this.#judge.settled(call),
+      (error: unknown) => this.#judge.settled(call, error),
+    );
+    return loose === true ? undefined : told;
+  }
+
+  async #check(client: Client, { slot, times = 1 }: Of<"check">): Promise<void> {
+    const lease = this.#lease(client, slot)?.lease;
+    for (let time = 0; lease !== undefined && time < times; time++) {
+      if (time > 0) await client.process.sleep(1);
+      try {
+        lease.assertHeld();
+      } catch {
+        // That it may say so is what it is for; whether it is right is judged by looking at all leases.
+      }
+    }
+  }
+
+  #listen(client: Client, { slot, steps }: Of<"listen">): undefined {
+    const tenancy = this.#lease(client, slot);
+    if (tenancy === undefined) return;
+    tenancy.signal = tenancy.lease.signal;
+    if (steps.length === 0 || tenancy.signal.aborted) return;
+    tenancy.signal.addEventListener("abort", () => this.start(client, steps), { once: true });
+  }
+
+  #abort(index: number): undefined {
+    const controller = this.#stage.signal(index);
+    this.#judge.aborted(controller.signal);
+    controller.abort(new ProgramError("nobody wants it any more"));
+  }
+
+  close(client: Client, { force, grace }: Omit<Of<"close">, "do">): Promise<void> | undefined {
+    const call = this.#call(client, "close", []);
+    const running = this.#judge.truth.tenancies.some((tenancy) => tenancy.client === client && tenancy.working);
+    this.#judge.closings.called(client, force === true);
+    this.#stage.say(() => `${client.name}: close(${force === true ? "force" : ""})`);
+    const closing = client.locks.close({ ...(force && { force }), ...(grace !== undefined && { grace }) }).then(
+      () => {
+        this.#stage.say(() => `${client.name}: closed`);
+        this.#judge.settled(call);
+        this.#judge.closings.settled(client, "resolved");
+      },
+      (error: unknown) => {
+        this.#judge.settled(call, error);
+        this.#judge.closings.settled(client, "rejected");
+        if (error instanceof LockClosedError && (force === true || !running))
+          this.#judge.fail("unexpected error", `${client.name}'s close() rejects: ${error.message}`);
+      },
+    );
+    // A function that waits for close() waits for itself.
+    return grace === undefined && around.getStore() !== undefined ? undefined : closing;
+  }
+
+  async #force(client: Client, lock: string): Promise<void> {
+    const view = this.#stage.store.view().find(({ name }) => name === lock);
+    const [lease] = view?.held ?? [];
+    if (lease === undefined) return;
+    // A store that cannot be asked is not what this is about.
+    await client.locks.forceRelease(lock, { fence: lease.fence, reason: "for sport" }).catch(() => undefined);
+  }
+
+  #lease(client: Client, slot: number | undefined): Tenancy | undefined {
+    return slot === undefined ? around.getStore() : client.slots[slot];
+  }
+}
+
+function optionsOf(lock: LockNames, options: Options, { signal }: Call): AcquireOptions {
+  const pool = typeof lock === "string" && isPool(lock);
+  const { signal: _, ...rest } = options;
+  return { ...rest, ...(pool && { limit: 2 }), ...(signal !== undefined && { signal }) };
+}
+
+/** Loose ends fail whoever waits for them; the others are caught on the spot. */
+function orCaught(doing: Promise<unknown>, loose: true | undefined): Promise<unknown> {
+  return loose === true ? doing : doing.catch(() => undefined);
+}

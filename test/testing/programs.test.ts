@@ -1,0 +1,156 @@
+/** The judges of made-up programs can fail: each is shown a backend, or a program, that it must not let pass. */
+import { describe, expect, test } from "vitest";
+import type { Backend, Claim, Granted } from "../../src/backend.ts";
+import type { Program, Rule, Step } from "../../src/testing/programs/program.ts";
+import { printProgram } from "../../src/testing/programs/print.ts";
+import { runProgram } from "../../src/testing/programs/run.ts";
+import { shrinkProgram } from "../../src/testing/programs/shrink.ts";
+
+/** The right backend with some of its methods replaced. */
+function broken(change: (right: Backend) => Partial<Backend>): (right: Backend) => Backend {
+  return (right) => {
+    const changed = change(right);
+    return new Proxy(right, {
+      get: (target, property) => {
+        const value: unknown = changed[property as keyof Backend] ?? target[property as keyof Backend];
+        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+      },
+    });
+  };
+}
+
+const sleep = (ms: number): Step => ({ do: "sleep", ms });
+const work: Step = { do: "run", lock: "x", steps: [sleep(2000)] };
+const two: Program = { threads: [0, 1].map((client) => ({ client, steps: [work] })) };
+const one: Program = { threads: [{ client: 0, steps: [work] }] };
+const held: Program = { threads: [{ client: 0, steps: [{ do: "acquire", lock: "x" }, sleep(5000)] }] };
+
+const cases: readonly {
+  readonly rule: Rule;
+  readonly program: Program;
+  readonly tamper: (right: Backend) => Backend;
+}[] = [
+  {
+    rule: "believed without the store",
+    program: one,
+    // Says yes, and does nothing.
+    tamper: broken(() => ({ attempt: async (): Promise<Granted> => ({ granted: true, fence: 7n, run: 1 }) })),
+  },
+  {
+    rule: "believed beyond the store",
+    program: held,
+    tamper: broken((right) => ({
+      renew: async (claims) => (await right.renew([]), claims.map(() => ({ held: true }))),
+    })),
+  },
+  {
+    rule: "entered a lease that is over",
+    program: one,
+    // Gives it back at once, behind the caller's back.
+    tamper: broken((right) => ({
+      attempt: async (claim: Claim) => {
+        const answer = await right.attempt(claim);
+        await right.release(claim);
+        return answer;
+      },
+    })),
+  },
+  {
+    rule: "lost though held",
+    program: {
+      threads: [
+        {
+          client: 0,
+          steps: [
+            { do: "acquire", lock: "x" },
+            { do: "release", slot: 0 },
+          ],
+        },
+      ],
+    },
+    tamper: broken((right) => ({ release: async (claim) => (await right.release(claim), "absent") })),
+  },
+  {
+    rule: "unwanted claim",
+    program: one,
+    tamper: broken(() => ({ release: async () => "held" })),
+  },
+  {
+    rule: "left after close",
+    program: { threads: [{ client: 0, steps: [{ do: "acquire", lock: "x" }] }] },
+    tamper: broken(() => ({ release: async () => "held" })),
+  },
+  {
+    rule: "busy though free",
+    program: { threads: [{ client: 0, steps: [{ do: "try", lock: "x" }] }] },
+    tamper: broken(() => ({ attempt: async () => ({ granted: false, heldBy: [] }) })),
+  },
+  {
+    rule: "unexpected error",
+    program: { threads: [{ client: 0, steps: [{ do: "try", lock: "x" }] }] },
+    tamper: broken(() => ({ attempt: () => Promise.reject(new TypeError("a mistake")) })),
+  },
+  {
+    rule: "close under work",
+    program: two,
+    // Another process's release hits whoever holds it.
+    tamper: broken((right) => ({
+      renew: async (claims) => {
+        const answers = await right.renew(claims);
+        for (const claim of claims) await right.release(claim);
+        return answers;
+      },
+    })),
+  },
+  {
+    rule: "signal too late",
+    program: {
+      threads: [
+        {
+          client: 0,
+          steps: [
+            { do: "acquire", lock: "x", with: { ttl: 30_000 } },
+            { do: "listen", slot: 0, steps: [] },
+            { do: "suspend", ms: 40_000 },
+            sleep(60_000),
+          ],
+        },
+      ],
+    },
+    // Nobody ever answers whether it is still held.
+    tamper: broken(() => ({ renew: () => new Promise(() => undefined) })),
+  },
+];
+
+describe("the judges of programs", () => {
+  for (const { rule, program, tamper } of cases) {
+    test(`notice: ${rule}`, async () => {
+      const { findings } = await runProgram(program, { tamper });
+      expect(findings.map((finding) => finding.rule)).toContain(rule);
+      expect((await runProgram(program)).findings).toEqual([]);
+    });
+  }
+});
+
+describe("shrinking", () => {
+  test("leaves what is needed to break the same rule, and prints it as code", async () => {
+    const tamper = broken(() => ({ attempt: async () => ({ granted: false, heldBy: [] }) }));
+    const program: Program = {
+      seed: 5,
+      lagMs: 10,
+      faults: [{ client: 0, operation: "renew", nth: 1, fault: { fault: "hang" } }],
+      threads: [
+        {
+          client: 0,
+          steps: [sleep(20), { do: "fork", steps: [sleep(5), { do: "try", lock: "y", with: { ttl: 1000 } }] }],
+        },
+        { client: 1, steps: [sleep(500)] },
+      ],
+    };
+    const trial = async (candidate: Program): Promise<Awaited<ReturnType<typeof runProgram>>["findings"]> =>
+      (await runProgram(candidate, { tamper })).findings;
+    const small = await shrinkProgram(program, "busy though free", trial);
+    expect(small.program).toEqual({ seed: 0, threads: [{ client: 0, steps: [{ do: "try", lock: "x" }] }] });
+    expect(printProgram(small.program)).toContain('await A.tryAcquire("x")');
+  });
+});
