@@ -30,7 +30,7 @@ const FEATURES = [
 ] as const;
 type Feature = (typeof FEATURES)[number];
 
-const SLEEPS = [0, 1, 5, 9, 20, 200, 500, 1000, 1500, 4000, 12_000] as const;
+const SLEEPS = [0, 1, 5, 9, 20, 200, 500, 1000, 1500, 4000, 8000] as const;
 const WAITS = [0, 1, 10, 100, 1000, 5000] as const;
 const TTLS = [300, 1000, 3000, 30_000] as const;
 const OPERATIONS: readonly Operation[] = ["attempt", "watch", "renew", "release", "swap", "listen"];
@@ -129,7 +129,7 @@ class Author {
     );
     may("release", () => ({ do: "release", ...(chance.happens(0.3) && { loose: true }) }));
     may("try", () => ({ do: "try", ...this.#wish(), ...this.#slot(), ...this.#loose() }));
-    may("elect", () => ({ do: "elect", ...this.#wishOne(), steps: this.#inner(depth) }));
+    may("elect", () => this.#elect(depth));
     may(
       "listen",
       () => this.#listen(depth),
@@ -171,6 +171,12 @@ class Author {
         steps.push({ do: "listen", slot, steps: chance.happens(0.5) ? [this.#release()] : this.#steps(2) });
     }
     return steps;
+  }
+
+  /** With a long ttl only: terms follow each other within a tenth of it, and say little after the first few. */
+  #elect(depth: number): Step {
+    const { lock, with: { ttl: _, wait: __, ...options } = {} } = this.#wishOne();
+    return { do: "elect", lock, with: { ...options, ttl: 30_000 }, steps: this.#inner(depth) };
   }
 
   #inner(depth: number): Step[] {

@@ -176,7 +176,7 @@ export class Judge {
   #lookAtState({ client, call, lease, ended }: Tenancy): void {
     if (this.#troubled || ended || !call.endless || client.closing !== undefined || this.findings.length > 0) return;
     // A ttl must be long against the lag, or renewals come too late.
-    if (call.ttlMs < 15 * (this.#stage.program.lagMs ?? 0)) return;
+    if (this.calls.some(({ ttlMs }) => ttlMs < 15 * (this.#stage.program.lagMs ?? 0))) return;
     if (peek(lease).some(({ state }) => state === "lost") && !isInsideMortal(call))
       this.fail("lost though held", `${client.name}'s ${call.verb}() of "${call.names.join()}": nothing went wrong`);
   }
