@@ -16,6 +16,7 @@ export class Alarm<B extends Bell> {
   #timer: Timer;
   #timerAtMs = Infinity;
   #kept = false;
+  #stopped = false;
 
   /** `ring` is called when the earliest bell is due; it takes what is due with {@link take}. */
   constructor(clock: Clock, alive: boolean, ring: (nowMs: number) => void) {
@@ -65,7 +66,9 @@ export class Alarm<B extends Bell> {
     return this.#heap.slice();
   }
 
+  /** For good: nothing rings any more. */
   stop(): void {
+    this.#stopped = true;
     this.#clock.clearTimer(this.#timer);
     this.#timer = undefined;
     this.#timerAtMs = Infinity;
@@ -74,7 +77,7 @@ export class Alarm<B extends Bell> {
   /** A timer that would ring too early stays: re-arming it on every acquire would cost more than one idle wake-up. */
   #arm(): void {
     const atMs = this.#heap[0]!.atMs;
-    if (atMs === Infinity) return;
+    if (atMs === Infinity || this.#stopped) return;
     if (this.#timer === undefined || atMs < this.#timerAtMs) {
       this.#clock.clearTimer(this.#timer);
       this.#timerAtMs = atMs;

@@ -101,10 +101,13 @@ export class Desk implements TurnstileHome {
     return new Promise((resolve, reject) => {
       const { signal } = spec;
       // The reason is the caller's own: it comes back as it is.
-      if (signal?.aborted === true) return reject(signal.reason as Error);
+      if (isAborted(signal)) return reject(signal!.reason as Error);
       const ticket = new Ticket(queue, spec, patience, resolve, reject, this.#settled);
       queue.enter(ticket);
       if (ticket.settled) return undefined;
+      // Entering may have noticed a loss, whose listeners may have aborted or closed anything.
+      if (isAborted(signal)) return this.#giveUp(ticket, signal!.reason);
+      if (this.closed) return this.#giveUp(ticket, new LockClosedError(queue.name));
       const nowMs = this.clock.now();
       ticket.untilMs = nowMs + waitMs;
       this.#setBell(ticket, nowMs);
@@ -290,4 +293,8 @@ export class Desk implements TurnstileHome {
         "Open it by URL with connect(), or use `renew: true`.",
     );
   }
+}
+
+function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true;
 }

@@ -214,7 +214,8 @@ export class HeldLease implements Lease, Peekable {
 
   /** The lease is released, or one inside it is over. The last one out gives the hold back. */
   #leave(): ReleaseResult | Promise<ReleaseResult> {
-    if (--this.#open > 0) return "released";
+    // Others inside go on with it. Where it is in doubt, nobody has asked the store yet.
+    if (--this.#open > 0) return this.#hold.inDoubt(this.#home.clock.now()) ? "unknown" : "released";
     const outer = this.#outer;
     if (outer === undefined) {
       const given = this.#home.giveBack(this, this.#hold);

@@ -122,6 +122,8 @@ export class Releases {
   }
 
   #send(hold: Hold, ask: () => Promise<Released | undefined>): Promise<ReleaseResult> {
+    // After the end nobody can be asked: what is left goes by itself.
+    if (this.#stopped) return Promise.resolve("unknown");
     return new Promise((resolve) => {
       const nowMs = this.#clock.now();
       const pending = new Pending(hold, resolve);

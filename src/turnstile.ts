@@ -124,7 +124,11 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
 
   giveBack(lease: HeldLease, hold: Hold): ReleaseResult | Promise<ReleaseResult> {
     hold.takeBack(lease);
-    if (hold.leases.length > 0) return hold.state === "held" ? "released" : "lost";
+    if (hold.leases.length > 0) {
+      if (hold.state !== "held") return "lost";
+      // Where it is in doubt, nobody has asked the store yet.
+      return hold.inDoubt(this.clock.now()) ? "unknown" : "released";
+    }
     if (hold.state === "lost") return this.#freeEarly(hold);
     if (hold.state === "ending") return "lost";
     const next = this.#line.first;
@@ -235,14 +239,14 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
 
   #begin(claim: Claim, spec: Spec, grant: Grant): void {
     const hold = new Hold(this, this.clock, claim, spec, grant);
-    this.#holds = added(this.#holds, hold);
-    this.#home.keep(hold);
     const head = this.#line.first;
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
     if (!hold.trusted(hold.grantedAtMs) || head === undefined || head.spec.shape !== spec.shape || this.#home.closed) {
       void this.#passOn(hold);
       return;
     }
+    this.#holds = added(this.#holds, hold);
+    this.#home.keep(hold);
     this.#lend(hold);
   }
 
