@@ -1,7 +1,7 @@
 /** Whether a claim's time is over: its process died, or its lease was not renewed. And who else keeps it alive. */
 import { join } from "node:path";
 import { createFile, disk, remove, tryRename } from "./disk.ts";
-import { isDead, isNeighbour, isRunning, ownLife, sharesClock, startOf } from "./life.ts";
+import { comparableStart, isDead, isNeighbour, isRunning, ownLife, sharesClock, startOf } from "./life.ts";
 import type { Moment } from "./moment.ts";
 import { freshName, type Place } from "./place.ts";
 import {
@@ -108,6 +108,6 @@ function hasCompany(place: Place, { instance, life }: OwnerFacts): boolean {
   return company === undefined || isAccompanied(company);
 }
 
-export function isAccompanied({ companions }: Company): boolean {
-  return companions.some(({ pid, start }) => isRunning(pid, start));
+export function isAccompanied({ life, companions }: Company): boolean {
+  return companions.some(({ pid, start }) => isRunning(pid, comparableStart(life, start)));
 }

@@ -1,12 +1,12 @@
 /** Who counts as dead, and how fast: killed holders, zombies, stopped ones, and those that cannot be seen from here. */
-import { type ForkOptions, spawn } from "node:child_process";
+import { execFileSync, type ForkOptions, spawn } from "node:child_process";
 import { readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { isRunning, ownLife, startOf } from "../../src/file/life.ts";
 import type { OwnerFacts } from "../../src/file/records.ts";
 import { DIST } from "../dist.ts";
-import { claim, eventually, granted, grantedAtLast, Scene } from "./peers.ts";
+import { claim, eventually, granted, grantedAtLast, type Peer, Scene } from "./peers.ts";
 
 let scene: Scene;
 beforeEach(() => {
@@ -148,6 +148,80 @@ describe.concurrent("a holder that cannot be seen from here", () => {
     const execArgv = [...flags, "--pid", "--fork", "--kill-child", "--mount-proc", process.execPath];
     return outlive({ execPath: "unshare", execArgv });
   });
+});
+
+/** One pid namespace, and in it processes that have its own /proc, or that of the namespace around it. */
+describe("S126: in a pid namespace that sees another one's /proc", () => {
+  const user = process.getuid?.() === 0 ? [] : ["--user", "--map-root-user"];
+
+  /** Starts processes in one new pid namespace; `true`: with a /proc of that namespace. */
+  async function inside(...ownProc: readonly boolean[]): Promise<Peer[]> {
+    // The shell is the namespace's first process, which has to bury those whose parents died.
+    const init = ["sh", "-c", '"$0" "$@"; exit 0', process.execPath];
+    const execArgv = [...user, "--pid", "--fork", "--kill-child", ...init];
+    const first = await scene.peer({}, { execPath: "unshare", execArgv });
+    const there = `/proc/${first.pid}/ns`;
+    const enter = user.length === 0 ? [] : [`--user=${there}/user`, "--preserve-credentials"];
+    return Promise.all(
+      ownProc.map((own) => {
+        const mount = own ? ["unshare", "--mount-proc"] : [];
+        const args = [...enter, `--pid=${there}/pid_for_children`, ...mount, process.execPath];
+        return scene.peer({}, { execPath: "nsenter", execArgv: args });
+      }),
+    );
+  }
+
+  test.each([
+    ["foreign", "its own", false, true],
+    ["its own", "foreign", true, false],
+    ["foreign", "foreign", false, false],
+  ])("a holder (/proc: %s) is not taken for dead by a rival (/proc: %s) while it lives", async (_a, _b, one, two) => {
+    const [holder, rival] = await inside(one, two);
+    const [held, wish] = [claim(), claim()];
+    await granted(holder!.attempt(held));
+    expect(await rival!.attempt({ ...wish, queues: false })).toMatchObject({ granted: false });
+    expect(await holder!.call("renew", [held])).toMatchObject([{ held: true }]);
+    await holder!.call("release", held);
+    await granted(rival!.attempt(wish));
+  });
+
+  test("a child that works under the lock keeps it, and its end is seen: that there is no such process is certain", async () => {
+    const [holder, rival] = await inside(false, false);
+    const child = await holder!.call<number>("startChild");
+    await holder!.call("alsoAlive", child);
+    await granted(holder!.attempt(claim()));
+    await holder!.die();
+    expect(await rival!.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
+    await rival!.call("kill", child);
+    await grantedAtLast(rival!, claim());
+  });
+
+  test("nothing but its own start time is believed from such a /proc", async () => {
+    const program = `
+      const { ownLife, seesProcesses, startOf } = await import("${DIST}/file/life.js");
+      console.log(JSON.stringify({ sees: seesProcesses(), own: ownLife().start, other: startOf(process.pid) }));`;
+    const text = execFileSync(
+      "unshare",
+      [...user, "--pid", "--fork", process.execPath, "--input-type=module", "-e", program],
+      { encoding: "utf8" },
+    );
+    const { sees, own, other } = JSON.parse(text) as { sees: boolean; own: string; other: string };
+    expect({ sees, other }).toEqual({ sees: false, other: "" });
+    // The start of the oldest process here is that of the namespace around it.
+    expect(Number(own)).toBeGreaterThan(Number(startOf(process.pid)));
+  });
+});
+
+test("S126: a holder whose time namespace shifts its start time is not taken for dead while it lives", async () => {
+  const user = process.getuid?.() === 0 ? [] : ["--user", "--map-root-user"];
+  const execArgv = [...user, "--time", "--boottime", "100000", "--fork", "--kill-child", process.execPath];
+  const shifted = await scene.peer({}, { execPath: "unshare", execArgv });
+  const [backend, held] = [scene.open(), claim()];
+  await granted(shifted.attempt(held));
+  expect(await backend.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
+  await shifted.call("release", held);
+  await granted(backend.attempt(held));
+  expect(await shifted.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
 });
 
 describe("a stopped holder", () => {

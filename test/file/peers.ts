@@ -58,6 +58,13 @@ export class Peer {
     return this.call("attempt", claim);
   }
 
+  /** Makes the process itself end by SIGKILL, where `process` is only the program that started it. */
+  async die(): Promise<void> {
+    const gone = new Promise((resolve) => this.process.once("exit", resolve));
+    this.call("die").catch(() => {});
+    await gone;
+  }
+
   async kill(): Promise<void> {
     if (this.process.exitCode !== null || this.process.signalCode !== null) return;
     const gone = new Promise((resolve) => this.process.once("exit", resolve));
