@@ -6,6 +6,7 @@ import { Claims, grantedTo } from "./claims.ts";
 import { codeOf } from "./disk.ts";
 import { Companions } from "./fate.ts";
 import { ForcedRecords } from "./forced.ts";
+import { restorePlace } from "./ground.ts";
 import { Hints } from "./hints.ts";
 import { Janitor } from "./janitor.ts";
 import { Lock, type LockOptions } from "./lock.ts";
@@ -15,12 +16,12 @@ import { ENTRIES_MAX } from "./numbers.ts";
 import type { Owner } from "./owner-file.ts";
 import { Owners } from "./owners.ts";
 import type { FileOptions } from "./options.ts";
-import { checkPlace, defaultDirectory, freshName, type Place, placeAt, restorePlace } from "./place.ts";
+import { checkFileSystem, defaultDirectory, freshName, type Place, placeAt } from "./place.ts";
 import { FactsCache } from "./queue.ts";
 import { Renewals } from "./renewals.ts";
 import { namesOfLocks } from "./epochs.ts";
-import type { Obstacle } from "./sight.ts";
-import { explain } from "./trouble.ts";
+import type { Obstacle, View } from "./sight.ts";
+import { explain, warnOfUnreadable } from "./trouble.ts";
 
 /** Locks whose newest entry is remembered, which saves finding it again: this many, and those in use. */
 const LOCKS_MAX = 2000;
@@ -141,7 +142,8 @@ export class FileBackend implements Backend {
     const views = [];
     for (const [at, name] of names.entries()) {
       if (at % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
-      views.push(this.#guarded(name, () => this.#lock(name).view()));
+      const view = this.#view(name, prefix);
+      if (view !== undefined) views.push(view);
     }
     this.#forced.keep(views.flatMap(({ forced }) => forced));
     return {
@@ -217,6 +219,17 @@ export class FileBackend implements Backend {
     return ahead === undefined ? { granted: false, heldBy } : { granted: false, heldBy, position: ahead + 1, retryMs };
   }
 
+  /** `undefined`: the lock cannot be read, which is told once, and only its own name's query fails for it. */
+  #view(name: string, prefix: string): View | undefined {
+    try {
+      return this.#guarded(name, () => this.#lock(name).view());
+    } catch (error) {
+      if (name === prefix || this.#closed) throw error;
+      warnOfUnreadable(error);
+      return undefined;
+    }
+  }
+
   #release(claim: Claim): Released {
     const lock = this.#lock(claim.name);
     const mine = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.find(claim.id));
@@ -263,7 +276,7 @@ export class FileBackend implements Backend {
 
   #start(): void {
     restorePlace(this.#place);
-    checkPlace(this.#place);
+    checkFileSystem(this.#place);
     this.#open = true;
     if (this.#options.renewsOnly === true) return;
     if ((this.#options.hints ?? "socket") === "socket") this.#hints.listen();

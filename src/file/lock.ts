@@ -3,7 +3,7 @@
  * decide, append the next one"; an append that fails means that somebody else was faster, so look again.
  */
 import type { Released } from "../backend.ts";
-import { holderIn, type Mine, withHolder } from "./claims.ts";
+import { ABANDONED_MAX, holderIn, type Mine, withHolder } from "./claims.ts";
 import { disk } from "./disk.ts";
 import { type FateOptions, keep } from "./fate.ts";
 import type { ForcedRecords } from "./forced.ts";
@@ -12,9 +12,9 @@ import type { Owner } from "./owner-file.ts";
 import type { Owners } from "./owners.ts";
 import { type FactsCache, factsOf, type Ticket } from "./queue.ts";
 import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
-import { admitted, contains, isFree, isPlain, knownLimit, limitsDiffer, taken, without } from "./rules.ts";
+import { admitted, contains, isFree, isPlain, limitsDiffer, otherLimit, taken, without } from "./rules.ts";
 import { type Obstacle, Sight, type View } from "./sight.ts";
-import { isFull, tooBusy } from "./trouble.ts";
+import { isFull, tooBusy, tooShort } from "./trouble.ts";
 
 /** Every failed try is somebody else's success, so that this many in a row mean that something is wrong. */
 const TRIES_MAX = 10_000;
@@ -48,6 +48,7 @@ export class Lock {
   /** Takes the lock for the claim if it may hold it now; else queues the claim, if it queues, and says what is in the way. */
   take(mine: Mine): Obstacle | undefined {
     const { seen } = this.log;
+    mine.abandoned = 0;
     // The shortest way: what was free when last seen is free if the append succeeds, and nobody waits.
     if (seen !== undefined && mine.owner === undefined && isFree(seen.state)) {
       if ((seen === this.#quiet || !this.#sight.queue.mayExist()) && this.#grant(mine, seen, FREE)) {
@@ -56,6 +57,7 @@ export class Lock {
       }
     }
     for (let tries = 0; tries < TRIES_MAX; tries++) {
+      if (mine.abandoned > ABANDONED_MAX) throw tooShort(mine.claim);
       const head = this.log.read(true)!;
       if (holderIn(head.state, mine) !== undefined) {
         if (this.#accept(mine, head)) return undefined;
@@ -221,6 +223,7 @@ export class Lock {
   #abandon(mine: Mine): false {
     const { owner } = mine;
     if (owner === undefined) return false;
+    mine.abandoned++;
     this.#leave(mine);
     this.#drop(owner, mine);
     mine.owner = mine.held = undefined;
@@ -289,9 +292,9 @@ export class Lock {
   }
 
   #checkLimit(mine: Mine, state: LockState, line: readonly Ticket[]): void {
-    const others = factsOf(line).filter(({ id }) => id !== mine.owner?.facts.id);
-    const known = mine.claim.mode === "shared" ? undefined : knownLimit(state, others);
-    if (known === undefined || known === mine.claim.limit) return;
+    const others = line.filter(({ facts: { id } }) => id !== mine.owner?.facts.id);
+    const known = otherLimit(mine.claim, state, factsOf(others));
+    if (known === undefined) return;
     this.#abandon(mine);
     throw limitsDiffer(mine.claim, known);
   }

@@ -1,12 +1,12 @@
 /** Who counts as dead, and how fast: killed holders, zombies, stopped ones, and those that cannot be seen from here. */
 import { execFileSync, type ForkOptions, spawn } from "node:child_process";
-import { readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { isRunning, ownLife, startOf } from "../../src/file/life.ts";
 import type { OwnerFacts } from "../../src/file/records.ts";
 import { DIST } from "../dist.ts";
-import { claim, eventually, granted, grantedAtLast, type Peer, Scene } from "./peers.ts";
+import { claim, eventually, granted, grantedAtLast, type Peer, rewrite, Scene } from "./peers.ts";
 
 let scene: Scene;
 beforeEach(() => {
@@ -14,15 +14,11 @@ beforeEach(() => {
 });
 afterEach(() => scene.end());
 
-/** Changes what the only owner file says, as if another kind of process had written it. */
-function rewrite({ dir }: Scene, change: Partial<OwnerFacts["life"]>): void {
+/** Changes who made the only owner file, as if another kind of process had written it. */
+function pretend({ dir }: Scene, change: Partial<OwnerFacts["life"]>): void {
   const [id] = readdirSync(join(dir, "o"));
-  const path = join(dir, "o", id!);
-  const { mtime, atime } = statSync(path);
-  const facts = JSON.parse(readFileSync(path, "utf8")) as OwnerFacts;
   // In place, so that the entry in the log, which is a link to it, says it too.
-  writeFileSync(path, JSON.stringify({ ...facts, life: { ...facts.life, ...change } }));
-  utimesSync(path, atime, mtime);
+  rewrite<OwnerFacts>(join(dir, "o", id!), (facts) => ({ ...facts, life: { ...facts.life, ...change } }));
 }
 
 describe("a killed holder", () => {
@@ -104,7 +100,7 @@ describe("liveness", () => {
     const peer = await scene.peer();
     await granted(peer.attempt(claim()));
     await peer.kill();
-    rewrite(scene, { pid: process.pid });
+    pretend(scene, { pid: process.pid });
     await granted(scene.open().attempt(claim()));
   });
 
@@ -126,7 +122,7 @@ describe.concurrent("a holder that cannot be seen from here", () => {
       const peer = await there.peer({}, fork);
       const fromMs = performance.now();
       await granted(peer.attempt(claim({ ttlMs })));
-      if (change !== undefined) rewrite(there, change);
+      if (change !== undefined) pretend(there, change);
       await peer.kill();
       await grantedAtLast(there.open(), claim());
       expect(performance.now() - fromMs).toBeGreaterThanOrEqual(ttlMs);
