@@ -174,6 +174,8 @@ export class Janitor {
       return;
     }
     for (const home of homesIn(path)) if (disk.nature(home)?.kind === "directory") discardLosers(home);
+    // In the way of a lock that is made anew, a stranger's things would make it unusable; beside one that is there they harm nobody.
+    if (disk.list(path)?.every(isFreshName) !== true) return;
     // A file's times are finer than the clock's milliseconds: what was used in this very one is idle, too, without patience.
     const sinceMs = idleMs === 0 ? Infinity : this.#around.moment.wallMs() - idleMs;
     new Lock(name, this.#around).retireIfIdle(sinceMs);

@@ -116,6 +116,16 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
   });
 });
 
+test("S143: a lock with a stranger's things beside it stays, because without it they would be in its way", async () => {
+  const [backend, wish] = [scene.open(), claim({ name: "shared room" })];
+  await granted(backend.attempt(wish));
+  await backend.release(wish);
+  writeFileSync(at("l/_shared%20room/notes.txt"), "mine");
+  await backend.clean();
+  await granted(scene.open().attempt(claim({ name: "shared room" })));
+  expect(existsSync(at("l/_shared%20room/notes.txt"))).toBe(true);
+});
+
 test("S143: query tells once of a lock that cannot be read, lists the others, and fails for its own name", async () => {
   const warnings: (Error & { code?: string })[] = [];
   const hear = (warning: Error): unknown => warnings.push(warning);
