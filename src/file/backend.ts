@@ -1,5 +1,5 @@
 /** The backend: claims of this process, by id, and what the core may ask about them. The work on a lock is in `lock.ts`. */
-import type { Backend, Claim, Granted, Listener, Refused, Released, Renewal, Snapshot } from "../backend.ts";
+import type { Backend, Claim, Granted, Listener, Refused, Released, Renewal, Snapshot, Swapped } from "../backend.ts";
 import { systemClock } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
 import { Claims, grantedTo } from "./claims.ts";
@@ -21,7 +21,7 @@ import { FactsCache } from "./queue.ts";
 import { Renewals } from "./renewals.ts";
 import { namesOfLocks } from "./epochs.ts";
 import type { Obstacle, View } from "./sight.ts";
-import { explain, warnOfUnreadable } from "./trouble.ts";
+import { explain, Leftovers, warnOfUnreadable } from "./trouble.ts";
 
 /** Locks whose newest entry is remembered, which saves finding it again: this many, and those in use. */
 const LOCKS_MAX = 2000;
@@ -46,6 +46,7 @@ export class FileBackend implements Backend {
   #listener: Listener | undefined;
   #open = false;
   #closed = false;
+  #closing: Promise<void> | undefined;
 
   /** @internal Use {@link file}. */
   constructor(options: FileOptions) {
@@ -125,15 +126,15 @@ export class FileBackend implements Backend {
     return this.#guarded(claim.name, () => this.#release(claim));
   }
 
-  async swap(held: Claim, next: Claim): Promise<Granted | Refused> {
+  async swap(held: Claim, next: Claim): Promise<Swapped> {
     return this.#guarded(held.name, () => {
       const [mine, following] = [this.#claims.known(held.id), this.#claims.of(next)];
       if (mine?.held !== undefined && held.name === next.name && this.#lock(held.name).swap(mine, following)) {
         this.#claims.forget(held.id);
-        return grantedTo(following);
+        return { ...grantedTo(following), released: "held" };
       }
-      this.#release(held);
-      return this.#attempt(next);
+      const released = this.#release(held);
+      return { ...this.#attempt(next), released };
     });
   }
 
@@ -183,24 +184,30 @@ export class FileBackend implements Backend {
   }
 
   /** Leases stay until their ttl, as after any process's end; the core releases them before. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     this.#closed = true;
     this.#listener = undefined;
     this.#janitor.stop();
     this.#news.close();
     if (!this.#open) return;
+    const left = new Leftovers(this.directory);
     let held = false;
     for (const mine of this.#claims.all()) {
-      if (mine.held === undefined) this.#lock(mine.claim.name).release(mine);
-      else held = true;
+      if (this.#claims.holds(mine)) held = true;
+      else left.unless(mine.claim.name, () => void this.#lock(mine.claim.name).release(mine));
     }
     this.#claims.clear();
-    this.#owners.close();
+    left.unless("", () => this.#owners.close());
     await this.#hints.flush();
-    this.#hints.close();
-    if (!held) this.#companions.close();
+    left.unless("", () => this.#hints.close());
+    if (!held) left.unless("", () => this.#companions.close());
     await this.#janitor.last();
+    left.check();
   }
 
   #attempt(claim: Claim): Granted | Refused {

@@ -53,6 +53,11 @@ export class Claims {
     return this.#known.values();
   }
 
+  /** True while the claim holds its lock and its time is not over. */
+  holds({ held, owner }: Mine): boolean {
+    return held !== undefined && owner !== undefined && this.#moment.machineMs() < owner.untilMs;
+  }
+
   of(claim: Claim): Mine {
     return this.#known.get(claim.id) ?? this.#add(claim, undefined, undefined);
   }

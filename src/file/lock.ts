@@ -113,7 +113,7 @@ export class Lock {
     const head = this.log.seen;
     if (head?.plain !== true || holderIn(head.state, held) === undefined || next.owner !== undefined) return false;
     if (this.#sight.queue.mayExist() || !isPlain(next.claim) || !this.#grant(next, head, FREE)) return false;
-    if (held.owner !== undefined) this.#options.owners.giveBack(held.owner, held);
+    this.#options.owners.giveBack(held.owner!, held);
     held.held = held.owner = undefined;
     return true;
   }
@@ -280,8 +280,7 @@ export class Lock {
     if (mine.owner !== undefined && (mine.owner.leases !== undefined || !owners.renew(mine.owner))) this.#abandon(mine);
     mine.owner ??= owners.own(mine.claim);
     mine.arrivalUs ??= Math.floor(this.#options.moment.machineMs() * 1000);
-    const outcome = this.#sight.queue.join(mine.owner, mine.arrivalUs);
-    if (outcome !== "joined") return this.#abandon(mine);
+    if (this.#sight.queue.join(mine.owner, mine.arrivalUs) !== "joined") return this.#abandon(mine);
     mine.ticket = this.#sight.queue.ticketOf(mine.owner, mine.arrivalUs);
     return true;
   }

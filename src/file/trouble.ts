@@ -42,6 +42,33 @@ export function tooBusy(name: string): LockBackendError {
   return new LockBackendError("file", name, `Lock ${quote(name)} changes faster than it can be read.`);
 }
 
+/** What could not be removed when a backend was closed. */
+export class Leftovers {
+  readonly #directory: string;
+  readonly #errors: Error[] = [];
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  unless(name: string, act: () => void): void {
+    try {
+      act();
+    } catch (error) {
+      this.#errors.push(explain(error, name, this.#directory));
+    }
+  }
+
+  /** Throws if anything was left. */
+  check(): void {
+    const [first] = this.#errors;
+    if (first === undefined) return;
+    const others = this.#errors.length === 1 ? "" : ` ${this.#errors.length - 1} more could not be removed either.`;
+    const message = `The file backend is closed, but something of it is left in ${this.#directory}, and ends with its ttl: ${first.message}${others}`;
+    throw new LockBackendError("file", "", message, { cause: first });
+  }
+}
+
 /** Locks that this process has been warned about: once is enough. */
 const warned = new Set<string>();
 const WARNED_MAX = 1000;

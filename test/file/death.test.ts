@@ -233,7 +233,7 @@ describe("a stopped holder", () => {
     expect(after.fence).toBeGreaterThan(before.fence);
     peer.process.kill("SIGCONT");
     expect(await peer.call("renew", [stopped])).toMatchObject([{ held: false }]);
-    expect(await peer.call("release", stopped)).toBe(false);
+    expect(await peer.call("release", stopped)).toBe("absent");
     expect(await backend.renew([waiter])).toMatchObject([{ held: true }]);
   });
 

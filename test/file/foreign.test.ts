@@ -59,7 +59,7 @@ async function othersGoOn(): Promise<void> {
   await backend.clean();
   expect(existsSync(at("t/left-by-the-dead"))).toBe(false);
   expect(existsSync(at("l/_idle"))).toBe(false);
-  expect(await backend.release(held)).toBe(true);
+  expect(await backend.release(held)).toBe("held");
 }
 
 describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {

@@ -174,7 +174,7 @@ describe("S143: within one boot, an entry that was emptied is not taken for a fr
       .catch((cause: unknown) => cause);
     expect(rival).toMatchObject({ name: "LockBackendError", fatal: true });
     expect(await backend.renew([held])).toMatchObject([{ held: true }]);
-    expect(await backend.release(held)).toBe(true);
+    expect(await backend.release(held)).toBe("held");
   });
 });
 

@@ -69,7 +69,7 @@ describe("a waiter is woken", () => {
     ["those who share a limit", { limit: 2 }, 2],
   ] as const)("%s", async (_what, change, holders) => {
     const [a, b, c] = [open(), open(), open()];
-    const held = Array.from({ length: holders }, () => claim(change.mode === "shared" ? {} : change));
+    const held = Array.from({ length: holders }, () => claim(holders === 1 ? {} : change));
     for (const one of held) await granted(a.attempt(one));
     const [first, second] = [claim(change), claim(change)];
     await queue(b, first);
