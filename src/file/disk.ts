@@ -29,6 +29,8 @@ export interface FileTimes {
   readonly mtimeMs: number;
   readonly ctimeMs: number;
   readonly size: number;
+  /** Which file it is. */
+  readonly ino: number;
 }
 
 /** What is at a path itself: a link is not followed. */

@@ -22,7 +22,9 @@ const clock = { now: () => nowMs, wall: () => wallMs, setTimer: () => undefined,
 const { times } = disk;
 disk.times = (path) => {
   const seen = times(path);
-  return seen && { size: seen.size, ctimeMs: wallMs, mtimeMs: seen.isDirectory() ? wallMs : seen.mtimeMs };
+  return (
+    seen && { size: seen.size, ino: seen.ino, ctimeMs: wallMs, mtimeMs: seen.isDirectory() ? wallMs : seen.mtimeMs }
+  );
 };
 
 let calls = 0;
