@@ -272,7 +272,7 @@ export class FileBackend implements Backend {
       } catch (error) {
         // Somebody removed the directory, or a part of it: it is made anew, and what was asked is asked again.
         if (codeOf(error) !== "ENOENT") throw error;
-        restorePlace(this.#place);
+        restorePlace(this.#place, true);
         this.#restored();
         return act();
       }

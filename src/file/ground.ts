@@ -16,13 +16,18 @@ const GROUP_WRITES = 0o020;
 /** In such a directory nobody can replace what belongs to somebody else: /tmp. */
 const STICKY = 0o1000;
 const LINKS_MAX = 40;
+/** In the root: when a janitor last began. */
+const STAMP = "cleaned";
 
-/** Makes the directories that are missing, and throws unless all are ours alone. At the start, and whenever one has vanished. */
-export function restorePlace(place: Place): void {
+/**
+ * Makes the directories that are missing, and throws unless all are ours alone. At the start, and `again` whenever one has
+ * vanished: then whoever removes them may not be done, and what is left of ours is taken for ours without its marker.
+ */
+export function restorePlace(place: Place, again = false): void {
   checkWay(place.root);
   makeRoot(place.root);
   checkOwn(place.root, place.root);
-  mark(place);
+  mark(place, again);
   let fresh = false;
   for (const path of childrenOf(place)) {
     const made = tryMkdir(path);
@@ -114,10 +119,11 @@ function checkOwn(root: string, path: string): void {
 }
 
 /** Throws unless the root is marked as ours. An empty one is marked, and so is one that 0.1 made. */
-function mark(place: Place): void {
+function mark(place: Place, again: boolean): void {
   if (isMarked(place)) return;
   const names = disk.list(place.root) ?? [];
-  if (names.length > 0 && !isOfFirstVersion(place, names)) {
+  // The stamp alone: a janitor of ours was at work when the directory was removed and made anew.
+  if (names.some((name) => name !== STAMP) && !isOfFirstVersion(place, names, again)) {
     // Made meanwhile by somebody who started together with us: the marker comes before all else.
     if (isMarked(place)) return;
     throw unsuitable(
@@ -144,11 +150,11 @@ function isMarked({ root, marker }: Place): boolean {
 }
 
 /** 0.1 had no marker. Its directories all together, and nothing else, are nobody else's. */
-function isOfFirstVersion(place: Place, names: readonly string[]): boolean {
+function isOfFirstVersion(place: Place, names: readonly string[], again: boolean): boolean {
   const children = childrenOf(place).map((path) => path.slice(place.root.length).replace(sep, ""));
   const isKnown = (name: string): boolean =>
-    children.includes(name) || name === "cleaned" || /^self-test-\w{6}$/.test(name);
-  return children.every((name) => names.includes(name)) && names.every(isKnown);
+    children.includes(name) || name === STAMP || /^self-test-\w{6}$/.test(name);
+  return (again || children.every((name) => names.includes(name))) && names.every(isKnown);
 }
 
 let unmapped: number | undefined;

@@ -212,7 +212,7 @@ export class LockLog {
     const { place } = this.#options;
     const aside = join(place.trash, freshName());
     if (!disk.exists(place.trash) || !disk.exists(place.locks)) {
-      restorePlace(place);
+      restorePlace(place, true);
       this.#options.restored();
     }
     const epoch = this.#epoch(1, this.#firstNumbers(), FREE);

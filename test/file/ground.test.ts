@@ -99,6 +99,14 @@ describe("S172: a directory in which something lies already", () => {
     expect(await refusal()).toMatch(/is not what this backend writes/);
   });
 
+  test("is made again by a process that has it open while somebody is still removing it", async () => {
+    const backend = scene.open();
+    await granted(backend.attempt(claim()));
+    for (const name of ["holdfast", "l", "q", "t"]) rmSync(join(scene.dir, name), { recursive: true });
+    await granted(backend.attempt(claim({ name: "another" })));
+    expect(existsSync(join(scene.dir, "holdfast"))).toBe(true);
+  });
+
   test("is made by several processes at once without one refusing what another has just begun", async () => {
     const peers = await Promise.all([1, 2, 3, 4].map(() => scene.peer()));
     for (let round = 0; round < 25; round++) {
