@@ -1,11 +1,12 @@
 /** The backend: claims of this process, by id, and what the core may ask about them. The work on a lock is in `lock.ts`. */
-import type { Backend, Claim, Granted, Listener, Refused, Released, Renewal, Snapshot } from "../backend.ts";
+import type { Backend, Claim, Granted, Listener, Refused, Released, Renewal, Snapshot, Swapped } from "../backend.ts";
 import { systemClock } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
 import { Claims, grantedTo } from "./claims.ts";
 import { codeOf } from "./disk.ts";
 import { Companions } from "./fate.ts";
 import { ForcedRecords } from "./forced.ts";
+import { restorePlace } from "./ground.ts";
 import { Hints } from "./hints.ts";
 import { Janitor } from "./janitor.ts";
 import { Lock, type LockOptions } from "./lock.ts";
@@ -15,12 +16,12 @@ import { ENTRIES_MAX } from "./numbers.ts";
 import type { Owner } from "./owner-file.ts";
 import { Owners } from "./owners.ts";
 import type { FileOptions } from "./options.ts";
-import { checkPlace, defaultDirectory, freshName, type Place, placeAt, restorePlace } from "./place.ts";
+import { checkFileSystem, defaultDirectory, freshName, type Place, placeAt } from "./place.ts";
 import { FactsCache } from "./queue.ts";
 import { Renewals } from "./renewals.ts";
 import { namesOfLocks } from "./epochs.ts";
-import type { Obstacle } from "./sight.ts";
-import { explain } from "./trouble.ts";
+import type { Obstacle, View } from "./sight.ts";
+import { explain, Leftovers, warnOfUnreadable } from "./trouble.ts";
 
 /** Locks whose newest entry is remembered, which saves finding it again: this many, and those in use. */
 const LOCKS_MAX = 2000;
@@ -45,6 +46,7 @@ export class FileBackend implements Backend {
   #listener: Listener | undefined;
   #open = false;
   #closed = false;
+  #closing: Promise<void> | undefined;
 
   /** @internal Use {@link file}. */
   constructor(options: FileOptions) {
@@ -124,15 +126,15 @@ export class FileBackend implements Backend {
     return this.#guarded(claim.name, () => this.#release(claim));
   }
 
-  async swap(held: Claim, next: Claim): Promise<Granted | Refused> {
+  async swap(held: Claim, next: Claim): Promise<Swapped> {
     return this.#guarded(held.name, () => {
       const [mine, following] = [this.#claims.known(held.id), this.#claims.of(next)];
       if (mine?.held !== undefined && held.name === next.name && this.#lock(held.name).swap(mine, following)) {
         this.#claims.forget(held.id);
-        return grantedTo(following);
+        return { ...grantedTo(following), released: "held" };
       }
-      this.#release(held);
-      return this.#attempt(next);
+      const released = this.#release(held);
+      return { ...this.#attempt(next), released };
     });
   }
 
@@ -141,7 +143,8 @@ export class FileBackend implements Backend {
     const views = [];
     for (const [at, name] of names.entries()) {
       if (at % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
-      views.push(this.#guarded(name, () => this.#lock(name).view()));
+      const view = this.#view(name, prefix);
+      if (view !== undefined) views.push(view);
     }
     this.#forced.keep(views.flatMap(({ forced }) => forced));
     return {
@@ -181,24 +184,30 @@ export class FileBackend implements Backend {
   }
 
   /** Leases stay until their ttl, as after any process's end; the core releases them before. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     this.#closed = true;
     this.#listener = undefined;
     this.#janitor.stop();
     this.#news.close();
     if (!this.#open) return;
+    const left = new Leftovers(this.directory);
     let held = false;
     for (const mine of this.#claims.all()) {
-      if (mine.held === undefined) this.#lock(mine.claim.name).release(mine);
-      else held = true;
+      if (this.#claims.holds(mine)) held = true;
+      else left.unless(mine.claim.name, () => void this.#lock(mine.claim.name).release(mine));
     }
     this.#claims.clear();
-    this.#owners.close();
+    left.unless("", () => this.#owners.close());
     await this.#hints.flush();
-    this.#hints.close();
-    if (!held) this.#companions.close();
+    left.unless("", () => this.#hints.close());
+    if (!held) left.unless("", () => this.#companions.close());
     await this.#janitor.last();
+    left.check();
   }
 
   #attempt(claim: Claim): Granted | Refused {
@@ -215,6 +224,17 @@ export class FileBackend implements Backend {
     const retryMs = this.#news.expect(mine, obstacle);
     const { heldBy, ahead } = obstacle;
     return ahead === undefined ? { granted: false, heldBy } : { granted: false, heldBy, position: ahead + 1, retryMs };
+  }
+
+  /** `undefined`: the lock cannot be read, which is told once, and only its own name's query fails for it. */
+  #view(name: string, prefix: string): View | undefined {
+    try {
+      return this.#guarded(name, () => this.#lock(name).view());
+    } catch (error) {
+      if (name === prefix || this.#closed) throw error;
+      warnOfUnreadable(error);
+      return undefined;
+    }
   }
 
   #release(claim: Claim): Released {
@@ -252,7 +272,7 @@ export class FileBackend implements Backend {
       } catch (error) {
         // Somebody removed the directory, or a part of it: it is made anew, and what was asked is asked again.
         if (codeOf(error) !== "ENOENT") throw error;
-        restorePlace(this.#place);
+        restorePlace(this.#place, true);
         this.#restored();
         return act();
       }
@@ -263,7 +283,7 @@ export class FileBackend implements Backend {
 
   #start(): void {
     restorePlace(this.#place);
-    checkPlace(this.#place);
+    checkFileSystem(this.#place);
     this.#open = true;
     if (this.#options.renewsOnly === true) return;
     if ((this.#options.hints ?? "socket") === "socket") this.#hints.listen();

@@ -8,6 +8,8 @@ import type { Holder, LockState } from "./records.ts";
 import { isFree, isPlain, runFor } from "./rules.ts";
 
 const SWEEP_FROM = 1000;
+/** A claim whose time is over before it holds, this often in a row, asks for less time than it takes to take a lock. */
+export const ABANDONED_MAX = 4;
 
 /** A claim of this process, on its way through the store. */
 export interface Mine {
@@ -23,6 +25,8 @@ export interface Mine {
   fromMs: number;
   /** Until when, by the machine's clock, it is not worth a look whether somebody waits: nobody did when it took the lock. */
   aloneUntilMs: number;
+  /** How often its owner file turned out to be of no use, since it last began to ask. */
+  abandoned: number;
   /** How often in a row those ahead of it could not be reached. */
   misses: number;
 }
@@ -47,6 +51,11 @@ export class Claims {
 
   all(): Iterable<Mine> {
     return this.#known.values();
+  }
+
+  /** True while the claim holds its lock and its time is not over. */
+  holds({ held, owner }: Mine): boolean {
+    return held !== undefined && owner !== undefined && this.#moment.machineMs() < owner.untilMs;
   }
 
   of(claim: Claim): Mine {
@@ -86,6 +95,7 @@ export class Claims {
       held,
       fromMs: 0,
       aloneUntilMs: 0,
+      abandoned: 0,
       misses: 0,
     };
     this.#known.set(claim.id, mine);

@@ -5,6 +5,7 @@
  */
 import {
   closeSync,
+  constants,
   existsSync,
   linkSync,
   lstatSync,
@@ -12,21 +13,32 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   renameSync,
   rmdirSync,
+  type Stats,
   statfsSync,
-  statSync,
   unlinkSync,
   utimesSync,
   writeSync,
 } from "node:fs";
-import { join } from "node:path";
+import { ForeignError } from "./foreign.ts";
 
 /** The times of a file, in milliseconds. `mtimeMs` is ours: until when a lease lasts. `ctimeMs` is the kernel's wall clock. */
 export interface FileTimes {
   readonly mtimeMs: number;
   readonly ctimeMs: number;
   readonly size: number;
+  /** Which file it is. */
+  readonly ino: number;
+}
+
+/** What is at a path itself: a link is not followed. */
+export interface Nature {
+  readonly kind: "directory" | "file" | "socket" | "link" | "other";
+  readonly uid: number;
+  readonly gid: number;
+  readonly mode: number;
 }
 
 export interface Disk {
@@ -40,18 +52,23 @@ export interface Disk {
   open(path: string): number;
   write(fd: number, text: string): void;
   close(fd: number): void;
-  /** `undefined`: there is no such file. */
+  /** `undefined`: there is no such file. Throws a ForeignError, and never waits, if it is no file, or a huge one. */
   read(path: string): string | undefined;
   times(path: string): FileTimes | undefined;
   exists(path: string): boolean;
   /** `undefined`: there is no such directory. */
   list(path: string): string[] | undefined;
-  owner(path: string): { readonly uid: number; readonly mode: number; readonly directory: boolean } | undefined;
+  nature(path: string): Nature | undefined;
+  readlink(path: string): string;
   /** The kernel's number for the kind of file system. */
   kind(path: string): number;
 }
 
 const MAYBE = { throwIfNoEntry: false } as const;
+/** Thousands of holders with all that they say. */
+const SIZE_MAX = 16 * 1024 * 1024;
+/** Neither waits for the other end of a pipe nor follows a link, should the file be replaced by one in this moment. */
+const READ_FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOFOLLOW ?? 0);
 
 export const disk: Disk = {
   link: linkSync,
@@ -68,14 +85,22 @@ export const disk: Disk = {
     if (written !== wanted) throw Object.assign(new Error("ENOSPC: short write"), { code: "ENOSPC" });
   },
   close: closeSync,
-  read: (path) => orUndefined(() => readFileSync(path, "utf8")),
-  times: (path) => statSync(path, MAYBE),
+  read: (path) => {
+    const stats = lstatSync(path, MAYBE);
+    if (stats === undefined) return undefined;
+    if (!stats.isFile()) throw new ForeignError(path, `it is ${describe(stats)}`);
+    if (stats.size > SIZE_MAX) throw new ForeignError(path, `it has ${stats.size} bytes`);
+    // The types know flags by their letters only.
+    return orUndefined(() => readFileSync(path, { encoding: "utf8", flag: READ_FLAGS as never }));
+  },
+  times: (path) => lstatSync(path, MAYBE),
   exists: existsSync,
   list: (path) => orUndefined(() => readdirSync(path)),
-  owner: (path) => {
+  nature: (path) => {
     const stats = lstatSync(path, MAYBE);
-    return stats && { uid: stats.uid, mode: stats.mode & 0o7777, directory: stats.isDirectory() };
+    return stats && { kind: kindOf(stats), uid: stats.uid, gid: stats.gid, mode: stats.mode & 0o7777 };
   },
+  readlink: (path) => readlinkSync(path),
   kind: (path) => statfsSync(path).type,
 };
 
@@ -131,14 +156,25 @@ export function tryRmdir(path: string): boolean {
   return attempted(() => disk.rmdir(path), ["ENOENT", "ENOTEMPTY", "EEXIST", "ENOTDIR", "EPERM", "EBUSY"]);
 }
 
-/** Removes a file, or a directory and what is in it. */
-export function removeTree(path: string): void {
-  if (disk.owner(path)?.directory !== true) {
-    remove(path);
-    return;
-  }
-  for (const name of disk.list(path) ?? []) removeTree(join(path, name));
-  tryRmdir(path);
+function kindOf(stats: Stats): Nature["kind"] {
+  if (stats.isDirectory()) return "directory";
+  if (stats.isFile()) return "file";
+  if (stats.isSocket()) return "socket";
+  return stats.isSymbolicLink() ? "link" : "other";
+}
+
+/** For people. */
+export function describe(what: Stats | Nature): string {
+  const kind = "kind" in what ? what.kind : kindOf(what);
+  return { directory: "a directory", file: "a file", socket: "a socket", link: "a symbolic link", other: "no file" }[
+    kind
+  ];
+}
+
+/** Throws if something else is where one of our directories belongs; one that is missing is fine. */
+export function checkDirectory(path: string): void {
+  const found = disk.nature(path);
+  if (found !== undefined && found.kind !== "directory") throw new ForeignError(path, `it is ${describe(found)}`);
 }
 
 function attempted(act: () => void, expected: readonly string[]): boolean {

@@ -1,13 +1,28 @@
 /** Epochs on the disk: how they are named, found, made aside, and cleared away. */
+import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { codeOf, createFile, disk, remove, tryMkdir, tryRename, tryRmdir } from "./disk.ts";
-import { fromDirectory, toDirectory } from "./names.ts";
+import { checkDirectory, codeOf, createFile, disk, remove, tryMkdir, tryRename, tryRmdir } from "./disk.ts";
+import { ForeignError } from "./foreign.ts";
+import { ownLife } from "./life.ts";
+import { fromDirectory, isOurDirectory, toDirectory } from "./names.ts";
 import type { Numbers } from "./numbers.ts";
-import { freshName, type Place } from "./place.ts";
-import { isId, parseEntry } from "./records.ts";
+import { freshName, isFreshName, type Place } from "./place.ts";
+import { FREE, isEpochId, parseEpoch, writeEntry } from "./records.ts";
 
-/** In an epoch's directory: the empty file that is linked to say "free". One per lock, so that its links stay few. */
+/** In an epoch's directory: the file that is linked to say "free". One per lock, so that its links stay few. */
 export const FREE_FILE = "f";
+
+interface FoundEpoch {
+  /** The directory of the lock's incarnation. */
+  readonly home: string;
+  readonly directory: string;
+  readonly id: string;
+  /** Its first entry, as it stands there. */
+  readonly text: string;
+}
+
+const BOOT_TAG = 8;
+let ownTag: string | undefined;
 
 /** The fences of an entry: its first, and how many. */
 export function fencesOf({ base, stride }: Numbers, seq: number): [fence: number, run: number] {
@@ -21,6 +36,7 @@ export function epochNumber(id: string): number {
 /** The names of all locks that begin with `prefix`. */
 export function namesOfLocks(place: Place, prefix: string): string[] {
   return (disk.list(place.locks) ?? [])
+    .filter(isOurDirectory)
     .map((directory) => [directory, nameOfLock(place, directory)] as const)
     .filter(([directory, name]) => name?.startsWith(prefix) === true && toDirectory(name) === directory)
     .map(([, name]) => name!);
@@ -28,23 +44,71 @@ export function namesOfLocks(place: Place, prefix: string): string[] {
 
 /** The name of the lock in that directory; one that does not say it tells it in its newest epoch. */
 export function nameOfLock(place: Place, directory: string): string | undefined {
-  return fromDirectory(directory) ?? nameInside(place, directory);
+  return fromDirectory(directory) ?? nameInside(join(place.locks, directory));
 }
 
-/** The name of the lock in that directory, as its newest epoch has it; `undefined` if there is none. */
-function nameInside(place: Place, directory: string): string | undefined {
-  const incarnation = disk.list(join(place.locks, directory))?.find(isId);
-  if (incarnation === undefined) return undefined;
-  const home = join(place.locks, directory, incarnation);
-  const path = join(home, `e${newestEpoch(disk.list(home)) ?? ""}`, "0");
-  const text = disk.read(path);
-  const entry = text === undefined ? undefined : parseEntry(path, text);
-  return entry?.kind === "epoch" ? entry.name : undefined;
+/** The name of the lock in that directory, as its newest epoch has it; `undefined` if there is none to be read. */
+function nameInside(path: string): string | undefined {
+  try {
+    const found = findEpoch(path);
+    if (typeof found === "object") return parseEpoch(found.directory, found.text).name;
+  } catch {
+    // Nobody who asks for all locks is helped by an error about one that has lost its name.
+  }
+  return undefined;
 }
 
-export function newestEpoch(names: readonly string[] | undefined): string | undefined {
-  const ids = (names ?? []).filter((name) => /^e\d+-/.test(name)).map((name) => name.slice(1));
-  return ids.toSorted((a, b) => epochNumber(b) - epochNumber(a))[0];
+/** The incarnations of a lock: one, except where strangers put something beside it. */
+export function homesIn(path: string): string[] {
+  return (disk.list(path) ?? []).filter(isFreshName).map((name) => join(path, name));
+}
+
+/** The ids of a lock's epochs, the newest first. */
+export function epochsIn(home: string): string[] {
+  return (disk.list(home) ?? [])
+    .filter((name) => name.startsWith("e") && isEpochId(name.slice(1)))
+    .map((name) => name.slice(1))
+    .toSorted((a, b) => epochNumber(b) - epochNumber(a));
+}
+
+/** The newest epoch of the lock in that directory, and its first entry. `undefined`: it changed while it was read. */
+export function findEpoch(path: string): FoundEpoch | "absent" | undefined {
+  const homes = homesIn(path);
+  if (homes.length === 0) return "absent";
+  for (const home of homes) {
+    for (const id of epochsIn(home)) {
+      const directory = join(home, `e${id}`);
+      const text = disk.read(join(directory, "0"));
+      if (text !== undefined) return { home, directory, id, text };
+      // Between two epochs there is always one to be found; a listing that shows none was overtaken.
+      if (!disk.exists(directory)) return undefined;
+    }
+  }
+  return undefined;
+}
+
+/** Throws if a lock cannot be made because something else is in its place. */
+export function checkStrangers(path: string): void {
+  checkDirectory(path);
+  const [stranger] = homesIn(path).length > 0 ? [] : (disk.list(path) ?? []);
+  if (stranger !== undefined) throw new ForeignError(join(path, stranger), "nothing of that name belongs there");
+}
+
+/** A new epoch's id. It ends with what tells this boot from others, where the system has a name for it. */
+export function epochId(number: number): string {
+  return `${number}-${freshName()}${bootTag()}`;
+}
+
+/** True when an epoch with that id was made in this boot, so that no power cut can have taken a part of it. */
+export function isOfThisBoot(id: string): boolean {
+  const [, name = ""] = /^\d+-(.*)$/.exec(id) ?? [];
+  return bootTag() !== "" && isFreshName(name.slice(0, -BOOT_TAG)) && name.endsWith(bootTag());
+}
+
+function bootTag(): string {
+  const { boot } = ownLife();
+  ownTag ??= boot === "" ? "" : createHash("sha256").update(boot).digest("base64url").slice(0, BOOT_TAG);
+  return ownTag;
 }
 
 /** Entries have no gaps: in ever longer steps past the newest one, then back in ever shorter ones. */
@@ -66,9 +130,10 @@ export function isInPlace(path: string): boolean {
   return disk.exists(path);
 }
 
-export function makeEmpty(path: string): void {
+/** Makes the file that says "free". */
+export function makeFree(directory: string): void {
   try {
-    createFile(path, "");
+    createFile(join(directory, FREE_FILE), writeEntry(FREE));
   } catch (error) {
     if (!["EEXIST", "ENOENT"].includes(codeOf(error))) throw error;
   }

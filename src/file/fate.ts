@@ -1,7 +1,7 @@
 /** Whether a claim's time is over: its process died, or its lease was not renewed. And who else keeps it alive. */
 import { join } from "node:path";
 import { createFile, disk, remove, tryRename } from "./disk.ts";
-import { isDead, isNeighbour, isRunning, ownLife, sharesClock, startOf } from "./life.ts";
+import { comparableStart, isDead, isNeighbour, isRunning, ownLife, sharesClock, startOf } from "./life.ts";
 import type { Moment } from "./moment.ts";
 import { freshName, type Place } from "./place.ts";
 import {
@@ -13,6 +13,7 @@ import {
   type OwnerFacts,
   parseCompany,
 } from "./records.ts";
+import { seal } from "./seal.ts";
 
 /** Added to every end, for the rounding of a file's times. */
 const GUARD_MS = 2;
@@ -93,7 +94,7 @@ export class Companions {
   #write(): void {
     if (this.#list.length === 0) return this.close();
     const aside = join(this.#place.trash, freshName());
-    createFile(aside, JSON.stringify({ life: ownLife(), companions: this.#list } satisfies Company));
+    createFile(aside, seal({ life: ownLife(), companions: this.#list } satisfies Company));
     if (!tryRename(aside, this.#path)) throw new Error(`${this.#path} could not be written`);
   }
 }
@@ -101,13 +102,22 @@ export class Companions {
 /** True while a companion of the backend that made this claim runs, as far as that can be seen from here. */
 function hasCompany(place: Place, { instance, life }: OwnerFacts): boolean {
   if (!isNeighbour(life) || !isId(instance)) return false;
-  const text = disk.read(join(place.companions, instance));
-  if (text === undefined) return false;
-  const company = parseCompany(text);
+  const path = join(place.companions, instance);
+  if (!disk.exists(path)) return false;
+  const company = readCompany(path);
   // What cannot be read names somebody: better to wait than to let a second one in.
   return company === undefined || isAccompanied(company);
 }
 
-export function isAccompanied({ companions }: Company): boolean {
-  return companions.some(({ pid, start }) => isRunning(pid, start));
+/** `undefined`: it is gone, or not to be read. */
+export function readCompany(path: string): Company | undefined {
+  try {
+    return parseCompany(disk.read(path) ?? "");
+  } catch {
+    return undefined;
+  }
+}
+
+export function isAccompanied({ life, companions }: Company): boolean {
+  return companions.some(({ pid, start }) => isRunning(pid, comparableStart(life, start)));
 }

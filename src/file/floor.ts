@@ -5,6 +5,7 @@
  */
 import { join } from "node:path";
 import { codeOf, createFile, disk, remove } from "./disk.ts";
+import { FENCE_MAX } from "./numbers.ts";
 import type { Place } from "./place.ts";
 
 export function floorOf({ floor }: Place): number {
@@ -23,5 +24,8 @@ export function raiseFloor({ floor }: Place, fence: number): void {
 }
 
 function fencesIn(directory: string): number[] {
-  return (disk.list(directory) ?? []).filter((name) => /^\d{1,16}$/.test(name)).map(Number);
+  return (disk.list(directory) ?? [])
+    .filter((name) => /^\d{1,16}$/.test(name))
+    .map(Number)
+    .filter((fence) => fence <= FENCE_MAX);
 }

@@ -6,6 +6,7 @@ import { createFile, disk, remove, tryLink } from "./disk.ts";
 import type { Moment } from "./moment.ts";
 import { freshName, type Place } from "./place.ts";
 import { type ForcedRecord, parseForced } from "./records.ts";
+import { seal } from "./seal.ts";
 import { isFull } from "./trouble.ts";
 
 const KEPT_MS = 24 * 3_600_000;
@@ -29,7 +30,7 @@ export class ForcedRecords {
     for (const record of records) {
       const aside = join(this.#place.trash, freshName());
       try {
-        createFile(aside, JSON.stringify(record));
+        createFile(aside, seal(record));
         tryLink(aside, join(this.#place.forced, fileOf(record)));
       } catch (error) {
         // A full disk must not keep anybody from the lock.
@@ -71,9 +72,15 @@ export class ForcedRecords {
     }
   }
 
+  /** `undefined`: it is gone, or not ours; it tells nothing then, and stays. */
   #read(file: string): ForcedRecord | undefined {
-    const text = /^\d{1,16}-[0-9a-f]{16}$/.test(file) ? disk.read(join(this.#place.forced, file)) : undefined;
-    return text === undefined ? undefined : parseForced(text);
+    if (!/^\d{1,16}-[0-9a-f]{16}$/.test(file)) return undefined;
+    try {
+      const record = parseForced(disk.read(join(this.#place.forced, file)) ?? "");
+      return record !== undefined && fileOf(record) === file ? record : undefined;
+    } catch {
+      return undefined;
+    }
   }
 }
 

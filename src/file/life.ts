@@ -2,6 +2,9 @@
  * Who a process is, so that another can tell whether it still lives: boot id, pid, start time and pid namespace.
  * A pid alone is not enough (it is used again), and a process of another boot or namespace cannot be seen from here,
  * so that it is never declared dead: its leases end when their time is over.
+ *
+ * A /proc can belong to another pid namespace than the process that reads it (`unshare --pid` without a mount of its own,
+ * a container that was given the host's): then /proc/<pid> is somebody else, and nothing that stands there is believed.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, readlinkSync } from "node:fs";
@@ -10,6 +13,7 @@ import { hostname } from "node:os";
 export interface Life {
   /** The kernel's id of this boot; leases of another boot are timed by the wall clock. */
   readonly boot: string;
+  /** Empty where the system has namespaces but does not tell which is ours: then nobody can be seen from anywhere. */
   readonly pidNamespace: string;
   /** A time namespace shifts the monotonic clock, so that instants of another one cannot be compared. */
   readonly timeNamespace: string;
@@ -24,6 +28,7 @@ const RAN_MAX = 1000;
 const lastRanMs = new Map<string, number>();
 
 let own: Life | undefined;
+let trustsProc: boolean | undefined;
 
 /** This process, as others will see it. */
 export function ownLife(): Life {
@@ -32,7 +37,8 @@ export function ownLife(): Life {
     pidNamespace: namespaceOf("pid"),
     timeNamespace: namespaceOf("time"),
     pid: process.pid,
-    start: startOf(process.pid),
+    // Not by our pid, under which another /proc knows somebody else.
+    start: look("self")?.start ?? "",
   };
   return own;
 }
@@ -46,7 +52,13 @@ export function sharesClock({ boot, timeNamespace }: Life): boolean {
 /** True where processes of its surroundings are visible from here while they live. */
 export function isNeighbour({ boot, pidNamespace }: Life): boolean {
   const me = ownLife();
-  return boot === me.boot && pidNamespace === me.pidNamespace;
+  return boot === me.boot && pidNamespace !== "" && pidNamespace === me.pidNamespace;
+}
+
+/** True where /proc is that of our own pid namespace, so that it tells when a pid was used again, and who is a zombie. */
+export function seesProcesses(): boolean {
+  trustsProc ??= isOwnProc();
+  return trustsProc;
 }
 
 /**
@@ -54,8 +66,10 @@ export function isNeighbour({ boot, pidNamespace }: Life): boolean {
  * than most of what is done to a lock, and whoever is found dead a little later is only replaced a little later.
  */
 export function isDead(life: Life, freshMs = 2): boolean {
-  const { pid, start } = life;
-  if (pid <= 0 || !isNeighbour(life) || (pid === process.pid && start === ownLife().start)) return false;
+  const { pid } = life;
+  if (pid <= 0 || !isNeighbour(life)) return false;
+  const start = comparableStart(life, life.start);
+  if (pid === process.pid && (start === "" || start === ownLife().start)) return false;
   const who = `${pid} ${start}`;
   const nowMs = performance.now();
   if (nowMs - (lastRanMs.get(who) ?? -Infinity) <= freshMs) return false;
@@ -65,13 +79,17 @@ export function isDead(life: Life, freshMs = 2): boolean {
   return false;
 }
 
+/** A start time that somebody with that life wrote down; empty where it cannot be compared: time namespaces shift it. */
+export function comparableStart({ timeNamespace }: Life, start: string): string {
+  return timeNamespace === ownLife().timeNamespace ? start : "";
+}
+
 /** True unless there is surely no such process, or it is another one with the same pid. */
 export function isRunning(pid: number, start: string): boolean {
-  if (process.platform === "linux") {
-    const seen = look(pid);
-    if (seen !== undefined) return !seen.zombie && (start === "" || seen.start === start);
-  }
-  // No /proc, or it hides other users' processes: only "no such process" is certain.
+  const seen = seesProcesses() ? look(String(pid)) : undefined;
+  if (seen !== undefined) return !seen.zombie && (start === "" || seen.start === start);
+  // No /proc, one of another namespace, or one that hides other users' processes: only "no such process" is certain,
+  // which the kernel answers for our own namespace, whatever is mounted.
   try {
     process.kill(pid, 0);
     return true;
@@ -82,7 +100,7 @@ export function isRunning(pid: number, start: string): boolean {
 
 /** The start time of a process; empty where the system does not tell. */
 export function startOf(pid: number): string {
-  return process.platform === "linux" ? (look(pid)?.start ?? "") : "";
+  return seesProcesses() ? (look(String(pid))?.start ?? "") : "";
 }
 
 interface Seen {
@@ -90,7 +108,9 @@ interface Seen {
   readonly start: string;
 }
 
-function look(pid: number): Seen | undefined {
+/** What /proc says about that process. Where it is another namespace's, only "self" is who it seems to be. */
+function look(pid: string): Seen | undefined {
+  if (process.platform !== "linux") return undefined;
   let text: string;
   try {
     text = readFileSync(`/proc/${pid}/stat`, "latin1");
@@ -103,6 +123,18 @@ function look(pid: number): Seen | undefined {
   const threads = Number(fields[17]);
   // A main thread that ended while others run looks like a zombie too, but has them counted.
   return { zombie: (state === "Z" || state === "X") && !(threads > 1), start: fields[19] ?? "" };
+}
+
+function isOwnProc(): boolean {
+  if (process.platform !== "linux") return false;
+  const pid = String(process.pid);
+  try {
+    // Our pids from the namespace of this /proc down to our own: just one if they are the same.
+    const pids = /^NSpid:(.*)$/m.exec(readFileSync("/proc/self/status", "latin1"))?.[1]?.trim();
+    return (pids ?? readlinkSync("/proc/self")) === pid;
+  } catch {
+    return false;
+  }
 }
 
 function bootId(): string {
@@ -122,6 +154,6 @@ function namespaceOf(kind: "pid" | "time"): string {
     return readlinkSync(`/proc/self/ns/${kind}`);
   } catch {
     // No namespaces here; but pids of another machine mean nothing to us.
-    return hostname();
+    return process.platform === "linux" ? "" : hostname();
   }
 }

@@ -3,7 +3,7 @@
  * decide, append the next one"; an append that fails means that somebody else was faster, so look again.
  */
 import type { Released } from "../backend.ts";
-import { holderIn, type Mine, withHolder } from "./claims.ts";
+import { ABANDONED_MAX, holderIn, type Mine, withHolder } from "./claims.ts";
 import { disk } from "./disk.ts";
 import { type FateOptions, keep } from "./fate.ts";
 import type { ForcedRecords } from "./forced.ts";
@@ -12,9 +12,9 @@ import type { Owner } from "./owner-file.ts";
 import type { Owners } from "./owners.ts";
 import { type FactsCache, factsOf, type Ticket } from "./queue.ts";
 import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
-import { admitted, contains, isFree, isPlain, knownLimit, limitsDiffer, taken, without } from "./rules.ts";
+import { admitted, contains, isFree, isPlain, limitsDiffer, otherLimit, taken, without } from "./rules.ts";
 import { type Obstacle, Sight, type View } from "./sight.ts";
-import { isFull, tooBusy } from "./trouble.ts";
+import { isFull, tooBusy, tooShort } from "./trouble.ts";
 
 /** Every failed try is somebody else's success, so that this many in a row mean that something is wrong. */
 const TRIES_MAX = 10_000;
@@ -48,6 +48,7 @@ export class Lock {
   /** Takes the lock for the claim if it may hold it now; else queues the claim, if it queues, and says what is in the way. */
   take(mine: Mine): Obstacle | undefined {
     const { seen } = this.log;
+    mine.abandoned = 0;
     // The shortest way: what was free when last seen is free if the append succeeds, and nobody waits.
     if (seen !== undefined && mine.owner === undefined && isFree(seen.state)) {
       if ((seen === this.#quiet || !this.#sight.queue.mayExist()) && this.#grant(mine, seen, FREE)) {
@@ -56,6 +57,7 @@ export class Lock {
       }
     }
     for (let tries = 0; tries < TRIES_MAX; tries++) {
+      if (mine.abandoned > ABANDONED_MAX) throw tooShort(mine.claim);
       const head = this.log.read(true)!;
       if (holderIn(head.state, mine) !== undefined) {
         if (this.#accept(mine, head)) return undefined;
@@ -111,7 +113,7 @@ export class Lock {
     const head = this.log.seen;
     if (head?.plain !== true || holderIn(head.state, held) === undefined || next.owner !== undefined) return false;
     if (this.#sight.queue.mayExist() || !isPlain(next.claim) || !this.#grant(next, head, FREE)) return false;
-    if (held.owner !== undefined) this.#options.owners.giveBack(held.owner, held);
+    this.#options.owners.giveBack(held.owner!, held);
     held.held = held.owner = undefined;
     return true;
   }
@@ -221,6 +223,7 @@ export class Lock {
   #abandon(mine: Mine): false {
     const { owner } = mine;
     if (owner === undefined) return false;
+    mine.abandoned++;
     this.#leave(mine);
     this.#drop(owner, mine);
     mine.owner = mine.held = undefined;
@@ -277,8 +280,7 @@ export class Lock {
     if (mine.owner !== undefined && (mine.owner.leases !== undefined || !owners.renew(mine.owner))) this.#abandon(mine);
     mine.owner ??= owners.own(mine.claim);
     mine.arrivalUs ??= Math.floor(this.#options.moment.machineMs() * 1000);
-    const outcome = this.#sight.queue.join(mine.owner, mine.arrivalUs);
-    if (outcome !== "joined") return this.#abandon(mine);
+    if (this.#sight.queue.join(mine.owner, mine.arrivalUs) !== "joined") return this.#abandon(mine);
     mine.ticket = this.#sight.queue.ticketOf(mine.owner, mine.arrivalUs);
     return true;
   }
@@ -289,9 +291,9 @@ export class Lock {
   }
 
   #checkLimit(mine: Mine, state: LockState, line: readonly Ticket[]): void {
-    const others = factsOf(line).filter(({ id }) => id !== mine.owner?.facts.id);
-    const known = mine.claim.mode === "shared" ? undefined : knownLimit(state, others);
-    if (known === undefined || known === mine.claim.limit) return;
+    const others = line.filter(({ facts: { id } }) => id !== mine.owner?.facts.id);
+    const known = otherLimit(mine.claim, state, factsOf(others));
+    if (known === undefined) return;
     this.#abandon(mine);
     throw limitsDiffer(mine.claim, known);
   }

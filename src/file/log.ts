@@ -8,37 +8,45 @@
  * one ever becomes an epoch. Then the old directory is renamed away: whoever still writes to it gets ENOENT.
  */
 import { join } from "node:path";
-import { createFile, disk, remove, removeTree, tryLink, tryRename, tryRmdir } from "./disk.ts";
+import { discard } from "./discard.ts";
+import { createFile, disk, remove, tryLink, tryRename, tryRmdir } from "./disk.ts";
 import {
+  checkStrangers,
   discardEpoch,
   enterEpoch,
+  epochId,
   epochNumber,
   fencesOf,
+  findEpoch,
   FREE_FILE,
   isInPlace,
-  makeEmpty,
+  isOfThisBoot,
+  makeFree,
   newestAfter,
-  newestEpoch,
   retireEpoch,
   tryMkdirIn,
 } from "./epochs.ts";
 import { floorOf, raiseFloor } from "./floor.ts";
+import { ForeignError } from "./foreign.ts";
+import { restorePlace } from "./ground.ts";
 import { ownLife } from "./life.ts";
 import type { Moment } from "./moment.ts";
 import { toDirectory } from "./names.ts";
 import { firstNumbers, nextNumbers, type Numbers } from "./numbers.ts";
-import { freshName, type Place, restorePlace } from "./place.ts";
+import { freshName, type Place } from "./place.ts";
 import {
   type Entry,
   type Epoch,
   type ForcedRecord,
   FREE,
-  isId,
+  isBlank,
   type LockState,
   type OwnerFacts,
   parseEntry,
+  parseEpoch,
   writeEntry,
 } from "./records.ts";
+import { heldBy } from "./rules.ts";
 import { tooBusy } from "./trouble.ts";
 
 const TRIES_MAX = 10_000;
@@ -93,6 +101,7 @@ export class LockLog {
 
   /** The head now. `undefined` for a lock that does not exist, unless it is to be made. */
   read(make: boolean): Head | undefined {
+    let missed = 0;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const from = this.#head ?? this.#find();
       if (from === "absent") {
@@ -102,6 +111,9 @@ export class LockLog {
       }
       this.#head = from === undefined ? undefined : this.#follow(from);
       if (this.#head !== undefined) return this.#head;
+      // So many listings in a row without any epoch were not overtaken.
+      if (from === undefined && ++missed > TRIES_MAX / 10)
+        throw new ForeignError(this.#path, "there is no epoch in it");
     }
     throw tooBusy(this.name);
   }
@@ -123,8 +135,10 @@ export class LockLog {
     // A lone holder that frees its lock needs no look: if anybody went on from its entry, it had ended before.
     if (outcome === "linked" && !("free" in next && at.plain) && !isInPlace(path)) return this.#forget() ?? "unseen";
     this.#head = outcome === "linked" ? { ...at, seq, state, plain: "owner" in next } : undefined;
-    // A power cut can take the empty file. Whoever misses it makes it again.
-    if (outcome === "gone" && "free" in next && disk.exists(at.directory)) makeEmpty(join(at.directory, FREE_FILE));
+    // A power cut can take the free file. Whoever misses it makes it again.
+    if (outcome === "gone" && "free" in next && disk.exists(at.directory)) makeFree(at.directory);
+    // What exists and cannot be found is a link that leads nowhere: nobody of ours makes one.
+    if (outcome === "exists" && !disk.exists(path)) disk.read(path);
     return this.#head;
   }
 
@@ -155,20 +169,16 @@ export class LockLog {
 
   /** Finds the newest epoch. `undefined`: the directory changed while it was read. */
   #find(): Head | "absent" | undefined {
-    const incarnation = disk.list(this.#path)?.find(isId);
-    if (incarnation === undefined) return "absent";
-    const home = join(this.#path, incarnation);
-    const newest = newestEpoch(disk.list(home));
-    // Between two epochs there is always one to be found; a listing that shows none was overtaken. Never make one here.
-    if (newest === undefined) return undefined;
-    const directory = join(home, `e${newest}`);
-    const first = disk.read(join(directory, "0"));
-    if (first === undefined) return undefined;
-    const entry = parseEntry(join(directory, "0"), first);
-    // A power cut took what the first entry said. Its boot is unknown, so that the next append starts a new epoch.
-    const lost: Epoch = { ...this.#epoch(this.#firstNumbers(), FREE), id: newest, boot: "lost" };
-    const epoch = entry.kind === "epoch" ? entry : lost;
+    const found = findEpoch(this.#path);
+    if (typeof found !== "object") return found;
+    const { home, directory, id, text } = found;
+    const epoch = isBlank(text) && !isOfThisBoot(id) ? this.#lost(id) : parseEpoch(join(directory, "0"), text);
     return { home, directory, epoch, seq: 0, state: epoch.state, plain: false };
+  }
+
+  /** A power cut took what the first entry said. Its boot is unknown, so that the next append starts a new epoch. */
+  #lost(id: string): Epoch {
+    return { ...this.#epoch(1, this.#firstNumbers(), FREE), id, boot: "lost" };
   }
 
   #follow(from: Head): Head | undefined {
@@ -182,7 +192,10 @@ export class LockLog {
     const path = `${at.directory}/${seq}`;
     const text = disk.read(path);
     if (text === undefined) return undefined;
-    const entry: Entry = parseEntry(path, text);
+    const { format, boot } = at.epoch;
+    // Zeros are what a power cut leaves: whoever held the lock is gone with the power. In this boot they are nobody's.
+    const lost = isBlank(text) && (format === 1 || boot === "" || boot !== ownLife().boot);
+    const entry: Entry = lost ? FREE : parseEntry(path, text, format);
     if (entry.kind === "state") return { ...at, seq, state: entry, plain: false };
     if (entry.kind === "owner") {
       return { ...at, seq, plain: true, state: heldBy(entry, ...fencesOf(at.epoch, seq)) };
@@ -199,19 +212,20 @@ export class LockLog {
     const { place } = this.#options;
     const aside = join(place.trash, freshName());
     if (!disk.exists(place.trash) || !disk.exists(place.locks)) {
-      restorePlace(place);
+      restorePlace(place, true);
       this.#options.restored();
     }
-    const epoch = this.#epoch(this.#firstNumbers(), FREE);
+    const epoch = this.#epoch(1, this.#firstNumbers(), FREE);
     const home = join(aside, freshName());
     const directory = join(home, `e${epoch.id}`);
     try {
       for (const path of [aside, home, directory]) disk.mkdir(path);
       createFile(join(directory, "0"), writeEntry(epoch));
-      createFile(join(directory, FREE_FILE), "");
+      makeFree(directory);
       // Fails if somebody made the lock meanwhile; takes the place of an empty directory, which a removed lock may leave.
       if (tryRename(aside, this.#path)) return;
       if (process.platform === "win32") tryRmdir(this.#path);
+      checkStrangers(this.#path);
     } finally {
       // Nothing is left of it under this name if it became the lock.
       discardEpoch(directory);
@@ -227,17 +241,14 @@ export class LockLog {
     const since = head.plain ? disk.times(head.directory)?.mtimeMs : undefined;
     const holders = state.holders.map((holder) => ({ ...holder, sinceWallMs: holder.sinceWallMs ?? since }));
     const numbers = nextNumbers(epoch, seq, entriesMax, moment.wallMs());
-    const next = {
-      ...this.#epoch(numbers, { ...state, holders, forced: [] }),
-      id: `${epochNumber(epoch.id) + 1}-${freshName()}`,
-    };
+    const next = this.#epoch(epochNumber(epoch.id) + 1, numbers, { ...state, holders, forced: [] });
     const aside = join(home, `n${next.id}`);
     if (!tryMkdirIn(aside)) return this.#forget();
     let chosen = false;
     try {
       createFile(join(aside, "0"), writeEntry(next));
-      const free = join(aside, FREE_FILE);
-      if (tryLink(join(head.directory, FREE_FILE), free) !== "linked") makeEmpty(free);
+      const linked = epoch.format === next.format && tryLink(join(head.directory, FREE_FILE), join(aside, FREE_FILE));
+      if (linked !== "linked") makeFree(aside);
       const last = join(head.directory, String(seq + 1));
       chosen = tryLink(join(aside, "0"), last) === "linked" && isInPlace(last);
     } finally {
@@ -260,15 +271,15 @@ export class LockLog {
   /** The incarnation's name is used once, so that a late remover cannot hit a lock that was made anew. */
   #remove(home: string): void {
     const rest = join(this.#options.place.trash, freshName());
-    if (tryRename(home, rest)) removeTree(rest);
+    if (tryRename(home, rest)) discard(rest);
     tryRmdir(this.#path);
   }
 
-  #epoch(numbers: Numbers, state: LockState): Epoch {
+  #epoch(number: number, numbers: Numbers, state: LockState): Epoch {
     return {
       kind: "epoch",
-      format: 1,
-      id: `1-${freshName()}`,
+      format: 2,
+      id: epochId(number),
       name: this.name,
       ...numbers,
       boot: ownLife().boot,
@@ -280,10 +291,6 @@ export class LockLog {
 function stateOf(next: Next, fence: number, run: number): LockState {
   if ("owner" in next) return heldBy(next.owner, fence, run);
   return "free" in next ? FREE : next.state(fence, run);
-}
-
-function heldBy(owner: OwnerFacts, fence: number, run: number): LockState {
-  return { ...FREE, holders: [{ owner, fence, run, sinceMs: undefined, sinceWallMs: undefined }] };
 }
 
 export function isHead(result: Head | string | undefined): result is Head {

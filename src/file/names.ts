@@ -30,3 +30,8 @@ export function fromDirectory(directory: string): string | undefined {
   ).toString("utf8");
   return toDirectory(name) === directory ? name : undefined;
 }
+
+/** True for the directory of a lock or of its queue, as far as its name tells. */
+export function isOurDirectory(directory: string): boolean {
+  return /^~u?[0-9a-f]{64}$/.test(directory) || fromDirectory(directory) !== undefined;
+}

@@ -11,6 +11,8 @@ import type { Obstacle } from "./sight.ts";
 /** With hints, polling only covers lost ones; without, it is all there is. */
 const POLL_MS = 1000;
 const BARE_POLL_MS = 60;
+/** A ticket is renewed in time, but whoever asks for a ttl of a few milliseconds does not keep the process busy with it. */
+const BEAT_MIN_MS = 20;
 /**
  * A process that has just closed its sockets is still dying, or its companions are: look again soon, then less and less
  * often, so that the end is seen a fifth later than it came, at most.
@@ -44,7 +46,8 @@ export class News {
     const pollMs = this.#hints.works
       ? POLL_MS * (0.75 + Math.random() / 2)
       : BARE_POLL_MS * (1 / 3 + (Math.random() * 4) / 3);
-    const retryMs = Math.max(1, Math.min(pollMs, clearsInMs + 1, mine.claim.ttlMs / 3));
+    const beatMs = Math.max(BEAT_MIN_MS, mine.claim.ttlMs / 3);
+    const retryMs = Math.max(1, Math.min(pollMs, clearsInMs + 1, beatMs));
     if (mine.owner !== undefined) this.#expected.set(mine.owner.facts.id, { mine, instances, retryMs });
     return retryMs;
   }

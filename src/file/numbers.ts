@@ -13,12 +13,15 @@
  */
 
 /** How many fences a grant reserves at most, for hand-over within a process. */
-const STRIDE_MAX = 64;
+export const STRIDE_MAX = 64;
 /** Entries of an epoch, after which it is retired: few enough to list quickly, and far below a file's limit of links. */
 export const ENTRIES_MAX = 64;
 export const AHEAD_MAX_US: number = (ENTRIES_MAX + 2) * STRIDE_MAX + 1000;
 /** After this long, whoever knows nothing of a lock's past starts above it. */
 export const FORGET_MS: number = Math.ceil(AHEAD_MAX_US / 1000) + 1;
+
+/** Microseconds of the year 2223: a number above it was made by no clock, and no room for more would be left above it. */
+export const FENCE_MAX = 8e15;
 
 export interface Numbers {
   readonly base: number;

@@ -19,6 +19,8 @@ import { isId, type OwnerFacts, parseOwner, writeEntry } from "./records.ts";
 export interface Owner {
   readonly facts: OwnerFacts;
   readonly path: string;
+  /** Which file it is: one that was put in its place says nothing about what is linked elsewhere. */
+  readonly ino: number;
   /** What it says, apart from its id: files that say the same can stand in for each other. */
   readonly wording: string;
   /** Until when its claims last, by the machine's clock. */
@@ -61,7 +63,7 @@ export class OwnerFiles {
   adopt(facts: OwnerFacts): Owner | undefined {
     const path = join(this.#options.place.owners, facts.id);
     const times = disk.times(path);
-    return times && { facts, path, wording: "", untilMs: times.mtimeMs, fromMs: 0, leases: undefined };
+    return times && { facts, path, ino: times.ino, wording: "", untilMs: times.mtimeMs, fromMs: 0, leases: undefined };
   }
 
   /** Renews whatever holds or waits by this file. `false`: its time was over, or the file is gone. */
@@ -88,8 +90,10 @@ export class OwnerFiles {
       untilMs = Math.max(untilMs + Math.max(0, owner.facts.ttlMs - ttlMs), owner.leases.size > 1 ? owner.untilMs : 0);
     try {
       disk.utimes(owner.path, untilMs);
+      // Somebody restored it from a backup, say: others judge by the file that they have linked.
+      if (disk.times(owner.path)?.ino !== owner.ino) return false;
     } catch (error) {
-      if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") return false;
+      if (["ENOENT", "ENOTDIR", "ELOOP"].includes(codeOf(error))) return false;
       throw error;
     }
     owner.untilMs = untilMs;
@@ -121,7 +125,8 @@ export class OwnerFiles {
     };
     const path = join(place.owners, id);
     createFile(path, writeEntry(facts));
-    const owner: Owner = { facts, path, wording, untilMs: 0, fromMs: 0, leases };
+    const ino = disk.times(path)?.ino ?? 0;
+    const owner: Owner = { facts, path, ino, wording, untilMs: 0, fromMs: 0, leases };
     if (!this.extend(owner, ttlMs)) throw Object.assign(new Error(`${path} vanished`), { code: "ENOENT" });
     return owner;
   }

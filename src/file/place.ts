@@ -1,10 +1,9 @@
 /** The directory: where it is, what is in it, and whether it can be trusted with locks. */
 import { randomBytes } from "node:crypto";
 import { userInfo } from "node:os";
-import { isAbsolute, join } from "node:path";
+import { isAbsolute, join, resolve } from "node:path";
 import { LockBackendError } from "../errors.ts";
-import { codeOf, createFile, disk, remove, tryMkdir } from "./disk.ts";
-import { FORGET_MS } from "./numbers.ts";
+import { codeOf, createFile, disk, remove } from "./disk.ts";
 
 /** File systems that may be on another machine, by the kernel's numbers. */
 const NETWORK: ReadonlyMap<number, string> = new Map([
@@ -44,10 +43,13 @@ export interface Place {
   readonly floor: string;
   /** Things being made, and things being thrown away. */
   readonly trash: string;
+  /** The file that says that all this is ours. */
+  readonly marker: string;
 }
 
-export function placeAt(root: string): Place {
-  if (!isAbsolute(root)) throw new TypeError(`Expected \`dir\` to be an absolute path, got ${JSON.stringify(root)}`);
+export function placeAt(dir: string): Place {
+  if (!isAbsolute(dir)) throw new TypeError(`Expected \`dir\` to be an absolute path, got ${JSON.stringify(dir)}`);
+  const root = resolve(dir);
   const at = (name: string): string => join(root, name);
   return {
     root,
@@ -59,6 +61,7 @@ export function placeAt(root: string): Place {
     sockets: at("s"),
     floor: at("n"),
     trash: at("t"),
+    marker: at("holdfast"),
   };
 }
 
@@ -91,59 +94,20 @@ export function freshName(): string {
   return randomBytes(12).toString("base64url");
 }
 
-/** Makes the directories that are missing. Called at the start, and whenever one has vanished. */
-export function restorePlace(place: Place): void {
-  const fresh = makeRoot(place.root);
-  for (const path of [
-    place.owners,
-    place.locks,
-    place.queues,
-    place.forced,
-    place.companions,
-    place.sockets,
-    place.floor,
-    place.trash,
-  ]) {
-    tryMkdir(path);
-  }
-  // Whoever removed the old directory took its fences with it. They were at most this far ahead of the clock.
-  if (fresh) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FORGET_MS);
+export function isFreshName(name: string): boolean {
+  return /^[-_A-Za-z0-9]{16}$/.test(name);
 }
 
-function makeRoot(root: string): boolean {
-  if (disk.exists(root)) return false;
-  const parts = root.split(/[\\/]/);
-  let fresh = false;
-  for (let depth = 2; depth <= parts.length; depth++) {
-    const path = parts.slice(0, depth).join("/");
-    if (path !== "" && !disk.exists(path)) fresh = tryMkdir(path);
-  }
-  return fresh;
-}
-
-/** Throws unless the directory is ours alone and its file system can do what locks need. Warns where it may be remote. */
-export function checkPlace(place: Place): void {
-  const refuse = (why: string, cause?: unknown): never => {
-    throw new LockBackendError("file", "", `Locks cannot be kept in ${place.root}: ${why}`, { fatal: true, cause });
-  };
-  const found = disk.owner(place.locks) ?? refuse("it vanished while it was being looked at.");
-  const root = disk.owner(`${place.root}/.`) ?? refuse("it vanished while it was being looked at.");
-  if (!root.directory) refuse("it is not a directory.");
-  const uid = process.getuid?.();
-  if (uid !== undefined) {
-    for (const { uid: theirs } of [root, found]) {
-      if (theirs !== uid)
-        refuse(
-          `it belongs to uid ${theirs}, but this process runs as uid ${uid}. Each user needs a directory of its own.`,
-        );
-    }
-    if ((root.mode & 0o022) !== 0) {
-      refuse(`others may write to it (mode ${root.mode.toString(8)}). Use a directory of its own with mode 700.`);
-    }
-  }
+/** Throws unless the file system can do what locks need. Warns where it may be remote. */
+export function checkFileSystem(place: Place): void {
   const flaw = hardLinkFlaw(place);
-  if (flaw !== undefined) refuse(flaw.why, flaw.cause);
+  if (flaw !== undefined) throw unsuitable(place.root, flaw.why, flaw.cause);
   warnIfRemote(place);
+}
+
+/** The directory, or what is around it, is not to be trusted with locks. */
+export function unsuitable(root: string, why: string, cause?: unknown): LockBackendError {
+  return new LockBackendError("file", "", `Locks cannot be kept in ${root}: ${why}`, { fatal: true, cause });
 }
 
 /** Links cannot be replaced by anything else that is atomic and tells the loser; and mtimes carry the leases' ends. */

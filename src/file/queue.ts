@@ -6,7 +6,7 @@
  * The directory exists only while somebody waits, or did a moment ago: one look tells that nobody does.
  */
 import { join } from "node:path";
-import { disk, remove, tryLink, tryMkdir, tryRmdir } from "./disk.ts";
+import { checkDirectory, disk, remove, tryLink, tryMkdir, tryRmdir } from "./disk.ts";
 import { type Fate, fateOf, type FateOptions } from "./fate.ts";
 import { type Owner, readOwner } from "./owner-file.ts";
 import type { OwnerFacts } from "./records.ts";
@@ -32,11 +32,20 @@ export class FactsCache {
   of(id: string, path: string): OwnerFacts | undefined {
     const known = this.#known.get(id);
     if (known !== undefined) return known;
-    const facts = readOwner(path);
+    const facts = factsAt(path);
     if (facts?.id !== id) return undefined;
     if (this.#known.size >= FACTS_MAX) this.#known.clear();
     this.#known.set(id, facts);
     return facts;
+  }
+}
+
+/** `undefined`: it is gone, half made, or no ticket: nobody waits by it, whatever its name. */
+function factsAt(path: string): OwnerFacts | undefined {
+  try {
+    return readOwner(path);
+  } catch {
+    return undefined;
   }
 }
 
@@ -68,7 +77,7 @@ export class Queue {
       if (outcome === "linked" || outcome === "exists") return "joined";
       if (outcome === "too many") return "too many";
       if (!disk.exists(owner.path)) return "gone";
-      tryMkdir(this.#path);
+      if (!tryMkdir(this.#path)) checkDirectory(this.#path);
     }
     return "gone";
   }

@@ -1,11 +1,14 @@
 /**
  * What is written in the files, and how it is read back: nothing is believed before it has been checked.
  *
- * An entry of a lock's log is one of four: an empty file (free), an owner file (one exclusive holder), a state (anything
- * else: readers, limits, kept places), or a new epoch (where the log goes on).
+ * An entry of a lock's log is one of four: an owner file (one exclusive holder), a state (anything else: free, readers,
+ * limits, kept places), a new epoch (where the log goes on), or the lock's end.
  */
 import type { Meta, Mode } from "../backend.ts";
+import { strangeText } from "./foreign.ts";
 import type { Life } from "./life.ts";
+import { FENCE_MAX, STRIDE_MAX } from "./numbers.ts";
+import { parseJson, seal, unseal } from "./seal.ts";
 
 /** What an owner file says about its claim; it never changes. The file's mtime is the lease's end. */
 export interface OwnerFacts {
@@ -59,7 +62,8 @@ export interface LockState {
 /** The first entry of an epoch: the whole state, and the numbers for what follows. */
 export interface Epoch {
   readonly kind: "epoch";
-  readonly format: 1;
+  /** 1: made by 0.1, without checksums; nothing else than an empty file says "free" there. */
+  readonly format: 1 | 2;
   readonly id: string;
   readonly name: string;
   /** Entry n has the fences from `base + n * stride` on, `stride` of them. */
@@ -79,35 +83,38 @@ export type Entry = OwnerFacts | LockState | Epoch | Gone;
 
 export const FREE: LockState = { kind: "state", holders: [], kept: [], forced: [] };
 
-/** A file in our directory that says what we would never write. */
-export class UnreadableError extends Error {
-  readonly path: string;
-  constructor(path: string, text: string) {
-    super(`${path} is not what this backend writes: ${JSON.stringify(text.slice(0, 60))}`);
-    this.path = path;
-  }
-}
-
 export function writeEntry(entry: Entry): string {
-  return `${JSON.stringify(entry)}\n`;
+  return seal(entry);
 }
 
-export function parseEntry(path: string, text: string): Entry {
-  // An empty file is "free". Zeros are what a power cut leaves of a file: whoever held it is gone with the power.
-  if (/^\0*$/.test(text)) return FREE;
-  const value = parseJson(text);
+/** True for zeros, or nothing at all: what a power cut leaves of a file. */
+export function isBlank(text: string): boolean {
+  return /^\0*$/.test(text);
+}
+
+/** Reads an entry. `format`: that of its epoch; entries of format 1 have no checksums. */
+export function parseEntry(path: string, text: string, format: Epoch["format"]): Entry {
+  const value = format === 1 ? parseJson(text) : unseal(text);
   if (isOwner(value) || isState(value) || isEpoch(value) || isGone(value)) return value;
-  throw new UnreadableError(path, text);
+  throw strangeText(path, text);
+}
+
+/** Reads the first entry of an epoch, which says its format itself. */
+export function parseEpoch(path: string, text: string): Epoch {
+  const sealed = unseal(text);
+  const value = sealed ?? parseJson(text);
+  if (isEpoch(value) && (sealed !== undefined || value.format === 1)) return value;
+  throw strangeText(path, text);
 }
 
 export function parseOwner(path: string, text: string): OwnerFacts {
-  const value = parseJson(text);
+  const value = unseal(text);
   if (isOwner(value)) return value;
-  throw new UnreadableError(path, text);
+  throw strangeText(path, text);
 }
 
 export function parseForced(text: string): ForcedRecord | undefined {
-  const value = parseJson(text);
+  const value = unseal(text);
   return isForced(value) ? value : undefined;
 }
 
@@ -124,23 +131,20 @@ export interface Company {
 }
 
 export function parseCompany(text: string): Company | undefined {
-  const value = parseJson(text);
+  const value = unseal(text);
   if (!isRecord(value)) return undefined;
   const { life, companions } = value;
   return isLife(life) && isListOf(companions, isCompanion) ? { life, companions } : undefined;
 }
 
+/** As in the name of an epoch's directory: its number, and a name that nobody else makes. */
+export function isEpochId(value: unknown): value is string {
+  return typeof value === "string" && /^\d{1,15}-[-_A-Za-z0-9]{1,32}$/.test(value);
+}
+
 /** Ids of owner files and instances are file names: nothing else may become one. */
 export function isId(value: unknown): value is string {
   return typeof value === "string" && /^[-_A-Za-z0-9]{1,64}$/.test(value);
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function isOwner(value: unknown): value is OwnerFacts {
@@ -175,13 +179,13 @@ function isEpoch(value: unknown): value is Epoch {
   return (
     isRecord(value) &&
     value["kind"] === "epoch" &&
-    value["format"] === 1 &&
-    typeof value["id"] === "string" &&
-    /^\d{1,15}-[-_A-Za-z0-9]{1,32}$/.test(value["id"]) &&
+    (value["format"] === 1 || value["format"] === 2) &&
+    isEpochId(value["id"]) &&
     typeof value["name"] === "string" &&
-    isCount(value["base"]) &&
+    isFence(value["base"]) &&
     isCount(value["stride"]) &&
     value["stride"] > 0 &&
+    value["stride"] <= STRIDE_MAX &&
     typeof value["boot"] === "string" &&
     isState(value["state"])
   );
@@ -195,7 +199,7 @@ function isHolder(value: unknown): value is Holder {
   return (
     isRecord(value) &&
     isOwner(value["owner"]) &&
-    isCount(value["fence"]) &&
+    isFence(value["fence"]) &&
     isCount(value["run"]) &&
     (value["sinceMs"] === undefined || isTime(value["sinceMs"])) &&
     (value["sinceWallMs"] === undefined || isTime(value["sinceWallMs"]))
@@ -218,7 +222,7 @@ function isForced(value: unknown): value is ForcedRecord {
   return (
     isRecord(value) &&
     typeof value["name"] === "string" &&
-    isCount(value["fence"]) &&
+    isFence(value["fence"]) &&
     typeof value["by"] === "string" &&
     typeof value["reason"] === "string" &&
     isTime(value["wallMs"])
@@ -247,6 +251,11 @@ function isListOf<T>(value: unknown, is: (item: unknown) => item is T): value is
 
 function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+/** Above every fence that a clock can give, so that what follows it can still be counted. */
+function isFence(value: unknown): value is number {
+  return isCount(value) && value <= FENCE_MAX;
 }
 
 function isTime(value: unknown): value is number {

@@ -79,10 +79,12 @@ export class Renewals {
     }
   }
 
+  /** Its lock knows it no longer: nothing refers to its owner file any more, unless it is shared. */
   #forget(mine: Mine): void {
     const { claims, owners } = this.#options;
     claims.forget(mine.claim.id);
     if (mine.owner?.leases !== undefined) owners.giveBack(mine.owner, mine);
+    else if (mine.owner !== undefined) owners.discard(mine.owner, mine);
   }
 
   #whyLost({ claim, held }: Mine, inTime: boolean): string {

@@ -27,7 +27,8 @@ export function retime(log: LockLog, place: Place, owner: Owner, ttlMs: number):
     const aside = join(place.trash, freshName());
     createFile(aside, writeEntry(facts));
     disk.utimes(aside, owner.untilMs);
-    return tryRename(aside, owner.path) ? { ...owner, facts } : undefined;
+    const ino = disk.times(aside)?.ino ?? 0;
+    return tryRename(aside, owner.path) ? { ...owner, facts, ino } : undefined;
   }
   throw tooBusy(log.name);
 }

@@ -1,7 +1,7 @@
 /** Who may hold beside whom, and who is next: the rules about a lock's state that need neither a clock nor a disk. */
 import type { Claim, Mode } from "../backend.ts";
 import { LockBackendError, quote } from "../errors.ts";
-import type { Holder, LockState } from "./records.ts";
+import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
 
 /** What decides about a claim. */
 export interface Wish {
@@ -33,11 +33,13 @@ export function admitted(state: LockState, line: readonly Wish[]): number {
   return line.length;
 }
 
-/** The limit that everybody else here agreed on. */
-export function knownLimit(state: LockState, others: readonly Wish[]): number | undefined {
+/** The limit that everybody else here agreed on, where the claim asks for another. */
+export function otherLimit(claim: Wish, state: LockState, others: readonly Wish[]): number | undefined {
+  if (claim.mode === "shared") return undefined;
   const [first] = taken(state);
-  if (first?.owner.mode === "exclusive") return first.owner.limit;
-  return others.find(({ mode }) => mode === "exclusive")?.limit;
+  const known =
+    first?.owner.mode === "exclusive" ? first.owner.limit : others.find(({ mode }) => mode === "exclusive")?.limit;
+  return known === claim.limit ? undefined : known;
 }
 
 /** True for a claim that an owner file alone describes: one holds at a time, and nothing stays behind when it ends. */
@@ -56,6 +58,11 @@ export function contains({ fence, run }: Holder, wanted: bigint): boolean {
 
 export function isFree({ holders, kept }: LockState): boolean {
   return holders.length === 0 && kept.length === 0;
+}
+
+/** The state in which that claim alone holds. */
+export function heldBy(owner: OwnerFacts, fence: number, run: number): LockState {
+  return { ...FREE, holders: [{ owner, fence, run, sinceMs: undefined, sinceWallMs: undefined }] };
 }
 
 export function without(state: LockState, ownerId: string): LockState {

@@ -1,10 +1,10 @@
-import { fork } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { execFileSync, fork } from "node:child_process";
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 import fc from "fast-check";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { fileMarks, readFileFenced, writeFileFenced } from "../../src/fence/file/index.ts";
 import { FenceRejectedError, memoryMarks } from "../../src/fence/index.ts";
@@ -172,6 +172,66 @@ describe("a fenced file", () => {
       { numRuns: 25 },
     );
   });
+
+  test("S143: the draft of a killed writer goes with the next greater fence; a living writer's stays, or it is refused", async () => {
+    const draft = (fence: number, at: number): string =>
+      `draft-${String(fence).padStart(19, "0")}-00000000-0000-0000-0000-${String(at).padStart(12, "0")}`;
+    await writeFileFenced(folder, at(34n), "a");
+    for (const fence of [33, 34, 35, 36]) await writeFile(join(folder, draft(fence, fence)), "half");
+    await writeFile(join(folder, "draft-notes"), "mine");
+    await writeFileFenced(folder, at(34n), "b");
+    // Others of the same lease may be writing, and so may a later one.
+    expect(await readdir(folder)).toEqual(
+      ["0000000000000000034", ...[34, 35, 36].map((fence) => draft(fence, fence)), "draft-notes"].toSorted(),
+    );
+    await writeFileFenced(folder, at(37n), "c");
+    expect(await readdir(folder)).toEqual(["0000000000000000037", "draft-notes"]);
+  });
+
+  test("S143: a writer whose draft was removed because a greater fence came is refused, not failed", async () => {
+    const big = Buffer.alloc(8_000_000);
+    await writeFileFenced(folder, at(1n), "a");
+    for (let fence = 2n; fence < 30n; fence += 2n) {
+      const slow = writeFileFenced(folder, at(fence), big);
+      const outcome = slow.catch((error: unknown) => error);
+      await vi.waitUntil(async () => (await readdir(folder)).some((name) => name.startsWith("draft-")), {
+        interval: 0,
+      });
+      await writeFileFenced(folder, at(fence + 1n), "later");
+      const seen = await outcome;
+      if (seen !== undefined) expect(seen).toBeInstanceOf(FenceRejectedError);
+      expect((await readFileFenced(folder))?.data.toString()).toBe("later");
+    }
+    expect(await readdir(folder)).toHaveLength(1);
+  });
+
+  test.each(["a directory", "a pipe", "a link", "a number that is no fence"])(
+    "S143: %s with the name of a version is none, and keeps nobody from writing",
+    async (what) => {
+      const name = what === "a number that is no fence" ? "9".repeat(19) : "0000000000000000099";
+      const put: Record<string, () => unknown> = {
+        "a directory": () => mkdir(join(folder, name)),
+        "a pipe": () => execFileSync("mkfifo", [join(folder, name)]),
+        "a link": () => symlink("/etc/hostname", join(folder, name)),
+      };
+      await (put[what] ?? (() => writeFile(join(folder, name), "")))();
+      expect(await readFileFenced(folder)).toBeUndefined();
+      await writeFileFenced(folder, at(34n), "a");
+      expect(await readFileFenced(folder)).toEqual({ data: Buffer.from("a"), fence: 34n });
+      expect(await readdir(folder)).toContain(name);
+      // With the very fence of that name: an answer, or an error, but never a wait.
+      const marks = fileMarks(folder);
+      await marks.advance("x", 1n);
+      const place = join(
+        folder,
+        (await readdir(folder)).find((entry) => entry.length === 64)!,
+      );
+      if (what === "a pipe") {
+        execFileSync("mkfifo", [join(place, "0000000000000000099")]);
+        await expect(marks.advance("x", 99n)).rejects.toThrow(/ENXIO/);
+      }
+    },
+  );
 
   test("publishes a refusal", async () => {
     await writeFileFenced(folder, at(34n), "a");

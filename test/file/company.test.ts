@@ -1,12 +1,12 @@
 /** Leases that depend on more, or on less, than the process that took them: companions, detached ones, worker threads. */
 import { execFile, spawn } from "node:child_process";
-import { readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { openBackend, openRenewer } from "../../src/file/open.ts";
 import { DIST } from "../dist.ts";
-import { claim, granted, grantedAtLast, Scene, sleep } from "./peers.ts";
+import { claim, granted, grantedAtLast, rewrite, Scene, sleep } from "./peers.ts";
 
 let scene: Scene;
 beforeEach(() => {
@@ -139,9 +139,9 @@ describe("a detached lease that is renewed with another ttl", () => {
     for (const entry of readdirSync(scene.dir, { recursive: true, withFileTypes: true })) {
       const path = join(entry.parentPath, entry.name);
       if (!entry.isFile() || !/\/[ol]\//.test(path)) continue;
-      const { atime, mtime } = statSync(path);
-      writeFileSync(path, readFileSync(path, "utf8").replaceAll(/"boot":"[^"]*"/g, '"boot":"another"'));
-      utimesSync(path, atime, mtime);
+      rewrite(path, (record) => {
+        return JSON.parse(JSON.stringify(record).replaceAll(/"boot":"[^"]*"/g, '"boot":"another"')) as object;
+      });
     }
     await sleep(1600);
     expect(await scene.open().attempt(claim({ queues: false }))).toMatchObject({ granted: false });

@@ -1,12 +1,12 @@
 /** Who counts as dead, and how fast: killed holders, zombies, stopped ones, and those that cannot be seen from here. */
-import { type ForkOptions, spawn } from "node:child_process";
-import { readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { execFileSync, type ForkOptions, spawn } from "node:child_process";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { isRunning, ownLife, startOf } from "../../src/file/life.ts";
 import type { OwnerFacts } from "../../src/file/records.ts";
 import { DIST } from "../dist.ts";
-import { claim, eventually, granted, grantedAtLast, Scene } from "./peers.ts";
+import { claim, eventually, granted, grantedAtLast, type Peer, rewrite, Scene } from "./peers.ts";
 
 let scene: Scene;
 beforeEach(() => {
@@ -14,15 +14,11 @@ beforeEach(() => {
 });
 afterEach(() => scene.end());
 
-/** Changes what the only owner file says, as if another kind of process had written it. */
-function rewrite({ dir }: Scene, change: Partial<OwnerFacts["life"]>): void {
+/** Changes who made the only owner file, as if another kind of process had written it. */
+function pretend({ dir }: Scene, change: Partial<OwnerFacts["life"]>): void {
   const [id] = readdirSync(join(dir, "o"));
-  const path = join(dir, "o", id!);
-  const { mtime, atime } = statSync(path);
-  const facts = JSON.parse(readFileSync(path, "utf8")) as OwnerFacts;
   // In place, so that the entry in the log, which is a link to it, says it too.
-  writeFileSync(path, JSON.stringify({ ...facts, life: { ...facts.life, ...change } }));
-  utimesSync(path, atime, mtime);
+  rewrite<OwnerFacts>(join(dir, "o", id!), (facts) => ({ ...facts, life: { ...facts.life, ...change } }));
 }
 
 describe("a killed holder", () => {
@@ -104,7 +100,7 @@ describe("liveness", () => {
     const peer = await scene.peer();
     await granted(peer.attempt(claim()));
     await peer.kill();
-    rewrite(scene, { pid: process.pid });
+    pretend(scene, { pid: process.pid });
     await granted(scene.open().attempt(claim()));
   });
 
@@ -126,7 +122,7 @@ describe.concurrent("a holder that cannot be seen from here", () => {
       const peer = await there.peer({}, fork);
       const fromMs = performance.now();
       await granted(peer.attempt(claim({ ttlMs })));
-      if (change !== undefined) rewrite(there, change);
+      if (change !== undefined) pretend(there, change);
       await peer.kill();
       await grantedAtLast(there.open(), claim());
       expect(performance.now() - fromMs).toBeGreaterThanOrEqual(ttlMs);
@@ -150,6 +146,80 @@ describe.concurrent("a holder that cannot be seen from here", () => {
   });
 });
 
+/** One pid namespace, and in it processes that have its own /proc, or that of the namespace around it. */
+describe("S126: in a pid namespace that sees another one's /proc", () => {
+  const user = process.getuid?.() === 0 ? [] : ["--user", "--map-root-user"];
+
+  /** Starts processes in one new pid namespace; `true`: with a /proc of that namespace. */
+  async function inside(...ownProc: readonly boolean[]): Promise<Peer[]> {
+    // The shell is the namespace's first process, which has to bury those whose parents died.
+    const init = ["sh", "-c", '"$0" "$@"; exit 0', process.execPath];
+    const execArgv = [...user, "--pid", "--fork", "--kill-child", ...init];
+    const first = await scene.peer({}, { execPath: "unshare", execArgv });
+    const there = `/proc/${first.pid}/ns`;
+    const enter = user.length === 0 ? [] : [`--user=${there}/user`, "--preserve-credentials"];
+    return Promise.all(
+      ownProc.map((own) => {
+        const mount = own ? ["unshare", "--mount-proc"] : [];
+        const args = [...enter, `--pid=${there}/pid_for_children`, ...mount, process.execPath];
+        return scene.peer({}, { execPath: "nsenter", execArgv: args });
+      }),
+    );
+  }
+
+  test.each([
+    ["foreign", "its own", false, true],
+    ["its own", "foreign", true, false],
+    ["foreign", "foreign", false, false],
+  ])("a holder (/proc: %s) is not taken for dead by a rival (/proc: %s) while it lives", async (_a, _b, one, two) => {
+    const [holder, rival] = await inside(one, two);
+    const [held, wish] = [claim(), claim()];
+    await granted(holder!.attempt(held));
+    expect(await rival!.attempt({ ...wish, queues: false })).toMatchObject({ granted: false });
+    expect(await holder!.call("renew", [held])).toMatchObject([{ held: true }]);
+    await holder!.call("release", held);
+    await granted(rival!.attempt(wish));
+  });
+
+  test("a child that works under the lock keeps it, and its end is seen: that there is no such process is certain", async () => {
+    const [holder, rival] = await inside(false, false);
+    const child = await holder!.call<number>("startChild");
+    await holder!.call("alsoAlive", child);
+    await granted(holder!.attempt(claim()));
+    await holder!.die();
+    expect(await rival!.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
+    await rival!.call("kill", child);
+    await grantedAtLast(rival!, claim());
+  });
+
+  test("nothing but its own start time is believed from such a /proc", async () => {
+    const program = `
+      const { ownLife, seesProcesses, startOf } = await import("${DIST}/file/life.js");
+      console.log(JSON.stringify({ sees: seesProcesses(), own: ownLife().start, other: startOf(process.pid) }));`;
+    const text = execFileSync(
+      "unshare",
+      [...user, "--pid", "--fork", process.execPath, "--input-type=module", "-e", program],
+      { encoding: "utf8" },
+    );
+    const { sees, own, other } = JSON.parse(text) as { sees: boolean; own: string; other: string };
+    expect({ sees, other }).toEqual({ sees: false, other: "" });
+    // The start of the oldest process here is that of the namespace around it.
+    expect(Number(own)).toBeGreaterThan(Number(startOf(process.pid)));
+  });
+});
+
+test("S126: a holder whose time namespace shifts its start time is not taken for dead while it lives", async () => {
+  const user = process.getuid?.() === 0 ? [] : ["--user", "--map-root-user"];
+  const execArgv = [...user, "--time", "--boottime", "100000", "--fork", "--kill-child", process.execPath];
+  const shifted = await scene.peer({}, { execPath: "unshare", execArgv });
+  const [backend, held] = [scene.open(), claim()];
+  await granted(shifted.attempt(held));
+  expect(await backend.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
+  await shifted.call("release", held);
+  await granted(backend.attempt(held));
+  expect(await shifted.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
+});
+
 describe("a stopped holder", () => {
   test("loses the lock when its time is over, and learns it when it goes on", async () => {
     const peer = await scene.peer();
@@ -163,7 +233,7 @@ describe("a stopped holder", () => {
     expect(after.fence).toBeGreaterThan(before.fence);
     peer.process.kill("SIGCONT");
     expect(await peer.call("renew", [stopped])).toMatchObject([{ held: false }]);
-    expect(await peer.call("release", stopped)).toBe(false);
+    expect(await peer.call("release", stopped)).toBe("absent");
     expect(await backend.renew([waiter])).toMatchObject([{ held: true }]);
   });
 

@@ -66,7 +66,7 @@ describe.each(["space", "inodes"])("the disk is full (no %s left)", (what) => {
     expect((error as PeerError).message).toMatch(/disk is full/);
     expect(await peer.call("renew", [held])).toMatchObject([{ held: true }]);
     expect(await peer.call("query", "")).toMatchObject({ held: [{ name: "held", fence: before.fence }] });
-    expect(await peer.call("release", held)).toBe(true);
+    expect(await peer.call("release", held)).toBe("held");
     expect(await peer.call("query", "")).toMatchObject({ held: [] });
 
     await peer.call("unfill", filler);

@@ -32,8 +32,8 @@ test("what killed processes left is removed: owner files, sockets, tickets, comp
   await granted(holder.attempt(claim()));
   await waiter.attempt(claim());
   await Promise.all([holder.kill(), waiter.kill()]);
-  mkdirSync(join(scene.dir, "t/half"));
-  writeFileSync(join(scene.dir, "t/half/0"), "");
+  mkdirSync(join(scene.dir, "t/half-made-thing1"));
+  writeFileSync(join(scene.dir, "t/half-made-thing1/0"), "");
   expect(left().length).toBeGreaterThan(6);
   const backend = scene.open();
   await backend.clean();

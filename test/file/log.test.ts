@@ -14,11 +14,13 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../src/clock.ts";
 import type { LockBackendError } from "../../src/errors.ts";
 import { disk } from "../../src/file/disk.ts";
+import { restorePlace } from "../../src/file/ground.ts";
 import { type Head, LockLog } from "../../src/file/log.ts";
 import { momentOf } from "../../src/file/moment.ts";
-import { placeAt, restorePlace } from "../../src/file/place.ts";
-import { FREE } from "../../src/file/records.ts";
-import { claim, granted, Scene } from "./peers.ts";
+import { placeAt } from "../../src/file/place.ts";
+import { type Epoch, FREE } from "../../src/file/records.ts";
+import { seal } from "../../src/file/seal.ts";
+import { claim, granted, rewrite, Scene } from "./peers.ts";
 
 let scene: Scene;
 beforeEach(() => {
@@ -110,14 +112,9 @@ describe("an epoch that was chosen", () => {
     renameSync(newest, aside);
     const old = newest.replace(/e\d+-[^/]*$/, "e1-old");
     mkdirSync(old);
-    for (const [file, text] of [
-      ["0", readFileSync(join(aside, "0"), "utf8").replace(/"id":"\d+-/, '"id":"1-')],
-      ["f", ""],
-      ["1", ""],
-    ]) {
-      writeFileSync(join(old, file!), text!);
-    }
-    writeFileSync(join(old, "2"), readFileSync(join(aside, "0")));
+    for (const file of ["0", "2"]) writeFileSync(join(old, file), readFileSync(join(aside, "0")));
+    rewrite<Epoch>(join(old, "0"), (first) => ({ ...first, id: first.id.replace(/^\d+/, "1") }));
+    for (const file of ["f", "1"]) writeFileSync(join(old, file), seal(FREE));
     const survivor = scene.open();
     expect(await survivor.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
     expect(epoch()).toBe(newest);
@@ -126,17 +123,15 @@ describe("an epoch that was chosen", () => {
 });
 
 describe("after a power cut", () => {
-  /** Empties a file without touching its other times. */
-  function lose(file: string): void {
-    truncateSync(join(epoch(), file));
-  }
-
   test("an epoch whose first entry is empty is left for a new one, and fences go on rising", async () => {
     const backend = scene.open();
     const wish = claim();
     const before = await granted(backend.attempt(wish));
     await backend.release(wish);
-    lose("0");
+    // An epoch's name ends with what tells boots from each other.
+    const lost = epoch().replace(/.{8}$/, "another0");
+    renameSync(epoch(), lost);
+    truncateSync(join(lost, "0"));
     const after = await granted(scene.open().attempt(claim()));
     expect(after.fence).toBeGreaterThan(before.fence + BigInt(before.run) - 1n);
   });
@@ -156,12 +151,30 @@ describe("after a power cut", () => {
     await granted(backend.attempt(wish));
     await backend.release(wish);
     const old = epoch();
-    const first = join(old, "0");
-    writeFileSync(first, readFileSync(first, "utf8").replace(/"boot":"[^"]*"/, '"boot":"the boot before"'));
+    rewrite<Epoch>(join(old, "0"), (first) => ({ ...first, boot: "the boot before" }));
     const wallUs = BigInt(Date.now()) * 1000n;
     const { fence } = await granted(scene.open().attempt(claim()));
     expect(epoch()).not.toBe(old);
     expect(fence).toBeGreaterThan(wallUs - 10_000n);
+  });
+});
+
+/** No power cut has been since this epoch was made, so that nothing in it is lost: what is empty was emptied. */
+describe("S143: within one boot, an entry that was emptied is not taken for a free lock", () => {
+  test.each([
+    ["the first", "0"],
+    ["the holder's", "1"],
+  ])("%s entry", async (_what, file) => {
+    const [backend, held] = [scene.open(), claim()];
+    await granted(backend.attempt(held));
+    truncateSync(join(epoch(), file));
+    const rival = await scene
+      .open()
+      .attempt(claim())
+      .catch((cause: unknown) => cause);
+    expect(rival).toMatchObject({ name: "LockBackendError", fatal: true });
+    expect(await backend.renew([held])).toMatchObject([{ held: true }]);
+    expect(await backend.release(held)).toBe("held");
   });
 });
 

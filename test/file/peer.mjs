@@ -1,4 +1,5 @@
 /** Another process with a file backend, that does what it is told: `{ call, args }` in, `{ answer }` or `{ error }` out. */
+import { spawn } from "node:child_process";
 import { appendFileSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 
@@ -17,6 +18,9 @@ const own = {
   blockUntil: (path) => {
     while (!existsSync(path));
   },
+  die: () => process.kill(process.pid, "SIGKILL"),
+  kill: (pid) => process.kill(pid, "SIGKILL"),
+  startChild: () => spawn("sleep", ["60"], { stdio: "ignore", detached: true }).pid,
   setuid: (uid) => {
     process.setgid(uid);
     process.setuid(uid);

@@ -1,11 +1,12 @@
 /** A scratch directory, backends of this process and of others in it, and claims: gone after each test. */
 import { type ChildProcess, fork, type ForkOptions } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Claim, Granted, Refused } from "../../src/backend.ts";
 import { systemChance } from "../../src/chance.ts";
 import { type FileBackend, file, type FileOptions } from "../../src/file/index.ts";
+import { seal, unseal } from "../../src/file/seal.ts";
 import { DIST } from "../dist.ts";
 
 const PATIENCE_MS = 20_000;
@@ -58,6 +59,13 @@ export class Peer {
     return this.call("attempt", claim);
   }
 
+  /** Makes the process itself end by SIGKILL, where `process` is only the program that started it. */
+  async die(): Promise<void> {
+    const gone = new Promise((resolve) => this.process.once("exit", resolve));
+    this.call("die").catch(() => {});
+    await gone;
+  }
+
   async kill(): Promise<void> {
     if (this.process.exitCode !== null || this.process.signalCode !== null) return;
     const gone = new Promise((resolve) => this.process.once("exit", resolve));
@@ -99,6 +107,13 @@ export class Scene {
     await Promise.all(this.#backends.map((backend) => backend.close()));
     rmSync(join(this.dir, ".."), { recursive: true, force: true });
   }
+}
+
+/** Changes what a record says, in place and as if we had written it; its times stay. */
+export function rewrite<T extends object>(path: string, change: (record: T) => object): void {
+  const { mtime, atime } = statSync(path);
+  writeFileSync(path, seal(change(unseal(readFileSync(path, "utf8")) as T)));
+  utimesSync(path, atime, mtime);
 }
 
 export function claim(change: Partial<Claim> = {}): Claim {

@@ -2,6 +2,7 @@
 import { statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 
+import { seesProcesses } from "../../file/life.ts";
 import { openBackend } from "../../file/open.ts";
 import { selfTest } from "../../file/self-test.ts";
 import { printable } from "../text.ts";
@@ -51,14 +52,7 @@ export const examineFile: Examine = async ({ url, selfTest, say }) => {
   } finally {
     await backend.close();
   }
-  findings.push({
-    level: process.platform === "linux" ? "good" : "weak",
-    check: "liveness",
-    text:
-      process.platform === "linux"
-        ? "a dead holder is noticed in milliseconds, by boot id, pid, start time and pid namespace"
-        : "this system is untested; a dead holder may be noticed only when its ttl is over",
-  });
+  findings.push(liveness());
   if (selfTest) findings.push(...(await tried(directory, say)));
   return { backend: "file", facts: factsOf(directory), findings, promises: PROMISES, limits: LIMITS };
 };
@@ -96,6 +90,21 @@ function permissions(directory: string): Finding {
     return { level: "weak", check, text: `mode ${octal} lets others in; chmod 700 ${printable(directory)}` };
   }
   return { level: "good", check, text: `mode ${octal}: nobody else can touch the locks` };
+}
+
+function liveness(): Finding {
+  const check = "liveness";
+  if (process.platform !== "linux") {
+    const text = "this system is untested; a dead holder may be noticed only when its ttl is over";
+    return { level: "weak", check, text };
+  }
+  if (!seesProcesses()) {
+    const text =
+      "/proc is missing, or is that of another pid namespace: a dead holder may be noticed only when its ttl is over";
+    return { level: "weak", check, text };
+  }
+  const text = "a dead holder is noticed in milliseconds, by boot id, pid, start time and pid namespace";
+  return { level: "good", check, text };
 }
 
 function fileSystem(directory: string): Finding {
