@@ -2,8 +2,8 @@
 import type { Lease } from "../api.ts";
 import type { Snapshot } from "../backend.ts";
 import { LockTimeoutError } from "../errors.ts";
-import { MARK_VARIABLE } from "./child/family.ts";
 import { WardenAhead } from "./child/ahead.ts";
+import { MARK_VARIABLE } from "./child/marks.ts";
 import { type Outcome, supervise } from "./child/supervise.ts";
 import type { Warden } from "./child/warden.ts";
 import type { Command } from "./command.ts";
