@@ -30,6 +30,17 @@ export function storeClaim(io: Io, url: string, stored: StoredClaim): void {
   renameSync(aside, path);
 }
 
+/** True for the first of all who release this lease from here, however many do so at once. */
+export function beginRelease(io: Io, url: string, name: string, fence: bigint): boolean {
+  try {
+    writeFileSync(join(folderOf(io), `${fileOf(url, name, fence)}.releasing`), "", { mode: 0o600, flag: "wx" });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+}
+
 /** `undefined`: no such claim was made here. */
 export function loadClaim(io: Io, url: string, name: string, fence: bigint): StoredClaim | undefined {
   let text: string;
@@ -83,7 +94,8 @@ function isClaim(claim: Claim): boolean {
     numbers.every((number) => Number.isSafeInteger(number) && number >= 0) &&
     typeof claim.holder === "string" &&
     typeof claim.meta === "object" &&
-    claim.meta !== null
+    claim.meta !== null &&
+    Object.values(claim.meta).every((text) => typeof text === "string")
   );
 }
 
