@@ -30,15 +30,13 @@ export class LockTimeoutError extends LockError {
   /** Who was in the way at the last look, with the times of now. */
   readonly heldBy: readonly Holding[];
 
-  /** `seenAgoMs`: how long ago the store named them; their times are counted on from there. */
-  constructor(lock: string, waitedMs: number, heldBy: readonly Holding[] = [], seenAgoMs = 0) {
-    const aged = seenAgoMs > 0 ? heldBy.map((holding) => agedBy(holding, seenAgoMs)) : heldBy;
+  constructor(lock: string, waitedMs: number, heldBy: readonly Holding[] = []) {
     super(
       lock,
-      `Lock ${quote(lock)} ${whoHolds(aged)}; gave up after ${formatMs(waitedMs)}. Wait longer (\`wait\`), or see who holds it with \`holdfast show\`.`,
+      `Lock ${quote(lock)} ${whoHolds(heldBy)}; gave up after ${formatMs(waitedMs)}. Wait longer (\`wait\`), or see who holds it with \`holdfast show\`.`,
     );
     this.waitedMs = waitedMs;
-    this.heldBy = aged;
+    this.heldBy = heldBy;
   }
 }
 
@@ -132,11 +130,6 @@ function whoHolds(heldBy: readonly Holding[]): string {
   if (first === undefined) return "is not free";
   const more = others.length === 0 ? "" : ` and ${others.length} more`;
   return `is held by ${clipped(first.holder, HOLDER_MAX)} (fence ${first.fence}) for ${formatMs(first.heldMs)}${more}`;
-}
-
-function agedBy(holding: Holding, ms: number): Holding {
-  const { heldMs, remainingMs } = holding;
-  return { ...holding, heldMs: heldMs + ms, remainingMs: Math.max(0, remainingMs - ms) };
 }
 
 /** What a backend failed with, as users see it: errors of ours and `TypeError`s as they are, everything else wrapped. */

@@ -3,7 +3,16 @@
  * fence. A convenience: whoever keeps the claim's id (`--json`) needs none of it. One small file a claim, mode 0600.
  */
 import { createHash, randomBytes } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 
@@ -30,15 +39,18 @@ export function storeClaim(io: Io, url: string, stored: StoredClaim): void {
   renameSync(aside, path);
 }
 
-/** True for the first of all who release this lease from here, however many do so at once. */
-export function beginRelease(io: Io, url: string, name: string, fence: bigint): boolean {
-  try {
-    writeFileSync(join(folderOf(io), `${fileOf(url, name, fence)}.releasing`), "", { mode: 0o600, flag: "wx" });
-    return true;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
-    throw error;
-  }
+/** Called before a release is sent: leaves a mark that every other release of this lease from here can see. */
+export function beginRelease(io: Io, url: string, name: string, fence: bigint): void {
+  appendFileSync(releaseMark(io, url, name, fence), "x", { mode: 0o600 });
+}
+
+/** True: somebody else, or we ourselves before, sent a release of this lease. Its answer may have been the "yes". */
+export function othersRelease(io: Io, url: string, name: string, fence: bigint): boolean {
+  return statSync(releaseMark(io, url, name, fence)).size > 1;
+}
+
+function releaseMark(io: Io, url: string, name: string, fence: bigint): string {
+  return join(folderOf(io), `${fileOf(url, name, fence)}.releasing`);
 }
 
 /** `undefined`: no such claim was made here. */

@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import type { Claim, Released } from "../backend.ts";
 import { printable, REASON_MAX } from "../foreign.ts";
 import { type Command, UsageError } from "./command.ts";
-import { beginRelease, isClaimId, loadClaim, storeClaim, type StoredClaim } from "./claims.ts";
+import { beginRelease, isClaimId, loadClaim, othersRelease, storeClaim, type StoredClaim } from "./claims.ts";
 import { EXIT } from "./exits.ts";
 import { fenceOf } from "./fence-flag.ts";
 import type { Flags } from "./flags.ts";
@@ -111,13 +111,15 @@ async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<n
     result = "lost";
   } else {
     keep("releasing");
-    const first =
-      own.fence === undefined || flags.text("claim") !== undefined || beginRelease(io, url, name, own.fence);
+    const { fence } = own;
+    const noted = fence !== undefined && flags.text("claim") === undefined;
+    if (noted) beginRelease(io, url, name, fence);
     const release = ({ backend }: OpenStore): Promise<Released> => insist(() => backend.release(own.claim));
     const known = await withLocks(io, flags, release, { outlives: true });
     // After a release whose answer was lost, or beside another one, "not there" may well be that release's doing.
     if (known === "held") result = "released";
-    else result = own.state === "releasing" || !first ? "already released" : "lost";
+    else if (own.state === "releasing") result = "already released";
+    else result = noted && othersRelease(io, url, name, fence) ? "already released" : "lost";
     keep(result === "lost" ? "lost" : "released");
   }
   if (flags.has("json")) io.json({ name, fence: own.fence, released: result !== "lost", result });

@@ -54,7 +54,7 @@ test("S148: top, on a terminal that it gives back", async () => {
 
 describe("how long", () => {
   const hung = {
-    locks: createLocks({ ...memory(), query: () => new Promise<never>(() => {}) }),
+    locks: createLocks(Object.assign(memory(), { query: () => new Promise<never>(() => {}) })),
     backend: { name: "redis" },
   };
 

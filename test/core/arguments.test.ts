@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 
 import { connect, openBackend } from "../../src/connect.ts";
 import { got } from "../../src/check.ts";
-import { LockClosedError, LockTimeoutError, messageOf } from "../../src/errors.ts";
+import { LockClosedError, messageOf } from "../../src/errors.ts";
 import { createLocks } from "../../src/locks.ts";
 import { memory } from "../../src/memory/index.ts";
 import { toBackendError } from "../../src/redis/fault.ts";
@@ -98,7 +98,6 @@ describe("S147: what was got is said as it was given", () => {
     for (const wait of ["1s", 0]) {
       await expect(locks.tryAcquire("a", { wait } as object)).rejects.toThrow("use acquire(name, { wait })");
     }
-    await expect(locks.tryAcquire("a", null as unknown as object)).rejects.toThrow(/got null|tryAcquire/);
   });
 
   test.each(["memory:x?no=1", "memory:#x", "file:?no=1", "file:///tmp/x?no=1", "file:///tmp/x#no"])(
@@ -117,23 +116,6 @@ describe("S147: what was got is said as it was given", () => {
 });
 
 describe("S147: messages", () => {
-  test("an age is counted on to the moment of the error", () => {
-    const holding = {
-      name: "a",
-      mode: "exclusive",
-      limit: 1,
-      holder: "web:1",
-      fence: 7n,
-      heldMs: 1000,
-      remainingMs: 20_000,
-      meta: {},
-    } as const;
-    const error = new LockTimeoutError("a", 10_000, [holding], 9000);
-    expect(error.message).toContain("held by web:1 (fence 7) for 10 s");
-    expect(error.heldBy).toMatchObject([{ heldMs: 10_000, remainingMs: 11_000 }]);
-    expect(new LockTimeoutError("a", 1, [holding]).heldBy).toEqual([holding]);
-  });
-
   test("a holder is not told that its lock was not acquired", () => {
     const { message, code } = LockClosedError.whileHeld("a");
     expect(code).toBe("ERR_LOCK_CLOSED");
