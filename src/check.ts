@@ -54,12 +54,10 @@ export function checkReason(reason: unknown): asserts reason is string {
 /** A value for an error message, such that `"3"` and 3, and null and an object, are told apart. */
 export function got(value: unknown): string {
   if (typeof value === "string") {
-    const shown = printable(JSON.stringify(clipped(value, 40)));
-    return value.length > 40 ? `${shown} (${value.length} characters)` : shown;
+    return printable(JSON.stringify(clipped(value, 40))) + (value.length > 40 ? ` (${value.length} characters)` : "");
   }
-  if (typeof value === "bigint") return `${value}n`;
-  if (typeof value === "function") return "a function";
   if (Array.isArray(value)) return "an array";
-  if (typeof value === "object" && value !== null) return "an object";
-  return String(value);
+  return value !== null && /object|function/.test(typeof value)
+    ? `${typeof value === "object" ? "an" : "a"} ${typeof value}`
+    : String(value);
 }

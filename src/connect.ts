@@ -3,7 +3,6 @@ import type { Locks, LocksOptions } from "./api.ts";
 import type { Backend } from "./backend.ts";
 import { checkCreateOptions, got } from "./check.ts";
 import { createLocks } from "./locks.ts";
-import { defaultUrl } from "./url-source.ts";
 
 interface Opener {
   openBackend(url: string): Promise<Backend>;
@@ -30,7 +29,7 @@ const SCHEMES: Readonly<Record<string, () => Promise<Opener>>> = {
  * argument means that: one that is empty or undefined is a mistake, and would silently be a lock of this machine alone.
  */
 export async function openBackend(...given: readonly [] | readonly [url: string]): Promise<Backend> {
-  const url: unknown = given.length === 0 ? defaultUrl(process.env) : given[0];
+  const url: unknown = given.length === 0 ? await urlByDefault() : given[0];
   if (typeof url !== "string" || url.trim() === "") {
     throw new TypeError(
       `Expected \`url\` to be a text such as "redis://host:6379", got ${got(url)}. For the embedded store of this machine say "file:", or leave it out.`,
@@ -45,6 +44,12 @@ export async function openBackend(...given: readonly [] | readonly [url: string]
   }
   const opener = await load();
   return await opener.openBackend(url);
+}
+
+/** Few have it in a variable, and fewer in another or in a file: who has not does not load what reads those. */
+async function urlByDefault(): Promise<string> {
+  const { env } = process;
+  return env["HOLDFAST_URL"] === undefined ? "file:" : (await import("./url-source.ts")).defaultUrl(env);
 }
 
 /** Opens the locks that `HOLDFAST_URL` names, or the embedded ones of this machine. */

@@ -62,7 +62,7 @@ describe("S147: what was got is said as it was given", () => {
     [3, "3"],
     [null, "null"],
     [undefined, "undefined"],
-    [3n, "3n"],
+    [3n, "3"],
     [{}, "an object"],
     [[], "an array"],
     [() => {}, "a function"],
