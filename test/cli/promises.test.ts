@@ -1,10 +1,11 @@
 /** What the documentation says in passing: promises that no other test keeps. */
 import { spawnSync } from "node:child_process";
-import { openSync } from "node:fs";
+import { copyFileSync, cpSync, openSync } from "node:fs";
 import { hostname } from "node:os";
+import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 
-import { ROOT } from "../dist.ts";
+import { DIST, ROOT } from "../dist.ts";
 import { Bench, MAIN, until } from "./harness.ts";
 
 const bench = new Bench();
@@ -19,6 +20,17 @@ test("exit 70: a fault in holdfast itself, such as output that cannot be written
 test("a reader that stops early is no fault", () => {
   const script = `"${process.execPath}" "${MAIN}" --help | true; echo "\${PIPESTATUS[0]}"`;
   expect(spawnSync("bash", ["-c", script], { encoding: "utf8" }).stdout).toBe("0\n");
+});
+
+test("S147: lab compare names the libraries that are not installed, without a stack trace, before it starts anything", () => {
+  const copy = bench.path("copy");
+  cpSync(DIST, join(copy, "dist"), { recursive: true });
+  copyFileSync(join(ROOT, "package.json"), join(copy, "package.json"));
+  const args = [join(copy, "dist/cli/main.js"), "lab", "compare", "pause"];
+  const { status, stderr } = spawnSync(process.execPath, args, { cwd: copy, encoding: "utf8" });
+  expect({ status, stderr }).toMatchObject({ status: 69, stderr: expect.stringContaining("npm install --no-save") });
+  expect(stderr).toContain("redlock, redis-semaphore, @verrou/core");
+  expect(stderr).not.toMatch(/^ +at /m);
 });
 
 describe("wait --fence", () => {
