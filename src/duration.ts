@@ -1,4 +1,5 @@
 /** Durations as people write them, checked at the door; inside, everything is `…Ms`. */
+import { got } from "./check.ts";
 
 export type Duration = number | `${number}ms` | `${number}s` | `${number}m` | `${number}h`;
 
@@ -28,7 +29,7 @@ export function toMs(
     const lower = minMs > 1 ? `of at least ${formatMs(minMs)}` : minMs > 0 ? "above 0" : "of 0 or more";
     const hint = typeof value === "number" && value > 0 && value < minMs ? " (numbers are milliseconds)" : "";
     throw new TypeError(
-      `Expected \`${option}\` to be a duration ${lower}${upper}, such as 250, "250ms", "2s", "5m" or "1h", got ${show(value)}${hint}`,
+      `Expected \`${option}\` to be a duration ${lower}${upper}, such as 250, "250ms", "2s", "5m" or "1h", got ${got(value)}${hint}`,
     );
   }
   return ms;
@@ -51,8 +52,4 @@ function pair(big: number, bigUnit: string, small: number, smallUnit: string): s
 function parse(text: string): number | undefined {
   const match = PATTERN.exec(text);
   return match ? Number(match[1]) * UNITS[match[2] as keyof typeof UNITS] : undefined;
-}
-
-function show(value: unknown): string {
-  return typeof value === "string" ? JSON.stringify(value.slice(0, 40)) : String(value);
 }

@@ -1,6 +1,7 @@
 /** What can go wrong, in few classes with stable codes. Wrong arguments are plain `TypeError`s. */
 import type { Holding, Vote } from "./backend.ts";
 import { formatMs } from "./duration.ts";
+import { clipped, HOLDER_MAX, printable } from "./foreign.ts";
 
 export type LockErrorCode =
   | "ERR_LOCK_TIMEOUT"
@@ -15,7 +16,8 @@ export abstract class LockError extends Error {
   readonly lock: string;
 
   constructor(lock: string, message: string, options?: ErrorOptions) {
-    super(message, options);
+    // Names, holders and reasons come from elsewhere: a log must not be driven by them. The fields are as they are.
+    super(printable(message), options);
     this.lock = lock;
     this.name = new.target.name;
   }
@@ -25,7 +27,7 @@ export abstract class LockError extends Error {
 export class LockTimeoutError extends LockError {
   readonly code = "ERR_LOCK_TIMEOUT" as const;
   readonly waitedMs: number;
-  /** Who was in the way at the last look. */
+  /** Who was in the way at the last look, with the times of now. */
   readonly heldBy: readonly Holding[];
 
   constructor(lock: string, waitedMs: number, heldBy: readonly Holding[] = []) {
@@ -108,6 +110,16 @@ export class LockClosedError extends LockError {
   }
 }
 
+/** What an error says, also where its message is empty: some have only a code, or others inside them. */
+export function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  if (error.message !== "") return error.message;
+  if (error instanceof AggregateError && error.errors.length > 0) {
+    return [...new Set(error.errors.map((one: unknown) => messageOf(one)))].join("; ");
+  }
+  return "code" in error && typeof error.code === "string" ? error.code : error.name;
+}
+
 /** Quotes a name for a message, shortened where nobody could read it anyway. */
 export function quote(name: string): string {
   return JSON.stringify(name.length > 120 ? `${name.slice(0, 117)}…` : name);
@@ -117,13 +129,14 @@ function whoHolds(heldBy: readonly Holding[]): string {
   const [first, ...others] = heldBy;
   if (first === undefined) return "is not free";
   const more = others.length === 0 ? "" : ` and ${others.length} more`;
-  return `is held by ${first.holder} (fence ${first.fence}) for ${formatMs(first.heldMs)}${more}`;
+  return `is held by ${clipped(first.holder, HOLDER_MAX)} (fence ${first.fence}) for ${formatMs(first.heldMs)}${more}`;
 }
 
 /** What a backend failed with, as users see it: errors of ours and `TypeError`s as they are, everything else wrapped. */
 export function asBackendError(backend: string, lock: string, error: unknown): unknown {
   if (error instanceof LockError || error instanceof TypeError) return error;
-  const detail = error instanceof Error && error.message !== "" ? error.message : String(error);
   const subject = lock === "" ? "" : `Lock ${quote(lock)}: `;
-  return new LockBackendError(backend, lock, `${subject}the ${backend} store failed (${detail}).`, { cause: error });
+  return new LockBackendError(backend, lock, `${subject}the ${backend} store failed (${messageOf(error)}).`, {
+    cause: error,
+  });
 }

@@ -1,7 +1,9 @@
 /** What options come to once they are checked: the one place where defaults are filled in. */
 import type { AcquireOptions, LocksOptions, QueryOptions, TryOptions } from "./api.ts";
 import type { Meta, Mode } from "./backend.ts";
+import { got } from "./check.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "./duration.ts";
+import { META_BYTES_MAX } from "./foreign.ts";
 
 export interface Spec {
   readonly mode: Mode;
@@ -39,7 +41,6 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   lease: "`ttl`",
 };
 const NO_META: Meta = Object.freeze({});
-const META_BYTES_MAX = 4096;
 const NAME_BYTES_MAX = 1024;
 /** Two names that differ only there would become one in UTF-8. */
 const LONE_SURROGATE = /\p{Surrogate}/u;
@@ -58,18 +59,18 @@ export function toSpec(options: AcquireOptions, defaults: LocksOptions): Spec {
   }
   const mode = options.mode ?? defaults.mode ?? DEFAULTS.mode;
   if (mode !== "exclusive" && mode !== "shared") {
-    throw new TypeError(`Expected \`mode\` to be "exclusive" or "shared", got ${String(mode)}`);
+    throw new TypeError(`Expected \`mode\` to be "exclusive" or "shared", got ${got(mode)}`);
   }
   const limit = options.limit ?? defaults.limit ?? DEFAULTS.limit;
   if (!Number.isInteger(limit) || limit < 1 || limit > 1_000_000) {
-    throw new TypeError(`Expected \`limit\` to be a whole number from 1 to 1000000, got ${String(limit)}`);
+    throw new TypeError(`Expected \`limit\` to be a whole number from 1 to 1000000, got ${got(limit)}`);
   }
   if (mode === "shared" && limit !== 1) {
     throw new TypeError('Expected no `limit` with `mode: "shared"`: readers are not counted');
   }
   const renew = options.renew ?? defaults.renew ?? DEFAULTS.renew;
   if (renew !== true && renew !== false && renew !== "thread") {
-    throw new TypeError(`Expected \`renew\` to be true, false or "thread", got ${String(renew)}`);
+    throw new TypeError(`Expected \`renew\` to be true, false or "thread", got ${got(renew)}`);
   }
   const signal = toSignal(options.signal ?? defaults.signal);
   const ttlMs = toMs(options.ttl ?? defaults.ttl ?? DEFAULTS.ttl, "ttl", { minMs: MIN_TTL_MS, maxMs: MAX_TTL_MS });
@@ -134,7 +135,7 @@ export function toQuerySpec(options: QueryOptions): QuerySpec {
 
 function checkObject<T>(options: T): T {
   if (typeof options === "object" && options !== null) return options;
-  throw new TypeError(`Expected \`options\` to be an object, got ${options === null ? "null" : typeof options}`);
+  throw new TypeError(`Expected \`options\` to be an object, got ${got(options)}`);
 }
 
 /** Checks the names of a group. */
@@ -149,9 +150,7 @@ export function checkNames(names: unknown): readonly string[] {
 /** Checks a lock's name: any string that is not empty, up to 1 KiB of UTF-8. */
 export function checkName(name: unknown): asserts name is string {
   if (typeof name !== "string" || name === "") {
-    throw new TypeError(
-      `Expected \`name\` to be a string that is not empty, got ${typeof name === "string" ? '""' : typeof name}`,
-    );
+    throw new TypeError(`Expected \`name\` to be a string that is not empty, got ${got(name)}`);
   }
   // A UTF-16 unit becomes at most three bytes, so that short names need no counting.
   if (name.length * 3 > NAME_BYTES_MAX && Buffer.byteLength(name) > NAME_BYTES_MAX) {
@@ -168,7 +167,7 @@ function toWaitMs(wait: unknown): number {
 
 function toSignal(signal: unknown): AbortSignal | undefined {
   if (signal === undefined || signal instanceof AbortSignal) return signal;
-  throw new TypeError(`Expected \`signal\` to be an AbortSignal, got ${typeof signal}`);
+  throw new TypeError(`Expected \`signal\` to be an AbortSignal, got ${got(signal)}`);
 }
 
 function optional(value: Duration | undefined, option: string, absent: number): number {
@@ -176,11 +175,17 @@ function optional(value: Duration | undefined, option: string, absent: number): 
   return toMs(value, option, { maxMs: MAX_HOLD_MS });
 }
 
-function toMeta(own: Meta | undefined, shared: Meta | undefined): Meta {
+/** What is shown to whoever inspects the lock. Throws a `TypeError` when it is no object of texts, or too large. */
+export function toMeta(own: Meta | undefined, shared: Meta | undefined): Meta {
   if (own === undefined && shared === undefined) return NO_META;
+  for (const part of [own, shared]) {
+    if (part !== undefined && (typeof part !== "object" || part === null || Array.isArray(part))) {
+      throw new TypeError(`Expected \`meta\` to be an object of texts, such as { job: "42" }, got ${got(part)}`);
+    }
+  }
   const meta: Record<string, string> = { ...shared, ...own };
   for (const [field, text] of Object.entries(meta)) {
-    if (typeof text !== "string") throw new TypeError(`Expected \`meta.${field}\` to be a string, got ${typeof text}`);
+    if (typeof text !== "string") throw new TypeError(`Expected \`meta.${field}\` to be a string, got ${got(text)}`);
   }
   const bytes = Buffer.byteLength(JSON.stringify(meta));
   if (bytes > META_BYTES_MAX)

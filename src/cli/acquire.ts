@@ -10,6 +10,7 @@ import { driftMs } from "../drift.ts";
 import { MAX_TTL_MS } from "../duration.ts";
 import { LockTimeoutError } from "../errors.ts";
 import { checkName } from "../spec.ts";
+import { ask } from "./ask.ts";
 import { forgetOldClaims, isClaimId, storeClaim } from "./claims.ts";
 import { type Command, UsageError } from "./command.ts";
 import { whileStoreAnswers } from "./contact.ts";
@@ -39,6 +40,7 @@ export const acquireCommand: Command = {
       ...LOCK_FLAGS,
       pid: { value: "PID", help: "file: only: hold it while that process lives, such as $$, whatever the ttl" },
       claim: { value: "ID", help: "an id of your own: 22 letters, digits, - or _ (default: random)" },
+      "show-claim": { help: "with --json: print the claim too. Whoever has it can renew and release the lease" },
       "conflict-exit-code": { short: "E", value: "N", help: "exit with N instead of 75 when not acquired" },
     },
     examples: [
@@ -46,7 +48,7 @@ export const acquireCommand: Command = {
       ['holdfast renew deploy --fence "$fence"', "five more minutes"],
       ['holdfast release deploy --fence "$fence"', "give it back"],
       ["holdfast acquire deploy --pid $$ || exit", "held until this script ends, however it ends"],
-      ["holdfast acquire deploy --json", "the claim too, to go on from another machine"],
+      ["holdfast acquire deploy --json --show-claim", "the claim too, to go on from another machine"],
     ],
     exits: ["ok", "usage", "backend", "notAcquired", "signal"],
     completes: "lock",
@@ -61,7 +63,7 @@ export const acquireCommand: Command = {
     try {
       const work = async (store: OpenStore): Promise<number> => {
         const grant = await whileStoreAnswers(
-          () => store.locks.query(name),
+          () => ask(store, name),
           signals.stop.signal,
           (stop) => seek(io, flags, store, { claim, choice, stop }),
         );
@@ -151,7 +153,13 @@ async function seek(
 ): Promise<Grant | undefined> {
   const seeker = new Seeker({ backend, clock: systemClock, chance: systemChance }, claim, "");
   const { name, holder } = claim;
-  const progress = { name, holder, waitMs: choice.waitMs, query: () => locks.query(name), verb: "waiting for" };
+  const progress = {
+    name,
+    holder,
+    waitMs: choice.waitMs,
+    query: () => ask({ locks, backend }, name),
+    verb: "waiting for",
+  };
   const done = flags.has("quiet") ? () => {} : showProgress(io, progress);
   const over = new AbortController();
   const callOff = (): void => void seeker.callOff();
@@ -184,8 +192,9 @@ function succeed(io: Io, flags: Flags, store: OpenStore, claim: Claim, { granted
   const ttlMs = granted.ttlMs ?? claim.ttlMs;
   const remainingMs = (granted.fromMs ?? sent.atMs) + ttlMs - driftMs(ttlMs) - systemClock.now();
   const deadline = new Date(Date.now() + remainingMs).toISOString();
+  const shown = flags.has("show-claim") ? { claim: claim.id } : {};
   if (flags.has("json"))
-    io.json({ name: claim.name, fence, claim: claim.id, ttlMs, remainingMs: Math.floor(remainingMs), deadline });
+    io.json({ name: claim.name, fence, ...shown, ttlMs, remainingMs: Math.floor(remainingMs), deadline });
   else io.print(String(fence));
   return EXIT.ok;
 }

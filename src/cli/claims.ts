@@ -3,7 +3,16 @@
  * fence. A convenience: whoever keeps the claim's id (`--json`) needs none of it. One small file a claim, mode 0600.
  */
 import { createHash, randomBytes } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 
@@ -28,6 +37,20 @@ export function storeClaim(io: Io, url: string, stored: StoredClaim): void {
   const text = JSON.stringify({ ...stored, fence: stored.fence.toString() });
   writeFileSync(aside, text, { mode: 0o600, flag: "wx" });
   renameSync(aside, path);
+}
+
+/** Called before a release is sent: leaves a mark that every other release of this lease from here can see. */
+export function beginRelease(io: Io, url: string, name: string, fence: bigint): void {
+  appendFileSync(releaseMark(io, url, name, fence), "x", { mode: 0o600 });
+}
+
+/** True: somebody else, or we ourselves before, sent a release of this lease. Its answer may have been the "yes". */
+export function othersRelease(io: Io, url: string, name: string, fence: bigint): boolean {
+  return statSync(releaseMark(io, url, name, fence)).size > 1;
+}
+
+function releaseMark(io: Io, url: string, name: string, fence: bigint): string {
+  return join(folderOf(io), `${fileOf(url, name, fence)}.releasing`);
 }
 
 /** `undefined`: no such claim was made here. */
@@ -83,7 +106,8 @@ function isClaim(claim: Claim): boolean {
     numbers.every((number) => Number.isSafeInteger(number) && number >= 0) &&
     typeof claim.holder === "string" &&
     typeof claim.meta === "object" &&
-    claim.meta !== null
+    claim.meta !== null &&
+    Object.values(claim.meta).every((text) => typeof text === "string")
   );
 }
 

@@ -1,5 +1,5 @@
 /** What a command is: data for help and completion, and a function. */
-import type { ExitName } from "./exits.ts";
+import type { ExitEntry } from "./exits.ts";
 import type { Flags, FlagSpecs } from "./flags.ts";
 import type { Io } from "./io.ts";
 
@@ -13,7 +13,7 @@ export interface CommandSpec {
   readonly about?: readonly string[] | undefined;
   readonly flags: FlagSpecs;
   readonly examples: readonly (readonly [command: string, meaning: string])[];
-  readonly exits: readonly ExitName[];
+  readonly exits: readonly ExitEntry[];
   /** What the first argument is, so that shells can complete it. */
   readonly completes?: "lock" | readonly string[] | undefined;
   /** True: holdfast itself never writes to stdout, not even with `--json`. */

@@ -1,5 +1,6 @@
 /** `holdfast elect NAME -- command`: one of many runs the command; when it falls, another takes over. */
 import type { Lease } from "../api.ts";
+import { ask } from "./ask.ts";
 import type { Command } from "./command.ts";
 import { EXIT } from "./exits.ts";
 import { LOCK_FLAGS, ownHolder } from "./lock-flags.ts";
@@ -9,6 +10,7 @@ import { cannotRun, runUnder } from "./run.ts";
 import { runLog } from "./run-log.ts";
 import { readPlan, RUN_FLAGS } from "./run-plan.ts";
 import { Signals } from "./signals.ts";
+import { storeUrl } from "./url.ts";
 
 export const electCommand: Command = {
   spec: {
@@ -48,7 +50,7 @@ export const electCommand: Command = {
       name,
       holder: ownHolder(),
       waitMs: Infinity,
-      query: () => store.locks.query(name),
+      query: () => ask(store, name),
       verb: "standing for",
     };
     const watch = (): (() => void) => (flags.has("quiet") ? () => {} : showProgress(io, progress));
@@ -58,7 +60,7 @@ export const electCommand: Command = {
       done();
       const facts = { name, fence: lease.fence };
       log.detail("elected", `elected to ${name} with fence ${lease.fence}`, facts);
-      const outcome = await runUnder(lease, { plan, log, signals, store });
+      const outcome = await runUnder(lease, { plan, log, signals, store, handedUrl: storeUrl(io, flags).handed });
       code = outcome.code;
       if (outcome.lost !== undefined)
         log.say("lost", `${name} (fence ${lease.fence}) was lost: ${outcome.lost}`, facts);

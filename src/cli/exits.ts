@@ -14,6 +14,9 @@ export const EXIT = {
 
 export type ExitName = keyof typeof EXIT | "child" | "signal";
 
+/** An exit code, and where the usual words do not fit, what it means for this command. */
+export type ExitEntry = ExitName | readonly [name: ExitName, meaning: string];
+
 const MEANINGS: Readonly<Record<ExitName, string>> = {
   ok: "done",
   no: "the answer is no; see the description above",
@@ -43,9 +46,17 @@ export const ALL_EXITS: readonly ExitName[] = [
   "signal",
 ];
 
-/** One row a code, for `--help`. */
-export function exitTable(names: readonly ExitName[]): readonly (readonly [code: string, meaning: string])[] {
-  return names.map((name) => [codeOf(name), MEANINGS[name]]);
+/** One row a code, for `--help`. Whatever a command does, it may find a fault in holdfast itself. */
+export function exitTable(entries: readonly ExitEntry[]): readonly (readonly [code: string, meaning: string])[] {
+  const meanings = new Map<ExitName, string>([["internal", MEANINGS.internal]]);
+  for (const entry of entries) {
+    if (typeof entry === "string") meanings.set(entry, MEANINGS[entry]);
+    else meanings.set(...entry);
+  }
+  return ALL_EXITS.flatMap((name) => {
+    const meaning = meanings.get(name);
+    return meaning === undefined ? [] : [[codeOf(name), meaning]];
+  });
 }
 
 function codeOf(name: ExitName): string {

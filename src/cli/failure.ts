@@ -3,7 +3,7 @@ import { LockBackendError, LockError, LockLostError, LockTimeoutError } from "..
 import { UsageError } from "./command.ts";
 import { EXIT } from "./exits.ts";
 import type { Io } from "./io.ts";
-import { printable } from "./text.ts";
+import { clippedSnapshot, printable } from "../foreign.ts";
 
 export interface FailureOptions {
   readonly json: boolean;
@@ -18,8 +18,16 @@ export function reportFailure(io: Io, error: unknown, { json, verbose }: Failure
   io.note(`${io.style("stderr", "red", "holdfast:")} ${printable(message)}`);
   for (const line of explain(error)) io.note(`  ${printable(line)}`);
   if (error instanceof UsageError) io.note(`  Try: holdfast ${error.command ?? ""}${error.command ? " " : ""}--help`);
-  if ((verbose || exit === EXIT.internal) && error instanceof Error) io.note(error.stack ?? "");
+  // Wrong usage happened at the prompt, not in the code.
+  const wantsFrames = exit === EXIT.internal || (verbose && exit !== EXIT.usage);
+  if (wantsFrames && error instanceof Error) for (const frame of framesOf(error)) io.note(frame);
   return exit;
+}
+
+/** Where it happened. What it says, which may be foreign text, has been said. */
+function framesOf(error: Error): readonly string[] {
+  const lines = (error.stack ?? "").split("\n").filter((line) => /^ +at \S/.test(line));
+  return lines.map(printable);
 }
 
 function exitOf(error: unknown): number {
@@ -42,7 +50,12 @@ function codeOf(error: unknown): string {
 }
 
 function detailsOf(error: unknown): object {
-  if (error instanceof LockTimeoutError) return { lock: error.lock, waitedMs: error.waitedMs, heldBy: error.heldBy };
+  if (error instanceof LockTimeoutError)
+    return {
+      lock: error.lock,
+      waitedMs: error.waitedMs,
+      heldBy: clippedSnapshot({ held: error.heldBy, pending: [], forced: [] }).held,
+    };
   if (error instanceof LockLostError) return { lock: error.lock, fence: error.fence, reason: error.reason };
   if (error instanceof LockBackendError) return { lock: error.lock, backend: error.backend, votes: error.votes };
   return {};

@@ -12,13 +12,18 @@ export interface FlagSpec {
   readonly value?: string | undefined;
   readonly help: string;
   readonly multiple?: boolean | undefined;
+  /** The longest value. @default 4096 */
+  readonly max?: number | undefined;
 }
+
+const VALUE_MAX = 4096;
 
 export type FlagSpecs = Readonly<Record<string, FlagSpec>>;
 
 /** Every command has these. */
 export const COMMON_FLAGS: FlagSpecs = {
-  url: { value: "URL", help: "the store (else $HOLDFAST_URL, else file: on this machine)" },
+  url: { value: "URL", help: "the store, or @env:NAME (else $HOLDFAST_URL, else file: on this machine)" },
+  "url-file": { value: "FILE", help: "the store, from a file: for URLs with a password" },
   json: { help: "print one JSON document" },
   quiet: { short: "q", help: "say less" },
   verbose: { short: "v", help: "say more" },
@@ -86,6 +91,8 @@ function valueOf(token: OptionToken, spec: FlagSpec, wrong: (message: string) =>
   }
   const missing = token.value === undefined || (!token.inlineValue && /^-./.test(token.value));
   if (missing) throw wrong(`${token.rawName} needs a value: ${token.rawName} ${spec.value}`);
+  const max = spec.max ?? VALUE_MAX;
+  if (token.value.length > max) throw wrong(`${token.rawName} is too long: at most ${max} characters`);
   return token.value;
 }
 

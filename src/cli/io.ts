@@ -1,6 +1,7 @@
 /** What a command may read and write: handed in, so that no command touches the process itself, and every text is masked. */
 import { styleText } from "node:util";
 
+import { toPrintableJson } from "../foreign.ts";
 import { maskSecrets, secretsOf } from "./mask.ts";
 
 export type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan" | "inverse";
@@ -21,6 +22,8 @@ export interface Io {
   /** Hides the secrets of `url` in everything printed from now on. */
   hide(url: string): void;
   mask(text: string): string;
+  /** What went wrong when something was written to stdout. */
+  broken(): NodeJS.ErrnoException | undefined;
 }
 
 /** The io of a real process. */
@@ -28,24 +31,27 @@ export function processIo(): Io {
   const { stdin, stdout, stderr, env } = process;
   const secrets = new Set<string>();
   const mask = (text: string): string => maskSecrets(text, secrets);
+  let broken: NodeJS.ErrnoException | undefined;
+  // The stream forgets its errors: only this callback tells of them for sure.
+  const write = (text: string): void =>
+    void stdout.write(`${mask(text)}\n`, (error) => {
+      broken ??= error ?? undefined;
+    });
   return {
     env,
     stdin,
     stdout,
     stderr,
     mask,
-    print: (line) => void stdout.write(`${mask(line)}\n`),
+    broken: () => broken,
+    print: write,
     note: (line) => void stderr.write(`${mask(line)}\n`),
-    json: (value) => void stdout.write(`${mask(toJson(value))}\n`),
+    json: (value) => write(toPrintableJson(value, 2)),
     style: (stream, style, text) => (wantsColour({ stdout, stderr }[stream], env) ? paint(style, text) : text),
     hide: (url) => {
       for (const secret of secretsOf(url)) secrets.add(secret);
     },
   };
-}
-
-function toJson(value: unknown): string {
-  return JSON.stringify(value, (_, field: unknown) => (typeof field === "bigint" ? field.toString() : field), 2);
 }
 
 /** Colours, whatever the stream is: for those who have asked already. */

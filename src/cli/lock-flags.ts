@@ -3,6 +3,8 @@ import { hostname } from "node:os";
 
 import type { AcquireOptions } from "../api.ts";
 import { MAX_TTL_MS } from "../duration.ts";
+import { clipped, HOLDER_MAX } from "../foreign.ts";
+import { toMeta } from "../spec.ts";
 import { UsageError } from "./command.ts";
 import type { Flags, FlagSpec, FlagSpecs } from "./flags.ts";
 
@@ -62,7 +64,7 @@ export function readLockFlags(
 
 /** What is shown as the holder: who a person should go and look for. */
 export function ownHolder(pid: number = process.pid): string {
-  return `${hostname()}:${pid}`;
+  return `${clipped(hostname(), HOLDER_MAX - 20)}:${pid}`;
 }
 
 export function readWait(flags: Flags, command: string): number {
@@ -74,7 +76,7 @@ export function readWait(flags: Flags, command: string): number {
 }
 
 function readMeta(flags: Flags, command: string, app: string | undefined): Record<string, string> {
-  const meta: Record<string, string> = app === undefined ? {} : { app };
+  const meta: Record<string, string> = app === undefined ? {} : { app: clipped(app, HOLDER_MAX) };
   for (const pair of flags.texts("meta")) {
     const at = pair.indexOf("=");
     if (at < 1) throw new UsageError(`--meta ${JSON.stringify(pair)} is not NAME=TEXT`, command);
@@ -82,5 +84,6 @@ function readMeta(flags: Flags, command: string, app: string | undefined): Recor
   }
   const reason = flags.text("reason");
   if (reason !== undefined) meta["reason"] = reason;
-  return meta;
+  // Here, so that every command refuses what is too large, also those that make their claims themselves.
+  return { ...toMeta(meta, undefined) };
 }

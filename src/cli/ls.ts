@@ -1,11 +1,13 @@
 /** `holdfast ls`: every lock that is held or waited for. */
 import type { Snapshot } from "../backend.ts";
 import { formatMs } from "../duration.ts";
+import { ask } from "./ask.ts";
 import type { Command } from "./command.ts";
 import { EXIT } from "./exits.ts";
 import type { Io } from "./io.ts";
 import { withLocks } from "./open.ts";
-import { printable, table } from "./text.ts";
+import { printable } from "../foreign.ts";
+import { table } from "./text.ts";
 import { leftText, modeText, snapshotJson, whoText } from "./view.ts";
 
 export const lsCommand: Command = {
@@ -24,7 +26,7 @@ export const lsCommand: Command = {
     completes: "lock",
   },
   async run(io, flags) {
-    const snapshot = await withLocks(io, flags, ({ locks }) => locks.query(flags.positionals[0] ?? ""));
+    const snapshot = await withLocks(io, flags, (store) => ask(store, flags.positionals[0] ?? ""));
     if (flags.has("json")) io.json(snapshotJson(snapshot));
     else if (flags.has("quiet")) for (const name of names(snapshot)) io.print(printable(name));
     else printTable(io, snapshot);

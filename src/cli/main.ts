@@ -59,16 +59,20 @@ function summaries(): readonly (readonly [string, string])[] {
 /** Exits once everything written has left: a pipe may still hold some of it. */
 function exit(code: number): void {
   process.exitCode = code;
-  process.stdout.write("", () => process.stderr.write("", () => process.exit(code)));
+  process.stdout.write("", () => process.stderr.write("", () => process.exit(afterWriting(code))));
+}
+
+/** Whoever reads our output may stop early (`holdfast ls | head -1`): that is no fault. A full disk is one. */
+function afterWriting(code: number, error: NodeJS.ErrnoException | undefined = io.broken()): number {
+  if (error === undefined || error.code === "EPIPE") return code;
+  process.stderr.write(`holdfast: the output could not be written (${error.code ?? "unknown"})\n`);
+  return EXIT.internal;
 }
 
 const io = processIo();
 if (io.env["HOLDFAST_URL"] !== undefined) io.hide(io.env["HOLDFAST_URL"]);
 const argv = process.argv.slice(2);
-// Whoever reads our output may stop early (`holdfast ls | head -1`): that is no fault.
-process.stdout.on("error", (error: NodeJS.ErrnoException) =>
-  process.exit(error.code === "EPIPE" ? EXIT.ok : EXIT.internal),
-);
+process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(afterWriting(EXIT.ok, error)));
 
 main(io, argv)
   .catch((error: unknown) => reportFailure(io, error, { json: argv.includes("--json"), verbose: false }))

@@ -1,41 +1,104 @@
-/** Hides passwords in whatever the CLI prints: messages, errors of client libraries, JSON. */
+/**
+ * Hides passwords in whatever the CLI prints: messages, errors of client libraries, JSON. Every step takes time in
+ * proportion to the text, because the text may come from a store, and be made to take long.
+ */
 
 const HIDDEN = "***";
 const SECRET_PARAM = /pass|secret|token|auth|credential|api-?key/i;
-/** `scheme://user:password@` anywhere in a text, also where the URL itself is broken. */
-const CREDENTIALS = /([a-z][a-z0-9+.-]*:\/\/[^\s/:@]*:)([^\s/]+)(?=@)/gi;
-const QUERY_PARAM = /([?&;])([^=&;\s#]+)=([^&;\s#"']*)/g;
+/** Where a URL ends for sure. A password with such a character in it is only found where the whole URL is known. */
+const BREAK = /([\s"`<>]+)/;
+const SCHEME_END = /[a-z][a-z0-9+.-]{0,40}$/i;
+/** Neither part can contain what begins the next, so that nothing is looked at twice. */
+const QUERY_PARAM = /([?&;])([^=&;?\s#]+)=([^&;\s#"']*)/g;
 
 /** The secrets in a URL, raw and decoded, longest first: what must never be printed. */
 export function secretsOf(url: string): readonly string[] {
-  const found = new Set<string>();
-  for (const match of url.matchAll(CREDENTIALS)) addForms(found, match[2] ?? "");
-  for (const match of url.matchAll(QUERY_PARAM)) {
-    if (SECRET_PARAM.test(match[2] ?? "")) addForms(found, match[3] ?? "");
+  const secrets = new Set<string>();
+  addForms(secrets, loginIn(url)?.text ?? "");
+  for (const host of authorityOf(url).hosts) {
+    const password = passwordOf(host);
+    addForms(secrets, password);
+    // Where it holds an @ itself, some take the first one for its end.
+    addForms(secrets, password.split("@", 1)[0] ?? "");
   }
-  return [...found].toSorted((a, b) => b.length - a.length);
+  for (const [, , name = "", value = ""] of url.matchAll(QUERY_PARAM)) {
+    if (SECRET_PARAM.test(name)) addForms(secrets, value);
+  }
+  return [...secrets].toSorted((a, b) => b.length - a.length);
+}
+
+/** The same URL without its passwords, and without the users that they belong to. */
+export function withoutSecrets(url: string): string {
+  const { start, hosts, rest } = authorityOf(url);
+  const bare = hosts.map((host) => (passwordOf(host) === "" ? host : host.slice(host.lastIndexOf("@") + 1))).join(",");
+  const at = rest.indexOf("?");
+  if (at < 0) return start + bare + rest;
+  const pairs = rest.slice(at + 1).split("&");
+  const kept = pairs.filter((pair) => !SECRET_PARAM.test(pair.split("=", 1)[0] ?? ""));
+  return start + bare + rest.slice(0, at) + (kept.length === 0 ? "" : `?${kept.join("&")}`);
 }
 
 /** Masks the passwords of every URL in `text`, and each of the `known` secrets wherever it stands. */
 export function maskSecrets(text: string, known: Iterable<string> = []): string {
-  let masked = text
-    .replace(CREDENTIALS, `$1${HIDDEN}`)
-    .replace(QUERY_PARAM, (whole, mark: string, name: string) =>
-      SECRET_PARAM.test(name) ? `${mark}${name}=${HIDDEN}` : whole,
-    );
+  let masked = text.includes("://") ? text.split(BREAK).map(maskWord).join("") : text;
+  masked = masked.replace(QUERY_PARAM, (whole, mark: string, name: string) =>
+    SECRET_PARAM.test(name) ? `${mark}${name}=${HIDDEN}` : whole,
+  );
   for (const secret of known) masked = masked.replaceAll(secret, HIDDEN);
   return masked;
+}
+
+function maskWord(word: string): string {
+  const login = loginIn(word);
+  return login === undefined ? word : `${word.slice(0, login.from)}${HIDDEN}${word.slice(login.to)}`;
+}
+
+/** The password of the first `scheme://user:password@` in a word: up to the last @, because a raw password may hold one. */
+function loginIn(word: string): { readonly text: string; readonly from: number; readonly to: number } | undefined {
+  const schemeEnd = word.indexOf("://");
+  if (schemeEnd < 0 || !SCHEME_END.test(word.slice(Math.max(0, schemeEnd - 42), schemeEnd))) return undefined;
+  const userAt = schemeEnd + "://".length;
+  const from = word.indexOf(":", userAt) + 1;
+  if (from === 0 || /[/@]/.test(word.slice(userAt, from - 1))) return undefined;
+  const { rest } = authorityOf(word);
+  const inAuthority = word.lastIndexOf("@", word.length - rest.length - 1);
+  // A raw / or # in a password ends the authority too early: then it reaches to the last @ of all.
+  const to = inAuthority >= from ? inAuthority : word.lastIndexOf("@");
+  return to > from ? { text: word.slice(from, to), from, to } : undefined;
+}
+
+/** A URL taken apart at its hosts: each may have a login of its own. */
+function authorityOf(url: string): {
+  readonly start: string;
+  readonly hosts: readonly string[];
+  readonly rest: string;
+} {
+  const at = url.indexOf("://");
+  const from = at < 0 ? url.length : at + "://".length;
+  const length = url.slice(from).search(/[/?#]/);
+  const to = length < 0 ? url.length : from + length;
+  return { start: url.slice(0, from), hosts: url.slice(from, to).split(","), rest: url.slice(to) };
+}
+
+function passwordOf(host: string): string {
+  const login = host.slice(0, Math.max(0, host.lastIndexOf("@")));
+  return login.includes(":") ? login.slice(login.indexOf(":") + 1) : "";
 }
 
 // A shorter secret stands in too many innocent words; the patterns above still mask it inside a URL.
 const SHORTEST = 4;
 
 function addForms(found: Set<string>, secret: string): void {
-  for (const form of [secret, decoded(secret), encodeURIComponent(decoded(secret))]) {
+  for (const form of [secret, decoded(secret), encodeURIComponent(toWellFormed(decoded(secret)))]) {
     if (form.length >= SHORTEST) found.add(form);
     const inJson = JSON.stringify(form).slice(1, -1);
     if (inJson.length >= SHORTEST) found.add(inJson);
   }
+}
+
+/** encodeURIComponent() throws at half a character. */
+function toWellFormed(text: string): string {
+  return text.replaceAll(/\p{Surrogate}/gu, "\ufffd");
 }
 
 function decoded(text: string): string {

@@ -10,6 +10,7 @@ import { UsageError } from "./command.ts";
 import type { Flags } from "./flags.ts";
 import type { Io } from "./io.ts";
 import { ownHolder } from "./lock-flags.ts";
+import { storeUrl } from "./url.ts";
 
 /** How long closing may take before the process leaves without it: the store notices by itself. */
 const CLOSE_MAX_MS = 2000;
@@ -30,11 +31,9 @@ export interface OpenOptions {
   readonly outlives?: boolean | number | undefined;
 }
 
-/** The store's URL: `--url`, else `HOLDFAST_URL`, else the embedded one of this machine. */
+/** The store's URL. */
 export function urlOf(io: Io, flags: Flags): string {
-  const url = flags.text("url") || io.env["HOLDFAST_URL"] || "file:";
-  io.hide(url);
-  return url;
+  return storeUrl(io, flags).url;
 }
 
 export async function openStore(io: Io, flags: Flags, options: OpenOptions = {}): Promise<OpenStore> {

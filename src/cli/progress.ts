@@ -2,7 +2,8 @@
 import type { Snapshot } from "../backend.ts";
 import { formatMs } from "../duration.ts";
 import type { Io } from "./io.ts";
-import { fit, printable } from "./text.ts";
+import { printable } from "../foreign.ts";
+import { fit } from "./text.ts";
 import { only, ordinal, whoText } from "./view.ts";
 
 /** A lock that is free at once should not flicker. */

@@ -2,8 +2,9 @@
 import { hostname } from "node:os";
 
 import type { Claim, Released } from "../backend.ts";
+import { printable, REASON_MAX } from "../foreign.ts";
 import { type Command, UsageError } from "./command.ts";
-import { isClaimId, loadClaim, storeClaim, type StoredClaim } from "./claims.ts";
+import { beginRelease, isClaimId, loadClaim, othersRelease, storeClaim, type StoredClaim } from "./claims.ts";
 import { EXIT } from "./exits.ts";
 import { fenceOf } from "./fence-flag.ts";
 import type { Flags } from "./flags.ts";
@@ -23,14 +24,20 @@ export const releaseCommand: Command = {
     ],
     flags: {
       fence: { value: "N", help: "which lease: its number, from `acquire`, `show` or `ls`" },
-      claim: { value: "ID", help: "which lease: the claim that `acquire --json` printed" },
-      reason: { value: "TEXT", help: "end the lease by force, and say why" },
+      claim: { value: "ID", help: "which lease: its claim, from `acquire --json --show-claim`" },
+      reason: { value: "TEXT", max: REASON_MAX, help: "end the lease by force, and say why" },
     },
     examples: [
       ['holdfast release deploy --fence "$fence"', "give back what `acquire` took"],
       ['holdfast release deploy --fence 1790000000000000 --reason "web-3 hangs"', "break it"],
     ],
-    exits: ["ok", "no", "usage", "backend", "lost"],
+    exits: [
+      ["ok", "given back, now or before; with --reason: ended"],
+      ["no", "with --reason: there is no such lease (any more)"],
+      "usage",
+      "backend",
+      ["lost", "the lease had ended by itself: others may have held the lock since"],
+    ],
     completes: "lock",
   },
   async run(io, flags) {
@@ -61,8 +68,8 @@ async function breakLease(
   const end = ({ locks }: OpenStore): Promise<boolean> => locks.forceRelease(name, { fence, reason });
   const done = await withLocks(io, flags, end, { holder: by });
   if (flags.has("json")) io.json({ name, fence, released: done, by, reason });
-  else if (!done) io.note(`holdfast: ${name} is not held with fence ${fence}; nothing was done`);
-  else if (!flags.has("quiet")) io.note(`holdfast: ended the lease ${fence} on ${name}`);
+  else if (!done) io.note(`holdfast: ${printable(name)} is not held with fence ${fence}; nothing was done`);
+  else if (!flags.has("quiet")) io.note(`holdfast: ended the lease ${fence} on ${printable(name)}`);
   return done ? EXIT.ok : EXIT.no;
 }
 
@@ -104,14 +111,19 @@ async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<n
     result = "lost";
   } else {
     keep("releasing");
+    const { fence } = own;
+    const noted = fence !== undefined && flags.text("claim") === undefined;
+    if (noted) beginRelease(io, url, name, fence);
     const release = ({ backend }: OpenStore): Promise<Released> => insist(() => backend.release(own.claim));
     const known = await withLocks(io, flags, release, { outlives: true });
-    // After a release whose answer was lost, "not there" may well be that release's doing.
+    // After a release whose answer was lost, or beside another one, "not there" may well be that release's doing.
     if (known === "held") result = "released";
-    else result = own.state === "releasing" ? "already released" : "lost";
+    else if (own.state === "releasing") result = "already released";
+    else result = noted && othersRelease(io, url, name, fence) ? "already released" : "lost";
     keep(result === "lost" ? "lost" : "released");
   }
-  if (flags.has("json")) io.json({ name, fence: own.fence, claim: own.claim.id, released: result !== "lost", result });
-  else if (result === "lost") io.note(`holdfast: the lease on ${name} had ended before: others may have held it since`);
+  if (flags.has("json")) io.json({ name, fence: own.fence, released: result !== "lost", result });
+  else if (result === "lost")
+    io.note(`holdfast: the lease on ${printable(name)} had ended before: others may have held it since`);
   return result === "lost" ? EXIT.lost : EXIT.ok;
 }

@@ -4,6 +4,7 @@ import { systemClock } from "../clock.ts";
 import { driftMs } from "../drift.ts";
 import { formatMs, MAX_TTL_MS } from "../duration.ts";
 import { LockBackendError, LockLostError } from "../errors.ts";
+import { printable } from "../foreign.ts";
 import { loadClaim, storeClaim } from "./claims.ts";
 import { type Command, UsageError } from "./command.ts";
 import { EXIT } from "./exits.ts";
@@ -24,14 +25,14 @@ export const renewCommand: Command = {
     ],
     flags: {
       fence: { value: "N", help: "which lease: the number that `acquire` printed" },
-      claim: { value: "ID", help: "which lease: the claim that `acquire --json` printed" },
-      ttl: { value: "DURATION", help: "for how long from now (default: as acquired)" },
+      claim: { value: "ID", help: "which lease: its claim, from `acquire --json --show-claim`; needs --ttl" },
+      ttl: { value: "DURATION", help: "for how long from now, and from now on (default: as acquired)" },
     },
     examples: [
       ['holdfast renew deploy --fence "$fence" || exit', "between two steps; stops the script when lost"],
       ['holdfast renew deploy --fence "$fence" --ttl 1h', "before a long step"],
     ],
-    exits: ["ok", "usage", "backend", "lost"],
+    exits: ["ok", "usage", "backend", ["lost", "the lease has ended or was given back: stop what it protected"]],
     completes: "lock",
   },
   async run(io, flags) {
@@ -48,9 +49,8 @@ export const renewCommand: Command = {
       storeClaim(io, urlOf(io, flags), { claim, fence, state: "held" });
     }
     const deadline = new Date(Date.now() + remainingMs).toISOString();
-    if (flags.has("json"))
-      io.json({ name, fence, claim: claim.id, ttlMs: claim.ttlMs, remainingMs: Math.floor(remainingMs), deadline });
-    else if (flags.has("verbose")) io.note(`holdfast: ${name} is held until ${deadline}`);
+    if (flags.has("json")) io.json({ name, fence, ttlMs: claim.ttlMs, remainingMs: Math.floor(remainingMs), deadline });
+    else if (flags.has("verbose")) io.note(`holdfast: ${printable(name)} is held until ${deadline}`);
     return EXIT.ok;
   },
 };
@@ -65,7 +65,10 @@ function findClaim(io: Io, flags: Flags, name: string, fence: bigint | undefined
   if (fence === undefined) throw new UsageError("which lease? Give its --fence, or its --claim", "renew");
   const stored = loadClaim(io, urlOf(io, flags), name, fence);
   if (stored === undefined) {
-    throw new UsageError("this lease was not acquired here: give its --claim, from `acquire --json`", "renew");
+    throw new UsageError(
+      "this lease was not acquired here: give its --claim, from `acquire --json --show-claim`",
+      "renew",
+    );
   }
   if (stored.state !== "held") throw new LockLostError(name, fence, "it was released, or found to have ended, before");
   return ttlMs === undefined ? stored.claim : { ...stored.claim, ttlMs };

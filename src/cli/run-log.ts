@@ -1,7 +1,7 @@
 /** What run and elect say while stdout is the command's: lines for people, or one JSON object a line, all on stderr. */
 import type { Flags } from "./flags.ts";
 import type { Io } from "./io.ts";
-import { printable } from "./text.ts";
+import { printable, toPrintableJson } from "../foreign.ts";
 
 export interface Log {
   /** Something a person should know, unless they asked for silence. */
@@ -13,7 +13,7 @@ export interface Log {
 export function runLog(io: Io, flags: Flags): Log {
   const json = flags.has("json");
   const write: Log["say"] = (event, message, facts) => {
-    if (json) io.note(oneLine({ event, message: io.mask(message), ...facts }));
+    if (json) io.note(toPrintableJson({ event, message: io.mask(message), ...facts }));
     else io.note(`${io.style("stderr", "yellow", "holdfast:")} ${printable(message)}`);
   };
   const silent: Log["say"] = () => {};
@@ -21,8 +21,4 @@ export function runLog(io: Io, flags: Flags): Log {
     say: flags.has("quiet") && !json ? silent : write,
     detail: json || flags.has("verbose") ? write : silent,
   };
-}
-
-function oneLine(value: object): string {
-  return JSON.stringify(value, (_, field: unknown) => (typeof field === "bigint" ? field.toString() : field));
 }

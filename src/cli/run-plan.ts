@@ -9,6 +9,7 @@ import type { Flags, FlagSpecs } from "./flags.ts";
 import type { Io } from "./io.ts";
 import { type LockChoice, ownHolder, readLockFlags } from "./lock-flags.ts";
 import { nameOf } from "./open.ts";
+import { PASS_URL_FLAG } from "./url.ts";
 
 const DEFAULT_TTL_MS = 30_000;
 const DEFAULT_GRACE_MS = 5000;
@@ -17,6 +18,7 @@ export const RUN_FLAGS: FlagSpecs = {
   ttl: { value: "DURATION", help: "how long the lock outlives a dead holder (default 30s)" },
   grace: { value: "DURATION", help: "time between SIGTERM and SIGKILL on loss (default 5s, or ttl/3)" },
   "max-hold": { value: "DURATION", help: "end the command when it has run this long" },
+  "pass-url": PASS_URL_FLAG,
   json: { help: "say what happens on stderr, one JSON object a line" },
 };
 
@@ -53,7 +55,7 @@ export function childEnvironment(
   env: Readonly<Record<string, string | undefined>>,
   { name, maxHoldMs }: Plan,
   lease: Lease,
-  url: string | undefined,
+  url: string,
 ): Record<string, string | undefined> {
   const remainingMs = maxHoldMs === undefined ? lease.remaining() : Math.max(maxHoldMs, 0);
   return {
@@ -62,7 +64,7 @@ export function childEnvironment(
     HOLDFAST_FENCE: String(lease.fence),
     HOLDFAST_DEADLINE: String(Math.floor(Date.now() + remainingMs)),
     HOLDFAST_HOLDER: ownHolder(),
-    ...(url === undefined ? {} : { HOLDFAST_URL: url }),
+    HOLDFAST_URL: url,
   };
 }
 

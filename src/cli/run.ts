@@ -2,8 +2,9 @@
 import type { Lease } from "../api.ts";
 import type { Snapshot } from "../backend.ts";
 import { LockTimeoutError } from "../errors.ts";
-import { MARK_VARIABLE } from "./child/family.ts";
+import { ask } from "./ask.ts";
 import { WardenAhead } from "./child/ahead.ts";
+import { MARK_VARIABLE } from "./child/marks.ts";
 import { type Outcome, supervise } from "./child/supervise.ts";
 import type { Warden } from "./child/warden.ts";
 import type { Command } from "./command.ts";
@@ -17,6 +18,7 @@ import { showProgress } from "./progress.ts";
 import { childEnvironment, type Plan, readPlan, RUN_FLAGS } from "./run-plan.ts";
 import { type Log, runLog } from "./run-log.ts";
 import { Signals } from "./signals.ts";
+import { storeUrl } from "./url.ts";
 
 export const runCommand: Command = {
   spec: {
@@ -59,7 +61,8 @@ export const runCommand: Command = {
     try {
       const store = await openStore(io, flags);
       try {
-        return await acquireAndRun(io, flags, { plan, log, signals, store, conflictCode });
+        const handedUrl = storeUrl(io, flags).handed;
+        return await acquireAndRun(io, flags, { plan, log, signals, store, handedUrl, conflictCode });
       } finally {
         await store.close();
       }
@@ -73,10 +76,13 @@ export const runCommand: Command = {
 };
 
 /** The `run` around us keeps the lock until we have ended. */
-function waitsForItself({ env }: Io, flags: Flags, { name, choice: { options } }: Plan): boolean {
-  const sameStore = (flags.text("url") ?? env["HOLDFAST_URL"]) === env["HOLDFAST_URL"];
+function waitsForItself(io: Io, flags: Flags, { name, choice: { options } }: Plan): boolean {
+  const { env } = io;
+  if (env[MARK_VARIABLE] === undefined || env["HOLDFAST_NAME"] !== name) return false;
+  const { url, handed } = storeUrl(io, flags);
+  const sameStore = env["HOLDFAST_URL"] === url || env["HOLDFAST_URL"] === handed;
   const alone = options.mode === "exclusive" && options.limit === 1;
-  return env[MARK_VARIABLE] !== undefined && env["HOLDFAST_NAME"] === name && sameStore && alone;
+  return sameStore && alone;
 }
 
 interface Surroundings {
@@ -84,6 +90,8 @@ interface Surroundings {
   readonly log: Log;
   readonly signals: Signals;
   readonly store: OpenStore;
+  /** What the command gets as HOLDFAST_URL. */
+  readonly handedUrl: string;
   readonly conflictCode: number;
 }
 
@@ -91,9 +99,7 @@ async function acquireAndRun(io: Io, flags: Flags, around: Surroundings): Promis
   const { log, plan, signals, store, conflictCode } = around;
   // Only where it costs nothing to ask who is next.
   const ahead =
-    store.backend.name === "file"
-      ? new WardenAhead(plan.name, ownHolder(), () => store.locks.query(plan.name))
-      : undefined;
+    store.backend.name === "file" ? new WardenAhead(plan.name, ownHolder(), () => ask(store, plan.name)) : undefined;
   let lease: Lease;
   try {
     lease = await waitForLease(io, flags, around);
@@ -120,7 +126,7 @@ async function acquireAndRun(io: Io, flags: Flags, around: Surroundings): Promis
 
 async function waitForLease(io: Io, flags: Flags, { plan, signals, store }: Surroundings): Promise<Lease> {
   const { name, choice } = plan;
-  const query = (): Promise<Snapshot> => store.locks.query(name);
+  const query = (): Promise<Snapshot> => ask(store, name);
   const done =
     flags.has("quiet") || flags.has("json")
       ? () => {}
@@ -143,7 +149,7 @@ async function waitForLease(io: Io, flags: Flags, { plan, signals, store }: Surr
 /** Runs the command once under a lease. Shared with `elect`. */
 export async function runUnder(
   lease: Lease,
-  { plan, log, signals, store }: Pick<Surroundings, "plan" | "log" | "signals" | "store">,
+  { plan, log, signals, store, handedUrl }: Omit<Surroundings, "conflictCode">,
   warden?: Warden,
 ): Promise<Outcome> {
   if (!("path" in plan.program)) throw new Error("the program was not found");
@@ -151,7 +157,7 @@ export async function runUnder(
     return await supervise({
       path: plan.program.path,
       args: plan.args,
-      env: childEnvironment(process.env, plan, lease, store.url),
+      env: childEnvironment(process.env, plan, lease, handedUrl),
       ownGroup: !process.stdin.isTTY,
       lease,
       warden,

@@ -1,11 +1,13 @@
 /** `holdfast show NAME`: everything the store knows about one lock. */
 import type { Holding, Snapshot, Waiting } from "../backend.ts";
 import { formatMs } from "../duration.ts";
+import { ask } from "./ask.ts";
 import type { Command } from "./command.ts";
 import { EXIT } from "./exits.ts";
 import type { Io } from "./io.ts";
 import { nameOf, withLocks } from "./open.ts";
-import { printable, table } from "./text.ts";
+import { printable } from "../foreign.ts";
+import { table } from "./text.ts";
 import { hostAndPid, leftText, metaText, modeText, only, snapshotJson, whoText } from "./view.ts";
 
 export const showCommand: Command = {
@@ -20,12 +22,12 @@ export const showCommand: Command = {
       ["holdfast show deploy --json | jq -r .held[0].fence", "the fence, for `holdfast release`"],
       ["holdfast show deploy -q || echo free", "the exit code only"],
     ],
-    exits: ["ok", "no", "usage", "backend"],
+    exits: [["ok", "somebody holds it or waits for it"], ["no", "it is free"], "usage", "backend"],
     completes: "lock",
   },
   async run(io, flags) {
     const name = nameOf(flags, "show");
-    const snapshot = await withLocks(io, flags, async ({ locks }) => only(name, await locks.query(name)));
+    const snapshot = await withLocks(io, flags, async (store) => only(name, await ask(store, name)));
     const free = snapshot.held.length + snapshot.pending.length === 0;
     if (flags.has("json")) io.json({ name, free, ...snapshotJson(snapshot) });
     else if (!flags.has("quiet")) print(io, name, snapshot);

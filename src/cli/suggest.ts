@@ -1,7 +1,11 @@
 /** Finds what somebody probably meant. */
 
+const LONGEST = 40;
+
 /** The nearest of `words`, or `undefined` when none is near. */
 export function nearest(word: string, words: Iterable<string>): string | undefined {
+  // No word of ours is as long, and counting edits takes time with the square of the length.
+  if (word.length > LONGEST) return undefined;
   let best: string | undefined;
   let bestDistance = Math.max(1, Math.floor(word.length / 3)) + 0.5;
   for (const candidate of words) {

@@ -1,15 +1,4 @@
-/** Text for terminals: foreign text made harmless, columns aligned, lines cut to fit. */
-
-// Control characters, and the marks that reverse the direction of text: a lock's name must not drive the terminal.
-const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
-
-/** Shows what cannot be printed as an escape, so that a name or a reason from the store cannot move the cursor. */
-export function printable(text: string): string {
-  return text.replace(UNPRINTABLE, (char) => {
-    const code = char.codePointAt(0) ?? 0;
-    return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`;
-  });
-}
+/** Text for terminals: columns aligned, lines cut to fit. */
 
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;

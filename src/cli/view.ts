@@ -1,7 +1,7 @@
 /** How holders, waiters and broken leases are shown to people and to scripts: one shape for every command. */
 import type { Forced, Holding, Snapshot, Waiting } from "../backend.ts";
 import { formatMs } from "../duration.ts";
-import { printable } from "./text.ts";
+import { printable } from "../foreign.ts";
 
 /** `host:pid` taken apart; what does not look like that is a host without a pid. */
 export function hostAndPid(holder: string): { host: string; pid: number | undefined } {

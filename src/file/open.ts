@@ -19,6 +19,11 @@ export async function openRenewer(data: unknown): Promise<Renewer> {
 }
 
 function directoryOf(url: string): string | undefined {
+  if (/[?#]/.test(url)) {
+    throw new TypeError(
+      "Expected no options after ? or # in `url`: file: has none. In a path, write %3F or %23 for them",
+    );
+  }
   if (/^file:(?:\/\/)?$/.test(url)) return undefined;
   // A relative path would mean another directory for every process that starts elsewhere.
   if (!/^file:\/\/(?:localhost)?\//.test(url) && !/^file:\/[^/]/.test(url)) {

@@ -1,5 +1,6 @@
 /** Plays the scenarios that apply against other lock libraries, too: same faults, same judge, one table. */
 import type { Library } from "./contenders/contender.ts";
+import { checkInstalled } from "./contenders/others.ts";
 import { factsOf } from "./judge.ts";
 import type { Facts } from "./judge.ts";
 import { play } from "./play.ts";
@@ -51,6 +52,7 @@ export async function compare(scenarios: readonly Scenario[], options: CompareOp
         .filter(({ backend }) => scenario.outcomes[backend] !== undefined)
         .map((entrant) => ({ scenario, entrant })),
     );
+  await checkInstalled(plays.map(({ entrant }) => entrant.library));
   const cells: Cell[] = [];
   let next = 0;
   const work = async (): Promise<void> => {

@@ -1,5 +1,5 @@
 /** Turns what Redis and its client libraries say into errors that say what it is and what to do. */
-import { LockBackendError, quote } from "../errors.ts";
+import { LockBackendError, messageOf, quote } from "../errors.ts";
 
 interface Known {
   readonly pattern: RegExp;
@@ -52,7 +52,7 @@ const READONLY =
 /** Wraps an error of the client. `wroteBefore`: the same endpoint once accepted writes, so that READONLY means a fail-over. */
 export function toBackendError(cause: unknown, lock: string, wroteBefore = true): LockBackendError {
   if (cause instanceof LockBackendError) return cause;
-  const message = cause instanceof Error ? cause.message : String(cause);
+  const message = messageOf(cause);
   const limit = /HOLDFAST_LIMIT (\d+)/u.exec(message);
   if (limit) return new LimitConflict(lock, Number(limit[1]));
   if (/READONLY/u.test(message)) return make(lock, READONLY, !wroteBefore, cause);

@@ -47,3 +47,36 @@ test("with --restart it stands again, until it is told to stop", async () => {
 test("a program that is not there ends it at once", async () => {
   expect((await bench.run(["elect", "x", "--", "no-such-program"])).code).toBe(127);
 });
+
+test.each([
+  [0, ["sh", "-c", "exit 0"]],
+  [255, ["sh", "-c", "exit 255"]],
+  [137, ["sh", "-c", "kill -KILL $$"]],
+  [126, ["/etc/passwd"]],
+] as const)("elect exits with %i", async (code, command) => {
+  expect((await bench.run(["elect", `code-${code}`, "--", ...command])).code).toBe(code);
+});
+
+test("a signal while it stands for election: 128 + n, and nothing is left in the queue", async () => {
+  const holder = bench.start(["run", "seat", "--", "sh", "-c", "echo in; read x"]);
+  await until(() => holder.stdout() === "in\n", "the seat is taken");
+  const candidate = bench.start(["elect", "seat", "--", "echo", "never"], { input: "" });
+  const pending = async (): Promise<number> =>
+    (JSON.parse((await bench.run(["show", "seat", "--json"])).stdout) as { pending: unknown[] }).pending.length;
+  while ((await pending()) === 0);
+  candidate.process.kill("SIGHUP");
+  expect(await candidate.done).toMatchObject({ code: 129, stdout: "" });
+  expect(await pending()).toBe(0);
+  holder.process.stdin?.end("\n");
+  expect((await holder.done).code).toBe(0);
+});
+
+test("wrong usage: 64; a store that refuses: 69; neither runs the command", async () => {
+  expect(await bench.run(["elect", "x", "--wait", "1s", "--", "echo", "never"])).toMatchObject({
+    code: 64,
+    stdout: "",
+  });
+  expect(await bench.run(["elect", "x"])).toMatchObject({ code: 64 });
+  const away = { env: { HOLDFAST_URL: "redis://127.0.0.1:1" }, input: "" };
+  expect(await bench.run(["elect", "x", "--", "echo", "never"], away)).toMatchObject({ code: 69, stdout: "" });
+});

@@ -284,4 +284,21 @@ describe("S103: holdfast itself is killed or stopped", () => {
     started.process.kill("SIGKILL");
     await until(() => pids.filter(isRunning).length === 0, "all are ended");
   });
+
+  test("S144: also the seventh time, and it is said", async () => {
+    const script = `echo $$ > ${bench.path("seven")}; while :; do sleep 1; done`;
+    const started = bench.start(["run", "seven", "--ttl", "1h", "--", "sh", "-c", script]);
+    const command = Number(await until(() => bench.lines("seven")[0], "it runs"));
+    const warden = (): number | undefined => bench.childrenOf(started.pid).find((pid) => pid !== command);
+    for (let round = 1; round <= 7; round++) {
+      const pid = await until(warden, `there is a warden for round ${round}`);
+      process.kill(pid, "SIGKILL");
+      await until(() => warden() !== pid, "it is gone");
+    }
+    await until(warden, "there is another");
+    expect(started.stderr()).toContain("the warden, which ends the command if holdfast is killed, was ended (SIGKILL)");
+    expect(started.stderr()).toContain("for the 7th time");
+    started.process.kill("SIGTERM");
+    expect((await started.done).code).toBe(143);
+  });
 });

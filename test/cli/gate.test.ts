@@ -1,8 +1,9 @@
 import { spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 
+import { startGated as gate } from "../../src/cli/child/gate.ts";
 import { findProgram } from "../../src/cli/child/find-program.ts";
 import { Bench, isRunning, MAIN, until } from "./harness.ts";
 
@@ -44,4 +45,19 @@ test("a program is looked for as execvp does", () => {
   expect(findProgram("no-such-tool", path)).toEqual({ problem: "missing" });
   expect(findProgram("./no-such-tool", path)).toEqual({ problem: "missing" });
   expect(findProgram("/etc/passwd", path)).toEqual({ problem: "not executable" });
+});
+
+test("S144: values of variables that a shell would drop are in nobody's arguments while the gate waits", async () => {
+  const secret = "hunter2-of-npm";
+  const env = { ...process.env, "npm_config_//host/:_authToken": secret, "A.B": `${secret}\nand 'more' $HOME` };
+  const print = `fs.writeFileSync("${bench.path("parcels")}", [process.env["npm_config_//host/:_authToken"], process.env["A.B"]].join("|") + "\\n")`;
+  const gated = await gate({ path: process.execPath, args: ["-e", print], env, ownGroup: true });
+  // It waits: nothing but the pipe can end that.
+  await until(() => readFileSync(`/proc/${gated.family.pid}/cmdline`, "latin1").includes("sh"), "the gate is there");
+  const shown = readFileSync(`/proc/${gated.family.pid}/cmdline`, "latin1");
+  expect(shown).toContain("parcels");
+  expect(shown).not.toContain(secret);
+  gated.open();
+  expect(await gated.ended).toMatchObject({ code: 0 });
+  expect(bench.lines("parcels").join("\n")).toBe(`${secret}|${secret}\nand 'more' $HOME`);
 });

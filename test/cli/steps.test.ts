@@ -58,9 +58,9 @@ describe("a lease in several steps", () => {
     expect((await bench.run(["renew", "again", "--fence", fence])).code).toBe(76);
   });
 
-  test("goes on from anywhere with the claim that --json printed", async () => {
+  test("goes on from anywhere with the claim that --show-claim printed", async () => {
     const elsewhere = { env: { HOLDFAST_STATE_DIR: bench.path("elsewhere") } };
-    const { stdout } = await bench.run(["acquire", "moved", "--json"]);
+    const { stdout } = await bench.run(["acquire", "moved", "--json", "--show-claim"]);
     const { claim, fence } = JSON.parse(stdout) as { claim: string; fence: string };
     expect((await bench.run(["renew", "moved", "--fence", fence], elsewhere)).code).toBe(64);
     expect((await bench.run(["renew", "moved", "--claim", claim, "--ttl", "1m"], elsewhere)).code).toBe(0);

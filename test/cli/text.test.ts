@@ -2,8 +2,9 @@ import { describe, expect, test } from "vitest";
 
 import { parseDurationMs } from "../../src/cli/duration-flag.ts";
 import { nearest } from "../../src/cli/suggest.ts";
-import { fit, printable, table, width } from "../../src/cli/text.ts";
+import { fit, table, width } from "../../src/cli/text.ts";
 import { hostAndPid, ordinal } from "../../src/cli/view.ts";
+import { printable } from "../../src/foreign.ts";
 
 describe("durations at the prompt", () => {
   test.each([

@@ -45,6 +45,19 @@ describe.concurrent("help", () => {
     }
   });
 
+  test.each([
+    ["renew", /76 +the lease has ended or was given back: stop what it protected/, /while the command ran/],
+    ["release", /76 +the lease had ended by itself: others may have held the lock since/, /while the command ran/],
+    ["release", /^  1 +with --reason: there is no such lease/m, /see the description above/],
+    ["wait", /75 +it is still held, and the time is over/, /-E/],
+    ["show", /^  1 +it is free/m, /see the description above/],
+    ["ls", /70 +a fault in holdfast itself/, /76/],
+  ])("S147: the exit codes of %s are described in its own words: %s", async (name, right, wrong) => {
+    const { stdout } = await bench.run([name, "--help"]);
+    expect(stdout).toMatch(right);
+    expect(stdout).not.toMatch(wrong);
+  });
+
   test("help COMMAND is COMMAND --help", async () => {
     expect((await bench.run(["help", "wait"])).stdout).toBe((await bench.run(["wait", "--help"])).stdout);
   });
@@ -88,10 +101,33 @@ describe.concurrent("wrong usage exits with 64 and says what was meant", () => {
     [["top"], "top needs a terminal"],
     [["completion", "tcsh"], "for which shell? bash, zsh, fish"],
     [["ls", "--url", "mysql://x"], "mysql:"],
+    // S145: an unset variable in a script must not mean "this machine only".
+    [["ls", "--url", ""], "--url is empty"],
+    [["ls", "--url="], "--url is empty"],
+    [["run", "a", "--url", " ", "--", "true"], "--url is empty"],
+    // S147
+    [["ls", "--url", "memory:x?ttl=1"], "memory: has none"],
+    [["ls", "--url", "file:///tmp/x?mode=1"], "file: has none"],
+    [["ls", "--url", "zk://h:1/?no=1"], '"no"'],
+    [["ls", "--url", "redlock://h:1,i:2,j:3?no=1"], "`no`"],
+    [["ls", "--url", "redis://h:1?no=1"], "`no`"],
   ])("%j", async (args, message) => {
     const { code, stdout, stderr } = await bench.run(args);
     expect(stderr).toContain(message);
     expect({ code, stdout }).toEqual({ code: 64, stdout: "" });
+  });
+
+  test.each(["", "  "])("S145: HOLDFAST_URL=%j", async (url) => {
+    for (const args of [
+      ["ls"],
+      ["run", "a", "--", "true"],
+      ["acquire", "a"],
+      ["release", "a", "--fence", "1"],
+      ["doctor"],
+    ]) {
+      const { code, stderr } = await bench.run(args, { env: { HOLDFAST_URL: url } });
+      expect({ code, stderr }).toMatchObject({ code: 64, stderr: expect.stringContaining("HOLDFAST_URL") });
+    }
   });
 
   test("with --json it is a document with a stable code", async () => {

@@ -5,6 +5,7 @@
 import { constants } from "node:os";
 
 import type { Lease } from "../../api.ts";
+import { removeCgroup } from "./cgroup.ts";
 import { endFamily, type Family, leftovers, signalFamily, signalMembers } from "./family.ts";
 import { type Ended, type Gated, type GatedOptions, startGated } from "./gate.ts";
 import { machineMs, Warden } from "./warden.ts";
@@ -39,11 +40,15 @@ export interface Outcome {
 /** Resolves when nothing that the command started is left, except daemons. */
 export async function supervise(options: SuperviseOptions): Promise<Outcome> {
   const warden = options.warden ?? new Warden();
-  warden.replaced = (pid) => options.tie([pid]);
+  warden.events = { replaced: (pid) => options.tie([pid]), trouble: (message) => options.note(message) };
   try {
     if (warden.pid === undefined) throw new Error("the warden process could not be started");
     const child = await startGated(options);
-    return await new Supervisor(options, warden, child).run();
+    try {
+      return await new Supervisor(options, warden, child).run();
+    } finally {
+      if (child.family.cgroup !== undefined) removeCgroup(child.family.cgroup);
+    }
   } finally {
     warden.dismiss();
   }

@@ -3,7 +3,15 @@
  * its pipe closes (holdfast was killed), and at the deadline (holdfast was stopped, or is stuck).
  * It ends only after the whole family has, so that a lease tied to its life is never free under a running grandchild.
  */
+import { removeCgroup } from "./cgroup.ts";
 import { endFamily, type Family } from "./family.ts";
+
+/** One line of JSON at a time. */
+export interface Told {
+  readonly watch?: Family | undefined;
+  /** By the machine's monotonic clock. */
+  readonly until?: number | undefined;
+}
 
 let family: Family | undefined;
 let deadlineMs = Infinity;
@@ -16,20 +24,11 @@ function nowMs(): number {
 }
 
 function obey(line: string): void {
-  const [word, ...values] = line.split(" ");
-  if (word === "watch") family = parseFamily(values);
-  if (word === "until") deadlineMs = Number(values[0]);
+  const told = JSON.parse(line) as Told;
+  if (told.watch !== undefined) family = told.watch;
+  if (told.until !== undefined) deadlineMs = told.until;
   clearTimeout(timer);
   timer = setTimeout(atDeadline, Math.min(Math.max(0, deadlineMs - nowMs()), 2 ** 31 - 1));
-}
-
-function parseFamily([pid, startTime, leads, mark]: readonly string[]): Family {
-  return {
-    pid: Number(pid),
-    startTime: startTime === "-" ? undefined : startTime,
-    leads: leads === "1",
-    mark: mark ?? "",
-  };
 }
 
 function atDeadline(): void {
@@ -38,6 +37,7 @@ function atDeadline(): void {
 
 async function leave(): Promise<void> {
   if (family !== undefined) await endFamily(family);
+  if (family?.cgroup !== undefined) removeCgroup(family.cgroup);
   process.exit(0);
 }
 

@@ -3,7 +3,7 @@ import { type Command, UsageError } from "../command.ts";
 import { EXIT } from "../exits.ts";
 import type { Io, Style } from "../io.ts";
 import { urlOf } from "../open.ts";
-import { printable } from "../text.ts";
+import { printable } from "../../foreign.ts";
 import type { Examine, Finding, Level, Report } from "./report.ts";
 
 /** Which page of the house examines which scheme. */
@@ -39,7 +39,7 @@ export const doctorCommand: Command = {
       ["holdfast doctor --self-test", "kill processes at bad moments, and count holders"],
       ["holdfast doctor --url redis://cache:6379 --json", "in a deploy check"],
     ],
-    exits: ["ok", "no", "usage", "backend"],
+    exits: ["ok", ["no", "something there breaks a promise (with --strict: or weakens it)"], "usage", "backend"],
   },
   async run(io, flags) {
     const url = urlOf(io, flags);

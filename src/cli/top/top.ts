@@ -2,6 +2,7 @@
 import { constants } from "node:os";
 
 import type { Snapshot } from "../../backend.ts";
+import { ask, Silence } from "../ask.ts";
 import { type Command, UsageError } from "../command.ts";
 import { EXIT } from "../exits.ts";
 import type { Flags } from "../flags.ts";
@@ -37,7 +38,7 @@ export const topCommand: Command = {
     const prefix = flags.positionals[0] ?? "";
     const everyMs = flags.durationMs("every", { minMs: 50, maxMs: 60_000 }) ?? DEFAULT_EVERY_MS;
     if (flags.has("json")) {
-      io.json(snapshotJson(await withLocks(io, flags, ({ locks }) => locks.query(prefix))));
+      io.json(snapshotJson(await withLocks(io, flags, (store) => ask(store, prefix))));
       return EXIT.ok;
     }
     if (!io.stdin.isTTY || !io.stdout.isTTY) {
@@ -57,7 +58,9 @@ class Top {
   #seenAtMs = 0;
   #asking = false;
   #askedAtMs = -Infinity;
+  readonly #silence: Silence = new Silence();
   #end: (code: number) => void = () => {};
+  #fail: (error: unknown) => void = () => {};
   #redraw: () => void = () => {};
   #page = 10;
 
@@ -84,8 +87,9 @@ class Top {
   async run(): Promise<number> {
     const { stdin, stdout, env } = this.#io;
     const colours = wantsColour(stdout, env);
-    const ended = new Promise<number>((resolve) => {
+    const ended = new Promise<number>((resolve, reject) => {
       this.#end = resolve;
+      this.#fail = reject;
     });
     const onSignal = (signal: NodeJS.Signals): void => this.#end(128 + constants.signals[signal]);
     for (const signal of ENDING) process.on(signal, onSignal);
@@ -121,11 +125,13 @@ class Top {
     this.#asking = true;
     this.#askedAtMs = performance.now();
     try {
-      const snapshot = await this.#store.locks.query(this.#prefix);
+      const snapshot = await ask(this.#store, this.#prefix);
+      this.#silence.answered();
       this.#seenAtMs = performance.now();
       this.#remember(snapshot);
       this.#change({ snapshot, trouble: undefined });
     } catch (error) {
+      if (this.#silence.isOver(error)) return this.#fail(error);
       this.#change({ trouble: this.#io.mask(error instanceof Error ? error.message : String(error)) });
     } finally {
       this.#asking = false;

@@ -2,7 +2,8 @@
 import type { Holding, Snapshot, Waiting } from "../../backend.ts";
 import { formatMs } from "../../duration.ts";
 import { type Style } from "../io.ts";
-import { fit, padEnd, padStart, printable } from "../text.ts";
+import { printable } from "../../foreign.ts";
+import { fit, padEnd, padStart } from "../text.ts";
 import { leftText, modeText, whoText } from "../view.ts";
 
 export const SORTS = ["name", "held", "left", "waiters", "fence"] as const;

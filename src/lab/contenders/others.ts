@@ -40,6 +40,25 @@ export async function openOther(library: OtherLibrary, link: Link): Promise<Cont
   };
 }
 
+const PACKAGES: Readonly<Record<OtherLibrary, readonly string[]>> = {
+  redlock: ["ioredis", "redlock"],
+  "redis-semaphore": ["ioredis", "redis-semaphore"],
+  "redis-semaphore-quorum": ["ioredis", "redis-semaphore"],
+  verrou: ["ioredis", "@verrou/core"],
+};
+
+/** Rejects, naming all that is missing, before any server is started for them. */
+export async function checkInstalled(libraries: readonly Library[]): Promise<void> {
+  const wanted = new Set(libraries.flatMap((library) => (library === "holdfast" ? [] : PACKAGES[library])));
+  const missing: string[] = [];
+  for (const name of wanted) await import(name).catch(() => missing.push(name));
+  if (missing.length === 0) return;
+  const all = missing.join(" ");
+  throw new Error(
+    `What this compares with is not installed here: ${missing.join(", ")}. To compare: npm install --no-save ${all}`,
+  );
+}
+
 async function load<T>(name: string, module: () => Promise<T>): Promise<T> {
   return module().catch((cause: unknown) => {
     throw new Error(`${name} is not installed. To compare with it: npm install --no-save ${name}`, { cause });

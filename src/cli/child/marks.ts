@@ -1,0 +1,67 @@
+/**
+ * The marks by which a command's descendants are known, whatever they do to leave it. One stands in their environment,
+ * where people can see it and clear it on purpose; one in a limit that the kernel hands down and nothing else uses.
+ */
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+
+/** Every descendant inherits this variable; it holds the marks of all runs that a process is part of. */
+export const MARK_VARIABLE = "HOLDFAST_RUN";
+/** Also inherited, and never cleared on purpose: its presence shows that an environment is as it was inherited. */
+const WITNESS_VARIABLE = "HOLDFAST_NAME";
+
+export interface Marks {
+  /** In {@link MARK_VARIABLE}. */
+  readonly mark: string;
+  /** The soft limit on file locks, which Linux keeps, inherits and, since 2.4, never enforces. */
+  readonly limit: string;
+}
+
+export function newMarks(): Marks {
+  // Above 2^61 and below 2^62: a number that nobody sets by hand, and no shell has to round.
+  const limit = (randomBytes(8).readBigUInt64BE() >> 3n) | (1n << 61n);
+  return { mark: randomBytes(12).toString("base64url"), limit: limit.toString() };
+}
+
+/** What makes a shell, and all that it becomes and starts, bear the limit. Shells call it -x or -w. */
+export function limitScript({ limit }: Marks): string {
+  return `{ ulimit -S -x ${limit} || ulimit -S -w ${limit}; } 2>/dev/null`;
+}
+
+/**
+ * `marked`: it bears the mark. `cleared`: it had it, and it was taken away on purpose, as with `env -u HOLDFAST_RUN`.
+ * `unknown`: its environment says nothing, for instance because a title has been written over it. `gone`: it has ended.
+ */
+export function environmentSays(pid: number, { mark }: Marks): "marked" | "cleared" | "unknown" | "gone" {
+  const environment = readOf(pid, "environ");
+  if (environment === undefined) return "gone";
+  const entries = environment.replace(/\0$/, "").split("\0");
+  const own = entries.filter((entry) => entry.startsWith(`${MARK_VARIABLE}=`));
+  if (
+    own.some((entry) =>
+      entry
+        .slice(MARK_VARIABLE.length + 1)
+        .split(":")
+        .includes(mark),
+    )
+  )
+    return "marked";
+  const whole = entries.every((entry) => entry.indexOf("=") > 0);
+  return whole && entries.some((entry) => entry.startsWith(`${WITNESS_VARIABLE}=`)) ? "cleared" : "unknown";
+}
+
+/** `undefined`: it has ended. */
+export function bearsLimit(pid: number, { limit }: Marks): boolean | undefined {
+  const limits = readOf(pid, "limits");
+  return limits === undefined ? undefined : new RegExp(`^Max file locks +${limit} `, "m").test(limits);
+}
+
+/** Empty where we may not look: another user's. `undefined`: there is no such process any more. */
+function readOf(pid: number, file: string): string | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, "latin1");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return code === "ENOENT" || code === "ESRCH" ? undefined : "";
+  }
+}

@@ -1,0 +1,57 @@
+/** Where a store's URL comes from. One that holds a password can stay out of arguments and environments. */
+import { readFileSync } from "node:fs";
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+const EMBEDDED = "file:";
+/** A URL is short; whatever is longer is not the file that was meant. */
+const FILE_BYTES_MAX = 8192;
+
+/** `HOLDFAST_URL`, or without it the embedded store of this machine. Throws a `TypeError` when it is set and says nothing. */
+export function defaultUrl(env: Environment): string {
+  const text = env["HOLDFAST_URL"];
+  if (text === undefined) return EMBEDDED;
+  if (text.trim() === "") {
+    throw new TypeError(
+      "Expected HOLDFAST_URL to name a store, got an empty text. Unset it to use the embedded store of this machine, or set it to file: to say so.",
+    );
+  }
+  return resolveUrl(text, env, "HOLDFAST_URL");
+}
+
+/** Reads `@env:NAME` and `@file:PATH`; any other text is the URL itself. `what` names it in errors, which repeat no value. */
+export function resolveUrl(text: string, env: Environment, what: string): string {
+  if (text.startsWith("@env:")) return fromVariable(text.slice("@env:".length), env, what);
+  if (text.startsWith("@file:")) return fromFile(text.slice("@file:".length), what);
+  if (text.startsWith("@")) throw new TypeError(`Expected ${what} to be a URL, @env:NAME or @file:PATH`);
+  return text;
+}
+
+function fromVariable(name: string, env: Environment, what: string): string {
+  // Not what every object has, such as `constructor`.
+  const value = Object.hasOwn(env, name) ? env[name] : undefined;
+  const url = value?.trim() ?? "";
+  if (url === "" || url.startsWith("@")) {
+    throw new TypeError(
+      `Expected the variable ${JSON.stringify(name)}, which ${what} names, to hold a URL; it ${value === undefined ? "is not set" : "does not"}`,
+    );
+  }
+  return url;
+}
+
+function fromFile(path: string, what: string): string {
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new TypeError(`Expected ${what} to name a file that can be read, got ${JSON.stringify(path)} (${code})`);
+  }
+  const url = text.trim();
+  if (url === "" || url.startsWith("@") || /\s/.test(url) || text.length > FILE_BYTES_MAX) {
+    throw new TypeError(
+      `Expected the file ${JSON.stringify(path)}, which ${what} names, to hold one URL and nothing else`,
+    );
+  }
+  return url;
+}
