@@ -88,7 +88,7 @@ export class Removals {
   /** Connected again. */
   retry(): void {
     // What failed again stays in the litter.
-    for (const id of [...this.#litter.keys()]) this.again(id)?.catch(() => undefined);
+    for (const id of this.#litter.keys()) this.again(id)?.catch(() => undefined);
   }
 
   /** The session ended, and all its nodes with it. */
