@@ -238,7 +238,7 @@ describe("the marks behind a guard", () => {
     ]);
     pool = new pg.Pool({ connectionString: postgres.url, max: 5 });
     pool.on("error", () => {}); // A restart ends idle connections.
-    client = new Redis(redis.port, redis.host).on("error", () => {});
+    client = new Redis(redis.url).on("error", () => {});
     folder = await mkdtemp(join(tmpdir(), "holdfast-marks-"));
     await migrateFences(pool);
   });

@@ -50,7 +50,7 @@ beforeEach(async () => {
 function poolOf(change: pg.PoolConfig): pg.Pool {
   const { hostname, port, username, password, pathname } = new URL(server.url);
   const base = { host: hostname, port: Number(port), user: username, database: pathname.slice(1) };
-  return new pg.Pool({ ...base, ...(password === "" ? {} : { password }), ...change });
+  return new pg.Pool({ ...base, password, ...change });
 }
 
 const at = (fence: bigint): { name: string; fence: bigint } => ({ name: "account:1", fence });
@@ -180,11 +180,11 @@ describe("a caller's search_path (S176)", () => {
 
 describe("a role with few rights", () => {
   test("needs usage of the schema, and select, insert and update on the marks, to be guarded", async () => {
-    await pool.query(`create role clerk login;
+    await pool.query(`create role clerk login password 'c';
       grant usage on schema holdfast to clerk;
       grant select, insert, update on holdfast.fence_mark to clerk;
       grant select, update on account to clerk`);
-    const clerk = new pg.Pool({ connectionString: server.url.replace("postgres@", "clerk@") });
+    const clerk = poolOf({ user: "clerk", password: "c" });
     try {
       const set = (fence: bigint): Promise<unknown> =>
         withFence(clerk, at(fence), (client) => client.query("update account set balance = 7 where id = 1"));
@@ -377,7 +377,7 @@ describe("withFence", () => {
 
   test("refuses a write that the network held back until the next holder had written (S05)", async () => {
     await using proxy = await startProxy({ port: server.port });
-    const slow = new pg.Pool({ host: proxy.host, port: proxy.port, user: "postgres", database: "postgres" });
+    const slow = poolOf({ host: proxy.host, port: proxy.port });
     try {
       await slow.query("select 1");
       proxy.hang("requests");

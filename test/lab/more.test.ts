@@ -9,6 +9,7 @@ import { startProxy } from "../../src/lab/proxy.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
 import { DIST } from "../dist.ts";
+import { LOGIN } from "../login.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -29,7 +30,7 @@ test(
   async () => {
     await using proxy = await startProxy(server);
     proxy.delay(0, "both", 4);
-    const locks = await connect(`redis://127.0.0.1:${proxy.port}`);
+    const locks = await connect(`redis://${LOGIN}127.0.0.1:${proxy.port}`);
     const turn = async (i: number): Promise<void> => {
       const stop = new AbortController();
       const timer = setTimeout(() => stop.abort(), Math.random() * 12);
