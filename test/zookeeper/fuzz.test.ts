@@ -86,9 +86,7 @@ describe("frames", () => {
     fc.assert(
       fc.property(fc.array(random, { maxLength: 6 }), fc.integer({ min: 1, max: 70 }), (bodies, size) => {
         const stream = Buffer.concat(
-          bodies.map((one) =>
-            new Writer().frame((writer) => void [...one].forEach((byte) => writer.bool(byte === 1))).take(),
-          ),
+          bodies.map((one) => new Writer().frame((writer) => one.forEach((byte) => writer.bool(byte === 1))).take()),
         );
         const split = (step: number): string[] => {
           const splitter = new FrameSplitter();
@@ -119,7 +117,7 @@ const SWAP = [
 
 /** Each operation, answers as they should be, and what an answer that is taken must be like. */
 const ANSWERS: Readonly<
-  Record<string, { operation: operations.Operation<unknown>; good: Buffer[]; check(value: unknown): void }>
+  Record<string, { operation: operations.Operation<unknown>; good: Buffer[]; check: (value: unknown) => void }>
 > = {
   createOwn: {
     operation: operations.createOwn(NODE, Buffer.alloc(0), ACL),
@@ -325,12 +323,12 @@ describe("node names", () => {
   });
 
   test("a child is a lock's name only if that name leads to it, and no name is two", () => {
-    const { path, name } = escapedBelow("/holdfast");
+    const places = escapedBelow("/holdfast");
     fc.assert(
       fc.property(fc.string({ unit: "binary", maxLength: 60 }), (text) => {
-        const read = name("/holdfast", text);
-        if (read !== undefined) expect(path(read)).toBe(`/holdfast/${text}`);
-        expect(name("/holdfast", path(text).slice("/holdfast/".length))).toBe(text);
+        const read = places.name("/holdfast", text);
+        if (read !== undefined) expect(places.path(read)).toBe(`/holdfast/${text}`);
+        expect(places.name("/holdfast", places.path(text).slice("/holdfast/".length))).toBe(text);
         expect(typeof asPaths.name("/", text)).toBe("string");
       }),
       RUNS,
