@@ -22,7 +22,7 @@ export function passwordOf(zone: Zone): string {
 }
 
 /** The arguments of the one line of the block, for this zone. */
-export function aclLine(kind: Kind, zone: Zone): string[] {
+function aclLine(kind: Kind, zone: Zone): string[] {
   const line = block(`redis-acl ${kind}`).replaceAll("billing", zone).replaceAll("<password>", passwordOf(zone));
   return line.split(" ");
 }
