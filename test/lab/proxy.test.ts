@@ -108,7 +108,7 @@ test("a held request reaches the server even after its client has gone", async (
   proxy.onRequest = (chunk) => (chunk.includes("late") ? "hold" : undefined);
   const before = proxy.connections;
   const socket = connect(proxy.port, "127.0.0.1");
-  socket.write("SET late 1\r\n");
+  socket.write(`AUTH ${PASSWORD}\r\nSET late 1\r\n`);
   await eventually(() => Promise.resolve(proxy.connections === before + 1));
   await new Promise((resolve) => setTimeout(resolve, 50));
   socket.resetAndDestroy();
