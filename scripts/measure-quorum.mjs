@@ -21,7 +21,11 @@ if (process.send === undefined) await measure();
 else process.once("message", (ports) => void contend(ports));
 
 function membersAt(ports) {
-  return ports.map((port) => redis(new Redis({ port, host: "127.0.0.1", maxRetriesPerRequest: null })));
+  return ports.map((port) =>
+    redis(
+      new Redis({ port, host: "127.0.0.1", password: process.env.HOLDFAST_LAB_PASSWORD, maxRetriesPerRequest: null }),
+    ),
+  );
 }
 
 async function measure() {

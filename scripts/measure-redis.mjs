@@ -91,7 +91,7 @@ async function peers() {
 
 /** Runs `loops` loops for a while; tells cycles per second and client CPU per cycle. */
 async function slice(make, port, loops, hot) {
-  const client = new Redis(port);
+  const client = new Redis(port, { password: process.env.HOLDFAST_LAB_PASSWORD });
   const one = await make(client);
   await one.cycle("warm");
   let n = 0;
@@ -158,7 +158,7 @@ async function processes(name, port) {
 
 if (process.argv[2] === "child") {
   const [, , , name, port, seconds] = process.argv;
-  const client = new Redis(Number(port));
+  const client = new Redis(Number(port), { password: process.env.HOLDFAST_LAB_PASSWORD });
   const one = await contestants[name](client);
   await one.cycle(`warm-${process.pid}`);
   process.send("ready");
@@ -185,7 +185,7 @@ if (process.argv[2] === "child") {
   const given = process.argv[2]?.startsWith("redis://") ? new URL(process.argv[2]) : undefined;
   const server = given === undefined ? await startRedis() : undefined;
   const port = Number(given?.port || server?.port || 6379);
-  const client = new Redis(port);
+  const client = new Redis(port, { password: process.env.HOLDFAST_LAB_PASSWORD });
   await client.config("RESETSTAT");
   const count = async () => {
     const stats = await client.info("commandstats");
@@ -194,7 +194,7 @@ if (process.argv[2] === "child") {
     return { evalsha: calls("evalsha"), usec: usec("evalsha"), stats };
   };
   {
-    const own = new Redis(port);
+    const own = new Redis(port, { password: process.env.HOLDFAST_LAB_PASSWORD });
     const one = await contestants.holdfast(own);
     for (let i = 0; i < 10; i++) await one.cycle("count");
     await client.config("RESETSTAT");

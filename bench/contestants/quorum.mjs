@@ -5,7 +5,7 @@ const TTL_MS = 30_000;
 
 async function connectAll({ ports }) {
   const { Redis } = await import("ioredis");
-  const clients = ports.map((port) => new Redis(port, "127.0.0.1"));
+  const clients = ports.map((port) => new Redis(port, "127.0.0.1", { password: process.env.HOLDFAST_LAB_PASSWORD }));
   // Without a listener the library prints every failed reconnect.
   for (const client of clients) client.on("error", () => {});
   await Promise.all(clients.map((client) => client.ping()));

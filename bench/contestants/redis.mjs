@@ -13,7 +13,7 @@ const RELEASE = 'if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call
 
 async function connect({ port }) {
   const { Redis } = await import("ioredis");
-  const client = new Redis(port, "127.0.0.1");
+  const client = new Redis(port, "127.0.0.1", { password: process.env.HOLDFAST_LAB_PASSWORD });
   await client.ping();
   return client;
 }
@@ -188,7 +188,10 @@ export const contestants = {
     open: async ({ port }) => {
       const [{ createClient }, { lock }] = await Promise.all([import("redis"), import("simple-redis-mutex")]);
       // The only one here that speaks through node-redis and not ioredis.
-      const client = createClient({ socket: { host: "127.0.0.1", port } });
+      const client = createClient({
+        password: process.env.HOLDFAST_LAB_PASSWORD,
+        socket: { host: "127.0.0.1", port },
+      });
       await client.connect();
       return {
         acquire: (name) => lock(client, name, { timeout: TTL_MS }),

@@ -7,7 +7,7 @@ import org.redisson.config.Config;
 final class Driver {
   public static void main(String[] args) throws Exception {
     Config config = new Config();
-    config.useSingleServer().setAddress("redis://127.0.0.1:" + args[0]);
+    config.useSingleServer().setAddress("redis://127.0.0.1:" + args[0]).setPassword(System.getenv("HOLDFAST_LAB_PASSWORD"));
     RedissonClient client = Redisson.create(config);
     RLock warm = client.getLock("warm");
     warm.lock();

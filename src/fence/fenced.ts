@@ -1,4 +1,5 @@
 /** A fence on its way from the lease to the protected thing: which lock, which number. Never a double. */
+import { systemClock } from "../clock.ts";
 
 /** What every guard takes: a lease is one, and so is what arrives over a wire. */
 export interface Fenced {
@@ -15,11 +16,26 @@ export const MAX_FENCE: bigint = 2n ** 63n - 1n;
 const DECIMAL = /^(?:0|[1-9]\d{0,18})$/;
 const MAX_NAME_BYTES = 1024;
 
-/** Reads a fence from its decimal form. `undefined`: it is none (a sign, a fraction, a leading zero, beyond 64 bits). */
-export function parseFence(text: unknown): bigint | undefined {
+/** How far the clock of whoever granted the lease may be ahead of ours. */
+const AHEAD_MS = 24 * 3_600_000;
+
+/**
+ * The greatest fence that a lease of this library can have by now, for numbers that come from outside: a guard that took
+ * a greater one would refuse every lease after it. Redis, quorums and files count microseconds since 1970, so it is a day
+ * ahead of that; ZooKeeper's numbers lie below it until an ensemble has held 400,000 elections.
+ */
+export function fenceCeiling(): bigint {
+  return BigInt(systemClock.wall() + AHEAD_MS) * 1000n;
+}
+
+/**
+ * Reads a fence from its decimal form. `undefined`: it is none (a sign, a fraction, a leading zero, beyond 64 bits), or
+ * it is above `ceiling`.
+ */
+export function parseFence(text: unknown, ceiling: bigint = MAX_FENCE): bigint | undefined {
   if (typeof text !== "string" || !DECIMAL.test(text)) return undefined;
   const fence = BigInt(text);
-  return fence <= MAX_FENCE ? fence : undefined;
+  return fence <= MAX_FENCE && fence <= ceiling ? fence : undefined;
 }
 
 /** Reads a fence that a store kept. Throws when something else was put in its place: a guard never guesses. */

@@ -3,6 +3,9 @@ import type { Library, Link, Terms } from "./contenders/contender.ts";
 import type { ClaimantEvent } from "../testing/history.ts";
 import type { Happening } from "./history.ts";
 
+/** In which a client process finds its setup. */
+export const SETUP_VARIABLE = "HOLDFAST_LAB_CLIENT";
+
 export interface ClientSetup {
   readonly client: string;
   readonly lock: string;

@@ -1,5 +1,5 @@
 /** A client of the lab, in a process of its own: takes orders from the lab, and reports what it sees, when. */
-import type { ClientSetup, FromClient, Order, ToClient } from "./client-orders.ts";
+import { type ClientSetup, type FromClient, type Order, SETUP_VARIABLE, type ToClient } from "./client-orders.ts";
 import type { Contender, Hold } from "./contenders/contender.ts";
 import { openContender } from "./contenders/open.ts";
 import { writeFenceHeader } from "../fence/index.ts";
@@ -161,7 +161,7 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-const setup = JSON.parse(process.argv[2] ?? "{}") as ClientSetup;
+const setup = JSON.parse(process.env[SETUP_VARIABLE] ?? "{}") as ClientSetup;
 process.on("disconnect", () => process.exit(0));
 process.on("message", ({ id, order }: ToClient) => {
   client.obey(order).then(

@@ -2,7 +2,7 @@
 import { fork } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import type { ClientSetup, FromClient, Order, ToClient } from "./client-orders.ts";
+import { type ClientSetup, type FromClient, type Order, SETUP_VARIABLE, type ToClient } from "./client-orders.ts";
 import type { History } from "./history.ts";
 
 export interface Client {
@@ -44,9 +44,10 @@ function tiedNode(): { execPath?: string; execArgv: string[] } {
 export async function startClient(options: ClientOptions, history: History): Promise<Client> {
   const { env, onSection, ...setup } = options;
   const { NODE_OPTIONS: _, ...clean } = process.env;
-  const child = fork(PROGRAM, [JSON.stringify(setup)], {
+  const child = fork(PROGRAM, [], {
     serialization: "advanced",
-    env: { ...clean, ...env },
+    // Not as an argument: the URL holds the store's password, and everybody can read arguments.
+    env: { ...clean, ...env, [SETUP_VARIABLE]: JSON.stringify(setup) },
     ...tiedNode(),
     stdio: ["ignore", "ignore", "pipe", "ipc"],
   });

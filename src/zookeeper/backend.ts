@@ -2,13 +2,14 @@
 import type { Backend, Claim, Granted, Listener, Refused, Released, Renewal, Snapshot } from "../backend.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
+import { closeAll } from "./closing.ts";
 import { Entry } from "./entry.ts";
 import { toFailure } from "./failure.ts";
 import { breakLease, SESSION_ENDED, whyGone } from "./force.ts";
 import { type HeldLease, Leases, toGranted } from "./leases.ts";
 import { LineTicket } from "./line.ts";
-import { type Dialect, guidOf, type Places, SEMAPHORE } from "./names.ts";
-import { removeNamed, Removals } from "./removal.ts";
+import type { Dialect, Places } from "./names.ts";
+import { removeOf, Removals } from "./removal.ts";
 import { confirm } from "./renewal.ts";
 import { SemaphoreTicket } from "./semaphore.ts";
 import { see, snapshot, toHolding } from "./sight.ts";
@@ -31,7 +32,7 @@ export class ZooKeeperBackend implements Backend {
   readonly #entries = new Map<string, Entry>();
   readonly #removals = new Removals();
   #listener: Listener | undefined;
-  #isClosed = false;
+  #closing: Promise<void> | undefined;
 
   /** @internal Use {@link zookeeper}. */
   constructor(setup: BackendSetup) {
@@ -99,11 +100,9 @@ export class ZooKeeperBackend implements Backend {
         this.#entries.delete(claim.id);
         if (lease !== undefined) {
           this.#leases.end(lease);
-          if (this.#removals.keep(claim.id, entry.ticket, lease.sinceMs + claim.minHoldMs)) return "held";
+          if (this.#removals.keep(claim, entry.ticket, lease.sinceMs + claim.minHoldMs)) return "held";
         }
-        const was = await this.#removals.discard(claim.id, entry.ticket);
-        if (!was) return "absent";
-        return lease === undefined ? "queued" : "held";
+        return await this.#removals.discard(claim, entry.ticket, lease === undefined ? "queued" : "held");
       } finally {
         entry.leave();
       }
@@ -128,7 +127,7 @@ export class ZooKeeperBackend implements Backend {
         return await this.#attempt(entry, next, () => (entry.ticket as LineTicket).attemptAfter(old));
       } catch (error) {
         // Nobody knows whether the old one is gone: it must be.
-        void this.#removals.discardQuietly(held.id, old);
+        void this.#removals.discardQuietly(held, old, "held");
         throw error;
       } finally {
         entry.leave();
@@ -150,16 +149,11 @@ export class ZooKeeperBackend implements Backend {
     return lease?.node.path;
   }
 
-  async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
+  close(): Promise<void> {
+    if (this.#closing !== undefined) return this.#closing;
     this.#listener = undefined;
     this.#leases.stop();
-    const restMs = this.#removals.stop() - performance.now();
-    // The end of the session would remove what minHold keeps: so only the rest goes, and the ensemble ends the session.
-    if (restMs <= 0) return this.client.close();
-    await Promise.allSettled([...this.#entries.values()].map(({ ticket }) => ticket.remove()));
-    await this.client.linger(restMs);
+    return (this.#closing = closeAll(this.client, this.#setup.servers, [...this.#entries.values()], this.#removals));
   }
 
   /** @internal Called by the client. */
@@ -177,7 +171,7 @@ export class ZooKeeperBackend implements Backend {
 
   async #ask<T>(name: string, work: () => Promise<T>): Promise<T> {
     try {
-      if (this.#isClosed) {
+      if (this.#closing !== undefined) {
         throw new LockBackendError(this.name, name, "The ZooKeeper backend is closed.", { fatal: true });
       }
       return await work();
@@ -203,7 +197,7 @@ export class ZooKeeperBackend implements Backend {
       throw new LockBackendError(this.name, claim.name, message, { fatal: true });
     }
     return new SemaphoreTicket(this.client, claim, path, (turn) =>
-      this.#removals.discardQuietly(`${claim.id}/turn`, turn),
+      this.#removals.discardQuietly({ id: `${claim.id}/turn`, name: claim.name }, turn, "queued"),
     );
   }
 
@@ -230,7 +224,7 @@ export class ZooKeeperBackend implements Backend {
       // A claim that can never be granted leaves nothing behind.
       if (error instanceof LockBackendError && error.fatal) {
         this.#entries.delete(claim.id);
-        await this.#removals.discardQuietly(claim.id, entry.ticket);
+        await this.#removals.discardQuietly(claim, entry.ticket, "queued");
       }
       throw error;
     }
@@ -243,7 +237,7 @@ export class ZooKeeperBackend implements Backend {
       return { granted: false, heldBy, position: verdict.position, retryMs: Math.ceil(this.client.trustedMs / 3) };
     }
     this.#entries.delete(claim.id);
-    await this.#removals.discard(claim.id, entry.ticket);
+    await this.#removals.discard(claim, entry.ticket, "queued");
     return { granted: false, heldBy };
   }
 
@@ -260,14 +254,10 @@ export class ZooKeeperBackend implements Backend {
 
   /** The claim's node was removed by nobody here: it may be another process's, or not exist. */
   async #releaseUnknown(claim: Claim): Promise<Released> {
-    const left = this.#removals.litter(claim.id);
-    if (left !== undefined) return (await this.#removals.discard(claim.id, left)) ? "held" : "absent";
+    const again = this.#removals.again(claim.id);
+    if (again !== undefined) return again;
     if (this.#removals.isKept(claim.id)) return "absent";
-    const path = this.#setup.places.path(claim.name);
-    const parents = claim.limit === 1 ? [path] : [`${path}/${SEMAPHORE.line}`, `${path}/${SEMAPHORE.leases}`];
-    const guids = [guidOf(claim.id, true), guidOf(claim.id, false)];
-    const removed = await Promise.all(parents.map((parent) => removeNamed(this.client, parent, guids)));
-    return removed.includes(true) ? "held" : "absent";
+    return removeOf(this.client, claim, this.#setup.places.path(claim.name));
   }
 
   #take(lease: HeldLease, answer: Renewal): void {
@@ -297,6 +287,6 @@ export class ZooKeeperBackend implements Backend {
   #lapse(lease: HeldLease): void {
     const ticket = this.#entries.get(lease.claim.id)?.ticket;
     if (!this.#forget(lease) || ticket === undefined) return;
-    void this.#removals.discardQuietly(lease.claim.id, ticket);
+    void this.#removals.discardQuietly(lease.claim, ticket, "held");
   }
 }

@@ -1,5 +1,6 @@
 /** ZooKeeper: locks in Curator's layout, and the client below them. */
 export type { ZooKeeperBackend } from "./backend.ts";
+export type { Acl, AclChoice } from "./client/acl.ts";
 export { ZooKeeperClient, type ZooKeeperClientOptions } from "./client/client.ts";
 export { ZooKeeperError, type ZooKeeperErrorCode, ZooKeeperMultiError } from "./client/errors.ts";
 export type { Children, Created, MultiPart, MultiResult, NodeData } from "./client/operations.ts";

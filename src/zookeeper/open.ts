@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import type { Backend } from "../backend.ts";
 import type { Duration } from "../duration.ts";
+import { type AclChoice, parseAcl } from "./client/acl.ts";
 import type { Dialect } from "./names.ts";
 import { zookeeper, type ZooKeeperOptions } from "./zookeeper.ts";
 
@@ -33,7 +34,7 @@ export function parseUrl(url: string): ZooKeeperOptions {
     ...optional("base", query.get("base")),
     ...optional("names", query.get("names") as "escaped" | "paths" | null),
     ...optional("dialect", query.get("dialect") as Dialect | null),
-    ...optional("acl", query.get("acl") as "open" | "creator" | null),
+    ...optional("acl", aclOf(query.get("acl"))),
     ...optional("auth", credentials === null ? null : toAuth(credentials)),
     ...optional("tls", toTls(query)),
   };
@@ -49,6 +50,10 @@ function optional<K extends keyof ZooKeeperOptions>(
 function chrootOf(path: string | undefined): string | null {
   const chroot = decode(path ?? "", "chroot").replace(/\/+$/, "");
   return chroot === "" ? null : chroot;
+}
+
+function aclOf(text: string | null): AclChoice | null {
+  return text === null ? null : parseAcl(text);
 }
 
 function toAuth(credentials: string): { readonly user: string; readonly password: string } {

@@ -6,7 +6,7 @@
  * an earlier session is never taken for ours, even under our own id: that session's end removes it.
  */
 import type { ZooKeeperClient } from "./client/client.ts";
-import { hasCode } from "./client/errors.ts";
+import { hasCode, ZooKeeperError } from "./client/errors.ts";
 
 export interface Placed {
   readonly name: string;
@@ -135,15 +135,15 @@ export class OwnNode {
   async #make(place: (made: (node: Omit<Placed, "name">) => void) => Promise<readonly string[]>): Promise<Look> {
     const askedMs = performance.now();
     this.#isUnsure = true;
-    let placed: Placed | undefined;
     try {
       const children = await place(({ path, czxid, sessionId }) => {
-        placed = { name: path.slice(this.parent.length + 1), path, czxid, sessionId };
-        this.#placed = placed;
+        this.#placed = { name: path.slice(this.parent.length + 1), path, czxid, sessionId };
         this.#isUnsure = false;
         this.#mayBeDeleted = false;
       });
-      return { placed: placed as unknown as Placed, children, askedMs };
+      const placed = this.placed;
+      if (placed === undefined) throw new ZooKeeperError("SESSIONEXPIRED", `create ${this.parent}/${this.#prefix}`);
+      return { placed, children, askedMs };
     } catch (error) {
       this.#isUnsure &&= hasCode(error, "CONNECTIONLOSS");
       throw error;
@@ -162,7 +162,7 @@ export class OwnNode {
         if (!name.startsWith(this.#prefix)) continue;
         const path = `${this.parent}/${name}`;
         const stat = await this.#client.exists(path);
-        if (stat === undefined || stat.ephemeralOwner !== this.#client.sessionId) continue;
+        if (stat === undefined || stat.ephemeralOwner !== this.#client.sessionId || stat.czxid <= 0n) continue;
         this.#placed = { name, path, czxid: stat.czxid, sessionId: stat.ephemeralOwner };
         break;
       }

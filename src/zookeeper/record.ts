@@ -24,6 +24,10 @@ const RECORD_MOST = 512 * 1024;
 const FORCED_MOST = 16;
 const FORCED_MS = 3_600_000;
 const TEXT_MOST = 200;
+const REASON_MOST = 2000;
+const META_MOST = 64 * 1024;
+/** What moves a terminal's cursor, turns its text around, or is half a character: whoever may write a node may write it. */
+const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 export function writeClaim(claim: Claim): Buffer {
   const { holder, meta, limit, ttlMs } = claim;
@@ -33,23 +37,19 @@ export function writeClaim(claim: Claim): Buffer {
   throw new LockBackendError("zookeeper", claim.name, message, { fatal: true });
 }
 
-/** Reads any contender's data. What is not ours is shown as far as it is text. */
+/** Reads any contender's data, whoever wrote it: for people, never for decisions. What is not ours is shown as far as it is text. */
 export function readClaim(data: Buffer): ClaimRecord {
   const found = parse(data);
-  if (found !== undefined && typeof found["holder"] === "string") {
-    const { limit, ttlMs } = found;
-    return {
-      holder: found["holder"],
-      meta: isMeta(found["meta"]) ? found["meta"] : {},
-      limit: typeof limit === "number" && limit >= 1 ? limit : 1,
-      ttlMs: typeof ttlMs === "number" && ttlMs > 0 ? ttlMs : Infinity,
-    };
+  if (found === undefined || typeof found["holder"] !== "string") {
+    return { holder: shown(data.toString("utf8", 0, 4 * TEXT_MOST)) || "unknown", meta: {}, limit: 1, ttlMs: Infinity };
   }
-  const text = data
-    .toString()
-    .replaceAll(/[^ -~\u00a0-\ud7ff]/g, "")
-    .slice(0, TEXT_MOST);
-  return { holder: text === "" ? "unknown" : text, meta: {}, limit: 1, ttlMs: Infinity };
+  const { holder, meta, limit, ttlMs } = found;
+  return {
+    holder: shown(holder as string) || "unknown",
+    meta: data.length <= META_MOST && isMeta(meta) ? meta : {},
+    limit: Number.isSafeInteger(limit) && (limit as number) >= 1 ? (limit as number) : 1,
+    ttlMs: typeof ttlMs === "number" && ttlMs > 0 ? ttlMs : Infinity,
+  };
 }
 
 /** True where the data was written by {@link writeClaim}: only then its limit means something. */
@@ -61,17 +61,23 @@ export function isClaim(data: Buffer): boolean {
 export function readForced(data: Buffer): readonly ForcedRecord[] | undefined {
   if (data.length === 0) return [];
   const list = parse(data)?.["forced"];
-  return Array.isArray(list) ? list.filter(isForced) : undefined;
+  if (!Array.isArray(list)) return undefined;
+  const known = list.slice(-FORCED_MOST).filter(isForced);
+  return known.map((one) => ({ ...one, by: shown(one.by), reason: shown(one.reason, REASON_MOST) }));
 }
 
 export function writeForced(known: readonly ForcedRecord[], added: ForcedRecord): Buffer {
   const recent = known.filter(({ atMs }) => added.atMs - atMs < FORCED_MS).slice(1 - FORCED_MOST);
-  const shortened = { ...added, by: added.by.slice(0, TEXT_MOST), reason: added.reason.slice(0, 2000) };
+  const shortened = { ...added, by: added.by.slice(0, TEXT_MOST), reason: added.reason.slice(0, REASON_MOST) };
   return Buffer.from(JSON.stringify({ holdfast: 1, forced: [...recent, shortened] }));
 }
 
+function shown(text: string, most: number = TEXT_MOST): string {
+  return text.slice(0, most).replaceAll(UNSHOWABLE, "");
+}
+
 function parse(data: Buffer): Record<string, unknown> | undefined {
-  if (data[0] !== 0x7b) return undefined;
+  if (data[0] !== 0x7b || data.length > RECORD_MOST) return undefined;
   try {
     const value: unknown = JSON.parse(data.toString());
     return typeof value === "object" && value !== null && "holdfast" in value ? { ...value } : undefined;

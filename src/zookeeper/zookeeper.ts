@@ -2,6 +2,7 @@
 import type { ConnectionOptions } from "node:tls";
 import { type Duration, MAX_TTL_MS, toMs } from "../duration.ts";
 import { ZooKeeperBackend } from "./backend.ts";
+import { type AclChoice, toAcls } from "./client/acl.ts";
 import { ZooKeeperClient } from "./client/client.ts";
 import { parseServers, showServer } from "./client/servers.ts";
 import { asPaths, type Dialect, escapedBelow, STYLES } from "./names.ts";
@@ -24,8 +25,11 @@ export interface ZooKeeperOptions {
   readonly dialect?: Dialect | ((name: string) => Dialect) | undefined;
   /** Digest authentication. */
   readonly auth?: { readonly user: string; readonly password: string } | undefined;
-  /** `creator`: only who is authenticated as we are may touch our nodes. @default "open" */
-  readonly acl?: "open" | "creator" | undefined;
+  /**
+   * Who may touch our nodes. `open`: everybody who reaches the ensemble may end, forge and read our locks. `creator`: only
+   * who is authenticated as we are (`auth`, or a client certificate). Or a list of rights. @default "open"
+   */
+  readonly acl?: AclChoice | undefined;
   /** Encrypts, with these options of `tls.connect()`; `true`: with Node's own. @default false */
   readonly tls?: ConnectionOptions | boolean | undefined;
 }
@@ -47,7 +51,7 @@ export function zookeeper(options: ZooKeeperOptions): ZooKeeperBackend {
     timeoutMs: toMs(options.session ?? DEFAULTS.session, "session", { maxMs: MAX_TTL_MS }),
     tls: options.tls,
     auth: options.auth,
-    acl: oneOf<"open" | "creator">(options.acl ?? "open", "acl", ["open", "creator"]),
+    acl: checkAcl(options),
     listener: {
       connected: (isNew) => backend.connected(isNew),
       expired: () => backend.expired(),
@@ -68,6 +72,14 @@ function constant(dialect: Dialect): () => Dialect {
 
 function checkDialect(dialect: Dialect): Dialect {
   return oneOf(dialect, "dialect", Object.keys(STYLES) as Dialect[]);
+}
+
+function checkAcl({ acl = "open", auth, tls }: ZooKeeperOptions): AclChoice {
+  const isNobody = auth === undefined && (tls === undefined || tls === false);
+  if (!isNobody || !toAcls(acl).some(({ scheme }) => scheme === "auth")) return acl;
+  throw new TypeError(
+    "Expected `auth`, or `tls` with a certificate, where `acl` gives rights to the creator: who is it?",
+  );
 }
 
 function oneOf<T extends string>(value: T, option: string, choices: readonly T[]): T {

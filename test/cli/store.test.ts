@@ -5,6 +5,7 @@ import { type Proxy, startProxy } from "../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
 import { Bench, isRunning, until } from "./harness.ts";
+import { LOGIN } from "../login.ts";
 
 const bench = new Bench();
 let redis: RedisServer;
@@ -29,7 +30,7 @@ describe("S101: the holder's machine is cut off from the store", () => {
     const script = `trap "" TERM; echo $$ > ${bench.path("beat.pid")}; while :; do echo first >> ${beat}; sleep 0.01; done`;
     const first = bench.start(
       ["run", "s101", "--ttl", "2s", "--", "sh", "-c", script],
-      at(`redis://127.0.0.1:${proxy.port}`),
+      at(`redis://${LOGIN}127.0.0.1:${proxy.port}`),
     );
     const pid = Number(await until(() => bench.lines("beat.pid")[0], "the first runs"));
     const stat = `case "$(cut -d' ' -f3 /proc/${pid}/stat 2>/dev/null)" in [!ZX]*) echo alive;; *) echo dead;; esac`;
@@ -150,12 +151,12 @@ describe("doctor", () => {
     const others = await Promise.all([startRedis(), startRedis()]);
     try {
       const hosts = [redis, ...others].map(({ port }) => `127.0.0.1:${port}`);
-      const good = await doctor(`redlock://${hosts.join(",")}`, "--init");
+      const good = await doctor(`redlock://${LOGIN}${hosts.join(",")}`, "--init");
       expect(good).toMatchObject({ code: 0 });
       expect(good.findings.filter(({ check, level: found }) => check === "init" && found === "good")).toHaveLength(3);
-      const twice = await doctor(`redlock://${hosts[0]},${hosts[1]},${hosts[0]}`);
+      const twice = await doctor(`redlock://${LOGIN}${hosts[0]},${hosts[1]},${hosts[0]}`);
       expect({ code: twice.code, level: level(twice, "independent") }).toEqual({ code: 1, level: "broken" });
-      const down = await doctor(`redlock://${hosts[0]},127.0.0.1:1,127.0.0.1:2`);
+      const down = await doctor(`redlock://${LOGIN}${hosts[0]},127.0.0.1:1,127.0.0.1:2`);
       expect({ code: down.code, level: level(down, "majority") }).toEqual({ code: 1, level: "broken" });
     } finally {
       await Promise.all(others.map((other) => other.stop()));

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 
 import { checkFenced } from "../../src/fence/fenced.ts";
 import {
+  fenceCeiling,
   fenceFor,
   FenceRejectedError,
   MAX_FENCE,
@@ -25,6 +26,18 @@ describe("a fence in decimal", () => {
       expect(parseFence(text)).toBeUndefined();
     },
   );
+});
+
+describe("the ceiling for numbers from outside (S175)", () => {
+  test("is a day ahead of the clock in microseconds, and parseFence() keeps to one", () => {
+    const aheadUs = fenceCeiling() - BigInt(Date.now()) * 1000n;
+    expect(aheadUs).toBeGreaterThan(23n * 3_600_000_000n);
+    expect(aheadUs).toBeLessThanOrEqual(24n * 3_600_000_000n);
+    expect(parseFence(MAX_FENCE.toString(), fenceCeiling())).toBeUndefined();
+    expect(parseFence("34", 34n)).toBe(34n);
+    expect(parseFence("35", 34n)).toBeUndefined();
+    expect(parseFence((MAX_FENCE + 1n).toString(), 2n ** 70n)).toBeUndefined();
+  });
 });
 
 describe("what a guard takes", () => {

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -14,9 +15,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { LockLostError } from "../../src/errors.ts";
 import { fileMarks } from "../../src/fence/file/index.ts";
 import { admittedFence, expressGuard, fastifyGuard, fencedFetch, fetchGuard } from "../../src/fence/http/index.ts";
-import { fenceFor, FenceRejectedError, type MarkStore, memoryMarks } from "../../src/fence/index.ts";
+import { fenceFor, FenceRejectedError, type MarkStore, MAX_FENCE, memoryMarks } from "../../src/fence/index.ts";
 import { migrateFences, postgresMarks, withFence } from "../../src/fence/postgres/index.ts";
-import { redisMarks } from "../../src/fence/redis/index.ts";
+import { fenceKey, redisMarks } from "../../src/fence/redis/index.ts";
 import { type PostgresServer, startPostgres } from "../../src/lab/servers/postgres.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { rejectionsOf } from "./rejections.ts";
@@ -32,7 +33,7 @@ afterEach(async () => {
 const at = (fence: bigint, name = "invoice:42"): { name: string; fence: bigint } => ({ name, fence });
 
 /** A server with `PUT /invoices/:id`, guarded by lock "invoice:<id>"; it answers with the fence that it was let in with. */
-type Host = (marks: MarkStore) => Promise<string>;
+type Host = (marks: MarkStore, ceiling?: bigint) => Promise<string>;
 
 async function listen(server: Server): Promise<string> {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -41,10 +42,11 @@ async function listen(server: Server): Promise<string> {
 }
 
 const hosts: Record<string, Host> = {
-  express: (marks) => {
+  express: (marks, ceiling) => {
     const app = express();
     const guard = expressGuard<express.Request<{ id: string }>>({
       marks,
+      ceiling,
       lock: ({ params }) => `invoice:${params.id}`,
     });
     app.put("/invoices/:id", guard, (request, response) => {
@@ -55,10 +57,11 @@ const hosts: Record<string, Host> = {
     }) satisfies express.ErrorRequestHandler);
     return listen(createServer(app));
   },
-  fastify: async (marks) => {
+  fastify: async (marks, ceiling) => {
     const app = Fastify();
     const guard = fastifyGuard<FastifyRequest<{ Params: { id: string } }>>({
       marks,
+      ceiling,
       lock: ({ params }) => `invoice:${params.id}`,
     });
     app.put<{ Params: { id: string } }>("/invoices/:id", { preHandler: guard }, async (request) =>
@@ -68,9 +71,9 @@ const hosts: Record<string, Host> = {
     closers.push(() => app.close());
     return `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
   },
-  "a fetch-style handler": (marks) => {
+  "a fetch-style handler": (marks, ceiling) => {
     const lock = ({ url }: Request): string => `invoice:${new URL(url).pathname.split("/")[2]}`;
-    const handler = fetchGuard({ marks, lock }, (_request, { fence }) => new Response(String(fence)));
+    const handler = fetchGuard({ marks, lock, ceiling }, (_request, { fence }) => new Response(String(fence)));
     const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
       const headers = new Headers();
       for (const [name, value] of Object.entries(request.headers)) headers.set(name, String(value));
@@ -83,7 +86,8 @@ const hosts: Record<string, Host> = {
 };
 
 describe.each(Object.keys(hosts))("the guard in front of %s", (name) => {
-  const open = (marks: MarkStore = memoryMarks()): Promise<string> => (hosts[name] as Host)(marks);
+  const open = (marks: MarkStore = memoryMarks(), ceiling?: bigint): Promise<string> =>
+    (hosts[name] as Host)(marks, ceiling);
   const put = (url: string, header?: string): Promise<Response> =>
     fetch(`${url}/invoices/42`, { method: "PUT", headers: header === undefined ? {} : { "Fencing-Token": header } });
 
@@ -127,8 +131,22 @@ describe.each(Object.keys(hosts))("the guard in front of %s", (name) => {
     expect(await answer.text()).toContain("no route");
   });
 
-  test("speaks with fencedFetch, exactly above 2^53, which throws the refusal", async () => {
+  test("is not closed by one huge fence: what no lease can have by now leaves no mark (S175)", async () => {
     const url = await open();
+    const tomorrow = BigInt(Date.now() + 25 * 3_600_000) * 1000n;
+    for (const huge of [MAX_FENCE, 2n ** 62n, tomorrow]) {
+      const answer = await put(url, `invoice%3A42=${huge}`);
+      expect(answer.status).toBe(400);
+      expect(await answer.json()).toMatchObject({ title: "Implausible fence" });
+    }
+    // As Redis, quorums and files count, on a machine whose clock is an hour ahead; and as ZooKeeper does.
+    const clockAhead = BigInt(Date.now() + 3_600_000) * 1000n;
+    const election = (100_000n << 32n) + 5n;
+    for (const fence of [election, clockAhead]) expect((await put(url, `invoice%3A42=${fence}`)).status).toBe(200);
+  });
+
+  test("speaks with fencedFetch, exactly above 2^53, which throws the refusal", async () => {
+    const url = await open(memoryMarks(), MAX_FENCE);
     const send = (fence: bigint): Promise<Response> => fencedFetch(at(fence))(`${url}/invoices/42`, { method: "PUT" });
     expect(await (await send(BEYOND_DOUBLES)).text()).toBe("9007199254740993");
     const events = await rejectionsOf(async () => {
@@ -220,7 +238,7 @@ describe("the marks behind a guard", () => {
     ]);
     pool = new pg.Pool({ connectionString: postgres.url, max: 5 });
     pool.on("error", () => {}); // A restart ends idle connections.
-    client = new Redis(redis.port, redis.host).on("error", () => {});
+    client = new Redis(redis.url).on("error", () => {});
     folder = await mkdtemp(join(tmpdir(), "holdfast-marks-"));
     await migrateFences(pool);
   });
@@ -251,6 +269,25 @@ describe("the marks behind a guard", () => {
     expect(await admits(open(), at(33n))).toBe(412);
     expect(await admits(open(), at(34n))).toBe(200);
   });
+
+  const resets: Record<string, (lock: string) => Promise<unknown>> = {
+    file: (lock) => rm(join(folder, createHash("sha256").update(lock).digest("hex")), { recursive: true }),
+    redis: (lock) => client.del(fenceKey(lock)),
+    postgres: (lock) => pool.query("delete from holdfast.fence_mark where lock = $1", [lock]),
+  };
+
+  test.each(Object.keys(stores))(
+    "closed by a huge fence are opened by the reset of the docs: %s (S175)",
+    async (name) => {
+      const marks = (stores[name] as () => MarkStore)();
+      const lock = "closed:{1}";
+      await marks.advance(lock, MAX_FENCE);
+      expect(await admits(marks, at(34n, lock))).toBe(412);
+      await resets[name]?.(lock);
+      expect(await admits(marks, at(34n, lock))).toBe(200);
+      expect(await admits(marks, at(33n, lock))).toBe(412);
+    },
+  );
 
   test.each([...Object.keys(stores), "memory"])("never admit an older fence after a newer one: %s", async (name) => {
     const marks = stores[name]?.() ?? memoryMarks();

@@ -46,6 +46,13 @@ beforeEach(async () => {
   `);
 });
 
+/** A pool on the same server: as somebody else, or on another database. */
+function poolOf(change: pg.PoolConfig): pg.Pool {
+  const { hostname, port, username, password, pathname } = new URL(server.url);
+  const base = { host: hostname, port: Number(port), user: username, database: pathname.slice(1) };
+  return new pg.Pool({ ...base, password, ...change });
+}
+
 const at = (fence: bigint): { name: string; fence: bigint } => ({ name: "account:1", fence });
 
 async function refusal(work: Promise<unknown>): Promise<FenceRejectedError> {
@@ -71,13 +78,113 @@ describe("the migration", () => {
   });
 });
 
+describe("a schema that somebody else made beforehand (S176)", () => {
+  /** A database of its own, in which mallory may create things. */
+  async function database(name: string): Promise<{ admin: pg.Pool; mallory: pg.Pool; end: () => Promise<void> }> {
+    await pool.query(`create database ${name}`);
+    const admin = poolOf({ database: name });
+    await admin.query(
+      `do $$ begin create role mallory login password 'm'; exception when duplicate_object then end $$`,
+    );
+    await admin.query(`grant create on database ${name} to mallory`);
+    const mallory = poolOf({ database: name, user: "mallory", password: "m" });
+    const end = async (): Promise<void> => {
+      await Promise.all([admin.end(), mallory.end()]);
+    };
+    return { admin, mallory, end };
+  }
+
+  const BAIT = `create table holdfast.fence_mark (lock text primary key, fence bigint not null);
+    create function holdfast.bait() returns trigger language plpgsql as
+      $$ begin alter role mallory superuser; return new; end $$;
+    create trigger bait before insert or update on holdfast.fence_mark for each row execute function holdfast.bait()`;
+
+  test("is refused, and nothing runs with the rights of whoever is guarded", async () => {
+    const { admin, mallory, end } = await database("adopted");
+    try {
+      await mallory.query(`create schema holdfast; ${BAIT}`);
+      await expect(migrateFences(admin)).rejects.toMatchObject({
+        code: "LK003",
+        message: /belongs to role "mallory", not to "postgres"/,
+      });
+      await withFence(admin, at(1n), async () => {}).catch(() => undefined);
+      const { rows } = await admin.query("select rolsuper from pg_roles where rolname = 'mallory'");
+      expect(rows).toEqual([{ rolsuper: false }]);
+    } finally {
+      await admin.query("alter role mallory nosuperuser");
+      await end();
+    }
+  });
+
+  test("is refused too where only a table, or only a function, in our schema is a stranger's", async () => {
+    const { admin, mallory, end } = await database("mixed");
+    const stranger = async (make: string): Promise<void> => {
+      await admin.query(
+        "drop schema if exists holdfast cascade; create schema holdfast; grant all on schema holdfast to mallory",
+      );
+      await mallory.query(make);
+      await expect(migrateFences(admin)).rejects.toMatchObject({ code: "LK003" });
+      await expect(admin.query(FENCE_MIGRATION)).rejects.toMatchObject({ code: "LK003" });
+    };
+    try {
+      await stranger("create table holdfast.fence_mark (lock text primary key, fence bigint not null)");
+      await stranger(
+        "create function holdfast.check_fence(lock text, offered bigint) returns bigint language sql as 'select 1::bigint'",
+      );
+    } finally {
+      await end();
+    }
+  });
+
+  test("is nobody else's where the role that made it runs the migration again, and the hint works", async () => {
+    const { admin, mallory, end } = await database("owned");
+    try {
+      await migrateFences(mallory);
+      await migrateFences(mallory);
+      await expect(migrateFences(admin)).rejects.toMatchObject({ code: "LK003", hint: /SET ROLE/ });
+      await admin.query(`begin; set local role mallory; ${FENCE_MIGRATION} commit`);
+    } finally {
+      await end();
+    }
+  });
+});
+
+describe("a caller's search_path (S176)", () => {
+  test("decides nothing inside the guard's functions", async () => {
+    await pool.query(`create schema if not exists evil;
+      create table if not exists evil.heard (what text); truncate evil.heard;
+      create or replace function evil.set_config(text, text, boolean) returns text language sql as
+        $$ insert into evil.heard values ('set_config'); select $2 $$;
+      create or replace function evil.current_setting(text, boolean) returns text language sql as
+        $$ insert into evil.heard values ('current_setting'); select null::text $$`);
+    const client = await pool.connect();
+    try {
+      await client.query("set search_path = evil, pg_catalog, public");
+      await client.query("begin; select holdfast.check_fence('account:1', 34); commit");
+      await client.query("reset search_path");
+    } finally {
+      client.release();
+    }
+    const { rows } = await pool.query("select what from evil.heard");
+    await pool.query("drop schema evil cascade");
+    expect(rows).toEqual([]);
+  });
+
+  test("is pinned on every function that the migration makes", async () => {
+    const { rows } = await pool.query(
+      "select proname from pg_proc where pronamespace = 'holdfast'::regnamespace and not coalesce(proconfig @> array['search_path=pg_catalog, pg_temp'], false)",
+    );
+    expect(rows).toEqual([]);
+  });
+});
+
 describe("a role with few rights", () => {
   test("needs usage of the schema, and select, insert and update on the marks, to be guarded", async () => {
-    await pool.query(`create role clerk login;
+    await pool.query(`create role clerk login password 'c';
       grant usage on schema holdfast to clerk;
       grant select, insert, update on holdfast.fence_mark to clerk;
       grant select, update on account to clerk`);
-    const clerk = new pg.Pool({ connectionString: server.url.replace("postgres@", "clerk@") });
+    const clerk = poolOf({ user: "clerk", password: "c" });
     try {
       const set = (fence: bigint): Promise<unknown> =>
         withFence(clerk, at(fence), (client) => client.query("update account set balance = 7 where id = 1"));
@@ -270,7 +377,7 @@ describe("withFence", () => {
 
   test("refuses a write that the network held back until the next holder had written (S05)", async () => {
     await using proxy = await startProxy({ port: server.port });
-    const slow = new pg.Pool({ host: proxy.host, port: proxy.port, user: "postgres", database: "postgres" });
+    const slow = poolOf({ host: proxy.host, port: proxy.port });
     try {
       await slow.query("select 1");
       proxy.hang("requests");

@@ -12,6 +12,7 @@ import { type ClusterLab, startCluster } from "../../src/lab/servers/cluster.ts"
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { rejectionsOf } from "./rejections.ts";
 import { greatest, race, rises, writers } from "./writers.ts";
+import { PASSWORD } from "../login.ts";
 
 const BEYOND_DOUBLES = 2n ** 53n + 1n;
 
@@ -22,8 +23,8 @@ const closers: (() => unknown)[] = [];
 
 beforeAll(async () => {
   server = await startRedis({ args: ["--appendonly", "yes", "--appendfsync", "always"] });
-  ioredis = new Redis(server.port, server.host);
-  const six = new Redis6(server.port, server.host);
+  ioredis = new Redis(server.url);
+  const six = new Redis6(server.url);
   const nodeRedis = await createClient({ url: server.url }).connect();
   const nodeRedis5 = await createClient5({ url: server.url }).connect();
   // A restart cuts every connection: the clients come back by themselves.
@@ -108,7 +109,7 @@ describe("the mark", () => {
     await writeFenced(ioredis, at(34n), []);
     expect(await ioredis.pttl(fenceKey("invoice:42"))).toBe(-1);
     const names = ["x", "{x}", "a{x}", "a{x}b", "{", "}", "{}", "", "{{x}}", ":{x}"];
-    expect(new Set(names.map(fenceKey)).size).toBe(names.length);
+    expect(new Set(names.map((name) => fenceKey(name))).size).toBe(names.length);
   });
 
   test("is never guessed from something else that lies in its place", async () => {
@@ -151,7 +152,7 @@ test("an older fence never wins, whatever the pauses", async () => {
 
 test("a write that the network held back until the next holder had written is refused (S05)", async () => {
   await using proxy = await startProxy({ port: server.port });
-  const slow = new Redis(proxy.port, proxy.host);
+  const slow = new Redis(proxy.port, proxy.host, { password: PASSWORD });
   try {
     await slow.ping();
     proxy.hang("requests");
@@ -188,11 +189,17 @@ describe("in a cluster", () => {
   let nodeCluster: Awaited<ReturnType<typeof connectNodeCluster>>;
 
   const connectNodeCluster = () =>
-    createCluster({ rootNodes: lab.nodes.map(({ port }) => ({ url: `redis://127.0.0.1:${port}` })) }).connect();
+    createCluster({
+      rootNodes: lab.nodes.map(({ url }) => ({ url })),
+      defaults: { password: PASSWORD },
+    }).connect();
 
   beforeAll(async () => {
     lab = await startCluster();
-    cluster = new Cluster(lab.nodes.map(({ port, host }) => ({ port, host })));
+    cluster = new Cluster(
+      lab.nodes.map(({ port, host }) => ({ port, host })),
+      { redisOptions: { password: PASSWORD } },
+    );
     nodeCluster = await connectNodeCluster();
     closers.unshift(
       () => cluster.disconnect(),

@@ -22,6 +22,7 @@ test("the guards export these names and no others", () => {
       "FenceRejectedError",
       "MAX_FENCE",
       "admit",
+      "fenceCeiling",
       "fenceFor",
       "memoryMarks",
       "parseFence",

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
 import { LockLostError } from "../../src/errors.ts";
-import { FenceRejectedError } from "../../src/fence/index.ts";
+import { FenceRejectedError, MAX_FENCE } from "../../src/fence/index.ts";
 import {
   writeFenced,
   writeWhileHeld,
@@ -12,6 +12,7 @@ import {
 import { startZooKeeper, type ZooKeeperLab } from "../../src/lab/servers/zookeeper.ts";
 import { createLocks } from "../../src/locks.ts";
 import { zookeeper as zookeeperBackend, ZooKeeperClient } from "../../src/zookeeper/index.ts";
+import { eventually } from "../zookeeper/claims.ts";
 import { rejectionsOf } from "./rejections.ts";
 import { greatest, race, rises, writers } from "./writers.ts";
 
@@ -142,6 +143,24 @@ describe("writeFenced", () => {
     } finally {
       await fresh.close();
     }
+    // It may have led the others: the next test needs them all.
+    for (const client of clients) {
+      await eventually("its server serves again", () =>
+        client.sync("/").then(
+          () => true,
+          () => undefined,
+        ),
+      );
+    }
+  });
+
+  test("closed by a huge fence is opened by the reset of the docs (S175)", async () => {
+    await writeFenced(zookeeper, at(MAX_FENCE), set("a"));
+    await expect(writeFenced(zookeeper, at(34n), set("b"))).rejects.toBeInstanceOf(FenceRejectedError);
+    await zookeeper.delete(`/holdfast-fences/${encodeURIComponent(at(34n).name)}`);
+    await writeFenced(zookeeper, at(34n), set("c"));
+    await expect(writeFenced(zookeeper, at(33n), set("d"))).rejects.toMatchObject({ current: 34n });
+    expect(await read()).toBe("c");
   });
 });
 

@@ -1,4 +1,5 @@
 /** Faults of the catalogue that are no play for two clients and a picture. */
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -9,6 +10,7 @@ import { startProxy } from "../../src/lab/proxy.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
 import { DIST } from "../dist.ts";
+import { LOGIN } from "../login.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -29,7 +31,7 @@ test(
   async () => {
     await using proxy = await startProxy(server);
     proxy.delay(0, "both", 4);
-    const locks = await connect(`redis://127.0.0.1:${proxy.port}`);
+    const locks = await connect(`redis://${LOGIN}127.0.0.1:${proxy.port}`);
     const turn = async (i: number): Promise<void> => {
       const stop = new AbortController();
       const timer = setTimeout(() => stop.abort(), Math.random() * 12);
@@ -74,6 +76,8 @@ test(
       startClient({ client, lock: "s60", library: "holdfast", link, ledgerUrl: "" }, history);
     const [dead, reader, writer] = await Promise.all(["dead", "reader", "writer"].map(start));
     if (dead === undefined || reader === undefined || writer === undefined) throw new Error("no clients");
+    // The store's password is nothing for `ps` to show (S174).
+    expect(readFileSync(`/proc/${dead.pid}/cmdline`, "utf8")).not.toContain(server.password);
     const terms = { ttlMs: 1000, waitMs: 5000, mode: "shared" } as const;
     expect(await dead.tell({ do: "acquire", terms })).toBe(true);
     expect(await reader.tell({ do: "acquire", terms })).toBe(true);

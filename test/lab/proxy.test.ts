@@ -8,6 +8,7 @@ import type { Proxy } from "../../src/lab/proxy.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
 import { DIST } from "../dist.ts";
+import { PASSWORD } from "../login.ts";
 
 let server: RedisServer;
 let proxy: Proxy;
@@ -21,7 +22,7 @@ afterAll(() => server.stop());
 beforeEach(async () => {
   await server.cli("FLUSHALL");
   proxy = await startProxy(server);
-  client = new Redis({ port: proxy.port, retryStrategy: null, maxRetriesPerRequest: 0 });
+  client = new Redis({ password: PASSWORD, port: proxy.port, retryStrategy: null, maxRetriesPerRequest: 0 });
   client.on("error", () => undefined);
   await client.ping();
 });
@@ -87,7 +88,7 @@ test("after a lost reply its connection stays silent, as TCP does past a hole; a
   proxy.cut();
   await lost;
   expect(answers).toBe(0);
-  const again = new Redis({ port: proxy.port });
+  const again = new Redis({ password: PASSWORD, port: proxy.port });
   expect(await again.get("a")).toBe("1");
   again.disconnect();
 });
@@ -107,7 +108,7 @@ test("a held request reaches the server even after its client has gone", async (
   proxy.onRequest = (chunk) => (chunk.includes("late") ? "hold" : undefined);
   const before = proxy.connections;
   const socket = connect(proxy.port, "127.0.0.1");
-  socket.write("SET late 1\r\n");
+  socket.write(`AUTH ${PASSWORD}\r\nSET late 1\r\n`);
   await eventually(() => Promise.resolve(proxy.connections === before + 1));
   await new Promise((resolve) => setTimeout(resolve, 50));
   socket.resetAndDestroy();
@@ -129,14 +130,14 @@ test("cut() resets the connection and lets new ones in", async () => {
   const closed = new Promise((resolve) => client.once("close", resolve));
   proxy.cut();
   await closed;
-  const again = new Redis({ port: proxy.port });
+  const again = new Redis({ password: PASSWORD, port: proxy.port });
   expect(await again.ping()).toBe("PONG");
   again.disconnect();
 });
 
 test("refuse() turns new connections away until heal()", async () => {
   await proxy.refuse();
-  const refused = new Redis({ port: proxy.port, retryStrategy: null, lazyConnect: true });
+  const refused = new Redis({ password: PASSWORD, port: proxy.port, retryStrategy: null, lazyConnect: true });
   const error = new Promise<Error & { code?: string }>((resolve) => refused.once("error", resolve));
   await expect(refused.connect()).rejects.toThrow();
   expect((await error).code).toBe("ECONNREFUSED");

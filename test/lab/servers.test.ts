@@ -1,7 +1,10 @@
-import { spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { Redis } from "ioredis";
+import pg from "pg";
+import { describe, expect, test } from "vitest";
 import { startCluster } from "../../src/lab/servers/cluster.ts";
 import { startPostgres } from "../../src/lab/servers/postgres.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
@@ -138,4 +141,79 @@ test("Postgres answers, keeps its data over a restart, and leaves no process beh
   const { pid } = server;
   await server.stop();
   expect(isAlive(pid)).toBe(false);
+});
+
+/** What `ps` shows everybody of the process, and of those that it started. */
+function argumentsOf(pid: number): string {
+  return readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
+}
+
+describe("on a machine that others use too (S174)", () => {
+  test("Redis asks for a password, which no command line shows and only we can read", async () => {
+    await using server = await startRedis();
+    const stranger = new Redis({ port: server.port, host: server.host, retryStrategy: null, enableReadyCheck: false });
+    stranger.on("error", () => undefined);
+    await expect(stranger.config("GET", "dir")).rejects.toThrow(/NOAUTH/);
+    stranger.disconnect();
+    expect(await server.cli("PING")).toBe("PONG");
+    expect(new URL(server.url).password).toBe(server.password);
+    expect(server.password.length).toBeGreaterThanOrEqual(32);
+    expect(argumentsOf(server.pid)).not.toContain(server.password);
+    for (const path of [server.dir, join(server.dir, "password.conf")]) expect(statSync(path).mode & 0o077).toBe(0);
+  });
+
+  test("so do sentinels, their primary and its replicas, and the nodes of a cluster", async () => {
+    await using lab = await startSentinels();
+    await using cluster = await startCluster();
+    for (const { port, host, pid, password } of [lab.primary, ...lab.replicas, ...lab.sentinels, ...cluster.nodes]) {
+      const stranger = new Redis({ port, host, retryStrategy: null, enableReadyCheck: false });
+      stranger.on("error", () => undefined);
+      await expect(stranger.call("INFO")).rejects.toThrow(/NOAUTH/);
+      stranger.disconnect();
+      expect(argumentsOf(pid)).not.toContain(password);
+    }
+  });
+
+  test("Postgres asks for a password over TCP, and has its socket where nobody else gets", async () => {
+    await using server = await startPostgres();
+    const { password, hostname, port } = new URL(server.url);
+    expect(password.length).toBeGreaterThanOrEqual(32);
+    for (const wrong of [undefined, "", "postgres"]) {
+      const stranger = new pg.Client({
+        host: hostname,
+        port: Number(port),
+        user: "postgres",
+        database: "postgres",
+        password: wrong,
+      });
+      await expect(stranger.connect()).rejects.toThrow(/password/i);
+    }
+    expect(await server.sql("show password_encryption")).toBe("scram-sha-256");
+    const [sockets] = (await server.sql("show unix_socket_directories")).split(",");
+    expect(statSync(sockets as string).mode & 0o077).toBe(0);
+    expect(argumentsOf(server.pid)).not.toContain(password);
+  });
+
+  test("what somebody else left under our names in the shared directory is not removed", async () => {
+    const shared = mkdtempSync(join(tmpdir(), "holdfast-shared-"));
+    try {
+      const kept = join(shared, "kept");
+      mkdirSync(join(kept, "inside"), { recursive: true });
+      // The pid of nobody.
+      const [link, foreign, own] = ["link", "theirs", "ours"].map((end) => join(shared, `holdfast-lab-4194400-${end}`));
+      symlinkSync(kept, link as string);
+      for (const place of [foreign, own]) mkdirSync(join(place as string, "x"), { recursive: true });
+      // Only root can give away a directory; elsewhere the link is what is left to show.
+      const isRoot = process.getuid?.() === 0;
+      if (isRoot) chownSync(foreign as string, 65_534, 65_534);
+      const module = join(DIST, "lab/servers/place.js");
+      const script = `process.env.TMPDIR = ${JSON.stringify(shared)}; (await import(${JSON.stringify(module)})).makePlace();`;
+      execFileSync(process.execPath, ["--input-type=module", "-e", script]);
+      expect(existsSync(own as string)).toBe(false);
+      expect(existsSync(join(link as string, "inside"))).toBe(true);
+      expect(existsSync(foreign as string)).toBe(isRoot);
+    } finally {
+      rmSync(shared, { recursive: true });
+    }
+  });
 });

@@ -6,6 +6,7 @@ import { initMembers, quorum } from "../../src/quorum/index.ts";
 import { redis } from "../../src/redis/index.ts";
 import { newClaim, startServers } from "./servers.ts";
 import { failure, granted, play } from "./stage.ts";
+import { PASSWORD } from "../login.ts";
 
 const name = "lock";
 
@@ -54,7 +55,9 @@ describe("a member whose connection is down", () => {
 
 test("the questions to a server that was killed do not pile up in ioredis, and it votes again when it is back", async () => {
   await using servers = await startServers(3);
-  const clients = servers.all.map(({ host, port }) => new Redis({ host, port, retryStrategy: () => 50 }));
+  const clients = servers.all.map(
+    ({ host, port }) => new Redis({ host, port, password: PASSWORD, retryStrategy: () => 50 }),
+  );
   for (const client of clients) client.on("error", () => undefined);
   const members = clients.map((client) => redis(client));
   const backend = quorum(members, { memberWait: "5s" });

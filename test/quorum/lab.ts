@@ -8,6 +8,7 @@ import { makeWallskew, type Wallskew } from "../../src/lab/servers/wallskew.ts";
 import { initMembers, quorum, type QuorumOptions } from "../../src/quorum/index.ts";
 import { redis } from "../../src/redis/index.ts";
 import { newClaim } from "./servers.ts";
+import { PASSWORD } from "../login.ts";
 
 /** Whatever a test opened, closed after it in reverse order. */
 const opened: (() => unknown)[] = [];
@@ -27,7 +28,13 @@ export interface Lab {
 }
 
 function memberAt(port: number): Member {
-  const client = new Redis({ port, host: "127.0.0.1", maxRetriesPerRequest: null, retryStrategy: () => 20 });
+  const client = new Redis({
+    port,
+    host: "127.0.0.1",
+    password: PASSWORD,
+    maxRetriesPerRequest: null,
+    retryStrategy: () => 20,
+  });
   client.on("error", () => undefined);
   opened.push(() => client.disconnect());
   return redis(client);

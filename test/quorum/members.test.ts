@@ -9,6 +9,7 @@ import { initMembers, quorum, type QuorumOptions } from "../../src/quorum/index.
 import { memory } from "../../src/memory/index.ts";
 import { redis } from "../../src/redis/index.ts";
 import { newClaim } from "./servers.ts";
+import { LOGIN, PASSWORD } from "../login.ts";
 
 const opened: (() => unknown)[] = [];
 afterEach(async () => {
@@ -22,7 +23,13 @@ async function server(...args: string[]): Promise<RedisServer> {
 }
 
 function memberAt({ port }: RedisServer): Member {
-  const client = new Redis({ port, host: "127.0.0.1", maxRetriesPerRequest: null, retryStrategy: () => 20 });
+  const client = new Redis({
+    port,
+    host: "127.0.0.1",
+    password: PASSWORD,
+    maxRetriesPerRequest: null,
+    retryStrategy: () => 20,
+  });
   client.on("error", () => undefined);
   opened.push(() => client.disconnect());
   return redis(client);
@@ -168,7 +175,7 @@ test("initMembers() vouches for those it reaches, and says which it did not", as
 
 test("a redlock: URL opens a quorum, also while one of its members is down", { timeout: 60_000 }, async () => {
   const servers = [await server(), await server(), await server()];
-  const url = `redlock://${servers.map(({ port }) => `127.0.0.1:${port}`).join(",")}?maxTtl=1m&memberWait=5s`;
+  const url = `redlock://${LOGIN}${servers.map(({ port }) => `127.0.0.1:${port}`).join(",")}?maxTtl=1m&memberWait=5s`;
   const { members, options } = await openMembers(url);
   const results = await initMembers(members, options);
   expect(results.map(({ result }) => result)).toEqual(["admitted", "admitted", "admitted"]);

@@ -63,7 +63,7 @@ let real: Member;
 beforeAll(async () => {
   skew = await makeWallskew();
   server = await startRedis({ env: skew.env });
-  client = new Redis(server.port, server.host);
+  client = new Redis(server.url);
   real = redis(client);
 });
 

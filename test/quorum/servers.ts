@@ -5,6 +5,7 @@ import { systemChance } from "../../src/chance.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { initMembers, quorum, type QuorumOptions } from "../../src/quorum/index.ts";
 import { redis } from "../../src/redis/index.ts";
+import { PASSWORD } from "../login.ts";
 
 export interface Servers extends AsyncDisposable {
   readonly all: readonly RedisServer[];
@@ -19,7 +20,9 @@ export interface Servers extends AsyncDisposable {
 export async function startServers(count: number): Promise<Servers> {
   const all = await Promise.all(Array.from({ length: count }, () => startRedis()));
   // One connection to each for all quorums: hundreds of them would keep the machine busy with nothing else.
-  const clients = all.map(({ host, port }) => new Redis({ host, port, maxRetriesPerRequest: null }));
+  const clients = all.map(
+    ({ host, port }) => new Redis({ host, port, password: PASSWORD, maxRetriesPerRequest: null }),
+  );
   for (const client of clients) client.on("error", () => undefined);
   const members = (): readonly Member[] => clients.map((client) => redis(client));
   const stop = async (): Promise<void> => {

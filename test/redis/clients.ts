@@ -14,6 +14,7 @@ import {
 import type { ClusterLab } from "../../src/lab/servers/cluster.ts";
 import type { SentinelLab } from "../../src/lab/servers/sentinels.ts";
 import type { RedisClient } from "../../src/redis/index.ts";
+import { PASSWORD } from "../login.ts";
 
 export interface Opened {
   readonly client: RedisClient;
@@ -35,13 +36,19 @@ function ioredis(name: string, Redis: typeof Redis5, Cluster: typeof Cluster5): 
     client.on("error", quiet);
     return { client, close: () => Promise.resolve(client.disconnect()) };
   };
-  const patient = { maxRetriesPerRequest: null, retryStrategy: () => 50 };
+  const patient = { password: PASSWORD, maxRetriesPerRequest: null, retryStrategy: () => 50 };
   return {
     name,
     standalone: (port) => Promise.resolve(opened(new Redis({ port, host: HOST, ...patient }))),
     sentinel: ({ sentinels, service }) => {
       const hosts = sentinels.map(({ port }) => ({ host: HOST, port }));
-      const client = new Redis({ sentinels: hosts, name: service, ...patient, sentinelRetryStrategy: () => 50 });
+      const client = new Redis({
+        sentinels: hosts,
+        name: service,
+        ...patient,
+        sentinelPassword: PASSWORD,
+        sentinelRetryStrategy: () => 50,
+      });
       return Promise.resolve(opened(client));
     },
     cluster: ({ nodes }) => {
@@ -83,13 +90,14 @@ function nodeRedis(name: string, library: NodeRedisLibrary): Library {
   const socket = { reconnectStrategy: () => 50 };
   return {
     name,
-    standalone: (port) => opened(library.createClient({ socket: { host: HOST, port, ...socket } })),
+    standalone: (port) => opened(library.createClient({ password: PASSWORD, socket: { host: HOST, port, ...socket } })),
     sentinel: ({ sentinels, service }) =>
       opened(
         library.createSentinel({
           name: service,
           sentinelRootNodes: sentinels.map(({ port }) => ({ host: HOST, port })),
-          nodeClientOptions: { socket },
+          nodeClientOptions: { password: PASSWORD, socket },
+          sentinelClientOptions: { password: PASSWORD },
           scanInterval: 1000,
         }),
       ),
@@ -97,7 +105,7 @@ function nodeRedis(name: string, library: NodeRedisLibrary): Library {
       opened(
         library.createCluster({
           rootNodes: nodes.map(({ port }) => ({ socket: { host: HOST, port } })),
-          defaults: { socket },
+          defaults: { password: PASSWORD, socket },
         }),
       ),
   };

@@ -7,6 +7,7 @@ import { namesOf } from "../../src/redis/names.ts";
 import { redis } from "../../src/redis/index.ts";
 import { libraries } from "./clients.ts";
 import { claimOf, Desk, eventually, granted, refused, rivalOf, sleep, waitFor } from "./lab.ts";
+import { PASSWORD } from "../login.ts";
 
 let lab: ClusterLab;
 let desk: Desk;
@@ -29,7 +30,7 @@ function client({ nodes }: ClusterLab = lab): Cluster {
     retryDelayOnTryAgain: 20,
     retryDelayOnClusterDown: 50,
     maxRedirections: 200,
-    redisOptions: { maxRetriesPerRequest: null },
+    redisOptions: { maxRetriesPerRequest: null, password: PASSWORD },
   });
   cluster.on("error", () => {});
   desk.later(() => cluster.disconnect());

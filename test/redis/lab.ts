@@ -3,6 +3,7 @@ import { Redis, type RedisOptions as IoredisOptions } from "ioredis";
 import type { Backend, Claim, Granted, Refused } from "../../src/backend.ts";
 import { systemChance } from "../../src/chance.ts";
 import { type RedisBackend, redis, type RedisOptions } from "../../src/redis/index.ts";
+import { PASSWORD } from "../login.ts";
 
 const PATIENCE_MS = 20_000;
 
@@ -77,6 +78,7 @@ export class Desk implements AsyncDisposable {
     const client = new Redis({
       port,
       host: "127.0.0.1",
+      password: PASSWORD,
       maxRetriesPerRequest: null,
       retryStrategy: () => 20,
       ...options,

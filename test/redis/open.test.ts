@@ -13,6 +13,7 @@ import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { type SentinelLab, startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { openBackend, openMember, openRenewer } from "../../src/redis/open.ts";
 import { claimOf, Desk, granted } from "./lab.ts";
+import { LOGIN, PASSWORD } from "../login.ts";
 
 const SECRET = "s3cret-p@ss";
 let server: RedisServer;
@@ -67,33 +68,37 @@ const LIBRARIES = ["ioredis", "redis"] as const;
 for (const client of LIBRARIES) {
   describe.concurrent(`by URL, with ${client}`, () => {
     const secret = encodeURIComponent(SECRET);
-    test("redis://", () => works(`redis://127.0.0.1:${server.port}?client=${client}`));
+    test("redis://", () => works(`redis://${LOGIN}127.0.0.1:${server.port}?client=${client}`));
     test("redis:// with a database, a prefix and other options", async () => {
-      await works(`redis://127.0.0.1:${server.port}/3?client=${client}&prefix=mine${client}&run=8&idle=10s&ticket=2s`);
+      await works(
+        `redis://${LOGIN}127.0.0.1:${server.port}/3?client=${client}&prefix=mine${client}&run=8&idle=10s&ticket=2s`,
+      );
       expect(await server.cli("-n", "3", "KEYS", `mine${client}:*`)).toContain(`mine${client}:{`);
     });
     test("redis:// with a password", () => works(`redis://:${secret}@127.0.0.1:${locked.port}?client=${client}`));
     test("redis:// with a user and a password", () =>
       works(`redis://app:${secret}@127.0.0.1:${locked.port}?client=${client}`));
-    test("redis+unix://", () => works(`redis+unix://${join(place, "redis.sock")}?client=${client}`));
+    test("redis+unix://", () => works(`redis+unix://${LOGIN}${join(place, "redis.sock")}?client=${client}`));
     test("redis+sentinel:// with one sentinel that is down", async () => {
       const hosts = [await freePort(), ...sentinels.sentinels.map(({ port }) => port)].map(
         (port) => `127.0.0.1:${port}`,
       );
-      await works(`redis+sentinel://${hosts.join(",")}/${sentinels.service}?client=${client}`);
+      await works(
+        `redis+sentinel://${LOGIN}${hosts.join(",")}/${sentinels.service}?sentinelPassword=${PASSWORD}&client=${client}`,
+      );
     });
     test("redis+cluster://", () => works(`${cluster.url}?client=${client}`));
 
     test("a sentinel's port is no Redis: says so, and which URL to use", async () => {
-      const { message } = await refusal(`redis://127.0.0.1:${sentinels.sentinels[0]?.port}?client=${client}`);
+      const { message } = await refusal(`redis://${LOGIN}127.0.0.1:${sentinels.sentinels[0]?.port}?client=${client}`);
       expect(message).toMatch(/this is a sentinel.*redis\+sentinel:\/\//u);
     });
     test("a replica takes no writes: says so, and what to use", async () => {
-      const { message } = await refusal(`redis://127.0.0.1:${sentinels.replicas[0]?.port}?client=${client}`);
+      const { message } = await refusal(`redis://${LOGIN}127.0.0.1:${sentinels.replicas[0]?.port}?client=${client}`);
       expect(message).toMatch(/this is a replica.*primary/u);
     });
     test("a cluster's node by redis:// says to use redis+cluster://", async () => {
-      const { message } = await refusal(`redis://127.0.0.1:${cluster.nodes[0]?.port}?client=${client}`);
+      const { message } = await refusal(`redis://${LOGIN}127.0.0.1:${cluster.nodes[0]?.port}?client=${client}`);
       expect(message).toMatch(/node of a Redis Cluster.*redis\+cluster:\/\//u);
     });
     test("nothing there says where it looked", async () => {
@@ -140,11 +145,13 @@ function inspected(error: Error): string {
 
 test("a service that the sentinels do not watch is refused", async () => {
   const port = sentinels.sentinels[0]?.port;
-  expect((await refusal(`redis+sentinel://127.0.0.1:${port}/nobody`)).message).toContain("service nobody");
+  expect(
+    (await refusal(`redis+sentinel://${LOGIN}127.0.0.1:${port}/nobody?sentinelPassword=${PASSWORD}`)).message,
+  ).toContain("service nobody");
 });
 
 test("redis+cluster:// to a single server says to use redis://", async () => {
-  expect((await refusal(`redis+cluster://127.0.0.1:${server.port}`)).message).toMatch(/127\.0\.0\.1/u);
+  expect((await refusal(`redis+cluster://${LOGIN}127.0.0.1:${server.port}`)).message).toMatch(/127\.0\.0\.1/u);
 });
 
 test("rediss:// speaks TLS, and does not trust a stranger's certificate", async () => {
@@ -156,11 +163,11 @@ test("rediss:// speaks TLS, and does not trust a stranger's certificate", async 
   const args = ["--tls-port", String(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert];
   await using secure = await startRedis({ args: [...args, "--tls-auth-clients", "no"] });
   expect(secure.port).not.toBe(port);
-  expect((await refusal(`rediss://127.0.0.1:${port}`)).message).toMatch(/certificate/u);
+  expect((await refusal(`rediss://${LOGIN}127.0.0.1:${port}`)).message).toMatch(/certificate/u);
   const before = process.env["NODE_TLS_REJECT_UNAUTHORIZED"];
   process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = "0";
   try {
-    for (const client of LIBRARIES) await works(`rediss://127.0.0.1:${port}?client=${client}`);
+    for (const client of LIBRARIES) await works(`rediss://${LOGIN}127.0.0.1:${port}?client=${client}`);
   } finally {
     if (before === undefined) delete process.env["NODE_TLS_REJECT_UNAUTHORIZED"];
     else process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = before;
@@ -169,7 +176,7 @@ test("rediss:// speaks TLS, and does not trust a stranger's certificate", async 
 
 test("a member opens while its server is down, and works when it is up", async () => {
   const port = await freePort();
-  const member = await openMember(`redis://127.0.0.1:${port}`);
+  const member = await openMember(`redis://${LOGIN}127.0.0.1:${port}`);
   await using late = await startRedis({ port });
   expect(late.port).toBe(port);
   await member.join?.({ quarantineMs: 0, allowEviction: false });
@@ -178,7 +185,7 @@ test("a member opens while its server is down, and works when it is up", async (
 });
 
 test("a renewer renews what a backend opened with the same URL holds", async () => {
-  const url = `redis://127.0.0.1:${server.port}`;
+  const url = `redis://${LOGIN}127.0.0.1:${server.port}`;
   const backend = await openBackend(url);
   const claim = claimOf();
   await granted(backend, claim);

@@ -7,11 +7,14 @@ import { type SentinelLab, startSentinels } from "../../src/lab/servers/sentinel
 import { createLocks } from "../../src/locks.ts";
 import { type RedisBackend, redis, type RedisOptions } from "../../src/redis/index.ts";
 import { claimOf, Desk, eventually, granted, refused, rivalOf, sleep } from "./lab.ts";
+import { PASSWORD } from "../login.ts";
 
 function followPrimary(desk: Desk, lab: SentinelLab): Redis {
   const client = new Redis({
     sentinels: lab.sentinels.map(({ port }) => ({ host: "127.0.0.1", port })),
     name: lab.service,
+    password: PASSWORD,
+    sentinelPassword: PASSWORD,
     maxRetriesPerRequest: null,
     retryStrategy: () => 50,
     // A sentinel that has not heard yet may send it to the old primary, where nothing answers.

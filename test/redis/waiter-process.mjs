@@ -12,7 +12,10 @@ import { Redis } from "ioredis";
 
 const [dist, port, name, count, ttl, ticket] = process.argv.slice(2);
 const { redis } = await import(pathToFileURL(join(dist, "redis/index.js")).href);
-const client = new Redis(Number(port), "127.0.0.1", { maxRetriesPerRequest: null });
+const client = new Redis(Number(port), "127.0.0.1", {
+  password: process.env.HOLDFAST_LAB_PASSWORD,
+  maxRetriesPerRequest: null,
+});
 const backend = redis(client, { ticket: Number(ticket) });
 
 const claims = Array.from({ length: Number(count) }, () => ({

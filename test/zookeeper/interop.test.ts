@@ -46,9 +46,19 @@ afterAll(async () => {
   removePlace(place);
 });
 
+interface Report {
+  readonly violations: number;
+  /** How many were inside at once, at most. */
+  readonly most: number;
+  /** How often it saw somebody of our side inside too. */
+  readonly together: number;
+}
+
 interface Driver {
+  /** Tells it to go on, and resolves to its next line. */
+  step(): Promise<string>;
   /** Resolves to what it saw. */
-  work(): Promise<{ readonly violations: number; readonly most: number }>;
+  work(): Promise<Report>;
 }
 
 /** Starts the other side, and waits until it is connected. */
@@ -62,13 +72,17 @@ async function start(program: string, args: readonly string[]): Promise<Driver> 
   const { value: ready } = await lines.next();
   expect(ready, output).toBe("ready");
   return {
+    step: async () => {
+      child.stdin.write("\n");
+      return String((await lines.next()).value);
+    },
     work: async () => {
-      child.stdin.end("go\n");
+      child.stdin.end("\n");
       const { value: report } = await lines.next();
       await exited;
-      const match = /violations (\d+) most (\d+)(.*)/.exec(String(report));
+      const match = /violations (\d+) most (\d+)(?: together (\d+))?/.exec(String(report));
       expect(match?.[1], `${String(report)}\n${output}`).toBe("0");
-      return { violations: Number(match?.[1]), most: Number(match?.[2]) };
+      return { violations: Number(match?.[1]), most: Number(match?.[2]), together: Number(match?.[3] ?? 0) };
     },
   };
 }
@@ -148,16 +162,48 @@ describe("Curator", { timeout: 90_000 }, () => {
     const folder = join(mkdtempSync(join(place, "shared-")), "inside");
     mkdirSync(folder);
     const driver = await curator("semaphore", "/interop/semaphore", folder);
-    let most = 0;
+    let [most, together] = [0, 0];
+    // Whoever comes in last sees everybody: so it looks right after it came in, not only before it goes.
+    const look = (): boolean => {
+      const inside = readdirSync(folder);
+      most = Math.max(most, inside.length);
+      const meets = inside.some((name) => name.startsWith("java"));
+      if (meets) together++;
+      return meets;
+    };
+    // One loop stays at its first visit until it has met somebody of the other side.
+    let meets = true;
     const section = async (_: Lease, loop: number): Promise<void> => {
       const inside = join(folder, `node-${loop}`);
       writeFileSync(inside, "");
-      await sleep(2);
-      most = Math.max(most, readdirSync(folder).length);
+      const stays = loop === 0 && meets;
+      look();
+      do await sleep(2);
+      while (!look() && stays);
+      if (loop === 0) meets = false;
       rmSync(inside);
     };
     const [java] = await Promise.all([driver.work(), enter("curator", "/interop/semaphore", 2, section)]);
-    expect([most, java.most]).toEqual([2, 2]);
+    // Both sides were inside, at the same time too: else this would show nothing.
+    expect(together).toBeGreaterThan(0);
+    expect(java.together).toBeGreaterThan(0);
+    expect(Math.max(most, java.most)).toBe(2);
+  });
+});
+
+describe("Curator's semaphore and ours count each other's leases", { timeout: 60_000 }, () => {
+  test("full of theirs it admits none of ours, and full of ours none of theirs", async () => {
+    const driver = await curator("steps", "/interop/steps", place);
+    const locks = createLocks(zookeeper({ servers, names: "paths", session: "20s" }));
+    const enterOnce = (): Promise<Lease | null> => locks.tryAcquire("/interop/steps", { limit: 2 });
+    expect(await driver.step()).toBe("holding");
+    expect(await enterOnce()).toBeNull();
+    expect(await driver.step()).toBe("released");
+    const ours = [await enterOnce(), await enterOnce()];
+    expect(ours).not.toContain(null);
+    expect(await driver.step()).toBe("busy");
+    for (const lease of ours) expect(await lease?.release()).toBe("released");
+    await locks.close();
   });
 });
 

@@ -198,6 +198,30 @@ describe("time", () => {
   });
 });
 
+describe("releasing", () => {
+  test("says what a claim was, also where another process made it (S122)", async () => {
+    const [a, b] = [open(), open()];
+    for (const limit of [1, 2]) {
+      const name = lockName();
+      const claims = Array.from({ length: limit + 1 }, () => claim(name, { limit }));
+      for (const one of claims.slice(0, limit)) await granted(a, one);
+      const waiter = claims[limit] as Claim;
+      await refused(a, waiter);
+      expect(await b.release(waiter)).toBe("queued");
+      expect(await b.release(waiter)).toBe("absent");
+      for (const one of claims.slice(0, limit)) expect(await b.release(one)).toBe("held");
+      const [mine, queued] = [claim(name, { limit }), claim(name, { limit })];
+      await granted(a, mine);
+      if (limit === 1) {
+        await refused(a, queued);
+        expect(await a.release(queued)).toBe("queued");
+      }
+      expect(await a.release(mine)).toBe("held");
+      expect(await a.release(mine)).toBe("absent");
+    }
+  });
+});
+
 describe("seeing and intervening", () => {
   test("shows other libraries' holders and waiters with what is known of them", async () => {
     const backend = open();

@@ -26,6 +26,15 @@ describe("zk:// URLs", () => {
     expect(parseUrl("ZK://h/?auth=bob:secret")).toEqual({ servers: "h", auth: { user: "bob", password: "secret" } });
   });
 
+  test("give rights as zkCli does (S179)", () => {
+    expect(parseUrl("zk://h?acl=open").acl).toBe("open");
+    expect(parseUrl("zk://bob:x@h?acl=auth::cdrwa,digest:ann:a%2Bb%3D:rc,ip:10.0.0.0/8:r").acl).toEqual([
+      { scheme: "auth", id: "", perms: "cdrwa" },
+      { scheme: "digest", id: "ann:a+b=", perms: "rc" },
+      { scheme: "ip", id: "10.0.0.0/8", perms: "r" },
+    ]);
+  });
+
   test("ask for TLS, with files of their own if they say so", () => {
     const dir = mkdtempSync(join(tmpdir(), "holdfast-url-"));
     try {
@@ -57,6 +66,11 @@ describe("zk:// URLs", () => {
       "zk://bob:hunter2@h1?base=x",
       "zk://bob:hunter2@h1?names=hashed",
       "zk://bob:hunter2@h1?acl=mine",
+      "zk://bob:hunter2@h1?acl=world:anyone:everything",
+      "zk://bob:hunter2@h1?acl=",
+      // Rights of the creator, and nobody to be it.
+      "zk://h1?acl=creator",
+      "zk://h1?acl=world:anyone:r,auth::cdrwa",
     ];
     for (const url of wrong) {
       const error = await openBackend(url).then(

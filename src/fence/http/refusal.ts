@@ -1,5 +1,5 @@
 /** What a guard in front of HTTP decides about a request, before it knows which framework asks. */
-import { checkLock, type Fenced } from "../fenced.ts";
+import { checkLock, type Fenced, fenceCeiling } from "../fenced.ts";
 import { FENCE_HEADER, readFenceHeader } from "../header.ts";
 import { admit, type MarkStore } from "../marks.ts";
 import { FenceRejectedError } from "../rejected.ts";
@@ -12,6 +12,11 @@ export interface HttpGuardOptions<R> {
    * from `admittedFence(request)` in the transaction that writes, which is the only way without a gap.
    */
   readonly marks: MarkStore | "in-transaction";
+  /**
+   * The greatest fence that is taken for one; whatever is above is answered with 400 and leaves no mark, as it would close
+   * the guard to every later lease. Give `MAX_FENCE` where the fences come from elsewhere. @default {@link fenceCeiling}
+   */
+  readonly ceiling?: bigint | (() => bigint) | undefined;
 }
 
 /** An answer that any framework can send. */
@@ -58,10 +63,12 @@ export async function judge<R extends object>(
   if (header === undefined || header === "") return required(locks, "It is missing.");
   const offered = readFenceHeader(header);
   if (offered === undefined) return malformed();
+  const ceiling = ceilingOf(options);
   const fences = new Map<string, bigint>();
   for (const name of locks) {
     const fence = offered.get(name);
     if (fence === undefined) return required(locks, `It says nothing of ${JSON.stringify(name)}.`);
+    if (fence > ceiling) return implausible(name, fence, ceiling);
     fences.set(name, fence);
   }
   if (options.marks !== "in-transaction") {
@@ -94,6 +101,10 @@ function locksOf<R>({ lock }: HttpGuardOptions<R>, request: R): readonly string[
   return locks;
 }
 
+function ceilingOf<R>({ ceiling = fenceCeiling }: HttpGuardOptions<R>): bigint {
+  return typeof ceiling === "function" ? ceiling() : ceiling;
+}
+
 async function admitAll(marks: MarkStore, fences: ReadonlyMap<string, bigint>): Promise<Refusal | undefined> {
   try {
     for (const [name, fence] of fences) await admit(marks, { name, fence }, "http");
@@ -113,6 +124,11 @@ function required(locks: readonly string[], what: string): Refusal {
 
 function malformed(): Refusal {
   return problem(400, "Malformed fence", `Expected ${FENCE_HEADER} to look like invoice%3A42=17.`);
+}
+
+function implausible(name: string, fence: bigint, ceiling: bigint): Refusal {
+  const detail = `No lease of ${JSON.stringify(name)} has fence ${fence}: by the clock of this server they are at most ${ceiling}. Nothing was remembered.`;
+  return problem(400, "Implausible fence", detail);
 }
 
 function problem(status: number, title: string, detail: string, facts: Readonly<Record<string, string>> = {}): Refusal {

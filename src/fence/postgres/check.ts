@@ -34,7 +34,9 @@ export async function withFence<T, C extends PoolClient>(
   client.on?.("error", onError);
   try {
     await client.query("begin");
-    await client.query("select set_config('idle_in_transaction_session_timeout', $1, true)", [String(idleMs)]);
+    await client.query("select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)", [
+      String(idleMs),
+    ]);
     await checkAll(client, fences);
     const result = await work(client);
     const { command } = await client.query("commit");
@@ -82,6 +84,6 @@ interface TellsStatus {
 async function inTransaction(client: Queryable): Promise<boolean> {
   if ("getTransactionStatus" in client) return (client as TellsStatus).getTransactionStatus() === "T";
   // The check wrote a row: if that transaction is still open here, it has an id.
-  const { rows } = await client.query("select txid_current_if_assigned() is not null as open");
+  const { rows } = await client.query("select pg_catalog.txid_current_if_assigned() is not null as open");
   return rows[0]?.open === true;
 }

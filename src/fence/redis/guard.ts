@@ -4,12 +4,12 @@ import { guard } from "../generated/guard.ts";
 import type { MarkStore } from "../marks.ts";
 import { reject } from "../rejected.ts";
 import { type RedisLike, type RedisValue, type RunScript, scriptRunner } from "./client.ts";
-import { fenceKey } from "./mark-key.ts";
+import { fenceKey, type MarkKeyOptions } from "./mark-key.ts";
 
 /** One command: its name, the key that it writes, and the rest: `["HSET", "invoice:42", "total", 110]`. */
 export type RedisCommand = readonly [command: string, key: string, ...rest: (RedisValue | number | bigint)[]];
 
-export interface WriteFencedOptions {
+export interface WriteFencedOptions extends MarkKeyOptions {
   /** The key of the mark, where the data is not in the slot of {@link fenceKey}. All writers of the data must agree. */
   readonly mark?: string | undefined;
 }
@@ -28,18 +28,18 @@ export async function writeFenced(
   options: WriteFencedOptions = {},
 ): Promise<unknown[]> {
   const fenced = checkFenced(offered);
-  const mark = options.mark ?? fenceKey(fenced.name);
+  const mark = options.mark ?? fenceKey(fenced.name, options);
   const answer = await ask(scriptRunner(client, guard), mark, fenced.fence, commands);
   if (answer.current !== undefined) throw reject("redis", fenced, answer.current);
   return answer.replies;
 }
 
 /** Keeps marks in Redis, for guards in front of something else: an HTTP middleware, say. */
-export function redisMarks(client: RedisLike): MarkStore {
+export function redisMarks(client: RedisLike, options: MarkKeyOptions = {}): MarkStore {
   const run = scriptRunner(client, guard);
   return {
     async advance(lock, fence) {
-      const { current } = await ask(run, fenceKey(lock), fence, []);
+      const { current } = await ask(run, fenceKey(lock, options), fence, []);
       return current ?? fence;
     },
   };

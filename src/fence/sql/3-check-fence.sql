@@ -7,7 +7,7 @@
 -- Returns the mark, which is the offered fence.
 
 create or replace function holdfast.check_fence(lock text, offered bigint) returns bigint
-language plpgsql as $function$
+language plpgsql set search_path = pg_catalog, pg_temp as $function$
 declare
   current bigint;
   checked jsonb := coalesce(nullif(current_setting('holdfast.checked', true), ''), '{}')::jsonb;

@@ -4,7 +4,7 @@
 -- $1 column
 
 create or replace function holdfast.guard_row() returns trigger
-language plpgsql as $function$
+language plpgsql set search_path = pg_catalog, pg_temp as $function$
 declare
   fence_column text := coalesce(tg_argv[0], 'fence');
   current bigint;

@@ -5,7 +5,7 @@
 -- $1 pattern
 
 create or replace function holdfast.require_fence() returns trigger
-language plpgsql as $function$
+language plpgsql set search_path = pg_catalog, pg_temp as $function$
 declare
   pattern text := coalesce(tg_argv[0], '%');
   checked jsonb := coalesce(nullif(current_setting('holdfast.checked', true), ''), '{}')::jsonb;

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { machineMs } from "../history.ts";
 import { HOST } from "../servers/place.ts";
+import { labPassword } from "../servers/secret.ts";
 import type { Contender, Hold, Library, Link, Terms } from "./contender.ts";
 
 export type OtherLibrary = Exclude<Library, "holdfast">;
@@ -67,7 +68,13 @@ async function load<T>(name: string, module: () => Promise<T>): Promise<T> {
 
 async function openClient(port: number): Promise<Redis> {
   const { Redis: Client } = await load("ioredis", () => import("ioredis"));
-  const client = new Client({ host: HOST, port, commandTimeout: COMMAND_MS, retryStrategy: () => RETRY_MS });
+  const client = new Client({
+    host: HOST,
+    port,
+    password: labPassword(),
+    commandTimeout: COMMAND_MS,
+    retryStrategy: () => RETRY_MS,
+  });
   // Reconnecting is the client's business; each command tells its own failure.
   client.on("error", () => undefined);
   return client;

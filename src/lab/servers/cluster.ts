@@ -3,6 +3,7 @@ import { onFreePort } from "./child.ts";
 import { freePort, HOST, makePlace, removePlace } from "./place.ts";
 import { startServer } from "./redis.ts";
 import type { RedisServer } from "./redis.ts";
+import { labPassword } from "./secret.ts";
 import { until } from "./sentinels.ts";
 
 export interface ClusterOptions {
@@ -53,7 +54,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
     const primaryOf = (key: string): Promise<RedisServer> => findPrimary(nodes, key);
     return {
       nodes,
-      url: `redis+cluster://${nodes.map((node) => `${HOST}:${node.port}`).join(",")}`,
+      url: `redis+cluster://:${labPassword()}@${nodes.map((node) => `${HOST}:${node.port}`).join(",")}`,
       primaryOf,
       moveSlot: (key, steps = {}) => moveSlot(nodes, key, steps),
       stop,
@@ -163,7 +164,7 @@ async function moveSlot(nodes: readonly RedisServer[], key: string, steps: SlotS
   for (;;) {
     const keys = (await from.cli("CLUSTER", "GETKEYSINSLOT", slot, "100")).split("\n").filter((name) => name !== "");
     if (keys.length === 0) break;
-    await from.cli("MIGRATE", HOST, String(to.port), "", "0", "5000", "KEYS", ...keys);
+    await from.cli("MIGRATE", HOST, String(to.port), "", "0", "5000", "AUTH", to.password, "KEYS", ...keys);
   }
   // The new one first: between the two calls nobody serves the slot, instead of both.
   await to.cli("CLUSTER", "SETSLOT", slot, "NODE", toId);

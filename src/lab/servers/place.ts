@@ -1,6 +1,6 @@
 /** Where a lab's servers live: a free loopback port, and a temporary directory that goes when the process goes. */
 import { randomInt } from "node:crypto";
-import { chmodSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { chmodSync, lstatSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -59,7 +59,18 @@ export function removePlace(place: string): void {
 function sweep(): void {
   for (const entry of readdirSync(tmpdir())) {
     const pid = new RegExp(`^${PREFIX}(\\d+)-`).exec(entry)?.[1];
-    if (pid !== undefined && !isAlive(Number(pid))) rmSync(join(tmpdir(), entry), { recursive: true, force: true });
+    const place = join(tmpdir(), entry);
+    if (pid !== undefined && !isAlive(Number(pid)) && isOurs(place)) rmSync(place, { recursive: true, force: true });
+  }
+}
+
+/** Anybody may make something of that name in a shared directory: only our own directories are removed, never through a link. */
+function isOurs(place: string): boolean {
+  try {
+    const stat = lstatSync(place);
+    return stat.isDirectory() && stat.uid === process.getuid?.();
+  } catch {
+    return false;
   }
 }
 

@@ -1,11 +1,13 @@
-/** A real Postgres on a free loopback port: fresh data, no password, not safe from power cuts. */
+/** A real Postgres on a free loopback port: fresh data, a random password, not safe from power cuts. */
 import { execFile } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { onFreePort, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
 import { freePort, HOST, makePlace, removePlace } from "./place.ts";
 import { findProgram } from "./programs.ts";
+import { labPassword } from "./secret.ts";
 
 const run = promisify(execFile);
 
@@ -17,6 +19,7 @@ export interface PostgresOptions {
 export interface PostgresServer extends AsyncDisposable {
   readonly host: "127.0.0.1";
   readonly port: number;
+  /** With the password. */
   readonly url: string;
   /** Changes at every restart. */
   readonly pid: number;
@@ -37,9 +40,11 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   const postgres = await findProgram("postgres");
   const psql = await findProgram("psql");
   const place = makePlace({ open: true });
-  const data = join(place, "data");
+  // Its own below ours: only its user reads it, and only we remove it.
+  const home = join(place, "postgres");
+  const data = join(home, "data");
   try {
-    await initialise(place, data);
+    await initialise(home, data);
     const settings = Object.entries({ ...FAST, ...options.settings }).flatMap(([name, value]) => [
       "-c",
       `${name}=${value}`,
@@ -48,14 +53,17 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
       const args = ["-D", data, "-h", HOST, "-p", String(port), "-k", data, ...settings];
       const ready = /database system is ready to accept connections/u;
       // SIGQUIT is Postgres's immediate shutdown: unlike SIGKILL it takes the backends along.
-      return startChild(postgres, { args, cwd: place, ready, user: USER, stopSignal: "SIGQUIT" });
+      return startChild(postgres, { args, cwd: home, ready, user: USER, stopSignal: "SIGQUIT" });
     };
     let port = 0;
     let child = await onFreePort(freePort, (free) => {
       port = free;
       return launch(free);
     });
-    const url = `postgres://postgres@${HOST}:${port}/postgres`;
+    const url = `postgres://postgres:${labPassword()}@${HOST}:${port}/postgres`;
+    // Everybody can read arguments.
+    const target = `postgres://postgres@${HOST}:${port}/postgres`;
+    const env = { ...process.env, PGPASSWORD: labPassword() };
     const stop = async (): Promise<void> => {
       await child.end();
       removePlace(place);
@@ -68,7 +76,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
         return child.pid;
       },
       sql: async (statement) =>
-        (await run(psql, [url, "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statement])).stdout.trimEnd(),
+        (await run(psql, [target, "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statement], { env })).stdout.trimEnd(),
       pause: () => child.pause(),
       resume: () => child.resume(),
       restart: async () => {
@@ -92,11 +100,16 @@ const FAST = {
   max_connections: "50",
 } as const;
 
-async function initialise(place: string, data: string): Promise<void> {
+async function initialise(home: string, data: string): Promise<void> {
   const initdb = await findProgram("initdb");
-  if (USER !== undefined) await run("chown", [USER, place]);
-  const args = ["-D", data, "-A", "trust", "-U", "postgres", "--no-sync", "--locale", "C", "-E", "UTF8"];
+  const file = join(home, "password");
+  mkdirSync(home, { mode: 0o700 });
+  writeFileSync(file, `${labPassword()}\n`, { mode: 0o600 });
+  if (USER !== undefined) await run("chown", ["-R", USER, home]);
+  const asked = ["-A", "scram-sha-256", "-U", "postgres", `--pwfile=${file}`];
+  const args = ["-D", data, ...asked, "--no-sync", "--locale", "C", "-E", "UTF8"];
   const ready = /Success/u;
-  const child = await startChild(initdb, { args, cwd: place, ready, user: USER });
+  const child = await startChild(initdb, { args, cwd: home, ready, user: USER });
   await child.ended;
+  rmSync(file);
 }

@@ -1,10 +1,13 @@
-/** A real redis-server on a free loopback port, without persistence unless `args` say so. */
+/** A real redis-server on a free loopback port, with a random password, and without persistence unless `args` say so. */
 import { execFile } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { onFreePort, PortTakenError, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
 import { freePort, HOST, makePlace, removePlace } from "./place.ts";
 import { findProgram } from "./programs.ts";
+import { labPassword } from "./secret.ts";
 
 const run = promisify(execFile);
 
@@ -21,7 +24,9 @@ export interface RedisOptions {
 export interface RedisServer extends AsyncDisposable {
   readonly host: "127.0.0.1";
   readonly port: number;
+  /** With the password. */
   readonly url: string;
+  readonly password: string;
   readonly dir: string;
   /** Changes at every restart. */
   readonly pid: number;
@@ -66,22 +71,27 @@ export async function startServer(
 ): Promise<RedisServer> {
   const program = await findProgram(name);
   const cliProgram = await findProgram("redis-cli");
-  const quiet = name === "redis-server" ? ["--bind", HOST, "--save", "", "--appendonly", "no", "--dir", dir] : [];
-  // A sentinel's first argument must be its file, and options go after it.
-  const all = name === "redis-server" ? ["--port", String(port), ...quiet, ...args] : [...args];
+  const password = ownPassword(args) ?? labPassword();
+  const quiet = ["--port", String(port), "--bind", HOST, "--save", "", "--appendonly", "no", "--dir", dir];
+  // The first argument is a file, and options go after it. A sentinel's has the password in it already.
+  const all = name === "redis-server" ? [writeSecret(dir, password), ...quiet, ...args] : [...args];
   const launch = (): Promise<Child> => startChild(program, { args: all, cwd: dir, env, ready: READY });
   let child = await launch();
   return {
     host: HOST,
     port,
-    url: `redis://${HOST}:${port}`,
+    url: `redis://:${encodeURIComponent(password)}@${HOST}:${port}`,
+    password,
     dir,
     get pid() {
       return child.pid;
     },
     cli: async (...command) => {
-      const { stdout } = await run(cliProgram, ["-e", "-h", HOST, "-p", String(port), ...command]);
-      return stdout.replace(/\n$/u, "");
+      const env = { ...process.env, REDISCLI_AUTH: password };
+      const asked = run(cliProgram, ["-e", "-h", HOST, "-p", String(port), ...hidden(command, password)], { env });
+      if (command.includes(password))
+        asked.child.stdin?.end(`${command.map((word) => JSON.stringify(word)).join(" ")}\n`);
+      return (await asked).stdout.replace(/\n$/u, "");
     },
     pause: () => child.pause(),
     resume: () => child.resume(),
@@ -93,6 +103,24 @@ export async function startServer(
     stop: () => child.end("SIGKILL"),
     [Symbol.asyncDispose]: () => child.end("SIGKILL"),
   };
+}
+
+/** A file that only this user reads: on the command line everybody could. */
+function writeSecret(dir: string, password: string): string {
+  const file = join(dir, "password.conf");
+  writeFileSync(file, `requirepass "${password}"\nmasterauth "${password}"\n`, { mode: 0o600 });
+  return file;
+}
+
+/** For tests of passwords themselves. */
+function ownPassword(args: readonly string[]): string | undefined {
+  const at = args.indexOf("--requirepass");
+  return at === -1 ? undefined : args[at + 1];
+}
+
+/** A command with the password in it goes through stdin. */
+function hidden(command: readonly string[], password: string): readonly string[] {
+  return command.includes(password) ? [] : command;
 }
 
 /** The port was ours a moment ago: whoever sits on it now leaves soon. */

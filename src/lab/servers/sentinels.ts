@@ -6,6 +6,7 @@ import { onFreePort } from "./child.ts";
 import { freePort, HOST, makePlace, removePlace } from "./place.ts";
 import { startRedis, startServer } from "./redis.ts";
 import type { RedisServer } from "./redis.ts";
+import { labPassword } from "./secret.ts";
 
 export interface SentinelOptions {
   /** How long the primary must be silent before sentinels call it down. @default 500 */
@@ -25,6 +26,7 @@ export interface SentinelLab extends AsyncDisposable {
   readonly primary: RedisServer;
   readonly replicas: readonly RedisServer[];
   readonly sentinels: readonly RedisServer[];
+  /** With the password, and a query: options go after it with "&". */
   readonly url: string;
   /** The primary's port, as most sentinels that answer say. */
   currentPrimary(): Promise<number>;
@@ -90,7 +92,7 @@ async function startOnce(options: SentinelOptions): Promise<SentinelLab> {
       primary,
       replicas,
       sentinels,
-      url: `redis+sentinel://${hosts}/${SERVICE}`,
+      url: `redis+sentinel://:${labPassword()}@${hosts}/${SERVICE}?sentinelPassword=${labPassword()}`,
       currentPrimary,
       failedOver: (port) => untilFailedOver(port, currentPrimary, [primary, ...replicas]),
       stop,
@@ -109,12 +111,14 @@ function startSentinel(place: string, primaryPort: number, options: SentinelOpti
       `port ${port}`,
       `bind ${HOST}`,
       `dir ${place}`,
+      `requirepass "${labPassword()}"`,
       `sentinel monitor ${SERVICE} ${HOST} ${primaryPort} 2`,
+      `sentinel auth-pass ${SERVICE} ${labPassword()}`,
       `sentinel down-after-milliseconds ${SERVICE} ${options.downAfterMs ?? 500}`,
       `sentinel failover-timeout ${SERVICE} ${FAILOVER_TIMEOUT_MS}`,
       `sentinel parallel-syncs ${SERVICE} 1`,
     ];
-    writeFileSync(file, `${lines.join("\n")}\n`);
+    writeFileSync(file, `${lines.join("\n")}\n`, { mode: 0o600 });
     return startServer("redis-sentinel", place, port, undefined, [file]);
   });
 }

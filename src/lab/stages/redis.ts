@@ -5,6 +5,7 @@ import { openObserver } from "../observers.ts";
 import { HOST } from "../servers/place.ts";
 import { startRedis } from "../servers/redis.ts";
 import type { RedisServer } from "../servers/redis.ts";
+import { labPassword } from "../servers/secret.ts";
 import { makeWallskew } from "../servers/wallskew.ts";
 import type { Wallskew } from "../servers/wallskew.ts";
 import type { Stage, StageServer } from "../stage.ts";
@@ -26,14 +27,15 @@ const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 
 export async function openRedisStage(options: RedisStageOptions = {}): Promise<Stage> {
   const servers = await startAll(1, options.durable === true ? DURABLE : []);
-  const links = makeLinks(portsOf(servers), ([host]) => `redis://${host}`);
+  const links = makeLinks(portsOf(servers), ([host]) => `redis://:${labPassword()}@${host}`);
   return toStage("redis", servers, links);
 }
 
 export async function openQuorumStage(options: QuorumStageOptions = {}): Promise<Stage> {
   const { members = 3, maxTtlMs = 2000 } = options;
   const servers = await startAll(members, []);
-  const toUrl = (hosts: readonly string[]): string => `redlock://${hosts.join(",")}?maxTtl=${maxTtlMs}ms`;
+  const toUrl = (hosts: readonly string[]): string =>
+    `redlock://:${labPassword()}@${hosts.join(",")}?maxTtl=${maxTtlMs}ms`;
   await vouch(toUrl(portsOf(servers).map((port) => `${HOST}:${port}`)));
   const links = makeLinks(portsOf(servers), toUrl);
   return toStage("quorum", servers, links);

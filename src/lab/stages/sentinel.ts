@@ -36,7 +36,7 @@ export async function openSentinelStage(options: SentinelStageOptions = {}): Pro
     backend: "sentinel",
     servers: servers.map((server, i) => toStageServer(i === 0 ? "primary" : `replica ${i}`, server)),
     link: async () => ({
-      url: options.query === undefined ? lab.url : `${lab.url}?${options.query}`,
+      url: options.query === undefined ? lab.url : `${lab.url}&${options.query}`,
       ports: lab.sentinels.map(({ port }) => port),
       proxies: [],
     }),

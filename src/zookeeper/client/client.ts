@@ -5,10 +5,11 @@
  * A rejection with `CONNECTIONLOSS` means that nobody knows whether the request was carried out.
  */
 import type { ConnectionOptions } from "node:tls";
+import { type Acl, type AclChoice, toAcls } from "./acl.ts";
 import { hasCode } from "./errors.ts";
 import * as operations from "./operations.ts";
 import type { Children, Created, MultiPart, MultiResult, NodeData, OwnCreated } from "./operations.ts";
-import { type Acl, CREATOR_ACL, type CreateMode, OPEN_ACL, type Stat } from "./protocol.ts";
+import type { CreateMode, Stat } from "./protocol.ts";
 import { parseServers, type Resolve } from "./servers.ts";
 import { Session, type SessionListener } from "./session.ts";
 import type { Watcher, WatchKind } from "./watches.ts";
@@ -24,8 +25,8 @@ export interface ZooKeeperClientOptions {
   readonly tls?: ConnectionOptions | boolean | undefined;
   /** Digest authentication. */
   readonly auth?: { readonly user: string; readonly password: string } | undefined;
-  /** `creator`: only who is authenticated as we are may touch our nodes. @default "open" */
-  readonly acl?: "open" | "creator" | undefined;
+  /** Who may touch the nodes that this client makes. @default "open": everybody who reaches the ensemble */
+  readonly acl?: AclChoice | undefined;
   readonly listener?: SessionListener | undefined;
   /** How names become addresses. @default the system's resolver */
   readonly resolve?: Resolve | undefined;
@@ -34,6 +35,7 @@ export interface ZooKeeperClientOptions {
 const EMPTY = new Uint8Array(0);
 const ANY_VERSION = -1;
 const MAKE_TRIES = 5;
+const CLOSE_MS = 2000;
 
 export class ZooKeeperClient {
   readonly #session: Session;
@@ -43,7 +45,7 @@ export class ZooKeeperClient {
   constructor(options: ZooKeeperClientOptions) {
     const { auth, tls } = options;
     this.#chroot = checkChroot(options.chroot ?? "");
-    this.#acl = options.acl === "creator" ? CREATOR_ACL : OPEN_ACL;
+    this.#acl = toAcls(options.acl ?? "open");
     this.#session = new Session({
       servers: parseServers(options.servers),
       timeoutMs: options.timeoutMs ?? 40_000,
@@ -179,9 +181,12 @@ export class ZooKeeperClient {
     this.#session.watches.remove(this.#full(path), watcher);
   }
 
-  /** Ends the session; its ephemeral nodes go with it. */
-  close(): Promise<void> {
-    return this.#session.close();
+  /**
+   * Ends the session; its ephemeral nodes go with it. `false`: no answer came within `ms`, so that they may stay until
+   * the session's time-out.
+   */
+  close(ms: number = CLOSE_MS): Promise<boolean> {
+    return this.#session.close(ms);
   }
 
   /** Goes without a word, as a crash would. */

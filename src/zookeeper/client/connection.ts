@@ -3,7 +3,7 @@ import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, type ConnectionOptions } from "node:tls";
 import { Reader, Writer } from "./codec.ts";
 import { connectionLoss, toCode, toError } from "./errors.ts";
-import { FrameSplitter } from "./frames.ts";
+import { FRAME_MOST, FrameSplitter } from "./frames.ts";
 import type { Operation } from "./operations.ts";
 import { OP, readEvent, type WatchEvent, XID } from "./protocol.ts";
 import { Pulse } from "./pulse.ts";
@@ -50,13 +50,17 @@ const PINGS_PER_TIMEOUT = 6;
 const LOOKS_PER_PING = 2;
 /** An answer may take this part of the session's time-out: what is left must do for another server. */
 const SILENCE = 1 / 3;
+/** The answer to a handshake takes 37 bytes, 16 of them the session's password. */
+const WELCOME_MOST = 256;
+/** No ensemble gives so little; whoever says so would have us ping without end. */
+const TIMEOUT_LEAST_MS = 50;
 
 export class Connection {
   readonly #socket: Socket;
   readonly #hello: Hello;
   readonly #listener: ConnectionListener;
   readonly #server: string;
-  readonly #splitter = new FrameSplitter();
+  readonly #splitter = new FrameSplitter(WELCOME_MOST);
   readonly #writer = new Writer();
   readonly #reader = new Reader(Buffer.alloc(0));
   #sent: Sent[] = [];
@@ -171,7 +175,11 @@ export class Connection {
     clearTimeout(this.#limit);
     reader.int();
     const welcome = { timeoutMs: reader.int(), sessionId: reader.long(), password: reader.buffer() };
-    const { timeoutMs } = welcome;
+    const { timeoutMs, sessionId } = welcome;
+    const asked = this.#hello.sessionId;
+    const isOurs = sessionId !== 0n && (asked === 0n || sessionId === asked);
+    if (timeoutMs > 0 && (timeoutMs < TIMEOUT_LEAST_MS || !isOurs)) throw new RangeError("a welcome to nobody");
+    this.#splitter.mostBytes = FRAME_MOST;
     this.#pulse = new Pulse(this.#helloMs, timeoutMs);
     if (timeoutMs > 0) this.#startLooking(timeoutMs);
     this.#listener.opened(welcome, this.#pulse);

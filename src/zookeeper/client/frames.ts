@@ -1,53 +1,75 @@
-/** Cuts the byte stream from a server into frames: a length of four bytes, then as many bytes. */
+/**
+ * Cuts the byte stream from a server into frames: a length of four bytes, then as many bytes.
+ *
+ * What a server claims costs nothing: a frame takes room as its bytes arrive, and no more than twice as much, in however
+ * many pieces they come.
+ */
 
-/** Servers refuse requests above 1 MB unless told otherwise; an answer beyond this is no ZooKeeper's. */
-const FRAME_MOST = 64 * 1024 * 1024;
+/**
+ * A length above this is no answer to anything that we ask. Servers refuse requests above 1 MB, and Java's clients answers
+ * above that; this has room for the names of some 60,000 nodes.
+ */
+export const FRAME_MOST: number = 4 * 1024 * 1024;
+
+const HEAD = 4;
 
 export class FrameSplitter {
-  /** The beginning of a frame whose end has not come yet, as it came. */
-  #parts: Buffer[] = [];
+  /** The greatest frame that may come now: the owner knows what it waits for. */
+  mostBytes: number;
+  /** The beginning of a frame whose end has not come yet; only `#have` bytes of it count. */
+  #partial: Buffer = Buffer.alloc(0);
   #have = 0;
+
+  constructor(mostBytes: number = FRAME_MOST) {
+    this.mostBytes = mostBytes;
+  }
 
   /** Tells every frame that is complete now, as a part of `bytes`. Throws a `RangeError` on a length that cannot be. */
   push(chunk: Buffer, frame: (bytes: Buffer, start: number, end: number) => void): void {
-    let bytes = chunk;
-    if (this.#have > 0) {
-      this.#parts.push(chunk);
-      this.#have += chunk.length;
-      const needed = this.#needed();
-      if (this.#have < needed) return;
-      // Joined once per frame, not once per chunk: a large frame in many chunks stays cheap.
-      bytes = Buffer.concat(this.#parts, this.#have);
-      this.#parts = [];
-      this.#have = 0;
-    }
-    let at = 0;
-    while (bytes.length - at >= 4) {
-      const end = at + 4 + checkedLength(bytes, at);
-      if (end > bytes.length) break;
-      frame(bytes, at + 4, end);
+    let at = this.#have === 0 ? 0 : this.#finish(chunk, frame);
+    while (chunk.length - at >= HEAD) {
+      const end = at + HEAD + this.#length(chunk, at);
+      if (end > chunk.length) break;
+      frame(chunk, at + HEAD, end);
       at = end;
     }
-    if (at < bytes.length) {
-      this.#parts = [bytes.subarray(at)];
-      this.#have = bytes.length - at;
-    }
+    if (at < chunk.length) this.#keep(chunk, at, chunk.length);
   }
 
-  /** How many bytes the unfinished frame needs in all, as far as is known. */
-  #needed(): number {
-    if (this.#have < 4) return 4;
-    let [head] = this.#parts as [Buffer];
-    if (head.length < 4) {
-      head = Buffer.concat(this.#parts, this.#have);
-      this.#parts = [head];
+  /** Adds what the unfinished frame lacks, and tells it if it is whole. Returns where the rest of the chunk begins. */
+  #finish(chunk: Buffer, frame: (bytes: Buffer, start: number, end: number) => void): number {
+    let at = 0;
+    if (this.#have < HEAD) {
+      at = Math.min(HEAD - this.#have, chunk.length);
+      this.#keep(chunk, 0, at);
+      if (this.#have < HEAD) return at;
     }
-    return 4 + checkedLength(head, 0);
+    const whole = HEAD + this.#length(this.#partial, 0);
+    const end = Math.min(chunk.length, at + whole - this.#have);
+    this.#keep(chunk, at, end, whole);
+    if (this.#have < whole) return end;
+    const bytes = this.#partial;
+    this.#partial = Buffer.alloc(0);
+    this.#have = 0;
+    frame(bytes, HEAD, whole);
+    return end;
   }
-}
 
-function checkedLength(bytes: Buffer, at: number): number {
-  const length = bytes.readInt32BE(at);
-  if (length < 0 || length > FRAME_MOST) throw new RangeError(`bad frame length ${length}`);
-  return length;
+  /** Copied, so that a large chunk is not kept alive by the few bytes at its end. */
+  #keep(chunk: Buffer, start: number, end: number, whole: number = Infinity): void {
+    const needed = this.#have + end - start;
+    if (needed > this.#partial.length) {
+      const grown = Buffer.allocUnsafeSlow(Math.min(whole, Math.max(64, 2 * needed)));
+      this.#partial.copy(grown, 0, 0, this.#have);
+      this.#partial = grown;
+    }
+    chunk.copy(this.#partial, this.#have, start, end);
+    this.#have = needed;
+  }
+
+  #length(bytes: Buffer, at: number): number {
+    const length = bytes.readInt32BE(at);
+    if (length < 0 || length > this.mostBytes) throw new RangeError(`bad frame length ${length}`);
+    return length;
+  }
 }

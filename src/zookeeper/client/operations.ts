@@ -1,16 +1,13 @@
-/** What can be asked of a server: each operation knows how it is written and how its answer is read. */
+/**
+ * What can be asked of a server: each operation knows how it is written and how its answer is read.
+ *
+ * An answer that does not fit the question is no answer: it is refused with a `RangeError`, which ends the connection, so
+ * that nobody takes it for a lease or for the confirmation of one.
+ */
+import { type Acl, writeAcls } from "./acl.ts";
 import type { Reader, Writer } from "./codec.ts";
 import { toCode, ZooKeeperMultiError, type ZooKeeperErrorCode } from "./errors.ts";
-import {
-  type Acl,
-  CREATE_FLAGS,
-  type CreateMode,
-  OP,
-  readStat,
-  type Stat,
-  STAT_CZXID_TO_OWNER,
-  writeAcls,
-} from "./protocol.ts";
+import { CREATE_FLAGS, type CreateMode, OP, readStat, type Stat, STAT_CZXID_TO_OWNER } from "./protocol.ts";
 
 export interface Operation<T> {
   readonly op: number;
@@ -64,7 +61,11 @@ export function create(path: string, data: Uint8Array, mode: CreateMode, acl: re
     op: mode === "container" ? OP.createContainer : OP.create2,
     what: `create ${path}`,
     write: (writer) => writeCreate(writer, path, data, mode, acl),
-    read: (reader) => ({ path: reader.string(), stat: readStat(reader) }),
+    read: (reader) => {
+      const made = checkMade(reader.string(), path, mode);
+      const stat = readStat(reader);
+      return { path: made, stat: { ...stat, czxid: checkZxid(stat.czxid) } };
+    },
   };
 }
 
@@ -74,7 +75,7 @@ export function createOwn(path: string, data: Uint8Array, acl: readonly Acl[]): 
     op: OP.create2,
     what: `create ${path}`,
     write: (writer) => writeCreate(writer, path, data, "ephemeralSequential", acl),
-    read: readOwnCreated,
+    read: (reader) => readOwnCreated(reader, path),
   };
 }
 
@@ -157,15 +158,31 @@ export function multi(parts: readonly MultiPart[], acl: readonly Acl[]): Operati
       for (const part of parts) writePart(writer.int(OP[part.op]).bool(false).int(-1), part, acl);
       writer.int(-1).bool(true).int(-1);
     },
-    read: readMulti,
+    read: (reader, zxid) => readMulti(reader, zxid, parts),
   };
 }
 
-function readOwnCreated(reader: Reader): OwnCreated {
-  const path = reader.string();
-  const czxid = reader.long();
+function readOwnCreated(reader: Reader, asked: string): OwnCreated {
+  const path = checkMade(reader.string(), asked, "ephemeralSequential");
+  const czxid = checkZxid(reader.long());
   reader.skip(STAT_CZXID_TO_OWNER);
   return { path, czxid, sessionId: reader.long() };
+}
+
+/** The number of a transaction becomes a fence: it is above 0, and has the 63 bits that fences have. */
+function checkZxid(zxid: bigint): bigint {
+  if (zxid > 0n) return zxid;
+  throw new RangeError(`a node that was made in transaction ${zxid}`);
+}
+
+const SEQUENCE = /^-?\d{10}$/;
+
+/** The server adds nothing to a path but the number that it was asked for. */
+function checkMade(path: string, asked: string, mode: CreateMode): string {
+  const rest = path.startsWith(asked) ? path.slice(asked.length) : undefined;
+  const isNumbered = mode === "ephemeralSequential" || mode === "persistentSequential";
+  if (rest !== undefined && (isNumbered ? SEQUENCE.test(rest) : rest === "")) return path;
+  throw new RangeError("the path of a node that nobody asked for");
 }
 
 function writePart(writer: Writer, part: MultiPart, acl: readonly Acl[]): void {
@@ -188,20 +205,32 @@ function writeCreate(writer: Writer, path: string, data: Uint8Array, mode: Creat
   writer.int(CREATE_FLAGS[mode]);
 }
 
-function readMulti(reader: Reader, zxid: bigint): readonly MultiResult[] {
+/** As many results as there are parts, each of its kind; or, where the whole was refused, as many errors. */
+function readMulti(reader: Reader, zxid: bigint, parts: readonly MultiPart[]): readonly MultiResult[] {
   const results: MultiResult[] = [];
   const errors: (ZooKeeperErrorCode | undefined)[] = [];
   for (;;) {
     const type = reader.int();
-    const done = reader.bool();
+    const isDone = reader.bool();
     reader.int();
-    if (done) break;
-    const error = type === -1 ? reader.int() : 0;
-    errors.push(error === 0 ? undefined : toCode(error));
-    if (type === OP.create) results.push({ zxid, path: reader.string() });
-    else if (type === OP.setData) results.push({ zxid, stat: readStat(reader) });
-    else results.push({ zxid });
+    if (isDone) break;
+    const part = parts[results.length + errors.length];
+    if (part === undefined) throw new RangeError("more results than parts");
+    if (type === -1) errors.push(codeOf(reader.int()));
+    else results.push(readResult(reader, type, zxid, part));
   }
-  if (errors.some((error) => error !== undefined)) throw new ZooKeeperMultiError(errors);
+  const isRefused = errors.length === parts.length && errors.some((error) => error !== undefined);
+  if (isRefused) throw new ZooKeeperMultiError(errors);
+  if (results.length !== parts.length) throw new RangeError("results that do not fit the parts");
   return results;
+}
+
+function readResult(reader: Reader, type: number, zxid: bigint, part: MultiPart): MultiResult {
+  if (type !== OP[part.op]) throw new RangeError(`a result of kind ${type} for ${part.op}`);
+  if (part.op === "create") return { zxid: checkZxid(zxid), path: checkMade(reader.string(), part.path, part.mode) };
+  return part.op === "setData" ? { zxid, stat: readStat(reader) } : { zxid };
+}
+
+function codeOf(error: number): ZooKeeperErrorCode | undefined {
+  return error === 0 ? undefined : toCode(error);
 }

@@ -1,5 +1,5 @@
 /** The numbers and records of ZooKeeper's protocol, as far as locks and guards need them. */
-import type { Reader, Writer } from "./codec.ts";
+import type { Reader } from "./codec.ts";
 
 export const OP = {
   create: 1,
@@ -68,24 +68,6 @@ export function readStat(reader: Reader): Stat {
     numChildren: reader.int(),
     pzxid: reader.long(),
   };
-}
-
-/** Who may do what with a node. */
-export interface Acl {
-  /** Bits: 1 read, 2 write, 4 create, 8 delete, 16 admin. */
-  readonly perms: number;
-  readonly scheme: string;
-  readonly id: string;
-}
-
-/** Everybody may do everything: ZooKeeper's and Curator's default. */
-export const OPEN_ACL: readonly Acl[] = [{ perms: 31, scheme: "world", id: "anyone" }];
-/** Only who is authenticated as the creator was. */
-export const CREATOR_ACL: readonly Acl[] = [{ perms: 31, scheme: "auth", id: "" }];
-
-export function writeAcls(writer: Writer, acls: readonly Acl[]): void {
-  writer.int(acls.length);
-  for (const { perms, scheme, id } of acls) writer.int(perms).string(scheme).string(id);
 }
 
 export type WatchEventType = "created" | "deleted" | "changed" | "children" | "session";

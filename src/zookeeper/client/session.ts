@@ -1,8 +1,10 @@
 /** A session with the ensemble: it outlives connections, moves from server to server, and is replaced when it expires. */
 import type { ConnectionOptions } from "node:tls";
 import { Connection, type Request, type Welcome } from "./connection.ts";
-import { connectionLoss, ZooKeeperError } from "./errors.ts";
+import { connectionLoss, hasCode, ZooKeeperError } from "./errors.ts";
+import { inTime } from "./in-time.ts";
 import { closeSession, type Operation } from "./operations.ts";
+import { Pace } from "./pace.ts";
 import { OP, type WatchEvent, XID } from "./protocol.ts";
 import { type Pulse, trustedMs } from "./pulse.ts";
 import { type Resolve, type Server, ServerRounds } from "./servers.ts";
@@ -33,11 +35,7 @@ const NO_SESSION = { id: 0n, password: new Uint8Array(16) };
 const UNSENT_MOST_MS = 10_000;
 /** Once every server was tried in vain, it waits no longer than this. */
 const UNSENT_IN_VAIN_MS = 1000;
-const DIAL_LEAST_MS = 250;
-const DIAL_MOST_MS = 5000;
-const PAUSE_LEAST_MS = 50;
-const PAUSE_MOST_MS = 1000;
-const CLOSE_MS = 1000;
+const LINGER_MS = 1000;
 
 interface Unsent extends Request {
   readonly timer: NodeJS.Timeout;
@@ -59,7 +57,7 @@ export class Session {
   /** Why there will be no further connection. */
   #over: ZooKeeperError | undefined;
   #unsent = new Set<Unsent>();
-  #failures = 0;
+  readonly #pace: Pace;
   #pause: NodeJS.Timeout | undefined;
   #lastEnd: Error | undefined;
   #requests = 0;
@@ -67,6 +65,7 @@ export class Session {
   constructor(options: SessionOptions) {
     this.#options = options;
     this.#rounds = new ServerRounds(options.servers, options.resolve);
+    this.#pace = new Pace(options.servers.length);
     this.#askMs = options.timeoutMs;
     this.#timeoutMs = options.timeoutMs;
     void this.#dial();
@@ -119,13 +118,18 @@ export class Session {
     });
   }
 
-  /** Ends the session at the ensemble, which removes its ephemeral nodes; or just goes, if it cannot be told in time. */
-  async close(): Promise<void> {
-    if (this.#over !== undefined) return;
+  /**
+   * Ends the session at the ensemble, which removes its ephemeral nodes; or just goes, if that takes longer than `ms`.
+   * `false`: nobody knows, and they may stay until the session's time-out.
+   */
+  async close(ms: number): Promise<boolean> {
+    if (this.#over !== undefined) return this.#id === 0n || this.#over.code === "CLOSED";
     // First, so that nobody acts on the removal of our own nodes.
     this.watches.endAll();
-    if (this.#id !== 0n) await inTime(this.submit(closeSession()), CLOSE_MS);
+    const deadlineMs = performance.now() + ms;
+    const isEnded = this.#id === 0n || (await inTime(this.#endSession(deadlineMs), ms));
     this.#end(new ZooKeeperError("CLOSED", "the client is closed"));
+    return isEnded;
   }
 
   /** Goes without a word, as a crash would: the ephemeral nodes stay until the ensemble's time-out. */
@@ -140,9 +144,21 @@ export class Session {
     this.#connection?.end(new Error("asking for another time-out"));
     await inTime(
       this.submit({ op: OP.sync, what: "linger", write: (w) => void w.string("/"), read: () => undefined }),
-      CLOSE_MS,
+      LINGER_MS,
     );
     this.abandon();
+  }
+
+  /** Resolves when the session is surely over. A reply may be lost: then it is asked again on the next connection. */
+  async #endSession(deadlineMs: number): Promise<void> {
+    for (;;) {
+      try {
+        return await this.submit(closeSession());
+      } catch (error) {
+        if (hasCode(error, "SESSIONEXPIRED")) return;
+        if (!hasCode(error, "CONNECTIONLOSS") || performance.now() >= deadlineMs) throw error;
+      }
+    }
   }
 
   #ask(request: Request): void {
@@ -194,29 +210,26 @@ export class Session {
     try {
       const address = await this.#rounds.next();
       if (this.#over !== undefined) return;
-      const connection: Connection = new Connection(address, hello(), this.#options.tls, this.#dialLimitMs(), {
-        opened: (welcome, pulse) => this.#opened(welcome, pulse),
-        event: (event) => this.#fire(event),
-        seen: (zxid) => {
-          if (zxid > this.#lastZxid) this.#lastZxid = zxid;
+      const connection: Connection = new Connection(
+        address,
+        hello(),
+        this.#options.tls,
+        this.#pace.dialLimitMs(this.#timeoutMs),
+        {
+          opened: (welcome, pulse) => this.#opened(welcome, pulse),
+          event: (event) => this.#fire(event),
+          seen: (zxid) => {
+            if (zxid > this.#lastZxid) this.#lastZxid = zxid;
+          },
+          authFailed: () =>
+            this.#end(new ZooKeeperError("AUTHFAILED", "the ensemble refused the user or the password")),
+          ended: (why) => this.#ended(why),
         },
-        authFailed: () => this.#end(new ZooKeeperError("AUTHFAILED", "the ensemble refused the user or the password")),
-        ended: (why) => this.#ended(why),
-      });
+      );
       this.#connection = connection;
     } catch (error) {
       this.#ended(error instanceof Error ? error : new Error(String(error)));
     }
-  }
-
-  /** All servers can be tried within a third of the time-out; if none was of use, each gets longer. */
-  #dialLimitMs(): number {
-    const share = this.#timeoutMs / 3 / this.#options.servers.length;
-    return Math.min(DIAL_MOST_MS, Math.max(DIAL_LEAST_MS, share) * 2 ** this.#fruitlessRounds());
-  }
-
-  #fruitlessRounds(): number {
-    return Math.min(10, Math.floor(this.#failures / this.#options.servers.length));
   }
 
   #opened(welcome: Welcome, pulse: Pulse): void {
@@ -226,7 +239,7 @@ export class Session {
     this.#password = welcome.password;
     this.#timeoutMs = welcome.timeoutMs;
     this.#pulse = pulse;
-    this.#failures = 0;
+    this.#pace.opened();
     this.#isConnected = true;
     const connection = this.#connection as Connection;
     // In this order: what is asked next needs the rights, and must not miss the news.
@@ -260,13 +273,9 @@ export class Session {
     this.#connection = undefined;
     this.#lastEnd = why;
     if (this.#over !== undefined) return;
-    // The next server at once; a pause only after none of them was of use.
-    if (!wasConnected) this.#failures++;
-    const rounds = this.#fruitlessRounds();
-    if (rounds > 0) this.#giveUpWaiting();
-    const mostMs = Math.min(PAUSE_MOST_MS, PAUSE_LEAST_MS * 2 ** rounds);
-    const pauseMs = this.#rounds.left > 0 && rounds === 0 ? 0 : PAUSE_LEAST_MS + Math.random() * mostMs;
-    this.#pause = setTimeout(() => void this.#dial(), wasConnected ? 0 : pauseMs);
+    const pauseMs = this.#pace.ended(this.#rounds.left);
+    if (this.#pace.isInVain) this.#giveUpWaiting();
+    this.#pause = setTimeout(() => void this.#dial(), pauseMs);
     if (wasConnected) this.#options.listener.disconnected?.(why);
   }
 
@@ -278,20 +287,4 @@ export class Session {
     for (const { reject } of this.#takeUnsent()) reject(why);
     this.watches.endAll();
   }
-}
-
-/** Waits for an end, good or bad, but not for ever. */
-async function inTime(promise: Promise<unknown>, ms: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  await Promise.race([
-    promise.then(
-      () => undefined,
-      () => undefined,
-    ),
-    limit,
-  ]);
-  clearTimeout(timer);
 }

@@ -1,8 +1,11 @@
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -15,12 +18,14 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 /**
  * The Java side of the interop tests: threads that enter sections under Curator's locks.
  *
- * <p>Arguments: servers, recipe (mutex, readwrite, semaphore), path, threads, sections per thread, shared file or
+ * <p>Arguments: servers, recipe (mutex, readwrite, semaphore, steps), path, threads, sections per thread, shared file or
  * folder. Prints "ready", waits for a line, works, and prints what it saw.
  */
 public final class CuratorDriver {
   private static final AtomicInteger violations = new AtomicInteger();
   private static final AtomicInteger most = new AtomicInteger();
+  /** How often somebody of the other side was inside too. */
+  private static final AtomicInteger together = new AtomicInteger();
 
   private interface Section {
     void run() throws Exception;
@@ -38,6 +43,10 @@ public final class CuratorDriver {
       client.blockUntilConnected();
       System.out.println("ready");
       System.in.read();
+      if (recipe.equals("steps")) {
+        steps(new InterProcessSemaphoreV2(client, path, 2));
+        return;
+      }
       List<Thread> running = new ArrayList<>();
       for (int thread = 0; thread < threads; thread++) {
         Section section = section(client, recipe, path, shared, thread);
@@ -46,7 +55,19 @@ public final class CuratorDriver {
       for (Thread thread : running) thread.start();
       for (Thread thread : running) thread.join();
     }
-    System.out.println("violations " + violations.get() + " most " + most.get());
+    System.out.println("violations " + violations.get() + " most " + most.get() + " together " + together.get());
+  }
+
+  /** Fills the semaphore, empties it, and tries to enter it once more; each step when told. */
+  private static void steps(InterProcessSemaphoreV2 semaphore) throws Exception {
+    Collection<Lease> leases = semaphore.acquire(2);
+    System.out.println("holding");
+    System.in.read();
+    semaphore.returnAll(leases);
+    System.out.println("released");
+    System.in.read();
+    Lease lease = semaphore.acquire(500, TimeUnit.MILLISECONDS);
+    System.out.println(lease == null ? "busy" : "entered");
   }
 
   private static void repeat(Section section, int times) {
@@ -69,7 +90,9 @@ public final class CuratorDriver {
       return thread == 0 ? () -> read(lock.readLock(), shared) : () -> write(client, lock.writeLock(), shared);
     }
     InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, path, 2);
-    return () -> count(semaphore, shared);
+    // One thread stays at its first visit until it has met somebody of the other side.
+    AtomicBoolean meets = new AtomicBoolean(thread == 0);
+    return () -> count(semaphore, shared, meets.getAndSet(false));
   }
 
   /** Adds one to the counter that nothing else protects, and checks that the fence is greater than the last. */
@@ -98,18 +121,30 @@ public final class CuratorDriver {
     }
   }
 
-  /** Leaves a file in the folder while inside, and counts those that are there. */
-  private static void count(InterProcessSemaphoreV2 semaphore, Path folder) throws Exception {
+  /**
+   * Leaves a file in the folder while inside, and counts those that are there. Whoever comes in last sees everybody: so
+   * it looks right after it came in, not only before it goes.
+   */
+  private static void count(InterProcessSemaphoreV2 semaphore, Path folder, boolean meets)
+      throws Exception {
     Lease lease = semaphore.acquire();
     try {
       Path inside = Files.createTempFile(folder, "java", "");
-      Thread.sleep(2);
-      try (var files = Files.list(folder)) {
-        most.accumulateAndGet((int) files.count(), Math::max);
-      }
+      look(folder);
+      do Thread.sleep(2);
+      while (!look(folder) && meets);
       Files.delete(inside);
     } finally {
       semaphore.returnLease(lease);
     }
+  }
+
+  /** Whether somebody of the other side is inside too. */
+  private static boolean look(Path folder) {
+    String[] inside = folder.toFile().list();
+    most.accumulateAndGet(inside.length, Math::max);
+    boolean meets = Arrays.stream(inside).anyMatch(name -> name.startsWith("node"));
+    if (meets) together.incrementAndGet();
+    return meets;
   }
 }

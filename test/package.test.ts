@@ -1,0 +1,59 @@
+/** What is published, and what it is built with: nothing else travels, and everything is what it was when it was chosen. */
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { ROOT } from "./dist.ts";
+
+const run = promisify(execFile);
+
+interface Packed {
+  readonly files: readonly { readonly path: string }[];
+}
+
+test("the package holds dist, README, CHANGELOG, LICENSE and SECURITY, and nothing else", async () => {
+  // Without scripts: dist/ has been built before all tests.
+  const { stdout } = await run("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { cwd: ROOT });
+  const [packed] = JSON.parse(stdout) as [Packed];
+  const paths = packed.files.map(({ path }) => path);
+  const besides = paths.filter((path) => !/^dist\/.+\.(?:js|d\.ts)$/.test(path));
+  expect(besides.toSorted()).toEqual(["CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "package.json"]);
+  expect(paths).toContain("dist/index.js");
+  expect(paths).toContain("dist/cli/main.js");
+});
+
+interface LockEntry {
+  readonly integrity?: string;
+  readonly link?: boolean;
+  readonly optional?: boolean;
+  readonly os?: readonly string[];
+  readonly cpu?: readonly string[];
+  readonly libc?: readonly string[];
+}
+
+/** A tool's binary for a machine on which this lock file was never made; npm leaves it out elsewhere. */
+function isForOthers({ optional, os = ["linux"], cpu = ["x64"], libc = ["glibc"] }: LockEntry): boolean {
+  return optional === true && !(os.includes("linux") && cpu.includes("x64") && libc.includes("glibc"));
+}
+
+test("every entry of the lock file has the digest of what is installed", () => {
+  const { lockfileVersion, packages } = JSON.parse(readFileSync(join(ROOT, "package-lock.json"), "utf8")) as {
+    readonly lockfileVersion: number;
+    readonly packages: Readonly<Record<string, LockEntry>>;
+  };
+  expect(lockfileVersion).toBe(3);
+  const entries = Object.entries(packages).filter(([path, entry]) => path !== "" && !isForOthers(entry));
+  expect(entries.length).toBeGreaterThan(100);
+  const unchecked = entries.filter(([, { integrity }]) => !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity ?? ""));
+  expect(unchecked.map(([path]) => path)).toEqual([]);
+  expect(entries.filter(([, { link }]) => link === true)).toEqual([]);
+});
+
+test("the README says of every page that is not in the package where it is", () => {
+  const text = readFileSync(join(ROOT, "README.md"), "utf8");
+  const links = [...text.matchAll(/\]\(([^)#]+)[^)]*\)/g)].map(([, target]) => target as string);
+  const outside = links.filter((target) => !/^(?:https?:|CHANGELOG\.md|LICENSE|SECURITY\.md|README\.md)/.test(target));
+  expect(outside.length).toBeGreaterThan(0);
+  expect(text).toContain("in the repository, not in the package");
+});
