@@ -12,12 +12,13 @@ import type {
   Work,
 } from "./api.ts";
 import type { Backend, Snapshot } from "./backend.ts";
-import { checkBackend, checkCreateOptions } from "./check.ts";
+import { checkBackend, checkCreateOptions, checkReason, got } from "./check.ts";
 import { Closing, Running } from "./close.ts";
 import { Desk } from "./desk.ts";
 import { elect } from "./elect.ts";
 import { asBackendError, LockLostError, LockTimeoutError } from "./errors.ts";
 import { type AcquireEvent, acquireChannel, forceReleaseChannel } from "./events.ts";
+import { clippedSnapshot } from "./foreign.ts";
 import { GroupLease } from "./group.ts";
 import type { HeldLease } from "./lease.ts";
 import { takeGroup } from "./take-group.ts";
@@ -94,16 +95,16 @@ class BackendLocks implements Locks {
   }
 
   async query(prefix = "", options: QueryOptions = {}): Promise<Snapshot> {
-    if (typeof prefix !== "string") throw new TypeError(`Expected \`prefix\` to be a string, got ${typeof prefix}`);
+    if (typeof prefix !== "string") throw new TypeError(`Expected \`prefix\` to be a string, got ${got(prefix)}`);
     const spec = toQuerySpec(options);
-    return await askStore(this.#desk, "query()", spec, () => this.#desk.backend.query(prefix));
+    // Text that others wrote, cut to what our own doors let in.
+    return clippedSnapshot(await askStore(this.#desk, "query()", spec, () => this.#desk.backend.query(prefix)));
   }
 
   async forceRelease(name: string, { fence, reason }: ForceReleaseOptions): Promise<boolean> {
     checkName(name);
-    if (typeof fence !== "bigint") throw new TypeError(`Expected \`fence\` to be a bigint, got ${typeof fence}`);
-    if (typeof reason !== "string" || reason === "")
-      throw new TypeError("Expected `reason` to be a text that is not empty");
+    if (typeof fence !== "bigint") throw new TypeError(`Expected \`fence\` to be a bigint, got ${got(fence)}`);
+    checkReason(reason);
     const { backend, holder: by } = this.#desk;
     let done: boolean;
     try {
