@@ -240,6 +240,9 @@ export class Judge {
       error instanceof LockBackendError ||
       (error instanceof LockClosedError && call.client.closing !== undefined) ||
       (error instanceof TypeError && this.#wouldWaitForItself(call));
+    // A store that answers can be asked: also by those who do not wait.
+    if (error instanceof LockBackendError && !this.#troubled)
+      this.fail("unexpected error", `${call.client.name}'s ${call.verb}() of "${call.names.join()}": ${error.message}`);
     const passing = error instanceof LockTimeoutError || (error instanceof LockBackendError && !error.fatal);
     if (passing && this.#stage.nowMs - call.nowMs < call.waitMs - 1)
       this.fail(
