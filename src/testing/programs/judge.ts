@@ -142,7 +142,8 @@ export class Judge {
     const told = [...tenancy.lease.fences].every(([name, fence]) =>
       client.confirmed.has(this.truth.leaseOf(name, fence)?.claim ?? ""),
     );
-    if (result === "unknown" && (told || !this.#troubled))
+    const short = call.ttlMs < 15 * (this.#stage.program.lagMs ?? 0);
+    if (result === "unknown" && (told || !(this.#troubled || short)))
       this.fail("unknown without a reason", `${who} says "unknown"${told ? ", but the store said yes" : ""}`);
   }
 
@@ -240,6 +241,9 @@ export class Judge {
       error instanceof LockBackendError ||
       (error instanceof LockClosedError && call.client.closing !== undefined) ||
       (error instanceof TypeError && this.#wouldWaitForItself(call));
+    // A store that answers can be asked: also by those who do not wait.
+    if (error instanceof LockBackendError && !this.#troubled)
+      this.fail("unexpected error", `${call.client.name}'s ${call.verb}() of "${call.names.join()}": ${error.message}`);
     const passing = error instanceof LockTimeoutError || (error instanceof LockBackendError && !error.fatal);
     if (passing && this.#stage.nowMs - call.nowMs < call.waitMs - 1)
       this.fail(

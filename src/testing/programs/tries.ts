@@ -81,7 +81,8 @@ function isAhead(other: Call, call: Call): boolean {
   return (
     other !== call &&
     other.client === call.client &&
-    other.gotLease &&
+    // A candidate waits until it is told to stop.
+    (other.gotLease || other.verb === "elect") &&
     other.at < (call.endedAt ?? Infinity) &&
     (other.endedAt ?? Infinity) > call.at &&
     other.names.some((name) => call.names.includes(name))
