@@ -193,7 +193,7 @@ export class RedisBackend implements Member {
     this.#closed = true;
     this.#stopWatching();
     this.#queue.close();
-    const settled = this.#roster.settle(CLOSE_WAIT_MS);
+    const settled = this.#roster.settle(this.#connection.isDown() ? CLOSE_WAIT_MS / 4 : CLOSE_WAIT_MS);
     await settled.catch(() => {});
     await this.#inbox.close();
     await this.#own?.close();
