@@ -190,7 +190,10 @@ class QuorumBackend implements Backend {
     const cleaned = Promise.all(this.#seats.map((seat) => seat.cleaned()));
     await within(clock, cleaned, Math.min(memberWaitMs, CLOSE_WAIT_MS));
     for (const seat of this.#seats) seat.close();
-    await Promise.all(this.#seats.map((seat) => seat.member.close()));
+    const closed = await Promise.allSettled(this.#seats.map((seat) => seat.member.close()));
+    // What a minority may have left holds nobody up.
+    const failed = closed.filter((each) => each.status === "rejected");
+    if (failed.length >= majorityOf(this.#seats.length)) throw failed[0]?.reason;
   }
 
   #ask(standing: Standing, ballot: bigint): Promise<Round> {

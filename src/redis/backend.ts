@@ -18,31 +18,32 @@ import type {
   Vote,
 } from "../backend.ts";
 import { LockBackendError, quote } from "../errors.ts";
-import { portions } from "./batch.ts";
-import { sendBeat } from "./beats.ts";
 import { Caller, TooFewReplicas } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { LimitConflict, toBackendError } from "./fault.ts";
 import { beginQuarantine, checkOutlasted, unfit } from "./fitness.ts";
 import { attempt } from "./generated/attempt.ts";
 import { force } from "./generated/force.ts";
-import { release } from "./generated/release.ts";
 import { swap } from "./generated/swap.ts";
 import { vouch } from "./generated/vouch.ts";
-import { Inbox } from "./inbox.ts";
+import type { Inbox } from "./inbox.ts";
 import { FORCED_MS, identify, type Identity, query } from "./inspect.ts";
+import { Leaving } from "./leaving.ts";
 import { type Names, namesOf } from "./names.ts";
 import type { Settings } from "./options.ts";
-import { Queue } from "./queue.ts";
-import { toForce } from "./record.ts";
+import { openPost } from "./post.ts";
+import type { Queue } from "./queue.ts";
+import { cut, HOLDER_MAX, REASON_MAX } from "./record.ts";
 import { Renewals } from "./renewal.ts";
-import { toRefused, toReleased, toRun } from "./reply.ts";
+import { isBusy, toCount, toRefused, toReleased, toRun } from "./reply.ts";
+import type { Roster } from "./roster.ts";
 import { runScript, type Script } from "./script.ts";
 import { Terms } from "./terms.ts";
 import { Voter } from "./voter.ts";
 
-/** How long the first claim of a process waits for its inbox at most. */
+/** How long the first claim of a process waits for its inbox at most, and close() for the answers to releases. */
 const INBOX_WAIT_MS = 1000;
+const CLOSE_WAIT_MS = 2000;
 
 /** What comes with a connection that was opened for this backend, and not lent to it. */
 export interface Own {
@@ -60,7 +61,9 @@ export class RedisBackend implements Member {
   readonly #renewals: Renewals;
   readonly #terms: Terms;
   readonly #voter: Voter;
+  readonly #roster: Roster;
   readonly #inbox: Inbox;
+  readonly #leaving: Leaving;
   readonly #queue: Queue;
   readonly #stopWatching: () => void;
   readonly #own: Own | undefined;
@@ -83,20 +86,16 @@ export class RedisBackend implements Member {
     this.#terms = new Terms(inbox, settings);
     this.#voter = new Voter(connection, this.#names, this.#terms, this.#caller);
     this.#voter.quarantineMs = settings.voteQuarantineMs;
-    this.#queue = new Queue({
-      clock: settings.clock,
-      confirms: settings.durability !== undefined,
-      portions: (waiters) => portions(waiters, connection.topology, this.#names),
-      beat: (portion) => sendBeat(connection, this.#names, settings.quarantineMs, portion),
-      // Nobody waits for this: should it fail, the lease ends by itself.
-      abandon: (key, id) => void this.#caller.run(release, key, [id]).catch(() => {}),
-    });
-    this.#inbox = new Inbox(connection, inbox, {
-      granted: (id, fences, sure, key) => this.#queue.granted(id, fences, sure, key.slice(connection.keyPrefix.length)),
-      forced: (id, json) => this.#forced(id, json),
+    const post = openPost(connection, this.#names, settings, inbox, this.#renewals, {
+      abandon: (claim) => void this.release(claim).catch(() => {}),
+      broken: (claim) => this.#listener?.doubt(claim.id),
       listening: () => this.#doubt(),
     });
-    this.#stopWatching = connection.onReconnect(() => this.#doubt());
+    this.#queue = post.queue;
+    this.#roster = post.roster;
+    this.#inbox = post.inbox;
+    this.#leaving = new Leaving(connection, this.#names, this.#caller, this.#roster, this.#plain);
+    this.#stopWatching = connection.onReconnect(() => this.#doubt(true));
   }
 
   listen(listener: Listener): void {
@@ -109,9 +108,11 @@ export class RedisBackend implements Member {
     if (!this.#plain || !this.#inbox.ready) return this.#firstAttempt(claim);
     const key = this.#names.lock(claim.name);
     const terms = this.#terms.of(claim, claim.queues, "calm");
+    this.#roster.add(claim);
     const sentMs = this.#settings.clock.now();
     return this.#connection.evalshaOn(attempt.sha, key, claim.id, terms).then(
-      (reply) => this.#answered(claim, key, reply, sentMs),
+      (reply) =>
+        isBusy(reply) ? this.#enter(attempt, claim, claim.queues) : this.#answered(claim, key, reply, sentMs),
       (error: unknown) => this.#attemptAgain(claim, key, terms, error, sentMs),
     );
   }
@@ -119,13 +120,8 @@ export class RedisBackend implements Member {
   async swap(held: Claim, next: Claim): Promise<Swapped> {
     this.#queue.forget(held.id);
     let released: Released | undefined;
-    const answer = await this.#enter(
-      swap,
-      next,
-      next.queues,
-      held.id,
-      (known) => (released = known ? "held" : "absent"),
-    );
+    const answer = await this.#enter(swap, next, next.queues, held.id, (known) => (released = known));
+    this.#roster.left(held.id, true);
     return { ...answer, released };
   }
 
@@ -134,20 +130,12 @@ export class RedisBackend implements Member {
   }
 
   renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
-    this.#queue.touch(claims);
     return this.#renewals.renew(claims);
   }
 
   release(claim: Claim): Promise<Released> {
     this.#queue.forget(claim.id);
-    const key = this.#names.lock(claim.name);
-    const released = this.#plain
-      ? this.#connection.evalshaOn(release.sha, key, claim.id, undefined)
-      : this.#caller.run(release, key, [claim.id]);
-    return released.then(toReleased, async (error: unknown) => {
-      const again = this.#caller.afterNoScript(error, release, key, [claim.id]);
-      return toReleased(await again.catch(this.#caller.explained(claim.name)));
-    });
+    return this.#leaving.release(claim);
   }
 
   query(prefix: string): Promise<Snapshot> {
@@ -155,14 +143,19 @@ export class RedisBackend implements Member {
   }
 
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
-    const args = [String(fence), JSON.stringify({ by, reason }), String(FORCED_MS)];
+    const args = [
+      String(fence),
+      JSON.stringify({ by: cut(by, HOLDER_MAX), reason: cut(reason, REASON_MAX) }),
+      String(FORCED_MS),
+    ];
     const asked = this.#caller.run(force, this.#names.lock(name), args);
-    return (await asked.catch(this.#caller.explained(name))) === 1;
+    return toCount(await asked.catch(this.#caller.explained(name))) === 1;
   }
 
   vote(claim: Claim, ballot: bigint): Promise<Vote> {
     // So that the holder hears of a forced end; the vote itself does not need it.
     if (!this.#inbox.ready) void this.#inbox.open();
+    this.#roster.add(claim);
     return this.#voter.ask(claim, ballot);
   }
 
@@ -200,8 +193,11 @@ export class RedisBackend implements Member {
     this.#closed = true;
     this.#stopWatching();
     this.#queue.close();
+    const settled = this.#roster.settle(this.#connection.isDown() ? CLOSE_WAIT_MS / 4 : CLOSE_WAIT_MS);
+    await settled.catch(() => {});
     await this.#inbox.close();
     await this.#own?.close();
+    await settled;
   }
 
   /** A process's first attempt, and every one that needs more than the script. */
@@ -212,7 +208,7 @@ export class RedisBackend implements Member {
     const answer = await this.#enter(attempt, claim, false);
     // A holder must be told at once when its lease is ended by force; and a claim that is queued before it can be told
     // might be taken for one whose process is gone. Without messages all works too, so nobody waits long for them.
-    await this.#inbox.openWithin(this.#settings.clock, Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
+    await this.#inbox.openWithin(Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
     return answer.granted || !claim.queues ? answer : this.#enter(attempt, claim, true);
   }
 
@@ -244,12 +240,14 @@ export class RedisBackend implements Member {
     claim: Claim,
     queues: boolean,
     heldId?: string,
-    released?: (known: boolean) => void,
+    released?: (known: Released | undefined) => void,
   ): Promise<Granted | Refused> {
     const key = this.#names.lock(claim.name);
     const args = [claim.id, this.#terms.of(claim, queues, heldId === undefined ? "calm" : "crowded")];
     if (heldId !== undefined) args.push(heldId);
+    this.#roster.add(claim);
     const sentMs = this.#settings.clock.now();
+    const { reconnects } = this.#caller;
     let reply: unknown;
     try {
       reply = await this.#caller.runDurably(script, key, args);
@@ -259,24 +257,25 @@ export class RedisBackend implements Member {
       throw this.#failed(claim, key, queues, error);
     }
     if (heldId !== undefined && Array.isArray(reply)) {
-      released?.(reply[0] === 1);
+      const was = toReleased(claim.name, reply[0]);
+      released?.(was === "absent" && this.#caller.reconnects !== reconnects ? undefined : was);
       reply = reply[1];
     }
-    return this.#answered(claim, key, reply, sentMs);
+    return isBusy(reply) ? this.#enter(attempt, claim, queues) : this.#answered(claim, key, reply, sentMs);
   }
 
   #answered(claim: Claim, key: string, reply: unknown, sentMs: number): Granted | Refused {
     const fences = toRun(reply);
     if (fences !== undefined) {
       this.#caller.wrote = true;
-      this.#queue.settled(claim.id);
+      this.#queue.forget(claim.id);
       return { granted: true, fence: fences.fence, run: fences.run, fromMs: sentMs };
     }
-    const { refused, headMs } = toRefused(claim.name, reply);
-    if (refused.position === undefined) return refused;
+    const { refused, learned, wallMs } = toRefused(claim.name, reply);
     const ticketMs = this.#terms.ticketMs(claim);
-    this.#queue.queued(claim, key, ticketMs, sentMs, headMs);
-    return { ...refused, retryMs: ticketMs };
+    if (learned === undefined) this.#roster.left(claim.id, true);
+    else this.#queue.queued(claim, key, ticketMs, sentMs, learned, wallMs);
+    return learned === undefined ? refused : { ...refused, retryMs: ticketMs };
   }
 
   #failed(claim: Claim, key: string, queues: boolean, error: unknown): LockBackendError {
@@ -286,17 +285,14 @@ export class RedisBackend implements Member {
       return new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`);
     }
     const known = toBackendError(error, claim.name, this.#caller.wrote);
+    if (known.fatal) this.#roster.left(claim.id, true);
     return known instanceof LimitConflict ? new LimitConflict(claim.name, known.inForce, claim.limit) : known;
   }
 
-  #forced(id: string, json: string): void {
-    const { by, reason } = toForce(json);
-    this.#listener?.lost(id, `${by} ended it by force: ${reason}`);
-  }
-
   /** Messages may have been missed, and the server may be another: everything is asked about at once. */
-  #doubt(): void {
+  #doubt(reconnected = false): void {
     if (this.#closed) return;
+    if (reconnected) this.#caller.reconnects++;
     this.#checked = undefined;
     this.#queue.beatAll();
     this.#listener?.doubt();

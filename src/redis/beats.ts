@@ -5,7 +5,7 @@ import type { Names } from "./names.ts";
 import type { Waiter } from "./queue.ts";
 import { runScript } from "./script.ts";
 
-/** Answers in the order asked: a fence or an error as text, or a number (see beat.lua). Rejects when no answer came. */
+/** Answers in the order asked (see beat.lua). Rejects when no answer came. */
 export async function sendBeat(
   connection: Connection,
   names: Names,

@@ -14,6 +14,8 @@ export class TooFewReplicas extends Error {
 export class Caller {
   /** The endpoint accepted a write once: from then on READONLY means a fail-over, and not a wrong address. */
   wrote = false;
+  /** How often the connection broke and came back: a library may send again by itself what it had no answer to. */
+  reconnects = 0;
   readonly #connection: Connection;
   readonly #names: Names;
   readonly #settings: Settings;

@@ -29,6 +29,7 @@ interface Portion {
 }
 
 const RENEWED: Renewal = { held: true };
+const FORGOTTEN = "the store no longer knows it: its time was over, or the store lost its data";
 const UNKNOWN: Renewal = { held: "unknown", cause: new Error("Redis gave no answer to a renewal") };
 
 export class Renewals {
@@ -42,6 +43,11 @@ export class Renewals {
     this.#connection = connection;
     this.#names = names;
     this.#settings = settings;
+  }
+
+  /** The claims of the last renewal, as far as anybody still holds them. */
+  *renewed(): Generator<Claim> {
+    for (const { claims } of this.#last?.deref() ?? []) yield* claims;
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
@@ -151,15 +157,13 @@ async function ask(connection: Connection, settings: Settings, { keys, args }: C
 
 /** From 1 for all, an answer for each, or what went wrong with all. */
 function toRenewal(replies: unknown, at: number): Renewal {
-  if (replies === 1) return RENEWED;
+  if (replies === 1 || replies === "1") return RENEWED;
   if (replies instanceof Error) return { held: "unknown", cause: replies };
   const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
-  if (reply === 1) return RENEWED;
-  if (reply === "gone")
-    return { held: false, reason: "the store no longer knows it: its time was over, or the store lost its data" };
-  if (typeof reply !== "string")
+  if (reply === 1 || reply === "1") return RENEWED;
+  if (typeof reply !== "string" || !/^(?:!|gone )/u.test(reply))
     return { held: "unknown", cause: new Error("Redis answered a renewal with something else") };
-  if (!reply.startsWith("!")) return { held: false, reason: forcedReason(reply) };
+  if (reply.startsWith("gone ")) return { held: false, reason: forcedReason(reply.slice("gone ".length)) ?? FORGOTTEN };
   if (/WRONGTYPE|HOLDFAST_FOREIGN/u.test(reply))
     return { held: false, reason: "somebody wrote something else over it" };
   return { held: "unknown", cause: toBackendError(new Error(reply.slice(1)), "") };

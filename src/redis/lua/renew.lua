@@ -5,8 +5,8 @@
 -- ARGV[2] ttl + lockDelay of all of them, ms
 -- ARGV[3] the idle time of the locks' hashes, ms
 --
--- Returns 1 when all were renewed; else per claim 1, or why not: "gone", the record of the force that ended it, or "!" and
--- an error.
+-- Returns 1 when all were renewed; else per claim 1, or why not: "gone", with the record of the force that ended it where
+-- there is one, or "!" and an error.
 
 --- @include _lock
 
@@ -18,10 +18,10 @@ local stamp = string.format('%013.0f', last)
 local function renew_alone(key, state, id)
   local from = 33 + #id
   local till = tonumber(string.sub(state, from + 1, from + 13))
-  if till <= now then return false end
+  if not till or till <= now then return false end
   if till >= last then return true end
   local head = string.sub(state, 1, 30)
-  if last + idle > tonumber(string.sub(state, 18, 30)) then
+  if last + idle > (tonumber(string.sub(state, 18, 30)) or 0) then
     -- Half an idle time in reserve, so that most renewals need not touch the key's own expiry.
     local death = string.format('%013.0f', last + idle + math.floor(idle / 2))
     redis.call('PEXPIREAT', key, death)
@@ -46,13 +46,8 @@ local function renew(key, id)
     close(lock, last, idle)
     return 1
   end
-  local fields = redis.call('HGETALL', key)
-  for i = 1, #fields, 2 do
-    if string.sub(fields[i], 1, 1) == 'o' and string.match(fields[i + 1], '^%d+ (%S+) ') == id then
-      return fields[i + 1]
-    end
-  end
-  return 'gone'
+  local fence = redis.call('HGET', key, 'f' .. id)
+  return 'gone ' .. (fence and redis.call('HGET', key, 'o' .. fence) or '')
 end
 
 local answers, renewed, from = {}, 0, 1
