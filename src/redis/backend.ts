@@ -22,13 +22,12 @@ import { portions } from "./batch.ts";
 import { sendBeat } from "./beats.ts";
 import { Caller, TooFewReplicas } from "./caller.ts";
 import type { Connection } from "./connection.ts";
+import { Departures } from "./departures.ts";
 import { LimitConflict, toBackendError } from "./fault.ts";
-import { beginQuarantine, checkOutlasted, unfit } from "./fitness.ts";
+import { Fitness, unfit } from "./fitness.ts";
 import { attempt } from "./generated/attempt.ts";
 import { force } from "./generated/force.ts";
-import { release } from "./generated/release.ts";
 import { swap } from "./generated/swap.ts";
-import { vouch } from "./generated/vouch.ts";
 import { Inbox } from "./inbox.ts";
 import { FORCED_MS, identify, type Identity, query } from "./inspect.ts";
 import { type Names, namesOf } from "./names.ts";
@@ -36,9 +35,11 @@ import type { Settings } from "./options.ts";
 import { Queue } from "./queue.ts";
 import { toForce } from "./record.ts";
 import { Renewals } from "./renewal.ts";
-import { toRefused, toReleased, toRun } from "./reply.ts";
-import { runScript, type Script } from "./script.ts";
+import { Replicator } from "./replicated.ts";
+import { toRefused, toRun } from "./reply.ts";
+import type { Script } from "./script.ts";
 import { Terms } from "./terms.ts";
+import { Underway } from "./underway.ts";
 import { Voter } from "./voter.ts";
 
 /** How long the first claim of a process waits for its inbox at most. */
@@ -52,7 +53,6 @@ export interface Own {
 
 export class RedisBackend implements Member {
   readonly name = "redis";
-  readonly renewer: Own["renewer"] | undefined;
   readonly #connection: Connection;
   readonly #settings: Settings;
   readonly #names: Names;
@@ -62,23 +62,28 @@ export class RedisBackend implements Member {
   readonly #voter: Voter;
   readonly #inbox: Inbox;
   readonly #queue: Queue;
+  readonly #replicator: Replicator | undefined;
+  readonly #fitness: Fitness;
+  readonly #underway: Underway = new Underway();
+  readonly #departures: Departures;
   readonly #stopWatching: () => void;
   readonly #own: Own | undefined;
   /** Nothing but the script itself is needed for an answer. */
   readonly #plain: boolean;
   #listener: Listener | undefined;
-  #checked: Promise<void> | undefined;
-  #closed = false;
+  #closed: Promise<void> | undefined;
 
   constructor(connection: Connection, settings: Settings, own?: Own) {
     this.#connection = connection;
     this.#settings = settings;
     this.#own = own;
-    this.renewer = own?.renewer;
     this.#plain = settings.quarantineMs === 0 && settings.durability === undefined;
     this.#names = namesOf(settings.prefix, connection.topology === "cluster");
-    this.#caller = new Caller(connection, this.#names, settings);
-    this.#renewals = new Renewals(connection, this.#names, settings);
+    this.#replicator = settings.durability && new Replicator(connection, settings.durability);
+    this.#fitness = new Fitness(connection, this.#names, settings);
+    this.#caller = new Caller(connection, this.#names, settings, this.#replicator);
+    this.#departures = new Departures(connection, this.#names, this.#caller, settings, this.#underway);
+    this.#renewals = new Renewals(connection, this.#names, settings, this.#replicator);
     const inbox = this.#names.inbox(randomBytes(12).toString("base64url"));
     this.#terms = new Terms(inbox, settings);
     this.#voter = new Voter(connection, this.#names, this.#terms, this.#caller);
@@ -88,8 +93,7 @@ export class RedisBackend implements Member {
       confirms: settings.durability !== undefined,
       portions: (waiters) => portions(waiters, connection.topology, this.#names),
       beat: (portion) => sendBeat(connection, this.#names, settings.quarantineMs, portion),
-      // Nobody waits for this: should it fail, the lease ends by itself.
-      abandon: (key, id) => void this.#caller.run(release, key, [id]).catch(() => {}),
+      abandon: (key, id) => void this.#departures.abandon(key, id),
     });
     this.#inbox = new Inbox(connection, inbox, {
       granted: (id, fences, sure, key) => this.#queue.granted(id, fences, sure, key.slice(connection.keyPrefix.length)),
@@ -97,6 +101,11 @@ export class RedisBackend implements Member {
       listening: () => this.#doubt(),
     });
     this.#stopWatching = connection.onReconnect(() => this.#doubt());
+  }
+
+  /** Not a field, so that nobody who prints the backend sees the URL, which may hold a password. */
+  get renewer(): Own["renewer"] | undefined {
+    return this.#own?.renewer;
   }
 
   listen(listener: Listener): void {
@@ -110,6 +119,7 @@ export class RedisBackend implements Member {
     const key = this.#names.lock(claim.name);
     const terms = this.#terms.of(claim, claim.queues, "calm");
     const sentMs = this.#settings.clock.now();
+    this.#underway.enter(claim);
     return this.#connection.evalshaOn(attempt.sha, key, claim.id, terms).then(
       (reply) => this.#answered(claim, key, reply, sentMs),
       (error: unknown) => this.#attemptAgain(claim, key, terms, error, sentMs),
@@ -118,15 +128,12 @@ export class RedisBackend implements Member {
 
   async swap(held: Claim, next: Claim): Promise<Swapped> {
     this.#queue.forget(held.id);
-    let released: Released | undefined;
-    const answer = await this.#enter(
-      swap,
-      next,
-      next.queues,
-      held.id,
-      (known) => (released = known ? "held" : "absent"),
-    );
-    return { ...answer, released };
+    const breaks = this.#connection.breaks();
+    let known = false;
+    const answer = await this.#enter(swap, next, next.queues, held.id, (told) => (known = told));
+    // Sent twice, perhaps, the first time with success.
+    if (!known && breaks !== this.#connection.breaks()) return answer;
+    return { ...answer, released: known ? "held" : "absent" };
   }
 
   watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
@@ -140,14 +147,7 @@ export class RedisBackend implements Member {
 
   release(claim: Claim): Promise<Released> {
     this.#queue.forget(claim.id);
-    const key = this.#names.lock(claim.name);
-    const released = this.#plain
-      ? this.#connection.evalshaOn(release.sha, key, claim.id, undefined)
-      : this.#caller.run(release, key, [claim.id]);
-    return released.then(toReleased, async (error: unknown) => {
-      const again = this.#caller.afterNoScript(error, release, key, [claim.id]);
-      return toReleased(await again.catch(this.#caller.explained(claim.name)));
-    });
+    return this.#departures.release(claim);
   }
 
   query(prefix: string): Promise<Snapshot> {
@@ -185,9 +185,8 @@ export class RedisBackend implements Member {
   }
 
   /** An operator says that no lease which this server may have forgotten is alive: ends its quarantine. */
-  async admit(): Promise<void> {
-    const mark = (marker: string): Promise<unknown> => runScript(this.#connection, vouch, [marker], []);
-    await Promise.all(this.#names.markers().map(mark)).catch(this.#caller.explained(""));
+  admit(): Promise<void> {
+    return this.#fitness.vouch().catch(this.#caller.explained(""));
   }
 
   /** Tells what server this is; in a cluster, of one of its primaries. */
@@ -195,35 +194,30 @@ export class RedisBackend implements Member {
     return identify(this.#connection).catch(this.#caller.explained(""));
   }
 
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
+  close(): Promise<void> {
+    return (this.#closed ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
     this.#stopWatching();
     this.#queue.close();
-    await this.#inbox.close();
+    this.#inbox.close();
+    const left = await this.#departures.settled();
+    this.#replicator?.close();
     await this.#own?.close();
+    if (left !== undefined) throw left;
   }
 
   /** A process's first attempt, and every one that needs more than the script. */
   async #firstAttempt(claim: Claim): Promise<Granted | Refused> {
-    if (this.#settings.quarantineMs > 0) await this.#mayAsk(claim);
-    if (this.#inbox.ready) return this.#enter(attempt, claim, claim.queues);
+    if (this.#settings.quarantineMs > 0) await this.#fitness.check(claim).catch(this.#caller.explained(claim.name));
+    if (this.#inbox.ready || this.#inbox.tried) return this.#enter(attempt, claim, claim.queues);
     void this.#inbox.open();
     const answer = await this.#enter(attempt, claim, false);
     // A holder must be told at once when its lease is ended by force; and a claim that is queued before it can be told
     // might be taken for one whose process is gone. Without messages all works too, so nobody waits long for them.
     await this.#inbox.openWithin(this.#settings.clock, Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
     return answer.granted || !claim.queues ? answer : this.#enter(attempt, claim, true);
-  }
-
-  /** Under a quarantine: refuses what it could not outlast, and makes sure once that it promises something. */
-  async #mayAsk(claim: Claim): Promise<void> {
-    checkOutlasted(claim, this.#settings.maxTtlMs);
-    this.#checked ??= beginQuarantine(this.#connection, this.#names, this.#settings).catch((error: unknown) => {
-      this.#checked = undefined;
-      throw toBackendError(error, claim.name, this.#caller.wrote);
-    });
-    await this.#checked;
   }
 
   async #attemptAgain(
@@ -234,6 +228,7 @@ export class RedisBackend implements Member {
     sentMs: number,
   ): Promise<Granted | Refused> {
     const reply = await this.#caller.afterNoScript(error, attempt, key, [claim.id, terms]).catch((known: unknown) => {
+      this.#underway.entered(claim);
       throw this.#failed(claim, key, claim.queues, known);
     });
     return this.#answered(claim, key, reply, sentMs);
@@ -251,9 +246,11 @@ export class RedisBackend implements Member {
     if (heldId !== undefined) args.push(heldId);
     const sentMs = this.#settings.clock.now();
     let reply: unknown;
+    this.#underway.enter(claim);
     try {
       reply = await this.#caller.runDurably(script, key, args);
     } catch (error) {
+      this.#underway.entered(claim);
       // Not believed, so it is given back: nothing is left held.
       if (error instanceof TooFewReplicas) await this.release(claim);
       throw this.#failed(claim, key, queues, error);
@@ -266,13 +263,16 @@ export class RedisBackend implements Member {
   }
 
   #answered(claim: Claim, key: string, reply: unknown, sentMs: number): Granted | Refused {
+    this.#underway.entered(claim);
+    this.#caller.wrote = true; // A refusal is written down too.
     const fences = toRun(reply);
     if (fences !== undefined) {
-      this.#caller.wrote = true;
       this.#queue.settled(claim.id);
       return { granted: true, fence: fences.fence, run: fences.run, fromMs: sentMs };
     }
     const { refused, headMs } = toRefused(claim.name, reply);
+    // A fail-over, perhaps: whether the new primary is fit is another question.
+    if (Array.isArray(reply) && reply[3] === "young") this.#fitness.forget();
     if (refused.position === undefined) return refused;
     const ticketMs = this.#terms.ticketMs(claim);
     this.#queue.queued(claim, key, ticketMs, sentMs, headMs);
@@ -296,8 +296,8 @@ export class RedisBackend implements Member {
 
   /** Messages may have been missed, and the server may be another: everything is asked about at once. */
   #doubt(): void {
-    if (this.#closed) return;
-    this.#checked = undefined;
+    if (this.#closed !== undefined) return;
+    this.#fitness.forget();
     this.#queue.beatAll();
     this.#listener?.doubt();
   }

@@ -1,7 +1,8 @@
 /** One subscription per process for all its locks: grants, forced ends, and hints for quorums come in here. */
 import type { Clock, Timer } from "../clock.ts";
-import type { Connection, Subscriber } from "./connection.ts";
+import type { Connection } from "./connection.ts";
 import { type Run, toRun } from "./reply.ts";
+import { Subscriber } from "./subscriber.ts";
 
 export interface Mail {
   /** `sure` is false when the grant must be confirmed before it is believed. */
@@ -18,6 +19,8 @@ const FORCED = /^forced ([\w-]{1,64}) (.*)$/su;
 export class Inbox {
   /** True from the first confirmed subscription on; it may be reconnecting. */
   ready = false;
+  /** It was waited for once. If in vain, it goes on in the background and nobody waits again. */
+  tried = false;
   readonly #connection: Connection;
   readonly #channel: string;
   readonly #mail: Mail;
@@ -34,22 +37,23 @@ export class Inbox {
 
   /** Subscribes, once. Resolves also when that failed: waiting works without messages, only slower. */
   open(): Promise<void> {
-    if (this.ready || this.#closed) return Promise.resolve();
+    if (this.ready || this.tried || this.#closed) return Promise.resolve();
     this.#opening ??= this.#subscribe().finally(() => {
       this.#opening = undefined;
     });
     return this.#opening;
   }
 
-  /** Subscribes, but waits no longer than `ms` for it. */
+  /** Subscribes, but waits no longer than `ms` for it, and only once. */
   async openWithin(clock: Clock, ms: number): Promise<void> {
-    if (this.ready) return;
+    if (this.ready || this.tried) return;
     let timer: Timer;
     const late = new Promise<void>((resolve) => {
       timer = clock.setTimer(resolve, ms, true);
     });
     await Promise.race([this.open(), late]);
     clock.clearTimer(timer);
+    this.tried = true;
   }
 
   /** Calls `wake` when a voted lease of this lock was released. Returns what stops it. */
@@ -69,10 +73,10 @@ export class Inbox {
     };
   }
 
-  async close(): Promise<void> {
+  close(): void {
     this.#closed = true;
     this.ready = false;
-    await this.#subscriber?.close();
+    this.#subscriber?.close();
   }
 
   async #listenTo(channel: string): Promise<void> {
@@ -85,15 +89,16 @@ export class Inbox {
   }
 
   async #subscribe(): Promise<void> {
-    this.#subscriber ??= this.#connection.subscriber(
+    this.#subscriber ??= new Subscriber(
+      this.#connection,
       (channel, text) => this.#read(channel, text),
-      () => this.#mail.listening(),
+      () => this.#listening(),
     );
-    try {
-      await this.#subscriber.add(this.#channel);
-    } catch {
-      return;
-    }
+    await this.#subscriber.add(this.#channel).catch(() => {});
+    this.tried = true;
+  }
+
+  #listening(): void {
     if (this.#closed) return;
     this.ready = true;
     this.#mail.listening();

@@ -10,6 +10,7 @@ import { type Opened, openIoredis } from "./open-ioredis.ts";
 import { openNodeRedis } from "./open-node-redis.ts";
 import { toSettings } from "./options.ts";
 import { Renewals } from "./renewal.ts";
+import { Replicator } from "./replicated.ts";
 import { describe, type Endpoint, parseUrl } from "./url.ts";
 
 const OPEN_MS = 10_000;
@@ -42,11 +43,15 @@ export async function openRenewer(data: unknown): Promise<Renewer> {
   const opened = await load(endpoint);
   const connection = connectionOf(opened.client);
   const names = namesOf(settings.prefix, connection.topology === "cluster");
-  const renewals = new Renewals(connection, names, settings);
+  const replicator = settings.durability && new Replicator(connection, settings.durability);
+  const renewals = new Renewals(connection, names, settings, replicator);
   void opened.connect().catch(() => {});
   return {
     renew: (claims) => renewals.renew(claims),
-    close: () => opened.close(),
+    close: () => {
+      replicator?.close();
+      return opened.close();
+    },
   };
 }
 
