@@ -22,7 +22,7 @@ interface Library {
 }
 
 const CONNECT_MS = 5000;
-/** A connection that owes an answer for this long is dead, whatever the kernel thinks; WAIT may take its time on top. */
+/** A connection that owes an answer for this long is dead, whatever the kernel thinks. */
 const SILENT_MS = 10_000;
 
 export function openIoredis(library: Library, endpoint: Endpoint): Opened {
@@ -38,14 +38,13 @@ export function openIoredis(library: Library, endpoint: Endpoint): Opened {
   };
 }
 
-function common({ login, tls, options }: Endpoint): object {
-  const waitMs = Number(options.durability === undefined ? 0 : 60_000);
+function common({ login, tls }: Endpoint): object {
   return {
     username: login.username,
     password: login.password,
-    ...(tls ? { tls: {} } : {}),
+    ...(tls ? { tls } : {}),
     connectTimeout: CONNECT_MS,
-    socketTimeout: SILENT_MS + waitMs,
+    socketTimeout: SILENT_MS,
     keepAlive: 10_000,
     connectionName: "holdfast",
     // How long an answer is worth waiting for is decided by whoever asks, not by a number of reconnects.
@@ -66,7 +65,9 @@ function single({ Redis }: Library, endpoint: Endpoint): Client {
       name: service,
       sentinelUsername: sentinelLogin.username,
       sentinelPassword: sentinelLogin.password,
-      ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
+      ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: tls } : {}),
+      // A planned fail-over leaves the old primary writable for some ten seconds: what it grants then is lost. The sentinels tell.
+      failoverDetector: true,
     });
   }
   return new Redis(path === undefined ? { ...options, ...addresses[0] } : { ...options, path });

@@ -38,16 +38,19 @@ export function openNodeRedis(library: Library, endpoint: Endpoint): Opened {
 
 function make(library: Library, endpoint: Endpoint): Client {
   const { addresses, path, service, db, login, sentinelLogin, tls, topology } = endpoint;
+  const secure = tls ? { tls: true, ...tls } : {};
   const socket = {
     connectTimeout: CONNECT_MS,
     reconnectStrategy: (retries: number) => Math.min(50 * 2 ** Math.min(retries, 6), 1000),
-    ...(tls ? { tls: true } : {}),
+    ...secure,
   };
   const own = { ...login, database: db, name: "holdfast", RESP: 2 };
   if (topology === "cluster") {
     return library.createCluster({
-      rootNodes: addresses.map((address) => ({ socket: { ...address, ...(tls ? { tls: true } : {}) } })),
+      rootNodes: addresses.map((address) => ({ socket: { ...address, ...secure } })),
       defaults: { ...login, RESP: 2, socket },
+      // A node that hangs must not keep the others from being used.
+      minimizeConnections: true,
       RESP: 2,
     });
   }

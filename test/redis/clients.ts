@@ -22,7 +22,10 @@ export interface Opened {
 
 export interface Library {
   readonly name: string;
-  standalone(port: number): Promise<Opened>;
+  /** `extra` goes to the library as it is, on top of what the tests need. */
+  standalone(port: number, extra?: object): Promise<Opened>;
+  /** One that nobody waits for: it may never connect. */
+  connecting(port: number): Opened;
   sentinel(lab: SentinelLab): Promise<Opened>;
   cluster(lab: ClusterLab): Promise<Opened>;
 }
@@ -38,7 +41,8 @@ function ioredis(name: string, Redis: typeof Redis5, Cluster: typeof Cluster5): 
   const patient = { maxRetriesPerRequest: null, retryStrategy: () => 50 };
   return {
     name,
-    standalone: (port) => Promise.resolve(opened(new Redis({ port, host: HOST, ...patient }))),
+    standalone: (port, extra) => Promise.resolve(opened(new Redis({ port, host: HOST, ...patient, ...extra }))),
+    connecting: (port) => opened(new Redis({ port, host: HOST, ...patient })),
     sentinel: ({ sentinels, service }) => {
       const hosts = sentinels.map(({ port }) => ({ host: HOST, port }));
       const client = new Redis({ sentinels: hosts, name: service, ...patient, sentinelRetryStrategy: () => 50 });
@@ -71,19 +75,27 @@ interface NodeRedisLibrary {
 }
 
 function nodeRedis(name: string, library: NodeRedisLibrary): Library {
-  const opened = async (made: unknown): Promise<Opened> => {
+  const begin = (made: unknown): Opened & { connected: Promise<unknown> } => {
     const client = made as NodeRedis & RedisClient;
     client.on("error", quiet);
-    await client.connect();
     const close = async (): Promise<void> => {
       if (client.isOpen) await Promise.resolve(client.destroy()).catch(quiet);
     };
-    return { client, close };
+    const connected = client.connect();
+    connected.catch(quiet);
+    return { client, close, connected };
+  };
+  const opened = async (made: unknown): Promise<Opened> => {
+    const begun = begin(made);
+    await begun.connected;
+    return begun;
   };
   const socket = { reconnectStrategy: () => 50 };
   return {
     name,
-    standalone: (port) => opened(library.createClient({ socket: { host: HOST, port, ...socket } })),
+    standalone: (port, extra: { socket?: object } = {}) =>
+      opened(library.createClient({ ...extra, socket: { host: HOST, port, ...socket, ...extra.socket } })),
+    connecting: (port) => begin(library.createClient({ socket: { host: HOST, port, ...socket } })),
     sentinel: ({ sentinels, service }) =>
       opened(
         library.createSentinel({
