@@ -30,6 +30,16 @@ const KNOWN: readonly Known[] = [
     text: "this is a node of a Redis Cluster. Use a Cluster client, or a redis+cluster:// URL",
   },
   {
+    pattern: /No such master with that name/u,
+    fatal: true,
+    text: "the sentinels watch no service of that name. Ask one which it watches: SENTINEL MASTERS",
+  },
+  {
+    pattern: /cluster support disabled/u,
+    fatal: true,
+    text: "this is no Redis Cluster. Use redis:// for a single server, or a client that is no Cluster client",
+  },
+  {
     pattern: /unknown command.{0,40}eval|EVALSHA.{0,40}unknown|unknown command.{0,40}script/isu,
     fatal: true,
     text: "this server runs no scripts: it is a sentinel, which only knows where Redis is (use a Sentinel client, or redis+sentinel://host:port/service), or a Redis whose EVAL was renamed",

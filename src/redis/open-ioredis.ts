@@ -59,7 +59,7 @@ function single({ Redis }: Library, endpoint: Endpoint): Client {
   const { addresses, path, service, db, sentinelLogin, tls } = endpoint;
   const options = { ...common(endpoint), db, lazyConnect: true };
   if (service !== undefined) {
-    return new Redis({
+    const client = new Redis({
       ...options,
       sentinels: addresses,
       name: service,
@@ -69,8 +69,25 @@ function single({ Redis }: Library, endpoint: Endpoint): Client {
       // A planned fail-over leaves the old primary writable for some ten seconds: what it grants then is lost. The sentinels tell.
       failoverDetector: true,
     });
+    hushSentinels(client);
+    return client;
   }
   return new Redis(path === undefined ? { ...options, ...addresses[0] } : { ...options, path });
+}
+
+/** What listens to the sentinels has no listener for errors, so that ioredis would print one for every sentinel that is down. */
+function hushSentinels(client: Client): void {
+  interface Connector {
+    connectToSentinel?(...args: unknown[]): { on?(event: string, listener: () => void): void };
+  }
+  const { connector } = client as { connector?: Connector };
+  const connectToSentinel = connector?.connectToSentinel;
+  if (connector === undefined || connectToSentinel === undefined) return;
+  connector.connectToSentinel = (...args) => {
+    const sentinel = connectToSentinel.apply(connector, args);
+    sentinel.on?.("error", () => {});
+    return sentinel;
+  };
 }
 
 function cluster({ Cluster }: Library, endpoint: Endpoint): Client {

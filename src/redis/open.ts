@@ -80,9 +80,13 @@ async function load(endpoint: Endpoint): Promise<Opened> {
     const library = await import("redis").catch(missing);
     if (library !== undefined) return openNodeRedis(library as never, endpoint);
   }
-  const { client } = endpoint;
+  throw notInstalled(endpoint.client);
+}
+
+/** Says what to install: what the URL asks for, where it asks. */
+export function notInstalled(client: Endpoint["client"]): LockBackendError {
   const text = client === undefined ? "ioredis, or redis: npm install ioredis" : `${client}: npm install ${client}`;
-  throw new LockBackendError("redis", "", `Redis by URL needs a client library. Install ${text}.`, { fatal: true });
+  return new LockBackendError("redis", "", `Redis by URL needs a client library. Install ${text}.`, { fatal: true });
 }
 
 function missing(error: unknown): undefined {
@@ -116,11 +120,11 @@ function explained(endpoint: Endpoint, error: unknown): LockBackendError {
   const known = toBackendError(error, "", false);
   const message = messageOf(error);
   const secure = endpoint.tls === undefined ? undefined : tlsTrouble(`${message} ${(error as { code?: string }).code}`);
-  const fatal = known.fatal || secure !== undefined;
+  const fatal = known.fatal || (secure !== undefined && secure.passing !== true);
   const text = known.fatal
     ? known.message.replace(/^Redis locks: /u, "")
     : secure !== undefined
-      ? `${secure} (${message}).`
+      ? `${secure.text} (${message}).`
       : `nothing usable answers (${message}). Check that Redis runs there and that host, port and scheme are right.`;
   return new LockBackendError("redis", "", `Redis at ${describe(endpoint)}: ${text}`, { fatal, cause: known.cause });
 }

@@ -46,6 +46,8 @@ function read(name: string, path: string): Buffer {
 interface TlsTrouble {
   readonly pattern: RegExp;
   readonly text: string;
+  /** It may be something else, which passes. */
+  readonly passing?: boolean;
 }
 
 const TROUBLES: readonly TlsTrouble[] = [
@@ -69,9 +71,14 @@ const TROUBLES: readonly TlsTrouble[] = [
     pattern: /wrong version number|packet length too long|EPROTO|http request/iu,
     text: "TLS: the other side does not speak it. Use redis:// there, or the port for TLS",
   },
+  {
+    pattern: /ECONNRESET|EPIPE|closed|disconnected before secure|ETIMEDOUT|timeout/iu,
+    text: "TLS: the server did not answer the handshake, or ended the connection. Either it does not speak TLS (use redis:// there), or it wants a client certificate (?cert=/path/to/cert.pem&key=/path/to/key.pem)",
+    passing: true,
+  },
 ];
 
 /** What failed between us and a server with TLS, or `undefined` when it was something else. */
-export function tlsTrouble(message: string): string | undefined {
-  return TROUBLES.find(({ pattern }) => pattern.test(message))?.text;
+export function tlsTrouble(message: string): TlsTrouble | undefined {
+  return TROUBLES.find(({ pattern }) => pattern.test(message));
 }
