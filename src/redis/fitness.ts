@@ -36,7 +36,7 @@ function checkOutlasted({ name, ttlMs, lockDelayMs, minHoldMs }: Claim, maxTtlMs
 }
 
 /** Why a quarantine would promise nothing on this primary, or `undefined`. */
-export function cannotQuarantine(identity: Identity, { maxLagMs, checkReplicas }: Settings): string | undefined {
+function cannotQuarantine(identity: Identity, { maxLagMs, checkReplicas }: Settings): string | undefined {
   const { version, minReplicas, minReplicasMaxLagMs, guardsWrites } = identity;
   if (isOlder(version)) {
     return `Redis ${version} lets scripts write where \`min-replicas-to-write\` forbids it. Use ${OLDEST.join(".")} or later`;

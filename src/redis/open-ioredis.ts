@@ -78,13 +78,13 @@ function single({ Redis }: Library, endpoint: Endpoint): Client {
 /** What listens to the sentinels has no listener for errors, so that ioredis would print one for every sentinel that is down. */
 function hushSentinels(client: Client): void {
   interface Connector {
-    connectToSentinel?(...args: unknown[]): { on?(event: string, listener: () => void): void };
+    connectToSentinel?: (...args: unknown[]) => { on?(event: string, listener: () => void): void };
   }
   const { connector } = client as { connector?: Connector };
-  const connectToSentinel = connector?.connectToSentinel;
-  if (connector === undefined || connectToSentinel === undefined) return;
+  const connect = connector?.connectToSentinel?.bind(connector);
+  if (connector === undefined || connect === undefined) return;
   connector.connectToSentinel = (...args) => {
-    const sentinel = connectToSentinel.apply(connector, args);
+    const sentinel = connect(...args);
     sentinel.on?.("error", () => {});
     return sentinel;
   };
@@ -97,7 +97,9 @@ function cluster({ Cluster }: Library, endpoint: Endpoint): Client {
     retryDelayOnFailover: 50,
     retryDelayOnClusterDown: 100,
     retryDelayOnTryAgain: 50,
-    slotsRefreshTimeout: 3000,
+    slotsRefreshTimeout: 2000,
+    // It would ask any one node how the cluster is, and wait for ever for one that hangs.
+    enableReadyCheck: false,
     redisOptions: common(endpoint),
   });
 }

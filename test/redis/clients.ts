@@ -17,7 +17,7 @@ import type { RedisClient } from "../../src/redis/index.ts";
 
 export interface Opened {
   readonly client: RedisClient;
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 export interface Library {

@@ -1,4 +1,5 @@
 /** What client libraries do on their own: send again, answer in other types, limit listeners, time out. On each library. */
+import { inspect } from "node:util";
 import { createClientPool as createPool6, RESP_TYPES } from "redis";
 import { createClientPool as createPool5 } from "redis5";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -8,6 +9,7 @@ import { freePort } from "../../src/lab/servers/place.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { release } from "../../src/redis/generated/release.ts";
 import { type RedisBackend, type RedisClient, redis } from "../../src/redis/index.ts";
+import { namesOf } from "../../src/redis/names.ts";
 import { libraries, type Library } from "./clients.ts";
 import { claimOf, Desk, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
 
@@ -110,7 +112,7 @@ for (const library of all) {
       };
       const backend = desk.own(redis(client, { clock }));
       for (let i = 0; i < 4; i++) await granted(backend, claimOf());
-      expect(waits).toHaveLength(1);
+      expect(waits.length).toBeLessThanOrEqual(1);
       // And waiting works without messages: the answers to signs of life bring the same.
       const claim = claimOf({ ttlMs: 1500 });
       await granted(desk.backend(server.port), claim);
@@ -134,6 +136,24 @@ for (const library of all) {
       await new Promise((resolve) => setImmediate(resolve));
       expect(warnings).not.toContain("MaxListenersExceededWarning");
       expect(count()).toBe(before);
+    });
+
+    test("S178: no error carries a claim's id or its meta", async () => {
+      await using desk = new Desk();
+      const backend = await backendOf(desk, library, server.port);
+      const claim = claimOf({ meta: { ticket: "s3cret-ticket" } });
+      await server.cli("SET", namesOf("holdfast", false).lock(claim.name), "mine");
+      const own = await startRedis({ args: ["--rename-command", "EVALSHA", ""] });
+      desk.later(() => own.stop());
+      const mute = await backendOf(desk, library, own.port);
+      for (const one of [backend, mute]) {
+        const error: unknown = await one.attempt(claim).catch((reason: unknown) => reason);
+        expect(error).toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: true });
+        const shown = inspect(error, { depth: 12, showHidden: true });
+        expect(shown).not.toContain(claim.id);
+        expect(shown).not.toContain("s3cret-ticket");
+        expect((error as Error).cause).toBeInstanceOf(Error);
+      }
     });
 
     test("S140: a client in subscriber mode is refused, and one that enters it later says so", async () => {
