@@ -33,13 +33,12 @@ import { FORCED_MS, identify, type Identity, query } from "./inspect.ts";
 import { type Names, namesOf } from "./names.ts";
 import type { Settings } from "./options.ts";
 import { Queue } from "./queue.ts";
-import { toForce } from "./record.ts";
+import { forcedReason } from "./record.ts";
 import { Renewals } from "./renewal.ts";
 import { Replicator } from "./replicated.ts";
 import { toRefused, toRun } from "./reply.ts";
 import type { Script } from "./script.ts";
 import { Terms } from "./terms.ts";
-import { Underway } from "./underway.ts";
 import { Voter } from "./voter.ts";
 
 /** How long the first claim of a process waits for its inbox at most. */
@@ -64,7 +63,6 @@ export class RedisBackend implements Member {
   readonly #queue: Queue;
   readonly #replicator: Replicator | undefined;
   readonly #fitness: Fitness;
-  readonly #underway: Underway = new Underway();
   readonly #departures: Departures;
   readonly #stopWatching: () => void;
   readonly #own: Own | undefined;
@@ -82,7 +80,7 @@ export class RedisBackend implements Member {
     this.#replicator = settings.durability && new Replicator(connection, settings.durability);
     this.#fitness = new Fitness(connection, this.#names, settings);
     this.#caller = new Caller(connection, this.#names, settings, this.#replicator);
-    this.#departures = new Departures(connection, this.#names, this.#caller, settings, this.#underway);
+    this.#departures = new Departures(connection, this.#names, this.#caller, settings);
     this.#renewals = new Renewals(connection, this.#names, settings, this.#replicator);
     const inbox = this.#names.inbox(randomBytes(12).toString("base64url"));
     this.#terms = new Terms(inbox, settings);
@@ -97,7 +95,7 @@ export class RedisBackend implements Member {
     });
     this.#inbox = new Inbox(connection, inbox, {
       granted: (id, fences, sure, key) => this.#queue.granted(id, fences, sure, key.slice(connection.keyPrefix.length)),
-      forced: (id, json) => this.#forced(id, json),
+      forced: (id, json) => this.#listener?.lost(id, forcedReason(json)),
       listening: () => this.#doubt(),
     });
     this.#stopWatching = connection.onReconnect(() => this.#doubt());
@@ -119,7 +117,7 @@ export class RedisBackend implements Member {
     const key = this.#names.lock(claim.name);
     const terms = this.#terms.of(claim, claim.queues, "calm");
     const sentMs = this.#settings.clock.now();
-    this.#underway.enter(claim);
+    this.#departures.underway.enter(claim);
     return this.#connection.evalshaOn(attempt.sha, key, claim.id, terms).then(
       (reply) => this.#answered(claim, key, reply, sentMs),
       (error: unknown) => this.#attemptAgain(claim, key, terms, error, sentMs),
@@ -131,9 +129,9 @@ export class RedisBackend implements Member {
     const breaks = this.#connection.breaks();
     let known = false;
     const answer = await this.#enter(swap, next, next.queues, held.id, (told) => (known = told));
-    // Sent twice, perhaps, the first time with success.
-    if (!known && breaks !== this.#connection.breaks()) return answer;
-    return { ...answer, released: known ? "held" : "absent" };
+    // A "no" may follow a "yes" that nobody heard: see departures.ts.
+    const unsure = !known && breaks !== this.#connection.breaks();
+    return unsure ? answer : { ...answer, released: known ? "held" : "absent" };
   }
 
   watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
@@ -228,7 +226,7 @@ export class RedisBackend implements Member {
     sentMs: number,
   ): Promise<Granted | Refused> {
     const reply = await this.#caller.afterNoScript(error, attempt, key, [claim.id, terms]).catch((known: unknown) => {
-      this.#underway.entered(claim);
+      this.#departures.underway.entered(claim);
       throw this.#failed(claim, key, claim.queues, known);
     });
     return this.#answered(claim, key, reply, sentMs);
@@ -246,11 +244,11 @@ export class RedisBackend implements Member {
     if (heldId !== undefined) args.push(heldId);
     const sentMs = this.#settings.clock.now();
     let reply: unknown;
-    this.#underway.enter(claim);
+    this.#departures.underway.enter(claim);
     try {
       reply = await this.#caller.runDurably(script, key, args);
     } catch (error) {
-      this.#underway.entered(claim);
+      this.#departures.underway.entered(claim);
       // Not believed, so it is given back: nothing is left held.
       if (error instanceof TooFewReplicas) await this.release(claim);
       throw this.#failed(claim, key, queues, error);
@@ -263,7 +261,7 @@ export class RedisBackend implements Member {
   }
 
   #answered(claim: Claim, key: string, reply: unknown, sentMs: number): Granted | Refused {
-    this.#underway.entered(claim);
+    this.#departures.underway.entered(claim);
     this.#caller.wrote = true; // A refusal is written down too.
     const fences = toRun(reply);
     if (fences !== undefined) {
@@ -287,11 +285,6 @@ export class RedisBackend implements Member {
     }
     const known = toBackendError(error, claim.name, this.#caller.wrote);
     return known instanceof LimitConflict ? new LimitConflict(claim.name, known.inForce, claim.limit) : known;
-  }
-
-  #forced(id: string, json: string): void {
-    const { by, reason } = toForce(json);
-    this.#listener?.lost(id, `${by} ended it by force: ${reason}`);
   }
 
   /** Messages may have been missed, and the server may be another: everything is asked about at once. */

@@ -96,7 +96,7 @@ describe("a cluster", () => {
       expect(await backend.renew([claim])).toMatchObject([{ held: true }]);
       const next = rivalOf(claim);
       expect((await refused(backend, next)).position).toBe(1);
-      expect(await backend.release(claim)).toBe(true);
+      expect(await backend.release(claim)).toBe("held");
       await granted(backend, next);
       await backend.release(next);
       const again = await lab.moveSlot(key);

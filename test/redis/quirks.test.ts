@@ -36,14 +36,14 @@ async function works(desk: Desk, backend: RedisBackend): Promise<void> {
   expect(await refused(other, first)).toMatchObject({ position: 1 });
   expect(await refused(backend, second)).toMatchObject({ position: 2 });
   expect(await backend.renew([claim, second])).toMatchObject([{ held: true }, { held: false }]);
-  expect(await backend.release(claim)).toBe(true);
+  expect(await backend.release(claim)).toBe("held");
   await waitFor(other, first);
   const handed = waitFor(backend, second);
-  expect(await other.release(first)).toBe(true);
+  expect(await other.release(first)).toBe("held");
   const { fence } = await handed;
   expect((await backend.query(claim.name)).held).toMatchObject([{ fence }]);
   const swapped = await backend.swap(second, rivalOf(claim));
-  expect(swapped).toMatchObject({ released: true, granted: true });
+  expect(swapped).toMatchObject({ released: "held", granted: true });
   expect(await backend.forceRelease(claim.name, fence, "ops", "test")).toBe(false);
   await backend.join({ quarantineMs: 0, allowEviction: false });
   expect(await backend.vote(claimOf(), 5n)).toMatchObject({ vote: "granted" });
@@ -78,7 +78,7 @@ for (const library of all) {
       // Unknown, whether the library rejects it or sends it again; only then may it be asked for again.
       await expect(backend.release(claim)).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: false });
       expect((await observer.query(claim.name)).held).toEqual([]);
-      expect(await backend.release(claim)).toBe(false);
+      expect(await backend.release(claim)).toBe("absent");
     });
 
     test("S133: close() settles when the client never connected", async () => {
