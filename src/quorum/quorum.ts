@@ -19,6 +19,7 @@ import type {
 import { LockBackendError, quote } from "../errors.ts";
 import { ballotAbove, Proposer } from "./ballot.ts";
 import { checkClaim, checkFit } from "./check.ts";
+import { closeMembers } from "./closing.ts";
 import { Hints } from "./hints.ts";
 import { type QuorumOptions, type Settings, toSettings } from "./options.ts";
 import { releaseAll } from "./release.ts";
@@ -190,7 +191,8 @@ class QuorumBackend implements Backend {
     const cleaned = Promise.all(this.#seats.map((seat) => seat.cleaned()));
     await within(clock, cleaned, Math.min(memberWaitMs, CLOSE_WAIT_MS));
     for (const seat of this.#seats) seat.close();
-    await Promise.all(this.#seats.map((seat) => seat.member.close()));
+    const members = this.#seats.map(({ member }) => member);
+    await closeMembers(clock, members, Math.min(memberWaitMs, CLOSE_WAIT_MS));
   }
 
   #ask(standing: Standing, ballot: bigint): Promise<Round> {

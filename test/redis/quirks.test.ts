@@ -4,9 +4,10 @@ import { createClientPool as createPool6, RESP_TYPES } from "redis";
 import { createClientPool as createPool5 } from "redis5";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Clock, systemClock } from "../../src/clock.ts";
-import { startProxy } from "../../src/lab/proxy.ts";
+import { type Proxy, startProxy } from "../../src/lab/proxy.ts";
 import { freePort } from "../../src/lab/servers/place.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
+import { createLocks } from "../../src/locks.ts";
 import { release } from "../../src/redis/generated/release.ts";
 import { type RedisBackend, type RedisClient, redis } from "../../src/redis/index.ts";
 import { namesOf } from "../../src/redis/names.ts";
@@ -25,6 +26,21 @@ async function backendOf(desk: Desk, library: Library, port: number, extra?: obj
   const { client, close } = await library.standalone(port, extra);
   desk.later(close);
   return desk.own(redis(client));
+}
+
+/** Loses the reply to the next release, with its connection. */
+function loseReply(proxy: Proxy): void {
+  let lose = false;
+  proxy.onRequest = (chunk) => {
+    lose ||= chunk.includes(release.sha);
+    return undefined;
+  };
+  proxy.onReply = () => {
+    if (!lose) return undefined;
+    lose = false;
+    proxy.onRequest = undefined;
+    return "reset";
+  };
 }
 
 /** Everything a lock does, with the answers that it must give. */
@@ -64,21 +80,15 @@ for (const library of all) {
       await backend.release(before);
       const claim = claimOf();
       await granted(backend, claim);
-      let lose = false;
-      proxy.onRequest = (chunk) => {
-        lose ||= chunk.includes(release.sha);
-        return undefined;
-      };
-      proxy.onReply = () => {
-        if (!lose) return undefined;
-        lose = false;
-        proxy.onRequest = undefined;
-        return "reset";
-      };
+      loseReply(proxy);
       // Unknown, whether the library rejects it or sends it again; only then may it be asked for again.
       await expect(backend.release(claim)).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: false });
       expect((await observer.query(claim.name)).held).toEqual([]);
       expect(await backend.release(claim)).toBe("absent");
+      // Work that was done under a lease that was there to the end is done.
+      const locks = createLocks(backend);
+      loseReply(proxy);
+      await expect(locks.run(claimOf().name, () => Promise.resolve("done"))).resolves.toBe("done");
     });
 
     test("S133: close() settles when the client never connected", async () => {
