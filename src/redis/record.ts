@@ -48,7 +48,7 @@ export function toForced(name: string, fence: string, record: string, nowMs: num
 }
 
 /** Who ended a lease by force, and why; from the record that renewals and messages bring. */
-export function toForce(json: string): { by: string; reason: string } {
+function toForce(json: string): { by: string; reason: string } {
   const value = parseJson(json);
   const { by, reason } = (typeof value === "object" && value !== null ? value : {}) as Record<string, unknown>;
   return {
