@@ -19,6 +19,7 @@ import type {
 import { LockBackendError, quote } from "../errors.ts";
 import { ballotAbove, Proposer } from "./ballot.ts";
 import { checkClaim, checkFit } from "./check.ts";
+import { closeMembers } from "./closing.ts";
 import { Hints } from "./hints.ts";
 import { type QuorumOptions, type Settings, toSettings } from "./options.ts";
 import { releaseAll } from "./release.ts";
@@ -190,10 +191,8 @@ class QuorumBackend implements Backend {
     const cleaned = Promise.all(this.#seats.map((seat) => seat.cleaned()));
     await within(clock, cleaned, Math.min(memberWaitMs, CLOSE_WAIT_MS));
     for (const seat of this.#seats) seat.close();
-    const closed = await Promise.allSettled(this.#seats.map((seat) => seat.member.close()));
-    // What a minority may have left holds nobody up.
-    const failed = closed.filter((each) => each.status === "rejected");
-    if (failed.length >= majorityOf(this.#seats.length)) throw failed[0]?.reason;
+    const members = this.#seats.map(({ member }) => member);
+    await closeMembers(clock, members, Math.min(memberWaitMs, CLOSE_WAIT_MS));
   }
 
   #ask(standing: Standing, ballot: bigint): Promise<Round> {

@@ -4,7 +4,8 @@ import type { Connection } from "./connection.ts";
 import { toBackendError } from "./fault.ts";
 import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
-import { isNoScript, runReplicated, runScript, type Script } from "./script.ts";
+import type { Replicator } from "./replicated.ts";
+import { isNoScript, runScript, type Script } from "./script.ts";
 
 /** Fewer replicas than asked for have what was written. */
 export class TooFewReplicas extends Error {
@@ -14,16 +15,16 @@ export class TooFewReplicas extends Error {
 export class Caller {
   /** The endpoint accepted a write once: from then on READONLY means a fail-over, and not a wrong address. */
   wrote = false;
-  /** How often the connection broke and came back: a library may send again by itself what it had no answer to. */
-  reconnects = 0;
   readonly #connection: Connection;
   readonly #names: Names;
   readonly #settings: Settings;
+  readonly #replicator: Replicator | undefined;
 
-  constructor(connection: Connection, names: Names, settings: Settings) {
+  constructor(connection: Connection, names: Names, settings: Settings, replicator: Replicator | undefined) {
     this.#connection = connection;
     this.#names = names;
     this.#settings = settings;
+    this.#replicator = replicator;
   }
 
   /** For `catch`: runs by its text a script that the server did not know by its SHA1; any other error comes back. */
@@ -42,11 +43,11 @@ export class Caller {
   /** The same, and rejects with {@link TooFewReplicas} when a grant did not reach enough of them in time. */
   async runDurably(script: Script, key: string, args: string[]): Promise<unknown> {
     const { durability, quarantineMs } = this.#settings;
-    if (durability === undefined) return this.run(script, key, args);
+    if (durability === undefined || this.#replicator === undefined) return this.run(script, key, args);
     const keys = quarantineMs === 0 ? [key] : [key, this.#names.marker(key)];
     const all = quarantineMs === 0 ? args : [...args, String(quarantineMs)];
     const { replicas: asked, waitMs } = durability;
-    const { reply, replicas } = await runReplicated(this.#connection, script, keys, all, asked, waitMs);
+    const { reply, replicas } = await this.#replicator.run(script, keys, all);
     if (!grants(reply) || replicas >= asked) return reply;
     throw new TooFewReplicas(`${replicas} of ${asked} replicas confirmed it within ${formatMs(waitMs)}`);
   }

@@ -6,10 +6,11 @@
  */
 import type { Claim } from "../backend.ts";
 import type { Clock, Timer } from "../clock.ts";
-import type { Connection, Subscriber } from "./connection.ts";
+import type { Connection } from "./connection.ts";
 import { toRun } from "./reply.ts";
 import type { News } from "./queue.ts";
 import type { Roster, Sealed } from "./roster.ts";
+import { Subscriber } from "./subscriber.ts";
 import { Throttle } from "./throttle.ts";
 
 export interface Mail {
@@ -59,6 +60,8 @@ function toGrant(entry: string): Grant | undefined {
 export class Inbox {
   /** True from the first confirmed subscription on; it may be reconnecting. */
   ready = false;
+  /** It was waited for once. If in vain, it goes on in the background and nobody waits again. */
+  tried = false;
   readonly #connection: Connection;
   readonly #channel: string;
   readonly #clock: Clock;
@@ -79,22 +82,23 @@ export class Inbox {
 
   /** Subscribes, once. Resolves also when that failed: waiting works without messages, only slower. */
   open(): Promise<void> {
-    if (this.ready || this.#closed) return Promise.resolve();
+    if (this.ready || this.tried || this.#closed) return Promise.resolve();
     this.#opening ??= this.#subscribe().finally(() => {
       this.#opening = undefined;
     });
     return this.#opening;
   }
 
-  /** Subscribes, but waits no longer than `ms` for it. */
+  /** Subscribes, but waits no longer than `ms` for it, and only once. */
   async openWithin(ms: number): Promise<void> {
-    if (this.ready) return;
+    if (this.ready || this.tried) return;
     let timer: Timer;
     const late = new Promise<void>((resolve) => {
       timer = this.#clock.setTimer(resolve, ms, true);
     });
     await Promise.race([this.open(), late]);
     this.#clock.clearTimer(timer);
+    this.tried = true;
   }
 
   /** Calls `wake` when a voted lease of this lock was released. Returns what stops it. */
@@ -121,11 +125,11 @@ export class Inbox {
     };
   }
 
-  async close(): Promise<void> {
+  close(): void {
     this.#closed = true;
     this.ready = false;
     for (const { throttle } of this.#freed.values()) throttle.stop();
-    await this.#subscriber?.close();
+    this.#subscriber?.close();
   }
 
   async #listenTo(channel: string): Promise<void> {
@@ -138,15 +142,16 @@ export class Inbox {
   }
 
   async #subscribe(): Promise<void> {
-    this.#subscriber ??= this.#connection.subscriber(
+    this.#subscriber ??= new Subscriber(
+      this.#connection,
       (channel, text) => this.#read(channel, text),
-      () => this.#mail.listening(),
+      () => this.#listening(),
     );
-    try {
-      await this.#subscriber.add(this.#channel);
-    } catch {
-      return;
-    }
+    await this.#subscriber.add(this.#channel).catch(() => {});
+    this.tried = true;
+  }
+
+  #listening(): void {
     if (this.#closed) return;
     this.ready = true;
     this.#mail.listening();

@@ -25,6 +25,10 @@ export interface Identity {
   readonly replicas: number;
   /** Replicas that must be connected for writes to be accepted; `undefined` where the server does not tell. */
   readonly minReplicas: number | undefined;
+  /** How long a replica may be silent and still count; `undefined` where the server does not tell. */
+  readonly minReplicasMaxLagMs: number | undefined;
+  /** Whether writes are refused when replicas are missing, as INFO shows it. */
+  readonly guardsWrites: boolean;
   /** Whether data survive a restart: `none`, `rdb`, or the append-only file's fsync policy. */
   readonly persistence: string;
 }
@@ -125,18 +129,29 @@ function globEscapePrefix(prefix: string): string {
   return prefix.replace(/[*?[\]\\]/gu, String.raw`\$&`);
 }
 
-/** Asks one primary who it is. */
+/** Asks the primaries who they are, and takes the first answer: one that hangs must not keep the others from it. */
 export async function identify(connection: Connection): Promise<Identity> {
-  const [primary] = await connection.primaries();
-  if (primary === undefined) throw new Error("no primary is known");
-  const [info, time, minimum] = await Promise.all([
+  const primaries = await connection.primaries();
+  if (primaries.length === 0) throw new Error("no primary is known");
+  return await Promise.any(primaries.map(identifyOne)).catch((error: AggregateError) => {
+    throw error.errors[0];
+  });
+}
+
+/** Asks one primary who it is. */
+export async function identifyOne(primary: Primary): Promise<Identity> {
+  const [info, time, settings] = await Promise.all([
     primary.command(["INFO"]).then(String),
     // A sentinel has no TIME, and says what it is in INFO.
     primary.command(["TIME"]).then(toMs, () => Number.NaN),
-    primary.command(["CONFIG", "GET", "min-replicas-to-write"]).then(toPairs, () => []),
+    primary.command(["CONFIG", "GET", "min-replicas-*"]).then(toPairs, () => []),
   ]);
   const field = (name: string): string => new RegExp(`^${name}:(.*?)\r?$`, "mu").exec(info)?.[1] ?? "";
-  const minReplicas = minimum[0]?.[1];
+  const setting = (name: string): number | undefined => {
+    const value = settings.find(([known]) => known === name)?.[1];
+    return value === undefined ? undefined : Number(value);
+  };
+  const maxLagS = setting("min-replicas-max-lag");
   return {
     runId: field("run_id"),
     version: field("redis_version"),
@@ -146,7 +161,9 @@ export async function identify(connection: Connection): Promise<Identity> {
     cluster: field("cluster_enabled") === "1",
     wallMs: time,
     replicas: Number(field("connected_slaves") || "0"),
-    minReplicas: minReplicas === undefined ? undefined : Number(minReplicas),
+    minReplicas: setting("min-replicas-to-write"),
+    minReplicasMaxLagMs: maxLagS === undefined ? undefined : maxLagS * 1000,
+    guardsWrites: field("min_slaves_good_slaves") !== "",
     persistence: field("aof_enabled") === "1" ? "aof" : "rdb or none",
   };
 }

@@ -8,7 +8,8 @@ import { renew } from "./generated/renew.ts";
 import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
 import { forcedReason } from "./record.ts";
-import { runReplicated, runScript } from "./script.ts";
+import type { Replicator } from "./replicated.ts";
+import { isTryAgain, runScript } from "./script.ts";
 
 /** What one call asks: leases that last equally long and, in a cluster, lie in one slot. */
 interface Call {
@@ -36,13 +37,15 @@ export class Renewals {
   readonly #connection: Connection;
   readonly #names: Names;
   readonly #settings: Settings;
+  readonly #replicator: Replicator | undefined;
   /** Of the last renewal. Weak, because nobody says when the last of many leases is gone. */
   #last: WeakRef<readonly Portion[]> | undefined;
 
-  constructor(connection: Connection, names: Names, settings: Settings) {
+  constructor(connection: Connection, names: Names, settings: Settings, replicator: Replicator | undefined) {
     this.#connection = connection;
     this.#names = names;
     this.#settings = settings;
+    this.#replicator = replicator;
   }
 
   /** The claims of the last renewal, as far as anybody still holds them. */
@@ -67,12 +70,27 @@ export class Renewals {
 
   async #make(call: Call, alone: boolean, whole: boolean, answers: Renewal[], from: number): Promise<void> {
     const { clock } = this.#settings;
-    const asked = ask(this.#connection, this.#settings, call).catch((error: unknown) => toBackendError(error, ""));
+    const asked = this.#ask(call).catch((error: unknown) => toBackendError(error, ""));
     // A node that does not answer must not keep the others' answers from their leases.
     const replies = await (alone ? asked : within(clock, asked, Math.max(50, call.leastTtlMs / 6)));
     // Where nothing is special, a portion is one call and all its answers are the same.
     if (replies === 1 && whole) answers.fill(RENEWED, from, from + call.places.length);
     else for (const [at, place] of call.places.entries()) answers[from + place] = toRenewal(replies, at);
+  }
+
+  async #ask({ keys, ids, args }: Call): Promise<unknown> {
+    try {
+      return await ask(this.#connection, this.#settings, this.#replicator, keys, args);
+    } catch (error) {
+      if (!isTryAgain(error) || keys.length === 1) throw error;
+      // Half of the slot's locks have moved: each is asked for alone, wherever it is.
+      const one = (key: string, at: number): Promise<unknown> =>
+        ask(this.#connection, this.#settings, this.#replicator, [key], [`${ids[at]} `, ...args.slice(1)]).then(
+          (reply) => (Array.isArray(reply) ? (reply[0] as unknown) : reply),
+          (reason: unknown) => `!${reason instanceof Error ? reason.message : String(reason)}`,
+        );
+      return await Promise.all(keys.map(one));
+    }
   }
 
   /** In a cluster all claims are one portion, because a call takes those of one slot, wherever they stand. */
@@ -135,17 +153,15 @@ async function within(clock: Clock, asked: Promise<unknown>, ms: number): Promis
   return first;
 }
 
-async function ask(connection: Connection, settings: Settings, { keys, args }: Call): Promise<unknown> {
-  const { durability } = settings;
-  if (durability === undefined) return runScript(connection, renew, keys, args);
-  const { reply, replicas } = await runReplicated(
-    connection,
-    renew,
-    keys,
-    args,
-    durability.replicas,
-    durability.waitMs,
-  );
+async function ask(
+  connection: Connection,
+  { durability }: Settings,
+  replicator: Replicator | undefined,
+  keys: readonly string[],
+  args: readonly string[],
+): Promise<unknown> {
+  if (durability === undefined || replicator === undefined) return runScript(connection, renew, keys, args);
+  const { reply, replicas } = await replicator.run(renew, keys, args);
   if (replicas < durability.replicas) {
     // The lease lives on here, but a fail-over might not know of it: so it does not count.
     throw new Error(

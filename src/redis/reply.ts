@@ -67,6 +67,11 @@ export function isBusy(reply: unknown): boolean {
   return (toCount(reply) ?? 0) >= 4;
 }
 
+/** Whether a claim was refused because the server may have forgotten leases. */
+export function isYoung(reply: unknown): boolean {
+  return Array.isArray(reply) && reply[3] === "young";
+}
+
 /** From 1 when the claim was held, 2 when it was queued, 0 when the lock knew nothing of it; and 4 more when it is busy. */
 export function toReleased(name: string, reply: unknown): Released {
   const kind = toCount(reply);

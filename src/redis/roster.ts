@@ -5,9 +5,7 @@
  */
 import { hash } from "node:crypto";
 import type { Claim } from "../backend.ts";
-import type { Clock, Timer } from "../clock.ts";
-import { formatMs } from "../duration.ts";
-import { LockBackendError, quote } from "../errors.ts";
+import type { Clock } from "../clock.ts";
 
 /** Of a claim's 22 characters a message shows these; the others are a secret of 84 bits. */
 const SHOWN = 8;
@@ -36,9 +34,7 @@ export class Roster {
   readonly #clock: Clock;
   readonly #renewed: () => Iterable<Claim>;
   readonly #entries: Map<string, Entry> = new Map();
-  #leaving = 0;
   #sweepAt = MEMORY_MIN;
-  #idle: (() => void) | undefined;
 
   /** `renewed`: the claims that were renewed last, however long ago they began. */
   constructor(clock: Clock, renewed: () => Iterable<Claim>) {
@@ -66,19 +62,15 @@ export class Roster {
       this.add(claim);
       entry = this.#get(claim.id) as Entry;
     }
-    if (entry.state === "leaving") return;
     entry.state = "leaving";
-    this.#leaving++;
   }
 
   /** The store has answered that the claim is not there any more, or the answer will never come. */
   left(id: string, answered: boolean): void {
     const entry = this.#get(id);
     if (entry === undefined) return;
-    if (entry.state === "leaving") this.#leaving--;
     entry.state = "unwanted";
     if (answered) this.#remove(entry);
-    if (this.#leaving === 0) this.#idle?.();
   }
 
   state(id: string): Entry["state"] | undefined {
@@ -91,22 +83,6 @@ export class Roster {
       if (hash("sha1", entry.claim.id + text).slice(0, SEAL_LENGTH) === seal) return entry.claim;
     }
     return undefined;
-  }
-
-  /** Waits until no release is under way, but no longer than `ms`. Rejects when some still are, and says of which locks. */
-  async settle(ms: number): Promise<void> {
-    if (this.#leaving === 0) return;
-    let timer: Timer;
-    await new Promise<void>((resolve) => {
-      this.#idle = resolve;
-      timer = this.#clock.setTimer(resolve, ms, true);
-    });
-    this.#clock.clearTimer(timer);
-    const left = [...this.#all()].filter(({ state }) => state === "leaving").map(({ claim }) => claim.name);
-    if (left.length === 0) return;
-    const names = left.slice(0, 10).map(quote).join(", ");
-    const text = `${left.length} claims may be left, because Redis did not answer their release within ${formatMs(ms)}: ${names}`;
-    throw new LockBackendError("redis", left[0] ?? "", `Redis locks: ${text}. They end by themselves after their ttl.`);
   }
 
   #get(id: string): Entry | undefined {

@@ -157,7 +157,7 @@ describe("parsers", () => {
     await fc.assert(
       fc.asyncProperty(reply, async (value) => {
         const connection = { topology: "standalone", evalsha: () => Promise.resolve(value) } as unknown as Connection;
-        const answers = await new Renewals(connection, namesOf("holdfast", false), settings).renew(claims);
+        const answers = await new Renewals(connection, namesOf("holdfast", false), settings, undefined).renew(claims);
         expect(answers).toHaveLength(2);
         for (const [at, { held }] of answers.entries()) {
           const own: unknown = Array.isArray(value) ? value[at] : value;
