@@ -256,7 +256,7 @@ test("S140: after a planned fail-over redis+sentinel:// uses the new primary, no
   await using desk = new Desk();
   const lab = await startSentinels();
   desk.later(() => lab.stop());
-  const backend = desk.own(await openBackend(`${lab.url}?client=ioredis`));
+  const backend = desk.own(await openBackend(`${lab.url}&client=ioredis`));
   await granted(backend, claimOf());
   await (lab.sentinels[0] as RedisServer).cli("SENTINEL", "FAILOVER", lab.service);
   const primary = await lab.failedOver(lab.primary.port);
