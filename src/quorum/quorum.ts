@@ -21,6 +21,7 @@ import { ballotAbove, Proposer } from "./ballot.ts";
 import { checkClaim, checkFit } from "./check.ts";
 import { Hints } from "./hints.ts";
 import { type QuorumOptions, type Settings, toSettings } from "./options.ts";
+import { recall } from "./recall.ts";
 import { releaseAll } from "./release.ts";
 import { renewAll } from "./renewal.ts";
 import { majorityOf, Round, within } from "./round.ts";
@@ -78,7 +79,7 @@ class QuorumBackend implements Backend {
     if (this.#closed) throw new LockBackendError("quorum", claim.name, "The quorum is closed.", { fatal: true });
     checkClaim(claim, this.#settings.maxTtlMs);
     checkFit(claim.name, this.#seats);
-    const known = this.#standings.get(claim.id);
+    const known = claim.resumes === true ? await this.#resume(claim) : this.#standings.get(claim.id);
     if (known?.held !== undefined && !known.ended) {
       const again = await this.#confirm(known);
       if (again !== undefined) return again;
@@ -122,6 +123,7 @@ class QuorumBackend implements Backend {
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+    for (const claim of claims) if (claim.resumes === true) await this.#resume(claim);
     const renewals = await renewAll(
       this.#seats,
       this.#settings,
@@ -139,7 +141,10 @@ class QuorumBackend implements Backend {
 
   async release(claim: Claim): Promise<Released> {
     const standing = this.#standings.get(claim.id);
-    if (standing === undefined) return "absent";
+    if (standing === undefined) {
+      if (claim.resumes !== true || (await this.#resume(claim)) === undefined) return "absent";
+      return this.release(claim);
+    }
     standing.ended = true;
     if (standing.held === undefined) {
       this.#forget(standing);
@@ -252,6 +257,18 @@ class QuorumBackend implements Backend {
     if (renewal?.held === true) return standing.granted(round.ballot, renewal.fromMs ?? round.sentAtMs);
     if (renewal?.held === "unknown") throw renewal.cause;
     return undefined;
+  }
+
+  /** What another process has won in the claim's name, if it says that there may be such a lease. */
+  async #resume(claim: Claim): Promise<Standing | undefined> {
+    if (claim.resumes !== true || this.#standings.has(claim.id)) return this.#standings.get(claim.id);
+    checkClaim(claim, this.#settings.maxTtlMs);
+    const standing = await recall(this.#seats, this.#settings, claim);
+    if (standing?.round !== undefined) {
+      this.#standings.set(claim.id, standing);
+      this.#byRound.set(standing.round.claim.id, standing);
+    }
+    return standing;
   }
 
   /** Forgets the claim, and makes every member let go of it. */

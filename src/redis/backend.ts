@@ -10,6 +10,7 @@ import type {
   Member,
   MemberFacts,
   MemberTerms,
+  Recalled,
   Refused,
   Released,
   Renewal,
@@ -23,12 +24,11 @@ import { sendBeat } from "./beats.ts";
 import { Caller, TooFewReplicas } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { LimitConflict, toBackendError } from "./fault.ts";
-import { beginQuarantine, checkOutlasted, unfit } from "./fitness.ts";
+import { beginQuarantine, checkOutlasted } from "./fitness.ts";
 import { attempt } from "./generated/attempt.ts";
 import { force } from "./generated/force.ts";
 import { release } from "./generated/release.ts";
 import { swap } from "./generated/swap.ts";
-import { vouch } from "./generated/vouch.ts";
 import { Inbox } from "./inbox.ts";
 import { FORCED_MS, identify, type Identity, query } from "./inspect.ts";
 import { type Names, namesOf } from "./names.ts";
@@ -37,7 +37,7 @@ import { Queue } from "./queue.ts";
 import { toForce } from "./record.ts";
 import { Renewals } from "./renewal.ts";
 import { toRefused, toReleased, toRun } from "./reply.ts";
-import { runScript, type Script } from "./script.ts";
+import type { Script } from "./script.ts";
 import { Terms } from "./terms.ts";
 import { Voter } from "./voter.ts";
 
@@ -110,7 +110,7 @@ export class RedisBackend implements Member {
     const key = this.#names.lock(claim.name);
     const terms = this.#terms.of(claim, claim.queues, "calm");
     const sentMs = this.#settings.clock.now();
-    return this.#connection.evalshaOn(attempt.sha, key, claim.id, terms).then(
+    return this.#connection.evalshaOn(attempt.sha, key, this.#names.markerBeside(key, false), claim.id, terms).then(
       (reply) => this.#answered(claim, key, reply, sentMs),
       (error: unknown) => this.#attemptAgain(claim, key, terms, error, sentMs),
     );
@@ -142,7 +142,7 @@ export class RedisBackend implements Member {
     this.#queue.forget(claim.id);
     const key = this.#names.lock(claim.name);
     const released = this.#plain
-      ? this.#connection.evalshaOn(release.sha, key, claim.id, undefined)
+      ? this.#connection.evalshaOn(release.sha, key, this.#names.markerBeside(key, false), claim.id, undefined)
       : this.#caller.run(release, key, [claim.id]);
     return released.then(toReleased, async (error: unknown) => {
       const again = this.#caller.afterNoScript(error, release, key, [claim.id]);
@@ -167,14 +167,13 @@ export class RedisBackend implements Member {
   }
 
   async join(terms: MemberTerms): Promise<MemberFacts> {
-    const identity = await this.identify();
-    const trouble = unfit(identity, terms.allowEviction);
-    if (trouble !== undefined) {
-      throw new LockBackendError("redis", "", `This Redis cannot be a quorum member: ${trouble}.`, { fatal: true });
-    }
-    this.#voter.quarantineMs = terms.quarantineMs;
-    return { id: identity.runId };
+    const facts = await this.#voter.join(terms).catch(this.#caller.explained(""));
+    this.#renewals.asksWho = true;
+    return facts;
   }
+
+  readonly withdraw = (claim: Claim): Promise<Released> => this.#voter.withdraw(claim);
+  readonly recall = (name: string, id: string): Promise<Recalled | undefined> => this.#voter.recall(name, id);
 
   isDown(): boolean {
     return this.#connection.isDown();
@@ -185,14 +184,11 @@ export class RedisBackend implements Member {
   }
 
   /** An operator says that no lease which this server may have forgotten is alive: ends its quarantine. */
-  async admit(): Promise<void> {
-    const mark = (marker: string): Promise<unknown> => runScript(this.#connection, vouch, [marker], []);
-    await Promise.all(this.#names.markers().map(mark)).catch(this.#caller.explained(""));
-  }
+  readonly admit = (): Promise<void> => this.#voter.vouch().catch(this.#caller.explained(""));
 
   /** Tells what server this is; in a cluster, of one of its primaries. */
   identify(): Promise<Identity> {
-    return identify(this.#connection).catch(this.#caller.explained(""));
+    return identify(this.#connection, this.#names.markers()[0]).catch(this.#caller.explained(""));
   }
 
   async close(): Promise<void> {

@@ -25,6 +25,8 @@ export interface Identity {
   readonly replicas: number;
   /** Replicas that must be connected for writes to be accepted; `undefined` where the server does not tell. */
   readonly minReplicas: number | undefined;
+  /** The longest quarantine that anybody asked of it, ms; `undefined`: nobody did. */
+  readonly quarantineMs: number | undefined;
   /** Whether data survive a restart: `none`, `rdb`, or the append-only file's fsync policy. */
   readonly persistence: string;
 }
@@ -125,15 +127,16 @@ function globEscapePrefix(prefix: string): string {
   return prefix.replace(/[*?[\]\\]/gu, String.raw`\$&`);
 }
 
-/** Asks one primary who it is. */
-export async function identify(connection: Connection): Promise<Identity> {
+/** Asks one primary who it is; with the marker's key also what was asked of it. */
+export async function identify(connection: Connection, marker?: string): Promise<Identity> {
   const [primary] = await connection.primaries();
   if (primary === undefined) throw new Error("no primary is known");
-  const [info, time, minimum] = await Promise.all([
+  const [info, time, minimum, span] = await Promise.all([
     primary.command(["INFO"]).then(String),
     // A sentinel has no TIME, and says what it is in INFO.
     primary.command(["TIME"]).then(toMs, () => Number.NaN),
     primary.command(["CONFIG", "GET", "min-replicas-to-write"]).then(toPairs, () => []),
+    marker && primary.command(["HGET", connection.keyPrefix + marker, "span"]).catch(() => undefined),
   ]);
   const field = (name: string): string => new RegExp(`^${name}:(.*?)\r?$`, "mu").exec(info)?.[1] ?? "";
   const minReplicas = minimum[0]?.[1];
@@ -147,6 +150,7 @@ export async function identify(connection: Connection): Promise<Identity> {
     wallMs: time,
     replicas: Number(field("connected_slaves") || "0"),
     minReplicas: minReplicas === undefined ? undefined : Number(minReplicas),
+    quarantineMs: span === undefined || span === null || span === "" ? undefined : Number(span),
     persistence: field("aof_enabled") === "1" ? "aof" : "rdb or none",
   };
 }

@@ -48,9 +48,16 @@ export function adaptIoredis(client: IoredisClient): Connection {
       gather(client);
       return client.evalsha(sha, keys.length, ...keys, ...args);
     },
-    evalshaOn: (sha, key, first, second) => {
+    evalshaOn: (sha, key, other, first, second) => {
       gather(client);
-      return second === undefined ? client.evalsha(sha, "1", key, first) : client.evalsha(sha, "1", key, first, second);
+      if (other === undefined) {
+        return second === undefined
+          ? client.evalsha(sha, "1", key, first)
+          : client.evalsha(sha, "1", key, first, second);
+      }
+      return second === undefined
+        ? client.evalsha(sha, "2", key, other, first)
+        : client.evalsha(sha, "2", key, other, first, second);
     },
     eval: (source, keys, args) => client.eval(source, keys.length, ...keys, ...args),
     evalshaAndWait: async (sha, keys, args, replicas, waitMs) => {

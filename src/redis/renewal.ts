@@ -35,6 +35,8 @@ export class Renewals {
   readonly #connection: Connection;
   readonly #names: Names;
   readonly #settings: Settings;
+  /** As a quorum's member: every answer tells which server it comes from. Set before the first renewal. */
+  asksWho = false;
   /** Of the last renewal. Weak, because nobody says when the last of many leases is gone. */
   #last: WeakRef<readonly Portion[]> | undefined;
 
@@ -65,8 +67,10 @@ export class Renewals {
     // A node that does not answer must not keep the others' answers from their leases.
     const replies = await (alone ? asked : within(clock, asked, Math.max(50, call.leastTtlMs / 6)));
     // Where nothing is special, a portion is one call and all its answers are the same.
-    if (replies === 1 && whole) answers.fill(RENEWED, from, from + call.places.length);
-    else for (const [at, place] of call.places.entries()) answers[from + place] = toRenewal(replies, at);
+    const who = this.asksWho ? whoOf(replies, call.places.length) : undefined;
+    const renewed: Renewal = who === undefined ? RENEWED : { held: true, from: who };
+    if ((replies === 1 || replies === who) && whole) answers.fill(renewed, from, from + call.places.length);
+    else for (const [at, place] of call.places.entries()) answers[from + place] = toRenewal(replies, at, renewed);
   }
 
   /** In a cluster all claims are one portion, because a call takes those of one slot, wherever they stand. */
@@ -103,7 +107,9 @@ export class Renewals {
       call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
     }
     for (const call of calls) {
-      call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
+      const args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
+      call.args = this.asksWho ? [...args, "who"] : args;
+      if (this.asksWho) call.keys.push(this.#names.marker(call.keys[0] as string));
     }
     return { claims, calls };
   }
@@ -149,12 +155,18 @@ async function ask(connection: Connection, settings: Settings, { keys, args }: C
   return reply;
 }
 
-/** From 1 for all, an answer for each, or what went wrong with all. */
-function toRenewal(replies: unknown, at: number): Renewal {
-  if (replies === 1) return RENEWED;
+/** Instead of the 1 for all, or behind the answers for each. */
+function whoOf(replies: unknown, count: number): string | undefined {
+  const who: unknown = Array.isArray(replies) ? replies[count] : replies;
+  return typeof who === "string" && who !== "" ? who : undefined;
+}
+
+/** From 1 or the server's name for all, an answer for each, or what went wrong with all. */
+function toRenewal(replies: unknown, at: number, renewed: Renewal): Renewal {
+  if (replies === 1 || typeof replies === "string") return renewed;
   if (replies instanceof Error) return { held: "unknown", cause: replies };
   const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
-  if (reply === 1) return RENEWED;
+  if (reply === 1) return renewed;
   if (reply === "gone")
     return { held: false, reason: "the store no longer knows it: its time was over, or the store lost its data" };
   if (typeof reply !== "string")

@@ -37,30 +37,33 @@ function heldBy(name: string, record: unknown, nowMs: number, aheadMs: number): 
 
 const STAMP_LENGTH = 13;
 
-/** From "now" or "now waiters" when granted, else from { vote, now, detail, waiters }. */
+/** From "now server" or "now server waiters" when granted, else from { vote, now, server, detail, waiters }. */
 export function toVote(name: string, reply: unknown): Vote {
   if (typeof reply === "string") {
     // By length and not by pattern: this is the hot path.
     const wallMs = Number(reply.slice(0, STAMP_LENGTH));
-    const waiters = reply.length === STAMP_LENGTH ? 0 : Number(reply.slice(STAMP_LENGTH));
+    const end = reply.indexOf(" ", STAMP_LENGTH + 1);
+    const waiters = end < 0 ? 0 : Number(reply.slice(end));
     if (!(wallMs > 0 && waiters >= 0)) throw strange(name);
-    return { vote: "granted", waiters, wallMs };
+    const from = reply.slice(STAMP_LENGTH + 1, end < 0 ? undefined : end);
+    return { vote: "granted", from: from === "" ? undefined : from, waiters, wallMs };
   }
   if (!Array.isArray(reply) || !/^\d{1,16}$/u.test(String(reply[1]))) throw strange(name);
   const wallMs = Number(reply[1]);
-  const detail = String(reply[2]);
-  const waiters = typeof reply[3] === "number" ? reply[3] : undefined;
+  const from = String(reply[2]);
+  const detail = String(reply[3]);
+  const waiters = typeof reply[4] === "number" ? reply[4] : undefined;
   switch (reply[0]) {
     case "held": {
       const holding = toHolding(name, detail, wallMs);
       const { holder: by = "unknown", fence = 0n, heldMs, remainingMs = 0 } = holding ?? {};
-      return { vote: "held", by, fence, heldMs, remainingMs, waiters, wallMs };
+      return { vote: "held", from, by, fence, heldMs, remainingMs, waiters, wallMs };
     }
     case "low":
       if (!/^\d{1,20}$/u.test(detail)) throw strange(name);
-      return { vote: "low", fence: BigInt(detail), wallMs };
+      return { vote: "low", from, fence: BigInt(detail), wallMs };
     case "young":
-      return { vote: "young", forMs: Number(detail), wallMs };
+      return { vote: "young", from, forMs: Number(detail), wallMs };
     default:
       throw strange(name);
   }

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "1ce105d3d7d70e27c96ccc38ae8c636bfa000349",
+  sha: "c06635f92177669dc77b25b12c1096f4a7bd3747",
   source: `local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -202,13 +202,19 @@ end
 end
 return 'gone'
 end
+local count, who = #KEYS, nil
+if ARGV[4] then
+who = redis.call('HGET', KEYS[count], 'who') or ''
+count = count - 1
+end
 local answers, renewed, from = {}, 0, 1
-for i, key in ipairs(KEYS) do
+for i = 1, count do
 local till = string.find(ARGV[1], ' ', from, true)
-answers[i] = separately(renew, key, string.sub(ARGV[1], from, till - 1))
+answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1))
 if answers[i] == 1 then renewed = renewed + 1 end
 from = till + 1
 end
-if renewed == #KEYS then return 1 end
+if renewed == count then return who or 1 end
+answers[count + 1] = who
 return answers`,
 };

@@ -10,6 +10,7 @@
 --   w<id>     "<end of ticket> <since> <place, 16 digits> <terms>": a waiter
 --   q<place>  the id that waits at that place
 --   o<fence>  "<at> <id> <json>": a lease that was ended by force
+--   b         "<id> <last fence, 16 digits>": whose ballot was voted for last, and the last fence before it
 -- Terms are what the client wrote (record.ts): "<flag><mode> <ttl + lockDelay, 12 digits> <fences after the first, 6 digits>
 -- <idle, 12 digits> <limit> <ttl> <lockDelay> <ticket> <minHold> <inbox> <json>". Flags: "." nothing special, "!" has a
 -- minHold, "v" voted, "w" voted with a minHold. Times are milliseconds of this server's clock, ends and beginnings with 13

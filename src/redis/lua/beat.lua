@@ -1,7 +1,7 @@
 -- Says for waiters that they are alive, learns what became of them, and lets the head in where a dead holder's time is over.
 --
 -- KEYS[1..] the locks, one per claim
--- KEYS[n] after the locks, the marker of this server's incarnation; absent without quarantine
+-- KEYS[n] after the locks, the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] how many claims
 -- ARGV[2] the quarantine, ms; 0 without
 -- ARGV[3..] the claims' ids
@@ -12,9 +12,8 @@
 --- @include _incarnation
 --- @include _lock
 
-local count, quarantine = tonumber(ARGV[1]), tonumber(ARGV[2])
-local marker = KEYS[count + 1]
-local young = marker and young_ms(marker, quarantine, now) or 0
+local count = tonumber(ARGV[1])
+local young = young_or_0(marker_of(KEYS[count], KEYS[count + 1]), ARGV[2] ~= '0' and ARGV[2], now)
 
 local function beat(key, id)
   local lock = open(key, id)
