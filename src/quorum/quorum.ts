@@ -16,9 +16,9 @@ import type {
   Snapshot,
   Swapped,
 } from "../backend.ts";
-import { LockBackendError, quote } from "../errors.ts";
+import { LockBackendError } from "../errors.ts";
 import { ballotAbove, Proposer } from "./ballot.ts";
-import { checkClaim, checkFit } from "./check.ts";
+import { checkClaim, checkFit, checkMembers } from "./check.ts";
 import { Hints } from "./hints.ts";
 import { type QuorumOptions, type Settings, toSettings } from "./options.ts";
 import { recall } from "./recall.ts";
@@ -37,26 +37,13 @@ const CLOSE_WAIT_MS = 250;
 
 /** Makes one backend of several independent members, of which a majority decides. */
 export function quorum(members: readonly Member[], options: QuorumOptions = {}): Backend {
-  if (members.length === 0) throw new TypeError("Expected `members` to be at least one backend, better three or five");
-  for (const member of members) {
-    if (typeof member.vote !== "function") {
-      throw new TypeError(
-        `Expected \`members\` to be backends that can vote, such as redis(), got ${quote(member.name)}`,
-      );
-    }
-  }
-  if (new Set(members).size < members.length) throw new TypeError("Expected `members` to be different from each other");
-  if (members.length % 2 === 0) {
-    process.emitWarning(
-      `A quorum of ${members.length} members survives no more failures than one of ${members.length - 1}, and splits its votes more often. Use an odd number.`,
-      { code: "HOLDFAST_EVEN_QUORUM" },
-    );
-  }
+  checkMembers(members);
   return new QuorumBackend(members, options);
 }
 
 class QuorumBackend implements Backend {
   readonly name = "quorum";
+  readonly ephemeral: boolean;
   readonly #settings: Settings;
   readonly #seats: readonly Seat[];
   readonly #proposer: Proposer;
@@ -67,6 +54,7 @@ class QuorumBackend implements Backend {
   #closed = false;
 
   constructor(members: readonly Member[], options: QuorumOptions) {
+    this.ephemeral = members.some(({ ephemeral }) => ephemeral === true);
     this.#settings = toSettings(options);
     const others = (): readonly Seat[] => this.#seats;
     this.#seats = members.map(
