@@ -211,7 +211,7 @@ export class SimulatedServer {
       join: (terms) =>
         on(async (model) => {
           ({ quarantineMs } = terms);
-          return { id: `${this.at}`, quarantineMs: model.meet(quarantineMs) };
+          return { id: `${this.at}`, quarantineMs: model.meet(quarantineMs) || undefined };
         }),
       vote: (claim, ballot) => on((model) => model.vote(claim, ballot, quarantineMs)),
       withdraw: (claim) => on(async ({ member }) => member.withdraw!(claim)),
