@@ -106,7 +106,7 @@ class MemoryBackend implements Member, Client {
 
   async withdraw(claim: Claim): Promise<Released> {
     this.#assertOpen(claim.name);
-    const was = this.#store.release(claim, true);
+    const was = this.#store.release({ ...claim, minHoldMs: 0 }, true);
     if (was === "held") this.#store.freed.tell(claim.name);
     return was;
   }

@@ -136,7 +136,7 @@ class QuorumBackend implements Backend {
     standing.ended = true;
     if (standing.held === undefined) {
       this.#forget(standing);
-      return "absent";
+      return "queued";
     }
     // Where it stays unknown: kept for whoever asks again, until the members have let go by themselves.
     const unknown = (): unknown =>

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const withdraw: Script = {
   name: "withdraw",
-  sha: "6ad2ba1f94b0998b5422d0c7497f62c67149f811",
+  sha: "780d34fedce91bdd2b900cfe4acf4f90393d8aaa",
   source: `local fields = redis.call('HMGET', KEYS[1], 's', 'b')
 local state = fields[1]
 local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')
@@ -270,6 +270,7 @@ end
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local mine = lock.held and tonumber(fence_of(lock.held)) == lock.fence
+if lock.held then lock.held = string.sub(lock.held, 1, 14) .. '0000000000000' .. string.sub(lock.held, 28) end
 local ended = leave(lock, ARGV[1])
 if mine and before then lock.fence = tonumber(before) end
 local waited_for = lock.queued > 0
