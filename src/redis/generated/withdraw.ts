@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const withdraw: Script = {
   name: "withdraw",
-  sha: "780d34fedce91bdd2b900cfe4acf4f90393d8aaa",
+  sha: "d2e286dbbae80b90c40bd2ab705b8923f36404e4",
   source: `local fields = redis.call('HMGET', KEYS[1], 's', 'b')
 local state = fields[1]
 local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')
@@ -12,9 +12,9 @@ local alone = ' =' .. ARGV[1] .. ' '
 if state and string.sub(state, 31, 30 + #alone) == alone then
 local record = string.sub(state, 31 + #alone)
 local last = string.sub(state, 1, 16)
-if before and string.sub(record, 29, 44) == last then last = before end
 local time = redis.call('TIME')
 local held = string.sub(record, 1, 13) > time[1] .. string.sub('00000' .. time[2], -6, -4)
+if held and before and string.sub(record, 29, 44) == last then last = before end
 redis.call('HDEL', KEYS[1], 'b')
 redis.call('HSET', KEYS[1], 's', last .. string.sub(state, 17, 30))
 if held then redis.call('PUBLISH', KEYS[1], 'freed') end
@@ -269,7 +269,7 @@ return 1
 end
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-local mine = lock.held and tonumber(fence_of(lock.held)) == lock.fence
+local mine = lock.held and ends(lock.held) > now and tonumber(fence_of(lock.held)) == lock.fence
 if lock.held then lock.held = string.sub(lock.held, 1, 14) .. '0000000000000' .. string.sub(lock.held, 28) end
 local ended = leave(lock, ARGV[1])
 if mine and before then lock.fence = tonumber(before) end

@@ -16,9 +16,9 @@ local alone = ' =' .. ARGV[1] .. ' '
 if state and string.sub(state, 31, 30 + #alone) == alone then
   local record = string.sub(state, 31 + #alone)
   local last = string.sub(state, 1, 16)
-  if before and string.sub(record, 29, 44) == last then last = before end
   local time = redis.call('TIME')
   local held = string.sub(record, 1, 13) > time[1] .. string.sub('00000' .. time[2], -6, -4)
+  if held and before and string.sub(record, 29, 44) == last then last = before end
   -- After a deletion in the same script, a full server (noeviction) takes what follows.
   redis.call('HDEL', KEYS[1], 'b')
   redis.call('HSET', KEYS[1], 's', last .. string.sub(state, 17, 30))
@@ -32,7 +32,7 @@ end
 
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-local mine = lock.held and tonumber(fence_of(lock.held)) == lock.fence
+local mine = lock.held and ends(lock.held) > now and tonumber(fence_of(lock.held)) == lock.fence
 -- Whatever its minHold: as if it had begun long ago.
 if lock.held then lock.held = string.sub(lock.held, 1, 14) .. '0000000000000' .. string.sub(lock.held, 28) end
 local ended = leave(lock, ARGV[1])
