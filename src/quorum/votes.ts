@@ -7,7 +7,7 @@ import { firstFence } from "./ballot.ts";
 /** No vote, and why. */
 export type Silence =
   | { readonly vote: "unreachable"; readonly cause: unknown }
-  | { readonly vote: "slow" | "clock-off"; readonly detail: string };
+  | { readonly vote: "slow" | "clock-off" | "twin"; readonly detail: string };
 
 export function describe(member: string, vote: Vote | Silence | undefined): MemberVote {
   if (vote === undefined) return { member, vote: "slow", detail: "was not waited for" };
@@ -28,6 +28,7 @@ function detail(vote: Vote | Silence): string {
       return vote.cause instanceof Error ? vote.cause.message : String(vote.cause);
     case "slow":
     case "clock-off":
+    case "twin":
       return vote.detail;
   }
 }
@@ -40,6 +41,7 @@ const WORDS: Readonly<Record<MemberVote["vote"], string>> = {
   unreachable: "unreachable",
   slow: "too slow",
   "clock-off": "clock off",
+  twin: "no server of its own",
 };
 
 /** One line: `redis#1 granted; redis#2 unreachable (ECONNREFUSED); redis#3 too young (…)`. */

@@ -10,6 +10,7 @@ import type {
   Member,
   MemberFacts,
   MemberTerms,
+  Recalled,
   Refused,
   Released,
   Renewal,
@@ -17,11 +18,10 @@ import type {
   Swapped,
   Vote,
 } from "../backend.ts";
-import { LockBackendError } from "../errors.ts";
 import { Caller } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { Entering } from "./entering.ts";
-import { Fitness, unfit } from "./fitness.ts";
+import { Fitness } from "./fitness.ts";
 import { force } from "./generated/force.ts";
 import { FORCED_MS, identify, type Identity, query } from "./inspect.ts";
 import { Leaving } from "./leaving.ts";
@@ -140,14 +140,13 @@ export class RedisBackend implements Member {
   }
 
   async join(terms: MemberTerms): Promise<MemberFacts> {
-    const identity = await this.identify();
-    const trouble = unfit(identity, terms.allowEviction);
-    if (trouble !== undefined) {
-      throw new LockBackendError("redis", "", `This Redis cannot be a quorum member: ${trouble}.`, { fatal: true });
-    }
-    this.#voter.quarantineMs = terms.quarantineMs;
-    return { id: identity.runId };
+    const facts = await this.#voter.join(terms).catch(this.#caller.explained(""));
+    this.#renewals.asksWho = true;
+    return facts;
   }
+
+  readonly withdraw = (claim: Claim): Promise<Released> => this.#voter.withdraw(claim);
+  readonly recall = (name: string, id: string): Promise<Recalled | undefined> => this.#voter.recall(name, id);
 
   isDown(): boolean {
     return this.#connection.isDown();
@@ -158,13 +157,11 @@ export class RedisBackend implements Member {
   }
 
   /** An operator says that no lease which this server may have forgotten is alive: ends its quarantine. */
-  admit(): Promise<void> {
-    return this.#fitness.vouch().catch(this.#caller.explained(""));
-  }
+  readonly admit = (): Promise<void> => this.#voter.vouch().catch(this.#caller.explained(""));
 
   /** Tells what server this is; in a cluster, of one of its primaries. */
   identify(): Promise<Identity> {
-    return identify(this.#connection).catch(this.#caller.explained(""));
+    return identify(this.#connection, this.#names.markers()[0]).catch(this.#caller.explained(""));
   }
 
   close(): Promise<void> {

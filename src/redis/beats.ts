@@ -13,7 +13,8 @@ export async function sendBeat(
   portion: readonly Waiter[],
 ): Promise<readonly unknown[]> {
   const keys = portion.map(({ key }) => key);
-  if (quarantineMs > 0) keys.push(names.marker(keys[0] as string));
+  const marker = names.markerBeside(keys[0] as string, quarantineMs > 0);
+  if (marker !== undefined) keys.push(marker);
   const args = [String(portion.length), String(quarantineMs), ...portion.map(({ claim }) => claim.id)];
   try {
     const reply = await runScript(connection, beat, keys, args);

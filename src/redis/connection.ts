@@ -40,8 +40,14 @@ export interface Connection {
   readonly keyPrefix: string;
   /** Runs a script by its SHA1 on the server that has the keys, which share a slot. */
   evalsha(sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
-  /** The same for one key and one or two arguments, without a detour: the hot path. */
-  evalshaOn(sha: string, key: string, first: string, second: string | undefined): Promise<unknown>;
+  /** The same for one or two keys and one or two arguments, without a detour: the hot path. */
+  evalshaOn(
+    sha: string,
+    key: string,
+    other: string | undefined,
+    first: string,
+    second: string | undefined,
+  ): Promise<unknown>;
   eval(source: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
   primaries(): Promise<readonly Primary[]>;
   /** The node of a cluster that has the key, as far as the client knows; "" without a cluster, or when it does not know. */

@@ -50,7 +50,7 @@ export class Entering {
     post.roster.add(claim);
     underway.enter(claim);
     const sentMs = settings.clock.now();
-    return connection.evalshaOn(attempt.sha, key, claim.id, text).then(
+    return connection.evalshaOn(attempt.sha, key, names.markerBeside(key, false), claim.id, text).then(
       (reply) => this.#answered(claim, key, reply, claim.queues, sentMs),
       (error: unknown) => this.#attemptAgain(claim, key, text, error, sentMs),
     );

@@ -4,7 +4,6 @@ import { formatMs } from "../duration.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import type { Connection } from "./connection.ts";
 import { beat } from "./generated/beat.ts";
-import { vouch } from "./generated/vouch.ts";
 import { type Identity, identifyOne } from "./inspect.ts";
 import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
@@ -93,12 +92,6 @@ export class Fitness {
       check.catch(() => this.#checks.delete(address));
     }
     await check;
-  }
-
-  /** Ends the quarantine, or keeps it from beginning, because somebody knows better. */
-  async vouch(): Promise<void> {
-    const mark = (marker: string): Promise<unknown> => runScript(this.#connection, vouch, [marker], []);
-    await Promise.all(this.#names.markers().map(mark));
   }
 
   /** The primary may be another, or another server: all are looked at again. */

@@ -29,6 +29,8 @@ export interface Identity {
   readonly minReplicasMaxLagMs: number | undefined;
   /** Whether writes are refused when replicas are missing, as INFO shows it. */
   readonly guardsWrites: boolean;
+  /** The longest quarantine that anybody asked of it, ms; `undefined`: nobody did. */
+  readonly quarantineMs: number | undefined;
   /** Whether data survive a restart: `none`, `rdb`, or the append-only file's fsync policy. */
   readonly persistence: string;
 }
@@ -129,22 +131,27 @@ function globEscapePrefix(prefix: string): string {
   return prefix.replace(/[*?[\]\\]/gu, String.raw`\$&`);
 }
 
-/** Asks the primaries who they are, and takes the first answer: one that hangs must not keep the others from it. */
-export async function identify(connection: Connection): Promise<Identity> {
+/**
+ * Asks the primaries who they are, and takes the first answer: one that hangs must not keep the others from it. With the
+ * marker's key also what was asked of them.
+ */
+export async function identify(connection: Connection, marker?: string): Promise<Identity> {
   const primaries = await connection.primaries();
   if (primaries.length === 0) throw new Error("no primary is known");
-  return await Promise.any(primaries.map(identifyOne)).catch((error: AggregateError) => {
+  const key = marker === undefined ? undefined : connection.keyPrefix + marker;
+  return await Promise.any(primaries.map((primary) => identifyOne(primary, key))).catch((error: AggregateError) => {
     throw error.errors[0];
   });
 }
 
 /** Asks one primary who it is. */
-export async function identifyOne(primary: Primary): Promise<Identity> {
-  const [info, time, settings] = await Promise.all([
+export async function identifyOne(primary: Primary, marker?: string): Promise<Identity> {
+  const [info, time, settings, span] = await Promise.all([
     primary.command(["INFO"]).then(String),
     // A sentinel has no TIME, and says what it is in INFO.
     primary.command(["TIME"]).then(toMs, () => Number.NaN),
     primary.command(["CONFIG", "GET", "min-replicas-*"]).then(toPairs, () => []),
+    marker && primary.command(["HGET", marker, "span"]).catch(() => undefined),
   ]);
   const field = (name: string): string => new RegExp(`^${name}:(.*?)\r?$`, "mu").exec(info)?.[1] ?? "";
   const setting = (name: string): number | undefined => {
@@ -164,6 +171,7 @@ export async function identifyOne(primary: Primary): Promise<Identity> {
     minReplicas: setting("min-replicas-to-write"),
     minReplicasMaxLagMs: maxLagS === undefined ? undefined : maxLagS * 1000,
     guardsWrites: field("min_slaves_good_slaves") !== "",
+    quarantineMs: span === undefined || span === null || span === "" ? undefined : Number(span),
     persistence: field("aof_enabled") === "1" ? "aof" : "rdb or none",
   };
 }

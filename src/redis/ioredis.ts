@@ -75,9 +75,16 @@ export function adaptIoredis(client: IoredisClient): Connection {
         return evalsha(sha, keys, args);
       });
     },
-    evalshaOn: (sha, key, first, second) => {
+    evalshaOn: (sha, key, other, first, second) => {
       gather(client);
-      return second === undefined ? client.evalsha(sha, "1", key, first) : client.evalsha(sha, "1", key, first, second);
+      if (other === undefined) {
+        return second === undefined
+          ? client.evalsha(sha, "1", key, first)
+          : client.evalsha(sha, "1", key, first, second);
+      }
+      return second === undefined
+        ? client.evalsha(sha, "2", key, other, first)
+        : client.evalsha(sha, "2", key, other, first, second);
     },
     eval: (source, keys, args) => client.eval(source, keys.length, ...keys, ...args),
     primaries: () => Promise.resolve(primariesOf(client)),
@@ -108,7 +115,7 @@ function reading(connection: Connection, read: (reply: unknown) => unknown): Con
   return {
     ...connection,
     evalsha: (sha, keys, args) => connection.evalsha(sha, keys, args).then(read),
-    evalshaOn: (sha, key, first, second) => connection.evalshaOn(sha, key, first, second).then(read),
+    evalshaOn: (sha, key, other, first, second) => connection.evalshaOn(sha, key, other, first, second).then(read),
     eval: (source, keys, args) => connection.eval(source, keys, args).then(read),
   };
 }

@@ -45,7 +45,7 @@ export class Leaving {
     const breaks = this.#connection.breaks();
     const key = this.#names.lock(claim.name);
     const released = this.#plain
-      ? this.#connection.evalshaOn(release.sha, key, claim.id, undefined)
+      ? this.#connection.evalshaOn(release.sha, key, this.#names.markerBeside(key, false), claim.id, undefined)
       : this.#caller.run(release, key, [claim.id]);
     return released.then(
       (reply) => this.#answered(claim, reply, breaks),

@@ -82,8 +82,11 @@ export function adaptNodeRedis(client: NodeRedisClient): Connection {
     topology,
     keyPrefix: "",
     evalsha: evalsha("EVALSHA"),
-    evalshaOn: (sha, key, first, second) =>
-      send(key, second === undefined ? ["EVALSHA", sha, "1", key, first] : ["EVALSHA", sha, "1", key, first, second]),
+    evalshaOn: (sha, key, other, first, second) => {
+      const args = other === undefined ? ["EVALSHA", sha, "1", key, first] : ["EVALSHA", sha, "2", key, other, first];
+      if (second !== undefined) args.push(second);
+      return send(key, args);
+    },
     eval: evalsha("EVAL"),
     primaries: () => primariesOf(client, topology, send),
     nodeOf: (key) => (topology === "cluster" ? ((client as Cluster).slots[slotOf(key)]?.master.address ?? "") : ""),

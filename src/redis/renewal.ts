@@ -29,6 +29,8 @@ interface Portion {
   readonly calls: readonly Call[];
 }
 
+/** A server's name: see lua/_incarnation.lua. */
+const WHO = /^[0-9a-f]{0,20}$/u;
 const RENEWED: Renewal = { held: true };
 const FORGOTTEN = "the store no longer knows it: its time was over, or the store lost its data";
 const UNKNOWN: Renewal = { held: "unknown", cause: new Error("Redis gave no answer to a renewal") };
@@ -38,6 +40,8 @@ export class Renewals {
   readonly #names: Names;
   readonly #settings: Settings;
   readonly #replicator: Replicator | undefined;
+  /** As a quorum's member: every answer tells which server it comes from. Set before the first renewal. */
+  asksWho = false;
   /** Of the last renewal. Weak, because nobody says when the last of many leases is gone. */
   #last: WeakRef<readonly Portion[]> | undefined;
 
@@ -74,8 +78,14 @@ export class Renewals {
     // A node that does not answer must not keep the others' answers from their leases.
     const replies = await (alone ? asked : within(clock, asked, Math.max(50, call.leastTtlMs / 6)));
     // Where nothing is special, a portion is one call and all its answers are the same.
-    if (replies === 1 && whole) answers.fill(RENEWED, from, from + call.places.length);
-    else for (const [at, place] of call.places.entries()) answers[from + place] = toRenewal(replies, at);
+    const who = this.asksWho ? whoOf(replies, call.places.length) : undefined;
+    const renewed: Renewal = who === undefined || who === "" ? RENEWED : { held: true, from: who };
+    const all = who === undefined ? isYes(replies) : replies === who;
+    if (all && whole) answers.fill(renewed, from, from + call.places.length);
+    else {
+      for (const [at, place] of call.places.entries())
+        answers[from + place] = all ? renewed : toRenewal(replies, at, renewed);
+    }
   }
 
   async #ask({ keys, ids, args }: Call): Promise<unknown> {
@@ -84,12 +94,12 @@ export class Renewals {
     } catch (error) {
       if (!isTryAgain(error) || keys.length === 1) throw error;
       // Half of the slot's locks have moved: each is asked for alone, wherever it is.
-      const one = (key: string, at: number): Promise<unknown> =>
-        ask(this.#connection, this.#settings, this.#replicator, [key], [`${ids[at]} `, ...args.slice(1)]).then(
+      const one = (id: string, at: number): Promise<unknown> =>
+        ask(this.#connection, this.#settings, this.#replicator, [keys[at]!], [`${id} `, ...args.slice(1)]).then(
           (reply) => (Array.isArray(reply) ? (reply[0] as unknown) : reply),
           (reason: unknown) => `!${reason instanceof Error ? reason.message : String(reason)}`,
         );
-      return await Promise.all(keys.map(one));
+      return await Promise.all(ids.map(one));
     }
   }
 
@@ -127,7 +137,9 @@ export class Renewals {
       call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
     }
     for (const call of calls) {
-      call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
+      const args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
+      call.args = this.asksWho ? [...args, "who"] : args;
+      if (this.asksWho) call.keys.push(this.#names.marker(call.keys[0] as string));
     }
     return { claims, calls };
   }
@@ -171,12 +183,21 @@ async function ask(
   return reply;
 }
 
-/** From 1 for all, an answer for each, or what went wrong with all. */
-function toRenewal(replies: unknown, at: number): Renewal {
-  if (replies === 1 || replies === "1") return RENEWED;
+/** Instead of the 1 for all, or behind the answers for each. "": the server does not tell. */
+function whoOf(replies: unknown, count: number): string | undefined {
+  const who: unknown = Array.isArray(replies) ? replies[count] : replies;
+  return typeof who === "string" && WHO.test(who) ? who : undefined;
+}
+
+function isYes(reply: unknown): boolean {
+  return reply === 1 || reply === "1";
+}
+
+/** From an answer for each, or what went wrong with all. */
+function toRenewal(replies: unknown, at: number, renewed: Renewal): Renewal {
   if (replies instanceof Error) return { held: "unknown", cause: replies };
   const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
-  if (reply === 1 || reply === "1") return RENEWED;
+  if (isYes(reply)) return renewed;
   if (typeof reply !== "string" || !/^(?:!|gone )/u.test(reply))
     return { held: "unknown", cause: new Error("Redis answered a renewal with something else") };
   if (reply.startsWith("gone ")) return { held: false, reason: forcedReason(reply.slice("gone ".length)) ?? FORGOTTEN };

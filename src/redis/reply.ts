@@ -96,36 +96,41 @@ function heldBy(name: string, record: unknown, nowMs: number, aheadMs: number): 
   return holding === undefined ? [] : [holding];
 }
 
-const STAMP_LENGTH = 13;
-const YES = /^\d{13}(?: \d{1,9})?$/u;
+const YES = /^(\d{13}) ([0-9a-f]{0,20})(?: (\d{1,9}))?$/u;
+const SERVER = /^[0-9a-f]{1,20}$/u;
 
-/** From "now" or "now waiters" when granted, else from { vote, now, detail, waiters }. */
+/** From "now server" or "now server waiters" when granted, else from { vote, now, server, detail, waiters }. */
 export function toVote(name: string, reply: unknown): Vote {
   if (typeof reply === "string") {
-    if (!YES.test(reply)) throw strange(name);
-    const wallMs = Number(reply.slice(0, STAMP_LENGTH));
-    const waiters = reply.length === STAMP_LENGTH ? 0 : Number(reply.slice(STAMP_LENGTH));
-    return { vote: "granted", waiters, wallMs };
+    const [, stamp, server = "", waiters = "0"] = YES.exec(reply) ?? [];
+    if (stamp === undefined) throw strange(name);
+    return { vote: "granted", from: toServer(server), waiters: Number(waiters), wallMs: Number(stamp) };
   }
   if (!Array.isArray(reply) || !/^\d{1,16}$/u.test(String(reply[1]))) throw strange(name);
   const wallMs = Number(reply[1]);
-  const detail = String(reply[2]);
-  const waiters = typeof reply[3] === "number" ? reply[3] : undefined;
+  const from = toServer(reply[2]);
+  const detail = String(reply[3]);
+  const waiters = typeof reply[4] === "number" ? reply[4] : undefined;
   switch (reply[0]) {
     case "held": {
       const holding = toHolding(name, detail, wallMs);
       const { holder: by = "unknown", fence = 0n, heldMs, remainingMs = 0 } = holding ?? {};
-      return { vote: "held", by, fence, heldMs, remainingMs, waiters, wallMs };
+      return { vote: "held", from, by, fence, heldMs, remainingMs, waiters, wallMs };
     }
     case "low":
       if (!/^\d{1,16}$/u.test(detail) || !isFence(Number(detail))) throw strange(name);
-      return { vote: "low", fence: BigInt(detail), wallMs };
+      return { vote: "low", from, fence: BigInt(detail), wallMs };
     case "young":
       if (!COUNT.test(detail)) throw strange(name);
-      return { vote: "young", forMs: Number(detail), wallMs };
+      return { vote: "young", from, forMs: Number(detail), wallMs };
     default:
       throw strange(name);
   }
+}
+
+/** `undefined`: the server does not tell. */
+function toServer(reply: unknown): string | undefined {
+  return typeof reply === "string" && SERVER.test(reply) ? reply : undefined;
 }
 
 function strange(name: string): LockBackendError {

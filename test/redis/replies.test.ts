@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Proxy, startProxy } from "../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { createLocks } from "../../src/locks.ts";
+import { redis } from "../../src/redis/index.ts";
 import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 let server: RedisServer;

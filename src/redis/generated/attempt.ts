@@ -3,12 +3,12 @@ import type { Script } from "../script.ts";
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "7f775396e8b7f7a29338a5d71c5386446b76b252",
+  sha: "92052dcd267bae24b797ba5fddee084abffe9152",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
-local calm = state and #state == 30 and string.byte(state, 17) == 32 and string.find(state, '^%d+ %d+$')
-if calm and state < '9007199250000000' and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x '
-and string.sub(ARGV[2], 36, 38) == ' 1 ' then
+local plain = not ARGV[3] and redis.pcall('EXISTS', KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')) ~= 1
+local calm = plain and state and #state == 30 and string.byte(state, 17) == 32 and string.find(state, '^%d+ %d+$')
+if calm and state < '9007199250000000' and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
 local time = redis.call('TIME')
 local micros = string.sub('00000' .. time[2], -6)
 local now = time[1] .. string.sub(micros, 1, 3)
@@ -27,7 +27,7 @@ redis.call('HSET', KEYS[1], 's', string.format('%016.0f ', fence + more) .. deat
 if moved then redis.call('PEXPIREAT', KEYS[1], death) end
 return fence .. '+' .. more
 end
-local ticket = state and #state > 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x '
+local ticket = plain and state and #state > 30 and string.sub(ARGV[2], 2, 3) == 'x '
 and string.match(ARGV[2], '^1 %d+ %d+ ([1-9]%d*) ', 37)
 if ticket then
 local id, terms, record, known, alone = ARGV[1], ARGV[2], nil, nil, false
@@ -66,6 +66,9 @@ end
 end
 end
 local MARKER_MS = 30 * 24 * 3600 * 1000
+local function marker_of(key, marker)
+return marker or string.match(key, '^.-:{%x%x}')
+end
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
 end
@@ -77,30 +80,58 @@ local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replicat
 if type(both) == 'string' and tells(both, known) then return true end
 return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
+local function enters(db)
+return not redis.pcall('SELECT', db).err
+end
+local function find(marker, born)
+local db = 0
+while enters(db) do
+if redis.pcall('HGET', marker, 'born') == born then return db end
+db = db + 1
+end
+return ''
+end
+local function is_here(marker, db, born)
+if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born then return true end
+find(marker, born)
+return false
+end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
 redis.call('HSET', marker, 'death', death)
 redis.call('PEXPIREAT', marker, death)
 end
-local function mark(marker, till, now)
-redis.call('HSET', marker, 'run', line('server', 'run_id'), 'history', line('replication', 'master_replid'),
-'until', string.format('%.0f', till))
+local function mark(marker, since, span, now)
+local run, history = line('server', 'run_id'), line('replication', 'master_replid')
+local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
+local time = redis.call('TIME')
+local born = time[1] .. '.' .. time[2]
+redis.call('DEL', marker)
+redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
+'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
+redis.call('HSET', marker, 'db', find(marker, born))
 keep(marker, now)
+return who
 end
 local function young_ms(marker, quarantine, now)
-local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
-local left = (known[3] or 0) - now
-if left > quarantine or not known[4] or not is_known(known) then
-mark(marker, now + quarantine, now)
-return quarantine
+local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who')
+if not known[7] and quarantine == 0 then return 0 end
+local longest = tonumber(known[6]) or 0
+local span = math.max(quarantine, longest)
+local since = tonumber(known[5]) or now
+if not known[7] or since > now or span > 0 and not (is_known(known) and is_here(marker, known[3], known[4])) then
+return span, mark(marker, now, span, now)
 end
-if left > 0 then return left end
-if known[4] - now < MARKER_MS / 2 then keep(marker, now) end
-return 0
+if span > longest then redis.call('HSET', marker, 'span', string.format('%.0f', span)) end
+if known[7] - now < MARKER_MS / 2 then keep(marker, now) end
+return math.max(0, since + span - now), known[8]
 end
-local function identity(marker)
-local known = redis.call('HMGET', marker, 'run', 'history', 'until')
-return '@' .. string.sub(redis.sha1hex((known[1] or '') .. (known[2] or '') .. (known[3] or '')), 1, 12)
+local function young_at(lock, marker, asked, now)
+if not asked and redis.pcall('EXISTS', marker) ~= 1 then return 0 end
+local young = young_ms(marker, tonumber(asked or 0), now)
+local known = redis.call('HMGET', marker, 'run', 'history', 'born')
+lock.by = '@' .. string.sub(redis.sha1hex((known[1] or '') .. (known[2] or '') .. (known[3] or '')), 1, 12)
+return young
 end
 local FENCE_MAX = 9007199250000000
 local AHEAD_MAX = 500
@@ -445,10 +476,6 @@ return refusal(lock, young)
 end
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-local young = 0
-if KEYS[2] then
-young = young_ms(KEYS[2], tonumber(ARGV[3]), now)
-lock.by = identity(KEYS[2])
-end
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[3], now)
 return enter(lock, ARGV[1], parse(ARGV[2]), young)`,
 };

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const release: Script = {
   name: "release",
-  sha: "2809fb829f60741d4087b055947cdd3efe81eadd",
+  sha: "a4e1e68eef738abeb0916f81b685ec619522fb46",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
 local flag = state and string.sub(state, 31, 30 + #alone) == alone and string.sub(state, 76 + #alone, 76 + #alone)
@@ -19,7 +19,7 @@ if ended and flag == 'v' then redis.call('PUBLISH', KEYS[1], 'freed') end
 return ended and 1 or 0
 end
 local latest, queued, head, tail
-if state and not KEYS[2] and state < '9007199250000000' and string.byte(state, 17) == 32 then
+if state and not ARGV[2] and state < '9007199250000000' and string.byte(state, 17) == 32 then
 latest, queued, head, tail = string.match(state, '^%d+ %d+ 1 x 1 %d+ (%S+) (%d+) (%d+) (%d+)$')
 end
 if latest == ARGV[1] and queued ~= '0' then
@@ -34,7 +34,7 @@ end
 local time = redis.call('TIME')
 local micros = string.sub('00000' .. time[2], -6)
 local now = time[1] .. string.sub(micros, 1, 3)
-if ttl and string.sub(held, 1, 13) > now and string.sub(waits, 1, 13) > now then
+if ttl and redis.pcall('EXISTS', KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')) ~= 1 and string.sub(held, 1, 13) > now and string.sub(waits, 1, 13) > now then
 local heard = redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0
 local till = string.sub(waits, 1, 13) + delay
 till = string.format('%013.0f', heard and till - ticket + ttl or till)
@@ -54,6 +54,9 @@ return 1
 end
 end
 local MARKER_MS = 30 * 24 * 3600 * 1000
+local function marker_of(key, marker)
+return marker or string.match(key, '^.-:{%x%x}')
+end
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
 end
@@ -65,30 +68,58 @@ local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replicat
 if type(both) == 'string' and tells(both, known) then return true end
 return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
+local function enters(db)
+return not redis.pcall('SELECT', db).err
+end
+local function find(marker, born)
+local db = 0
+while enters(db) do
+if redis.pcall('HGET', marker, 'born') == born then return db end
+db = db + 1
+end
+return ''
+end
+local function is_here(marker, db, born)
+if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born then return true end
+find(marker, born)
+return false
+end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
 redis.call('HSET', marker, 'death', death)
 redis.call('PEXPIREAT', marker, death)
 end
-local function mark(marker, till, now)
-redis.call('HSET', marker, 'run', line('server', 'run_id'), 'history', line('replication', 'master_replid'),
-'until', string.format('%.0f', till))
+local function mark(marker, since, span, now)
+local run, history = line('server', 'run_id'), line('replication', 'master_replid')
+local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
+local time = redis.call('TIME')
+local born = time[1] .. '.' .. time[2]
+redis.call('DEL', marker)
+redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
+'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
+redis.call('HSET', marker, 'db', find(marker, born))
 keep(marker, now)
+return who
 end
 local function young_ms(marker, quarantine, now)
-local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
-local left = (known[3] or 0) - now
-if left > quarantine or not known[4] or not is_known(known) then
-mark(marker, now + quarantine, now)
-return quarantine
+local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who')
+if not known[7] and quarantine == 0 then return 0 end
+local longest = tonumber(known[6]) or 0
+local span = math.max(quarantine, longest)
+local since = tonumber(known[5]) or now
+if not known[7] or since > now or span > 0 and not (is_known(known) and is_here(marker, known[3], known[4])) then
+return span, mark(marker, now, span, now)
 end
-if left > 0 then return left end
-if known[4] - now < MARKER_MS / 2 then keep(marker, now) end
-return 0
+if span > longest then redis.call('HSET', marker, 'span', string.format('%.0f', span)) end
+if known[7] - now < MARKER_MS / 2 then keep(marker, now) end
+return math.max(0, since + span - now), known[8]
 end
-local function identity(marker)
-local known = redis.call('HMGET', marker, 'run', 'history', 'until')
-return '@' .. string.sub(redis.sha1hex((known[1] or '') .. (known[2] or '') .. (known[3] or '')), 1, 12)
+local function young_at(lock, marker, asked, now)
+if not asked and redis.pcall('EXISTS', marker) ~= 1 then return 0 end
+local young = young_ms(marker, tonumber(asked or 0), now)
+local known = redis.call('HMGET', marker, 'run', 'history', 'born')
+lock.by = '@' .. string.sub(redis.sha1hex((known[1] or '') .. (known[2] or '') .. (known[3] or '')), 1, 12)
+return young
 end
 local FENCE_MAX = 9007199250000000
 local AHEAD_MAX = 500
@@ -394,11 +425,7 @@ if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local ended = leave(lock, ARGV[1])
 local waited_for = lock.queued > 0
 if waited_for then
-local young = 0
-if KEYS[2] then
-young = young_ms(KEYS[2], tonumber(ARGV[2]), now)
-lock.by = identity(KEYS[2])
-end
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[2], now)
 prune(lock)
 if young == 0 then promote(lock) end
 end

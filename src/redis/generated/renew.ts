@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "42b3cde8cf520ec39dd910bda0e8a40a4242d8d3",
+  sha: "e028a1eed5056ca3398116ccdbc54f9fd7f2705d",
   source: `local FENCE_MAX = 9007199250000000
 local AHEAD_MAX = 500
 local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '
@@ -204,13 +204,19 @@ end
 local fence = redis.call('HGET', key, 'f' .. id)
 return 'gone ' .. (fence and redis.call('HGET', key, 'o' .. fence) or '')
 end
+local count, who = #KEYS, nil
+if ARGV[4] then
+who = redis.call('HGET', KEYS[count], 'who') or ''
+count = count - 1
+end
 local answers, renewed, from = {}, 0, 1
-for i, key in ipairs(KEYS) do
+for i = 1, count do
 local till = string.find(ARGV[1], ' ', from, true)
-answers[i] = separately(renew, key, string.sub(ARGV[1], from, till - 1))
+answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1))
 if answers[i] == 1 then renewed = renewed + 1 end
 from = till + 1
 end
-if renewed == #KEYS then return 1 end
+if renewed == count then return who or 1 end
+answers[count + 1] = who
 return answers`,
 };

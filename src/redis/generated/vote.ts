@@ -3,8 +3,11 @@ import type { Script } from "../script.ts";
 
 export const vote: Script = {
   name: "vote",
-  sha: "f7cdb02c4ec18279a22ad21e9c8ea8ea836e7107",
+  sha: "9ef955fa7bfe30ea05a77967db70256cd43b9992",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
+local function marker_of(key, marker)
+return marker or string.match(key, '^.-:{%x%x}')
+end
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
 end
@@ -16,26 +19,51 @@ local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replicat
 if type(both) == 'string' and tells(both, known) then return true end
 return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
+local function enters(db)
+return not redis.pcall('SELECT', db).err
+end
+local function find(marker, born)
+local db = 0
+while enters(db) do
+if redis.pcall('HGET', marker, 'born') == born then return db end
+db = db + 1
+end
+return ''
+end
+local function is_here(marker, db, born)
+if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born then return true end
+find(marker, born)
+return false
+end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
 redis.call('HSET', marker, 'death', death)
 redis.call('PEXPIREAT', marker, death)
 end
-local function mark(marker, till, now)
-redis.call('HSET', marker, 'run', line('server', 'run_id'), 'history', line('replication', 'master_replid'),
-'until', string.format('%.0f', till))
+local function mark(marker, since, span, now)
+local run, history = line('server', 'run_id'), line('replication', 'master_replid')
+local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
+local time = redis.call('TIME')
+local born = time[1] .. '.' .. time[2]
+redis.call('DEL', marker)
+redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
+'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
+redis.call('HSET', marker, 'db', find(marker, born))
 keep(marker, now)
+return who
 end
 local function young_ms(marker, quarantine, now)
-local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
-local left = (known[3] or 0) - now
-if left > quarantine or not known[4] or not is_known(known) then
-mark(marker, now + quarantine, now)
-return quarantine
+local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who')
+if not known[7] and quarantine == 0 then return 0 end
+local longest = tonumber(known[6]) or 0
+local span = math.max(quarantine, longest)
+local since = tonumber(known[5]) or now
+if not known[7] or since > now or span > 0 and not (is_known(known) and is_here(marker, known[3], known[4])) then
+return span, mark(marker, now, span, now)
 end
-if left > 0 then return left end
-if known[4] - now < MARKER_MS / 2 then keep(marker, now) end
-return 0
+if span > longest then redis.call('HSET', marker, 'span', string.format('%.0f', span)) end
+if known[7] - now < MARKER_MS / 2 then keep(marker, now) end
+return math.max(0, since + span - now), known[8]
 end
 local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
@@ -43,11 +71,13 @@ local last, death = tonumber(string.sub(state or '', 1, 16)), tonumber(string.su
 if not last or not death then return redis.error_reply('HOLDFAST_FOREIGN') end
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6, -4)
-local young = KEYS[2] and young_ms(KEYS[2], string.sub(ARGV[3], 18) + 0, stamp + 0) or 0
-if young > 0 then return { 'young', stamp, string.format('%.0f', young) } end
+local young, who = young_ms(KEYS[2], string.sub(ARGV[3], 18) + 0, stamp + 0)
+if young > 0 then return { 'young', stamp, who, string.format('%.0f', young) } end
+who = who or mark(KEYS[2], stamp + 0, 0, stamp + 0)
 local ballot = string.sub(ARGV[3], 1, 16)
 local waiters = redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]
-local yes = waiters == 0 and stamp or stamp .. ' ' .. waiters
+local yes = stamp .. ' ' .. who
+if waiters ~= 0 then yes = yes .. ' ' .. waiters end
 if #state == 30 and ballot + 0 > last and string.sub(ARGV[2], 2, 3) == 'x '
 and string.sub(ARGV[2], 36, 38) == ' 1 ' then
 local till, idle = stamp + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
@@ -55,7 +85,7 @@ local moved = till + idle > death
 local vanishes = string.sub(state, 18)
 if moved then vanishes = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
 redis.call('HSET', KEYS[1], 's', ballot .. ' ' .. vanishes .. ' =' .. ARGV[1] .. ' ' .. till .. ' ' .. stamp .. ' ' .. ballot
-.. ' ' .. ARGV[2])
+.. ' ' .. ARGV[2], 'b', ARGV[1] .. ' ' .. string.sub(state, 1, 16))
 if moved then redis.call('PEXPIREAT', KEYS[1], vanishes) end
 return yes
 end
@@ -63,7 +93,7 @@ if string.sub(state, 31, 32) == ' =' then
 local at = string.find(state, ' ', 33, true) or 33
 local ends = tonumber(string.sub(state, at + 1, at + 13))
 if ends and ends > stamp + 0 and string.sub(state, 33, at - 1) ~= ARGV[1] then
-return { 'held', stamp, string.sub(state, at + 1), waiters }
+return { 'held', stamp, who, string.sub(state, at + 1), waiters }
 end
 end
 local FENCE_MAX = 9007199250000000
@@ -247,13 +277,14 @@ return yes
 end
 if not mine and not admits(lock, terms) then
 close(lock)
-return { 'held', stamp, redis.call('HGET', KEYS[1], 'h' .. lock.latest) or '', waiters }
+return { 'held', stamp, who, redis.call('HGET', KEYS[1], 'h' .. lock.latest) or '', waiters }
 end
 if ballot <= lock.fence then
 close(lock)
-return { 'low', stamp, string.format('%.0f', lock.fence) }
+return { 'low', stamp, who, string.format('%.0f', lock.fence) }
 end
 if mine then lock.n = lock.n - 1 end
+redis.call('HSET', KEYS[1], 'b', id .. string.format(' %016.0f', lock.fence))
 lock.fence = ballot
 hold(lock, id, terms, till, ballot)
 close(lock, till, terms.idle)

@@ -11,6 +11,7 @@
 --   q<place>  the id that waits at that place; or " <place>" in a gap that others left: its first place tells its last, and
 --             the other way round, so that a gap of any length costs one look
 --   o<fence>  "<at> <id> <json>": a lease that was ended by force; f<id>: its fence
+--   b         "<id> <last fence, 16 digits>": whose ballot was voted for last, and the last fence before it
 -- Terms are what the client wrote (record.ts): "<flag><mode> <ttl + lockDelay, 12 digits> <fences after the first, 6 digits>
 -- <idle, 12 digits> <limit> <ttl> <lockDelay> <ticket> <minHold> <inbox> <json>". Flags: "." nothing special, "!" has a
 -- minHold, "v" voted, "w" voted with a minHold. Times are milliseconds of this server's clock, ends and beginnings with 13

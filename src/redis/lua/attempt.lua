@@ -1,7 +1,7 @@
 -- Grants the claim if it may hold the lock now, else queues it if its terms have a ticket.
 --
 -- KEYS[1] the lock
--- KEYS[2] the marker of this server's incarnation; absent without quarantine
+-- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] the claim's id
 -- ARGV[2] the claim's terms
 -- ARGV[3] the quarantine, ms; absent without quarantine
@@ -10,12 +10,12 @@
 -- waiter learns }.
 
 -- The usual case comes first and alone, because it is what an uncontended lock costs: nobody holds or waits, and the claim
--- is exclusive with limit 1. Fixed widths, because patterns and formats are slow.
+-- is exclusive with limit 1. Fixed widths, because patterns and formats are slow. Who finds a marker goes the long way.
 local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
-local calm = state and #state == 30 and string.byte(state, 17) == 32 and string.find(state, '^%d+ %d+$')
-if calm and state < '9007199250000000' and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x '
-  and string.sub(ARGV[2], 36, 38) == ' 1 ' then
+local plain = not ARGV[3] and redis.pcall('EXISTS', KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')) ~= 1
+local calm = plain and state and #state == 30 and string.byte(state, 17) == 32 and string.find(state, '^%d+ %d+$')
+if calm and state < '9007199250000000' and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
   local time = redis.call('TIME')
   local micros = string.sub('00000' .. time[2], -6)
   local now = time[1] .. string.sub(micros, 1, 3)
@@ -37,7 +37,7 @@ if calm and state < '9007199250000000' and not KEYS[2] and string.sub(ARGV[2], 2
 end
 
 -- The usual case of a lock that is wanted by many: one holds it alone, and the claim joins the queue behind the others.
-local ticket = state and #state > 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x '
+local ticket = plain and state and #state > 30 and string.sub(ARGV[2], 2, 3) == 'x '
   and string.match(ARGV[2], '^1 %d+ %d+ ([1-9]%d*) ', 37)
 if ticket then
   local id, terms, record, known, alone = ARGV[1], ARGV[2], nil, nil, false
@@ -87,9 +87,5 @@ end
 
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-local young = 0
-if KEYS[2] then
-  young = young_ms(KEYS[2], tonumber(ARGV[3]), now)
-  lock.by = identity(KEYS[2])
-end
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[3], now)
 return enter(lock, ARGV[1], parse(ARGV[2]), young)

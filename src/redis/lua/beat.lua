@@ -2,7 +2,7 @@
 --
 -- KEYS[1] the first claim's lock
 -- KEYS[2..] the other claims' locks, one each
--- KEYS[n] after the locks, the marker of this server's incarnation; absent without quarantine
+-- KEYS[n] after the locks, the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] how many claims
 -- ARGV[2] the quarantine, ms; 0 without
 -- ARGV[3..] the claims' ids
@@ -15,17 +15,16 @@
 --- @include _lock
 --- @include _queue
 
-local count, quarantine = tonumber(ARGV[1]), tonumber(ARGV[2])
-local marker = KEYS[count + 1]
+local count = tonumber(ARGV[1])
 -- Who waits goes on waiting: after a deletion in the same script, a full server (noeviction) takes what follows.
 if count > 0 then redis.pcall('HDEL', KEYS[1], '-') end
-local young = marker and young_ms(marker, quarantine, now) or 0
-local by = marker and count > 0 and identity(marker) or ''
+local here = { by = '' }
+local young = young_at(here, marker_of(KEYS[1], KEYS[count + 1]), ARGV[2] ~= '0' and ARGV[2], now)
 
 local function beat(key, id)
   local lock = open(key, id)
   if not lock then return '!HOLDFAST_FOREIGN' end
-  lock.by = by
+  lock.by = here.by
   prune(lock)
   if lock.held and ends(lock.held) > now then
     local terms = parse(terms_of(lock.held))

@@ -1,7 +1,7 @@
 -- Ends the lease whose run of fences contains the given one, tells its holder, and lets the next waiters in.
 --
 -- KEYS[1] the lock
--- KEYS[2] the marker of this server's incarnation; absent without quarantine
+-- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] the fence, a decimal string
 -- ARGV[2] who and why, JSON
 -- ARGV[3] how long the record of this is kept, ms
@@ -40,11 +40,7 @@ for _, field in ipairs(fields_of(lock, 'h')) do
     if terms.voted then redis.call('PUBLISH', key, 'freed') end
     lock.n = lock.n - 1
     if lock.latest == id then lock.latest = '-' end
-    local young = 0
-    if KEYS[2] then
-      young = young_ms(KEYS[2], tonumber(ARGV[4]), now)
-      lock.by = identity(KEYS[2])
-    end
+    local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[4], now)
     if lock.queued > 0 and young == 0 then promote(lock) end
     close(lock, now + keep, terms.idle)
     return 1

@@ -1,7 +1,7 @@
 -- Ends the claim, held or queued, and grants the lock to the next waiters in the same step.
 --
 -- KEYS[1] the lock
--- KEYS[2] the marker of this server's incarnation; absent without quarantine
+-- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] the claim's id
 -- ARGV[2] the quarantine, ms; absent without quarantine
 --
@@ -27,7 +27,7 @@ end
 
 -- The usual case of a lock that is wanted by many: the only holder leaves, and a waiter like it that is alive is the next.
 local latest, queued, head, tail
-if state and not KEYS[2] and state < '9007199250000000' and string.byte(state, 17) == 32 then
+if state and not ARGV[2] and state < '9007199250000000' and string.byte(state, 17) == 32 then
   latest, queued, head, tail = string.match(state, '^%d+ %d+ 1 x 1 %d+ (%S+) (%d+) (%d+) (%d+)$')
 end
 if latest == ARGV[1] and queued ~= '0' then
@@ -43,7 +43,8 @@ if latest == ARGV[1] and queued ~= '0' then
   local time = redis.call('TIME')
   local micros = string.sub('00000' .. time[2], -6)
   local now = time[1] .. string.sub(micros, 1, 3)
-  if ttl and string.sub(held, 1, 13) > now and string.sub(waits, 1, 13) > now then
+  -- Who finds a marker goes the long way.
+  if ttl and redis.pcall('EXISTS', KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')) ~= 1 and string.sub(held, 1, 13) > now and string.sub(waits, 1, 13) > now then
     -- As promote() in _lock does it.
     local heard = redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0
     local till = string.sub(waits, 1, 13) + delay
@@ -75,11 +76,7 @@ if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local ended = leave(lock, ARGV[1])
 local waited_for = lock.queued > 0
 if waited_for then
-  local young = 0
-  if KEYS[2] then
-    young = young_ms(KEYS[2], tonumber(ARGV[2]), now)
-    lock.by = identity(KEYS[2])
-  end
+  local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[2], now)
   prune(lock)
   if young == 0 then promote(lock) end
 end

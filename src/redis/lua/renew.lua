@@ -1,12 +1,14 @@
 -- Renews holders, each for its own time and with its own answer: one bad lock never harms another.
 --
--- KEYS[1..] the locks, one per claim
+-- KEYS[1..] the locks, one per claim; where it is asked who this server is, its marker after them
 -- ARGV[1] the claims' ids in the same order, each followed by a space: one argument costs the client less than hundreds
 -- ARGV[2] ttl + lockDelay of all of them, ms
 -- ARGV[3] the idle time of the locks' hashes, ms
+-- ARGV[4] present where it is asked who this server is
 --
 -- Returns 1 when all were renewed; else per claim 1, or why not: "gone", with the record of the force that ended it where
--- there is one, or "!" and an error.
+-- there is one, or "!" and an error. Where it is asked who this server is: that instead of the 1 for all, and after the
+-- claims' answers.
 
 --- @include _lock
 
@@ -50,12 +52,19 @@ local function renew(key, id)
   return 'gone ' .. (fence and redis.call('HGET', key, 'o' .. fence) or '')
 end
 
+local count, who = #KEYS, nil
+if ARGV[4] then
+  -- As the last vote found it: whoever renews here was voted for here.
+  who = redis.call('HGET', KEYS[count], 'who') or ''
+  count = count - 1
+end
 local answers, renewed, from = {}, 0, 1
-for i, key in ipairs(KEYS) do
+for i = 1, count do
   local till = string.find(ARGV[1], ' ', from, true)
-  answers[i] = separately(renew, key, string.sub(ARGV[1], from, till - 1))
+  answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1))
   if answers[i] == 1 then renewed = renewed + 1 end
   from = till + 1
 end
-if renewed == #KEYS then return 1 end
+if renewed == count then return who or 1 end
+answers[count + 1] = who
 return answers

@@ -2,7 +2,7 @@
 -- run at once when nobody else waits, and a place in the queue when somebody does.
 --
 -- KEYS[1] the lock
--- KEYS[2] the marker of this server's incarnation; absent without quarantine
+-- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] the next claim's id
 -- ARGV[2] the next claim's terms
 -- ARGV[3] the ending claim's id
@@ -22,11 +22,7 @@ if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local released = leave(lock, ARGV[3])
 local next_claim = redis.call('HMGET', KEYS[1], 'h' .. ARGV[1], 'w' .. ARGV[1])
 if not know(lock, ARGV[1], next_claim[1], next_claim[2]) then return redis.error_reply('HOLDFAST_FOREIGN') end
-local young = 0
-if KEYS[2] then
-  young = young_ms(KEYS[2], tonumber(ARGV[4]), now)
-  lock.by = identity(KEYS[2])
-end
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[4], now)
 local answer = enter(lock, ARGV[1], parse(ARGV[2]), young)
 if type(answer) == 'table' and answer.err then return answer end
 return { released, answer }
