@@ -19,22 +19,20 @@ import type {
 import { LockBackendError } from "../errors.ts";
 import { ballotAbove, Proposer } from "./ballot.ts";
 import { checkClaim, checkFit, checkMembers } from "./check.ts";
-import { closeMembers } from "./closing.ts";
+import { closeSeats } from "./closing.ts";
 import { Hints } from "./hints.ts";
 import { type QuorumOptions, type Settings, toSettings } from "./options.ts";
 import { recall } from "./recall.ts";
 import { releaseAll } from "./release.ts";
 import { renewAll } from "./renewal.ts";
-import { majorityOf, Round, within } from "./round.ts";
+import { majorityOf, Round } from "./round.ts";
 import { Seat } from "./seat.ts";
 import { Standing } from "./standing.ts";
 import { breakLease, survey } from "./survey.ts";
-import { heldBy, isHopeless, noQuorum, tooLate } from "./votes.ts";
+import { ballotToRaise, heldBy, isHopeless, noQuorum, tooLate } from "./votes.ts";
 
 /** How often a ballot that was too low is raised before the claim counts as refused. */
 const RAISES_MAX = 3;
-/** What members that do not answer still hold when the quorum is closed ends with its ttl. */
-const CLOSE_WAIT_MS = 250;
 
 /** Makes one backend of several independent members, of which a majority decides. */
 export function quorum(members: readonly Member[], options: QuorumOptions = {}): Backend {
@@ -52,7 +50,7 @@ class QuorumBackend implements Backend {
   /** By the id that the members know: the winning round's. */
   readonly #byRound = new Map<string, Standing>();
   #listener: Listener | undefined;
-  #closed = false;
+  #closed: Promise<void> | undefined;
 
   constructor(members: readonly Member[], options: QuorumOptions) {
     this.ephemeral = members.some(({ ephemeral }) => ephemeral === true);
@@ -65,7 +63,8 @@ class QuorumBackend implements Backend {
   }
 
   async attempt(claim: Claim): Promise<Granted | Refused> {
-    if (this.#closed) throw new LockBackendError("quorum", claim.name, "The quorum is closed.", { fatal: true });
+    if (this.#closed !== undefined)
+      throw new LockBackendError("quorum", claim.name, "The quorum is closed.", { fatal: true });
     checkClaim(claim, this.#settings.maxTtlMs);
     checkFit(claim.name, this.#seats);
     const known = claim.resumes === true ? await this.#resume(claim) : this.#standings.get(claim.id);
@@ -78,7 +77,7 @@ class QuorumBackend implements Backend {
     standing.hints?.forget();
     let round = await this.#ask(standing, this.#proposer.next());
     for (let raises = 0; raises < RAISES_MAX && !round.isWon && !standing.ended; raises++) {
-      const above = this.#higher(round);
+      const above = ballotToRaise(round.votes(), this.#seats.length, majorityOf(this.#seats.length), round.ballot);
       if (above === undefined) break;
       round = await this.#ask(standing, above);
     }
@@ -175,17 +174,14 @@ class QuorumBackend implements Backend {
     }
   }
 
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
+  close(): Promise<void> {
+    return (this.#closed ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
     this.#listener = undefined;
     for (const standing of this.#standings.values()) if (standing.held === undefined) this.#forget(standing);
-    const { clock, memberWaitMs } = this.#settings;
-    const cleaned = Promise.all(this.#seats.map((seat) => seat.cleaned()));
-    await within(clock, cleaned, Math.min(memberWaitMs, CLOSE_WAIT_MS));
-    for (const seat of this.#seats) seat.close();
-    const members = this.#seats.map(({ member }) => member);
-    await closeMembers(clock, members, Math.min(memberWaitMs, CLOSE_WAIT_MS));
+    await closeSeats(this.#seats, this.#settings);
   }
 
   #ask(standing: Standing, ballot: bigint): Promise<Round> {
@@ -211,17 +207,6 @@ class QuorumBackend implements Backend {
     round.withdraw();
     this.#byRound.delete(round.claim.id);
     for (const vote of round.votes()) if (vote.vote === "low" || vote.vote === "held") this.#proposer.learn(vote.fence);
-  }
-
-  /** The ballot to try next where some member found this one too low, and nobody else is in the way of a majority. */
-  #higher(round: Round): bigint | undefined {
-    const votes = round.votes();
-    const lows = votes.flatMap((vote) => (vote.vote === "low" ? [vote.fence] : []));
-    const willing = votes.filter(({ vote }) => vote === "granted" || vote === "low").length;
-    const unheard = this.#seats.length - votes.length;
-    if (lows.length === 0 || willing + unheard < majorityOf(this.#seats.length)) return undefined;
-    const greatest = lows.reduce((a, b) => (a > b ? a : b), round.ballot);
-    return ballotAbove(greatest);
   }
 
   #refuse(standing: Standing, round: Round): Refused {

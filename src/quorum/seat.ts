@@ -1,19 +1,16 @@
 /**
- * A member's seat in the quorum: who sits there, whether it answers, what its clock says, and what must still be
- * released there. A member that hangs is not asked again and again: its connection would queue all of it.
+ * A member's seat in the quorum: who sits there, whether it answers, and what its clock says. A member that hangs is not
+ * asked again and again: its connection would queue all of it.
  */
 import type { Claim, Member, Vote } from "../backend.ts";
 import type { Clock, Timer } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
+import { Errands } from "./errands.ts";
 import type { GroupTerms } from "./terms.ts";
 import type { Silence } from "./votes.ts";
 
 /** A member that does not answer is tried again this often. */
 const PROBE_MS = 1000;
-const CLEAN_MIN_MS = 50;
-const CLEAN_MAX_MS = 1000;
-/** More than this is not kept: the member lets go by itself after the ttl. */
-const LEFTOVERS_MAX = 1000;
 
 /** The member's wall clock minus our monotonic clock lies between these. */
 export interface Offset {
@@ -29,15 +26,6 @@ export interface Asker {
   readonly isWanted: boolean;
   /** Whatever comes: a vote, or that there is none, and why. */
   take(seat: Seat, vote: Vote | Silence): void;
-}
-
-interface Leftover {
-  readonly claim: Claim;
-  /** True: nobody has seen its fence, and the member may forget that too. */
-  readonly unsaid: boolean;
-  /** Then the member has let go by itself. */
-  readonly untilMs: number;
-  done: Promise<void>;
 }
 
 export class Seat {
@@ -61,10 +49,7 @@ export class Seat {
   /** When the first question left that followed the last answer; `undefined`: nothing was asked since. */
   #waitingSinceMs: number | undefined;
   #probedMs = -Infinity;
-  readonly #leftovers = new Map<string, Leftover>();
-  #cleaner: Timer;
-  #cleanPauseMs = CLEAN_MIN_MS;
-  #closed = false;
+  readonly #errands: Errands;
 
   constructor(
     member: Member,
@@ -80,6 +65,7 @@ export class Seat {
     this.#terms = settings.terms;
     this.#memberWaitMs = settings.memberWaitMs;
     this.#others = others;
+    this.#errands = new Errands(member, this.#clock, (answer) => this.#count(answer));
     if (member.join === undefined) this.#joined = true;
   }
 
@@ -123,14 +109,17 @@ export class Seat {
   /** Releases the claim, and tells what the member said. Goes on trying where the member cannot be reached. */
   release(claim: Claim, told: (was: boolean) => void): void {
     this.#waitingSinceMs ??= this.#clock.now();
+    this.#errands.releases(claim);
     this.member.release(claim).then(
       (was) => {
         this.#waitingSinceMs = undefined;
         told(was === "held");
+        this.#errands.released(claim);
       },
       () => {
         this.#waitingSinceMs = undefined;
-        this.letGo(claim);
+        this.#errands.letGo(claim, false);
+        this.#errands.released(claim);
       },
     );
   }
@@ -140,27 +129,23 @@ export class Seat {
    * `unsaid`: its ballot never became a lease.
    */
   letGo(claim: Claim, unsaid = false): void {
-    if (this.#closed) return;
-    const nowMs = this.#clock.now();
-    for (const [id, { untilMs }] of this.#leftovers) {
-      if (untilMs > nowMs && this.#leftovers.size < LEFTOVERS_MAX) break;
-      this.#leftovers.delete(id);
-    }
-    const untilMs = nowMs + claim.ttlMs + claim.lockDelayMs;
-    const leftover: Leftover = { claim, unsaid, untilMs, done: Promise.resolve() };
-    this.#leftovers.set(claim.id, leftover);
-    leftover.done = this.#clean(leftover);
+    this.#errands.letGo(claim, unsaid);
   }
 
-  /** Resolves when every release that is under way here has been answered. */
-  async cleaned(): Promise<void> {
-    await Promise.all([...this.#leftovers.values()].map(({ done }) => done));
+  /** The locks of which the member may hold something that nobody wants. */
+  get leftAt(): readonly string[] {
+    return this.#errands.locks;
   }
 
-  close(): void {
-    this.#closed = true;
-    this.#clock.clearTimer(this.#cleaner);
-    this.#leftovers.clear();
+  /** Resolves when all that was asked here is answered, and nothing is left: with a member that is gone, never. */
+  settled(): Promise<void> {
+    return this.#errands.settled();
+  }
+
+  /** Asks for nothing any more, and closes the member. */
+  close(): Promise<void> {
+    this.#errands.close();
+    return this.member.close();
   }
 
   async #joinAndPoll(asker: Asker): Promise<void> {
@@ -176,6 +161,7 @@ export class Seat {
   #poll(asker: Asker): void {
     const sentAtMs = this.#clock.now();
     this.#waitingSinceMs ??= sentAtMs;
+    this.#errands.votes(asker.claim);
     this.member.vote(asker.claim, asker.ballot).then(
       (vote) => {
         this.#waitingSinceMs = undefined;
@@ -183,11 +169,13 @@ export class Seat {
         if (from !== undefined && from !== this.id) this.#meet(from);
         if (wallMs !== undefined) this.offset = { fromMs: wallMs - this.#clock.now(), toMs: wallMs - sentAtMs };
         asker.take(this, vote);
+        this.#errands.voted(asker.claim);
       },
       (cause: unknown) => {
         this.#waitingSinceMs = undefined;
         this.#doubt();
         asker.take(this, { vote: "unreachable", cause });
+        this.#errands.voted(asker.claim);
       },
     );
   }
@@ -246,30 +234,5 @@ export class Seat {
     } finally {
       this.#waitingSinceMs = undefined;
     }
-  }
-
-  async #clean(leftover: Leftover): Promise<void> {
-    const { claim, unsaid } = leftover;
-    try {
-      // Not through ask(): a release needs no terms, and must not wait behind a joining.
-      await this.#count(
-        unsaid && this.member.withdraw !== undefined ? this.member.withdraw(claim) : this.member.release(claim),
-      );
-      this.#leftovers.delete(claim.id);
-      this.#cleanPauseMs = CLEAN_MIN_MS;
-    } catch {
-      if (this.#clock.now() >= leftover.untilMs) this.#leftovers.delete(claim.id);
-      this.#cleanLater();
-    }
-  }
-
-  /** One timer for all that is left here, at a growing pace. */
-  #cleanLater(): void {
-    if (this.#cleaner !== undefined || this.#closed || this.#leftovers.size === 0) return;
-    this.#cleaner = this.#clock.setTimer(() => {
-      this.#cleaner = undefined;
-      for (const leftover of this.#leftovers.values()) leftover.done = this.#clean(leftover);
-    }, this.#cleanPauseMs);
-    this.#cleanPauseMs = Math.min(CLEAN_MAX_MS, this.#cleanPauseMs * 2);
   }
 }

@@ -2,7 +2,7 @@
 import type { Holding, Vote } from "../backend.ts";
 import { formatMs } from "../duration.ts";
 import { LockBackendError, type MemberVote, quote } from "../errors.ts";
-import { firstFence } from "./ballot.ts";
+import { ballotAbove, firstFence } from "./ballot.ts";
 
 /** No vote, and why. */
 export type Silence =
@@ -101,4 +101,18 @@ export function heldBy(name: string, votes: readonly (Vote | Silence)[]): readon
     });
   }
   return [...holdings.values()];
+}
+
+/** The ballot to try next where some member found this one too low, and nobody else is in the way of a majority. */
+export function ballotToRaise(
+  votes: readonly (Vote | Silence)[],
+  members: number,
+  majority: number,
+  ballot: bigint,
+): bigint | undefined {
+  const lows = votes.flatMap((vote) => (vote.vote === "low" ? [vote.fence] : []));
+  const willing = votes.filter(({ vote }) => vote === "granted" || vote === "low").length;
+  const unheard = members - votes.length;
+  if (lows.length === 0 || willing + unheard < majority) return undefined;
+  return ballotAbove(lows.reduce((a, b) => (a > b ? a : b), ballot));
 }

@@ -145,7 +145,17 @@ export class RedisBackend implements Member {
     return facts;
   }
 
-  readonly withdraw = (claim: Claim): Promise<Released> => this.#voter.withdraw(claim);
+  async withdraw(claim: Claim): Promise<Released> {
+    this.#underway.leave(claim);
+    try {
+      const was = await this.#voter.withdraw(claim);
+      this.#post.roster.left(claim.id, true);
+      return was;
+    } finally {
+      this.#underway.left(claim);
+    }
+  }
+
   readonly recall = (name: string, id: string): Promise<Recalled | undefined> => this.#voter.recall(name, id);
 
   isDown(): boolean {

@@ -14,6 +14,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
+import { LOGIN } from "../login.ts";
 import { Bench } from "./harness.ts";
 
 const bench = new Bench();
@@ -29,7 +30,7 @@ beforeAll(async () => {
   opened.push(() => zookeeper.stop());
   for (const server of [one, ...members]) opened.push(() => server.stop());
   urls.set("redis", one.url);
-  urls.set("redlock", `redlock://${members.map(({ port }) => `127.0.0.1:${port}`).join(",")}?memberWait=5s`);
+  urls.set("redlock", `redlock://${members.map(({ port }) => `${LOGIN}127.0.0.1:${port}`).join(",")}?memberWait=5s`);
   urls.set("zk", zookeeper.url);
   expect((await on("redlock", "doctor", "--init", "--quiet")).code).toBe(0);
 });
@@ -39,7 +40,7 @@ afterAll(async () => {
 });
 
 function on(store: string, command: string, ...args: string[]): ReturnType<Bench["run"]> {
-  return bench.run([command, "--url", urls.get(store)!, ...args]);
+  return bench.run([command, ...args], { env: { HOLDFAST_URL: urls.get(store)! } });
 }
 
 describe.each(["file", "redis", "redlock"])("S134: a lease in several steps on %s", (store) => {
@@ -81,7 +82,7 @@ describe.each(["file", "redis", "redlock"])("S134: a lease in several steps on %
   );
 
   test("goes on from anywhere by its claim", async () => {
-    const { stdout } = await on(store, "acquire", "moved", "--json", ...ttl);
+    const { stdout } = await on(store, "acquire", "moved", "--json", "--show-claim", ...ttl);
     const { claim } = JSON.parse(stdout) as { claim: string };
     expect((await on(store, "renew", "moved", "--claim", claim, "--ttl", "20s")).code).toBe(0);
     expect((await on(store, "release", "moved", "--claim", claim)).code).toBe(0);

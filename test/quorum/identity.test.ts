@@ -5,6 +5,7 @@ import type { Backend, Claim, Member, Vote } from "../../src/backend.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { initMembers, quorum, type QuorumOptions } from "../../src/quorum/index.ts";
 import { redis } from "../../src/redis/index.ts";
+import { PASSWORD } from "../login.ts";
 import { granted } from "./lab.ts";
 import { newClaim } from "./servers.ts";
 import { failure, play } from "./stage.ts";
@@ -20,7 +21,13 @@ class Name {
   readonly #client: Redis;
 
   constructor({ port }: RedisServer) {
-    this.#client = new Redis({ port, host: "127.0.0.1", maxRetriesPerRequest: null, retryStrategy: () => 20 });
+    this.#client = new Redis({
+      port,
+      host: "127.0.0.1",
+      password: PASSWORD,
+      maxRetriesPerRequest: null,
+      retryStrategy: () => 20,
+    });
     this.#client.on("error", () => undefined);
     opened.push(() => this.#client.disconnect());
     this.member = redis(this.#client);

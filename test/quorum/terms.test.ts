@@ -5,6 +5,7 @@ import type { Backend, Member } from "../../src/backend.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { initMembers, quorum, type QuorumOptions } from "../../src/quorum/index.ts";
 import { redis } from "../../src/redis/index.ts";
+import { PASSWORD } from "../login.ts";
 import { granted } from "./lab.ts";
 import { newClaim } from "./servers.ts";
 import { failure } from "./stage.ts";
@@ -32,7 +33,13 @@ async function servers(): Promise<readonly RedisServer[]> {
 
 function membersOf(all: readonly RedisServer[]): readonly Member[] {
   return all.map(({ port }) => {
-    const client = new Redis({ port, host: "127.0.0.1", maxRetriesPerRequest: null, retryStrategy: () => 20 });
+    const client = new Redis({
+      port,
+      host: "127.0.0.1",
+      password: PASSWORD,
+      maxRetriesPerRequest: null,
+      retryStrategy: () => 20,
+    });
     client.on("error", () => undefined);
     opened.push(() => client.disconnect());
     return redis(client);

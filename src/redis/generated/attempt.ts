@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "92052dcd267bae24b797ba5fddee084abffe9152",
+  sha: "1507cb69539409abc4908f4b326fbb6876120c95",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
 local plain = not ARGV[3] and redis.pcall('EXISTS', KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')) ~= 1
@@ -106,7 +106,7 @@ local run, history = line('server', 'run_id'), line('replication', 'master_repli
 local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
 local time = redis.call('TIME')
 local born = time[1] .. '.' .. time[2]
-redis.call('DEL', marker)
+redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
 redis.call('HSET', marker, 'db', find(marker, born))

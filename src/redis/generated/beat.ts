@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const beat: Script = {
   name: "beat",
-  sha: "a28ab9cea84bfb4fb0d5dd8ca7f8794b68359e31",
+  sha: "fd8a7106ef8606616b4a3e92788f91501867e743",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function marker_of(key, marker)
 return marker or string.match(key, '^.-:{%x%x}')
@@ -45,7 +45,7 @@ local run, history = line('server', 'run_id'), line('replication', 'master_repli
 local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
 local time = redis.call('TIME')
 local born = time[1] .. '.' .. time[2]
-redis.call('DEL', marker)
+redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
 redis.call('HSET', marker, 'db', find(marker, born))

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const force: Script = {
   name: "force",
-  sha: "8ca8b824ba15475adc5a28e06656e5db8b3675b6",
+  sha: "f24b420cfbd620a6e5646ca46a48e00212294432",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function marker_of(key, marker)
 return marker or string.match(key, '^.-:{%x%x}')
@@ -45,7 +45,7 @@ local run, history = line('server', 'run_id'), line('replication', 'master_repli
 local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
 local time = redis.call('TIME')
 local born = time[1] .. '.' .. time[2]
-redis.call('DEL', marker)
+redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
 redis.call('HSET', marker, 'db', find(marker, born))

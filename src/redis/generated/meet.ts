@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const meet: Script = {
   name: "meet",
-  sha: "3cc1952b7b2846f0f8ea0869f6658bd35d0214be",
+  sha: "3f2e1fad9dfd52dbfcd6446152694c396ae06939",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function marker_of(key, marker)
 return marker or string.match(key, '^.-:{%x%x}')
@@ -45,7 +45,7 @@ local run, history = line('server', 'run_id'), line('replication', 'master_repli
 local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
 local time = redis.call('TIME')
 local born = time[1] .. '.' .. time[2]
-redis.call('DEL', marker)
+redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
 redis.call('HSET', marker, 'db', find(marker, born))

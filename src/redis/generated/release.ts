@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const release: Script = {
   name: "release",
-  sha: "a4e1e68eef738abeb0916f81b685ec619522fb46",
+  sha: "5803f1a1d319945743a70c9d0d9d170e325a0ead",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
 local flag = state and string.sub(state, 31, 30 + #alone) == alone and string.sub(state, 76 + #alone, 76 + #alone)
@@ -94,7 +94,7 @@ local run, history = line('server', 'run_id'), line('replication', 'master_repli
 local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
 local time = redis.call('TIME')
 local born = time[1] .. '.' .. time[2]
-redis.call('DEL', marker)
+redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
 redis.call('HSET', marker, 'db', find(marker, born))

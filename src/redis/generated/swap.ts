@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const swap: Script = {
   name: "swap",
-  sha: "a5c0de792166439b4b4588910bb5b72ce6afa30c",
+  sha: "ef3c9fee11e7dc20a6f14d941a5a58756b389eaa",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function marker_of(key, marker)
 return marker or string.match(key, '^.-:{%x%x}')
@@ -45,7 +45,7 @@ local run, history = line('server', 'run_id'), line('replication', 'master_repli
 local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
 local time = redis.call('TIME')
 local born = time[1] .. '.' .. time[2]
-redis.call('DEL', marker)
+redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
 redis.call('HSET', marker, 'db', find(marker, born))

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const vote: Script = {
   name: "vote",
-  sha: "9ef955fa7bfe30ea05a77967db70256cd43b9992",
+  sha: "73aaf1b148c46fd3526dacad27f5f59c8cc66d31",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function marker_of(key, marker)
 return marker or string.match(key, '^.-:{%x%x}')
@@ -45,7 +45,7 @@ local run, history = line('server', 'run_id'), line('replication', 'master_repli
 local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
 local time = redis.call('TIME')
 local born = time[1] .. '.' .. time[2]
-redis.call('DEL', marker)
+redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
 redis.call('HSET', marker, 'db', find(marker, born))

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const withdraw: Script = {
   name: "withdraw",
-  sha: "3e77a06268e9a1ac5df56fedf5fec115e83dbe4e",
+  sha: "b7711ac7225c259098fd033ba1150072cdbce29f",
   source: `local fields = redis.call('HMGET', KEYS[1], 's', 'b')
 local state = fields[1]
 local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')
@@ -61,7 +61,7 @@ local run, history = line('server', 'run_id'), line('replication', 'master_repli
 local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
 local time = redis.call('TIME')
 local born = time[1] .. '.' .. time[2]
-redis.call('DEL', marker)
+redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
 redis.call('HSET', marker, 'db', find(marker, born))

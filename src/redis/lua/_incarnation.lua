@@ -68,7 +68,8 @@ local function mark(marker, since, span, now)
   local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
   local time = redis.call('TIME')
   local born = time[1] .. '.' .. time[2]
-  redis.call('DEL', marker)
+  -- After a deletion, a full server (noeviction) takes what follows.
+  redis.call('HDEL', marker, 'db')
   redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
     'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
   redis.call('HSET', marker, 'db', find(marker, born))
