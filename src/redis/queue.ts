@@ -119,8 +119,8 @@ export class Queue {
    */
   granted(claim: Claim, news: News): void {
     const waiter = this.#waiters.get(claim.id);
-    if (waiter === undefined) return void this.#early.set(claim.id, news);
-    if (waiter.done) return;
+    // An attempt is under way, or will be: its answer may be older than this message, which is judged after it.
+    if (waiter === undefined || waiter.done) return void this.#early.set(claim.id, news);
     const leftMs = waiter.sentMs + claim.ttlMs - this.#home.clock.now();
     if (!news.sure || leftMs < claim.ttlMs / 3 || !this.#fits(waiter, news)) return this.#hint(waiter);
     if (this.#home.confirms) return this.#tell(waiter, "ask");

@@ -16,6 +16,8 @@ interface Scene {
   /** What the answer to the next signs of life is. */
   answer: string;
   readonly tell: (fence: number, change?: Partial<News>) => void;
+  /** The answer to another attempt, which left now: still queued. */
+  readonly queuedAgain: () => void;
   /** The grant that the watch brought; "ask" for an ended watch without one, "nothing" while it waits. */
   readonly news: () => Promise<Granted | "ask" | "nothing">;
 }
@@ -35,13 +37,18 @@ async function scene({ by = "", confirms = false, ttlMs = 60_000 } = {}): Promis
     },
   });
   await clock.advance(1);
-  queue.queued(claim, "key", 60_000, clock.now(), { last: LAST, againMs: 0, by }, WALL_MS);
   let seen: Granted | "ask" | "nothing" = "nothing";
-  void queue.watch(claim, new AbortController().signal).then((granted) => (seen = granted ?? "ask"));
+  const queuedAgain = (): void => {
+    queue.queued(claim, "key", 60_000, clock.now(), { last: LAST, againMs: 0, by }, WALL_MS);
+    seen = "nothing";
+    void queue.watch(claim, new AbortController().signal).then((granted) => (seen = granted ?? "ask"));
+  };
+  queuedAgain();
   return Object.assign(made, {
     clock,
     queue,
     beats: () => beats,
+    queuedAgain,
     tell: (fence: number, change: Partial<News> = {}) =>
       queue.granted(claim, { fences: { fence: BigInt(fence), run: 1 }, sure: true, by, ...change }),
     news: async () => {
@@ -138,5 +145,31 @@ describe("S122: a grant message", () => {
     made.tell(LAST, {});
     await made.clock.advance(60);
     expect(await made.news()).toMatchObject({ granted: true, fence: BigInt(LAST + 7) });
+  });
+
+  for (const sure of [true, false]) {
+    test(`that overtakes the answer to an attempt is judged after it (${sure ? "sure" : "not sure"})`, async () => {
+      const made = await scene();
+      made.answer = "-";
+      await made.clock.advance(60_000 / 3);
+      expect(await made.news()).toBe("ask");
+      made.tell(LAST + 7, { sure });
+      made.answer = `${LAST + 7}+000000`;
+      made.queuedAgain();
+      await made.clock.advance(0);
+      expect(await made.news()).toMatchObject({ granted: true, fence: BigInt(LAST + 7) });
+      expect(made.beats()).toBe(sure ? 1 : 2);
+    });
+  }
+
+  test("that is older than the answer to an attempt is only a reason to ask, also if it came before it", async () => {
+    const made = await scene();
+    made.answer = "-";
+    await made.clock.advance(60_000 / 3);
+    made.tell(LAST - 7);
+    made.answer = `=${LAST} 0`;
+    made.queuedAgain();
+    await made.clock.advance(0);
+    expect({ news: await made.news(), beats: made.beats() }).toEqual({ news: "nothing", beats: 2 });
   });
 });
