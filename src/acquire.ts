@@ -95,9 +95,15 @@ export class Seeker {
       }
       const news = await this.#wait(this.#pauseMs(round), heard !== undefined);
       // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
-      if (news !== undefined) return this.took(news, sent);
+      if (news !== undefined && this.#isFresh(news, sent)) return this.took(news, sent);
     }
     return undefined;
+  }
+
+  /** A grant that was long on its way is asked for again, with the same claim: much may have happened to it since. */
+  #isFresh({ fromMs, ttlMs }: Granted, sent: Departure): boolean {
+    const ageMs = this.#around.clock.now() - (fromMs ?? sent.atMs);
+    return ageMs < ((ttlMs ?? this.claim.ttlMs) * 2) / 3;
   }
 
   /** Who is in the way: the store's last word, with its ages brought up to date. */
@@ -133,15 +139,14 @@ export class Seeker {
 
   /** The release goes out now, and again after an attempt that is still on its way: the first may have overtaken it. */
   async #leave(asked: Promise<unknown> | undefined): Promise<void> {
-    await this.#release();
-    if (asked === undefined) return;
-    await asked.catch(() => {});
-    await this.#release();
+    const again = asked?.catch(() => {}).then(() => this.#release());
+    await Promise.all([this.#release(), again]);
   }
 
+  /** Whatever was asked for has reached the store by now, or will be followed by another release. */
   async #release(): Promise<void> {
-    const untilMs = this.#sentAtMs + this.claim.ttlMs + this.claim.lockDelayMs;
-    await releaseUntil(this.#around, this.claim, Math.max(untilMs, this.#around.clock.now()));
+    const { ttlMs, lockDelayMs } = this.claim;
+    await releaseUntil(this.#around, this.claim, this.#around.clock.now() + ttlMs + lockDelayMs);
   }
 
   #pauseMs(round: number): number {

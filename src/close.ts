@@ -6,8 +6,11 @@ import type { CloseOptions } from "./api.ts";
 import type { Clock } from "./clock.ts";
 import type { Desk } from "./desk.ts";
 import { toMs } from "./duration.ts";
-import { LockClosedError } from "./errors.ts";
+import { LockBackendError, LockClosedError, quote } from "./errors.ts";
 import { within } from "./within.ts";
+
+/** How long the end waits for a store that does not answer. */
+const STORE_MAX_MS = 5000;
 
 /** One call of run() or elect(), from before it asks for the lock until it has settled. */
 export interface Call {
@@ -78,6 +81,36 @@ export class Closing {
   }
 
   #end(): Promise<void> {
-    return (this.#ended ??= this.#desk.end());
+    return (this.#ended ??= end(this.#desk));
   }
+}
+
+/** Ends every hold, used or not, and waits until nothing of ours is left in the store. Says what may be, in bounded time. */
+async function end(desk: Desk): Promise<void> {
+  const { clock, releases } = desk;
+  desk.releaseAll();
+  await releases.settled(STORE_MAX_MS);
+  const left = [...new Set(releases.names)];
+  await within(clock, desk.stop(), STORE_MAX_MS);
+  const failure = await closeBackend(desk);
+  if (left.length > 0) throw leftovers(desk.backend.name, left, failure);
+  if (failure !== undefined) throw failure as Error;
+}
+
+async function closeBackend({ backend, clock }: Desk): Promise<unknown> {
+  try {
+    const closed = backend.close().then(() => true);
+    if ((await within(clock, closed, STORE_MAX_MS)) === true) return undefined;
+    return new LockBackendError(backend.name, "", `The ${backend.name} backend did not close in time.`);
+  } catch (error) {
+    return error;
+  }
+}
+
+function leftovers(backend: string, names: readonly string[], cause: unknown): LockBackendError {
+  const shown = names.slice(0, 5).map(quote).join(", ") + (names.length > 5 ? ` and ${names.length - 5} more` : "");
+  const message =
+    `The locks are closed, but the ${backend} store did not confirm that ${shown} ${names.length === 1 ? "is" : "are"} released: ` +
+    "what is left there ends by itself after its ttl.";
+  return new LockBackendError(backend, names.join(", "), message, { cause });
 }

@@ -16,12 +16,11 @@ import type { Spec } from "./spec.ts";
 import { RenewThread } from "./thread.ts";
 import { type Patience, type Queue, Ticket } from "./ticket.ts";
 import { Turnstile, type TurnstileHome } from "./turnstile.ts";
-import { within } from "./within.ts";
 
 const IDLE_TURNSTILES = 256;
 const NUDGE_MS = 5000;
-/** How long close() waits for a store that does not answer what is to be removed from it. */
-const CLOSE_MAX_MS = 5000;
+/** Lost holds in use are looked through when there are more. */
+const LOST_MAX = 256;
 
 export class Desk implements TurnstileHome {
   readonly backend: Backend;
@@ -36,6 +35,8 @@ export class Desk implements TurnstileHome {
   #byId: Map<string, Hold> | undefined;
   readonly #keeper: Keeper;
   readonly #waits: Alarm<Ticket>;
+  readonly #lostInUse: Set<Hold> = new Set();
+  #lostMax = LOST_MAX;
   readonly #closing = new AbortController();
   #thread: RenewThread | undefined;
 
@@ -140,9 +141,26 @@ export class Desk implements TurnstileHome {
   }
 
   drop(hold: Hold): void {
+    if (hold.state === "lost") this.#remember(hold);
     if (hold.deskPlace >= 0) this.#forget(hold);
     if (hold.spec.renew === "thread") this.#thread?.drop(hold);
     this.#keeper.drop(hold);
+  }
+
+  /** The store may have it yet, until its user lets go or the locks are closed. A delay after an unclean end is kept. */
+  #remember(hold: Hold): void {
+    if (hold.claim.lockDelayMs > 0) return;
+    this.#lostInUse.add(hold);
+    if (this.#lostInUse.size < this.#lostMax) return;
+    // Those that nobody ever releases are not kept for ever: the store has let go of them by now.
+    const nowMs = this.clock.now();
+    for (const lost of this.#lostInUse) if (nowMs > lost.fromMs + 2 * lost.ttlMs) this.#lostInUse.delete(lost);
+    this.#lostMax = Math.max(LOST_MAX, 2 * this.#lostInUse.size);
+  }
+
+  /** Nobody uses a lost hold any more. `false`: it goes, or went, back to the store by another way. */
+  abandon(hold: Hold): boolean {
+    return this.#lostInUse.delete(hold);
   }
 
   confirm(hold: Hold): void {
@@ -173,37 +191,19 @@ export class Desk implements TurnstileHome {
     }
   }
 
-  /** Ends every hold, used or not, and waits until nothing of ours is left in the store. Says what may be, in bounded time. */
-  async end(): Promise<void> {
+  /** Begins to release every hold, used or not, lost or not. */
+  releaseAll(): void {
     for (const hold of this.held) void hold.home.forceEnd(hold, "the locks were closed");
-    await this.releases.settled(CLOSE_MAX_MS);
-    const left = [...new Set(this.releases.names)];
+    for (const hold of this.#lostInUse) void this.releases.release(hold);
+    this.#lostInUse.clear();
+  }
+
+  /** Nothing happens here by itself any more. */
+  async stop(): Promise<void> {
     this.#keeper.stop();
     this.#waits.stop();
     this.releases.stop();
-    await within(this.clock, this.#thread?.close() ?? Promise.resolve(), CLOSE_MAX_MS);
-    const failure = await this.#closeBackend();
-    if (left.length > 0) throw this.#leftovers(left, failure);
-    if (failure !== undefined) throw failure as Error;
-  }
-
-  async #closeBackend(): Promise<unknown> {
-    try {
-      const closed = this.backend.close().then(() => true);
-      if ((await within(this.clock, closed, CLOSE_MAX_MS)) === true) return undefined;
-      return new LockBackendError(this.backend.name, "", `The ${this.backend.name} backend did not close in time.`);
-    } catch (error) {
-      return error;
-    }
-  }
-
-  #leftovers(names: readonly string[], cause: unknown): LockBackendError {
-    const { name: backend } = this.backend;
-    const shown = names.slice(0, 5).map(quote).join(", ") + (names.length > 5 ? ` and ${names.length - 5} more` : "");
-    const message =
-      `The locks are closed, but the ${backend} store did not confirm that ${shown} ${names.length === 1 ? "is" : "are"} released: ` +
-      "what is left there ends by itself after its ttl.";
-    return new LockBackendError(backend, names.join(", "), message, { cause });
+    await this.#thread?.close();
   }
 
   #turnstile(name: string): Turnstile {

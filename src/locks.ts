@@ -13,7 +13,7 @@ import type {
 } from "./api.ts";
 import type { Backend, Snapshot } from "./backend.ts";
 import { checkBackend, checkCreateOptions, checkReason, got } from "./check.ts";
-import { Closing, Running } from "./close.ts";
+import { type Call, Closing, Running } from "./close.ts";
 import { Desk } from "./desk.ts";
 import { elect } from "./elect.ts";
 import { asBackendError, LockLostError, LockTimeoutError } from "./errors.ts";
@@ -24,7 +24,7 @@ import type { HeldLease } from "./lease.ts";
 import { takeGroup } from "./take-group.ts";
 import { askStore } from "./ask-store.ts";
 import { Frame } from "./reentry.ts";
-import { checkName, checkNames, type Spec, toPatience, toQuerySpec, toSpec, toTrySpec } from "./spec.ts";
+import { answerMs, checkName, checkNames, type Spec, toPatience, toQuerySpec, toSpec, toTrySpec } from "./spec.ts";
 import type { Patience } from "./ticket.ts";
 
 type Names = string | readonly string[];
@@ -58,7 +58,7 @@ class BackendLocks implements Locks {
     // Before anything is waited for: close() waits for this call from here on, whether its work has started or not.
     const call = this.#running.begin(String(name));
     try {
-      return await this.#work((await this.#take(name, spec, patienceOf(spec)))!, work);
+      return await this.#work((await this.#take(name, spec, patienceOf(spec)))!, work, call);
     } finally {
       this.#running.end(call);
     }
@@ -141,7 +141,9 @@ class BackendLocks implements Locks {
     }
   }
 
-  #take(name: Names, spec: Spec, patience: Patience): Promise<AnyLease | null> {
+  #take(name: Names, asked: Spec, patience: Patience): Promise<AnyLease | null> {
+    // `wait: 0` does not queue; the store has its time to answer all the same.
+    const spec = patience === "once" ? { ...asked, waitMs: answerMs(asked) } : asked;
     if (typeof name === "string") {
       checkName(name);
       return this.#takeOne(name, spec, patience, spec.waitMs);
@@ -184,7 +186,7 @@ class BackendLocks implements Locks {
   }
 
   /** Runs the function and releases, whatever it does. What resolves after its lease was lost may not be taken for done. */
-  async #work<T>(lease: AnyLease, work: Work<T>): Promise<T> {
+  async #work<T>(lease: AnyLease, work: Work<T>, call: Call): Promise<T> {
     const parts = lease instanceof GroupLease ? lease.parts : [lease];
     let inside = (): T | Promise<T> => work(lease);
     for (const part of parts) {
@@ -195,13 +197,20 @@ class BackendLocks implements Locks {
     try {
       result = await inside();
     } catch (error) {
-      attachLoss(error, await lease.finish());
+      attachLoss(error, await this.#finish(lease, call));
       throw error;
     }
-    const lost = await lease.finish();
+    const lost = await this.#finish(lease, call);
     if (lost === undefined) return result;
     lost.result = result;
     throw lost;
+  }
+
+  /** The work has settled, so that close() need not wait for it any more: only for the release, which is on its way. */
+  #finish(lease: AnyLease, call: Call): Promise<LockLostError | undefined> {
+    const finishing = lease.finish();
+    this.#running.end(call);
+    return finishing;
   }
 }
 

@@ -46,8 +46,10 @@ export async function releaseUntil(
 ): Promise<Released | undefined> {
   for (let round = 0; !isStopped(); round++) {
     try {
-      // One that hangs is not asked for again: its connection would queue all of it.
-      return await within(clock, backend.release(claim), Math.max(0, untilMs - clock.now()));
+      // One that hangs is asked for again, ever more slowly: its connection may be queueing all of it.
+      const patienceMs = Math.min(SILENCE_MS * 2 ** Math.min(round, 10), Math.max(0, untilMs - clock.now()));
+      const was = await within(clock, backend.release(claim), patienceMs);
+      if (was !== undefined) return was;
     } catch (cause) {
       if (cause instanceof LockBackendError && cause.fatal) return undefined;
     }

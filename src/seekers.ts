@@ -21,9 +21,11 @@ export class Seekers {
     return this.#list.length;
   }
 
-  /** True: one of them waits in the store's queue, so that somebody holds the lock. */
-  get isQueued(): boolean {
-    return this.#list.some(({ refused }) => refused !== undefined);
+  /** True: one of them surely waits in the store's queue, so that somebody holds the lock. Not where the store is silent. */
+  isQueued(nowMs: number): boolean {
+    return this.#list.some(
+      (seeker) => seeker.refused !== undefined && seeker.unansweredMs(nowMs) < seeker.claim.ttlMs / 3,
+    );
   }
 
   add(claim: Claim, shape: string): Seeker {

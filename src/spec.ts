@@ -115,9 +115,12 @@ export function toTrySpec(options: TryOptions | undefined, usual: Spec, defaults
     );
   }
   const spec = toPatience(rest, usual) ?? toSpec(rest, defaults);
-  const waitMs =
-    timeout === undefined ? Math.min(TRY_MAX_MS, spec.ttlMs) : toMs(timeout, "timeout", { maxMs: Infinity });
-  return { ...spec, waitMs };
+  return { ...spec, waitMs: timeout === undefined ? answerMs(spec) : toMs(timeout, "timeout", { maxMs: Infinity }) };
+}
+
+/** How long the store has to answer one that does not queue. */
+export function answerMs({ ttlMs }: Spec): number {
+  return Math.min(TRY_MAX_MS, ttlMs);
 }
 
 export interface QuerySpec {

@@ -30,6 +30,8 @@ export interface TurnstileHome extends Surroundings {
   keep(hold: Hold): void;
   /** Its release began, or it was lost: stop renewing it. */
   drop(hold: Hold): void;
+  /** A lost hold is used by nobody any more. True: it should be released. */
+  abandon(hold: Hold): boolean;
   /** The hold is in doubt: ask the store. */
   confirm(hold: Hold): void;
 }
@@ -142,7 +144,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
 
   /** Believed no longer, but perhaps still in the store: freed early, unless a delay after an unclean end was asked for. */
   async #freeEarly(hold: Hold): Promise<ReleaseResult> {
-    if (hold.claim.lockDelayMs === 0) await this.#home.releases.release(hold);
+    if (this.#home.abandon(hold)) await this.#home.releases.release(hold);
     return "lost";
   }
 
@@ -185,9 +187,10 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
    */
   #refuseTries(): void {
     let queued = false;
+    const nowMs = this.clock.now();
     for (let ticket = this.#line.first; ticket !== undefined;) {
       const { next } = ticket;
-      if (ticket.waits) queued ||= this.#seekers.isQueued;
+      if (ticket.waits) queued ||= this.#seekers.isQueued(nowMs);
       else if (queued || isBusyFor(ticket, this.#holds)) {
         this.#takeOut(ticket);
         ticket.refuse(this.heldBy());

@@ -317,7 +317,9 @@ describe("a store that takes questions and never answers", () => {
     const releasing = lease.release();
     await clock.advance(10_000);
     expect(await releasing).toBe("unknown");
-    expect(backend.count("release")).toBe(2);
+    // Again and again, but ever more slowly: the connection may be queueing all of it.
+    expect(backend.count("release")).toBeGreaterThanOrEqual(2);
+    expect(backend.count("release")).toBeLessThanOrEqual(5);
   });
 
   test("an answer to the second asking counts", async () => {

@@ -246,7 +246,6 @@ export class Interpreter {
 
   close(client: Client, { force, grace }: Omit<Of<"close">, "do">): Promise<void> | undefined {
     const call = this.#call(client, "close", []);
-    const running = this.#judge.truth.tenancies.some((tenancy) => tenancy.client === client && tenancy.working);
     this.#judge.closings.called(client, force === true);
     this.#stage.say(() => `${client.name}: close(${force === true ? "force" : ""})`);
     const closing = client.locks.close({ ...(force && { force }), ...(grace !== undefined && { grace }) }).then(
@@ -258,6 +257,10 @@ export class Interpreter {
       (error: unknown) => {
         this.#judge.settled(call, error);
         this.#judge.closings.settled(client, "rejected");
+        // Work that has the lock and has not started yet counts as running too.
+        const running = this.#judge.pending.some(
+          ({ client: who, verb }) => who === client && (verb === "run" || verb === "elect"),
+        );
         if (error instanceof LockClosedError && (force === true || !running))
           this.#judge.fail("unexpected error", `${client.name}'s close() rejects: ${error.message}`);
       },
