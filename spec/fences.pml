@@ -12,6 +12,8 @@
  *   EARLY      holds may end at any moment
  *   FORGETS    one member restarts empty, once (its counter too), while proposals are any number
  *   UNORDERED  BALLOT without its rule: a free member grants whatever is proposed
+ *   WITHDRAW   a member that is told that an attempt became no lease forgets its ballot too                   (Holdfast)
+ *   CARELESS   the same, but also for attempts that became one
  *
  * After a grant, an attempt's request may still reach a member that has not granted it: the late vote and the refill.
  */
@@ -41,6 +43,7 @@ bit acked[K * N];               /* WRITEBACK: member m was raised for attempt k 
 bit used[K];                    /* attempt k became a lease */
 byte greatest;                  /* the greatest fence in use so far */
 bit forgot;
+byte before[N];                 /* WITHDRAW: the greatest fence granted here before the holder's */
 
 #define at(k, m) ((k) * N + (m))
 #if defined(BALLOT) && !defined(UNORDERED)
@@ -101,6 +104,9 @@ active proctype world() {
        :: phase[k] != IDLE && granted[at(k, m)] == 0 && holder[m] == 0 && ALLOWED(k, m) ->
           holder[m] = k + 1;
 #ifdef BALLOT
+#ifdef WITHDRAW
+          before[m] = last[m];
+#endif
           if :: fence[k] > last[m] -> last[m] = fence[k] :: else fi;
           granted[at(k, m)] = 1
 #else
@@ -203,6 +209,29 @@ active proctype world() {
        fi;
        m = 0
      }
+#ifdef WITHDRAW
+  /* A vote is taken back. Its request may arrive once more after that. */
+  :: atomic {
+       select(m : 0 .. N - 1);
+       if
+       :: holder[m] > 0 ->
+          k = holder[m] - 1;
+          if
+#ifdef CARELESS
+          :: phase[k] == OVER ->
+#else
+          :: phase[k] == OVER && !used[k] ->
+#endif
+             holder[m] = 0; granted[at(k, m)] = 0;
+             if :: last[m] == fence[k] -> last[m] = before[m] :: else fi;
+             before[m] = 0
+          :: else
+          fi
+       :: else
+       fi;
+       k = 0; m = 0
+     }
+#endif
 #ifdef FORGETS
   :: atomic {
        select(m : 0 .. N - 1);

@@ -38,6 +38,26 @@ const CHECKS = [
     must: "hold",
   },
   {
+    name: "ballots: members forget ballots that became no lease",
+    model: "fences.pml",
+    defines: ["BALLOT", "EARLY", "WITHDRAW"],
+    sizes: { small: ["K=2"], full: ["K=3", "TOP=3"] },
+    must: "hold",
+  },
+  {
+    name: "ballots: members forget ballots that became no lease, holds end in time",
+    model: "fences.pml",
+    defines: ["BALLOT", "WITHDRAW"],
+    sizes: { small: ["K=2"], full: ["K=3", "TOP=3"] },
+    must: "hold",
+  },
+  {
+    name: "ballots: members forget ballots of leases too",
+    model: "fences.pml",
+    defines: ["BALLOT", "EARLY", "WITHDRAW", "CARELESS"],
+    must: "fail",
+  },
+  {
     name: "ballots: five members",
     model: "fences.pml",
     defines: ["BALLOT", "EARLY", "N=5"],

@@ -34,6 +34,8 @@ export interface Claim {
   readonly meta: Meta;
   /** False: a refused attempt leaves nothing in the store. True: it may queue the claim. */
   readonly queues: boolean;
+  /** True: another process may have been granted this very claim, and it is to be found by its id. */
+  readonly resumes?: boolean | undefined;
   /** True: renewed with this ttl, from this thread, until it is released, so that its time may hang together with others'. */
   readonly renewed?: boolean | undefined;
 }
@@ -73,7 +75,8 @@ export type Swapped = (Granted | Refused) & { readonly released?: Released | und
 
 /** `false` is a certain no: the store no longer holds the lock for this claim. `"unknown"` is neither yes nor no. */
 export type Renewal =
-  | { readonly held: true; readonly fromMs?: number | undefined }
+  /** `from`: as in a {@link Vote}. */
+  | { readonly held: true; readonly fromMs?: number | undefined; readonly from?: string | undefined }
   | { readonly held: false; readonly reason: string }
   | { readonly held: "unknown"; readonly cause: unknown };
 
@@ -130,6 +133,9 @@ export interface Listener {
 export interface Backend {
   readonly name: string;
 
+  /** True: a lease ends with the process that took it, whatever its ttl: with its session, or its memory. */
+  readonly ephemeral?: boolean | undefined;
+
   /** Takes the lock if the claim may hold it now, in one atomic step. Never waits. May queue the claim. */
   attempt(claim: Claim): Promise<Granted | Refused>;
 
@@ -182,13 +188,22 @@ export interface Renewer {
   close(): Promise<void>;
 }
 
-/** A quorum member's answer to a ballot: a fence that the claimant proposes. */
+/**
+ * A quorum member's answer to a ballot: a fence that the claimant proposes. `from` tells which store it was: two answers
+ * with one `from` count once, whatever name led there. Absent: the store is one of a kind.
+ */
 export type Vote =
   /** `waiters`: how many listen for this lock's release, as far as the member knows; a hint, here and below. */
-  | { readonly vote: "granted"; readonly waiters?: number | undefined; readonly wallMs?: number | undefined }
+  | {
+      readonly vote: "granted";
+      readonly from?: string | undefined;
+      readonly waiters?: number | undefined;
+      readonly wallMs?: number | undefined;
+    }
   /** Somebody else holds the member. */
   | {
       readonly vote: "held";
+      readonly from?: string | undefined;
       readonly by: string;
       readonly fence: bigint;
       readonly heldMs?: number | undefined;
@@ -197,14 +212,36 @@ export type Vote =
       readonly wallMs?: number | undefined;
     }
   /** The ballot is not above `fence`, the greatest that the member has granted. */
-  | { readonly vote: "low"; readonly fence: bigint; readonly wallMs?: number | undefined }
+  | {
+      readonly vote: "low";
+      readonly from?: string | undefined;
+      readonly fence: bigint;
+      readonly wallMs?: number | undefined;
+    }
   /** The member forgot its leases (restart, flush, fail-over) and abstains for `forMs`. */
-  | { readonly vote: "young"; readonly forMs: number; readonly wallMs?: number | undefined };
+  | {
+      readonly vote: "young";
+      readonly from?: string | undefined;
+      readonly forMs: number;
+      readonly wallMs?: number | undefined;
+    };
 
 /** A backend that can take a proposed fence: what a quorum is made of. Its attempt() may also be used alone. */
 export interface Member extends Backend {
   /** Grants `ballot` to the claim if the lock is free and the ballot is above every fence granted before. Never queues. */
   vote(claim: Claim, ballot: bigint): Promise<Vote>;
+
+  /**
+   * Takes back a vote for a ballot that never became a lease: as release(), and the member also forgets that it granted
+   * that ballot, where it granted none since. Absent: release() does, and the ballot is spent.
+   */
+  withdraw?(claim: Claim): Promise<Released>;
+
+  /**
+   * The voted lease whose claim's id begins with `id`: how another process finds what it knows by a part of the id only.
+   * Absent: leases of this member cannot be found that way.
+   */
+  recall?(name: string, id: string): Promise<Recalled | undefined>;
 
   /**
    * Called by a quorum before the first vote, and again after the member could not be reached. Tells the group's terms
@@ -226,6 +263,12 @@ export interface Member extends Backend {
   admit?(): Promise<void>;
 }
 
+/** A voted lease as the member knows it. */
+export interface Recalled {
+  readonly id: string;
+  readonly ballot: bigint;
+}
+
 /** What the group asks of each of its members. */
 export interface MemberTerms {
   /** How long a member that forgot its leases abstains, by its own clock. 0: it is durable, and never forgets. */
@@ -237,4 +280,6 @@ export interface MemberTerms {
 export interface MemberFacts {
   /** Two members with the same id are one store. */
   readonly id: string;
+  /** The longest quarantine that anybody had asked of it before, ms. Absent: nobody had. */
+  readonly quarantineMs?: number | undefined;
 }

@@ -69,7 +69,7 @@ export interface LockBackendErrorOptions {
 /** One member's answer, as a quorum reports it. */
 export interface MemberVote {
   readonly member: string;
-  readonly vote: Vote["vote"] | "unreachable" | "slow" | "clock-off";
+  readonly vote: Vote["vote"] | "unreachable" | "slow" | "clock-off" | "twin";
   /** For people: held by whom, young for how long, the connection's error. */
   readonly detail: string;
 }

@@ -8,15 +8,16 @@ import { systemChance } from "../chance.ts";
 import { systemClock } from "../clock.ts";
 import { driftMs } from "../drift.ts";
 import { MAX_TTL_MS } from "../duration.ts";
-import { LockTimeoutError } from "../errors.ts";
+import { LockBackendError, LockTimeoutError, quote } from "../errors.ts";
 import { checkName } from "../spec.ts";
 import { ask } from "./ask.ts";
-import { forgetOldClaims, isClaimId, storeClaim } from "./claims.ts";
+import { forgetOldClaims, isClaimId, prepareClaims, storeClaim } from "./claims.ts";
 import { type Command, UsageError } from "./command.ts";
 import { whileStoreAnswers } from "./contact.ts";
 import { EXIT } from "./exits.ts";
 import { reportFailure } from "./failure.ts";
 import type { Flags } from "./flags.ts";
+import { insist } from "./insist.ts";
 import type { Io } from "./io.ts";
 import { LOCK_FLAGS, type LockChoice, ownHolder, readLockFlags, WAIT_FLAGS } from "./lock-flags.ts";
 import { nameOf, type OpenStore, withLocks } from "./open.ts";
@@ -58,7 +59,9 @@ export const acquireCommand: Command = {
     checkName(name);
     const pid = readPid(flags);
     const choice = readLockFlags(flags, "acquire", { ttlMs: pid === undefined ? DEFAULT_TTL_MS : MAX_TTL_MS });
-    const claim = newClaim(name, choice, readId(flags), pid);
+    const claim = newClaim(name, choice, readId(flags), pid, flags.text("claim") !== undefined);
+    // What cannot be noted down must not be taken.
+    prepareClaims(io);
     const signals = new Signals();
     try {
       const work = async (store: OpenStore): Promise<number> => {
@@ -82,7 +85,13 @@ export const acquireCommand: Command = {
   },
 };
 
-function newClaim(name: string, { options, ttlMs, waitMs }: LockChoice, id: string, pid: number | undefined): Claim {
+function newClaim(
+  name: string,
+  { options, ttlMs, waitMs }: LockChoice,
+  id: string,
+  pid: number | undefined,
+  resumes: boolean,
+): Claim {
   return {
     id,
     name,
@@ -95,6 +104,7 @@ function newClaim(name: string, { options, ttlMs, waitMs }: LockChoice, id: stri
     holder: ownHolder(pid ?? callerPid()),
     meta: options.meta ?? {},
     queues: waitMs > 0,
+    resumes,
   };
 }
 
@@ -185,10 +195,20 @@ async function seek(
   }
 }
 
-function succeed(io: Io, flags: Flags, store: OpenStore, claim: Claim, { granted, sent }: Grant): number {
+async function succeed(
+  io: Io,
+  flags: Flags,
+  store: OpenStore,
+  claim: Claim,
+  { granted, sent }: Grant,
+): Promise<number> {
   const { fence } = granted;
   forgetOldClaims(io, Date.now());
-  storeClaim(io, store.url, { claim, fence, state: "held" });
+  try {
+    storeClaim(io, store.url, { claim, fence, state: "held" });
+  } catch (error) {
+    throw await givenBack(store, claim, error);
+  }
   const ttlMs = granted.ttlMs ?? claim.ttlMs;
   const remainingMs = (granted.fromMs ?? sent.atMs) + ttlMs - driftMs(ttlMs) - systemClock.now();
   const deadline = new Date(Date.now() + remainingMs).toISOString();
@@ -197,6 +217,19 @@ function succeed(io: Io, flags: Flags, store: OpenStore, claim: Claim, { granted
     io.json({ name: claim.name, fence, ...shown, ttlMs, remainingMs: Math.floor(remainingMs), deadline });
   else io.print(String(fence));
   return EXIT.ok;
+}
+
+/** Nobody could renew or release what is noted nowhere. */
+async function givenBack({ backend }: OpenStore, claim: Claim, cause: unknown): Promise<Error> {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  const said = `the claim could not be noted down (${why}; see HOLDFAST_STATE_DIR)`;
+  try {
+    await insist(() => backend.release(claim));
+  } catch (error) {
+    const text = `Lock ${quote(claim.name)} was acquired, but ${said}, and giving it back failed too: it stays taken until its ttl is over.`;
+    return new LockBackendError(backend.name, claim.name, text, { cause: error });
+  }
+  return new UsageError(`${said}, so the lock was given back`, "acquire");
 }
 
 async function refusal({ locks }: OpenStore, name: string, waitMs: number): Promise<LockTimeoutError> {

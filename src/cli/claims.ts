@@ -5,6 +5,8 @@
 import { createHash, randomBytes } from "node:crypto";
 import {
   appendFileSync,
+  existsSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -14,9 +16,10 @@ import {
   writeFileSync,
 } from "node:fs";
 import { userInfo } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 
 import type { Claim } from "../backend.ts";
+import { UsageError } from "./command.ts";
 import type { Io } from "./io.ts";
 
 export interface StoredClaim {
@@ -27,11 +30,30 @@ export interface StoredClaim {
 }
 
 const FORGOTTEN_AFTER_MS = 2 * 24 * 3_600_000;
+/** What {@link fileOf} makes, what is written aside before it gets that name, and the marks of releases. */
+const NOTE = /^[\w-]{22}-\d+\.json(\.([0-9a-f]{12}|releasing))?$/;
 const STATES = new Set(["held", "releasing", "released", "lost"]);
+
+/** Throws a {@link UsageError} where claims cannot be stored: before anything is acquired. */
+export function prepareClaims(io: Io): void {
+  const folder = folderOf(io);
+  try {
+    makeFolder(folder);
+    const probe = join(folder, `${"0".repeat(22)}-0.json.${randomBytes(6).toString("hex")}`);
+    writeFileSync(probe, "", { mode: 0o600, flag: "wx" });
+    rmSync(probe);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new UsageError(
+      `claims cannot be stored in ${folder} (${why}): set HOLDFAST_STATE_DIR to a directory that can be written`,
+      "acquire",
+    );
+  }
+}
 
 export function storeClaim(io: Io, url: string, stored: StoredClaim): void {
   const folder = folderOf(io);
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeFolder(folder);
   const path = join(folder, fileOf(url, stored.claim.name, stored.fence));
   const aside = `${path}.${randomBytes(6).toString("hex")}`;
   const text = JSON.stringify({ ...stored, fence: stored.fence.toString() });
@@ -64,16 +86,37 @@ export function loadClaim(io: Io, url: string, name: string, fence: bigint): Sto
   return validated(text, name, fence);
 }
 
-/** Removes what was last touched days ago: no lease lives that long without a renewal. */
+/** Removes notes that were last touched days ago: no lease lives that long without a renewal. Other files are not ours. */
 export function forgetOldClaims(io: Io, nowMs: number): void {
   const folder = folderOf(io);
-  try {
-    for (const file of readdirSync(folder)) {
-      const path = join(folder, file);
-      if (nowMs - statSync(path).mtimeMs > FORGOTTEN_AFTER_MS) rmSync(path, { force: true });
+  for (const file of filesIn(folder)) {
+    const path = join(folder, file);
+    try {
+      const found = lstatSync(path);
+      if (NOTE.test(file) && found.isFile() && nowMs - found.mtimeMs > FORGOTTEN_AFTER_MS) rmSync(path);
+    } catch {
+      // Somebody else tidies up at the same moment.
     }
+  }
+}
+
+function filesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
   } catch {
-    // Somebody else tidies up at the same moment, or there is nothing yet.
+    return [];
+  }
+}
+
+/** Not with `recursive`: Node tries for ever where a directory that is there takes no others, such as /proc. */
+function makeFolder(path: string): void {
+  if (existsSync(path)) return;
+  const parent = dirname(path);
+  if (parent !== path) makeFolder(parent);
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
   }
 }
 
@@ -92,7 +135,8 @@ function validated(text: string, name: string, fence: bigint): StoredClaim | und
   try {
     const stored = JSON.parse(text) as { claim: Claim; fence: string; state: StoredClaim["state"] };
     const fits = stored.claim.name === name && BigInt(stored.fence) === fence && STATES.has(stored.state);
-    return fits && isClaim(stored.claim) ? { ...stored, fence } : undefined;
+    // Whoever reads this is another process than the one that was granted it.
+    return fits && isClaim(stored.claim) ? { ...stored, claim: { ...stored.claim, resumes: true }, fence } : undefined;
   } catch {
     return undefined;
   }

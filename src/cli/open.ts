@@ -46,19 +46,30 @@ export async function openStore(io: Io, flags: Flags, options: OpenOptions = {})
   return { locks, backend, url, tie, close: () => closeWithin(locks, CLOSE_MAX_MS) };
 }
 
-/** Only the embedded store sees processes; in all others a lease lives by its ttl anyway. */
+/** Only the embedded store sees processes; in all others a lease lives by its ttl, or ends with its process. */
 async function openFor(url: string, outlives: boolean | number): Promise<Backend> {
   const backend = await openBackend(url);
-  if (outlives === false || !isFile(backend)) {
-    if (typeof outlives !== "number") return backend;
-    throw new UsageError("--pid works with file: only; elsewhere a lease lives by its --ttl");
+  const trouble = outlives === false ? undefined : whyNot(backend, outlives);
+  if (trouble !== undefined) {
+    await backend.close();
+    throw new UsageError(trouble);
   }
+  if (outlives === false || !isFile(backend)) return backend;
   const { file } = await import("../file/index.ts");
   if (outlives === true) return file({ dir: backend.directory, detached: true });
   backend.alsoAlive(outlives);
   // Its owner files bear the claims' ids from here on, so that `renew` and `release` find them.
   void backend.renewer;
   return backend;
+}
+
+/** Why a lease of this backend cannot outlive this process, or live as long as another one. */
+function whyNot(backend: Backend, outlives: true | number): string | undefined {
+  if (typeof outlives === "number" && !isFile(backend)) {
+    return "--pid works with file: only; elsewhere a lease lives by its --ttl";
+  }
+  if (backend.ephemeral !== true) return undefined;
+  return `a lease on ${backend.name} ends with the process that took it, so it cannot outlive this command: use \`holdfast run NAME -- COMMAND\`, which holds the lock while its command runs`;
 }
 
 /** By what it can do, so that the embedded store is loaded only when it is used. */

@@ -95,6 +95,7 @@ export function claimById(name: string, id: string, command: string): Claim {
     holder: ownHolder(),
     meta: {},
     queues: false,
+    resumes: true,
   };
 }
 

@@ -71,7 +71,7 @@ function findClaim(io: Io, flags: Flags, name: string, fence: bigint | undefined
     );
   }
   if (stored.state !== "held") throw new LockLostError(name, fence, "it was released, or found to have ended, before");
-  return ttlMs === undefined ? stored.claim : { ...stored.claim, ttlMs };
+  return { ...stored.claim, ttlMs: ttlMs ?? stored.claim.ttlMs };
 }
 
 /** A store that keeps to the ttl of the beginning must not be believed to have given another. */

@@ -13,6 +13,8 @@ export interface Lease {
   client: Client;
   fence: bigint;
   readonly run: number;
+  /** The greatest fence before this one. */
+  readonly before: bigint;
   readonly sinceMs: number;
   /** When the store lets go by itself: ttl and lock delay after the last renewal. */
   untilMs: number;

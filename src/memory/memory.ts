@@ -32,6 +32,7 @@ export function memory(options: MemoryOptions = {}): Member {
 
 class MemoryBackend implements Member, Client {
   readonly name = "memory";
+  readonly ephemeral = true;
   readonly #store: MemoryStore;
   readonly #clock: Clock;
   readonly #watches = new Set<() => void>();
@@ -101,6 +102,13 @@ class MemoryBackend implements Member, Client {
   async vote(claim: Claim, ballot: bigint): Promise<Vote> {
     this.#assertOpen(claim.name);
     return this.#store.vote(claim, ballot, this);
+  }
+
+  async withdraw(claim: Claim): Promise<Released> {
+    this.#assertOpen(claim.name);
+    const was = this.#store.release({ ...claim, minHoldMs: 0 }, true);
+    if (was === "held") this.#store.freed.tell(claim.name);
+    return was;
   }
 
   freed(name: string, wake: () => void): () => void {

@@ -121,8 +121,8 @@ export class MemoryStore {
     return true;
   }
 
-  /** Ends the claim, held or queued, and hands over to the next in the same step. */
-  release(claim: Claim): Released {
+  /** Ends the claim, held or queued, and hands over to the next in the same step. `unsaid`: nobody has seen its fence. */
+  release(claim: Claim, unsaid = false): Released {
     const nowMs = this.clock.now();
     const lock = this.#look(claim.name, nowMs);
     if (lock === undefined) return "absent";
@@ -135,6 +135,7 @@ export class MemoryStore {
         lock.soonestMs = Math.min(lock.soonestMs, keptMs);
       }
       this.#drop(lock, lease, "released", nowMs);
+      if (unsaid && lock.lastFence === lease.fence) lock.lastFence = lease.before;
     }
     if (lock.queue.delete(claim.id)) this.#tell("left", lock, claim, nowMs);
     ticket?.news?.(undefined);
@@ -244,7 +245,7 @@ export class MemoryStore {
 
   #grant(lock: Lock, claim: Claim, client: Client, fence: bigint, run: number, nowMs: number): Lease {
     const untilMs = nowMs + claim.ttlMs + claim.lockDelayMs;
-    const lease: Lease = { claim, client, fence, run, sinceMs: nowMs, untilMs };
+    const lease: Lease = { claim, client, fence, run, before: lock.lastFence, sinceMs: nowMs, untilMs };
     lock.leases.set(claim.id, lease);
     lock.lastFence = fence + BigInt(run) - 1n;
     lock.soonestMs = Math.min(lock.soonestMs, untilMs);

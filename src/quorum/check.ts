@@ -1,5 +1,5 @@
 /** What a quorum cannot do, said before anything is asked. */
-import type { Claim } from "../backend.ts";
+import type { Claim, Member } from "../backend.ts";
 import { formatMs } from "../duration.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import type { Seat } from "./seat.ts";
@@ -23,5 +23,24 @@ export function checkFit(lock: string, seats: readonly Seat[]): void {
     if (unfit === undefined) continue;
     const message = `${label} cannot be a member of this quorum: ${unfit.message}`;
     throw new LockBackendError("quorum", lock, message, { fatal: true, cause: unfit });
+  }
+}
+
+/** Throws a TypeError for members that can form no quorum, and warns of a number that is unwise. */
+export function checkMembers(members: readonly Member[]): void {
+  if (members.length === 0) throw new TypeError("Expected `members` to be at least one backend, better three or five");
+  for (const member of members) {
+    if (typeof member.vote !== "function") {
+      throw new TypeError(
+        `Expected \`members\` to be backends that can vote, such as redis(), got ${quote(member.name)}`,
+      );
+    }
+  }
+  if (new Set(members).size < members.length) throw new TypeError("Expected `members` to be different from each other");
+  if (members.length % 2 === 0) {
+    process.emitWarning(
+      `A quorum of ${members.length} members survives no more failures than one of ${members.length - 1}, and splits its votes more often. Use an odd number.`,
+      { code: "HOLDFAST_EVEN_QUORUM" },
+    );
   }
 }

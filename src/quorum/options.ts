@@ -1,8 +1,8 @@
 /** A quorum's options, checked once. */
-import type { MemberTerms } from "../backend.ts";
 import { type Chance, systemChance } from "../chance.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "../duration.ts";
+import { GroupTerms } from "./terms.ts";
 
 export interface QuorumOptions {
   /**
@@ -38,7 +38,7 @@ export interface Settings {
   readonly maxTtlMs: number;
   readonly memberWaitMs: number;
   readonly maxClockOffsetMs: number;
-  readonly terms: MemberTerms;
+  readonly terms: GroupTerms;
   readonly clock: Clock;
   readonly chance: Chance;
 }
@@ -49,10 +49,10 @@ export function toSettings(options: QuorumOptions): Settings {
     maxTtlMs,
     memberWaitMs: toMs(options.memberWait ?? DEFAULTS.memberWait, "memberWait", { maxMs: 60_000 }),
     maxClockOffsetMs: toMs(options.maxClockOffset ?? DEFAULTS.maxClockOffset, "maxClockOffset"),
-    terms: {
+    terms: new GroupTerms({
       quarantineMs: (options.durable ?? DEFAULTS.durable) ? 0 : quarantineMs(maxTtlMs),
       allowEviction: options.allowEviction ?? DEFAULTS.allowEviction,
-    },
+    }),
     clock: options.clock ?? systemClock,
     chance: options.chance ?? systemChance,
   };

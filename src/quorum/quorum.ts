@@ -16,46 +16,33 @@ import type {
   Snapshot,
   Swapped,
 } from "../backend.ts";
-import { LockBackendError, quote } from "../errors.ts";
+import { LockBackendError } from "../errors.ts";
 import { ballotAbove, Proposer } from "./ballot.ts";
-import { checkClaim, checkFit } from "./check.ts";
+import { checkClaim, checkFit, checkMembers } from "./check.ts";
+import { closeSeats } from "./closing.ts";
 import { Hints } from "./hints.ts";
 import { type QuorumOptions, type Settings, toSettings } from "./options.ts";
+import { recall } from "./recall.ts";
 import { releaseAll } from "./release.ts";
 import { renewAll } from "./renewal.ts";
-import { majorityOf, Round, within } from "./round.ts";
+import { majorityOf, Round } from "./round.ts";
 import { Seat } from "./seat.ts";
 import { Standing } from "./standing.ts";
 import { breakLease, survey } from "./survey.ts";
-import { heldBy, isHopeless, noQuorum, tooLate } from "./votes.ts";
+import { ballotToRaise, heldBy, isHopeless, noQuorum, tooLate } from "./votes.ts";
 
 /** How often a ballot that was too low is raised before the claim counts as refused. */
 const RAISES_MAX = 3;
-/** What members that do not answer still hold when the quorum is closed ends with its ttl. */
-const CLOSE_WAIT_MS = 250;
 
 /** Makes one backend of several independent members, of which a majority decides. */
 export function quorum(members: readonly Member[], options: QuorumOptions = {}): Backend {
-  if (members.length === 0) throw new TypeError("Expected `members` to be at least one backend, better three or five");
-  for (const member of members) {
-    if (typeof member.vote !== "function") {
-      throw new TypeError(
-        `Expected \`members\` to be backends that can vote, such as redis(), got ${quote(member.name)}`,
-      );
-    }
-  }
-  if (new Set(members).size < members.length) throw new TypeError("Expected `members` to be different from each other");
-  if (members.length % 2 === 0) {
-    process.emitWarning(
-      `A quorum of ${members.length} members survives no more failures than one of ${members.length - 1}, and splits its votes more often. Use an odd number.`,
-      { code: "HOLDFAST_EVEN_QUORUM" },
-    );
-  }
+  checkMembers(members);
   return new QuorumBackend(members, options);
 }
 
 class QuorumBackend implements Backend {
   readonly name = "quorum";
+  readonly ephemeral: boolean;
   readonly #settings: Settings;
   readonly #seats: readonly Seat[];
   readonly #proposer: Proposer;
@@ -63,9 +50,10 @@ class QuorumBackend implements Backend {
   /** By the id that the members know: the winning round's. */
   readonly #byRound = new Map<string, Standing>();
   #listener: Listener | undefined;
-  #closed = false;
+  #closed: Promise<void> | undefined;
 
   constructor(members: readonly Member[], options: QuorumOptions) {
+    this.ephemeral = members.some(({ ephemeral }) => ephemeral === true);
     this.#settings = toSettings(options);
     const others = (): readonly Seat[] => this.#seats;
     this.#seats = members.map(
@@ -75,10 +63,11 @@ class QuorumBackend implements Backend {
   }
 
   async attempt(claim: Claim): Promise<Granted | Refused> {
-    if (this.#closed) throw new LockBackendError("quorum", claim.name, "The quorum is closed.", { fatal: true });
+    if (this.#closed !== undefined)
+      throw new LockBackendError("quorum", claim.name, "The quorum is closed.", { fatal: true });
     checkClaim(claim, this.#settings.maxTtlMs);
     checkFit(claim.name, this.#seats);
-    const known = this.#standings.get(claim.id);
+    const known = claim.resumes === true ? await this.#resume(claim) : this.#standings.get(claim.id);
     if (known?.held !== undefined && !known.ended) {
       const again = await this.#confirm(known);
       if (again !== undefined) return again;
@@ -88,7 +77,7 @@ class QuorumBackend implements Backend {
     standing.hints?.forget();
     let round = await this.#ask(standing, this.#proposer.next());
     for (let raises = 0; raises < RAISES_MAX && !round.isWon && !standing.ended; raises++) {
-      const above = this.#higher(round);
+      const above = ballotToRaise(round.votes(), this.#seats.length, majorityOf(this.#seats.length), round.ballot);
       if (above === undefined) break;
       round = await this.#ask(standing, above);
     }
@@ -122,6 +111,7 @@ class QuorumBackend implements Backend {
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+    for (const claim of claims) if (claim.resumes === true) await this.#resume(claim);
     const renewals = await renewAll(
       this.#seats,
       this.#settings,
@@ -139,11 +129,14 @@ class QuorumBackend implements Backend {
 
   async release(claim: Claim): Promise<Released> {
     const standing = this.#standings.get(claim.id);
-    if (standing === undefined) return "absent";
+    if (standing === undefined) {
+      if (claim.resumes !== true || (await this.#resume(claim)) === undefined) return "absent";
+      return this.release(claim);
+    }
     standing.ended = true;
     if (standing.held === undefined) {
       this.#forget(standing);
-      return "absent";
+      return "queued";
     }
     // Where it stays unknown: kept for whoever asks again, until the members have let go by themselves.
     const unknown = (): unknown =>
@@ -176,21 +169,19 @@ class QuorumBackend implements Backend {
     for (const seat of this.#seats) {
       seat.member.listen?.({
         lost: (roundId, reason) => this.#lostAt(seat, roundId, reason),
-        doubt: () => this.#verify([...this.#byRound.values()]),
+        doubt: (roundId) => this.#verify(roundId === undefined ? [...this.#byRound.values()] : this.#known(roundId)),
       });
     }
   }
 
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
+  close(): Promise<void> {
+    return (this.#closed ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
     this.#listener = undefined;
     for (const standing of this.#standings.values()) if (standing.held === undefined) this.#forget(standing);
-    const { clock, memberWaitMs } = this.#settings;
-    const cleaned = Promise.all(this.#seats.map((seat) => seat.cleaned()));
-    await within(clock, cleaned, Math.min(memberWaitMs, CLOSE_WAIT_MS));
-    for (const seat of this.#seats) seat.close();
-    await Promise.all(this.#seats.map((seat) => seat.member.close()));
+    await closeSeats(this.#seats, this.#settings);
   }
 
   #ask(standing: Standing, ballot: bigint): Promise<Round> {
@@ -218,17 +209,6 @@ class QuorumBackend implements Backend {
     for (const vote of round.votes()) if (vote.vote === "low" || vote.vote === "held") this.#proposer.learn(vote.fence);
   }
 
-  /** The ballot to try next where some member found this one too low, and nobody else is in the way of a majority. */
-  #higher(round: Round): bigint | undefined {
-    const votes = round.votes();
-    const lows = votes.flatMap((vote) => (vote.vote === "low" ? [vote.fence] : []));
-    const willing = votes.filter(({ vote }) => vote === "granted" || vote === "low").length;
-    const unheard = this.#seats.length - votes.length;
-    if (lows.length === 0 || willing + unheard < majorityOf(this.#seats.length)) return undefined;
-    const greatest = lows.reduce((a, b) => (a > b ? a : b), round.ballot);
-    return ballotAbove(greatest);
-  }
-
   #refuse(standing: Standing, round: Round): Refused {
     const { claim } = standing;
     checkFit(claim.name, this.#seats);
@@ -254,6 +234,18 @@ class QuorumBackend implements Backend {
     return undefined;
   }
 
+  /** What another process has won in the claim's name, if it says that there may be such a lease. */
+  async #resume(claim: Claim): Promise<Standing | undefined> {
+    if (claim.resumes !== true || this.#standings.has(claim.id)) return this.#standings.get(claim.id);
+    checkClaim(claim, this.#settings.maxTtlMs);
+    const standing = await recall(this.#seats, this.#settings, claim);
+    if (standing?.round !== undefined) {
+      this.#standings.set(claim.id, standing);
+      this.#byRound.set(standing.round.claim.id, standing);
+    }
+    return standing;
+  }
+
   /** Forgets the claim, and makes every member let go of it. */
   #forget(standing: Standing): void {
     this.#drop(standing);
@@ -274,6 +266,11 @@ class QuorumBackend implements Backend {
     standing.lostAt = new Set(standing.lostAt).add(seat);
     if (this.#seats.length - standing.lostAt.size < majorityOf(this.#seats.length)) this.#lose(standing, reason);
     else this.#verify([standing]);
+  }
+
+  #known(roundId: string): readonly Standing[] {
+    const standing = this.#byRound.get(roundId);
+    return standing === undefined ? [] : [standing];
   }
 
   /** A member that comes back may have forgotten, and its messages may have been missed: does a majority still hold these? */

@@ -90,7 +90,7 @@ function decide({ standing, answers }: Count, members: number, sentAtMs: number,
     // Broken by force is worth telling; that a member never had it is not.
     if (reason === "" || answer.reason.includes("force")) ({ reason } = answer);
   }
-  if (yes >= majority) {
+  if (yes >= majority && yes - twins(answers) >= majority) {
     if (nowMs < standing.trustedUntilMs) return { held: true, fromMs: sentAtMs };
     return { held: false, reason: "a majority renewed it only after it could no longer be trusted" };
   }
@@ -98,13 +98,24 @@ function decide({ standing, answers }: Count, members: number, sentAtMs: number,
   return { held: false, reason: `${no} of ${members} members no longer hold it (${reason})` };
 }
 
+/** How many of those who hold it are servers that another name has led to: each counts once. */
+function twins(answers: ReadonlyMap<Seat, Renewal>): number {
+  const servers = new Set<string>();
+  let named = 0;
+  for (const answer of answers.values()) {
+    if (answer.held !== true || answer.from === undefined) continue;
+    named++;
+    servers.add(answer.from);
+  }
+  return named - servers.size;
+}
+
 /** Never after the majority broke: then the standing has ended, or its trust has. */
 function refill(standing: Standing, seat: Seat, { clock }: Settings): void {
   const round = standing.held;
   if (round === undefined || standing.ended || clock.now() >= standing.trustedUntilMs) return;
-  const vote = round.vote(seat);
-  // Its vote is still under way; or "low": it has granted a greater ballot, or had this one and lost it, and never will again.
-  if (vote === undefined || vote.vote === "low" || seat.hangs || seat.isDown()) return;
+  // Its vote is still under way. One that granted a greater ballot may have been told since that nothing came of it.
+  if (round.vote(seat) === undefined || seat.hangs || seat.isDown()) return;
   round.refill(seat);
 }
 

@@ -7,7 +7,8 @@ import type { Claim, Vote } from "../backend.ts";
 import type { Clock, Timer } from "../clock.ts";
 import type { MemberVote } from "../errors.ts";
 import type { Settings } from "./options.ts";
-import { type Asker, clocksOff, type Seat } from "./seat.ts";
+import { clocksOff } from "./clocks.ts";
+import type { Asker, Seat } from "./seat.ts";
 import { describe, type Silence } from "./votes.ts";
 
 /** Belief ends this much before the ttl does, for clocks that run at different rates. */
@@ -16,6 +17,7 @@ export function driftMs(ttlMs: number): number {
 }
 
 const HANGS: Silence = { vote: "slow", detail: "has not answered earlier questions" };
+const ELSEWHERE: Silence = { vote: "slow", detail: "was asked by another process" };
 const DOWN: Silence = { vote: "unreachable", cause: "its connection is down" };
 
 export class Round implements Asker {
@@ -35,13 +37,15 @@ export class Round implements Asker {
   readonly #votes: (Vote | Silence | undefined)[];
   readonly #asked: boolean[];
   #state: "open" | "won" | "lost" = "open";
+  /** No member was asked for this id before, and no fence of this round can have been seen by anybody. */
+  #unsaid: boolean;
   readonly #ended: (round: Round) => void;
   #settle!: (round: Round) => void;
   #timer: Timer;
 
   /**
    * `ended` is called as soon as it is won or lost, perhaps before this returns. After `before`, which was won, it is another
-   * round of the same holder, who raises the ballot of what it has.
+   * round of the same holder, who raises the ballot of what it has. With `wonAs`, another process has won it under that id.
    */
   constructor(
     seats: readonly Seat[],
@@ -50,6 +54,7 @@ export class Round implements Asker {
     ballot: bigint,
     ended: (round: Round) => void,
     before?: Round,
+    wonAs?: string,
   ) {
     this.#seats = seats;
     this.#settings = settings;
@@ -58,10 +63,17 @@ export class Round implements Asker {
     this.#asked = seats.map((seat) => before?.hasAsked(seat) ?? false);
     // A round that is lost must leave nothing taken: so minHold is asked for only by whoever has won without it.
     const minHoldMs = before === undefined ? 0 : claim.minHoldMs;
-    this.claim = { ...claim, minHoldMs, id: before?.claim.id ?? settings.chance.id() };
+    this.claim = { ...claim, minHoldMs, id: wonAs ?? before?.claim.id ?? roundId(claim.id, settings.chance.id()) };
+    this.#unsaid = before === undefined && wonAs === undefined;
     this.ballot = ballot;
     this.over = new Promise((resolve) => (this.#settle = resolve));
     this.sentAtMs = settings.clock.now();
+    if (wonAs !== undefined) {
+      this.#state = "won";
+      this.#asked.fill(true);
+      this.#votes.fill(ELSEWHERE);
+      return;
+    }
     this.#askAll();
     this.#timer = settings.clock.setTimer(() => this.#late(), settings.memberWaitMs, true);
     this.#count();
@@ -176,6 +188,7 @@ export class Round implements Asker {
     }
     if (granted + open < majority) return this.#end(false);
     if (granted < majority) return;
+    granted -= this.#leaveOutTwins();
     for (const seat of clocksOff(this.#seats, maxClockOffsetMs, clock)) {
       if (this.vote(seat)?.vote !== "granted") continue;
       this.#votes[seat.place] = { vote: "clock-off", detail: "its clock is too far from the others'" };
@@ -188,9 +201,28 @@ export class Round implements Asker {
     if (granted + open < majority) this.#end(false);
   }
 
+  /** Servers are counted, not names: one that two names lead to has one vote. Returns how many were left out. */
+  #leaveOutTwins(): number {
+    let twins = 0;
+    for (const seat of this.#seats) {
+      const from = this.#grantedBy(seat);
+      const twin = from === undefined ? undefined : this.#seats.find((other) => this.#grantedBy(other) === from);
+      if (twin === undefined || twin === seat) continue;
+      this.#votes[seat.place] = { vote: "twin", detail: `it leads to the same server as ${twin.label}` };
+      twins++;
+    }
+    return twins;
+  }
+
+  #grantedBy(seat: Seat): string | undefined {
+    const vote = this.vote(seat);
+    return vote?.vote === "granted" ? vote.from : undefined;
+  }
+
   #end(won: boolean): void {
     const { clock } = this.#settings;
     this.#state = won ? "won" : "lost";
+    if (won) this.#unsaid = false;
     this.tookMs = clock.now() - this.sentAtMs;
     clock.clearTimer(this.#timer);
     this.#ended(this);
@@ -201,8 +233,15 @@ export class Round implements Asker {
 
   #takeBack(seat: Seat): void {
     // A round that was not won must leave nothing taken, whatever its minHold.
-    seat.letGo({ ...this.claim, minHoldMs: 0 });
+    seat.letGo({ ...this.claim, minHoldMs: 0 }, this.#unsaid);
   }
+}
+
+const NONCE_LENGTH = 11;
+
+/** 64 bits of its own behind the claim's id, so that another process can find by that id what this one has won. */
+function roundId(claimId: string, nonce: string): string {
+  return claimId + nonce.slice(0, NONCE_LENGTH);
 }
 
 export function majorityOf(members: number): number {

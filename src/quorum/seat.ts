@@ -1,18 +1,16 @@
 /**
- * A member's seat in the quorum: who sits there, whether it answers, what its clock says, and what must still be
- * released there. A member that hangs is not asked again and again: its connection would queue all of it.
+ * A member's seat in the quorum: who sits there, whether it answers, and what its clock says. A member that hangs is not
+ * asked again and again: its connection would queue all of it.
  */
-import type { Claim, Member, MemberTerms, Vote } from "../backend.ts";
+import type { Claim, Member, Vote } from "../backend.ts";
 import type { Clock, Timer } from "../clock.ts";
 import { LockBackendError } from "../errors.ts";
+import { Errands } from "./errands.ts";
+import type { GroupTerms } from "./terms.ts";
 import type { Silence } from "./votes.ts";
 
 /** A member that does not answer is tried again this often. */
 const PROBE_MS = 1000;
-const CLEAN_MIN_MS = 50;
-const CLEAN_MAX_MS = 1000;
-/** More than this is not kept: the member lets go by itself after the ttl. */
-const LEFTOVERS_MAX = 1000;
 
 /** The member's wall clock minus our monotonic clock lies between these. */
 export interface Offset {
@@ -30,42 +28,34 @@ export interface Asker {
   take(seat: Seat, vote: Vote | Silence): void;
 }
 
-interface Leftover {
-  readonly claim: Claim;
-  /** Then the member has let go by itself. */
-  readonly untilMs: number;
-  done: Promise<void>;
-}
-
 export class Seat {
   readonly member: Member;
   readonly label: string;
   /** Its place among the seats. */
   readonly place: number;
-  /** Which store sits here, once it has joined. */
+  /** Which store answered here last. */
   id: string | undefined;
   offset: Offset | undefined;
   /** Why the member can never be one, found out before it was ever let in. */
   unfit: LockBackendError | undefined;
   readonly #clock: Clock;
-  readonly #terms: MemberTerms;
+  readonly #terms: GroupTerms;
   readonly #memberWaitMs: number;
   readonly #others: () => readonly Seat[];
   #joining: Promise<void> | undefined;
   #joined = false;
+  /** Another store answered here before, or the same one before it restarted. */
+  #moved = false;
   /** When the first question left that followed the last answer; `undefined`: nothing was asked since. */
   #waitingSinceMs: number | undefined;
   #probedMs = -Infinity;
-  readonly #leftovers = new Map<string, Leftover>();
-  #cleaner: Timer;
-  #cleanPauseMs = CLEAN_MIN_MS;
-  #closed = false;
+  readonly #errands: Errands;
 
   constructor(
     member: Member,
     place: number,
     label: string,
-    settings: { readonly clock: Clock; readonly terms: MemberTerms; readonly memberWaitMs: number },
+    settings: { readonly clock: Clock; readonly terms: GroupTerms; readonly memberWaitMs: number },
     others: () => readonly Seat[],
   ) {
     this.member = member;
@@ -75,6 +65,7 @@ export class Seat {
     this.#terms = settings.terms;
     this.#memberWaitMs = settings.memberWaitMs;
     this.#others = others;
+    this.#errands = new Errands(member, this.#clock, (answer) => this.#count(answer));
     if (member.join === undefined) this.#joined = true;
   }
 
@@ -118,41 +109,43 @@ export class Seat {
   /** Releases the claim, and tells what the member said. Goes on trying where the member cannot be reached. */
   release(claim: Claim, told: (was: boolean) => void): void {
     this.#waitingSinceMs ??= this.#clock.now();
+    this.#errands.releases(claim);
     this.member.release(claim).then(
       (was) => {
         this.#waitingSinceMs = undefined;
         told(was === "held");
+        this.#errands.released(claim);
       },
       () => {
         this.#waitingSinceMs = undefined;
-        this.letGo(claim);
+        this.#errands.letGo(claim, false);
+        this.#errands.released(claim);
       },
     );
   }
 
-  /** Sees to it that the claim holds nothing here, now or as soon as the member can be reached. Nobody waits for it. */
-  letGo(claim: Claim): void {
-    if (this.#closed) return;
-    const nowMs = this.#clock.now();
-    for (const [id, { untilMs }] of this.#leftovers) {
-      if (untilMs > nowMs && this.#leftovers.size < LEFTOVERS_MAX) break;
-      this.#leftovers.delete(id);
-    }
-    const untilMs = nowMs + claim.ttlMs + claim.lockDelayMs;
-    const leftover: Leftover = { claim, untilMs, done: Promise.resolve() };
-    this.#leftovers.set(claim.id, leftover);
-    leftover.done = this.#clean(leftover);
+  /**
+   * Sees to it that the claim holds nothing here, now or as soon as the member can be reached. Nobody waits for it.
+   * `unsaid`: its ballot never became a lease.
+   */
+  letGo(claim: Claim, unsaid = false): void {
+    this.#errands.letGo(claim, unsaid);
   }
 
-  /** Resolves when every release that is under way here has been answered. */
-  async cleaned(): Promise<void> {
-    await Promise.all([...this.#leftovers.values()].map(({ done }) => done));
+  /** The locks of which the member may hold something that nobody wants. */
+  get leftAt(): readonly string[] {
+    return this.#errands.locks;
   }
 
-  close(): void {
-    this.#closed = true;
-    this.#clock.clearTimer(this.#cleaner);
-    this.#leftovers.clear();
+  /** Resolves when all that was asked here is answered, and nothing is left: with a member that is gone, never. */
+  settled(): Promise<void> {
+    return this.#errands.settled();
+  }
+
+  /** Asks for nothing any more, and closes the member. */
+  close(): Promise<void> {
+    this.#errands.close();
+    return this.member.close();
   }
 
   async #joinAndPoll(asker: Asker): Promise<void> {
@@ -168,17 +161,21 @@ export class Seat {
   #poll(asker: Asker): void {
     const sentAtMs = this.#clock.now();
     this.#waitingSinceMs ??= sentAtMs;
+    this.#errands.votes(asker.claim);
     this.member.vote(asker.claim, asker.ballot).then(
       (vote) => {
         this.#waitingSinceMs = undefined;
-        const { wallMs } = vote;
+        const { wallMs, from } = vote;
+        if (from !== undefined && from !== this.id) this.#meet(from);
         if (wallMs !== undefined) this.offset = { fromMs: wallMs - this.#clock.now(), toMs: wallMs - sentAtMs };
         asker.take(this, vote);
+        this.#errands.voted(asker.claim);
       },
       (cause: unknown) => {
         this.#waitingSinceMs = undefined;
         this.#doubt();
         asker.take(this, { vote: "unreachable", cause });
+        this.#errands.voted(asker.claim);
       },
     );
   }
@@ -206,17 +203,27 @@ export class Seat {
 
   async #tryJoin(): Promise<void> {
     try {
+      const { quarantineMs } = this.#terms;
       const facts = await this.#count(this.member.join!(this.#terms));
-      const twin = this.#others().find((other) => other !== this && other.id === facts.id && other.#joined);
-      if (twin !== undefined) {
-        throw new LockBackendError(this.member.name, "", `it is the same store as ${twin.label}`, { fatal: true });
-      }
-      this.id = facts.id;
-      this.#joined = true;
+      if (facts.id !== this.id) this.#meet(facts.id);
+      if (this.unfit !== undefined) throw this.unfit;
+      // Whoever has joined already was told of a shorter quarantine.
+      if (this.#terms.learn(this.label, facts.quarantineMs)) for (const seat of this.#others()) seat.#doubt();
+      this.#joined = this.#terms.quarantineMs === quarantineMs;
     } catch (cause) {
       if (this.id === undefined && cause instanceof LockBackendError && cause.fatal) this.unfit = cause;
       throw cause;
     }
+  }
+
+  /** Another store than before answers here. One that always was another member's too is an error of configuration. */
+  #meet(id: string): void {
+    this.#moved ||= this.id !== undefined;
+    this.id = id;
+    const twin = this.#others().find((other) => other !== this && other.id === id);
+    if (twin === undefined || this.#moved || twin.#moved) return;
+    const message = `it is the same store as ${twin.label}`;
+    this.unfit = new LockBackendError(this.member.name, "", message, { fatal: true });
   }
 
   /** An answer to any question is a sign of life: earlier ones that were lost on the way must not count against it. */
@@ -228,54 +235,4 @@ export class Seat {
       this.#waitingSinceMs = undefined;
     }
   }
-
-  async #clean(leftover: Leftover): Promise<void> {
-    const { claim } = leftover;
-    try {
-      // Not through ask(): a release needs no terms, and must not wait behind a joining.
-      await this.#count(this.member.release(claim));
-      this.#leftovers.delete(claim.id);
-      this.#cleanPauseMs = CLEAN_MIN_MS;
-    } catch {
-      if (this.#clock.now() >= leftover.untilMs) this.#leftovers.delete(claim.id);
-      this.#cleanLater();
-    }
-  }
-
-  /** One timer for all that is left here, at a growing pace. */
-  #cleanLater(): void {
-    if (this.#cleaner !== undefined || this.#closed || this.#leftovers.size === 0) return;
-    this.#cleaner = this.#clock.setTimer(() => {
-      this.#cleaner = undefined;
-      for (const leftover of this.#leftovers.values()) leftover.done = this.#clean(leftover);
-    }, this.#cleanPauseMs);
-    this.#cleanPauseMs = Math.min(CLEAN_MAX_MS, this.#cleanPauseMs * 2);
-  }
-}
-
-/** Which seats' clocks are further than `maxMs` from the others'. Where their number is even, our own clock decides. */
-export function clocksOff(seats: readonly Seat[], maxMs: number, clock: Clock): ReadonlySet<Seat> {
-  if (agree(seats, maxMs)) return NONE;
-  const known = seats.flatMap((seat) => (seat.offset === undefined ? [] : [{ seat, ...seat.offset }]));
-  if (known.length < 2) return NONE;
-  const middles = known.map(({ fromMs, toMs }) => (fromMs + toMs) / 2);
-  if (middles.length % 2 === 0) middles.push(clock.wall() - clock.now());
-  const median = middles.toSorted((a, b) => a - b)[(middles.length - 1) / 2]!;
-  return new Set(
-    known.filter(({ fromMs, toMs }) => fromMs > median + maxMs || toMs < median - maxMs).map(({ seat }) => seat),
-  );
-}
-
-const NONE: ReadonlySet<Seat> = new Set();
-
-/** True: all clocks are so close together that none can be far from the middle one. Nearly always, and cheaply found out. */
-function agree(seats: readonly Seat[], maxMs: number): boolean {
-  let leastMs = Infinity;
-  let greatestMs = -Infinity;
-  for (const { offset } of seats) {
-    if (offset === undefined) continue;
-    if (offset.fromMs < leastMs) leastMs = offset.fromMs;
-    if (offset.toMs > greatestMs) greatestMs = offset.toMs;
-  }
-  return greatestMs - leastMs <= maxMs;
 }

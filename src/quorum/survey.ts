@@ -17,7 +17,7 @@ interface Answer<T> {
 const GRACE_MS = 20;
 
 /** The answers of a majority, and of whoever is not much slower. Rejects where fewer than a majority answered in time. */
-async function askAll<T>(
+export async function askAll<T>(
   seats: readonly Seat[],
   { clock, memberWaitMs }: Settings,
   lock: string,

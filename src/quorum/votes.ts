@@ -2,12 +2,12 @@
 import type { Holding, Vote } from "../backend.ts";
 import { formatMs } from "../duration.ts";
 import { LockBackendError, type MemberVote, quote } from "../errors.ts";
-import { firstFence } from "./ballot.ts";
+import { ballotAbove, firstFence } from "./ballot.ts";
 
 /** No vote, and why. */
 export type Silence =
   | { readonly vote: "unreachable"; readonly cause: unknown }
-  | { readonly vote: "slow" | "clock-off"; readonly detail: string };
+  | { readonly vote: "slow" | "clock-off" | "twin"; readonly detail: string };
 
 export function describe(member: string, vote: Vote | Silence | undefined): MemberVote {
   if (vote === undefined) return { member, vote: "slow", detail: "was not waited for" };
@@ -28,6 +28,7 @@ function detail(vote: Vote | Silence): string {
       return vote.cause instanceof Error ? vote.cause.message : String(vote.cause);
     case "slow":
     case "clock-off":
+    case "twin":
       return vote.detail;
   }
 }
@@ -40,6 +41,7 @@ const WORDS: Readonly<Record<MemberVote["vote"], string>> = {
   unreachable: "unreachable",
   slow: "too slow",
   "clock-off": "clock off",
+  twin: "no server of its own",
 };
 
 /** One line: `redis#1 granted; redis#2 unreachable (ECONNREFUSED); redis#3 too young (…)`. */
@@ -99,4 +101,18 @@ export function heldBy(name: string, votes: readonly (Vote | Silence)[]): readon
     });
   }
   return [...holdings.values()];
+}
+
+/** The ballot to try next where some member found this one too low, and nobody else is in the way of a majority. */
+export function ballotToRaise(
+  votes: readonly (Vote | Silence)[],
+  members: number,
+  majority: number,
+  ballot: bigint,
+): bigint | undefined {
+  const lows = votes.flatMap((vote) => (vote.vote === "low" ? [vote.fence] : []));
+  const willing = votes.filter(({ vote }) => vote === "granted" || vote === "low").length;
+  const unheard = members - votes.length;
+  if (lows.length === 0 || willing + unheard < majority) return undefined;
+  return ballotAbove(lows.reduce((a, b) => (a > b ? a : b), ballot));
 }

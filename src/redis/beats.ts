@@ -3,9 +3,9 @@ import type { Connection } from "./connection.ts";
 import { beat } from "./generated/beat.ts";
 import type { Names } from "./names.ts";
 import type { Waiter } from "./queue.ts";
-import { runScript } from "./script.ts";
+import { isTryAgain, runScript } from "./script.ts";
 
-/** Answers in the order asked: a fence or an error as text, or a number (see beat.lua). Rejects when no answer came. */
+/** Answers in the order asked (see beat.lua). Rejects when no answer came. */
 export async function sendBeat(
   connection: Connection,
   names: Names,
@@ -13,8 +13,17 @@ export async function sendBeat(
   portion: readonly Waiter[],
 ): Promise<readonly unknown[]> {
   const keys = portion.map(({ key }) => key);
-  if (quarantineMs > 0) keys.push(names.marker(keys[0] as string));
+  const marker = names.markerBeside(keys[0] as string, quarantineMs > 0);
+  if (marker !== undefined) keys.push(marker);
   const args = [String(portion.length), String(quarantineMs), ...portion.map(({ claim }) => claim.id)];
-  const reply = await runScript(connection, beat, keys, args);
-  return Array.isArray(reply) ? reply : [];
+  try {
+    const reply = await runScript(connection, beat, keys, args);
+    return Array.isArray(reply) ? reply : [];
+  } catch (error) {
+    if (!isTryAgain(error) || portion.length === 1) throw error;
+    // A slot is half-way moved: each is asked about alone, and who cannot be asked about yet is asked about later.
+    const one = async (waiter: Waiter): Promise<unknown> =>
+      (await sendBeat(connection, names, quarantineMs, [waiter]))[0];
+    return await Promise.all(portion.map((waiter) => one(waiter).catch(() => undefined)));
+  }
 }

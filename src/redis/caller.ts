@@ -1,10 +1,11 @@
-/** Calls scripts on one lock: with the marker where a quarantine asks for it, replicated where durability does. */
+/** Calls scripts on one lock, with the marker of its server: obeyed wherever there is one. Replicated where durability asks for it. */
 import { formatMs } from "../duration.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError } from "./fault.ts";
 import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
-import { isNoScript, runReplicated, runScript, type Script } from "./script.ts";
+import type { Replicator } from "./replicated.ts";
+import { isNoScript, runScript, type Script } from "./script.ts";
 
 /** Fewer replicas than asked for have what was written. */
 export class TooFewReplicas extends Error {
@@ -17,36 +18,44 @@ export class Caller {
   readonly #connection: Connection;
   readonly #names: Names;
   readonly #settings: Settings;
+  readonly #replicator: Replicator | undefined;
 
-  constructor(connection: Connection, names: Names, settings: Settings) {
+  constructor(connection: Connection, names: Names, settings: Settings, replicator: Replicator | undefined) {
     this.#connection = connection;
     this.#names = names;
     this.#settings = settings;
+    this.#replicator = replicator;
   }
 
   /** For `catch`: runs by its text a script that the server did not know by its SHA1; any other error comes back. */
   async afterNoScript(error: unknown, script: Script, key: string, args: string[]): Promise<unknown> {
     if (!isNoScript(error)) throw error;
-    return await this.#connection.eval(script.source, [key], args);
+    return await this.#connection.eval(script.source, this.#keys(key), args);
   }
 
-  /** With a quarantine, the marker is the script's last key and the quarantine its last argument. */
+  /** With a quarantine, that is the script's last argument. */
   run(script: Script, key: string, args: string[]): Promise<unknown> {
-    const { quarantineMs } = this.#settings;
-    if (quarantineMs === 0) return runScript(this.#connection, script, [key], args);
-    return runScript(this.#connection, script, [key, this.#names.marker(key)], [...args, String(quarantineMs)]);
+    return runScript(this.#connection, script, this.#keys(key), this.#all(args));
   }
 
   /** The same, and rejects with {@link TooFewReplicas} when a grant did not reach enough of them in time. */
   async runDurably(script: Script, key: string, args: string[]): Promise<unknown> {
-    const { durability, quarantineMs } = this.#settings;
-    if (durability === undefined) return this.run(script, key, args);
-    const keys = quarantineMs === 0 ? [key] : [key, this.#names.marker(key)];
-    const all = quarantineMs === 0 ? args : [...args, String(quarantineMs)];
+    const { durability } = this.#settings;
+    if (durability === undefined || this.#replicator === undefined) return this.run(script, key, args);
     const { replicas: asked, waitMs } = durability;
-    const { reply, replicas } = await runReplicated(this.#connection, script, keys, all, asked, waitMs);
+    const { reply, replicas } = await this.#replicator.run(script, this.#keys(key), this.#all(args));
     if (!grants(reply) || replicas >= asked) return reply;
     throw new TooFewReplicas(`${replicas} of ${asked} replicas confirmed it within ${formatMs(waitMs)}`);
+  }
+
+  #keys(key: string): string[] {
+    const marker = this.#names.markerBeside(key, this.#settings.quarantineMs > 0);
+    return marker === undefined ? [key] : [key, marker];
+  }
+
+  #all(args: string[]): string[] {
+    const { quarantineMs } = this.#settings;
+    return quarantineMs === 0 ? args : [...args, String(quarantineMs)];
   }
 
   /** For `.catch`: says what it is and what to do. */

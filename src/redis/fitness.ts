@@ -4,10 +4,15 @@ import { formatMs } from "../duration.ts";
 import { LockBackendError, quote } from "../errors.ts";
 import type { Connection } from "./connection.ts";
 import { beat } from "./generated/beat.ts";
-import { type Identity, identify } from "./inspect.ts";
+import { type Identity, identifyOne } from "./inspect.ts";
 import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
 import { runScript } from "./script.ts";
+
+/** Before this version scripts wrote also where `min-replicas-to-write` forbade it. */
+const OLDEST = [6, 2, 7] as const;
+/** A replica's silence is counted once a second, and the count may be a second old. */
+const LAG_MARGIN_MS = 2000;
 
 /** Why this server cannot be a quorum member, or `undefined`. */
 export function unfit(identity: Identity, allowEviction: boolean): string | undefined {
@@ -22,22 +27,106 @@ export function unfit(identity: Identity, allowEviction: boolean): string | unde
 }
 
 /** Throws when a claim could last longer than `maxTtl`, and so than a quarantine. */
-export function checkOutlasted({ name, ttlMs, lockDelayMs, minHoldMs }: Claim, maxTtlMs: number): void {
+function checkOutlasted({ name, ttlMs, lockDelayMs, minHoldMs }: Claim, maxTtlMs: number): void {
   const longestMs = Math.max(ttlMs + lockDelayMs, minHoldMs);
   if (longestMs <= maxTtlMs) return;
   const text = `asked for ${formatMs(longestMs)}, but \`maxTtl\` is ${formatMs(maxTtlMs)}: a quarantine after a fail-over would not outlast it. Ask for less, or raise \`maxTtl\` everywhere`;
   throw new LockBackendError("redis", name, `Lock ${quote(name)}: ${text}.`, { fatal: true });
 }
 
-/** Makes sure that a quarantine promises something, and begins it everywhere at once. Rejects with a fatal error otherwise. */
-export async function beginQuarantine(connection: Connection, names: Names, settings: Settings): Promise<void> {
-  if (settings.checkReplicas && (await identify(connection)).minReplicas === 0) {
-    const text =
-      'failover: "quarantine" promises nothing while `min-replicas-to-write` is 0, because a cut-off primary would go on renewing. Set it (CONFIG SET min-replicas-to-write 1), or pass `checkReplicas: false`';
-    throw new LockBackendError("redis", "", `Redis locks: ${text}.`, { fatal: true });
+/** Why a quarantine would promise nothing on this primary, or `undefined`. */
+function cannotQuarantine(identity: Identity, { maxLagMs, checkReplicas }: Settings): string | undefined {
+  const { version, minReplicas, minReplicasMaxLagMs, guardsWrites } = identity;
+  if (isOlder(version)) {
+    return `Redis ${version} lets scripts write where \`min-replicas-to-write\` forbids it. Use ${OLDEST.join(".")} or later`;
   }
-  // A beat for no claim looks at the marker alone. A cluster has one per bucket, so that each begins now and not at its first lock.
-  const touch = (marker: string): Promise<unknown> =>
-    runScript(connection, beat, [marker], ["0", String(settings.quarantineMs)]);
-  await Promise.all(names.markers().map(touch));
+  if (!checkReplicas) return undefined;
+  const otherwise = "or pass `checkReplicas: false`";
+  if (minReplicas === 0) {
+    return `\`min-replicas-to-write\` is 0, and a cut-off primary would go on renewing. Set it (CONFIG SET min-replicas-to-write 1), ${otherwise}`;
+  }
+  if (minReplicasMaxLagMs === 0) {
+    return `\`min-replicas-max-lag\` is 0, which switches \`min-replicas-to-write\` off. Set it (CONFIG SET min-replicas-max-lag 10), ${otherwise}`;
+  }
+  if (minReplicasMaxLagMs !== undefined && minReplicasMaxLagMs + LAG_MARGIN_MS > maxLagMs) {
+    const [lag, needed] = [formatMs(minReplicasMaxLagMs), formatMs(minReplicasMaxLagMs + LAG_MARGIN_MS)];
+    return `\`min-replicas-max-lag\` is ${lag}, so that a cut-off primary may go on renewing for ${needed}, but \`maxLag\` is ${formatMs(maxLagMs)}. Lower the one or raise the other, ${otherwise}`;
+  }
+  // Where CONFIG is forbidden, INFO still tells whether both are set.
+  if (!guardsWrites) {
+    return `it does not tell \`min-replicas-to-write\`, and INFO shows no sign of it. Set it and \`min-replicas-max-lag\`, allow CONFIG GET, ${otherwise}`;
+  }
+  return undefined;
+}
+
+function isOlder(version: string): boolean {
+  const parts = /^(\d+)\.(\d+)\.(\d+)/u.exec(version)?.slice(1).map(Number);
+  if (parts === undefined) return false;
+  const at = OLDEST.findIndex((oldest, index) => parts[index] !== oldest);
+  return at >= 0 && (parts[at] as number) < (OLDEST[at] as number);
+}
+
+/** Makes sure that a quarantine promises something, on each primary for itself: one that is not fit keeps no lock of another from being granted. */
+export class Fitness {
+  readonly #connection: Connection;
+  readonly #names: Names;
+  readonly #settings: Settings;
+  readonly #checks: Map<string, Promise<void>> = new Map();
+  #begun = false;
+
+  constructor(connection: Connection, names: Names, settings: Settings) {
+    this.#connection = connection;
+    this.#names = names;
+    this.#settings = settings;
+  }
+
+  /** Refuses what a quarantine could not outlast, and looks once at the primary that has the lock. Rejects with a fatal error where it would promise nothing. */
+  async check(claim: Claim): Promise<void> {
+    checkOutlasted(claim, this.#settings.maxTtlMs);
+    this.#begin();
+    const address = this.#connection.nodeOf(this.#names.lock(claim.name));
+    let check = this.#checks.get(address);
+    if (check === undefined) {
+      check = this.#look(address);
+      this.#checks.set(address, check);
+      check.catch(() => this.#checks.delete(address));
+    }
+    await check;
+  }
+
+  /** The primary may be another, or another server: all are looked at again. */
+  forget(): void {
+    this.#checks.clear();
+    this.#begun = false;
+  }
+
+  async #look(address: string): Promise<void> {
+    const primaries = await this.#connection.primaries();
+    const primary = address === "" ? primaries[0] : primaries.find((one) => one.address === address);
+    if (primary === undefined) {
+      // The client has not learned of a fail-over yet. The attempt teaches it; and a new primary grants nothing before it is looked at.
+      this.#checks.delete(address);
+      return;
+    }
+    const trouble = cannotQuarantine(await identifyOne(primary), this.#settings);
+    if (trouble === undefined) return;
+    const where = primary.address === "" ? "" : ` on ${primary.address}`;
+    throw new LockBackendError(
+      "redis",
+      "",
+      `Redis locks: failover: "quarantine" promises nothing${where}: ${trouble}.`,
+      {
+        fatal: true,
+      },
+    );
+  }
+
+  /** A cluster has a marker per bucket: each begins now, and not at its first lock. Nobody waits for it, because an attempt looks at its own. */
+  #begin(): void {
+    if (this.#begun || this.#connection.topology !== "cluster") return;
+    this.#begun = true;
+    const args = ["0", String(this.#settings.quarantineMs)];
+    // A beat for no claim looks at the marker alone.
+    for (const marker of this.#names.markers()) void runScript(this.#connection, beat, [marker], args).catch(() => {});
+  }
 }

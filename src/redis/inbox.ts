@@ -1,119 +1,174 @@
-/** One subscription per process for all its locks: grants, forced ends, and hints for quorums come in here. */
+/**
+ * One subscription per process for all its locks: grants, forced ends, and hints for quorums come in here.
+ *
+ * Whoever may publish on these channels may send anything, as often as they like, and database numbers do not keep channels
+ * apart. So nothing is acted on but what the roster finds the seal of right, and no message costs more than it could be worth.
+ */
+import type { Claim } from "../backend.ts";
 import type { Clock, Timer } from "../clock.ts";
-import type { Connection, Subscriber } from "./connection.ts";
-import { type Run, toRun } from "./reply.ts";
+import type { Connection } from "./connection.ts";
+import { toRun } from "./reply.ts";
+import type { News } from "./queue.ts";
+import type { Roster, Sealed } from "./roster.ts";
+import { Subscriber } from "./subscriber.ts";
+import { Throttle } from "./throttle.ts";
 
 export interface Mail {
-  /** `sure` is false when the grant must be confirmed before it is believed. */
-  granted(id: string, fences: Run, sure: boolean, lockKey: string): void;
-  forced(id: string, json: string): void;
+  granted(claim: Claim, news: News): void;
+  /** Somebody ended the claim's lease by force, or did a while ago. */
+  forced(claim: Claim): void;
   /** Messages may have been missed until now. */
   listening(): void;
 }
 
-const GRANTED = /^granted (\S+) (.*)$/su;
-const GRANT = /^([\w-]{1,64})([:?])(\S+)$/u;
-const FORCED = /^forced ([\w-]{1,64}) (.*)$/su;
+/** A message of ours tells at most 64 grants (lua/_queue.lua), each in less than 100 characters. */
+const GRANTS_MAX = 64;
+const MESSAGE_MAX = 100 * GRANTS_MAX;
+const GRANT = /^([^\s,:?!]{1,8})(([:?])(\d{1,16}\+\d{6})(@[0-9a-f]{12})?)\.([0-9a-f]{20})$/u;
+const FORCED = /^forced ([^\s,:?!]{1,8})(!)\.([0-9a-f]{20})$/u;
+
+/** How many releases of one lock may wake somebody at once, and then in which pace. */
+const WAKES_BURST = 50;
+const WAKES_PACE_MS = 4;
+
+interface Channel {
+  readonly wakes: Set<() => void>;
+  readonly throttle: Throttle;
+}
+
+/** What a message says, checked for its looks only. */
+export function readMail(text: string): { readonly grants: readonly Grant[]; readonly forced: Sealed | undefined } {
+  if (text.length > MESSAGE_MAX) return { grants: [], forced: undefined };
+  const [, shown, mark, seal] = FORCED.exec(text) ?? [];
+  if (shown !== undefined) return { grants: [], forced: { shown, text: mark as string, seal: seal as string } };
+  if (!text.startsWith("granted ")) return { grants: [], forced: undefined };
+  const grants = text.slice("granted ".length).split(",", GRANTS_MAX).map(toGrant);
+  return { grants: grants.filter((grant) => grant !== undefined), forced: undefined };
+}
+
+interface Grant extends Sealed {
+  readonly news: News;
+}
+
+function toGrant(entry: string): Grant | undefined {
+  const [, shown, text, sure, told, by = "", seal] = GRANT.exec(entry) ?? [];
+  const fences = toRun(told);
+  if (shown === undefined || text === undefined || seal === undefined || fences === undefined) return undefined;
+  return { shown, text, seal, news: { fences, sure: sure === ":", by } };
+}
 
 export class Inbox {
   /** True from the first confirmed subscription on; it may be reconnecting. */
   ready = false;
+  /** It was waited for once. If in vain, it goes on in the background and nobody waits again. */
+  tried = false;
   readonly #connection: Connection;
   readonly #channel: string;
+  readonly #clock: Clock;
+  readonly #roster: Roster;
   readonly #mail: Mail;
-  readonly #freed: Map<string, Set<() => void>> = new Map();
+  readonly #freed: Map<string, Channel> = new Map();
   #subscriber: Subscriber | undefined;
   #opening: Promise<void> | undefined;
   #closed = false;
 
-  constructor(connection: Connection, channel: string, mail: Mail) {
+  constructor(connection: Connection, channel: string, clock: Clock, roster: Roster, mail: Mail) {
     this.#connection = connection;
     this.#channel = channel;
+    this.#clock = clock;
+    this.#roster = roster;
     this.#mail = mail;
   }
 
   /** Subscribes, once. Resolves also when that failed: waiting works without messages, only slower. */
   open(): Promise<void> {
-    if (this.ready || this.#closed) return Promise.resolve();
+    if (this.ready || this.tried || this.#closed) return Promise.resolve();
     this.#opening ??= this.#subscribe().finally(() => {
       this.#opening = undefined;
     });
     return this.#opening;
   }
 
-  /** Subscribes, but waits no longer than `ms` for it. */
-  async openWithin(clock: Clock, ms: number): Promise<void> {
-    if (this.ready) return;
+  /** Subscribes, but waits no longer than `ms` for it, and only once. */
+  async openWithin(ms: number): Promise<void> {
+    if (this.ready || this.tried) return;
     let timer: Timer;
     const late = new Promise<void>((resolve) => {
-      timer = clock.setTimer(resolve, ms, true);
+      timer = this.#clock.setTimer(resolve, ms, true);
     });
     await Promise.race([this.open(), late]);
-    clock.clearTimer(timer);
+    this.#clock.clearTimer(timer);
+    this.tried = true;
   }
 
   /** Calls `wake` when a voted lease of this lock was released. Returns what stops it. */
-  onFreed(channel: string, wake: () => void): () => void {
-    const wakes = this.#freed.get(channel);
-    if (wakes === undefined) {
-      this.#freed.set(channel, new Set([wake]));
-      void this.#listenTo(channel);
+  onFreed(name: string, wake: () => void): () => void {
+    const known = this.#freed.get(name);
+    if (known === undefined) {
+      const wakes = new Set([wake]);
+      const throttle = new Throttle(this.#clock, WAKES_BURST, WAKES_PACE_MS, () => {
+        // A copy, because whoever is woken may stop listening, or begin.
+        const woken = [...wakes];
+        for (const each of woken) each();
+      });
+      this.#freed.set(name, { wakes, throttle });
+      void this.#listenTo(name);
     } else {
-      wakes.add(wake);
+      known.wakes.add(wake);
     }
     return () => {
-      const left = this.#freed.get(channel);
-      if (!left?.delete(wake) || left.size > 0) return;
-      this.#freed.delete(channel);
-      void this.#subscriber?.remove(channel).catch(() => {});
+      const channel = this.#freed.get(name);
+      if (!channel?.wakes.delete(wake) || channel.wakes.size > 0) return;
+      channel.throttle.stop();
+      this.#freed.delete(name);
+      void this.#subscriber?.remove(name).catch(() => {});
     };
   }
 
-  async close(): Promise<void> {
+  close(): void {
     this.#closed = true;
     this.ready = false;
-    await this.#subscriber?.close();
+    for (const { throttle } of this.#freed.values()) throttle.stop();
+    this.#subscriber?.close();
   }
 
   async #listenTo(channel: string): Promise<void> {
     await this.open();
     // It was free between the refusal and this subscription, perhaps; and a hint too many does no harm.
     await this.#subscriber?.add(channel).then(
-      () => this.#freed.get(channel)?.forEach((wake) => wake()),
+      () => this.#freed.get(channel)?.throttle.call(),
       () => {},
     );
   }
 
   async #subscribe(): Promise<void> {
-    this.#subscriber ??= this.#connection.subscriber(
+    this.#subscriber ??= new Subscriber(
+      this.#connection,
       (channel, text) => this.#read(channel, text),
-      () => this.#mail.listening(),
+      () => this.#listening(),
     );
-    try {
-      await this.#subscriber.add(this.#channel);
-    } catch {
-      return;
-    }
+    await this.#subscriber.add(this.#channel).catch(() => {});
+    this.tried = true;
+  }
+
+  #listening(): void {
     if (this.#closed) return;
     this.ready = true;
     this.#mail.listening();
   }
 
   #read(channel: string, text: string): void {
+    if (this.#closed) return;
     if (channel !== this.#channel) {
-      this.#freed.get(channel)?.forEach((wake) => wake());
+      this.#freed.get(channel)?.throttle.call();
       return;
     }
-    const [, list, lockKey] = GRANTED.exec(text) ?? [];
-    if (list !== undefined && lockKey !== undefined) {
-      for (const each of list.split(",")) {
-        const [, id, sure, told] = GRANT.exec(each) ?? [];
-        const fences = toRun(told);
-        if (id !== undefined && fences !== undefined) this.#mail.granted(id, fences, sure === ":", lockKey);
-      }
-      return;
+    const { grants, forced } = readMail(text);
+    for (const grant of grants) {
+      const claim = this.#roster.find(grant);
+      if (claim !== undefined) this.#mail.granted(claim, grant.news);
     }
-    const [, id, json] = FORCED.exec(text) ?? [];
-    if (id !== undefined && json !== undefined) this.#mail.forced(id, json);
+    const broken = forced && this.#roster.find(forced);
+    if (broken !== undefined) this.#mail.forced(broken);
   }
 }

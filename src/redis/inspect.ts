@@ -25,6 +25,12 @@ export interface Identity {
   readonly replicas: number;
   /** Replicas that must be connected for writes to be accepted; `undefined` where the server does not tell. */
   readonly minReplicas: number | undefined;
+  /** How long a replica may be silent and still count; `undefined` where the server does not tell. */
+  readonly minReplicasMaxLagMs: number | undefined;
+  /** Whether writes are refused when replicas are missing, as INFO shows it. */
+  readonly guardsWrites: boolean;
+  /** The longest quarantine that anybody asked of it, ms; `undefined`: nobody did. */
+  readonly quarantineMs: number | undefined;
   /** Whether data survive a restart: `none`, `rdb`, or the append-only file's fsync policy. */
   readonly persistence: string;
 }
@@ -125,18 +131,34 @@ function globEscapePrefix(prefix: string): string {
   return prefix.replace(/[*?[\]\\]/gu, String.raw`\$&`);
 }
 
+/**
+ * Asks the primaries who they are, and takes the first answer: one that hangs must not keep the others from it. With the
+ * marker's key also what was asked of them.
+ */
+export async function identify(connection: Connection, marker?: string): Promise<Identity> {
+  const primaries = await connection.primaries();
+  if (primaries.length === 0) throw new Error("no primary is known");
+  const key = marker === undefined ? undefined : connection.keyPrefix + marker;
+  return await Promise.any(primaries.map((primary) => identifyOne(primary, key))).catch((error: AggregateError) => {
+    throw error.errors[0];
+  });
+}
+
 /** Asks one primary who it is. */
-export async function identify(connection: Connection): Promise<Identity> {
-  const [primary] = await connection.primaries();
-  if (primary === undefined) throw new Error("no primary is known");
-  const [info, time, minimum] = await Promise.all([
+export async function identifyOne(primary: Primary, marker?: string): Promise<Identity> {
+  const [info, time, settings, span] = await Promise.all([
     primary.command(["INFO"]).then(String),
     // A sentinel has no TIME, and says what it is in INFO.
     primary.command(["TIME"]).then(toMs, () => Number.NaN),
-    primary.command(["CONFIG", "GET", "min-replicas-to-write"]).then(toPairs, () => []),
+    primary.command(["CONFIG", "GET", "min-replicas-*"]).then(toPairs, () => []),
+    marker && primary.command(["HGET", marker, "span"]).catch(() => undefined),
   ]);
   const field = (name: string): string => new RegExp(`^${name}:(.*?)\r?$`, "mu").exec(info)?.[1] ?? "";
-  const minReplicas = minimum[0]?.[1];
+  const setting = (name: string): number | undefined => {
+    const value = settings.find(([known]) => known === name)?.[1];
+    return value === undefined ? undefined : Number(value);
+  };
+  const maxLagS = setting("min-replicas-max-lag");
   return {
     runId: field("run_id"),
     version: field("redis_version"),
@@ -146,7 +168,10 @@ export async function identify(connection: Connection): Promise<Identity> {
     cluster: field("cluster_enabled") === "1",
     wallMs: time,
     replicas: Number(field("connected_slaves") || "0"),
-    minReplicas: minReplicas === undefined ? undefined : Number(minReplicas),
+    minReplicas: setting("min-replicas-to-write"),
+    minReplicasMaxLagMs: maxLagS === undefined ? undefined : maxLagS * 1000,
+    guardsWrites: field("min_slaves_good_slaves") !== "",
+    quarantineMs: span === undefined || span === null || span === "" ? undefined : Number(span),
     persistence: field("aof_enabled") === "1" ? "aof" : "rdb or none",
   };
 }

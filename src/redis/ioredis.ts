@@ -1,30 +1,46 @@
 /** ioredis 5 and 6: standalone, Sentinel and Cluster. */
-import type { Connection, Primary, Subscriber } from "./connection.ts";
+import type { Connection, Primary, Topology, Wire, WireEvents } from "./connection.ts";
+import { type Emitter, listen } from "./listeners.ts";
+import { slotOf } from "./slot.ts";
 
 /** What is used of ioredis, by structure. */
-interface IoredisClient {
+interface IoredisClient extends Emitter {
   readonly status: string;
   readonly isCluster: boolean;
+  readonly options: Options;
   /** What was sent and not answered yet. Its own, and a Cluster has none: used where it is there. */
   readonly commandQueue?: { readonly length: number };
   readonly stream?: { readonly writableCorked?: number; cork?(): void; uncork(): void };
   evalsha(sha: string, keyCount: number | string, ...rest: string[]): Promise<unknown>;
   eval(source: string, keyCount: number, ...rest: string[]): Promise<unknown>;
   call(command: string, ...args: string[]): Promise<unknown>;
-  pipeline(commands?: unknown[][]): { exec(): Promise<[Error | null, unknown][] | null> };
   duplicate(...args: never[]): unknown;
-  subscribe(...channels: string[]): Promise<unknown>;
-  unsubscribe(...channels: string[]): Promise<unknown>;
-  on(event: string, listener: (...args: never[]) => void): unknown;
-  off(event: string, listener: (...args: never[]) => void): unknown;
 }
 
-interface Duplicable extends IoredisClient {
-  duplicate(override: object): IoredisClient & { disconnect(): void; stream?: { unref?(): void } };
+interface Options {
+  readonly host?: string;
+  readonly port?: number;
+  readonly keyPrefix?: string;
+  readonly stringNumbers?: boolean;
+  readonly sentinels?: unknown[];
+  readonly redisOptions?: Options;
+}
+
+interface NodeClient extends IoredisClient {
+  duplicate(override: object): OwnClient;
+}
+
+interface OwnClient extends Omit<IoredisClient, "stream"> {
+  readonly stream?: { unref?(): void };
+  connect(): Promise<void>;
+  disconnect(): void;
+  subscribe(...channels: string[]): Promise<unknown>;
+  unsubscribe(...channels: string[]): Promise<unknown>;
 }
 
 interface ClusterClient extends IoredisClient {
-  nodes(role: "master"): IoredisClient[];
+  readonly slots: readonly (readonly string[] | undefined)[];
+  nodes(role?: "master"): NodeClient[];
 }
 
 export function isIoredis(client: unknown): client is IoredisClient {
@@ -34,52 +50,73 @@ export function isIoredis(client: unknown): client is IoredisClient {
 }
 
 export function adaptIoredis(client: IoredisClient): Connection {
-  const options = (client as unknown as { options: object }).options as {
-    keyPrefix?: string;
-    sentinels?: unknown[];
-    redisOptions?: { keyPrefix?: string };
-  };
-  const sentinels = options.sentinels?.length ?? 0;
+  const { options } = client;
+  const topology: Topology = client.isCluster ? "cluster" : options.sentinels?.length ? "sentinel" : "standalone";
+  const keyPrefix = options.keyPrefix ?? options.redisOptions?.keyPrefix ?? "";
+  const read = options.stringNumbers || options.redisOptions?.stringNumbers ? withNumbers : undefined;
   let wasReady = false;
-  return {
-    topology: client.isCluster ? "cluster" : sentinels > 0 ? "sentinel" : "standalone",
-    keyPrefix: options.keyPrefix ?? options.redisOptions?.keyPrefix ?? "",
+  let breaks = 0;
+  const nodeOf = (key: string): string => (client.isCluster ? addressOf(client as ClusterClient, keyPrefix + key) : "");
+  const evalsha = (sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
+    gather(client);
+    return client.evalsha(sha, keys.length, ...keys, ...args);
+  };
+  const connection: Connection = {
+    topology,
+    keyPrefix,
     evalsha: (sha, keys, args) => {
-      gather(client);
-      return client.evalsha(sha, keys.length, ...keys, ...args);
+      const one = keys.length > 1 ? nodeAt(client, nodeOf(keys[0] as string)) : undefined;
+      if (one === undefined) return evalsha(sha, keys, args);
+      // Straight to the node: the library would repeat a call that finds its slot half-way moved for seconds (TRYAGAIN), and
+      // whoever asked can do better.
+      const full = one.options.keyPrefix ? keys : keys.map((key) => keyPrefix + key);
+      return one.evalsha(sha, full.length, ...full, ...args).catch((error: unknown) => {
+        if (error instanceof Error && /^(TRYAGAIN|NOSCRIPT)/u.test(error.message)) throw error;
+        return evalsha(sha, keys, args);
+      });
     },
-    evalshaOn: (sha, key, first, second) => {
+    evalshaOn: (sha, key, other, first, second) => {
       gather(client);
-      return second === undefined ? client.evalsha(sha, "1", key, first) : client.evalsha(sha, "1", key, first, second);
+      if (other === undefined) {
+        return second === undefined
+          ? client.evalsha(sha, "1", key, first)
+          : client.evalsha(sha, "1", key, first, second);
+      }
+      return second === undefined
+        ? client.evalsha(sha, "2", key, other, first)
+        : client.evalsha(sha, "2", key, other, first, second);
     },
     eval: (source, keys, args) => client.eval(source, keys.length, ...keys, ...args),
-    evalshaAndWait: async (sha, keys, args, replicas, waitMs) => {
-      // One pipeline: in a cluster, too, it goes to the one node that has the keys.
-      const answers = await client
-        .pipeline([
-          ["evalsha", sha, keys.length, ...keys, ...args],
-          ["wait", replicas, waitMs],
-        ])
-        .exec();
-      const [ran, waited] = answers ?? [];
-      const error = ran?.[0] ?? waited?.[0];
-      if (error !== null && error !== undefined) throw error;
-      return { reply: ran?.[1], replicas: Number(waited?.[1]) };
-    },
-    command: (key, args) => sendTo(client, key, args),
     primaries: () => Promise.resolve(primariesOf(client)),
+    nodeOf,
+    breaks: () => breaks,
     isDown: () => {
       // One that connects for the first time is not down.
       const isReady = client.status === "ready";
       wasReady ||= isReady;
       return wasReady && !isReady;
     },
-    onReconnect: (back) =>
-      client.isCluster ? watchCluster(client as ClusterClient, back) : watch(client, "ready", back),
-    subscriber: (message, ready) =>
-      client.isCluster
-        ? clusterSubscriber(client, message, ready)
-        : ownSubscriber(client as Duplicable, message, ready),
+    onReconnect: (back) => {
+      const broken = (): void => void breaks++;
+      return client.isCluster ? watchCluster(client as ClusterClient, back, broken) : watch(client, back, broken);
+    },
+    wire: (to, events) => openWire(client, to, events),
+  };
+  return read === undefined ? connection : reading(connection, read);
+}
+
+/** With `stringNumbers` every integer comes as text. Those in our replies are short; what is text by itself (times, fences) is longer. */
+function withNumbers(reply: unknown): unknown {
+  if (Array.isArray(reply)) return reply.map(withNumbers);
+  return typeof reply === "string" && /^-?\d{1,12}$/u.test(reply) ? Number(reply) : reply;
+}
+
+function reading(connection: Connection, read: (reply: unknown) => unknown): Connection {
+  return {
+    ...connection,
+    evalsha: (sha, keys, args) => connection.evalsha(sha, keys, args).then(read),
+    evalshaOn: (sha, key, other, first, second) => connection.evalshaOn(sha, key, other, first, second).then(read),
+    eval: (source, keys, args) => connection.eval(source, keys, args).then(read),
   };
 }
 
@@ -97,116 +134,131 @@ function uncork(stream: { uncork(): void }): void {
   stream.uncork();
 }
 
-async function sendTo(client: IoredisClient, key: string | undefined, args: readonly string[]): Promise<unknown> {
-  const [command, ...rest] = args as [string, ...string[]];
-  if (!client.isCluster || key === undefined) return client.call(command, ...rest);
-  // `call` cannot be routed by a key that is not among its arguments; a pipeline with such a command can.
-  const answers = await client
-    .pipeline([
-      ["exists", key],
-      ["call", command, ...rest],
-    ])
-    .exec();
-  const [error, reply] = answers?.[1] ?? [null, undefined];
-  if (error) throw error;
-  return reply;
-}
-
 function primariesOf(client: IoredisClient): readonly Primary[] {
   const nodes = client.isCluster ? (client as ClusterClient).nodes("master") : [client];
-  return nodes.map((node) => ({ command: ([name, ...rest]) => node.call(name as string, ...rest) }));
+  return nodes.map((node) => ({
+    address: client.isCluster ? nameOf(node) : "",
+    command: ([name, ...rest]) => node.call(name as string, ...rest),
+  }));
 }
 
-function watch(client: IoredisClient, event: string, back: () => void): () => void {
-  // The first "ready" of a client that is still connecting is no reconnect.
+function nameOf({ options: { host, port } }: IoredisClient): string {
+  return `${host}:${port}`;
+}
+
+function addressOf(client: ClusterClient, key: string): string {
+  return client.slots[slotOf(key)]?.[0] ?? "";
+}
+
+function nodeAt(client: IoredisClient, address: string): NodeClient | undefined {
+  return address === "" ? undefined : (client as ClusterClient).nodes().find((node) => nameOf(node) === address);
+}
+
+/** Calls `back` at every "ready" but the first of a client that is still connecting, and `broken` whenever a connection ended. */
+function watch(client: IoredisClient, back: () => void, broken: () => void): () => void {
   let seen = client.status === "ready";
-  const listener = (): void => {
+  const stopReady = listen(client, "ready", () => {
     if (seen) back();
     seen = true;
-  };
-  client.on(event, listener);
-  return () => client.off(event, listener);
-}
-
-function watchCluster(client: ClusterClient, back: () => void): () => void {
-  const stops: (() => void)[] = [];
-  const follow = (node: IoredisClient): void => void stops.push(watch(node, "ready", back));
-  client.nodes("master").forEach(follow);
-  const added = (node: IoredisClient): void => {
-    follow(node);
-    back();
-  };
-  client.on("+node", added);
-  stops.push(() => client.off("+node", added));
-  return () => stops.forEach((stop) => stop());
-}
-
-/** A connection of our own: one that is subscribed can do nothing else. */
-function ownSubscriber(
-  client: Duplicable,
-  message: (channel: string, text: string) => void,
-  ready: () => void,
-): Subscriber {
-  const own = client.duplicate({
-    keyPrefix: "",
-    lazyConnect: true,
-    enableOfflineQueue: true,
-    autoResubscribe: true,
-    maxRetriesPerRequest: null,
-    commandTimeout: undefined,
   });
-  const channels = new Set<string>();
+  const stopClose = listen(client, "close", broken);
+  return () => {
+    stopReady();
+    stopClose();
+  };
+}
+
+function watchCluster(client: ClusterClient, back: () => void, broken: () => void): () => void {
+  const stops: Map<IoredisClient, () => void> = new Map();
+  const follow = (node: IoredisClient): void => {
+    if (!stops.has(node)) stops.set(node, watch(node, back, broken));
+  };
+  client.nodes("master").forEach(follow);
+  const stopAdded = listen(client, "+node", (node) => {
+    follow(node as IoredisClient);
+    back();
+  });
+  const stopRemoved = listen(client, "-node", (node) => {
+    stops.get(node as IoredisClient)?.();
+    stops.delete(node as IoredisClient);
+    broken();
+  });
+  return () => {
+    stopAdded();
+    stopRemoved();
+    for (const stop of stops.values()) stop();
+  };
+}
+
+/** Ours, whatever the client's are: one socket, no second try, no time-outs but those of whoever asks. */
+const OWN = {
+  keyPrefix: "",
+  stringNumbers: false,
+  lazyConnect: true,
+  enableOfflineQueue: true,
+  enableAutoPipelining: false,
+  readOnly: false,
+  autoResubscribe: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: null,
+  retryStrategy: null,
+  sentinelRetryStrategy: () => null,
+  reconnectOnError: null,
+  failoverDetector: false,
+  commandTimeout: undefined,
+  socketTimeout: undefined,
+  blockingTimeout: undefined,
+  connectionName: "holdfast",
+};
+
+async function openWire(client: IoredisClient, to: string, events: WireEvents): Promise<Wire> {
+  const [template, where] = client.isCluster ? await nodeFor(client as ClusterClient, to) : [client as NodeClient, {}];
+  const own = template.duplicate({ ...OWN, ...where });
   // Errors show where they matter, in commands; without a listener they would be printed.
   own.on("error", () => {});
-  own.on("message", message as (...args: never[]) => void);
-  own.on("ready", () => {
-    // Listening alone must not keep a process alive.
-    own.stream?.unref?.();
-    if (channels.size === 0) return;
-    // The library subscribes again by itself; the answer to this tells when it has.
-    own.subscribe(...channels).then(ready, () => {});
+  own.on("message", ((channel: string, text: string) => events.message(channel, text)) as (...args: never[]) => void);
+  await own.connect().catch((error: unknown) => {
+    own.disconnect();
+    throw error;
   });
+  let ended = false;
+  const end = (): void => {
+    if (ended) return;
+    ended = true;
+    events.ended();
+  };
+  own.on("close", end);
+  // Nobody's work is done on it alone, so it must not keep a process alive.
+  own.stream?.unref?.();
   return {
-    add: async (channel) => {
-      channels.add(channel);
-      await own.subscribe(channel);
+    get isOpen() {
+      return !ended && own.status === "ready";
     },
-    remove: async (channel) => {
-      if (channels.delete(channel)) await own.unsubscribe(channel);
+    send: async (commands) => {
+      const asked = commands.map(([name, ...rest]) => own.call(name as string, ...rest));
+      const answers = await Promise.allSettled(asked);
+      return answers.map((answer) => {
+        if (answer.status === "fulfilled") return answer.value;
+        // A refusal is an answer; anything else says that the socket is gone.
+        if ((answer.reason as Error).name !== "ReplyError") throw answer.reason;
+        return answer.reason as unknown;
+      });
     },
-    close: async () => {
-      own.disconnect();
-      await Promise.resolve();
-    },
+    subscribe: async (channels) => void (await own.subscribe(...channels)),
+    unsubscribe: async (channel) => void (await own.unsubscribe(channel)),
+    close: () => own.disconnect(),
   };
 }
 
-/** A Cluster client keeps a connection for messages itself, and moves it when its node goes. */
-function clusterSubscriber(
-  client: IoredisClient,
-  message: (channel: string, text: string) => void,
-  ready: () => void,
-): Subscriber {
-  const channels = new Set<string>();
-  const heard = (channel: string, text: string): void => {
-    if (channels.has(channel)) message(channel, text);
-  };
-  client.on("message", heard as (...args: never[]) => void);
-  client.on("+node", ready);
-  client.on("-node", ready);
-  return {
-    add: async (channel) => {
-      channels.add(channel);
-      await client.subscribe(channel);
-    },
-    remove: async (channel) => {
-      if (channels.delete(channel)) await client.unsubscribe(channel);
-    },
-    close: async () => {
-      client.off("message", heard as (...args: never[]) => void);
-      client.off("+node", ready);
-      client.off("-node", ready);
-      if (channels.size > 0) await client.unsubscribe(...channels).catch(() => {});
-    },
-  };
+/** A client to copy, and where the copy shall lead: a cluster may send us to a node that the client has not heard of yet. */
+async function nodeFor(client: ClusterClient, address: string): Promise<[NodeClient, object]> {
+  // One that has not been used yet knows no nodes.
+  if (client.nodes().length === 0) await client.call("PING");
+  const nodes = client.nodes(address === "" ? "master" : undefined);
+  const known = address === "" ? undefined : nodes.find((node) => nameOf(node) === address);
+  const any = known ?? nodes[Math.floor(Math.random() * nodes.length)];
+  if (any === undefined) throw new Error("no node of the cluster is known");
+  if (known !== undefined || address === "") return [any, {}];
+  const colon = address.lastIndexOf(":");
+  return [any, { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) }];
 }

@@ -24,6 +24,8 @@ export interface Names {
   /** The lock's name, or `undefined` when the key is none of ours. */
   nameOf(key: string): string | undefined;
   marker(lockKey: string): string;
+  /** The marker, where it may be a script's second key: in a cluster a slot that moves would refuse it, so only if `needed`. */
+  markerBeside(lockKey: string, needed: boolean): string | undefined;
   markers(): readonly string[];
   inbox(id: string): string;
   /** A glob for SCAN that finds the locks whose name starts with `start`. */
@@ -33,6 +35,7 @@ export interface Names {
 export function namesOf(prefix: string, cluster: boolean): Names {
   const head = `${prefix}:{`;
   const headLength = head.length + 2;
+  const onlyMarker = `${head}marker}`;
   const known = new Map<string, string>();
   const lock = (name: string): string => `${head}${bucket(name)}}:${UNSAFE.test(name) ? escape(name) : name}`;
   return {
@@ -48,9 +51,12 @@ export function namesOf(prefix: string, cluster: boolean): Names {
       if (!key.startsWith(head) || !key.startsWith("}:", headLength)) return undefined;
       return unescape(key.slice(headLength + 2));
     },
-    marker: (lockKey) => (cluster ? lockKey.slice(0, headLength + 1) : `${head}marker}`),
-    markers: () =>
-      cluster ? Array.from({ length: BUCKETS }, (_, index) => `${head}${hex(index)}}`) : [`${head}marker}`],
+    marker: (lockKey) => (cluster ? lockKey.slice(0, headLength + 1) : onlyMarker),
+    markerBeside: (lockKey, needed) => {
+      if (!cluster) return onlyMarker;
+      return needed ? lockKey.slice(0, headLength + 1) : undefined;
+    },
+    markers: () => (cluster ? Array.from({ length: BUCKETS }, (_, index) => `${head}${hex(index)}}`) : [onlyMarker]),
     inbox: (id) => `${prefix}:inbox:${id}`,
     glob: (start) => `${globEscape(head)}??}:${globEscape(escape(start))}*`,
   };

@@ -1,35 +1,50 @@
 /** node-redis 5 and 6: standalone, Sentinel and Cluster. */
-import type { Connection, Primary, Subscriber, Topology } from "./connection.ts";
+import type { Connection, Primary, Topology, Wire, WireEvents } from "./connection.ts";
+import { type Emitter, listen } from "./listeners.ts";
+import { slotOf } from "./slot.ts";
 
 type Listener = (text: string, channel: string) => void;
 
 /** What is used of node-redis, by structure. How a raw command is sent differs by kind. */
-interface NodeRedisClient {
+interface NodeRedisClient extends Emitter {
   readonly isOpen: boolean;
   /** A Cluster does not tell. */
   readonly isReady?: boolean;
   sendCommand(...args: never[]): Promise<unknown>;
-  subscribe(channel: string, listener: Listener): Promise<unknown>;
-  unsubscribe(channel: string, listener?: Listener): Promise<unknown>;
-  on(event: string, listener: (...args: never[]) => void): unknown;
-  off(event: string, listener: (...args: never[]) => void): unknown;
 }
 
 interface Standalone extends NodeRedisClient {
-  sendCommand(args: readonly string[]): Promise<unknown>;
-  duplicate(): Standalone & { connect(): Promise<unknown>; unref(): void; destroy(): void };
+  readonly options?: { readonly socket?: object };
+  sendCommand(args: readonly string[], options?: object): Promise<unknown>;
+  duplicate(overrides: object): Own;
+}
+
+interface Own extends Standalone {
+  connect(): Promise<unknown>;
+  subscribe(channels: readonly string[], listener: Listener): Promise<unknown>;
+  unsubscribe(channel: string, listener?: Listener): Promise<unknown>;
+  unref(): void;
+  destroy(): void;
 }
 
 interface Sentinel extends NodeRedisClient {
-  sendCommand(readOnly: boolean, args: readonly string[]): Promise<unknown>;
-  use<T>(work: (client: Sentinel) => Promise<T>): Promise<T>;
+  /** Calls with the client of the present primary, when there is one, and again when its connection ended. */
+  _execute<T>(readOnly: boolean, work: (primary: Standalone) => Promise<T>): Promise<T>;
+}
+
+interface ClusterNode {
+  readonly address: string;
 }
 
 interface Cluster extends NodeRedisClient {
-  sendCommand(key: string | undefined, readOnly: boolean, args: readonly string[]): Promise<unknown>;
-  readonly masters: readonly object[];
-  nodeClient(node: object): Standalone | Promise<Standalone>;
+  readonly masters: readonly ClusterNode[];
+  readonly slots: readonly ({ readonly master: ClusterNode } | undefined)[];
+  sendCommand(key: string | undefined, readOnly: boolean, args: readonly string[], options?: object): Promise<unknown>;
+  nodeClient(node: ClusterNode): Standalone | Promise<Standalone>;
 }
+
+/** Replies come as the server's own types, whatever mapping the client was given: Buffers, or numbers as text. */
+const PLAIN = { typeMapping: {} };
 
 export function isNodeRedis(client: unknown): client is NodeRedisClient {
   if (typeof client !== "object" || client === null) return false;
@@ -37,57 +52,78 @@ export function isNodeRedis(client: unknown): client is NodeRedisClient {
   return typeof c["sendCommand"] === "function" && typeof c["isOpen"] === "boolean" && typeof c["on"] === "function";
 }
 
+/** What makes a client of either library useless for locks, or `undefined`. */
+export function whyUnusable(client: unknown): string | undefined {
+  if (typeof client !== "object" || client === null) return undefined;
+  const c = client as Record<string, unknown>;
+  if (typeof c["execute"] === "function" && typeof c["totalClients"] === "number") {
+    return "a pool (createClientPool): its connections come and go. Give it a client of its own: createClient()";
+  }
+  const subscribes = c["mode"] === "subscriber" || (c["isPubSubActive"] === true && !speaksResp3(c));
+  return subscribes
+    ? "one in subscriber mode, which can do nothing else. Give it another connection: client.duplicate()"
+    : undefined;
+}
+
+/** With RESP3 a client may subscribe and run commands. Version 5 speaks RESP2 unless told otherwise, version 6 the reverse. */
+function speaksResp3(client: Record<string, unknown>): boolean {
+  const { RESP } = (client["options"] ?? {}) as { RESP?: number };
+  return RESP === 3 || (RESP === undefined && "_keyPrefix" in client);
+}
+
 export function adaptNodeRedis(client: NodeRedisClient): Connection {
   const topology = topologyOf(client);
-  const send = sender(client, topology);
   let wasReady = false;
+  let breaks = 0;
+  const send = sender(client, topology, () => void breaks++);
   const evalsha = (command: string) => (text: string, keys: readonly string[], args: readonly string[]) =>
     send(keys[0], [command, text, String(keys.length), ...keys, ...args]);
   return {
     topology,
     keyPrefix: "",
     evalsha: evalsha("EVALSHA"),
-    evalshaOn: (sha, key, first, second) =>
-      send(key, second === undefined ? ["EVALSHA", sha, "1", key, first] : ["EVALSHA", sha, "1", key, first, second]),
-    eval: evalsha("EVAL"),
-    evalshaAndWait: async (sha, keys, args, replicas, waitMs) => {
-      const script = ["EVALSHA", sha, String(keys.length), ...keys, ...args];
-      const wait = ["WAIT", String(replicas), String(waitMs)];
-      const both = async (one: typeof send): Promise<{ reply: unknown; replicas: number }> => {
-        const [reply, acknowledged] = await Promise.all([one(keys[0], script), one(keys[0], wait)]);
-        return { reply, replicas: Number(acknowledged) };
-      };
-      if (topology !== "sentinel") return both(send);
-      // A Sentinel client may have several connections to the primary: both must use the same one.
-      return (client as Sentinel).use((one) => both((_, command) => one.sendCommand(false, command)));
+    evalshaOn: (sha, key, other, first, second) => {
+      const args = other === undefined ? ["EVALSHA", sha, "1", key, first] : ["EVALSHA", sha, "2", key, other, first];
+      if (second !== undefined) args.push(second);
+      return send(key, args);
     },
-    command: send,
+    eval: evalsha("EVAL"),
     primaries: () => primariesOf(client, topology, send),
+    nodeOf: (key) => (topology === "cluster" ? ((client as Cluster).slots[slotOf(key)]?.master.address ?? "") : ""),
+    breaks: () => breaks,
     isDown: () => {
       wasReady ||= client.isReady === true;
       return wasReady && client.isReady === false;
     },
-    onReconnect: (back) => watch(client, topology, back),
-    subscriber: (message, ready) =>
-      topology === "standalone"
-        ? ownSubscriber(client as Standalone, message, ready)
-        : sharedSubscriber(client, topology, message, ready),
+    onReconnect: (back) => listen(client, BACK[topology], back),
+    wire: (to, events) => openWire(client, topology, to, events),
   };
 }
 
 function topologyOf(client: NodeRedisClient): Topology {
   if (typeof (client as Partial<Cluster>).nodeClient === "function") return "cluster";
-  if ("getSentinelNode" in client || typeof (client as Partial<Sentinel>).use === "function") return "sentinel";
+  if ("getSentinelNode" in client) return "sentinel";
   return "standalone";
 }
 
+/** Only a Sentinel client sends a command again whose connection ended: `again` is told. The others reject it. */
 function sender(
   client: NodeRedisClient,
   topology: Topology,
+  again: () => void,
 ): (key: string | undefined, args: readonly string[]) => Promise<unknown> {
-  if (topology === "cluster") return (key, args) => (client as Cluster).sendCommand(key, false, args);
-  if (topology === "sentinel") return (_, args) => (client as Sentinel).sendCommand(false, args);
-  return (_, args) => (client as Standalone).sendCommand(args);
+  if (topology === "cluster") return (key, args) => (client as Cluster).sendCommand(key, false, args, PLAIN);
+  if (topology === "sentinel") {
+    return (_, args) => {
+      let sent = false;
+      return (client as Sentinel)._execute(false, (primary) => {
+        if (sent) again();
+        sent = true;
+        return primary.sendCommand(args, PLAIN);
+      });
+    };
+  }
+  return (_, args) => (client as Standalone).sendCommand(args, PLAIN);
 }
 
 async function primariesOf(
@@ -95,77 +131,80 @@ async function primariesOf(
   topology: Topology,
   send: (key: string | undefined, args: readonly string[]) => Promise<unknown>,
 ): Promise<readonly Primary[]> {
-  if (topology !== "cluster") return [{ command: (args) => send(undefined, args) }];
+  if (topology !== "cluster") return [{ address: "", command: (args) => send(undefined, args) }];
   const cluster = client as Cluster;
-  const nodes = await Promise.all(cluster.masters.map(async (master) => cluster.nodeClient(master)));
-  return nodes.map((node) => ({ command: (args) => node.sendCommand(args) }));
+  // Each for itself: one that cannot be reached must not keep the others from being asked.
+  return cluster.masters.map((master) => ({
+    address: master.address,
+    command: async (args) => (await cluster.nodeClient(master)).sendCommand(args, PLAIN),
+  }));
 }
 
 const BACK = { standalone: "ready", sentinel: "topology-change", cluster: "node-ready" } as const;
 
-function watch(client: NodeRedisClient, topology: Topology, back: () => void): () => void {
-  client.on(BACK[topology], back);
-  return () => client.off(BACK[topology], back);
-}
+/** Ours, whatever the client's are: one socket, no second try, no time-outs but those of whoever asks. */
+const OWN_SOCKET = { reconnectStrategy: false, socketTimeout: undefined };
+const OWN = {
+  name: "holdfast",
+  disableOfflineQueue: false,
+  commandsQueueMaxLength: undefined,
+  pingInterval: undefined,
+  clientSideCache: undefined,
+  commandOptions: PLAIN,
+};
 
-/** A connection of our own: with RESP2 one that is subscribed can do nothing else. */
-function ownSubscriber(
-  client: Standalone,
-  message: (channel: string, text: string) => void,
-  ready: () => void,
-): Subscriber {
-  const own = client.duplicate();
-  const heard: Listener = (text, channel) => message(channel, text);
-  // Errors show where they matter, in commands; without a listener they would end the process.
-  own.on("error", () => {});
-  let opened: Promise<unknown> | undefined;
-  const open = (): Promise<unknown> => {
-    opened ??= own.connect().then(() => {
-      // Listening alone must not keep a process alive. The library subscribes again before it says that it is ready.
-      own.unref();
-      own.on("ready", () => {
-        own.unref();
-        ready();
+async function openWire(client: NodeRedisClient, topology: Topology, to: string, events: WireEvents): Promise<Wire> {
+  const [template, where] = await templateFor(client, topology, to);
+  const own = template.duplicate({ ...OWN, socket: { ...template.options?.socket, ...OWN_SOCKET, ...where } });
+  let ended = false;
+  const end = (): void => {
+    if (ended) return;
+    ended = true;
+    // Also rejects what still waits for its turn.
+    if (own.isOpen) own.destroy();
+    events.ended();
+  };
+  // Without a listener an error would end the process. Each is the end, because nothing is tried again.
+  own.on("error", end);
+  own.on("end", end);
+  await own.connect().catch((error: unknown) => {
+    if (own.isOpen) own.destroy();
+    throw error;
+  });
+  // Nobody's work is done on it alone, so it must not keep a process alive.
+  own.unref();
+  const heard: Listener = (text, channel) => events.message(channel, text);
+  return {
+    get isOpen() {
+      return !ended;
+    },
+    send: async (commands) => {
+      const answers = await Promise.allSettled(commands.map((command) => own.sendCommand(command)));
+      return answers.map((answer) => {
+        if (answer.status === "fulfilled") return answer.value;
+        // A refusal is an answer, unless the socket is gone.
+        if (ended || !own.isOpen) throw answer.reason;
+        return answer.reason as unknown;
       });
-    });
-    return opened;
-  };
-  return {
-    add: async (channel) => {
-      await open();
-      await own.subscribe(channel, heard);
     },
-    remove: async (channel) => {
-      await own.unsubscribe(channel, heard);
-    },
-    close: async () => {
-      await opened?.catch(() => {});
-      if (own.isOpen) own.destroy();
-    },
+    subscribe: async (channels) => void (await own.subscribe(channels, heard)),
+    unsubscribe: async (channel) => void (await own.unsubscribe(channel, heard)),
+    close: end,
   };
 }
 
-/** Sentinel and Cluster clients keep a connection for messages themselves, and move it when its node goes. */
-function sharedSubscriber(
-  client: NodeRedisClient,
-  topology: Topology,
-  message: (channel: string, text: string) => void,
-  ready: () => void,
-): Subscriber {
-  const channels = new Set<string>();
-  const heard: Listener = (text, channel) => message(channel, text);
-  client.on(BACK[topology], ready);
-  return {
-    add: async (channel) => {
-      channels.add(channel);
-      await client.subscribe(channel, heard);
-    },
-    remove: async (channel) => {
-      if (channels.delete(channel)) await client.unsubscribe(channel, heard);
-    },
-    close: async () => {
-      client.off(BACK[topology], ready);
-      for (const channel of channels) await client.unsubscribe(channel, heard).catch(() => {});
-    },
-  };
+/** A client to copy, and where the copy shall lead: a cluster may send us to a node that the client has not heard of yet. */
+async function templateFor(client: NodeRedisClient, topology: Topology, to: string): Promise<[Standalone, object]> {
+  if (topology === "standalone") return [client as Standalone, {}];
+  if (topology === "sentinel")
+    return [await (client as Sentinel)._execute(false, (primary) => Promise.resolve(primary)), {}];
+  const cluster = client as Cluster;
+  const { masters } = cluster;
+  const known = masters.find(({ address }) => address === to);
+  const any = known ?? masters[Math.floor(Math.random() * masters.length)];
+  if (any === undefined) throw new Error("no node of the cluster is known");
+  const template = await cluster.nodeClient(any);
+  if (known !== undefined || to === "") return [template, {}];
+  const colon = to.lastIndexOf(":");
+  return [template, { host: to.slice(0, colon), port: Number(to.slice(colon + 1)) }];
 }

@@ -22,7 +22,7 @@ interface Library {
 }
 
 const CONNECT_MS = 5000;
-/** A connection that owes an answer for this long is dead, whatever the kernel thinks; WAIT may take its time on top. */
+/** A connection that owes an answer for this long is dead, whatever the kernel thinks. */
 const SILENT_MS = 10_000;
 
 export function openIoredis(library: Library, endpoint: Endpoint): Opened {
@@ -38,14 +38,13 @@ export function openIoredis(library: Library, endpoint: Endpoint): Opened {
   };
 }
 
-function common({ login, tls, options }: Endpoint): object {
-  const waitMs = Number(options.durability === undefined ? 0 : 60_000);
+function common({ login, tls }: Endpoint): object {
   return {
     username: login.username,
     password: login.password,
-    ...(tls ? { tls: {} } : {}),
+    ...(tls ? { tls } : {}),
     connectTimeout: CONNECT_MS,
-    socketTimeout: SILENT_MS + waitMs,
+    socketTimeout: SILENT_MS,
     keepAlive: 10_000,
     connectionName: "holdfast",
     // How long an answer is worth waiting for is decided by whoever asks, not by a number of reconnects.
@@ -60,16 +59,35 @@ function single({ Redis }: Library, endpoint: Endpoint): Client {
   const { addresses, path, service, db, sentinelLogin, tls } = endpoint;
   const options = { ...common(endpoint), db, lazyConnect: true };
   if (service !== undefined) {
-    return new Redis({
+    const client = new Redis({
       ...options,
       sentinels: addresses,
       name: service,
       sentinelUsername: sentinelLogin.username,
       sentinelPassword: sentinelLogin.password,
-      ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
+      ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: tls } : {}),
+      // A planned fail-over leaves the old primary writable for some ten seconds: what it grants then is lost. The sentinels tell.
+      failoverDetector: true,
     });
+    hushSentinels(client);
+    return client;
   }
   return new Redis(path === undefined ? { ...options, ...addresses[0] } : { ...options, path });
+}
+
+/** What listens to the sentinels has no listener for errors, so that ioredis would print one for every sentinel that is down. */
+function hushSentinels(client: Client): void {
+  interface Connector {
+    connectToSentinel?: (...args: unknown[]) => { on?(event: string, listener: () => void): void };
+  }
+  const { connector } = client as { connector?: Connector };
+  const connect = connector?.connectToSentinel?.bind(connector);
+  if (connector === undefined || connect === undefined) return;
+  connector.connectToSentinel = (...args) => {
+    const sentinel = connect(...args);
+    sentinel.on?.("error", () => {});
+    return sentinel;
+  };
 }
 
 function cluster({ Cluster }: Library, endpoint: Endpoint): Client {
@@ -79,7 +97,9 @@ function cluster({ Cluster }: Library, endpoint: Endpoint): Client {
     retryDelayOnFailover: 50,
     retryDelayOnClusterDown: 100,
     retryDelayOnTryAgain: 50,
-    slotsRefreshTimeout: 3000,
+    slotsRefreshTimeout: 2000,
+    // It would ask any one node how the cluster is, and wait for ever for one that hangs.
+    enableReadyCheck: false,
     redisOptions: common(endpoint),
   });
 }

@@ -16,6 +16,7 @@ interface Library {
 }
 
 const CONNECT_MS = 5000;
+const ROOT_SILENT_MS = 2000;
 
 export function openNodeRedis(library: Library, endpoint: Endpoint): Opened {
   const client = make(library, endpoint);
@@ -38,16 +39,20 @@ export function openNodeRedis(library: Library, endpoint: Endpoint): Opened {
 
 function make(library: Library, endpoint: Endpoint): Client {
   const { addresses, path, service, db, login, sentinelLogin, tls, topology } = endpoint;
+  const secure = tls ? { tls: true, ...tls } : {};
   const socket = {
     connectTimeout: CONNECT_MS,
     reconnectStrategy: (retries: number) => Math.min(50 * 2 ** Math.min(retries, 6), 1000),
-    ...(tls ? { tls: true } : {}),
+    ...secure,
   };
   const own = { ...login, database: db, name: "holdfast", RESP: 2 };
   if (topology === "cluster") {
     return library.createCluster({
-      rootNodes: addresses.map((address) => ({ socket: { ...address, ...(tls ? { tls: true } : {}) } })),
+      // Only for the question which nodes there are: one that hangs must not keep the next from being asked.
+      rootNodes: addresses.map((address) => ({ socket: { ...address, ...secure, socketTimeout: ROOT_SILENT_MS } })),
       defaults: { ...login, RESP: 2, socket },
+      // A node that hangs must not keep the others from being used.
+      minimizeConnections: true,
       RESP: 2,
     });
   }

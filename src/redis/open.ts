@@ -3,18 +3,23 @@ import type { Backend, Member, Renewer } from "../backend.ts";
 import { LockBackendError } from "../errors.ts";
 import { RedisBackend } from "./backend.ts";
 import { type Connection, connectionOf } from "./connection.ts";
-import { toBackendError } from "./fault.ts";
+import { wordsOf, toBackendError } from "./fault.ts";
 import { identify, type Identity } from "./inspect.ts";
 import { namesOf } from "./names.ts";
 import { type Opened, openIoredis } from "./open-ioredis.ts";
 import { openNodeRedis } from "./open-node-redis.ts";
 import { toSettings } from "./options.ts";
 import { Renewals } from "./renewal.ts";
+import { Replicator } from "./replicated.ts";
+import { tlsTrouble } from "./tls.ts";
 import { describe, type Endpoint, parseUrl } from "./url.ts";
 
 const OPEN_MS = 10_000;
 
-/** Opens the backend, and makes sure that a primary answers. Rejects with a fatal {@link LockBackendError} otherwise. */
+/**
+ * Opens the backend, and makes sure that a primary answers. Rejects with a {@link LockBackendError} otherwise: fatal where the URL or the server
+ * is wrong, and not where nobody answers, because the server may come up.
+ */
 export async function openBackend(url: string): Promise<Backend> {
   const endpoint = parseUrl(url);
   const { backend, opened, connection } = await open(endpoint, url);
@@ -42,11 +47,15 @@ export async function openRenewer(data: unknown): Promise<Renewer> {
   const opened = await load(endpoint);
   const connection = connectionOf(opened.client);
   const names = namesOf(settings.prefix, connection.topology === "cluster");
-  const renewals = new Renewals(connection, names, settings);
+  const replicator = settings.durability && new Replicator(connection, settings.durability);
+  const renewals = new Renewals(connection, names, settings, replicator);
   void opened.connect().catch(() => {});
   return {
     renew: (claims) => renewals.renew(claims),
-    close: () => opened.close(),
+    close: () => {
+      replicator?.close();
+      return opened.close();
+    },
   };
 }
 
@@ -71,15 +80,13 @@ async function load(endpoint: Endpoint): Promise<Opened> {
     const library = await import("redis").catch(missing);
     if (library !== undefined) return openNodeRedis(library as never, endpoint);
   }
-  const wanted = endpoint.client ?? "ioredis, or redis";
-  throw new LockBackendError(
-    "redis",
-    "",
-    `Redis by URL needs a client library. Install ${wanted}: npm install ioredis.`,
-    {
-      fatal: true,
-    },
-  );
+  throw notInstalled(endpoint.client);
+}
+
+/** Says what to install: what the URL asks for, where it asks. */
+export function notInstalled(client: Endpoint["client"]): LockBackendError {
+  const text = client === undefined ? "ioredis, or redis: npm install ioredis" : `${client}: npm install ${client}`;
+  return new LockBackendError("redis", "", `Redis by URL needs a client library. Install ${text}.`, { fatal: true });
 }
 
 function missing(error: unknown): undefined {
@@ -110,12 +117,16 @@ async function answered(endpoint: Endpoint, opened: Opened, connection: Connecti
 }
 
 function explained(endpoint: Endpoint, error: unknown): LockBackendError {
-  const known = toBackendError(error, "");
-  const where = describe(endpoint);
+  const known = toBackendError(error, "", false);
+  const message = wordsOf(error);
+  const secure = endpoint.tls === undefined ? undefined : tlsTrouble(`${message} ${(error as { code?: string }).code}`);
+  const fatal = known.fatal || (secure !== undefined && secure.passing !== true);
   const text = known.fatal
     ? known.message.replace(/^Redis locks: /u, "")
-    : `nothing usable answers (${(error as Error).message}). Check that Redis runs there and that host, port and scheme are right.`;
-  return new LockBackendError("redis", "", `Redis at ${where}: ${text}`, { fatal: true, cause: known.cause });
+    : secure !== undefined
+      ? `${secure.text} (${message}).`
+      : `nothing usable answers (${message}). Check that Redis runs there and that host, port and scheme are right.`;
+  return new LockBackendError("redis", "", `Redis at ${describe(endpoint)}: ${text}`, { fatal, cause: known.cause });
 }
 
 /** A server that answers but cannot be what the URL says. */

@@ -19,7 +19,7 @@ export interface RedisOptions {
   readonly maxTtl?: Duration | undefined;
   /** How long a cut-off primary may go on renewing: its `min-replicas-max-lag` and two seconds. Only with `failover`. @default "12s" */
   readonly maxLag?: Duration | undefined;
-  /** Refuse `failover` when the server's `min-replicas-to-write` is 0, because then it promises nothing. @default true */
+  /** Refuse `failover` where the server's `min-replicas-to-write` and `min-replicas-max-lag` do not bear it out. @default true */
   readonly checkReplicas?: boolean | undefined;
   /** For tests. @default the system's clock */
   readonly clock?: Clock | undefined;
@@ -56,6 +56,7 @@ export interface Settings {
   /** For votes, until a quorum tells its own. */
   readonly voteQuarantineMs: number;
   readonly maxTtlMs: number;
+  readonly maxLagMs: number;
   readonly checkReplicas: boolean;
   readonly clock: Clock;
 }
@@ -81,6 +82,7 @@ export function toSettings(options: RedisOptions): Settings {
     quarantineMs: options.failover === undefined ? 0 : maxTtlMs + maxLagMs,
     voteQuarantineMs: maxTtlMs + maxLagMs,
     maxTtlMs: options.failover === undefined ? Infinity : maxTtlMs,
+    maxLagMs,
     checkReplicas: options.checkReplicas ?? DEFAULTS.checkReplicas,
     clock: options.clock ?? systemClock,
   };

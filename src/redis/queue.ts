@@ -4,14 +4,13 @@
  */
 import type { Claim, Granted } from "../backend.ts";
 import type { Clock, Timer } from "../clock.ts";
-import { type Run, toRun } from "./reply.ts";
+import { type Learned, type Run, toLearned, toRun } from "./reply.ts";
 
-/** A message for a claim that nobody knows may be ahead of the answer to its attempt; after this long it is abandoned. */
-const STRAY_MS = 1000;
 const BEAT_MIN_MS = 5;
-/** Claims that are done are remembered this long, so that a late message about them is not taken for a stray. */
-const MEMORY_MS = 600_000;
-const MEMORY_MIN = 1000;
+/** Messages that are no proof make a claim ask at once, but again only after this long. */
+const HINT_PACE_MS = 50;
+/** A grant's fence is not farther than this above the server's clock and the lock's last fence, µs; else it is asked about. */
+const AHEAD_MAX_US = 3_600_000_000;
 
 export interface Waiter {
   readonly claim: Claim;
@@ -19,14 +18,32 @@ export interface Waiter {
   readonly ticketMs: number;
   /** When the last request that found the claim still queued left: before that it was certainly not granted. */
   sentMs: number;
+  /** The greatest last fence of the lock that any answer has shown: a grant with none above it is an old one. */
+  last: number;
+  /** Which life of the server answered last. */
+  by: string;
+  /** The server's clock in µs, at `wallAtMs` of ours. */
+  wallUs: number;
+  wallAtMs: number;
   dueMs: number;
+  /** When a hint wants to be looked into, and when the last one was. */
+  hintMs: number;
+  hintedMs: number;
   /** Granted, or no longer known: the news, until somebody takes it. */
   news: Granted | "ask" | undefined;
   done: boolean;
   /** A sign of life is on its way. */
   asking: boolean;
-  touchedMs: number;
   wake: (() => void) | undefined;
+}
+
+/** What a message says of a claim. */
+export interface News {
+  readonly fences: Run;
+  /** False: the grant must be confirmed before it is believed. */
+  readonly sure: boolean;
+  /** Which life of the server granted it; "" without a quarantine. */
+  readonly by: string;
 }
 
 export interface QueueHome {
@@ -35,64 +52,49 @@ export interface QueueHome {
   readonly confirms: boolean;
   /** Cuts waiters into portions that one call may ask about. */
   portions(waiters: readonly Waiter[]): readonly Waiter[][];
-  /** Sends signs of life of one portion; answers in the order asked: a fence, an error, or a number (see beat.lua). */
+  /** Sends signs of life of one portion; answers in the order asked (see beat.lua). */
   beat(portion: readonly Waiter[]): Promise<readonly unknown[]>;
-  /** Releases a grant that nobody waits for. */
-  abandon(key: string, id: string): void;
 }
 
 export class Queue {
   readonly #home: QueueHome;
   readonly #waiters: Map<string, Waiter> = new Map();
-  readonly #strays: Map<string, { fences: Run; sure: boolean; timer: Timer }> = new Map();
+  /** Messages that were faster than the answer to the attempt. */
+  readonly #early: Map<string, News> = new Map();
+  /** When one of the connections was last found to be another: what was answered before that proves nothing now. */
+  #doubtedMs = -Infinity;
   #timer: Timer;
   #timerAtMs = Infinity;
-  #sweepAt = MEMORY_MIN;
   #closed = false;
 
   constructor(home: QueueHome) {
     this.#home = home;
   }
 
-  /** The store has queued the claim, by a request that left at `sentMs`; `headMs` > 0 tells the head when to ask again. */
-  queued(claim: Claim, key: string, ticketMs: number, sentMs: number, headMs: number): void {
+  /** The store has queued the claim, by a request that left at `sentMs`. */
+  queued(claim: Claim, key: string, ticketMs: number, sentMs: number, learned: Learned, wallMs: number): void {
     const waiter = this.#note(claim, key, ticketMs);
-    waiter.sentMs = sentMs;
     waiter.done = false;
     waiter.news = undefined;
-    this.#schedule(waiter, headMs);
-    const stray = this.#takeStray(claim.id);
-    if (stray !== undefined) this.granted(claim.id, stray.fences, stray.sure, key);
+    waiter.wallUs = wallMs * 1000;
+    waiter.wallAtMs = this.#home.clock.now();
+    this.#learn(waiter, learned, sentMs);
+    const early = this.#early.get(claim.id);
+    if (early === undefined) return;
+    this.#early.delete(claim.id);
+    this.granted(claim, early);
   }
 
-  /** The request got no answer, so the claim may be queued or granted: messages about it are no strays. */
+  /** The request got no answer, so the claim may be queued or granted: messages about it must wait for the next answer. */
   unsure(claim: Claim, key: string, ticketMs: number): void {
-    const waiter = this.#note(claim, key, ticketMs);
-    waiter.done = true;
-    this.#takeStray(claim.id);
+    this.#note(claim, key, ticketMs).done = true;
+    this.#early.delete(claim.id);
   }
 
-  /** The claim was granted by an answer. */
-  settled(id: string): void {
-    this.#takeStray(id);
-    if (this.#waiters.size === 0) return;
-    const waiter = this.#waiters.get(id);
-    if (waiter !== undefined) waiter.done = true;
-  }
-
-  /** Nobody wants the claim any more. */
+  /** The claim waits no longer: it was granted by an answer, or nobody wants it any more. */
   forget(id: string): void {
+    if (this.#early.size > 0) this.#early.delete(id);
     if (this.#waiters.size > 0) this.#waiters.delete(id);
-  }
-
-  /** Still held: what is known of it must be kept. */
-  touch(claims: readonly Claim[]): void {
-    if (this.#waiters.size === 0) return;
-    const nowMs = this.#home.clock.now();
-    for (const { id } of claims) {
-      const waiter = this.#waiters.get(id);
-      if (waiter !== undefined) waiter.touchedMs = nowMs;
-    }
   }
 
   /** Waits for news: a grant, or `undefined` for "attempt again". */
@@ -111,20 +113,23 @@ export class Queue {
     });
   }
 
-  /** A message says that the claim was granted. */
-  granted(id: string, fences: Run, sure: boolean, key: string): void {
-    const waiter = this.#waiters.get(id);
-    if (waiter === undefined) return this.#keepStray(id, fences, sure, key);
-    if (waiter.done) return;
-    const { clock } = this.#home;
-    const { claim, sentMs } = waiter;
-    const leftMs = sentMs + claim.ttlMs - clock.now();
-    if (!sure || this.#home.confirms || leftMs < claim.ttlMs / 3) return this.#tell(waiter, "ask");
-    this.#tell(waiter, { granted: true, ...fences, fromMs: sentMs });
+  /**
+   * A message says that the claim, which is one of ours, was granted. It may be late: the lease that it tells of may have
+   * passed, and the claim be queued anew. It counts if nothing that was answered is newer; else it is a reason to ask.
+   */
+  granted(claim: Claim, news: News): void {
+    const waiter = this.#waiters.get(claim.id);
+    // An attempt is under way, or will be: its answer may be older than this message, which is judged after it.
+    if (waiter === undefined || waiter.done) return void this.#early.set(claim.id, news);
+    const leftMs = waiter.sentMs + claim.ttlMs - this.#home.clock.now();
+    if (!news.sure || leftMs < claim.ttlMs / 3 || !this.#fits(waiter, news)) return this.#hint(waiter);
+    if (this.#home.confirms) return this.#tell(waiter, "ask");
+    this.#tell(waiter, { granted: true, ...news.fences, fromMs: waiter.sentMs });
   }
 
-  /** Asks about every waiter now: messages may have been missed. */
+  /** Asks about every waiter now: messages may have been missed, and those that still come may be from another server. */
   beatAll(): void {
+    this.#doubtedMs = this.#home.clock.now();
     for (const waiter of this.#waiters.values()) if (!waiter.done) waiter.dueMs = -Infinity;
     this.#setTimer(0);
   }
@@ -139,40 +144,32 @@ export class Queue {
     this.#closed = true;
     const { clock } = this.#home;
     clock.clearTimer(this.#timer);
-    for (const { timer } of this.#strays.values()) clock.clearTimer(timer);
-    this.#strays.clear();
+    this.#early.clear();
     for (const waiter of this.#waiters.values()) this.#tell(waiter, "ask");
     this.#waiters.clear();
   }
 
   #note(claim: Claim, key: string, ticketMs: number): Waiter {
-    const nowMs = this.#home.clock.now();
     let waiter = this.#waiters.get(claim.id);
     if (waiter === undefined) {
-      this.#sweep(nowMs);
       const fresh = {
         sentMs: -Infinity,
+        last: 0,
+        by: "",
+        wallUs: 0,
+        wallAtMs: 0,
         dueMs: Infinity,
+        hintMs: Infinity,
+        hintedMs: -Infinity,
         news: undefined,
         done: false,
         asking: false,
-        touchedMs: nowMs,
         wake: undefined,
       };
       waiter = { claim, key, ticketMs, ...fresh };
       this.#waiters.set(claim.id, waiter);
     }
-    waiter.touchedMs = nowMs;
     return waiter;
-  }
-
-  #sweep(nowMs: number): void {
-    if (this.#waiters.size < this.#sweepAt) return;
-    for (const [id, waiter] of this.#waiters) {
-      const keepMs = Math.max(MEMORY_MS, 4 * waiter.claim.ttlMs);
-      if (waiter.done && waiter.touchedMs + keepMs < nowMs) this.#waiters.delete(id);
-    }
-    this.#sweepAt = Math.max(MEMORY_MIN, 2 * this.#waiters.size);
   }
 
   #tell(waiter: Waiter, news: Granted | "ask"): void {
@@ -184,32 +181,42 @@ export class Queue {
 
   #takeNews(waiter: Waiter | undefined): Granted | undefined {
     const news = waiter?.news;
-    if (waiter !== undefined) waiter.news = undefined;
-    return news === "ask" ? undefined : news;
+    if (waiter === undefined || news === undefined) return undefined;
+    waiter.news = undefined;
+    if (news === "ask") return undefined;
+    this.forget(waiter.claim.id);
+    return news;
   }
 
-  #keepStray(id: string, fences: Run, sure: boolean, key: string): void {
-    const { clock } = this.#home;
-    clock.clearTimer(this.#strays.get(id)?.timer);
-    const timer = clock.setTimer(() => {
-      if (this.#strays.delete(id) && !this.#waiters.has(id)) this.#home.abandon(key, id);
-    }, STRAY_MS);
-    this.#strays.set(id, { fences, sure, timer });
+  /** Whether a grant with this fence can have come after every answer that the claim got, and from the same server. */
+  #fits(waiter: Waiter, { fences, by }: News): boolean {
+    const fence = Number(fences.fence);
+    const sinceUs = (this.#home.clock.now() - waiter.wallAtMs) * 1000;
+    const highest = Math.max(waiter.last, waiter.wallUs) + sinceUs + AHEAD_MAX_US;
+    return fence > waiter.last && fence <= highest && by === waiter.by && waiter.sentMs > this.#doubtedMs;
   }
 
-  #takeStray(id: string): { fences: Run; sure: boolean } | undefined {
-    if (this.#strays.size === 0) return undefined;
-    const stray = this.#strays.get(id);
-    if (stray === undefined) return undefined;
-    this.#strays.delete(id);
-    this.#home.clock.clearTimer(stray.timer);
-    return stray;
+  /** An answer says that the claim is still queued. */
+  #learn(waiter: Waiter, { last, againMs, by }: Learned, sentMs: number): void {
+    waiter.sentMs = Math.max(waiter.sentMs, sentMs);
+    waiter.last = Math.max(waiter.last, last);
+    waiter.by = by;
+    this.#schedule(waiter, againMs);
   }
 
-  #schedule(waiter: Waiter, headMs: number): void {
+  /** Something may have happened to the claim: its next sign of life comes at once, but not again and again. */
+  #hint(waiter: Waiter): void {
+    const nowMs = this.#home.clock.now();
+    waiter.hintMs = Math.max(nowMs, waiter.hintedMs + HINT_PACE_MS);
+    waiter.dueMs = Math.min(waiter.dueMs, waiter.hintMs);
+    if (!waiter.asking) this.#setTimer(waiter.dueMs - nowMs);
+  }
+
+  #schedule(waiter: Waiter, againMs: number): void {
     const nowMs = this.#home.clock.now();
     const paceMs = waiter.ticketMs / 3;
-    waiter.dueMs = nowMs + Math.max(BEAT_MIN_MS, headMs > 0 ? Math.min(headMs + 1, paceMs) : paceMs);
+    const dueMs = nowMs + Math.max(BEAT_MIN_MS, againMs > 0 ? Math.min(againMs + 1, paceMs) : paceMs);
+    waiter.dueMs = Math.min(dueMs, waiter.hintMs);
     this.#setTimer(waiter.dueMs - nowMs);
   }
 
@@ -243,7 +250,12 @@ export class Queue {
 
   async #beatPortion(portion: readonly Waiter[]): Promise<void> {
     const sentMs = this.#home.clock.now();
-    for (const waiter of portion) waiter.asking = true;
+    for (const waiter of portion) {
+      waiter.asking = true;
+      if (waiter.hintMs > sentMs) continue;
+      waiter.hintMs = Infinity;
+      waiter.hintedMs = sentMs;
+    }
     const answers = await this.#home.beat(portion).catch(() => []);
     for (const [index, waiter] of portion.entries()) {
       waiter.asking = false;
@@ -253,12 +265,12 @@ export class Queue {
 
   #hear(waiter: Waiter, answer: unknown, sentMs: number): void {
     if (waiter.done || this.#waiters.get(waiter.claim.id) !== waiter) return;
-    if (typeof answer === "number" && answer >= 0) {
-      waiter.sentMs = Math.max(waiter.sentMs, sentMs);
-      return this.#schedule(waiter, answer);
-    }
+    const learned = toLearned(answer);
+    if (learned !== undefined) return this.#learn(waiter, learned, sentMs);
     if (answer === undefined) return this.#schedule(waiter, 0);
     const fences = toRun(answer);
+    // A question that left later found it queued: this answer was overtaken.
+    if (fences === undefined && sentMs < waiter.sentMs) return;
     // Not queued any more, or an error: the attempt that follows brings the place in the queue, or the error.
     if (fences === undefined || this.#home.confirms) return this.#tell(waiter, "ask");
     this.#tell(waiter, { granted: true, ...fences, fromMs: sentMs });

@@ -1,8 +1,9 @@
 /** Reads claims back from the store. How they are written is in terms.ts; the layout is told in lua/_lock.lua. */
 import type { Forced, Holding, Meta, Mode, Waiting } from "../backend.ts";
+import { isFence } from "./fences.ts";
 
 // "<end> <since> <fence or place> <flag><mode> <keep> <more> <idle> <limit> <ttl> <lockDelay> <ticket> <minHold> <inbox> <json>"
-const RECORD = /^(\d{13}) (\d{13}) (\d{1,20}) [.!vw]([xs]) (?:\d{1,16} ){3}(\d{1,16}) (?:\d{1,16} ){4}\S+ (.*)$/su;
+const RECORD = /^(\d{13}) (\d{13}) (\d{16}) [.!vw]([xs]) (?:\d{1,16} ){3}(\d{1,16}) (?:\d{1,16} ){4}\S+ (.*)$/su;
 const FORCED = /^(\d{13,16}) \S+ (.*)$/su;
 
 interface Parsed {
@@ -15,10 +16,16 @@ interface Parsed {
   readonly meta: Meta;
 }
 
+/** More than anybody may write, so that what others wrote costs little and shows as what it is. */
+const RECORD_MAX = 32_768;
+export const HOLDER_MAX = 256;
+export const REASON_MAX = 1024;
+const META_MAX = 4096;
+
 /** Reads a holder's record. `undefined`: it is not one, so that it is not believed. */
 export function toHolding(name: string, record: string, nowMs: number): Holding | undefined {
   const parsed = parse(record);
-  if (parsed === undefined) return undefined;
+  if (parsed === undefined || !isFence(Number(parsed.number))) return undefined;
   const { mode, limit, holder, meta } = parsed;
   return {
     name,
@@ -42,28 +49,35 @@ export function toWaiting(name: string, record: string, nowMs: number): (Waiting
 }
 
 export function toForced(name: string, fence: string, record: string, nowMs: number): Forced | undefined {
-  const [, at, json] = FORCED.exec(record) ?? [];
-  if (at === undefined || json === undefined || !/^\d{1,20}$/u.test(fence)) return undefined;
+  const [, at, json] = readForce(record) ?? [];
+  if (at === undefined || json === undefined || !/^\d{1,16}$/u.test(fence) || !isFence(Number(fence))) return undefined;
   return { name, fence: BigInt(fence), agoMs: Math.max(0, nowMs - Number(at)), ...toForce(json) };
 }
 
-/** Who ended a lease by force, and why; from the record that renewals and messages bring. */
-export function toForce(json: string): { by: string; reason: string } {
+function readForce(record: string): RegExpExecArray | null {
+  return record.length > RECORD_MAX ? null : FORCED.exec(record);
+}
+
+/** Who ended a lease by force, and why. */
+function toForce(json: string): { by: string; reason: string } {
   const value = parseJson(json);
   const { by, reason } = (typeof value === "object" && value !== null ? value : {}) as Record<string, unknown>;
   return {
-    by: typeof by === "string" ? by : "somebody",
-    reason: typeof reason === "string" ? reason : "no reason given",
+    by: typeof by === "string" ? cut(by, HOLDER_MAX) : "somebody",
+    reason: typeof reason === "string" ? cut(reason, REASON_MAX) : "no reason given",
   };
 }
 
-/** Why a lease was lost, when the store says that force ended it. */
-export function forcedReason(record: string): string {
-  const { by, reason } = toForce(FORCED.exec(record)?.[2] ?? record);
+/** Why a lease was lost, when force ended it; `undefined` when this is no record of force. */
+export function forcedReason(record: string): string | undefined {
+  const json = readForce(record)?.[2];
+  if (json === undefined) return undefined;
+  const { by, reason } = toForce(json);
   return `${by} ended it by force: ${reason}`;
 }
 
 function parse(record: string): Parsed | undefined {
+  if (record.length > RECORD_MAX) return undefined;
   const [, end, since, number, mode, limit, json] = RECORD.exec(record) ?? [];
   if (number === undefined || json === undefined) return undefined;
   const who = parseJson(json);
@@ -74,16 +88,21 @@ function parse(record: string): Parsed | undefined {
     number,
     mode: mode === "s" ? "shared" : "exclusive",
     limit: Number(limit),
-    holder: typeof holder === "string" ? holder : "unknown",
+    holder: typeof holder === "string" ? cut(holder, HOLDER_MAX) : "unknown",
     meta: toMeta(meta),
   };
 }
 
+/** What is too long is not shown at all: half of a meta would look like a whole one. */
 function toMeta(value: unknown): Meta {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
-  return Object.fromEntries(
-    Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === "string"),
-  );
+  const entries = Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === "string");
+  const length = entries.reduce((sum, [field, text]) => sum + field.length + text.length, 0);
+  return length > META_MAX ? {} : Object.fromEntries(entries);
+}
+
+export function cut(text: string, max: number): string {
+  return text.length > max ? `${text.slice(0, max)}…` : text;
 }
 
 function parseJson(text: string): unknown {

@@ -8,7 +8,8 @@ import { renew } from "./generated/renew.ts";
 import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
 import { forcedReason } from "./record.ts";
-import { runReplicated, runScript } from "./script.ts";
+import type { Replicator } from "./replicated.ts";
+import { isTryAgain, runScript } from "./script.ts";
 
 /** What one call asks: leases that last equally long and, in a cluster, lie in one slot. */
 interface Call {
@@ -28,20 +29,32 @@ interface Portion {
   readonly calls: readonly Call[];
 }
 
+/** A server's name: see lua/_incarnation.lua. */
+const WHO = /^[0-9a-f]{0,20}$/u;
 const RENEWED: Renewal = { held: true };
+const FORGOTTEN = "the store no longer knows it: its time was over, or the store lost its data";
 const UNKNOWN: Renewal = { held: "unknown", cause: new Error("Redis gave no answer to a renewal") };
 
 export class Renewals {
   readonly #connection: Connection;
   readonly #names: Names;
   readonly #settings: Settings;
+  readonly #replicator: Replicator | undefined;
+  /** As a quorum's member: every answer tells which server it comes from. Set before the first renewal. */
+  asksWho = false;
   /** Of the last renewal. Weak, because nobody says when the last of many leases is gone. */
   #last: WeakRef<readonly Portion[]> | undefined;
 
-  constructor(connection: Connection, names: Names, settings: Settings) {
+  constructor(connection: Connection, names: Names, settings: Settings, replicator: Replicator | undefined) {
     this.#connection = connection;
     this.#names = names;
     this.#settings = settings;
+    this.#replicator = replicator;
+  }
+
+  /** The claims of the last renewal, as far as anybody still holds them. */
+  *renewed(): Generator<Claim> {
+    for (const { claims } of this.#last?.deref() ?? []) yield* claims;
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
@@ -61,12 +74,33 @@ export class Renewals {
 
   async #make(call: Call, alone: boolean, whole: boolean, answers: Renewal[], from: number): Promise<void> {
     const { clock } = this.#settings;
-    const asked = ask(this.#connection, this.#settings, call).catch((error: unknown) => toBackendError(error, ""));
+    const asked = this.#ask(call).catch((error: unknown) => toBackendError(error, ""));
     // A node that does not answer must not keep the others' answers from their leases.
     const replies = await (alone ? asked : within(clock, asked, Math.max(50, call.leastTtlMs / 6)));
     // Where nothing is special, a portion is one call and all its answers are the same.
-    if (replies === 1 && whole) answers.fill(RENEWED, from, from + call.places.length);
-    else for (const [at, place] of call.places.entries()) answers[from + place] = toRenewal(replies, at);
+    const who = this.asksWho ? whoOf(replies, call.places.length) : undefined;
+    const renewed: Renewal = who === undefined || who === "" ? RENEWED : { held: true, from: who };
+    const all = who === undefined ? isYes(replies) : replies === who;
+    if (all && whole) answers.fill(renewed, from, from + call.places.length);
+    else {
+      for (const [at, place] of call.places.entries())
+        answers[from + place] = all ? renewed : toRenewal(replies, at, renewed);
+    }
+  }
+
+  async #ask({ keys, ids, args }: Call): Promise<unknown> {
+    try {
+      return await ask(this.#connection, this.#settings, this.#replicator, keys, args);
+    } catch (error) {
+      if (!isTryAgain(error) || keys.length === 1) throw error;
+      // Half of the slot's locks have moved: each is asked for alone, wherever it is.
+      const one = (id: string, at: number): Promise<unknown> =>
+        ask(this.#connection, this.#settings, this.#replicator, [keys[at]!], [`${id} `, ...args.slice(1)]).then(
+          (reply) => (Array.isArray(reply) ? (reply[0] as unknown) : reply),
+          (reason: unknown) => `!${reason instanceof Error ? reason.message : String(reason)}`,
+        );
+      return await Promise.all(ids.map(one));
+    }
   }
 
   /** In a cluster all claims are one portion, because a call takes those of one slot, wherever they stand. */
@@ -103,7 +137,9 @@ export class Renewals {
       call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
     }
     for (const call of calls) {
-      call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
+      const args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
+      call.args = this.asksWho ? [...args, "who"] : args;
+      if (this.asksWho) call.keys.push(this.#names.marker(call.keys[0] as string));
     }
     return { claims, calls };
   }
@@ -129,17 +165,15 @@ async function within(clock: Clock, asked: Promise<unknown>, ms: number): Promis
   return first;
 }
 
-async function ask(connection: Connection, settings: Settings, { keys, args }: Call): Promise<unknown> {
-  const { durability } = settings;
-  if (durability === undefined) return runScript(connection, renew, keys, args);
-  const { reply, replicas } = await runReplicated(
-    connection,
-    renew,
-    keys,
-    args,
-    durability.replicas,
-    durability.waitMs,
-  );
+async function ask(
+  connection: Connection,
+  { durability }: Settings,
+  replicator: Replicator | undefined,
+  keys: readonly string[],
+  args: readonly string[],
+): Promise<unknown> {
+  if (durability === undefined || replicator === undefined) return runScript(connection, renew, keys, args);
+  const { reply, replicas } = await replicator.run(renew, keys, args);
   if (replicas < durability.replicas) {
     // The lease lives on here, but a fail-over might not know of it: so it does not count.
     throw new Error(
@@ -149,17 +183,24 @@ async function ask(connection: Connection, settings: Settings, { keys, args }: C
   return reply;
 }
 
-/** From 1 for all, an answer for each, or what went wrong with all. */
-function toRenewal(replies: unknown, at: number): Renewal {
-  if (replies === 1) return RENEWED;
+/** Instead of the 1 for all, or behind the answers for each. "": the server does not tell. */
+function whoOf(replies: unknown, count: number): string | undefined {
+  const who: unknown = Array.isArray(replies) ? replies[count] : replies;
+  return typeof who === "string" && WHO.test(who) ? who : undefined;
+}
+
+function isYes(reply: unknown): boolean {
+  return reply === 1 || reply === "1";
+}
+
+/** From an answer for each, or what went wrong with all. */
+function toRenewal(replies: unknown, at: number, renewed: Renewal): Renewal {
   if (replies instanceof Error) return { held: "unknown", cause: replies };
   const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
-  if (reply === 1) return RENEWED;
-  if (reply === "gone")
-    return { held: false, reason: "the store no longer knows it: its time was over, or the store lost its data" };
-  if (typeof reply !== "string")
+  if (isYes(reply)) return renewed;
+  if (typeof reply !== "string" || !/^(?:!|gone )/u.test(reply))
     return { held: "unknown", cause: new Error("Redis answered a renewal with something else") };
-  if (!reply.startsWith("!")) return { held: false, reason: forcedReason(reply) };
+  if (reply.startsWith("gone ")) return { held: false, reason: forcedReason(reply.slice("gone ".length)) ?? FORGOTTEN };
   if (/WRONGTYPE|HOLDFAST_FOREIGN/u.test(reply))
     return { held: false, reason: "somebody wrote something else over it" };
   return { held: "unknown", cause: toBackendError(new Error(reply.slice(1)), "") };

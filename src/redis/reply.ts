@@ -1,6 +1,7 @@
 /** Reads the scripts' replies. Everything that comes from the store is checked before it is believed. */
 import type { Holding, Refused, Released, Vote } from "../backend.ts";
 import { LockBackendError, quote } from "../errors.ts";
+import { FENCE_MAX, isFence } from "./fences.ts";
 import { toHolding } from "./record.ts";
 
 /** The fences of a grant: the first, and how many there are. */
@@ -9,21 +10,81 @@ export interface Run {
   readonly run: number;
 }
 
-const RUN = /^(\d{1,20})\+(\d{1,6})$/u;
+const RUN = /^(\d{1,16})\+(\d{1,6})$/u;
+const LEARNED = /^=(\d{16}) (\d{1,13})(@[0-9a-f]{12})?$/u;
+const WAS: readonly Released[] = ["absent", "held", "queued"];
+const COUNT = /^\d{1,15}$/u;
 
-/** From "<fence>+<how many more>"; `undefined` for anything else. */
+/** From "<fence>+<how many more>"; `undefined` for anything else, and for a fence that no store of ours can have given. */
 export function toRun(reply: unknown): Run | undefined {
-  const match = typeof reply === "string" ? RUN.exec(reply) : null;
-  return match === null ? undefined : { fence: BigInt(match[1] as string), run: Number(match[2]) + 1 };
+  const [, first, more] = (typeof reply === "string" ? RUN.exec(reply) : null) ?? [];
+  if (first === undefined || !isFence(Number(first))) return undefined;
+  return { fence: BigInt(first), run: Number(more) + 1 };
 }
 
-/** From { place, ms until the earliest end, now, a holder's record or "" or "young" }. */
-export function toRefused(name: string, reply: unknown): { refused: Refused; headMs: number } {
-  if (!Array.isArray(reply) || typeof reply[0] !== "number" || typeof reply[1] !== "number") throw strange(name);
-  const [place, aheadMs] = reply as [number, number];
-  const refused: Refused = { granted: false, heldBy: heldBy(name, reply[3], Number(reply[2]), aheadMs) };
-  if (place === 0) return { refused: aheadMs > 0 ? { ...refused, retryMs: aheadMs } : refused, headMs: 0 };
-  return { refused: { ...refused, position: place }, headMs: place === 1 ? aheadMs : 0 };
+/** What an answer tells a claim that is still queued. */
+export interface Learned {
+  /** The lock's last fence: every later grant has a greater one. */
+  readonly last: number;
+  /** After how long it is worth asking again; 0: at the usual pace. */
+  readonly againMs: number;
+  /** Which life of the server says so; "" without a quarantine. */
+  readonly by: string;
+}
+
+/** From "=<last fence> <ms><identity>"; `undefined` for anything else. */
+export function toLearned(reply: unknown): Learned | undefined {
+  const [, last, again, by = ""] = (typeof reply === "string" ? LEARNED.exec(reply) : null) ?? [];
+  if (last === undefined || Number(last) > FENCE_MAX) return undefined;
+  return { last: Number(last), againMs: Number(again), by };
+}
+
+export interface Refusal {
+  readonly refused: Refused;
+  /** The server's clock. */
+  readonly wallMs: number;
+  /** Absent: the claim is not queued. */
+  readonly learned: Learned | undefined;
+}
+
+/** From { place, ms until the earliest end, now, a holder's record or "" or "young", what a waiter learns }. */
+export function toRefused(name: string, reply: unknown): Refusal {
+  const [place, aheadMs, wallMs] = Array.isArray(reply) ? reply.slice(0, 3).map(toCount) : [];
+  if (place === undefined || aheadMs === undefined || wallMs === undefined) throw strange(name);
+  const fields = reply as readonly unknown[];
+  const refused: Refused = { granted: false, heldBy: heldBy(name, fields[3], wallMs, aheadMs) };
+  if (place === 0) {
+    return { refused: aheadMs > 0 ? { ...refused, retryMs: aheadMs } : refused, wallMs, learned: undefined };
+  }
+  const learned = toLearned(fields[4]);
+  if (learned === undefined) throw strange(name);
+  return { refused: { ...refused, position: place }, wallMs, learned };
+}
+
+/** Whether the lock may be free, but has more lapsed tickets than one call may pass over: another should follow. */
+export function isBusy(reply: unknown): boolean {
+  if (Array.isArray(reply)) return reply[3] === "busy";
+  return (toCount(reply) ?? 0) >= 4;
+}
+
+/** Whether a claim was refused because the server may have forgotten leases. */
+export function isYoung(reply: unknown): boolean {
+  return Array.isArray(reply) && reply[3] === "young";
+}
+
+/** From 1 when the claim was held, 2 when it was queued, 0 when the lock knew nothing of it; and 4 more when it is busy. */
+export function toReleased(name: string, reply: unknown): Released {
+  const kind = toCount(reply);
+  const was = kind === undefined ? undefined : WAS[kind >= 4 ? kind - 4 : kind];
+  if (was === undefined) throw strange(name);
+  return was;
+}
+
+/** Some clients give numbers as texts. Less than nothing is nothing: the end of a lease may have passed. */
+export function toCount(value: unknown): number | undefined {
+  if (typeof value === "number") return Number.isFinite(value) ? Math.max(0, value) : undefined;
+  if (typeof value !== "string" || !COUNT.test(value.replace(/^-/u, ""))) return undefined;
+  return Math.max(0, Number(value));
 }
 
 function heldBy(name: string, record: unknown, nowMs: number, aheadMs: number): readonly Holding[] {
@@ -35,43 +96,43 @@ function heldBy(name: string, record: unknown, nowMs: number, aheadMs: number): 
   return holding === undefined ? [] : [holding];
 }
 
-const STAMP_LENGTH = 13;
+const YES = /^(\d{13}) ([0-9a-f]{0,20})(?: (\d{1,9}))?$/u;
+const SERVER = /^[0-9a-f]{1,20}$/u;
 
-/** From "now" or "now waiters" when granted, else from { vote, now, detail, waiters }. */
+/** From "now server" or "now server waiters" when granted, else from { vote, now, server, detail, waiters }. */
 export function toVote(name: string, reply: unknown): Vote {
   if (typeof reply === "string") {
-    // By length and not by pattern: this is the hot path.
-    const wallMs = Number(reply.slice(0, STAMP_LENGTH));
-    const waiters = reply.length === STAMP_LENGTH ? 0 : Number(reply.slice(STAMP_LENGTH));
-    if (!(wallMs > 0 && waiters >= 0)) throw strange(name);
-    return { vote: "granted", waiters, wallMs };
+    const [, stamp, server = "", waiters = "0"] = YES.exec(reply) ?? [];
+    if (stamp === undefined) throw strange(name);
+    return { vote: "granted", from: toServer(server), waiters: Number(waiters), wallMs: Number(stamp) };
   }
   if (!Array.isArray(reply) || !/^\d{1,16}$/u.test(String(reply[1]))) throw strange(name);
   const wallMs = Number(reply[1]);
-  const detail = String(reply[2]);
-  const waiters = typeof reply[3] === "number" ? reply[3] : undefined;
+  const from = toServer(reply[2]);
+  const detail = String(reply[3]);
+  const waiters = typeof reply[4] === "number" ? reply[4] : undefined;
   switch (reply[0]) {
     case "held": {
       const holding = toHolding(name, detail, wallMs);
       const { holder: by = "unknown", fence = 0n, heldMs, remainingMs = 0 } = holding ?? {};
-      return { vote: "held", by, fence, heldMs, remainingMs, waiters, wallMs };
+      return { vote: "held", from, by, fence, heldMs, remainingMs, waiters, wallMs };
     }
     case "low":
-      if (!/^\d{1,20}$/u.test(detail)) throw strange(name);
-      return { vote: "low", fence: BigInt(detail), wallMs };
+      if (!/^\d{1,16}$/u.test(detail) || !isFence(Number(detail))) throw strange(name);
+      return { vote: "low", from, fence: BigInt(detail), wallMs };
     case "young":
-      return { vote: "young", forMs: Number(detail), wallMs };
+      if (!COUNT.test(detail)) throw strange(name);
+      return { vote: "young", from, forMs: Number(detail), wallMs };
     default:
       throw strange(name);
   }
 }
 
-function strange(name: string): LockBackendError {
-  return new LockBackendError("redis", name, `Lock ${quote(name)}: Redis answered with something that is no answer.`);
+/** `undefined`: the server does not tell. */
+function toServer(reply: unknown): string | undefined {
+  return typeof reply === "string" && SERVER.test(reply) ? reply : undefined;
 }
 
-/** What the release script says that the claim was. */
-export function toReleased(reply: unknown): Released {
-  if (reply === 1) return "held";
-  return reply === 2 ? "queued" : "absent";
+function strange(name: string): LockBackendError {
+  return new LockBackendError("redis", name, `Lock ${quote(name)}: Redis answered with something that is no answer.`);
 }

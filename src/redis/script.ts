@@ -21,22 +21,9 @@ export function runScript(
   });
 }
 
-/** Runs the script, then waits on the same connection until `replicas` have what it wrote; tells how many had in time. */
-export async function runReplicated(
-  connection: Connection,
-  script: Script,
-  keys: readonly string[],
-  args: readonly string[],
-  replicas: number,
-  waitMs: number,
-): Promise<{ reply: unknown; replicas: number }> {
-  try {
-    return await connection.evalshaAndWait(script.sha, keys, args, replicas, waitMs);
-  } catch (error) {
-    if (!isNoScript(error)) throw error;
-    await connection.command(keys[0], ["SCRIPT", "LOAD", script.source]);
-    return await connection.evalshaAndWait(script.sha, keys, args, replicas, waitMs);
-  }
+/** A slot is half-way moved, and this call's keys are on both sides: each alone can be asked for. */
+export function isTryAgain(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("TRYAGAIN");
 }
 
 export function isNoScript(error: unknown): boolean {

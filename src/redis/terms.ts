@@ -1,10 +1,12 @@
 /** What the store needs to know of a claim, as one string. The layout is told in lua/_lock.lua. */
 import type { Claim } from "../backend.ts";
+import { FENCE_MAX } from "./fences.ts";
 import type { Settings } from "./options.ts";
+import { cut, HOLDER_MAX } from "./record.ts";
 
 /** Times and counts that the store reads by position. */
 const KEEP_MAX_MS = 999_999_999_999;
-const BALLOT_MAX = BigInt(Number.MAX_SAFE_INTEGER);
+const BALLOT_MAX = BigInt(FENCE_MAX);
 
 /**
  * Fences for a claim behind which nobody waits, as far as its process knows. Few, because whoever takes and releases a lock in
@@ -58,7 +60,7 @@ export class Terms {
     const keepMs = Math.min(claim.ttlMs + claim.lockDelayMs, KEEP_MAX_MS);
     const fixed = `${digits(keepMs, 12)} ${digits(this.#runOf(claim, crowd) - 1, 6)} ${digits(this.#idleMs, 12)}`;
     const rest = `${claim.limit} ${claim.ttlMs} ${claim.lockDelayMs} ${ticketMs} ${claim.minHoldMs}`;
-    return `${flag}${mode} ${fixed} ${rest} ${this.#inbox} ${JSON.stringify([claim.holder, claim.meta])}`;
+    return `${flag}${mode} ${fixed} ${rest} ${this.#inbox} ${JSON.stringify([cut(claim.holder, HOLDER_MAX), claim.meta])}`;
   }
 
   /** Only where one holds at a time: else a later holder of this run would be below an earlier one of the next. */

@@ -11,6 +11,7 @@
 import type { Duration } from "../duration.ts";
 import type { Topology } from "./connection.ts";
 import type { Durability, RedisOptions } from "./options.ts";
+import { type TlsOptions, toTls } from "./tls.ts";
 
 export interface Address {
   readonly host: string;
@@ -24,7 +25,8 @@ export interface Login {
 
 export interface Endpoint {
   readonly topology: Topology;
-  readonly tls: boolean;
+  /** Absent: without TLS. */
+  readonly tls?: TlsOptions | undefined;
   /** Of the sentinels, of some cluster nodes, or of the one server. Empty with `path`. */
   readonly addresses: readonly Address[];
   readonly path?: string | undefined;
@@ -38,6 +40,7 @@ export interface Endpoint {
 }
 
 const URL_PATTERN = /^([a-z+-]+):\/\/(?:([^@/?#]*)@)?([^/?#]*)(\/[^?#]*)?(?:\?([^#]*))?$/iu;
+const RAW_CREDENTIALS = /^rediss?(?:[+-](?:sentinel|cluster))?:\/\/[^@]*[/#?][^@]*@/iu;
 const HOST_PATTERN = /^(\[[0-9a-f:.]+\]|[^:[\]@]+)(?::(\d{1,5}))?$/iu;
 const KINDS: Readonly<Record<string, { topology: Topology; tls: boolean; unix?: boolean }>> = {
   redis: { topology: "standalone", tls: false },
@@ -50,7 +53,20 @@ const KINDS: Readonly<Record<string, { topology: Topology; tls: boolean; unix?: 
   "redis+unix": { topology: "standalone", tls: false, unix: true },
 };
 
+/** Throws a `TypeError` that says what is wrong with it. */
 export function parseUrl(url: string): Endpoint {
+  try {
+    return parse(url);
+  } catch (error) {
+    // An unescaped / # or ? in a password ends the part before the hosts, and everything behind it is misread.
+    if (!RAW_CREDENTIALS.test(url)) throw error;
+    throw new TypeError(
+      "Expected the user name and the password in `url` to be percent-encoded, but there is a /, # or ? before the @: write %2F, %23 or %3F (encodeURIComponent() does it)",
+    );
+  }
+}
+
+function parse(url: string): Endpoint {
   const [, scheme = "", login, hosts = "", path = "", query] = URL_PATTERN.exec(url) ?? [];
   const kind = KINDS[scheme.toLowerCase()];
   if (kind === undefined) {
@@ -74,7 +90,7 @@ export function parseUrl(url: string): Endpoint {
   }
   const endpoint: Endpoint = {
     topology,
-    tls,
+    tls: toTls(tls, take),
     addresses: kind.unix ? [] : toAddresses(hosts, topology === "sentinel" ? 26_379 : 6379),
     path: kind.unix ? decode(path) : undefined,
     service,

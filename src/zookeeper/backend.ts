@@ -25,6 +25,8 @@ export interface BackendSetup {
 
 export class ZooKeeperBackend implements Backend {
   readonly name = "zookeeper";
+  /** Its nodes go with its session. */
+  readonly ephemeral = true;
   /** The connection: also for guards, which check in one transaction that the lease's node is there. */
   readonly client: ZooKeeperClient;
   readonly #setup: BackendSetup;

@@ -73,3 +73,27 @@ test("waiters do not wake each other while somebody holds a bare majority", asyn
   // Four waiters at a walking pace, for five seconds: a round a second each, and the holder's renewals.
   expect((world.messages - before) / 10).toBeLessThan(4 * 5 * 2.5);
 });
+
+test("S141: with two of five members hung, nobody waits for long while others take turns", async () => {
+  const world = new World(1, 5, {});
+  const history: Believed[] = [];
+  const never = (): Promise<never> => new Promise(() => undefined);
+  const hung = { vote: never, release: never, withdraw: never, freed: () => () => undefined };
+  for (let at = 0; at < 4; at++) {
+    const clock = world.clock(at, world.dice.between(-20, 20));
+    const members = world.members.map((server) => ({ ...server.seenBy(at), ...(server.at < 2 ? hung : {}) }));
+    const plan = { ttlMs: TTL_MS, holdMs: 20 };
+    const client = new Client(world, at, quorum(members, { clock, chance: world.dice }), clock, plan, history);
+    world.at(at, () => void client.live(6000), at);
+  }
+  await world.run(6000);
+  expect(overlaps(history)).toEqual([]);
+  let longestMs = 0;
+  for (let at = 0; at < 4; at++) {
+    const wins = history.filter(({ client }) => client === at).map(({ fromMs }) => fromMs);
+    for (const [index, fromMs] of [...wins, 6000].entries())
+      longestMs = Math.max(longestMs, fromMs - (wins[index - 1] ?? 0));
+  }
+  // A turn takes some twenty milliseconds. Each member that is held looked like a split vote, and back-off only grew.
+  expect(longestMs).toBeLessThan(1000);
+}, 60_000);

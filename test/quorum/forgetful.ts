@@ -10,8 +10,10 @@ export class ForgetfulMember {
   readonly #clock: Clock;
   #store: MemoryStore;
   #member: Member;
-  #isMarked = false;
-  #youngUntilMs = 0;
+  /** When it was found to have forgotten; `undefined`: nobody has looked yet. */
+  #sinceMs: number | undefined;
+  /** The longest quarantine that anybody asked for. */
+  #spanMs = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -32,28 +34,34 @@ export class ForgetfulMember {
   forget(): void {
     this.#store = memoryStore({ clock: this.#clock });
     this.#member = memory({ store: this.#store });
-    this.#isMarked = false;
+    this.#sinceMs = undefined;
+    this.#spanMs = 0;
   }
 
-  /** An operator vouches for it. */
-  admit(): void {
-    this.#isMarked = true;
-    this.#youngUntilMs = 0;
+  /** An operator vouches for it, and says which quarantine holds from now on. */
+  admit(quarantineMs = 0): void {
+    this.#sinceMs = -Infinity;
+    this.#spanMs = quarantineMs;
   }
 
-  /** A quarantine of 0: the member is taken for durable, and nobody looks at the marker. */
+  /** A process introduces itself. Tells the longest quarantine that was asked for before. */
+  meet(quarantineMs: number): number | undefined {
+    const beforeMs = this.#sinceMs === undefined ? undefined : this.#spanMs;
+    this.#youngMs(quarantineMs);
+    return beforeMs;
+  }
+
+  /** A quarantine of 0: the voter takes the member for durable, but obeys what others asked for. */
   async vote(claim: Claim, ballot: bigint, quarantineMs: number): Promise<Vote> {
-    const forMs = quarantineMs > 0 ? this.#youngMs(quarantineMs) : 0;
+    const forMs = this.#youngMs(quarantineMs);
     if (forMs > 0) return { vote: "young", forMs, wallMs: this.#clock.wall() };
     return this.#member.vote(claim, ballot);
   }
 
   #youngMs(quarantineMs: number): number {
     const nowMs = this.#clock.now();
-    if (!this.#isMarked || this.#youngUntilMs - nowMs > quarantineMs) {
-      this.#isMarked = true;
-      this.#youngUntilMs = nowMs + quarantineMs;
-    }
-    return Math.max(0, this.#youngUntilMs - nowMs);
+    this.#spanMs = Math.max(this.#spanMs, quarantineMs);
+    if (this.#sinceMs === undefined || this.#sinceMs > nowMs) this.#sinceMs = nowMs;
+    return Math.max(0, this.#sinceMs + this.#spanMs - nowMs);
   }
 }

@@ -19,8 +19,8 @@ const MINUTE_MS = 60_000;
 const SLACK_MS = 50;
 
 type Command =
-  | { readonly do: "vote"; readonly who: number; readonly ballot: number }
-  | { readonly do: "renew" | "release"; readonly who: number }
+  | { readonly do: "vote"; readonly who: number; readonly ballot: number; readonly quarantine: number }
+  | { readonly do: "renew" | "release" | "withdraw"; readonly who: number }
   | { readonly do: "force"; readonly ballot: number }
   | { readonly do: "wait"; readonly minutes: number }
   | { readonly do: "query" | "forget" | "admit" };
@@ -34,10 +34,15 @@ interface Shape {
 
 const who = fc.nat({ max: 2 });
 const ballot = fc.integer({ min: 1, max: 8 });
+/** Of one process; others may ask for another, or for none. */
+const quarantine = fc.constantFrom(0, 0, 2, 3);
 const commands: fc.Arbitrary<Command[]> = fc.array(
   fc.oneof(
-    { weight: 10, arbitrary: fc.record({ do: fc.constant("vote" as const), who, ballot }) },
-    { weight: 3, arbitrary: fc.record({ do: fc.constantFrom("renew" as const, "release" as const), who }) },
+    { weight: 10, arbitrary: fc.record({ do: fc.constant("vote" as const), who, ballot, quarantine }) },
+    {
+      weight: 3,
+      arbitrary: fc.record({ do: fc.constantFrom("renew" as const, "release" as const, "withdraw" as const), who }),
+    },
     { weight: 1, arbitrary: fc.record({ do: fc.constant("force" as const), ballot }) },
     { weight: 3, arbitrary: fc.record({ do: fc.constant("wait" as const), minutes: fc.integer({ min: 1, max: 3 }) }) },
     { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("query" as const, "forget" as const, "admit" as const) }) },
@@ -53,8 +58,6 @@ const shapes: fc.Arbitrary<Shape[]> = fc.array(
   }),
   { minLength: 3, maxLength: 3 },
 );
-const quarantine = fc.constantFrom(0, 2);
-
 let server: RedisServer;
 let skew: Wallskew;
 let client: Redis;
@@ -77,7 +80,7 @@ afterAll(async () => {
 async function say(
   command: Command,
   claims: readonly Claim[],
-  at: Pick<Member, "renew" | "release" | "query" | "forceRelease" | "vote">,
+  at: Pick<Member, "renew" | "release" | "withdraw" | "query" | "forceRelease" | "vote">,
 ): Promise<unknown> {
   const name = claims[0]!.name;
   switch (command.do) {
@@ -91,6 +94,8 @@ async function say(
       return (await at.renew([claims[command.who]!])).map(({ held }) => held);
     case "release":
       return at.release(claims[command.who]!);
+    case "withdraw":
+      return at.withdraw!(claims[command.who]!);
     case "force":
       return at.forceRelease(name, BigInt(command.ballot), "ops", "test");
     case "query": {
@@ -114,13 +119,11 @@ test(
     let steps = 0;
     const kinds = new Set<string>();
     await fc.assert(
-      fc.asyncProperty(shapes, commands, quarantine, async (facts, sequence, quarantineMinutes) => {
+      fc.asyncProperty(shapes, commands, async (facts, sequence) => {
         let nowMs = 0;
         const clock = { now: () => nowMs, wall: () => nowMs, setTimer: () => undefined, clearTimer: () => undefined };
         const model = new ForgetfulMember(clock);
-        const quarantineMs = quarantineMinutes * MINUTE_MS;
         await client.flushall();
-        await real.join?.({ quarantineMs, allowEviction: false });
         const name = systemChance.id();
         const claims = facts.map(({ mode, ttl, lockDelay, minHold }, index) =>
           newClaim({
@@ -141,14 +144,21 @@ test(
             model.forget();
             await client.flushall();
           } else if (command.do === "admit") {
-            model.admit();
+            model.admit(2 * MINUTE_MS);
+            await real.join?.({ quarantineMs: 2 * MINUTE_MS, allowEviction: false });
             await real.admit?.();
+          }
+          const quarantineMs = command.do === "vote" ? command.quarantine * MINUTE_MS : 0;
+          if (command.do === "vote") {
+            const before = (await real.join?.({ quarantineMs, allowEviction: false }))?.quarantineMs;
+            expect(before, JSON.stringify(command)).toBe(model.meet(quarantineMs));
           }
           const { member } = model;
           const expected = await say(command, claims, {
             vote: (claim, proposed) => model.vote(claim, proposed, quarantineMs),
             renew: (all) => member.renew(all),
             release: (claim) => member.release(claim),
+            withdraw: (claim) => member.withdraw!(claim),
             query: (prefix) => member.query(prefix),
             forceRelease: (...force) => member.forceRelease(...force),
           });

@@ -138,7 +138,7 @@ test.each<[string, Campaign]>([
 ])(
   "fences rise even where two believe at once because a jump %s",
   async (_, plan) => {
-    const { overlapped, problems } = await campaign(150, { weather: { slow: 0.1 }, ...plan });
+    const { overlapped, problems } = await campaign(450, { weather: { slow: 0.1 }, ...plan });
     expect(overlapped).toBeGreaterThan(0);
     expect(problems.filter((problem) => !problem.includes("both believed"))).toEqual([]);
   },

@@ -11,28 +11,36 @@ type Operation = "vote" | "renew" | "release" | "query" | "forceRelease";
 /** A member whose answers can be delayed or withheld; what was asked happens all the same, unless it is cut off. */
 export class Stage {
   readonly member: Member;
-  readonly store: MemoryStore;
+  store: MemoryStore;
   readonly asked: Record<Operation, number> = { vote: 0, renew: 0, release: 0, query: 0, forceRelease: 0 };
   /** How long answers take; `Infinity`: for ever. */
   replyMs = 0;
   isCutOff = false;
   readonly #clock: FakeClock;
+  #inner: Member;
 
   constructor(clock: FakeClock) {
     this.#clock = clock;
     this.store = memoryStore({ clock });
-    const inner = memory({ store: this.store });
+    this.#inner = memory({ store: this.store });
     this.member = {
       name: "stage",
-      attempt: (claim) => inner.attempt(claim),
-      vote: (claim, ballot) => this.#answer("vote", () => inner.vote(claim, ballot)),
-      renew: (claims) => this.#answer("renew", () => inner.renew(claims)),
-      release: (claim) => this.#answer("release", () => inner.release(claim)),
-      query: (prefix) => this.#answer("query", () => inner.query(prefix)),
-      forceRelease: (...force) => this.#answer("forceRelease", () => inner.forceRelease(...force)),
-      listen: (listener) => inner.listen?.(listener),
-      close: () => inner.close(),
+      attempt: (claim) => this.#inner.attempt(claim),
+      vote: (claim, ballot) => this.#answer("vote", () => this.#inner.vote(claim, ballot)),
+      renew: (claims) => this.#answer("renew", () => this.#inner.renew(claims)),
+      release: (claim) => this.#answer("release", () => this.#inner.release(claim)),
+      withdraw: (claim) => this.#answer("release", () => this.#inner.withdraw!(claim)),
+      query: (prefix) => this.#answer("query", () => this.#inner.query(prefix)),
+      forceRelease: (...force) => this.#answer("forceRelease", () => this.#inner.forceRelease(...force)),
+      listen: (listener) => this.#inner.listen?.(listener),
+      close: () => this.#inner.close(),
     };
+  }
+
+  /** It comes back empty. */
+  restart(): void {
+    this.store = memoryStore({ clock: this.#clock });
+    this.#inner = memory({ store: this.store });
   }
 
   get holders(): string {

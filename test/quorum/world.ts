@@ -209,11 +209,12 @@ export class SimulatedServer {
     return {
       name: "simulated",
       join: (terms) =>
-        on(async () => {
+        on(async (model) => {
           ({ quarantineMs } = terms);
-          return { id: `${this.at}` };
+          return { id: `${this.at}`, quarantineMs: model.meet(quarantineMs) || undefined };
         }),
       vote: (claim, ballot) => on((model) => model.vote(claim, ballot, quarantineMs)),
+      withdraw: (claim) => on(async ({ member }) => member.withdraw!(claim)),
       attempt: (claim) => on(({ member }) => member.attempt(claim)),
       renew: (claims) => on(({ member }) => member.renew(claims)),
       release: (claim) => on(({ member }) => member.release(claim)),

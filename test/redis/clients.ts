@@ -18,12 +18,15 @@ import { PASSWORD } from "../login.ts";
 
 export interface Opened {
   readonly client: RedisClient;
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 export interface Library {
   readonly name: string;
-  standalone(port: number): Promise<Opened>;
+  /** `extra` goes to the library as it is, on top of what the tests need. */
+  standalone(port: number, extra?: object): Promise<Opened>;
+  /** One that nobody waits for: it may never connect. */
+  connecting(port: number): Opened;
   sentinel(lab: SentinelLab): Promise<Opened>;
   cluster(lab: ClusterLab): Promise<Opened>;
 }
@@ -39,7 +42,8 @@ function ioredis(name: string, Redis: typeof Redis5, Cluster: typeof Cluster5): 
   const patient = { password: PASSWORD, maxRetriesPerRequest: null, retryStrategy: () => 50 };
   return {
     name,
-    standalone: (port) => Promise.resolve(opened(new Redis({ port, host: HOST, ...patient }))),
+    standalone: (port, extra) => Promise.resolve(opened(new Redis({ port, host: HOST, ...patient, ...extra }))),
+    connecting: (port) => opened(new Redis({ port, host: HOST, ...patient })),
     sentinel: ({ sentinels, service }) => {
       const hosts = sentinels.map(({ port }) => ({ host: HOST, port }));
       const client = new Redis({
@@ -78,19 +82,29 @@ interface NodeRedisLibrary {
 }
 
 function nodeRedis(name: string, library: NodeRedisLibrary): Library {
-  const opened = async (made: unknown): Promise<Opened> => {
+  const begin = (made: unknown): Opened & { connected: Promise<unknown> } => {
     const client = made as NodeRedis & RedisClient;
     client.on("error", quiet);
-    await client.connect();
     const close = async (): Promise<void> => {
       if (client.isOpen) await Promise.resolve(client.destroy()).catch(quiet);
     };
-    return { client, close };
+    const connected = client.connect();
+    connected.catch(quiet);
+    return { client, close, connected };
+  };
+  const opened = async (made: unknown): Promise<Opened> => {
+    const begun = begin(made);
+    await begun.connected;
+    return begun;
   };
   const socket = { reconnectStrategy: () => 50 };
   return {
     name,
-    standalone: (port) => opened(library.createClient({ password: PASSWORD, socket: { host: HOST, port, ...socket } })),
+    standalone: (port, extra: { socket?: object } = {}) => {
+      const own = { ...extra, socket: { host: HOST, port, ...socket, ...extra.socket } };
+      return opened(library.createClient({ password: PASSWORD, ...own }));
+    },
+    connecting: (port) => begin(library.createClient({ password: PASSWORD, socket: { host: HOST, port, ...socket } })),
     sentinel: ({ sentinels, service }) =>
       opened(
         library.createSentinel({

@@ -11,9 +11,9 @@ import { type ClusterLab, startCluster } from "../../src/lab/servers/cluster.ts"
 import { freePort } from "../../src/lab/servers/place.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { type SentinelLab, startSentinels } from "../../src/lab/servers/sentinels.ts";
-import { openBackend, openMember, openRenewer } from "../../src/redis/open.ts";
-import { claimOf, Desk, granted } from "./lab.ts";
+import { notInstalled, openBackend, openMember, openRenewer } from "../../src/redis/open.ts";
 import { LOGIN, PASSWORD } from "../login.ts";
+import { claimOf, Desk, granted, refused, rivalOf } from "./lab.ts";
 
 const SECRET = "s3cret-p@ss";
 let server: RedisServer;
@@ -49,8 +49,8 @@ async function works(url: string): Promise<void> {
   }
 }
 
-/** The fatal error that opening this URL is refused with. */
-async function refusal(url: string): Promise<LockBackendError> {
+/** The error that opening this URL is refused with: fatal, unless it may pass; or nobody can say which. */
+async function refusal(url: string, fatal: boolean | "either" = true): Promise<LockBackendError> {
   const error = await openBackend(url).then(
     async (backend) => {
       await backend.close();
@@ -59,7 +59,7 @@ async function refusal(url: string): Promise<LockBackendError> {
     (reason: unknown) => reason,
   );
   expect(error).toBeInstanceOf(LockBackendError);
-  expect(error).toMatchObject({ fatal: true, backend: "redis" });
+  expect(error).toMatchObject({ backend: "redis", ...(fatal === "either" ? {} : { fatal }) });
   return error as LockBackendError;
 }
 
@@ -101,11 +101,50 @@ for (const client of LIBRARIES) {
       const { message } = await refusal(`redis://${LOGIN}127.0.0.1:${cluster.nodes[0]?.port}?client=${client}`);
       expect(message).toMatch(/node of a Redis Cluster.*redis\+cluster:\/\//u);
     });
-    test("nothing there says where it looked", async () => {
+    test("S147: nothing there says where it looked, and that it may pass", async () => {
       const port = await freePort();
-      const { message } = await refusal(`redis://:${secret}@127.0.0.1:${port}?client=${client}`);
+      const { message } = await refusal(`redis://:${secret}@127.0.0.1:${port}?client=${client}`, false);
       expect(message).toContain(`127.0.0.1:${port}`);
       expect(message).toMatch(/nothing usable answers.*ECONNREFUSED/u);
+    });
+    test("S178: an open backend shows no password to whoever prints it", async () => {
+      const backend = await openBackend(`redis://:${secret}@127.0.0.1:${locked.port}?client=${client}`);
+      await granted(backend, claimOf());
+      const shown = inspect(backend, { depth: 12, showHidden: true, getters: false });
+      await backend.close();
+      expect(shown).not.toContain(secret);
+      expect(shown).not.toContain(SECRET);
+    });
+    test("S132: close() leaves neither a lease nor a place in a queue behind, though the server knows no script", async () => {
+      await using desk = new Desk();
+      const own = await startRedis();
+      desk.later(() => own.stop());
+      const [backend, holder] = [await openBackend(`${own.url}?client=${client}`), desk.backend(own.port)];
+      const [held, taken] = [claimOf(), claimOf()];
+      const waiting = rivalOf(taken);
+      await granted(backend, held);
+      await granted(holder, taken);
+      await refused(backend, waiting);
+      await own.cli("SCRIPT", "FLUSH");
+      const gone = [backend.release(held), backend.release(waiting)];
+      await backend.close();
+      const { held: left, pending } = await holder.query("test:");
+      expect([left.map(({ name }) => name), pending]).toEqual([[taken.name], []]);
+      await Promise.all(gone);
+    });
+    test("S132: close() of a backend whose server hangs settles, and says what may be left", async () => {
+      await using desk = new Desk();
+      const own = await startRedis();
+      desk.later(() => own.stop());
+      const backend = await openBackend(`${own.url}?client=${client}`);
+      const claim = claimOf();
+      await granted(backend, claim);
+      own.pause();
+      backend.release(claim).catch(() => {});
+      const error: unknown = await backend.close().catch((reason: unknown) => reason);
+      own.resume();
+      expect(error).toBeInstanceOf(LockBackendError);
+      expect(error).toMatchObject({ message: expect.stringContaining(claim.name) as string, fatal: false });
     });
     test("a wrong password says so, and shows no password anywhere", async () => {
       const error = await refusal(`redis://:wr0ng-one@127.0.0.1:${locked.port}?client=${client}`);
@@ -145,33 +184,69 @@ function inspected(error: Error): string {
 
 test("a service that the sentinels do not watch is refused", async () => {
   const port = sentinels.sentinels[0]?.port;
-  expect(
-    (await refusal(`redis+sentinel://${LOGIN}127.0.0.1:${port}/nobody?sentinelPassword=${PASSWORD}`)).message,
-  ).toContain("service nobody");
+  const url = `redis+sentinel://${LOGIN}127.0.0.1:${port}/nobody?sentinelPassword=${PASSWORD}`;
+  expect((await refusal(url)).message).toMatch(/service nobody.*watch no service of that name/u);
 });
 
 test("redis+cluster:// to a single server says to use redis://", async () => {
   expect((await refusal(`redis+cluster://${LOGIN}127.0.0.1:${server.port}`)).message).toMatch(/127\.0\.0\.1/u);
 });
 
-test("rediss:// speaks TLS, and does not trust a stranger's certificate", async () => {
-  const [key, cert] = [join(place, "key.pem"), join(place, "cert.pem")];
-  const subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"];
+/** A key and a certificate that it signs itself. */
+function certify(name: string, alternative: string): { readonly key: string; readonly cert: string } {
+  const [key, cert] = [join(place, `${name}-key.pem`), join(place, `${name}.pem`)];
+  const subject = ["-subj", `/CN=${name}`, "-addext", `subjectAltName=${alternative}`];
   const ask = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2", ...subject];
   execFileSync("openssl", ask, { stdio: "ignore" });
+  return { key, cert };
+}
+
+async function secureServer(
+  desk: Desk,
+  { key, cert }: { key: string; cert: string },
+  clients?: string,
+): Promise<number> {
   const port = await freePort();
-  const args = ["--tls-port", String(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert];
-  await using secure = await startRedis({ args: [...args, "--tls-auth-clients", "no"] });
+  const own = ["--tls-port", String(port), "--tls-cert-file", cert, "--tls-key-file", key];
+  const theirs = ["--tls-ca-cert-file", clients ?? cert, "--tls-auth-clients", clients === undefined ? "no" : "yes"];
+  const secure = await startRedis({ args: [...own, ...theirs] });
+  desk.later(() => secure.stop());
   expect(secure.port).not.toBe(port);
-  expect((await refusal(`rediss://${LOGIN}127.0.0.1:${port}`)).message).toMatch(/certificate/u);
-  const before = process.env["NODE_TLS_REJECT_UNAUTHORIZED"];
-  process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = "0";
-  try {
-    for (const client of LIBRARIES) await works(`rediss://${LOGIN}127.0.0.1:${port}?client=${client}`);
-  } finally {
-    if (before === undefined) delete process.env["NODE_TLS_REJECT_UNAUTHORIZED"];
-    else process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = before;
-  }
+  return port;
+}
+
+test("S164: rediss:// trusts the authority, shows the client certificate and asks for the name that its URL says", async () => {
+  await using desk = new Desk();
+  const [here, named, ours] = [
+    certify("here", "IP:127.0.0.1"),
+    certify("redis.internal", "DNS:redis.internal"),
+    certify("client", "DNS:client"),
+  ];
+  const [open, other, strict] = await Promise.all([
+    secureServer(desk, here),
+    secureServer(desk, named),
+    secureServer(desk, here, ours.cert),
+  ]);
+  const tried = LIBRARIES.map(async (client) => {
+    const url = (port: number, query: string): string => `rediss://${LOGIN}127.0.0.1:${port}?client=${client}${query}`;
+    await works(url(open, `&ca=${here.cert}`));
+    await works(url(other, `&ca=${named.cert}&servername=redis.internal`));
+    await works(url(strict, `&ca=${here.cert}&cert=${ours.cert}&key=${ours.key}`));
+    // S147: each failure says which it was, and what to do.
+    expect((await refusal(url(open, ""))).message).toMatch(/TLS: .*not from an authority.*\?ca=/u);
+    expect((await refusal(url(other, `&ca=${named.cert}`))).message).toMatch(/TLS: .*another name.*\?servername=/u);
+    // The server's last words may be lost with the connection.
+    const uncertified = await refusal(url(strict, `&ca=${here.cert}`), "either");
+    expect(uncertified.message).toMatch(/TLS: .*client certificate.*\?cert=/u);
+    expect((await refusal(url(server.port, ""), "either")).message).toMatch(/TLS: .*does not speak/u);
+  });
+  await Promise.all(tried);
+}, 60_000);
+
+test("S147: what is missing is named: the library that the URL asks for", () => {
+  expect(notInstalled("redis").message).toMatch(/Install redis: npm install redis\.$/u);
+  expect(notInstalled("ioredis").message).toMatch(/Install ioredis: npm install ioredis\.$/u);
+  expect(notInstalled(undefined).message).toMatch(/ioredis, or redis/u);
 });
 
 test("a member opens while its server is down, and works when it is up", async () => {

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Proxy, startProxy } from "../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { createLocks } from "../../src/locks.ts";
+import { redis } from "../../src/redis/index.ts";
 import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 let server: RedisServer;
@@ -65,6 +66,54 @@ describe.concurrent("lost replies", () => {
     expect(await lease.release()).toBe("released");
     await lost;
     await granted(desk.backend(server.port), claimOf({ name }));
+  });
+
+  test("S130: a release that the client sent again after its reply was lost is not told as “not known”", async () => {
+    await using desk = new Desk();
+    const { proxy, port } = await throughProxy(desk);
+    // It sends again by itself what it had no answer to.
+    const backend = desk.backend(port);
+    const [claim, next, warm] = [claimOf(), claimOf(), claimOf()];
+    // The server knows the scripts from here on: what is lost is the answer.
+    await granted(backend, warm);
+    await backend.swap(warm, rivalOf(warm, { id: claim.id }));
+    await backend.release({ ...claim, name: warm.name });
+    await granted(backend, claim);
+    const lost = loseReplyTo(proxy, claim.id);
+    await expect(backend.release(claim)).rejects.toMatchObject({ name: "LockBackendError", fatal: false });
+    await lost;
+    // Asked again on a good connection, the answer is certain.
+    expect(await backend.release(claim)).toBe("absent");
+    await granted(backend, next);
+    const swapLost = loseReplyTo(proxy, next.id);
+    expect((await backend.swap(next, rivalOf(next))).released).toBeUndefined();
+    await swapLost;
+  });
+
+  test("S132: close() waits for releases under way, and says what may be left when no answer comes", async () => {
+    await using desk = new Desk();
+    const { proxy, port } = await throughProxy(desk);
+    const near = desk.backend(server.port);
+    // Not the desk's: closed once more, it would only say again what may be left.
+    const [slow, silent] = [desk.backend(port), redis(desk.client(port))];
+    const [a, b] = [claimOf(), claimOf()];
+    await granted(slow, a);
+    await granted(silent, b);
+    proxy.hang("requests");
+    const [releasing, unanswered] = [slow.release(a), silent.release(b).catch((error: unknown) => error)];
+    const closing = slow.close();
+    expect((await near.query(a.name)).held).toHaveLength(1);
+    await proxy.heal();
+    await closing;
+    expect(await releasing).toBe("held");
+    expect((await near.query(a.name)).held).toEqual([]);
+    await unanswered;
+    await granted(silent, b);
+    proxy.hang("requests");
+    const second = silent.release(b).catch((error: unknown) => error);
+    await expect(silent.close()).rejects.toThrow(new RegExp(`may be left.*${b.name}`, "u"));
+    await proxy.heal();
+    await second;
   });
 
   test("S11: a lost reply to a renewal is neither yes nor no, and the next one tells", async () => {

@@ -7,7 +7,7 @@ describe("Redis URLs", () => {
     const endpoint = parseUrl("redis://user:p%40ss%2F%3A@db.example:7000/4?prefix=mine&replicas=2&wait=1s&run=8");
     expect(endpoint).toMatchObject({
       topology: "standalone",
-      tls: false,
+      tls: undefined,
       addresses: [{ host: "db.example", port: 7000 }],
       db: 4,
       login: { username: "user", password: "p@ss/:" },
@@ -19,7 +19,7 @@ describe("Redis URLs", () => {
     const endpoint = parseUrl("rediss+sentinel://s1,s2:26380,[::1]:26381/my%20service/2?sentinelPassword=x");
     expect(endpoint).toMatchObject({
       topology: "sentinel",
-      tls: true,
+      tls: {},
       service: "my service",
       db: 2,
       addresses: [
@@ -56,6 +56,11 @@ describe("Redis URLs", () => {
     ["redis+unix://", /redis\+unix:\/\/\/path/u],
     ["redis://:%zz@host", /no % other than/u],
     ["http://host", /look like/u],
+    ["redis://host?ca=/tmp/x", /`ca`.*only with TLS/u],
+    ["redis+cluster://host?servername=x", /`servername`.*only with TLS/u],
+    ["rediss://host?cert=/tmp/x", /`cert` and `key`.*together/u],
+    ["rediss://host?ca=/nowhere/ca.pem", /`ca`.*ENOENT/u],
+    ["redis://host?preifx=x&wait=1s", /no `preifx`/u],
   ];
   for (const [url, message] of wrong) {
     test(`refuses ${url}`, () => {
@@ -63,6 +68,22 @@ describe("Redis URLs", () => {
       expect(() => parseUrl(url)).toThrow(message);
     });
   }
+
+  for (const secret of ["hunter#2", "hunter/2", "hunter?2", "12/34", "1?2", "a#b/c?d"]) {
+    test(`S147: a password such as ${secret} gets a hint about percent-encoding, and is not repeated`, () => {
+      for (const url of [`redis://:${secret}@host:6379/0`, `rediss+sentinel://app:${secret}@h1,h2/main`]) {
+        expect(() => parseUrl(url)).toThrow(/percent-encoded.*%2F, %23 or %3F/u);
+        expect(() => parseUrl(url)).not.toThrow(new RegExp(`${secret.slice(0, 3)}.*@`, "u"));
+      }
+      expect(parseUrl(`redis://:${encodeURIComponent(secret)}@host`).login.password).toBe(secret);
+    });
+  }
+
+  test("an @ elsewhere is no password", () => {
+    expect(parseUrl("redis://host/0?prefix=a@b").options.prefix).toBe("a@b");
+    expect(parseUrl("redis+sentinel://h1/my@service").service).toBe("my@service");
+    expect(parseUrl("redis+unix:///run/a@b.sock").path).toBe("/run/a@b.sock");
+  });
 
   test("never repeat a password in an error", () => {
     for (const rest of ["host/x/y/z", "host:99999", "host?nope=1", "", "a b:1"]) {

@@ -1,7 +1,9 @@
 /** A quorum of independent Redis servers: each member, and what only shows when they are seen together. */
 import type { Member } from "../../backend.ts";
-import { initMembers } from "../../quorum/index.ts";
+import { formatMs } from "../../duration.ts";
+import { initMembers, type QuorumOptions } from "../../quorum/index.ts";
 import { openMembers, type OpenMembers } from "../../quorum/open.ts";
+import { toSettings } from "../../quorum/options.ts";
 import { ask, eviction, type Identified, role } from "./redis-checks.ts";
 import type { Examine, Finding } from "./report.ts";
 
@@ -19,7 +21,7 @@ export const examineRedlock: Examine = async ({ url, init, say }) => {
     const seen = await Promise.all(
       members.map((member, at) => look(member, options.labels?.[at] ?? `member ${at + 1}`)),
     );
-    const findings = [...seen.flatMap(memberFindings), ...together(seen)];
+    const findings = [...seen.flatMap(memberFindings), ...together(seen), quarantines(seen, options)];
     if (init) findings.push(...(await vouch(opened, say)));
     return { backend: "redlock", facts: factsOf(seen), findings, promises: PROMISES, limits: LIMITS };
   } finally {
@@ -93,6 +95,20 @@ function together(seen: readonly Seen[]): readonly Finding[] {
   const apart = `the members' clocks are ${spreadMs} ms apart`;
   findings.push({ level: spreadMs > CLOCK_SPREAD_MS ? "weak" : "good", check: "clocks", text: apart });
   return findings;
+}
+
+/** Everybody must ask the same of the members: who asks for less would cut the others' quarantine short. */
+function quarantines(seen: readonly Seen[], options: QuorumOptions): Finding {
+  const check = "quarantine";
+  const ownMs = toSettings(options).terms.quarantineMs;
+  const others = seen.flatMap(({ label, found }) => {
+    const askedMs = found instanceof Error ? undefined : found.identity.quarantineMs;
+    return askedMs === undefined || askedMs === ownMs ? [] : [`${label} with ${formatMs(askedMs)}`];
+  });
+  if (others.length === 0)
+    return { level: "good", check, text: `nobody asks for another quarantine than ${formatMs(ownMs)}` };
+  const text = `used with another quarantine than this URL's ${formatMs(ownMs)}: ${others.join(", ")}. Everybody must use the same maxTtl and durable; the longest holds for all, until --init`;
+  return { level: "weak", check, text };
 }
 
 async function vouch({ members, options }: OpenMembers, say: (line: string) => void): Promise<readonly Finding[]> {

@@ -3,8 +3,11 @@ import type { Script } from "../script.ts";
 
 export const force: Script = {
   name: "force",
-  sha: "8fb905363b3b4fa3f987e209950f7d026f4aeea0",
+  sha: "f24b420cfbd620a6e5646ca46a48e00212294432",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
+local function marker_of(key, marker)
+return marker or string.match(key, '^.-:{%x%x}')
+end
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
 end
@@ -16,38 +19,77 @@ local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replicat
 if type(both) == 'string' and tells(both, known) then return true end
 return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
+local function enters(db)
+return not redis.pcall('SELECT', db).err
+end
+local function find(marker, born)
+local db = 0
+while enters(db) do
+if redis.pcall('HGET', marker, 'born') == born then return db end
+db = db + 1
+end
+return ''
+end
+local function is_here(marker, db, born)
+if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born then return true end
+find(marker, born)
+return false
+end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
 redis.call('HSET', marker, 'death', death)
 redis.call('PEXPIREAT', marker, death)
 end
-local function mark(marker, till, now)
-redis.call('HSET', marker, 'run', line('server', 'run_id'), 'history', line('replication', 'master_replid'),
-'until', string.format('%.0f', till))
+local function mark(marker, since, span, now)
+local run, history = line('server', 'run_id'), line('replication', 'master_replid')
+local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
+local time = redis.call('TIME')
+local born = time[1] .. '.' .. time[2]
+redis.call('HDEL', marker, 'db')
+redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
+'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
+redis.call('HSET', marker, 'db', find(marker, born))
 keep(marker, now)
+return who
 end
 local function young_ms(marker, quarantine, now)
-local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
-local left = (known[3] or 0) - now
-if left > quarantine or not known[4] or not is_known(known) then
-mark(marker, now + quarantine, now)
-return quarantine
+local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who')
+if not known[7] and quarantine == 0 then return 0 end
+local longest = tonumber(known[6]) or 0
+local span = math.max(quarantine, longest)
+local since = tonumber(known[5]) or now
+if not known[7] or since > now or span > 0 and not (is_known(known) and is_here(marker, known[3], known[4])) then
+return span, mark(marker, now, span, now)
 end
-if left > 0 then return left end
-if known[4] - now < MARKER_MS / 2 then keep(marker, now) end
-return 0
+if span > longest then redis.call('HSET', marker, 'span', string.format('%.0f', span)) end
+if known[7] - now < MARKER_MS / 2 then keep(marker, now) end
+return math.max(0, since + span - now), known[8]
 end
-local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
+local function young_at(lock, marker, asked, now)
+if not asked and redis.pcall('EXISTS', marker) ~= 1 then return 0 end
+local young = young_ms(marker, tonumber(asked or 0), now)
+local known = redis.call('HMGET', marker, 'run', 'history', 'born')
+lock.by = '@' .. string.sub(redis.sha1hex((known[1] or '') .. (known[2] or '') .. (known[3] or '')), 1, 12)
+return young
+end
+local FENCE_MAX = 9007199250000000
+local AHEAD_MAX = 500
+local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '
+.. '(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
-local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms, TERMS)
-return {
+local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms or '', TERMS)
+if not flag then return nil end
+local parsed = {
 voted = flag == 'v' or flag == 'w', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
 limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
 min_hold = tonumber(min_hold), inbox = inbox, text = terms,
 }
+local longest = math.max(parsed.keep, parsed.idle, parsed.ttl, parsed.delay, parsed.ticket, parsed.min_hold)
+if longest >= 1e12 or parsed.more >= 1e6 or parsed.limit >= 1e9 then return nil end
+return parsed
 end
 local function ends(record)
 return tonumber(string.sub(record, 1, 13))
@@ -64,20 +106,45 @@ end
 local function terms_of(record)
 return string.match(record, '^%d+ %d+ %d+ (.*)$')
 end
+local function place_of(record)
+return tonumber(string.match(record, '^%d+ %d+ (%d+) '))
+end
+local function read(record)
+local till, began, number, terms = string.match(record or '', '^(%d+) (%d+) (%d+) (.*)$')
+if not till or #till ~= 13 or #began ~= 13 or #number ~= 16 then return nil end
+return tonumber(till), parse(terms)
+end
+local function sealed(id, text)
+return string.sub(id, 1, 8) .. text .. '.' .. string.sub(redis.sha1hex(id .. text), 1, 20)
+end
+local function know(lock, id, held, waits)
+if held and not select(2, read(held)) then return false end
+lock.held, lock.waits = held, waits
+if waits then
+local place = select(2, read(waits)) and place_of(waits)
+if not place or place < lock.head or redis.call('HGET', lock.key, 'q' .. place) ~= id then
+redis.call('HDEL', lock.key, 'w' .. id)
+lock.waits = false
+end
+end
+return true
+end
 local function open(key, id)
 local fields = redis.call('HMGET', key, 's', 'h' .. id, 'w' .. id)
 local state = fields[1]
 if not state and redis.call('EXISTS', key) == 1 then return nil end
 state = state or '0000000000000000 0000000000000'
+if string.byte(state, 17) ~= 32 or not string.find(state, '^%d+ %d+') or #state < 30 then return nil end
 local lock = {
-key = key, held = fields[2], waits = fields[3], fence = tonumber(string.sub(state, 1, 16)),
+key = key, held = false, waits = false, fence = tonumber(string.sub(state, 1, 16)),
 death = tonumber(string.sub(state, 18, 30)), n = 0, mode = 'x', limit = 0, first = 0, latest = '-', queued = 0,
-head = 1, tail = 0,
+head = 1, tail = 0, by = '',
 }
-if not lock.fence or not lock.death then return nil end
-if #state == 30 then return lock end
+if not lock.fence or not lock.death or lock.fence > FENCE_MAX then return nil end
+if #state == 30 then return know(lock, id, fields[2], fields[3]) and lock or nil end
 local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
 if alone then
+if not select(2, read(record)) then return nil end
 redis.call('HDEL', key, '-')
 redis.call('HSET', key, 'h' .. alone, record, 's',
 string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
@@ -90,9 +157,11 @@ string.match(state, '^(%d+) (%a) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$', 32)
 if not n then return nil end
 lock.n, lock.mode, lock.limit, lock.first, lock.latest = tonumber(n), mode, tonumber(limit), tonumber(first), latest
 lock.queued, lock.head, lock.tail = tonumber(queued), tonumber(head), tonumber(tail)
-return lock
+if lock.tail > 1e14 or lock.queued > lock.tail or lock.n > 1e9 then return nil end
+return know(lock, id, fields[2], fields[3]) and lock or nil
 end
 local function close(lock, till, idle)
+if lock.stays then till, idle = math.max(till or 0, lock.stays), math.max(idle or 0, lock.idle) end
 local moved = till and till + idle > lock.death
 if moved then lock.death = till + idle + math.floor(idle / 2) end
 local state = string.format('%016.0f %013.0f', lock.fence, lock.death)
@@ -105,25 +174,36 @@ end
 redis.call('HSET', lock.key, 's', state)
 if moved then redis.call('PEXPIREAT', lock.key, string.format('%.0f', lock.death)) end
 end
+local function fields_of(lock, kind)
+local found = {}
+for _, field in ipairs(redis.call('HKEYS', lock.key)) do
+if string.sub(field, 1, 1) == kind then found[#found + 1] = field end
+end
+return found
+end
+local function values_of(lock, fields)
+local values = {}
+for from = 1, #fields, 500 do
+local portion = redis.call('HMGET', lock.key, unpack(fields, from, math.min(from + 499, #fields)))
+for _, value in ipairs(portion) do values[#values + 1] = value end
+end
+return values
+end
 local function prune(lock)
 if lock.n == 0 or lock.first > now then return end
-local fields
-if lock.n == 1 then
-local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
-if record then fields = { 'h' .. lock.latest, record } end
-end
-fields = fields or redis.call('HGETALL', lock.key)
+local alone = lock.n == 1 and redis.call('HGET', lock.key, 'h' .. lock.latest)
+local fields = alone and { 'h' .. lock.latest } or fields_of(lock, 'h')
+local records = alone and { alone } or values_of(lock, fields)
 lock.n, lock.first, lock.latest = 0, 0, '-'
-for i = 1, #fields, 2 do
-if string.sub(fields[i], 1, 1) == 'h' then
-local till = ends(fields[i + 1])
+for i, field in ipairs(fields) do
+local till, terms = read(records[i])
+if not terms then error('HOLDFAST_FOREIGN') end
 if till <= now then
-redis.call('HDEL', lock.key, fields[i])
+redis.call('HDEL', lock.key, field)
 else
 lock.n = lock.n + 1
-lock.latest = string.sub(fields[i], 2)
+lock.latest = string.sub(field, 2)
 if lock.n == 1 or till < lock.first then lock.first = till end
-end
 end
 end
 end
@@ -140,7 +220,9 @@ end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
 if fence > now_us then
-terms.more, terms.text = 0, string.sub(terms.text, 1, 16) .. '000000' .. string.sub(terms.text, 23)
+terms.more = lock.since and lock.since < now and math.min(terms.more, AHEAD_MAX - 1) or 0
+terms.text = string.sub(terms.text, 1, 16) .. string.format('%06d', terms.more) .. string.sub(terms.text, 23)
+lock.since = nil
 end
 lock.fence = fence + terms.more
 hold(lock, id, terms, till, fence)
@@ -152,73 +234,146 @@ lock.held = string.format('%013.0f', till) .. string.sub(lock.held, 14)
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 1 then lock.first = till end
 end
-local function leave_queue(lock, id, place)
-redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
-lock.queued = lock.queued - 1
-if lock.queued == 0 then lock.head, lock.tail = 1, 0 end
-end
-local function promote(lock, caller)
-local mine
-local mail = {}
-for place = lock.head, lock.tail do
-local id = redis.call('HGET', lock.key, 'q' .. place)
-if id then
-local record = redis.call('HGET', lock.key, 'w' .. id)
-local terms = parse(terms_of(record))
-local till = ends(record)
-if till <= now and id ~= caller then
-leave_queue(lock, id, place)
-elseif not admits(lock, terms) then
-lock.head = place
-break
-else
-leave_queue(lock, id, place)
-if id == caller then
-lock.waits = false
-mine = grant(lock, id, terms, now + terms.keep)
-else
-local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
-local lasts = heard and till - terms.ticket + terms.ttl or till
-local news = id .. (heard and ':' or '?') .. grant(lock, id, terms, lasts + terms.delay)
-mail[terms.inbox] = mail[terms.inbox] and mail[terms.inbox] .. ',' .. news or news
-end
-end
-end
-if lock.queued == 0 then break end
-lock.head = place + 1
-end
-for inbox, news in pairs(mail) do
-redis.call('PUBLISH', inbox, 'granted ' .. news .. ' ' .. lock.key)
-end
-return mine
-end
 local function separately(step, ...)
 local ok, answer = pcall(step, ...)
 if ok then return answer end
 return '!' .. tostring(type(answer) == 'table' and answer.err or answer)
 end
+local PASSED_MAX = 500
+local TOLD_MAX = 64
+local function queue_is_empty(lock)
+if lock.queued > 0 and lock.head <= lock.tail then return false end
+lock.queued, lock.head, lock.tail = 0, 1, 0
+return true
+end
+local function gap_end(text)
+return text and tonumber(string.match(text, '^ (%d+)$'))
+end
+local function leave_queue(lock, id, place)
+local key, from, till = lock.key, place, place
+redis.call('HDEL', key, 'w' .. id, 'q' .. place)
+lock.queued = lock.queued - 1
+local beside = redis.call('HMGET', key, 'q' .. place - 1, 'q' .. place + 1)
+local before, after = gap_end(beside[1]), gap_end(beside[2])
+if before and before < place then
+from = before
+redis.call('HDEL', key, 'q' .. place - 1, 'q' .. from)
+end
+if after and after > place then
+till = after
+redis.call('HDEL', key, 'q' .. place + 1, 'q' .. till)
+end
+if from <= lock.head then
+lock.head = till + 1
+elseif till >= lock.tail then
+lock.tail = from - 1
+else
+redis.call('HSET', key, 'q' .. from, ' ' .. till, 'q' .. till, ' ' .. from)
+end
+queue_is_empty(lock)
+end
+local function skip(lock, text)
+local place = lock.head
+local last = gap_end(text)
+if last and last >= place and last < lock.tail then
+redis.call('HDEL', lock.key, 'q' .. place, 'q' .. last)
+lock.head = last + 1
+elseif text then
+redis.call('HDEL', lock.key, 'q' .. place, 'w' .. text)
+lock.queued, lock.head = lock.queued - 1, place + 1
+else
+lock.head = lock.tail + 1
+for _, field in ipairs(fields_of(lock, 'q')) do
+local other = tonumber(string.sub(field, 2))
+if other and other > place and other < lock.head then lock.head = other end
+end
+end
+end
+local function tell(inbox, news)
+redis.call('PUBLISH', inbox, 'granted ' .. table.concat(news, ','))
+end
+local function hand_over(lock, id, terms, till, mail)
+local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
+local lasts = heard and till - terms.ticket + terms.ttl or till
+local news = sealed(id, (heard and ':' or '?') .. grant(lock, id, terms, lasts + terms.delay) .. lock.by)
+local list = mail[terms.inbox] or {}
+mail[terms.inbox] = list
+list[#list + 1] = news
+if #list == TOLD_MAX then
+tell(terms.inbox, list)
+mail[terms.inbox] = nil
+end
+end
+local function promote(lock, caller)
+local mine
+local mail, passed = {}, 0
+while not queue_is_empty(lock) do
+local place = lock.head
+local id = redis.call('HGET', lock.key, 'q' .. place)
+local record = id and redis.call('HGET', lock.key, 'w' .. id)
+local till, terms = read(record)
+if not terms then
+skip(lock, id)
+passed = passed + (id and 1 or PASSED_MAX / 10)
+elseif till <= now and id ~= caller then
+redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
+lock.queued, lock.head, passed = lock.queued - 1, place + 1, passed + 1
+elseif not admits(lock, terms) then
+break
+else
+redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
+lock.queued, lock.head = lock.queued - 1, place + 1
+if id == caller then
+lock.waits = false
+mine = grant(lock, id, terms, now + terms.keep)
+else
+hand_over(lock, id, terms, till, mail)
+end
+end
+if passed >= PASSED_MAX then
+lock.busy = not queue_is_empty(lock)
+break
+end
+end
+for inbox, news in pairs(mail) do tell(inbox, news) end
+return mine
+end
+local function still_queued(lock, young)
+local again = 0
+if lock.busy then
+again = 1
+elseif place_of(lock.waits) <= lock.head then
+again = young > 0 and young or math.max(1, lock.first - now)
+end
+return string.format('=%016.0f %.0f%s', lock.fence, again, lock.by)
+end
 local key, fence, keep = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[3])
 local lock = open(key, '')
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 prune(lock)
-local fields = redis.call('HGETALL', key)
-for i = 1, #fields, 2 do
-local kind, id, record = string.sub(fields[i], 1, 1), string.sub(fields[i], 2), fields[i + 1]
-if kind == 'o' and ends(record) + keep <= now then redis.call('HDEL', key, fields[i]) end
-if kind == 'h' and ends(record) > now then
-local first, terms = tonumber(fence_of(record)), parse(terms_of(record))
-if first <= fence and fence <= first + terms.more then
-redis.call('HDEL', key, fields[i])
-redis.call('HSET', key, 'o' .. fence_of(record), string.format('%013.0f %s %s', now, id, ARGV[2]))
-redis.call('PUBLISH', terms.inbox, 'forced ' .. id .. ' ' .. ARGV[2])
+local function sweep()
+for _, field in ipairs(fields_of(lock, 'o')) do
+local at, id = string.match(redis.call('HGET', key, field), '^(%d+) (%S+) ')
+if not at or tonumber(at) + keep <= now then redis.call('HDEL', key, field, 'f' .. (id or '')) end
+end
+end
+for _, field in ipairs(fields_of(lock, 'h')) do
+local id, record = string.sub(field, 2), redis.call('HGET', key, field)
+local till, terms = read(record)
+local first = terms and till > now and tonumber(fence_of(record))
+if first and first <= fence and fence <= first + terms.more then
+redis.call('HDEL', key, field)
+sweep()
+redis.call('HSET', key, 'o' .. fence_of(record), string.format('%013.0f %s %s', now, id, ARGV[2]),
+'f' .. id, fence_of(record))
+redis.call('PUBLISH', terms.inbox, 'forced ' .. sealed(id, '!'))
 if terms.voted then redis.call('PUBLISH', key, 'freed') end
 lock.n = lock.n - 1
 if lock.latest == id then lock.latest = '-' end
-local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[4]), now) or 0
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[4], now)
 if lock.queued > 0 and young == 0 then promote(lock) end
 close(lock, now + keep, terms.idle)
 return 1
-end
 end
 end
 return 0`,

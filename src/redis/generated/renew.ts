@@ -3,18 +3,25 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "1ce105d3d7d70e27c96ccc38ae8c636bfa000349",
-  source: `local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
+  sha: "e028a1eed5056ca3398116ccdbc54f9fd7f2705d",
+  source: `local FENCE_MAX = 9007199250000000
+local AHEAD_MAX = 500
+local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '
+.. '(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
-local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms, TERMS)
-return {
+local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms or '', TERMS)
+if not flag then return nil end
+local parsed = {
 voted = flag == 'v' or flag == 'w', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
 limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
 min_hold = tonumber(min_hold), inbox = inbox, text = terms,
 }
+local longest = math.max(parsed.keep, parsed.idle, parsed.ttl, parsed.delay, parsed.ticket, parsed.min_hold)
+if longest >= 1e12 or parsed.more >= 1e6 or parsed.limit >= 1e9 then return nil end
+return parsed
 end
 local function ends(record)
 return tonumber(string.sub(record, 1, 13))
@@ -31,20 +38,45 @@ end
 local function terms_of(record)
 return string.match(record, '^%d+ %d+ %d+ (.*)$')
 end
+local function place_of(record)
+return tonumber(string.match(record, '^%d+ %d+ (%d+) '))
+end
+local function read(record)
+local till, began, number, terms = string.match(record or '', '^(%d+) (%d+) (%d+) (.*)$')
+if not till or #till ~= 13 or #began ~= 13 or #number ~= 16 then return nil end
+return tonumber(till), parse(terms)
+end
+local function sealed(id, text)
+return string.sub(id, 1, 8) .. text .. '.' .. string.sub(redis.sha1hex(id .. text), 1, 20)
+end
+local function know(lock, id, held, waits)
+if held and not select(2, read(held)) then return false end
+lock.held, lock.waits = held, waits
+if waits then
+local place = select(2, read(waits)) and place_of(waits)
+if not place or place < lock.head or redis.call('HGET', lock.key, 'q' .. place) ~= id then
+redis.call('HDEL', lock.key, 'w' .. id)
+lock.waits = false
+end
+end
+return true
+end
 local function open(key, id)
 local fields = redis.call('HMGET', key, 's', 'h' .. id, 'w' .. id)
 local state = fields[1]
 if not state and redis.call('EXISTS', key) == 1 then return nil end
 state = state or '0000000000000000 0000000000000'
+if string.byte(state, 17) ~= 32 or not string.find(state, '^%d+ %d+') or #state < 30 then return nil end
 local lock = {
-key = key, held = fields[2], waits = fields[3], fence = tonumber(string.sub(state, 1, 16)),
+key = key, held = false, waits = false, fence = tonumber(string.sub(state, 1, 16)),
 death = tonumber(string.sub(state, 18, 30)), n = 0, mode = 'x', limit = 0, first = 0, latest = '-', queued = 0,
-head = 1, tail = 0,
+head = 1, tail = 0, by = '',
 }
-if not lock.fence or not lock.death then return nil end
-if #state == 30 then return lock end
+if not lock.fence or not lock.death or lock.fence > FENCE_MAX then return nil end
+if #state == 30 then return know(lock, id, fields[2], fields[3]) and lock or nil end
 local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
 if alone then
+if not select(2, read(record)) then return nil end
 redis.call('HDEL', key, '-')
 redis.call('HSET', key, 'h' .. alone, record, 's',
 string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
@@ -57,9 +89,11 @@ string.match(state, '^(%d+) (%a) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$', 32)
 if not n then return nil end
 lock.n, lock.mode, lock.limit, lock.first, lock.latest = tonumber(n), mode, tonumber(limit), tonumber(first), latest
 lock.queued, lock.head, lock.tail = tonumber(queued), tonumber(head), tonumber(tail)
-return lock
+if lock.tail > 1e14 or lock.queued > lock.tail or lock.n > 1e9 then return nil end
+return know(lock, id, fields[2], fields[3]) and lock or nil
 end
 local function close(lock, till, idle)
+if lock.stays then till, idle = math.max(till or 0, lock.stays), math.max(idle or 0, lock.idle) end
 local moved = till and till + idle > lock.death
 if moved then lock.death = till + idle + math.floor(idle / 2) end
 local state = string.format('%016.0f %013.0f', lock.fence, lock.death)
@@ -72,25 +106,36 @@ end
 redis.call('HSET', lock.key, 's', state)
 if moved then redis.call('PEXPIREAT', lock.key, string.format('%.0f', lock.death)) end
 end
+local function fields_of(lock, kind)
+local found = {}
+for _, field in ipairs(redis.call('HKEYS', lock.key)) do
+if string.sub(field, 1, 1) == kind then found[#found + 1] = field end
+end
+return found
+end
+local function values_of(lock, fields)
+local values = {}
+for from = 1, #fields, 500 do
+local portion = redis.call('HMGET', lock.key, unpack(fields, from, math.min(from + 499, #fields)))
+for _, value in ipairs(portion) do values[#values + 1] = value end
+end
+return values
+end
 local function prune(lock)
 if lock.n == 0 or lock.first > now then return end
-local fields
-if lock.n == 1 then
-local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
-if record then fields = { 'h' .. lock.latest, record } end
-end
-fields = fields or redis.call('HGETALL', lock.key)
+local alone = lock.n == 1 and redis.call('HGET', lock.key, 'h' .. lock.latest)
+local fields = alone and { 'h' .. lock.latest } or fields_of(lock, 'h')
+local records = alone and { alone } or values_of(lock, fields)
 lock.n, lock.first, lock.latest = 0, 0, '-'
-for i = 1, #fields, 2 do
-if string.sub(fields[i], 1, 1) == 'h' then
-local till = ends(fields[i + 1])
+for i, field in ipairs(fields) do
+local till, terms = read(records[i])
+if not terms then error('HOLDFAST_FOREIGN') end
 if till <= now then
-redis.call('HDEL', lock.key, fields[i])
+redis.call('HDEL', lock.key, field)
 else
 lock.n = lock.n + 1
-lock.latest = string.sub(fields[i], 2)
+lock.latest = string.sub(field, 2)
 if lock.n == 1 or till < lock.first then lock.first = till end
-end
 end
 end
 end
@@ -107,7 +152,9 @@ end
 local function grant(lock, id, terms, till)
 local fence = math.max(lock.fence + 1, now_us)
 if fence > now_us then
-terms.more, terms.text = 0, string.sub(terms.text, 1, 16) .. '000000' .. string.sub(terms.text, 23)
+terms.more = lock.since and lock.since < now and math.min(terms.more, AHEAD_MAX - 1) or 0
+terms.text = string.sub(terms.text, 1, 16) .. string.format('%06d', terms.more) .. string.sub(terms.text, 23)
+lock.since = nil
 end
 lock.fence = fence + terms.more
 hold(lock, id, terms, till, fence)
@@ -118,46 +165,6 @@ till = math.max(till, ends(lock.held))
 lock.held = string.format('%013.0f', till) .. string.sub(lock.held, 14)
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 1 then lock.first = till end
-end
-local function leave_queue(lock, id, place)
-redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
-lock.queued = lock.queued - 1
-if lock.queued == 0 then lock.head, lock.tail = 1, 0 end
-end
-local function promote(lock, caller)
-local mine
-local mail = {}
-for place = lock.head, lock.tail do
-local id = redis.call('HGET', lock.key, 'q' .. place)
-if id then
-local record = redis.call('HGET', lock.key, 'w' .. id)
-local terms = parse(terms_of(record))
-local till = ends(record)
-if till <= now and id ~= caller then
-leave_queue(lock, id, place)
-elseif not admits(lock, terms) then
-lock.head = place
-break
-else
-leave_queue(lock, id, place)
-if id == caller then
-lock.waits = false
-mine = grant(lock, id, terms, now + terms.keep)
-else
-local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
-local lasts = heard and till - terms.ticket + terms.ttl or till
-local news = id .. (heard and ':' or '?') .. grant(lock, id, terms, lasts + terms.delay)
-mail[terms.inbox] = mail[terms.inbox] and mail[terms.inbox] .. ',' .. news or news
-end
-end
-end
-if lock.queued == 0 then break end
-lock.head = place + 1
-end
-for inbox, news in pairs(mail) do
-redis.call('PUBLISH', inbox, 'granted ' .. news .. ' ' .. lock.key)
-end
-return mine
 end
 local function separately(step, ...)
 local ok, answer = pcall(step, ...)
@@ -170,10 +177,10 @@ local stamp = string.format('%013.0f', last)
 local function renew_alone(key, state, id)
 local from = 33 + #id
 local till = tonumber(string.sub(state, from + 1, from + 13))
-if till <= now then return false end
+if not till or till <= now then return false end
 if till >= last then return true end
 local head = string.sub(state, 1, 30)
-if last + idle > tonumber(string.sub(state, 18, 30)) then
+if last + idle > (tonumber(string.sub(state, 18, 30)) or 0) then
 local death = string.format('%013.0f', last + idle + math.floor(idle / 2))
 redis.call('PEXPIREAT', key, death)
 head = string.sub(state, 1, 17) .. death
@@ -194,21 +201,22 @@ extend(lock, id, last)
 close(lock, last, idle)
 return 1
 end
-local fields = redis.call('HGETALL', key)
-for i = 1, #fields, 2 do
-if string.sub(fields[i], 1, 1) == 'o' and string.match(fields[i + 1], '^%d+ (%S+) ') == id then
-return fields[i + 1]
+local fence = redis.call('HGET', key, 'f' .. id)
+return 'gone ' .. (fence and redis.call('HGET', key, 'o' .. fence) or '')
 end
-end
-return 'gone'
+local count, who = #KEYS, nil
+if ARGV[4] then
+who = redis.call('HGET', KEYS[count], 'who') or ''
+count = count - 1
 end
 local answers, renewed, from = {}, 0, 1
-for i, key in ipairs(KEYS) do
+for i = 1, count do
 local till = string.find(ARGV[1], ' ', from, true)
-answers[i] = separately(renew, key, string.sub(ARGV[1], from, till - 1))
+answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1))
 if answers[i] == 1 then renewed = renewed + 1 end
 from = till + 1
 end
-if renewed == #KEYS then return 1 end
+if renewed == count then return who or 1 end
+answers[count + 1] = who
 return answers`,
 };

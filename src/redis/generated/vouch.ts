@@ -3,8 +3,11 @@ import type { Script } from "../script.ts";
 
 export const vouch: Script = {
   name: "vouch",
-  sha: "d94f06d85a3b7eb011112c2737a287a3f7bc5ea7",
+  sha: "aebf4cb17c9f23ba74c3bd06f3918ced591e54cf",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
+local function marker_of(key, marker)
+return marker or string.match(key, '^.-:{%x%x}')
+end
 local function line(section, name)
 return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or ''
 end
@@ -16,27 +19,52 @@ local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replicat
 if type(both) == 'string' and tells(both, known) then return true end
 return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
+local function enters(db)
+return not redis.pcall('SELECT', db).err
+end
+local function find(marker, born)
+local db = 0
+while enters(db) do
+if redis.pcall('HGET', marker, 'born') == born then return db end
+db = db + 1
+end
+return ''
+end
+local function is_here(marker, db, born)
+if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born then return true end
+find(marker, born)
+return false
+end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
 redis.call('HSET', marker, 'death', death)
 redis.call('PEXPIREAT', marker, death)
 end
-local function mark(marker, till, now)
-redis.call('HSET', marker, 'run', line('server', 'run_id'), 'history', line('replication', 'master_replid'),
-'until', string.format('%.0f', till))
+local function mark(marker, since, span, now)
+local run, history = line('server', 'run_id'), line('replication', 'master_replid')
+local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
+local time = redis.call('TIME')
+local born = time[1] .. '.' .. time[2]
+redis.call('HDEL', marker, 'db')
+redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
+'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
+redis.call('HSET', marker, 'db', find(marker, born))
 keep(marker, now)
+return who
 end
 local function young_ms(marker, quarantine, now)
-local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
-local left = (known[3] or 0) - now
-if left > quarantine or not known[4] or not is_known(known) then
-mark(marker, now + quarantine, now)
-return quarantine
+local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who')
+if not known[7] and quarantine == 0 then return 0 end
+local longest = tonumber(known[6]) or 0
+local span = math.max(quarantine, longest)
+local since = tonumber(known[5]) or now
+if not known[7] or since > now or span > 0 and not (is_known(known) and is_here(marker, known[3], known[4])) then
+return span, mark(marker, now, span, now)
 end
-if left > 0 then return left end
-if known[4] - now < MARKER_MS / 2 then keep(marker, now) end
-return 0
+if span > longest then redis.call('HSET', marker, 'span', string.format('%.0f', span)) end
+if known[7] - now < MARKER_MS / 2 then keep(marker, now) end
+return math.max(0, since + span - now), known[8]
 end
-mark(KEYS[1], 0, redis.call('TIME')[1] * 1000)
+mark(KEYS[1], 0, tonumber(ARGV[1]), redis.call('TIME')[1] * 1000)
 return 1`,
 };

@@ -13,25 +13,26 @@ local function position(lock, place)
   local places, count = {}, 1
   for i = 1, before do places[i] = 'q' .. (lock.head + i - 1) end
   for _, id in ipairs(before > 0 and redis.call('HMGET', lock.key, unpack(places)) or {}) do
-    if id then count = count + 1 end
+    if id and string.byte(id) ~= 32 then count = count + 1 end
   end
   return count
 end
 
--- Who is in the way, for messages: { place in the queue or 0, ms until the earliest end, now, a holder's record or "" }.
+-- Who is in the way, for messages: { place in the queue or 0, ms until the earliest end, now, a holder's record or "", and for
+-- a waiter what it learns (see still_queued) }.
 local function refusal(lock, young)
-  local place, ahead = 0, lock.first - now
-  if lock.waits then place = position(lock, tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) '))) end
-  if young > 0 then return { place, young, string.format('%.0f', now), 'young' } end
+  local place, ahead, learns = 0, lock.first - now, nil
+  if lock.waits then place, learns = position(lock, place_of(lock.waits)), still_queued(lock, young) end
+  if young > 0 then return { place, young, string.format('%.0f', now), 'young', learns } end
+  -- Nobody holds it, and who is next is not known yet: ask again at once.
+  if lock.busy and lock.n == 0 and not lock.waits then return { 0, 0, string.format('%.0f', now), 'busy' } end
   if lock.n == 0 then ahead = 0 end
   local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
   if not record and lock.n > 0 and lock.n + lock.queued <= 32 then
-    local fields = redis.call('HGETALL', lock.key)
-    for i = 1, #fields, 2 do
-      if string.sub(fields[i], 1, 1) == 'h' then record = fields[i + 1] end
-    end
+    local holder = fields_of(lock, 'h')[1]
+    record = holder and redis.call('HGET', lock.key, holder)
   end
-  return { place, ahead, string.format('%.0f', now), record or '' }
+  return { place, ahead, string.format('%.0f', now), record or '', learns }
 end
 
 local function enqueue(lock, id, terms)
@@ -44,6 +45,8 @@ end
 -- Returns what is told of the grant, or a refusal, or an error. `young` > 0: nothing may be granted yet.
 local function enter(lock, id, terms, young)
   local till = now + terms.keep
+  -- Who is in already stays in: after a deletion in the same script, a full server (noeviction) takes what follows.
+  if lock.held or lock.waits then redis.call('HDEL', lock.key, '-') end
   prune(lock)
   if lock.held and ends(lock.held) > now then
     -- A repeated attempt: the reply to the first was lost. The caller counts from this one, so the lease does too.

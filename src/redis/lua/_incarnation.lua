@@ -1,12 +1,23 @@
--- Notices that this server may have forgotten leases: it restarted, was flushed, failed over or is another server.
+-- Notices that this server may have forgotten leases: it restarted, was flushed, failed over, is another server, or its
+-- databases were swapped. Tells who it is, so that nobody counts one server twice.
 --
--- The marker has the lines of INFO that tell run_id and master_replid. That they are there still proves that this very
--- process has been primary, with this very memory, without a break since the marker was written. Otherwise nothing may be
--- granted until every lease that the lost memory may have held is over: the quarantine, by this server's own clock.
+-- The marker has the lines of INFO that tell run_id and master_replid, and which database it was made in. That they are
+-- the same still proves that this very process has been primary, with this very memory, without a break since the marker
+-- was written. Otherwise nothing may be granted until every lease that the lost memory may have held is over: the
+-- quarantine, by this server's own clock. It is the longest that anybody asked for, and holds for everybody who finds a
+-- marker, whatever they ask for themselves: whoever asks for less knows less.
 --
--- The marker is a hash: run, history (the lines), until (when the quarantine is over), death (when the hash may vanish).
+-- The marker is a hash: run, history (the lines), who (the server's name for voters), born (a stamp that no other marker
+-- has), db (its database; '' where the server does not let scripts choose one), since (when the server was found to have
+-- forgotten; 0: an operator vouched for it), span (the longest quarantine, ms), death (when the hash may vanish).
 
 local MARKER_MS = 30 * 24 * 3600 * 1000
+
+-- In a cluster a second key would make a lock unusable while its slot moves, so that there it is not one of KEYS unless a
+-- quarantine is asked for. It lies in the lock's slot.
+local function marker_of(key, marker)
+  return marker or string.match(key, '^.-:{%x%x}')
+end
 
 -- A server that does not tell one of them is believed as far as the other goes.
 local function line(section, name)
@@ -24,27 +35,61 @@ local function is_known(known)
   return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
 
+local function enters(db)
+  return not redis.pcall('SELECT', db).err
+end
+
+-- No script is told its database: so it looks for the one that has this very marker, and stays there.
+local function find(marker, born)
+  local db = 0
+  while enters(db) do
+    if redis.pcall('HGET', marker, 'born') == born then return db end
+    db = db + 1
+  end
+  return ''
+end
+
+-- False after SWAPDB: the marker came here with another database's locks, or that of this database is there now.
+local function is_here(marker, db, born)
+  if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born then return true end
+  find(marker, born)
+  return false
+end
+
 local function keep(marker, now)
   local death = string.format('%.0f', now + MARKER_MS)
   redis.call('HSET', marker, 'death', death)
   redis.call('PEXPIREAT', marker, death)
 end
 
-local function mark(marker, till, now)
-  redis.call('HSET', marker, 'run', line('server', 'run_id'), 'history', line('replication', 'master_replid'),
-    'until', string.format('%.0f', till))
+local function mark(marker, since, span, now)
+  local run, history = line('server', 'run_id'), line('replication', 'master_replid')
+  -- Half of the run_id, or of the history where the server does not tell that.
+  local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
+  local time = redis.call('TIME')
+  local born = time[1] .. '.' .. time[2]
+  -- After a deletion, a full server (noeviction) takes what follows.
+  redis.call('HDEL', marker, 'db')
+  redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
+    'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
+  redis.call('HSET', marker, 'db', find(marker, born))
   keep(marker, now)
+  return who
 end
 
+-- How long nothing may be granted here, ms, and who this server is. A caller that asks for no quarantine (0) makes no
+-- marker, and is not told who it is where there is none.
 local function young_ms(marker, quarantine, now)
-  local known = redis.call('HMGET', marker, 'run', 'history', 'until', 'death')
-  local left = (known[3] or 0) - now
-  -- A clock that was set back must not prolong the quarantine beyond a whole one from now.
-  if left > quarantine or not known[4] or not is_known(known) then
-    mark(marker, now + quarantine, now)
-    return quarantine
+  local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who')
+  if not known[7] and quarantine == 0 then return 0 end
+  local longest = tonumber(known[6]) or 0
+  local span = math.max(quarantine, longest)
+  local since = tonumber(known[5]) or now
+  -- By a clock that was set back, a quarantine would last longer than it ever should.
+  if not known[7] or since > now or span > 0 and not (is_known(known) and is_here(marker, known[3], known[4])) then
+    return span, mark(marker, now, span, now)
   end
-  if left > 0 then return left end
-  if known[4] - now < MARKER_MS / 2 then keep(marker, now) end
-  return 0
+  if span > longest then redis.call('HSET', marker, 'span', string.format('%.0f', span)) end
+  if known[7] - now < MARKER_MS / 2 then keep(marker, now) end
+  return math.max(0, since + span - now), known[8]
 end

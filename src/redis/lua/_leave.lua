@@ -1,15 +1,17 @@
 -- How a claim goes out, held or queued.
 
--- Ends the claim and returns 1, or 0 when the lock knew nothing of it. The caller promotes and closes.
+-- Ends the claim and returns 1 when it was held, 2 when it was queued, 0 when the lock knew nothing of it. The caller
+-- promotes and closes.
 local function leave(lock, id)
   if lock.waits then
-    leave_queue(lock, id, tonumber(string.match(lock.waits, '^%d+ %d+ (%d+) ')))
+    leave_queue(lock, id, place_of(lock.waits))
     lock.waits = false
-    return 1
+    return 2
   end
   if not lock.held or ends(lock.held) <= now then return 0 end
   redis.call('HDEL', lock.key, 'h' .. id)
   local terms = parse(terms_of(lock.held))
+  lock.since = since(lock.held)
   -- By a clock that was set back it would stay for longer than it was ever asked to.
   local stays = math.min(since(lock.held), now) + terms.min_hold
   if stays > now then
@@ -17,6 +19,7 @@ local function leave(lock, id)
     redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
     if stays < lock.first then lock.first = stays end
     lock.latest = '~' .. id
+    lock.stays, lock.idle = stays, terms.idle
   else
     lock.n = lock.n - 1
     if lock.latest == id then lock.latest = '-' end

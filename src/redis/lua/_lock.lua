@@ -8,26 +8,41 @@
 --             limit is that of the exclusive claims here, 0 when there are none
 --   h<id>     "<end> <since> <fence> <terms>": a holder's record; h~<id>: one that left before its minHold had passed
 --   w<id>     "<end of ticket> <since> <place, 16 digits> <terms>": a waiter
---   q<place>  the id that waits at that place
---   o<fence>  "<at> <id> <json>": a lease that was ended by force
+--   q<place>  the id that waits at that place; or " <place>" in a gap that others left: its first place tells its last, and
+--             the other way round, so that a gap of any length costs one look
+--   o<fence>  "<at> <id> <json>": a lease that was ended by force; f<id>: its fence
+--   b         "<id> <last fence, 16 digits>": whose ballot was voted for last, and the last fence before it
 -- Terms are what the client wrote (record.ts): "<flag><mode> <ttl + lockDelay, 12 digits> <fences after the first, 6 digits>
 -- <idle, 12 digits> <limit> <ttl> <lockDelay> <ticket> <minHold> <inbox> <json>". Flags: "." nothing special, "!" has a
 -- minHold, "v" voted, "w" voted with a minHold. Times are milliseconds of this server's clock, ends and beginnings with 13
 -- digits, fences with 16.
+--
+-- Others may have written into the hash, so that nothing in it is believed by its looks. A waiter that is none is passed over.
+-- A holder that is none makes the lock foreign: nobody could say how long it is held.
 
-local TERMS = '^(.)(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
+-- Scripts count in doubles: above 2^53 fences would repeat. No clock gets there before the year 2255.
+local FENCE_MAX = 9007199250000000
+-- How many fences a lease may get at once while the counter is ahead of the clock (see grant).
+local AHEAD_MAX = 500
+
+local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '
+  .. '(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local now_us = time[1] * 1000000 + time[2]
 
 local function parse(terms)
-  local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms, TERMS)
-  return {
+  local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms or '', TERMS)
+  if not flag then return nil end
+  local parsed = {
     voted = flag == 'v' or flag == 'w', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
     limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
     min_hold = tonumber(min_hold), inbox = inbox, text = terms,
   }
+  local longest = math.max(parsed.keep, parsed.idle, parsed.ttl, parsed.delay, parsed.ticket, parsed.min_hold)
+  if longest >= 1e12 or parsed.more >= 1e6 or parsed.limit >= 1e9 then return nil end
+  return parsed
 end
 
 local function ends(record)
@@ -51,21 +66,54 @@ local function terms_of(record)
   return string.match(record, '^%d+ %d+ %d+ (.*)$')
 end
 
+local function place_of(record)
+  return tonumber(string.match(record, '^%d+ %d+ (%d+) '))
+end
+
+-- The end of a record and its terms; nil when it is no record.
+local function read(record)
+  local till, began, number, terms = string.match(record or '', '^(%d+) (%d+) (%d+) (.*)$')
+  if not till or #till ~= 13 or #began ~= 13 or #number ~= 16 then return nil end
+  return tonumber(till), parse(terms)
+end
+
+-- What a message says of a claim, in a way that only who knows the claim's whole id can say it. It shows eight characters of
+-- the id, so that the process finds the claim; a listener learns nothing that it could use.
+local function sealed(id, text)
+  return string.sub(id, 1, 8) .. text .. '.' .. string.sub(redis.sha1hex(id .. text), 1, 20)
+end
+
+-- Notes what the lock knows of the claim. False: it holds something that is not a lease.
+local function know(lock, id, held, waits)
+  if held and not select(2, read(held)) then return false end
+  lock.held, lock.waits = held, waits
+  if waits then
+    local place = select(2, read(waits)) and place_of(waits)
+    if not place or place < lock.head or redis.call('HGET', lock.key, 'q' .. place) ~= id then
+      redis.call('HDEL', lock.key, 'w' .. id)
+      lock.waits = false
+    end
+  end
+  return true
+end
+
 -- Reads the lock, and what it knows of the claim. Nil: the key holds something that is not a lock.
 local function open(key, id)
   local fields = redis.call('HMGET', key, 's', 'h' .. id, 'w' .. id)
   local state = fields[1]
   if not state and redis.call('EXISTS', key) == 1 then return nil end
   state = state or '0000000000000000 0000000000000'
+  if string.byte(state, 17) ~= 32 or not string.find(state, '^%d+ %d+') or #state < 30 then return nil end
   local lock = {
-    key = key, held = fields[2], waits = fields[3], fence = tonumber(string.sub(state, 1, 16)),
+    key = key, held = false, waits = false, fence = tonumber(string.sub(state, 1, 16)),
     death = tonumber(string.sub(state, 18, 30)), n = 0, mode = 'x', limit = 0, first = 0, latest = '-', queued = 0,
-    head = 1, tail = 0,
+    head = 1, tail = 0, by = '',
   }
-  if not lock.fence or not lock.death then return nil end
-  if #state == 30 then return lock end
+  if not lock.fence or not lock.death or lock.fence > FENCE_MAX then return nil end
+  if #state == 30 then return know(lock, id, fields[2], fields[3]) and lock or nil end
   local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
   if alone then
+    if not select(2, read(record)) then return nil end
     -- Touching the hash first lets a full server (noeviction) accept what follows.
     redis.call('HDEL', key, '-')
     redis.call('HSET', key, 'h' .. alone, record, 's',
@@ -79,11 +127,14 @@ local function open(key, id)
   if not n then return nil end
   lock.n, lock.mode, lock.limit, lock.first, lock.latest = tonumber(n), mode, tonumber(limit), tonumber(first), latest
   lock.queued, lock.head, lock.tail = tonumber(queued), tonumber(head), tonumber(tail)
-  return lock
+  if lock.tail > 1e14 or lock.queued > lock.tail or lock.n > 1e9 then return nil end
+  return know(lock, id, fields[2], fields[3]) and lock or nil
 end
 
 -- Writes the lock back, and keeps its hash alive for `idle` ms after `till`, the last moment that matters in it.
 local function close(lock, till, idle)
+  -- A minHold that was left behind matters for longer than the claim that comes next, perhaps.
+  if lock.stays then till, idle = math.max(till or 0, lock.stays), math.max(idle or 0, lock.idle) end
   -- Half an idle time in reserve, so that most calls need not touch the key's own expiry.
   local moved = till and till + idle > lock.death
   if moved then lock.death = till + idle + math.floor(idle / 2) end
@@ -98,26 +149,41 @@ local function close(lock, till, idle)
   if moved then redis.call('PEXPIREAT', lock.key, string.format('%.0f', lock.death)) end
 end
 
+-- The names of the lock's fields of one kind. Without their values: of a long queue these are most of it.
+local function fields_of(lock, kind)
+  local found = {}
+  for _, field in ipairs(redis.call('HKEYS', lock.key)) do
+    if string.sub(field, 1, 1) == kind then found[#found + 1] = field end
+  end
+  return found
+end
+
+-- Their values, in the same order.
+local function values_of(lock, fields)
+  local values = {}
+  for from = 1, #fields, 500 do
+    local portion = redis.call('HMGET', lock.key, unpack(fields, from, math.min(from + 499, #fields)))
+    for _, value in ipairs(portion) do values[#values + 1] = value end
+  end
+  return values
+end
+
 -- Lets go of holders whose time is over. `first` is never later than the earliest end, so most calls look at nothing.
 local function prune(lock)
   if lock.n == 0 or lock.first > now then return end
-  local fields
-  if lock.n == 1 then
-    local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
-    if record then fields = { 'h' .. lock.latest, record } end
-  end
-  fields = fields or redis.call('HGETALL', lock.key)
+  local alone = lock.n == 1 and redis.call('HGET', lock.key, 'h' .. lock.latest)
+  local fields = alone and { 'h' .. lock.latest } or fields_of(lock, 'h')
+  local records = alone and { alone } or values_of(lock, fields)
   lock.n, lock.first, lock.latest = 0, 0, '-'
-  for i = 1, #fields, 2 do
-    if string.sub(fields[i], 1, 1) == 'h' then
-      local till = ends(fields[i + 1])
-      if till <= now then
-        redis.call('HDEL', lock.key, fields[i])
-      else
-        lock.n = lock.n + 1
-        lock.latest = string.sub(fields[i], 2)
-        if lock.n == 1 or till < lock.first then lock.first = till end
-      end
+  for i, field in ipairs(fields) do
+    local till, terms = read(records[i])
+    if not terms then error('HOLDFAST_FOREIGN') end
+    if till <= now then
+      redis.call('HDEL', lock.key, field)
+    else
+      lock.n = lock.n + 1
+      lock.latest = string.sub(field, 2)
+      if lock.n == 1 or till < lock.first then lock.first = till end
     end
   end
 end
@@ -135,12 +201,15 @@ local function hold(lock, id, terms, till, fence)
   if terms.mode == 'x' then lock.limit = terms.limit end
 end
 
--- Fences keep rising when the counter is lost, because the clock is their floor. A lease gets a run of them, but only one
--- while the counter is ahead of the clock: else it could get so far ahead that a lost counter would show.
+-- Fences keep rising when the counter is lost, because the clock is their floor. A lease gets a run of them. While the counter
+-- is ahead of the clock it must not get farther ahead, or a lost counter would show: so there is at most one run in each
+-- millisecond, known by when the lease began that ends now, and else one fence.
 local function grant(lock, id, terms, till)
   local fence = math.max(lock.fence + 1, now_us)
   if fence > now_us then
-    terms.more, terms.text = 0, string.sub(terms.text, 1, 16) .. '000000' .. string.sub(terms.text, 23)
+    terms.more = lock.since and lock.since < now and math.min(terms.more, AHEAD_MAX - 1) or 0
+    terms.text = string.sub(terms.text, 1, 16) .. string.format('%06d', terms.more) .. string.sub(terms.text, 23)
+    lock.since = nil
   end
   lock.fence = fence + terms.more
   hold(lock, id, terms, till, fence)
@@ -153,52 +222,6 @@ local function extend(lock, id, till)
   lock.held = string.format('%013.0f', till) .. string.sub(lock.held, 14)
   redis.call('HSET', lock.key, 'h' .. id, lock.held)
   if lock.n == 1 then lock.first = till end
-end
-
-local function leave_queue(lock, id, place)
-  redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
-  lock.queued = lock.queued - 1
-  if lock.queued == 0 then lock.head, lock.tail = 1, 0 end
-end
-
--- Grants to the waiters at the head, as many as may enter, and tells their processes. Lapsed tickets are passed over.
--- Returns what is told of the grant when `caller` is among them: it learns by the reply, and its lease counts from now.
-local function promote(lock, caller)
-  local mine
-  local mail = {}
-  for place = lock.head, lock.tail do
-    local id = redis.call('HGET', lock.key, 'q' .. place)
-    if id then
-      local record = redis.call('HGET', lock.key, 'w' .. id)
-      local terms = parse(terms_of(record))
-      local till = ends(record)
-      if till <= now and id ~= caller then
-        leave_queue(lock, id, place)
-      elseif not admits(lock, terms) then
-        lock.head = place
-        break
-      else
-        leave_queue(lock, id, place)
-        if id == caller then
-          lock.waits = false
-          mine = grant(lock, id, terms, now + terms.keep)
-        else
-          -- A process that listens gets its whole ttl, counted from its last sign of life. One that does not may be dead:
-          -- it must not cost the others more than its ticket, and is asked ("?") to confirm.
-          local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
-          local lasts = heard and till - terms.ticket + terms.ttl or till
-          local news = id .. (heard and ':' or '?') .. grant(lock, id, terms, lasts + terms.delay)
-          mail[terms.inbox] = mail[terms.inbox] and mail[terms.inbox] .. ',' .. news or news
-        end
-      end
-    end
-    if lock.queued == 0 then break end
-    lock.head = place + 1
-  end
-  for inbox, news in pairs(mail) do
-    redis.call('PUBLISH', inbox, 'granted ' .. news .. ' ' .. lock.key)
-  end
-  return mine
 end
 
 -- Calls `step` for one claim of several; what goes wrong there becomes that claim's answer, "!" and the message.

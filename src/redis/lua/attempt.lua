@@ -1,18 +1,21 @@
 -- Grants the claim if it may hold the lock now, else queues it if its terms have a ticket.
 --
 -- KEYS[1] the lock
--- KEYS[2] the marker of this server's incarnation; absent without quarantine
+-- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] the claim's id
 -- ARGV[2] the claim's terms
 -- ARGV[3] the quarantine, ms; absent without quarantine
 --
--- Returns "<fence>+<how many more are in its run>", or { place, ms until the earliest end, now, a holder's record }.
+-- Returns "<fence>+<how many more are in its run>", or { place, ms until the earliest end, now, a holder's record, what a
+-- waiter learns }.
 
 -- The usual case comes first and alone, because it is what an uncontended lock costs: nobody holds or waits, and the claim
--- is exclusive with limit 1. Fixed widths, because patterns and formats are slow.
+-- is exclusive with limit 1. Fixed widths, because patterns and formats are slow. Who finds a marker goes the long way.
 local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
-if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
+local plain = not ARGV[3] and redis.pcall('EXISTS', KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')) ~= 1
+local calm = plain and state and #state == 30 and string.byte(state, 17) == 32 and string.find(state, '^%d+ %d+$')
+if calm and state < '9007199250000000' and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
   local time = redis.call('TIME')
   local micros = string.sub('00000' .. time[2], -6)
   local now = time[1] .. string.sub(micros, 1, 3)
@@ -34,16 +37,17 @@ if state and #state == 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x ' 
 end
 
 -- The usual case of a lock that is wanted by many: one holds it alone, and the claim joins the queue behind the others.
-local ticket = state and #state > 30 and not KEYS[2] and string.sub(ARGV[2], 2, 3) == 'x '
+local ticket = plain and state and #state > 30 and string.sub(ARGV[2], 2, 3) == 'x '
   and string.match(ARGV[2], '^1 %d+ %d+ ([1-9]%d*) ', 37)
 if ticket then
   local id, terms, record, known, alone = ARGV[1], ARGV[2], nil, nil, false
-  local first, latest, queued, head, tail = string.match(state, '^1 x 1 (%d+) (%S+) (%d+) (%d+) (%d+)$', 32)
+  local first, latest, queued, head, tail =
+    string.match(state, '^%d+ %d+ 1 x 1 (%d+) (%S+) (%d+) (%d+) (%d+)$')
   if first then
     local fields = redis.call('HMGET', KEYS[1], 'h' .. latest, 'h' .. id, 'w' .. id)
     record, known = fields[1], fields[2] or fields[3]
   else
-    latest, record = string.match(state, '^=(%S+) (.*)$', 32)
+    latest, record = string.match(state, '^%d+ %d+ =(%S+) (.*)$')
     if latest and string.byte(record, 47) == 120 and string.sub(record, 81, 83) == ' 1 ' then
       first, queued, head, tail = string.sub(record, 1, 13), 0, 1, 0
       known, alone = latest == id, true
@@ -51,7 +55,9 @@ if ticket then
   end
   local time = redis.call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6, -4)
-  if first and record and not known and first > now then
+  -- What does not look as ours do is for the long way to judge.
+  if first and record and not known and first > now and tonumber(first) and #tostring(tail) < 15
+    and string.byte(state, 17) == 32 and state < '9007199250000000' then
     local place, begin = tail + 1, string.sub(state, 1, 30)
     local needed = now + string.sub(terms, 4, 15) + string.sub(terms, 24, 35)
     if needed > tonumber(string.sub(state, 18, 30)) then
@@ -67,16 +73,19 @@ if ticket then
     if alone then fields[7], fields[8] = 'h' .. latest, record end
     -- Refused by a full server (noeviction): then the long way, which may know better.
     if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'number' then
-      return { queued + 1, first - now, now, record }
+      local learns = string.sub(state, 1, 16) .. (queued + 0 == 0 and ' ' .. first - now or ' 0')
+      return { queued + 1, first - now, now, record, '=' .. learns }
     end
   end
 end
 
 --- @include _incarnation
+--- @include _identity
 --- @include _lock
+--- @include _queue
 --- @include _enter
 
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-local young = KEYS[2] and young_ms(KEYS[2], tonumber(ARGV[3]), now) or 0
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[3], now)
 return enter(lock, ARGV[1], parse(ARGV[2]), young)

@@ -1,12 +1,14 @@
 -- Renews holders, each for its own time and with its own answer: one bad lock never harms another.
 --
--- KEYS[1..] the locks, one per claim
+-- KEYS[1..] the locks, one per claim; where it is asked who this server is, its marker after them
 -- ARGV[1] the claims' ids in the same order, each followed by a space: one argument costs the client less than hundreds
 -- ARGV[2] ttl + lockDelay of all of them, ms
 -- ARGV[3] the idle time of the locks' hashes, ms
+-- ARGV[4] present where it is asked who this server is
 --
--- Returns 1 when all were renewed; else per claim 1, or why not: "gone", the record of the force that ended it, or "!" and
--- an error.
+-- Returns 1 when all were renewed; else per claim 1, or why not: "gone", with the record of the force that ended it where
+-- there is one, or "!" and an error. Where it is asked who this server is: that instead of the 1 for all, and after the
+-- claims' answers.
 
 --- @include _lock
 
@@ -18,10 +20,10 @@ local stamp = string.format('%013.0f', last)
 local function renew_alone(key, state, id)
   local from = 33 + #id
   local till = tonumber(string.sub(state, from + 1, from + 13))
-  if till <= now then return false end
+  if not till or till <= now then return false end
   if till >= last then return true end
   local head = string.sub(state, 1, 30)
-  if last + idle > tonumber(string.sub(state, 18, 30)) then
+  if last + idle > (tonumber(string.sub(state, 18, 30)) or 0) then
     -- Half an idle time in reserve, so that most renewals need not touch the key's own expiry.
     local death = string.format('%013.0f', last + idle + math.floor(idle / 2))
     redis.call('PEXPIREAT', key, death)
@@ -46,21 +48,23 @@ local function renew(key, id)
     close(lock, last, idle)
     return 1
   end
-  local fields = redis.call('HGETALL', key)
-  for i = 1, #fields, 2 do
-    if string.sub(fields[i], 1, 1) == 'o' and string.match(fields[i + 1], '^%d+ (%S+) ') == id then
-      return fields[i + 1]
-    end
-  end
-  return 'gone'
+  local fence = redis.call('HGET', key, 'f' .. id)
+  return 'gone ' .. (fence and redis.call('HGET', key, 'o' .. fence) or '')
 end
 
+local count, who = #KEYS, nil
+if ARGV[4] then
+  -- As the last vote found it: whoever renews here was voted for here.
+  who = redis.call('HGET', KEYS[count], 'who') or ''
+  count = count - 1
+end
 local answers, renewed, from = {}, 0, 1
-for i, key in ipairs(KEYS) do
+for i = 1, count do
   local till = string.find(ARGV[1], ' ', from, true)
-  answers[i] = separately(renew, key, string.sub(ARGV[1], from, till - 1))
+  answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1))
   if answers[i] == 1 then renewed = renewed + 1 end
   from = till + 1
 end
-if renewed == #KEYS then return 1 end
+if renewed == count then return who or 1 end
+answers[count + 1] = who
 return answers

@@ -1,13 +1,14 @@
 -- Grants a proposed fence to the claim if the lock is free and the ballot is above every fence granted before.
 --
 -- KEYS[1] the lock
--- KEYS[2] the marker of this server's incarnation; absent when the server is durable
+-- KEYS[2] the marker of this server's incarnation
 -- ARGV[1] the claim's id
 -- ARGV[2] the claim's terms
--- ARGV[3] the ballot, 16 digits; and, after a space, the quarantine in ms, unless the server is durable
+-- ARGV[3] the ballot, 16 digits; and, after a space, the quarantine in ms, 0 when the server is durable
 --
--- Returns "<now>", or "<now> <waiters>", when it was granted; else { "held" | "low" | "young", now, detail, waiters }. Detail:
--- a holder's record, the greatest fence, or ms. Waiters: how many connections listen for this lock's release.
+-- Returns "<now> <server>", or "<now> <server> <waiters>", when it was granted; else { "held" | "low" | "young", now, server,
+-- detail, waiters }. Server: who votes, so that one that is reached by two names counts once. Detail: a holder's record, the
+-- greatest fence, or ms. Waiters: how many connections listen for this lock's release.
 
 --- @include _incarnation
 
@@ -17,11 +18,14 @@ local last, death = tonumber(string.sub(state or '', 1, 16)), tonumber(string.su
 if not last or not death then return redis.error_reply('HOLDFAST_FOREIGN') end
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6, -4)
-local young = KEYS[2] and young_ms(KEYS[2], string.sub(ARGV[3], 18) + 0, stamp + 0) or 0
-if young > 0 then return { 'young', stamp, string.format('%.0f', young) } end
+local young, who = young_ms(KEYS[2], string.sub(ARGV[3], 18) + 0, stamp + 0)
+if young > 0 then return { 'young', stamp, who, string.format('%.0f', young) } end
+-- Of a durable server nothing is known but what its first voter wrote.
+who = who or mark(KEYS[2], stamp + 0, 0, stamp + 0)
 local ballot = string.sub(ARGV[3], 1, 16)
 local waiters = redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]
-local yes = waiters == 0 and stamp or stamp .. ' ' .. waiters
+local yes = stamp .. ' ' .. who
+if waiters ~= 0 then yes = yes .. ' ' .. waiters end
 
 -- The usual cases come first and without the lock's machine: nobody holds it, or one exclusive holder does. Fixed widths,
 -- because patterns and formats are slow.
@@ -32,7 +36,7 @@ if #state == 30 and ballot + 0 > last and string.sub(ARGV[2], 2, 3) == 'x '
   local vanishes = string.sub(state, 18)
   if moved then vanishes = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
   redis.call('HSET', KEYS[1], 's', ballot .. ' ' .. vanishes .. ' =' .. ARGV[1] .. ' ' .. till .. ' ' .. stamp .. ' ' .. ballot
-    .. ' ' .. ARGV[2])
+    .. ' ' .. ARGV[2], 'b', ARGV[1] .. ' ' .. string.sub(state, 1, 16))
   if moved then redis.call('PEXPIREAT', KEYS[1], vanishes) end
   return yes
 end
@@ -40,7 +44,7 @@ if string.sub(state, 31, 32) == ' =' then
   local at = string.find(state, ' ', 33, true) or 33
   local ends = tonumber(string.sub(state, at + 1, at + 13))
   if ends and ends > stamp + 0 and string.sub(state, 33, at - 1) ~= ARGV[1] then
-    return { 'held', stamp, string.sub(state, at + 1), waiters }
+    return { 'held', stamp, who, string.sub(state, at + 1), waiters }
   end
 end
 
@@ -60,14 +64,15 @@ if mine and tonumber(fence_of(lock.held)) == ballot then
 end
 if not mine and not admits(lock, terms) then
   close(lock)
-  return { 'held', stamp, redis.call('HGET', KEYS[1], 'h' .. lock.latest) or '', waiters }
+  return { 'held', stamp, who, redis.call('HGET', KEYS[1], 'h' .. lock.latest) or '', waiters }
 end
 if ballot <= lock.fence then
   close(lock)
-  return { 'low', stamp, string.format('%.0f', lock.fence) }
+  return { 'low', stamp, who, string.format('%.0f', lock.fence) }
 end
 -- A higher ballot of the holder itself raises its fence.
 if mine then lock.n = lock.n - 1 end
+redis.call('HSET', KEYS[1], 'b', id .. string.format(' %016.0f', lock.fence))
 lock.fence = ballot
 hold(lock, id, terms, till, ballot)
 close(lock, till, terms.idle)

@@ -1,0 +1,166 @@
+/** How claims come in: attempts and swaps. Until the store has answered, close() waits for them, because a late grant is given back. */
+import type { Claim, Granted, Refused, Released, Swapped } from "../backend.ts";
+import { LockBackendError, quote } from "../errors.ts";
+import { type Caller, TooFewReplicas } from "./caller.ts";
+import type { Connection } from "./connection.ts";
+import { LimitConflict, toBackendError } from "./fault.ts";
+import type { Fitness } from "./fitness.ts";
+import { attempt } from "./generated/attempt.ts";
+import { swap } from "./generated/swap.ts";
+import type { Leaving } from "./leaving.ts";
+import type { Names } from "./names.ts";
+import type { Settings } from "./options.ts";
+import type { Post } from "./post.ts";
+import { isBusy, isYoung, toRefused, toReleased, toRun } from "./reply.ts";
+import type { Terms } from "./terms.ts";
+import type { Underway } from "./underway.ts";
+
+/** How long the first claim of a process waits for its inbox at most. */
+const INBOX_WAIT_MS = 1000;
+
+export interface Doorway {
+  readonly connection: Connection;
+  readonly names: Names;
+  readonly settings: Settings;
+  readonly caller: Caller;
+  readonly terms: Terms;
+  readonly fitness: Fitness;
+  readonly post: Post;
+  readonly leaving: Leaving;
+  readonly underway: Underway;
+}
+
+export class Entering {
+  readonly #at: Doorway;
+  /** Nothing but the script itself is needed for an answer. */
+  readonly #plain: boolean;
+
+  constructor(at: Doorway) {
+    this.#at = at;
+    this.#plain = at.settings.quarantineMs === 0 && at.settings.durability === undefined;
+  }
+
+  // No async functions on the hot path: each costs a promise and a turn of the microtask queue.
+
+  attempt(claim: Claim): Promise<Granted | Refused> {
+    const { connection, names, settings, terms, post, underway } = this.#at;
+    if (!this.#plain || !post.inbox.ready) return this.#firstAttempt(claim);
+    const key = names.lock(claim.name);
+    const text = terms.of(claim, claim.queues, "calm");
+    post.roster.add(claim);
+    underway.enter(claim);
+    const sentMs = settings.clock.now();
+    return connection.evalshaOn(attempt.sha, key, names.markerBeside(key, false), claim.id, text).then(
+      (reply) => this.#answered(claim, key, reply, claim.queues, sentMs),
+      (error: unknown) => this.#attemptAgain(claim, key, text, error, sentMs),
+    );
+  }
+
+  async swap(held: Claim, next: Claim): Promise<Swapped> {
+    const { connection, post } = this.#at;
+    post.queue.forget(held.id);
+    const breaks = connection.breaks();
+    let released: Released | undefined;
+    const answer = await this.#enter(next, next.queues, { id: held.id, was: (known) => (released = known) });
+    post.roster.left(held.id, true);
+    // An "absent" may follow a "held" that nobody heard: see leaving.ts.
+    return released === "absent" && connection.breaks() !== breaks ? answer : { ...answer, released };
+  }
+
+  /** A process's first attempt, and every one that needs more than the script. */
+  async #firstAttempt(claim: Claim): Promise<Granted | Refused> {
+    const { settings, fitness, caller, post } = this.#at;
+    if (settings.quarantineMs > 0) await fitness.check(claim).catch(caller.explained(claim.name));
+    if (post.inbox.ready || post.inbox.tried) return this.#enter(claim, claim.queues);
+    void post.inbox.open();
+    const answer = await this.#enter(claim, false);
+    // A holder must be told at once when its lease is ended by force; and a claim that is queued before it can be told
+    // might be taken for one whose process is gone. Without messages all works too, so nobody waits long for them.
+    await post.inbox.openWithin(Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
+    return answer.granted || !claim.queues ? answer : this.#enter(claim, true);
+  }
+
+  async #attemptAgain(
+    claim: Claim,
+    key: string,
+    terms: string,
+    error: unknown,
+    sentMs: number,
+  ): Promise<Granted | Refused> {
+    const again = this.#at.caller.afterNoScript(error, attempt, key, [claim.id, terms]);
+    const reply = await again.catch((known: unknown) => {
+      this.#at.underway.entered(claim);
+      throw this.#failed(claim, key, claim.queues, known);
+    });
+    return this.#answered(claim, key, reply, claim.queues, sentMs);
+  }
+
+  /** `instead`: the claim that leaves in the same step, and who hears what it was. */
+  async #enter(
+    claim: Claim,
+    queues: boolean,
+    instead?: { readonly id: string; was(known: Released): void },
+  ): Promise<Granted | Refused> {
+    const { names, settings, caller, terms, post, leaving, underway } = this.#at;
+    const key = names.lock(claim.name);
+    const args = [claim.id, terms.of(claim, queues, instead === undefined ? "calm" : "crowded")];
+    if (instead !== undefined) args.push(instead.id);
+    post.roster.add(claim);
+    underway.enter(claim);
+    const sentMs = settings.clock.now();
+    let reply: unknown;
+    try {
+      reply = await caller.runDurably(instead === undefined ? attempt : swap, key, args);
+    } catch (error) {
+      underway.entered(claim);
+      // Not believed, so it is given back: nothing is left held.
+      if (error instanceof TooFewReplicas) await leaving.release(claim);
+      throw this.#failed(claim, key, queues, error);
+    }
+    if (instead !== undefined && Array.isArray(reply)) {
+      instead.was(toReleased(claim.name, reply[0]));
+      reply = reply[1];
+    }
+    return this.#answered(claim, key, reply, queues, sentMs);
+  }
+
+  #answered(
+    claim: Claim,
+    key: string,
+    reply: unknown,
+    queues: boolean,
+    sentMs: number,
+  ): Granted | Refused | Promise<Granted | Refused> {
+    const { caller, terms, fitness, post, underway } = this.#at;
+    caller.wrote = true; // A refusal is written down too.
+    if (isBusy(reply)) return this.#enter(claim, queues);
+    underway.entered(claim);
+    const fences = toRun(reply);
+    if (fences !== undefined) {
+      post.queue.forget(claim.id);
+      return { granted: true, fence: fences.fence, run: fences.run, fromMs: sentMs };
+    }
+    const { refused, learned, wallMs } = toRefused(claim.name, reply);
+    // A fail-over, perhaps: whether the new primary is fit is another question.
+    if (isYoung(reply)) fitness.forget();
+    if (learned === undefined) {
+      post.roster.left(claim.id, true);
+      return refused;
+    }
+    const ticketMs = terms.ticketMs(claim);
+    post.queue.queued(claim, key, ticketMs, sentMs, learned, wallMs);
+    return { ...refused, retryMs: ticketMs };
+  }
+
+  #failed(claim: Claim, key: string, queues: boolean, error: unknown): LockBackendError {
+    const { caller, terms, post } = this.#at;
+    if (queues) post.queue.unsure(claim, key, terms.ticketMs(claim));
+    if (error instanceof TooFewReplicas) {
+      const text = `${error.message}, so it was given back. Check the replicas, or ask for fewer`;
+      return new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`);
+    }
+    const known = toBackendError(error, claim.name, caller.wrote);
+    if (known.fatal) post.roster.left(claim.id, true);
+    return known instanceof LimitConflict ? new LimitConflict(claim.name, known.inForce, claim.limit) : known;
+  }
+}

@@ -1,0 +1,40 @@
+/** One listener per event on a client, however many backends share it: an eleventh would print a warning. */
+
+export interface Emitter {
+  on(event: string, listener: (...args: never[]) => void): unknown;
+  off(event: string, listener: (...args: never[]) => void): unknown;
+}
+
+interface Shared {
+  readonly calls: Set<(...args: unknown[]) => void>;
+  readonly listener: (...args: never[]) => void;
+}
+
+const clients: WeakMap<Emitter, Map<string, Shared>> = new WeakMap();
+
+/** Calls `call` at every such event of the client. Returns what stops it. */
+export function listen(client: Emitter, event: string, call: (...args: unknown[]) => void): () => void {
+  const events = clients.get(client) ?? new Map<string, Shared>();
+  clients.set(client, events);
+  const shared = events.get(event) ?? share(client, events, event);
+  // A function of its own for each caller, so that two who pass the same one are two.
+  const own = (...args: unknown[]): void => call(...args);
+  shared.calls.add(own);
+  return () => {
+    if (!shared.calls.delete(own) || shared.calls.size > 0) return;
+    events.delete(event);
+    client.off(event, shared.listener);
+  };
+}
+
+function share(client: Emitter, events: Map<string, Shared>, event: string): Shared {
+  const calls: Shared["calls"] = new Set();
+  const listener = (...args: unknown[]): void => {
+    // A call may add or remove others; a set bears that.
+    for (const call of calls) call(...args);
+  };
+  const shared = { calls, listener };
+  events.set(event, shared);
+  client.on(event, listener);
+  return shared;
+}

@@ -1,0 +1,133 @@
+-- The line of those who wait: how it closes up behind who leaves, and how the lock goes to those at its head.
+
+-- How many lapsed tickets one call passes over, and how many grants one message tells: nothing keeps the server busy for long.
+local PASSED_MAX = 500
+local TOLD_MAX = 64
+
+local function queue_is_empty(lock)
+  if lock.queued > 0 and lock.head <= lock.tail then return false end
+  lock.queued, lock.head, lock.tail = 0, 1, 0
+  return true
+end
+
+-- The other end of a gap, when that is what the place's field says.
+local function gap_end(text)
+  return text and tonumber(string.match(text, '^ (%d+)$'))
+end
+
+-- Leaves from any place. The gap joins those beside it.
+local function leave_queue(lock, id, place)
+  local key, from, till = lock.key, place, place
+  redis.call('HDEL', key, 'w' .. id, 'q' .. place)
+  lock.queued = lock.queued - 1
+  local beside = redis.call('HMGET', key, 'q' .. place - 1, 'q' .. place + 1)
+  local before, after = gap_end(beside[1]), gap_end(beside[2])
+  if before and before < place then
+    from = before
+    redis.call('HDEL', key, 'q' .. place - 1, 'q' .. from)
+  end
+  if after and after > place then
+    till = after
+    redis.call('HDEL', key, 'q' .. place + 1, 'q' .. till)
+  end
+  if from <= lock.head then
+    lock.head = till + 1
+  elseif till >= lock.tail then
+    lock.tail = from - 1
+  else
+    redis.call('HSET', key, 'q' .. from, ' ' .. till, 'q' .. till, ' ' .. from)
+  end
+  queue_is_empty(lock)
+end
+
+-- Leaves the head behind, which is none, and goes on to the next place where somebody may wait.
+local function skip(lock, text)
+  local place = lock.head
+  local last = gap_end(text)
+  if last and last >= place and last < lock.tail then
+    redis.call('HDEL', lock.key, 'q' .. place, 'q' .. last)
+    lock.head = last + 1
+  elseif text then
+    -- Nobody who waits is behind it.
+    redis.call('HDEL', lock.key, 'q' .. place, 'w' .. text)
+    lock.queued, lock.head = lock.queued - 1, place + 1
+  else
+    -- Nothing at all is there, so that the line is not ours: wherever it goes on.
+    lock.head = lock.tail + 1
+    for _, field in ipairs(fields_of(lock, 'q')) do
+      local other = tonumber(string.sub(field, 2))
+      if other and other > place and other < lock.head then lock.head = other end
+    end
+  end
+end
+
+-- Tells one process of its grants.
+local function tell(inbox, news)
+  redis.call('PUBLISH', inbox, 'granted ' .. table.concat(news, ','))
+end
+
+-- A process that listens gets its whole ttl, counted from its last sign of life. One that does not may be dead: it must not
+-- cost the others more than its ticket, and is asked ("?") to confirm.
+local function hand_over(lock, id, terms, till, mail)
+  local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
+  local lasts = heard and till - terms.ticket + terms.ttl or till
+  local news = sealed(id, (heard and ':' or '?') .. grant(lock, id, terms, lasts + terms.delay) .. lock.by)
+  local list = mail[terms.inbox] or {}
+  mail[terms.inbox] = list
+  list[#list + 1] = news
+  if #list == TOLD_MAX then
+    tell(terms.inbox, list)
+    mail[terms.inbox] = nil
+  end
+end
+
+-- Grants to the waiters at the head, as many as may enter, and tells their processes. Lapsed tickets are passed over; where
+-- there are too many for one call, the lock is `busy` with them, and the next call goes on.
+-- Returns what is told of the grant when `caller` is among them: it learns by the reply, and its lease counts from now.
+local function promote(lock, caller)
+  local mine
+  local mail, passed = {}, 0
+  while not queue_is_empty(lock) do
+    local place = lock.head
+    local id = redis.call('HGET', lock.key, 'q' .. place)
+    local record = id and redis.call('HGET', lock.key, 'w' .. id)
+    local till, terms = read(record)
+    if not terms then
+      skip(lock, id)
+      -- A look at the whole hash is worth many tickets.
+      passed = passed + (id and 1 or PASSED_MAX / 10)
+    elseif till <= now and id ~= caller then
+      redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
+      lock.queued, lock.head, passed = lock.queued - 1, place + 1, passed + 1
+    elseif not admits(lock, terms) then
+      break
+    else
+      redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
+      lock.queued, lock.head = lock.queued - 1, place + 1
+      if id == caller then
+        lock.waits = false
+        mine = grant(lock, id, terms, now + terms.keep)
+      else
+        hand_over(lock, id, terms, till, mail)
+      end
+    end
+    if passed >= PASSED_MAX then
+      lock.busy = not queue_is_empty(lock)
+      break
+    end
+  end
+  for inbox, news in pairs(mail) do tell(inbox, news) end
+  return mine
+end
+
+-- What a waiter learns: "=<the lock's last fence> <ms after which it is worth asking again, 0 at its usual pace><who says so>".
+-- A grant has a greater fence than all that was told to a claim before it, so that a late message shows.
+local function still_queued(lock, young)
+  local again = 0
+  if lock.busy then
+    again = 1
+  elseif place_of(lock.waits) <= lock.head then
+    again = young > 0 and young or math.max(1, lock.first - now)
+  end
+  return string.format('=%016.0f %.0f%s', lock.fence, again, lock.by)
+end

@@ -1,0 +1,49 @@
+-- Takes back a vote for a ballot that never became a lease: ends the claim, and forgets that the ballot was granted where
+-- none was since. Else whoever asks in vain for a lock would, with its greater ballots, shut its holder out of members that
+-- the holder has lost and could have again.
+--
+-- KEYS[1] the lock
+-- KEYS[2] the marker of this server's incarnation
+-- ARGV[1] the claim's id
+--
+-- Returns what release returns.
+
+local fields = redis.call('HMGET', KEYS[1], 's', 'b')
+local state = fields[1]
+local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')
+if voter ~= ARGV[1] or #before ~= 16 then before = nil end
+local alone = ' =' .. ARGV[1] .. ' '
+if state and string.sub(state, 31, 30 + #alone) == alone then
+  local record = string.sub(state, 31 + #alone)
+  local last = string.sub(state, 1, 16)
+  local time = redis.call('TIME')
+  local held = string.sub(record, 1, 13) > time[1] .. string.sub('00000' .. time[2], -6, -4)
+  if held and before and string.sub(record, 29, 44) == last then last = before end
+  -- After a deletion in the same script, a full server (noeviction) takes what follows.
+  redis.call('HDEL', KEYS[1], 'b')
+  redis.call('HSET', KEYS[1], 's', last .. string.sub(state, 17, 30))
+  if held then redis.call('PUBLISH', KEYS[1], 'freed') end
+  return held and 1 or 0
+end
+
+--- @include _incarnation
+--- @include _identity
+--- @include _lock
+--- @include _queue
+--- @include _leave
+
+local lock = open(KEYS[1], ARGV[1])
+if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+local mine = lock.held and ends(lock.held) > now and tonumber(fence_of(lock.held)) == lock.fence
+-- Whatever its minHold: as if it had begun long ago.
+if lock.held then lock.held = string.sub(lock.held, 1, 14) .. '0000000000000' .. string.sub(lock.held, 28) end
+local ended = leave(lock, ARGV[1])
+if mine and before then lock.fence = tonumber(before) end
+local waited_for = lock.queued > 0
+if waited_for then
+  local young = young_at(lock, KEYS[2], nil, now)
+  prune(lock)
+  if young == 0 then promote(lock) end
+end
+if ended > 0 or waited_for then close(lock) end
+return lock.busy and ended + 4 or ended

@@ -1,0 +1,84 @@
+/** TLS by URL: which certificates are trusted and shown, and what it means when the other side is not what it should be. */
+import { readFileSync } from "node:fs";
+
+/** As `node:tls` wants them. */
+export interface TlsOptions {
+  readonly ca?: Buffer | undefined;
+  readonly cert?: Buffer | undefined;
+  readonly key?: Buffer | undefined;
+  readonly servername?: string | undefined;
+}
+
+const FILES = ["ca", "cert", "key"] as const;
+
+/** From `ca`, `cert` and `key` (paths of PEM files) and `servername`. Throws a `TypeError` for what cannot be read or makes no sense. */
+export function toTls(secure: boolean, take: (name: string) => string | undefined): TlsOptions | undefined {
+  const paths = FILES.map((name) => [name, take(name)] as const);
+  const servername = take("servername");
+  const given = [...paths, ["servername", servername] as const].find(([, value]) => value !== undefined);
+  if (!secure) {
+    if (given === undefined) return undefined;
+    throw new TypeError(
+      `Expected \`${given[0]}\` in \`url\` only with TLS: rediss://, rediss+sentinel:// or rediss+cluster://`,
+    );
+  }
+  const [, cert, key] = paths.map(([, path]) => path);
+  if ((cert === undefined) !== (key === undefined)) {
+    throw new TypeError("Expected `cert` and `key` in `url` together: a client certificate and its key");
+  }
+  const files = Object.fromEntries(
+    paths.flatMap(([name, path]) => (path === undefined ? [] : [[name, read(name, path)]])),
+  );
+  return { ...files, ...(servername === undefined ? {} : { servername }) };
+}
+
+function read(name: string, path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new TypeError(
+      `Expected \`${name}\` in \`url\` to be the path of a PEM file, but it cannot be read (${code})`,
+    );
+  }
+}
+
+interface TlsTrouble {
+  readonly pattern: RegExp;
+  readonly text: string;
+  /** It may be something else, which passes. */
+  readonly passing?: boolean;
+}
+
+const TROUBLES: readonly TlsTrouble[] = [
+  {
+    pattern: /self[- ]signed|unable to (get|verify)|UNABLE_TO_|issuer certificate|SELF_SIGNED/iu,
+    text: "TLS: the server's certificate is not from an authority that is trusted here. Name the one that signed it: ?ca=/path/to/ca.pem",
+  },
+  {
+    pattern: /Hostname\/IP does not match|ERR_TLS_CERT_ALTNAME_INVALID/iu,
+    text: "TLS: the server's certificate is for another name. Use that name as host, or tell it: ?servername=name",
+  },
+  {
+    pattern: /certificate has expired|CERT_HAS_EXPIRED|not yet valid/iu,
+    text: "TLS: the server's certificate is out of date. Renew it",
+  },
+  {
+    pattern: /certificate required|handshake failure|bad certificate|unknown ca|peer did not return/iu,
+    text: "TLS: the server does not accept us: it wants a client certificate that it trusts. Name it: ?cert=/path/to/cert.pem&key=/path/to/key.pem",
+  },
+  {
+    pattern: /wrong version number|packet length too long|EPROTO|http request/iu,
+    text: "TLS: the other side does not speak it. Use redis:// there, or the port for TLS",
+  },
+  {
+    pattern: /ECONNRESET|EPIPE|closed|disconnected before secure|ETIMEDOUT|timeout/iu,
+    text: "TLS: the server did not answer the handshake, or ended the connection. Either it does not speak TLS (use redis:// there), or it wants a client certificate (?cert=/path/to/cert.pem&key=/path/to/key.pem)",
+    passing: true,
+  },
+];
+
+/** What failed between us and a server with TLS, or `undefined` when it was something else. */
+export function tlsTrouble(message: string): TlsTrouble | undefined {
+  return TROUBLES.find(({ pattern }) => pattern.test(message));
+}
