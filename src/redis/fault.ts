@@ -22,7 +22,7 @@ const KNOWN: readonly Known[] = [
   {
     pattern: /^NOPERM|no permissions to|user executing the script can't/iu,
     fatal: true,
-    text: "the Redis user may not do this. Holdfast needs +@scripting +@hash +@pubsub +info +time +wait on its prefix, keys and channels",
+    text: "the Redis user may not do this. SECURITY.md has the rights that it needs on its keys and channels",
   },
   {
     pattern: /^MOVED|^ASK |cluster support enabled|CROSSSLOT/u,
