@@ -157,12 +157,13 @@ describe("re-entry", () => {
         void locks.run("n", (lease) => {
           first ??= new WeakRef(lease);
           turns++;
-          setImmediate(async () => {
+          setImmediate(() => {
             if (turns < 50) return again();
             // A WeakRef keeps its target to the end of the turn in which it was made or looked at.
-            await new Promise((next) => setImmediate(next));
-            collect();
-            return resolve(first!.deref() !== undefined);
+            return void setImmediate(() => {
+              collect();
+              resolve(first!.deref() !== undefined);
+            });
           });
         });
       };
