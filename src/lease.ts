@@ -47,8 +47,8 @@ export class HeldLease implements Lease, Peekable {
   #controller: AbortController | undefined;
   #result: Promise<ReleaseResult> | undefined;
   #event: HoldEvent | undefined;
-  /** @internal Called after the lease was lost, when its state is consistent. */
-  onLost: (() => void) | undefined;
+  /** @internal Called after the hold was lost, when all states are consistent; also where this lease was released before. */
+  onLost: ((reason: string) => void) | undefined;
 
   /** @internal Leases come from acquire(). */
   constructor(
@@ -65,10 +65,13 @@ export class HeldLease implements Lease, Peekable {
     this.mode = inside?.mode ?? hold.claim.mode;
     this.#outer = inside?.outer;
     this.#left = inside?.left;
-    if (inside === undefined && holdChannel.hasSubscribers) {
-      this.#event = { backend: home.backendName, name, mode: this.mode, fence };
-      holdChannel.start.publish(this.#event);
-    }
+  }
+
+  /** @internal Tells subscribers that the lease has begun. They may do anything, so that it is in its user's hands before. */
+  announce(): void {
+    if (!holdChannel.hasSubscribers) return;
+    this.#event = { backend: this.#home.backendName, name: this.name, mode: this.mode, fence: this.fence };
+    holdChannel.start.publish(this.#event);
   }
 
   get fences(): ReadonlyMap<string, bigint> {
@@ -169,20 +172,30 @@ export class HeldLease implements Lease, Peekable {
     for (const lease of inner) lease.stop(reason);
   }
 
+  /** @internal True: one more may enter it. The hold decides, since a lease that was released may have others inside. */
+  get canBeEntered(): boolean {
+    return this.#hold.trusted(this.#home.clock.now());
+  }
+
+  /** @internal The loss, for one who wanted to enter. */
+  lossFor(reason: string): LockLostError {
+    return this.#lost ?? new LockLostError(this.name, this.fence, reason);
+  }
+
   /** @internal Marks the lease and all inside it as lost, and calls nothing: see {@link tellLost}. */
-  markLost(reason: string, marked: HeldLease[]): void {
+  markLost(reason: string, marked: HeldLease[], left: HeldLease[]): void {
     // A lease ends once: what was released is over, and its user has had the answer.
     if (this.#lost === undefined && !this.#released) {
       this.#lost = new LockLostError(this.name, this.fence, reason);
       marked.push(this);
     }
-    for (const lease of this.#inner ?? []) lease.markLost(reason, marked);
+    if (this.onLost !== undefined) left.push(this);
+    for (const lease of this.#inner ?? []) lease.markLost(reason, marked, left);
   }
 
   /** @internal Calls the user's listeners. */
   abort(): void {
     this.#controller?.abort(this.#lost);
-    this.onLost?.();
   }
 
   #lookAtTime(): void {
@@ -252,6 +265,8 @@ export class HeldLease implements Lease, Peekable {
 /** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
 export function tellLost(leases: readonly HeldLease[], reason: string): void {
   const marked: HeldLease[] = [];
-  for (const lease of leases) lease.markLost(reason, marked);
+  const waitedFor: HeldLease[] = [];
+  for (const lease of leases) lease.markLost(reason, marked, waitedFor);
+  for (const lease of waitedFor) lease.onLost?.(reason);
   for (const lease of marked) lease.abort();
 }

@@ -79,14 +79,15 @@ export class Frame implements Queue {
 
   /** Enters at once; `undefined` where a sibling is inside or in line. */
   enterNow(mode: Mode): HeldLease | undefined {
-    return this.#line.first === undefined && this.#mayEnter(mode) ? this.#enter(mode) : undefined;
+    if (this.#line.first !== undefined || !this.#mayEnter(mode)) return undefined;
+    return this.#lease!.canBeEntered ? this.#enter(mode) : undefined;
   }
 
   /** Waits for its turn among its siblings. */
   enter(ticket: Ticket): void {
     if (!ticket.waits) return ticket.refuse(this.heldBy());
     this.#line.push(ticket);
-    this.#lease!.onLost = () => this.#sendAway();
+    this.#lease!.onLost = (reason) => this.#sendAway(reason);
     return undefined;
   }
 
@@ -121,7 +122,7 @@ export class Frame implements Queue {
 
   /** Lets the next siblings in, as far as it goes. */
   #serve(): void {
-    if (this.#lease!.lost !== undefined) return;
+    if (!this.#lease!.canBeEntered) return;
     for (let next = this.#line.first; next !== undefined && this.#mayEnter(next.spec.mode); next = this.#line.first) {
       this.#line.remove(next);
       next.grant(this.#enter(next.spec.mode));
@@ -133,7 +134,8 @@ export class Frame implements Queue {
   }
 
   /** The lease is lost: nobody enters it any more. */
-  #sendAway(): void {
-    for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) next.fail(this.#lease!.lost);
+  #sendAway(reason: string): void {
+    const lost = this.#lease!.lossFor(reason);
+    for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) next.fail(lost);
   }
 }

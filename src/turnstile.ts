@@ -157,10 +157,10 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     }
   }
 
-  /** Serves the line from its head, as far as it goes now. Calls nothing of the user's. */
+  /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
   #serve(): void {
     if (this.#home.closed) return this.#seekers.callOffSpare(this.#line);
-    for (let ticket = this.#line.first; ticket !== undefined; ticket = this.#line.first) {
+    for (let ticket = this.#line.first; ticket !== undefined && !this.#home.closed; ticket = this.#line.first) {
       const hold = this.#joinable(ticket);
       if (hold === undefined) break;
       this.#lend(hold);
@@ -206,6 +206,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     const lease = new HeldLease(this.name, hold.nextFence(), hold, this);
     hold.lend(lease);
     ticket.grant(lease);
+    lease.announce();
   }
 
   #takeOut(ticket: Ticket): void {

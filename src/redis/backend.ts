@@ -28,7 +28,7 @@ import { Leaving } from "./leaving.ts";
 import { type Names, namesOf } from "./names.ts";
 import type { Settings } from "./options.ts";
 import { openPost, type Post } from "./post.ts";
-import { cut, HOLDER_MAX, REASON_MAX } from "./record.ts";
+import { clipped, HOLDER_MAX, REASON_MAX } from "../foreign.ts";
 import { Renewals } from "./renewal.ts";
 import { Replicator } from "./replicated.ts";
 import { toCount } from "./reply.ts";
@@ -125,7 +125,7 @@ export class RedisBackend implements Member {
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
     const args = [
       String(fence),
-      JSON.stringify({ by: cut(by, HOLDER_MAX), reason: cut(reason, REASON_MAX) }),
+      JSON.stringify({ by: clipped(by, HOLDER_MAX), reason: clipped(reason, REASON_MAX) }),
       String(FORCED_MS),
     ];
     const asked = this.#caller.run(force, this.#names.lock(name), args);

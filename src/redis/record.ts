@@ -1,5 +1,6 @@
 /** Reads claims back from the store. How they are written is in terms.ts; the layout is told in lua/_lock.lua. */
 import type { Forced, Holding, Meta, Mode, Waiting } from "../backend.ts";
+import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../foreign.ts";
 import { isFence } from "./fences.ts";
 
 // "<end> <since> <fence or place> <flag><mode> <keep> <more> <idle> <limit> <ttl> <lockDelay> <ticket> <minHold> <inbox> <json>"
@@ -16,11 +17,8 @@ interface Parsed {
   readonly meta: Meta;
 }
 
-/** More than anybody may write, so that what others wrote costs little and shows as what it is. */
-const RECORD_MAX = 32_768;
-export const HOLDER_MAX = 256;
-export const REASON_MAX = 1024;
-const META_MAX = 4096;
+/** No more of a record is read. Its holder is unknown then, but it is still shown: somebody has the lock. */
+const RECORD_MAX = 1_048_576;
 
 /** Reads a holder's record. `undefined`: it is not one, so that it is not believed. */
 export function toHolding(name: string, record: string, nowMs: number): Holding | undefined {
@@ -55,7 +53,7 @@ export function toForced(name: string, fence: string, record: string, nowMs: num
 }
 
 function readForce(record: string): RegExpExecArray | null {
-  return record.length > RECORD_MAX ? null : FORCED.exec(record);
+  return FORCED.exec(record.slice(0, RECORD_MAX));
 }
 
 /** Who ended a lease by force, and why. */
@@ -63,8 +61,8 @@ function toForce(json: string): { by: string; reason: string } {
   const value = parseJson(json);
   const { by, reason } = (typeof value === "object" && value !== null ? value : {}) as Record<string, unknown>;
   return {
-    by: typeof by === "string" ? cut(by, HOLDER_MAX) : "somebody",
-    reason: typeof reason === "string" ? cut(reason, REASON_MAX) : "no reason given",
+    by: typeof by === "string" ? clipped(by, HOLDER_MAX) : "somebody",
+    reason: typeof reason === "string" ? clipped(reason, REASON_MAX) : "no reason given",
   };
 }
 
@@ -77,8 +75,7 @@ export function forcedReason(record: string): string | undefined {
 }
 
 function parse(record: string): Parsed | undefined {
-  if (record.length > RECORD_MAX) return undefined;
-  const [, end, since, number, mode, limit, json] = RECORD.exec(record) ?? [];
+  const [, end, since, number, mode, limit, json] = RECORD.exec(record.slice(0, RECORD_MAX)) ?? [];
   if (number === undefined || json === undefined) return undefined;
   const who = parseJson(json);
   const [holder, meta] = Array.isArray(who) ? (who as unknown[]) : [];
@@ -88,7 +85,7 @@ function parse(record: string): Parsed | undefined {
     number,
     mode: mode === "s" ? "shared" : "exclusive",
     limit: Number(limit),
-    holder: typeof holder === "string" ? cut(holder, HOLDER_MAX) : "unknown",
+    holder: typeof holder === "string" ? clipped(holder, HOLDER_MAX) : "unknown",
     meta: toMeta(meta),
   };
 }
@@ -98,11 +95,7 @@ function toMeta(value: unknown): Meta {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
   const entries = Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === "string");
   const length = entries.reduce((sum, [field, text]) => sum + field.length + text.length, 0);
-  return length > META_MAX ? {} : Object.fromEntries(entries);
-}
-
-export function cut(text: string, max: number): string {
-  return text.length > max ? `${text.slice(0, max)}…` : text;
+  return length > META_BYTES_MAX ? {} : Object.fromEntries(entries);
 }
 
 function parseJson(text: string): unknown {

@@ -2,7 +2,7 @@
 import type { Claim } from "../backend.ts";
 import { FENCE_MAX } from "./fences.ts";
 import type { Settings } from "./options.ts";
-import { cut, HOLDER_MAX } from "./record.ts";
+import { clipped, HOLDER_MAX } from "../foreign.ts";
 
 /** Times and counts that the store reads by position. */
 const KEEP_MAX_MS = 999_999_999_999;
@@ -60,7 +60,7 @@ export class Terms {
     const keepMs = Math.min(claim.ttlMs + claim.lockDelayMs, KEEP_MAX_MS);
     const fixed = `${digits(keepMs, 12)} ${digits(this.#runOf(claim, crowd) - 1, 6)} ${digits(this.#idleMs, 12)}`;
     const rest = `${claim.limit} ${claim.ttlMs} ${claim.lockDelayMs} ${ticketMs} ${claim.minHoldMs}`;
-    return `${flag}${mode} ${fixed} ${rest} ${this.#inbox} ${JSON.stringify([cut(claim.holder, HOLDER_MAX), claim.meta])}`;
+    return `${flag}${mode} ${fixed} ${rest} ${this.#inbox} ${JSON.stringify([clipped(claim.holder, HOLDER_MAX), claim.meta])}`;
   }
 
   /** Only where one holds at a time: else a later holder of this run would be below an earlier one of the next. */

@@ -109,6 +109,7 @@ describe("work and its lease", () => {
     await clock.advance(20);
     backend.interfere.swap = async (pass) => {
       const answer = await pass();
+      backend.interfere.swap = undefined;
       clock.block(3100);
       return answer;
     };

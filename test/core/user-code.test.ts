@@ -1,5 +1,6 @@
 /** User code runs in the middle of ours: abort listeners, work functions, close() at any moment. */
 import { randomUUID } from "node:crypto";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
@@ -97,6 +98,23 @@ describe("re-entry", () => {
     );
     expect(await outer).toBeInstanceOf(LockLostError);
     expect(errors[0]).toBeInstanceOf(LockLostError);
+  });
+
+  test("S121: nor when the outer function has ended before: the hold decides, not the lease around it", async () => {
+    const { backend, clock, locks } = stage();
+    const inside = gate();
+    const started: string[] = [];
+    let waiting: Promise<Error> | undefined;
+    await locks.run("n", () => {
+      void locks.run("n", () => inside.opened).catch(() => {});
+      waiting = failure(locks.run("n", () => started.push("in a lost lease")));
+    });
+    await clock.settle();
+    backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "broken by hand");
+    expect(await waiting).toBeInstanceOf(LockLostError);
+    inside.open();
+    await clock.settle();
+    expect(started).toEqual([]);
   });
 
   test("S155: exclusive inside a shared re-entry is refused, whatever the outermost lease is", async () => {
@@ -281,6 +299,35 @@ describe("losses", () => {
     expect((await locks.query("a")).held.map(({ fence }) => fence)).toEqual([lease.fence]);
     expect(await lease.release()).toBe("released");
     expect(await locks.query()).toMatchObject({ held: [], pending: [] });
+  });
+});
+
+describe("subscribers", () => {
+  test("one that aborts the caller's signal in the moment of the grant leaves no lease without an owner", async () => {
+    const { locks, other } = stage();
+    const controller = new AbortController();
+    const abort = (): void => controller.abort(new Error("enough"));
+    subscribe("tracing:holdfast:hold:start", abort);
+    const lease = await locks.acquire("x", { signal: controller.signal });
+    unsubscribe("tracing:holdfast:hold:start", abort);
+    lease.assertHeld();
+    expect(await lease.release()).toBe("released");
+    expect(await other().tryAcquire("x")).not.toBeNull();
+  });
+
+  test("one that closes everything in the moment of a grant finds nothing half done", async () => {
+    const { clock, locks, other } = stage();
+    const closing: Promise<void>[] = [];
+    const close = (): void => void closing.push(locks.close());
+    subscribe("tracing:holdfast:hold:start", close);
+    const results = await Promise.allSettled(
+      Array.from({ length: 5 }, () => locks.run("x", { mode: "shared" }, ({ signal }) => signal.aborted)),
+    );
+    unsubscribe("tracing:holdfast:hold:start", close);
+    await Promise.all(closing);
+    expect(results.some(({ status }) => status === "fulfilled")).toBe(true);
+    expect(await other().query()).toMatchObject({ held: [], pending: [] });
+    expect(clock.timers).toBe(0);
   });
 });
 
