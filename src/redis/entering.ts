@@ -133,13 +133,14 @@ export class Entering {
   ): Granted | Refused | Promise<Granted | Refused> {
     const { caller, terms, fitness, post, underway } = this.#at;
     caller.wrote = true; // A refusal is written down too.
-    if (isBusy(reply)) return this.#enter(claim, queues);
-    underway.entered(claim);
     const fences = toRun(reply);
     if (fences !== undefined) {
+      underway.entered(claim);
       post.queue.forget(claim.id);
       return { granted: true, fence: fences.fence, run: fences.run, fromMs: sentMs };
     }
+    if (isBusy(reply)) return this.#enter(claim, queues);
+    underway.entered(claim);
     const { refused, learned, wallMs } = toRefused(claim.name, reply);
     // A fail-over, perhaps: whether the new primary is fit is another question.
     if (isYoung(reply)) fitness.forget();

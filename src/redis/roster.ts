@@ -23,6 +23,8 @@ export interface Sealed {
 
 interface Entry {
   readonly claim: Claim;
+  /** How its id begins. */
+  readonly shown: string;
   readonly sinceMs: number;
   /** `leaving`: its release is under way. `unwanted`: it was released, but the store did not answer. */
   state: "wanted" | "leaving" | "unwanted";
@@ -44,25 +46,13 @@ export class Roster {
 
   /** The claim is about to be asked for: from now on there may be messages about it. */
   add(claim: Claim): void {
-    const shown = claim.id.slice(0, SHOWN);
-    const first = this.#entries.get(shown);
-    const known = first && this.#get(claim.id);
-    if (known !== undefined) {
-      if (known.state === "unwanted") known.state = "wanted";
-      return;
-    }
-    if (this.#entries.size >= this.#sweepAt) this.#sweep();
-    this.#entries.set(shown, { claim, sinceMs: this.#clock.now(), state: "wanted", next: first });
+    const entry = this.#entry(claim);
+    if (entry.state === "unwanted") entry.state = "wanted";
   }
 
   /** The claim's release is about to be sent. */
   leave(claim: Claim): void {
-    let entry = this.#get(claim.id);
-    if (entry === undefined) {
-      this.add(claim);
-      entry = this.#get(claim.id) as Entry;
-    }
-    entry.state = "leaving";
+    this.#entry(claim).state = "leaving";
   }
 
   /** The store has answered that the claim is not there any more, or the answer will never come. */
@@ -85,6 +75,16 @@ export class Roster {
     return undefined;
   }
 
+  #entry(claim: Claim): Entry {
+    const shown = claim.id.slice(0, SHOWN);
+    const first = this.#entries.get(shown);
+    for (let entry = first; entry !== undefined; entry = entry.next) if (entry.claim.id === claim.id) return entry;
+    if (this.#entries.size >= this.#sweepAt) this.#sweep();
+    const entry: Entry = { claim, shown, sinceMs: this.#clock.now(), state: "wanted", next: this.#entries.get(shown) };
+    this.#entries.set(shown, entry);
+    return entry;
+  }
+
   #get(id: string): Entry | undefined {
     let entry = this.#entries.get(id.slice(0, SHOWN));
     while (entry !== undefined && entry.claim.id !== id) entry = entry.next;
@@ -92,7 +92,7 @@ export class Roster {
   }
 
   #remove(entry: Entry): void {
-    const shown = entry.claim.id.slice(0, SHOWN);
+    const { shown } = entry;
     const first = this.#entries.get(shown);
     if (first !== entry) {
       for (let before = first; before !== undefined; before = before.next) {

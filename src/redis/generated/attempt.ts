@@ -3,12 +3,13 @@ import type { Script } from "../script.ts";
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "1507cb69539409abc4908f4b326fbb6876120c95",
+  sha: "26d73fa52454e31fcd5f5be385ee1f29bbf82b24",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
 local plain = not ARGV[3] and redis.pcall('EXISTS', KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')) ~= 1
-local calm = plain and state and #state == 30 and string.byte(state, 17) == 32 and string.find(state, '^%d+ %d+$')
-if calm and state < '9007199250000000' and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
+local calm = plain and state and #state == 30 and string.byte(state, 17) == 32 and state < '9007199250000000'
+and tonumber(string.sub(state, 1, 16)) and tonumber(string.sub(state, 18))
+if calm and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
 local time = redis.call('TIME')
 local micros = string.sub('00000' .. time[2], -6)
 local now = time[1] .. string.sub(micros, 1, 3)
