@@ -4,7 +4,7 @@
 import { connect } from "holdfast";
 
 // HOLDFAST_URL says where the locks are; without it, they are on this machine.
-const pods = await Promise.all(["pod-a", "pod-b", "pod-c"].map((holder) => connect(undefined, { holder })));
+const pods = await Promise.all(["pod-a", "pod-b", "pod-c"].map((holder) => connect({ holder })));
 
 async function nightly(locks, pod) {
   // minHold keeps the lock taken for a while after a quick run, for pods whose clock is a little late.

@@ -5,7 +5,7 @@ import { connect } from "holdfast";
 import { once } from "node:events";
 
 async function candidate(name, terms) {
-  const locks = await connect(undefined, { holder: name });
+  const locks = await connect({ holder: name });
   const retire = new AbortController();
   const work = async ({ fence, signal }) => {
     console.log(`${name} leads, fence ${fence}`);

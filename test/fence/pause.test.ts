@@ -29,7 +29,7 @@ afterEach(async () => {
 
 /** Ada checks that she holds the lock, and is paused right after it, until her lease is over and ben has written. */
 async function checkThenPause(writeBen: (lease: Lease) => Promise<void>): Promise<Lease> {
-  const lease = await ada.acquire("report", { ttl: 80, renew: false });
+  const lease = await ada.acquire("report", { ttl: 150, renew: false });
   lease.assertHeld();
   await once(lease.signal, "abort");
   await ben.run("report", writeBen);
