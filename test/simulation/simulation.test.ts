@@ -4,7 +4,7 @@ import { guards } from "./mutations.ts";
 import { REGRESSIONS } from "./seeds.ts";
 
 /** A guard that is off must be noticed within so many worlds. */
-const WORLDS_MOST = 150;
+const WORLDS_MOST = 600;
 
 describe("the simulation", () => {
   test("happens exactly so again for the same seed, and otherwise for another", async () => {
