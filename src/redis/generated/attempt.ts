@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "26d73fa52454e31fcd5f5be385ee1f29bbf82b24",
+  sha: "3923b218d86764c1fdda2cf3bbecb912d8089791",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
 local plain = not ARGV[3] and redis.pcall('EXISTS', KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')) ~= 1
@@ -97,6 +97,17 @@ if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born the
 find(marker, born)
 return false
 end
+local function supersede(marker, here)
+if here == '' then return end
+local db = 0
+while enters(db) do
+if db ~= here and redis.pcall('HGET', marker, 'db') == tostring(here) then
+redis.call('HSET', marker, 'run', 'superseded\\n')
+end
+db = db + 1
+end
+enters(here)
+end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
 redis.call('HSET', marker, 'death', death)
@@ -110,7 +121,9 @@ local born = time[1] .. '.' .. time[2]
 redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
-redis.call('HSET', marker, 'db', find(marker, born))
+local db = find(marker, born)
+redis.call('HSET', marker, 'db', db)
+supersede(marker, db)
 keep(marker, now)
 return who
 end

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const withdraw: Script = {
   name: "withdraw",
-  sha: "b7711ac7225c259098fd033ba1150072cdbce29f",
+  sha: "c44e6ce58ce8cbf1e505d7f8bd211922a7e55da4",
   source: `local fields = redis.call('HMGET', KEYS[1], 's', 'b')
 local state = fields[1]
 local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')
@@ -51,6 +51,17 @@ if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born the
 find(marker, born)
 return false
 end
+local function supersede(marker, here)
+if here == '' then return end
+local db = 0
+while enters(db) do
+if db ~= here and redis.pcall('HGET', marker, 'db') == tostring(here) then
+redis.call('HSET', marker, 'run', 'superseded\\n')
+end
+db = db + 1
+end
+enters(here)
+end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
 redis.call('HSET', marker, 'death', death)
@@ -64,7 +75,9 @@ local born = time[1] .. '.' .. time[2]
 redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
-redis.call('HSET', marker, 'db', find(marker, born))
+local db = find(marker, born)
+redis.call('HSET', marker, 'db', db)
+supersede(marker, db)
 keep(marker, now)
 return who
 end
