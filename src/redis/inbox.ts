@@ -134,6 +134,8 @@ export class Inbox {
 
   async #listenTo(channel: string): Promise<void> {
     await this.open();
+    // Whoever wanted it may have given up meanwhile.
+    if (!this.#freed.has(channel)) return;
     // It was free between the refusal and this subscription, perhaps; and a hint too many does no harm.
     await this.#subscriber?.add(channel).then(
       () => this.#freed.get(channel)?.throttle.call(),
