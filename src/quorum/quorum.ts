@@ -274,12 +274,17 @@ class QuorumBackend implements Backend {
   }
 
   /** A member that comes back may have forgotten, and its messages may have been missed: does a majority still hold these? */
-  #verify(standings: readonly Standing[]): void {
+  #verify(doubted: readonly Standing[]): void {
+    const standings = doubted.filter(({ verifying }) => verifying === false);
+    for (const standing of doubted) standing.verifying = standing.verifying === false ? true : "again";
     if (standings.length === 0) return;
     void renewAll(this.#seats, this.#settings, standings).then((renewals) => {
+      const again = standings.filter(({ verifying }) => verifying === "again");
       for (const [at, renewal] of renewals.entries()) {
+        standings[at]!.verifying = false;
         if (renewal.held === false) this.#lose(standings[at]!, renewal.reason);
       }
+      this.#verify(again.filter(({ ended }) => !ended));
     });
   }
 

@@ -24,6 +24,9 @@ export class Standing {
   /** Members that told, unasked, that the lease is gone there. */
   lostAt: ReadonlySet<Seat> = NOWHERE;
 
+  /** The members are being asked whether they still hold it. `again`: what gave rise to another question came after that one. */
+  verifying: boolean | "again" = false;
+
   constructor(claim: Claim) {
     this.claim = claim;
   }

@@ -7,7 +7,7 @@ import { LimitConflict, toBackendError } from "./fault.ts";
 import type { Fitness } from "./fitness.ts";
 import { attempt } from "./generated/attempt.ts";
 import { swap } from "./generated/swap.ts";
-import type { Leaving } from "./leaving.ts";
+import { FOLLOWS_MAX, type Leaving } from "./leaving.ts";
 import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
 import type { Post } from "./post.ts";
@@ -17,6 +17,9 @@ import type { Underway } from "./underway.ts";
 
 /** How long the first claim of a process waits for its inbox at most. */
 const INBOX_WAIT_MS = 1000;
+
+/** When to ask again for a lock that is still busy with lapsed tickets. */
+const BUSY_MS = 100;
 
 export interface Doorway {
   readonly connection: Connection;
@@ -100,6 +103,7 @@ export class Entering {
     claim: Claim,
     queues: boolean,
     instead?: { readonly id: string; was(known: Released): void },
+    follows = 0,
   ): Promise<Granted | Refused> {
     const { names, settings, caller, terms, post, leaving, underway } = this.#at;
     const key = names.lock(claim.name);
@@ -121,7 +125,7 @@ export class Entering {
       instead.was(toReleased(claim.name, reply[0]));
       reply = reply[1];
     }
-    return this.#answered(claim, key, reply, queues, sentMs);
+    return this.#answered(claim, key, reply, queues, sentMs, follows);
   }
 
   #answered(
@@ -130,6 +134,7 @@ export class Entering {
     reply: unknown,
     queues: boolean,
     sentMs: number,
+    follows = 0,
   ): Granted | Refused | Promise<Granted | Refused> {
     const { caller, terms, fitness, post, underway } = this.#at;
     caller.wrote = true; // A refusal is written down too.
@@ -139,7 +144,7 @@ export class Entering {
       post.queue.forget(claim.id);
       return { granted: true, fence: fences.fence, run: fences.run, fromMs: sentMs };
     }
-    if (isBusy(reply)) return this.#enter(claim, queues);
+    if (isBusy(reply)) return this.#follow(claim, queues, follows);
     underway.entered(claim);
     const { refused, learned, wallMs } = toRefused(claim.name, reply);
     // A fail-over, perhaps: whether the new primary is fit is another question.
@@ -151,6 +156,17 @@ export class Entering {
     const ticketMs = terms.ticketMs(claim);
     post.queue.queued(claim, key, ticketMs, sentMs, learned, wallMs);
     return { ...refused, retryMs: ticketMs };
+  }
+
+  /** Asks again for a lock that is busy with lapsed tickets, as long as anybody wants it. The store knows nothing of the claim. */
+  #follow(claim: Claim, queues: boolean, follows: number): Refused | Promise<Granted | Refused> {
+    const { post, underway } = this.#at;
+    const isWanted = post.roster.state(claim.id) === "wanted";
+    if (isWanted && !underway.isClosing && follows < FOLLOWS_MAX)
+      return this.#enter(claim, queues, undefined, follows + 1);
+    underway.entered(claim);
+    if (isWanted) post.roster.left(claim.id, true);
+    return { granted: false, heldBy: [], retryMs: BUSY_MS };
   }
 
   #failed(claim: Claim, key: string, queues: boolean, error: unknown): LockBackendError {

@@ -31,6 +31,9 @@ const FORCED = /^forced ([^\s,:?!]{1,8})(!)\.([0-9a-f]{20})$/u;
 const WAKES_BURST = 50;
 const WAKES_PACE_MS = 4;
 
+/** One claim is doubted at most this often, however often a message of its forced end is repeated. */
+const FORCED_PACE_MS = 1000;
+
 interface Channel {
   readonly wakes: Set<() => void>;
   readonly throttle: Throttle;
@@ -68,6 +71,7 @@ export class Inbox {
   readonly #roster: Roster;
   readonly #mail: Mail;
   readonly #freed: Map<string, Channel> = new Map();
+  readonly #forced: WeakMap<Claim, Throttle> = new WeakMap();
   #subscriber: Subscriber | undefined;
   #opening: Promise<void> | undefined;
   #closed = false;
@@ -134,6 +138,8 @@ export class Inbox {
 
   async #listenTo(channel: string): Promise<void> {
     await this.open();
+    // Whoever wanted it may have given up meanwhile.
+    if (!this.#freed.has(channel)) return;
     // It was free between the refusal and this subscription, perhaps; and a hint too many does no harm.
     await this.#subscriber?.add(channel).then(
       () => this.#freed.get(channel)?.throttle.call(),
@@ -169,6 +175,18 @@ export class Inbox {
       if (claim !== undefined) this.#mail.granted(claim, grant.news);
     }
     const broken = forced && this.#roster.find(forced);
-    if (broken !== undefined) this.#mail.forced(broken);
+    if (broken !== undefined) this.#broken(broken);
+  }
+
+  /** In a quorum the lease may go on, and whoever listens may repeat the message, which stays true. */
+  #broken(claim: Claim): void {
+    let throttle = this.#forced.get(claim);
+    if (throttle === undefined) {
+      throttle = new Throttle(this.#clock, 1, FORCED_PACE_MS, () => {
+        if (!this.#closed) this.#mail.forced(claim);
+      });
+      this.#forced.set(claim, throttle);
+    }
+    throttle.call();
   }
 }

@@ -10,8 +10,8 @@ import type { Post } from "./post.ts";
 import { isBusy, toReleased } from "./reply.ts";
 import type { Underway } from "./underway.ts";
 
-/** How often a release is followed by others that pass over lapsed tickets. Then it is left to those who wait. */
-const FOLLOWS_MAX = 1000;
+/** How often a call is followed by others that pass over lapsed tickets. Then it is left to those who wait. */
+export const FOLLOWS_MAX = 1000;
 
 export class Leaving {
   readonly #connection: Connection;
@@ -73,7 +73,8 @@ export class Leaving {
   async #follow(claim: Claim): Promise<void> {
     const key = this.#names.lock(claim.name);
     let busy = true;
-    for (let i = 0; busy && i < FOLLOWS_MAX; i++) busy = isBusy(await this.#caller.run(release, key, [claim.id]));
+    for (let i = 0; busy && i < FOLLOWS_MAX && !this.#underway.isClosing; i++)
+      busy = isBusy(await this.#caller.run(release, key, [claim.id]));
   }
 
   #failed(claim: Claim, error: unknown): never {

@@ -3,7 +3,7 @@
  * no time-out of the client ends it and a dead one is noticed, and when it ends it is opened again where the primary is then.
  */
 import type { Connection, Wire } from "./connection.ts";
-import { opened } from "./wire.ts";
+import { inTime, opened } from "./wire.ts";
 
 /** A sign of life this often; a connection that does not answer it before the next is replaced. */
 const PING_MS = 5000;
@@ -17,6 +17,8 @@ export class Subscriber {
   readonly #channels: Set<string> = new Set();
   readonly #stopWatching: () => void;
   #wire: Wire | undefined;
+  /** Open, but not all is subscribed yet. */
+  #settling: Wire | undefined;
   #opening: Promise<void> | undefined;
   #pauseMs = PAUSE_MIN_MS;
   #timer: NodeJS.Timeout | undefined;
@@ -52,6 +54,7 @@ export class Subscriber {
     this.#closed = true;
     this.#stopWatching();
     clearTimeout(this.#timer);
+    this.#settling?.close();
     this.#wire?.close();
   }
 
@@ -75,24 +78,30 @@ export class Subscriber {
     }
   }
 
-  /** Subscribes to everything, also to what was added meanwhile. */
+  /** Subscribes to everything, also to what was added meanwhile, and to nothing else. */
   async #settle(wire: Wire): Promise<void> {
+    const done = new Set<string>();
+    this.#settling = wire;
     try {
-      const done = new Set<string>();
       for (;;) {
         const missing = [...this.#channels].filter((channel) => !done.has(channel));
         if (missing.length === 0) break;
-        await wire.subscribe(missing);
+        await inTime(wire.subscribe(missing), "did not answer SUBSCRIBE", () => wire.close());
         missing.forEach((channel) => done.add(channel));
       }
       if (!wire.isOpen) throw new Error("the connection for messages ended");
     } catch (error) {
       wire.close();
       throw error;
+    } finally {
+      this.#settling = undefined;
     }
     this.#wire = wire;
     this.#pauseMs = PAUSE_MIN_MS;
     this.#pingLater(wire);
+    // Removed while they were being asked for.
+    const gone = [...done].filter((channel) => !this.#channels.has(channel));
+    for (const channel of gone) void wire.unsubscribe(channel).catch(() => {});
     this.#ready();
   }
 

@@ -12,6 +12,8 @@ interface Named {
 }
 
 export class Underway {
+  /** From now on nothing is begun that nobody waits for. */
+  isClosing = false;
   readonly #clock: Clock;
   readonly #entering: Set<Named> = new Set();
   readonly #leaving: Set<Named> = new Set();
@@ -41,6 +43,7 @@ export class Underway {
 
   /** Waits until all is answered, for a while. Resolves to an error that says what may be left behind, if anything. */
   async settled(): Promise<LockBackendError | undefined> {
+    this.isClosing = true;
     let late = false;
     const expired = this.#clock.setTimer(() => {
       late = true;

@@ -133,3 +133,33 @@ test("S171: a member's doubt about one lease asks about that one only, and witho
   await clock.advance(1);
   expect(ids).toEqual(["one", "one", "two"]);
 });
+
+test("S171: however often a member doubts one lease, there is one question at a time, and the last doubt is answered", async () => {
+  const { clock, stages, open } = play(3);
+  const [first, ...others] = stages as [(typeof stages)[0], (typeof stages)[0]];
+  let told: Listener | undefined;
+  let round: { readonly id: string; readonly ballot: bigint } | undefined;
+  const vote = first.member.vote.bind(first.member);
+  Object.assign(first.member, {
+    listen: (listener: Listener) => void (told = listener),
+    vote: (claim: Claim, ballot: bigint) => {
+      round = { id: claim.id, ballot };
+      return vote(claim, ballot);
+    },
+  });
+  for (const { member } of others) Object.assign(member, { listen: () => undefined });
+  const backend = open();
+  const lost: string[] = [];
+  backend.listen?.({ lost: (id) => void lost.push(id), doubt: () => undefined });
+  const claim = newClaim({ name: "one" });
+  await granted(backend, claim);
+  for (const stage of stages) stage.replyMs = 5;
+  for (let i = 0; i < 1000; i++) told?.doubt(round?.id);
+  expect(first.asked.renew).toBe(1);
+  // The answer that is on its way does not know of this yet.
+  for (const { store } of others) store.forceRelease("one", round!.ballot, "ops", "test");
+  told?.doubt(round?.id);
+  await clock.advance(100);
+  expect(first.asked.renew).toBe(2);
+  expect(lost).toEqual([claim.id]);
+});

@@ -157,6 +157,36 @@ describe("forged messages", () => {
     expect((await far.renew([claim]))[0]).toMatchObject({ held: false, reason: "ops ended it by force: stuck" });
   });
 
+  test("S171: a true “forced” that is repeated makes the holder renew only now and then, and never too seldom", async () => {
+    await using own = await startRedis();
+    await using desk = new Desk();
+    const admin = desk.client(own.port);
+    const [near, far] = [desk.backend(own.port), desk.backend(own.port)];
+    const inbox = await inboxOf(admin, far);
+    const doubted: (string | undefined)[] = [];
+    far.listen({ lost: () => {}, doubt: (id) => doubted.push(id) });
+    const spy = desk.client(own.port);
+    const seen: string[] = [];
+    await spy.subscribe(inbox);
+    spy.on("message", (_, text: string) => seen.push(text));
+    const [claim, other] = [claimOf(), claimOf()];
+    const { fence } = await granted(far, claim);
+    const { fence: otherFence } = await granted(far, other);
+    await near.forceRelease(claim.name, fence, "ops", "stuck");
+    const text = await eventually("it is told", () => seen.find((each) => each.startsWith("forced")));
+    await Promise.all(Array.from({ length: 1000 }, () => admin.publish(inbox, text)));
+    // Behind all of them, and about another claim: that one does not wait.
+    await near.forceRelease(other.name, otherFence, "ops", "stuck");
+    await eventually("the other is told", () => (doubted.includes(other.id) ? true : undefined));
+    const count = doubted.filter((id) => id === claim.id).length;
+    expect(count).toBeGreaterThan(0);
+    expect(count).toBeLessThan(50);
+    await admin.publish(inbox, text);
+    await eventually("it is told again", () =>
+      doubted.filter((id) => id === claim.id).length > count ? true : undefined,
+    );
+  });
+
   test("S171: a lease is lost at once when it was really broken, and says by whom and why", async () => {
     await using desk = new Desk();
     const [a, b] = [desk.backend(server.port), desk.backend(server.port)].map((backend) => createLocks(backend));

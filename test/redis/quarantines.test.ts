@@ -189,4 +189,41 @@ describe.concurrent("S164: SWAPDB, with a marker in both databases", () => {
       expect(await member.vote(rivalOf(claim, { name: "free" }), 7n)).toMatchObject({ vote: "granted" });
     }
   });
+
+  // The marker that comes back is of this server and this database, and knows nothing of what was granted while it was away.
+  test("there and back is noticed by attempts, though the marker is the database's own again", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const backend = desk.backend(server.port, quarantine(30_000));
+    await backend.admit();
+    await server.cli("SWAPDB", "0", "1");
+    const claim = claimOf({ ttlMs: 20_000, queues: false });
+    expect(isQuarantined(await refused(backend, rivalOf(claim)))).toBe(true);
+    await backend.admit();
+    await granted(backend, claim);
+    await server.cli("SWAPDB", "0", "1");
+    expect(isQuarantined(await refused(backend, rivalOf(claim)))).toBe(true);
+    // And once more: the other one was away just as well.
+    await backend.admit();
+    await granted(backend, rivalOf(claim));
+    await server.cli("SWAPDB", "0", "1");
+    expect(isQuarantined(await refused(backend, rivalOf(claim)))).toBe(true);
+  });
+
+  test("there and back is noticed by votes, also by a longer way", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const member = desk.backend(server.port, {}, { db: 3 });
+    await member.join({ quarantineMs: 30_000, allowEviction: false });
+    await member.admit();
+    await server.cli("SWAPDB", "3", "5");
+    await server.cli("SWAPDB", "5", "9");
+    const claim = claimOf();
+    expect(await member.vote(claim, 5n)).toMatchObject({ vote: "young" });
+    await member.admit();
+    expect(await member.vote(claim, 6n)).toMatchObject({ vote: "granted" });
+    expect(await server.cli("-n", "0", "DBSIZE")).toBe("0");
+    await server.cli("SWAPDB", "9", "3");
+    expect(await member.vote(rivalOf(claim), 7n)).toMatchObject({ vote: "young" });
+  });
 });

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const release: Script = {
   name: "release",
-  sha: "5803f1a1d319945743a70c9d0d9d170e325a0ead",
+  sha: "195ffee51ad9203b8fa70676ff3f387d1976a2d2",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
 local flag = state and string.sub(state, 31, 30 + #alone) == alone and string.sub(state, 76 + #alone, 76 + #alone)
@@ -84,6 +84,17 @@ if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born the
 find(marker, born)
 return false
 end
+local function supersede(marker, here)
+if here == '' then return end
+local db = 0
+while enters(db) do
+if db ~= here and redis.pcall('HGET', marker, 'db') == tostring(here) then
+redis.call('HSET', marker, 'run', 'superseded\\n')
+end
+db = db + 1
+end
+enters(here)
+end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
 redis.call('HSET', marker, 'death', death)
@@ -97,7 +108,9 @@ local born = time[1] .. '.' .. time[2]
 redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
-redis.call('HSET', marker, 'db', find(marker, born))
+local db = find(marker, born)
+redis.call('HSET', marker, 'db', db)
+supersede(marker, db)
 keep(marker, now)
 return who
 end
@@ -321,7 +334,20 @@ redis.call('HSET', key, 'q' .. from, ' ' .. till, 'q' .. till, ' ' .. from)
 end
 queue_is_empty(lock)
 end
-local function skip(lock, text)
+local function next_place(lock, place, line)
+if not line[1] then
+for _, field in ipairs(fields_of(lock, 'q')) do
+local other = tonumber(string.sub(field, 2))
+if other and other > place and other <= lock.tail then line[#line + 1] = other end
+end
+table.sort(line)
+line[#line + 1] = lock.tail + 1
+line.at = 1
+end
+while line[line.at] and line[line.at] <= place do line.at = line.at + 1 end
+return line[line.at] or lock.tail + 1
+end
+local function skip(lock, text, line)
 local place = lock.head
 local last = gap_end(text)
 if last and last >= place and last < lock.tail then
@@ -331,11 +357,7 @@ elseif text then
 redis.call('HDEL', lock.key, 'q' .. place, 'w' .. text)
 lock.queued, lock.head = lock.queued - 1, place + 1
 else
-lock.head = lock.tail + 1
-for _, field in ipairs(fields_of(lock, 'q')) do
-local other = tonumber(string.sub(field, 2))
-if other and other > place and other < lock.head then lock.head = other end
-end
+lock.head = next_place(lock, place, line)
 end
 end
 local function tell(inbox, news)
@@ -355,15 +377,15 @@ end
 end
 local function promote(lock, caller)
 local mine
-local mail, passed = {}, 0
+local mail, passed, line = {}, 0, {}
 while not queue_is_empty(lock) do
 local place = lock.head
 local id = redis.call('HGET', lock.key, 'q' .. place)
 local record = id and redis.call('HGET', lock.key, 'w' .. id)
 local till, terms = read(record)
 if not terms then
-skip(lock, id)
-passed = passed + (id and 1 or PASSED_MAX / 10)
+skip(lock, id, line)
+passed = passed + 1
 elseif till <= now and id ~= caller then
 redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
 lock.queued, lock.head, passed = lock.queued - 1, place + 1, passed + 1

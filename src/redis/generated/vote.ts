@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const vote: Script = {
   name: "vote",
-  sha: "73aaf1b148c46fd3526dacad27f5f59c8cc66d31",
+  sha: "5c9882612813610a20a2b901c159cafd3dcdbb44",
   source: `local MARKER_MS = 30 * 24 * 3600 * 1000
 local function marker_of(key, marker)
 return marker or string.match(key, '^.-:{%x%x}')
@@ -35,6 +35,17 @@ if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born the
 find(marker, born)
 return false
 end
+local function supersede(marker, here)
+if here == '' then return end
+local db = 0
+while enters(db) do
+if db ~= here and redis.pcall('HGET', marker, 'db') == tostring(here) then
+redis.call('HSET', marker, 'run', 'superseded\\n')
+end
+db = db + 1
+end
+enters(here)
+end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
 redis.call('HSET', marker, 'death', death)
@@ -48,7 +59,9 @@ local born = time[1] .. '.' .. time[2]
 redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
-redis.call('HSET', marker, 'db', find(marker, born))
+local db = find(marker, born)
+redis.call('HSET', marker, 'db', db)
+supersede(marker, db)
 keep(marker, now)
 return who
 end

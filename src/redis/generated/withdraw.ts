@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const withdraw: Script = {
   name: "withdraw",
-  sha: "b7711ac7225c259098fd033ba1150072cdbce29f",
+  sha: "848d95fe4badbe5aeac02a00b72cb53df51bc355",
   source: `local fields = redis.call('HMGET', KEYS[1], 's', 'b')
 local state = fields[1]
 local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')
@@ -51,6 +51,17 @@ if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born the
 find(marker, born)
 return false
 end
+local function supersede(marker, here)
+if here == '' then return end
+local db = 0
+while enters(db) do
+if db ~= here and redis.pcall('HGET', marker, 'db') == tostring(here) then
+redis.call('HSET', marker, 'run', 'superseded\\n')
+end
+db = db + 1
+end
+enters(here)
+end
 local function keep(marker, now)
 local death = string.format('%.0f', now + MARKER_MS)
 redis.call('HSET', marker, 'death', death)
@@ -64,7 +75,9 @@ local born = time[1] .. '.' .. time[2]
 redis.call('HDEL', marker, 'db')
 redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
 'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
-redis.call('HSET', marker, 'db', find(marker, born))
+local db = find(marker, born)
+redis.call('HSET', marker, 'db', db)
+supersede(marker, db)
 keep(marker, now)
 return who
 end
@@ -288,7 +301,20 @@ redis.call('HSET', key, 'q' .. from, ' ' .. till, 'q' .. till, ' ' .. from)
 end
 queue_is_empty(lock)
 end
-local function skip(lock, text)
+local function next_place(lock, place, line)
+if not line[1] then
+for _, field in ipairs(fields_of(lock, 'q')) do
+local other = tonumber(string.sub(field, 2))
+if other and other > place and other <= lock.tail then line[#line + 1] = other end
+end
+table.sort(line)
+line[#line + 1] = lock.tail + 1
+line.at = 1
+end
+while line[line.at] and line[line.at] <= place do line.at = line.at + 1 end
+return line[line.at] or lock.tail + 1
+end
+local function skip(lock, text, line)
 local place = lock.head
 local last = gap_end(text)
 if last and last >= place and last < lock.tail then
@@ -298,11 +324,7 @@ elseif text then
 redis.call('HDEL', lock.key, 'q' .. place, 'w' .. text)
 lock.queued, lock.head = lock.queued - 1, place + 1
 else
-lock.head = lock.tail + 1
-for _, field in ipairs(fields_of(lock, 'q')) do
-local other = tonumber(string.sub(field, 2))
-if other and other > place and other < lock.head then lock.head = other end
-end
+lock.head = next_place(lock, place, line)
 end
 end
 local function tell(inbox, news)
@@ -322,15 +344,15 @@ end
 end
 local function promote(lock, caller)
 local mine
-local mail, passed = {}, 0
+local mail, passed, line = {}, 0, {}
 while not queue_is_empty(lock) do
 local place = lock.head
 local id = redis.call('HGET', lock.key, 'q' .. place)
 local record = id and redis.call('HGET', lock.key, 'w' .. id)
 local till, terms = read(record)
 if not terms then
-skip(lock, id)
-passed = passed + (id and 1 or PASSED_MAX / 10)
+skip(lock, id, line)
+passed = passed + 1
 elseif till <= now and id ~= caller then
 redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
 lock.queued, lock.head, passed = lock.queued - 1, place + 1, passed + 1

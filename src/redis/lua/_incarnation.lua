@@ -1,5 +1,5 @@
 -- Notices that this server may have forgotten leases: it restarted, was flushed, failed over, is another server, or its
--- databases were swapped. Tells who it is, so that nobody counts one server twice.
+-- databases were swapped, there and back too. Tells who it is, so that nobody counts one server twice.
 --
 -- The marker has the lines of INFO that tell run_id and master_replid, and which database it was made in. That they are
 -- the same still proves that this very process has been primary, with this very memory, without a break since the marker
@@ -56,6 +56,20 @@ local function is_here(marker, db, born)
   return false
 end
 
+-- The marker that was here before a SWAPDB knows nothing of what is granted here from now on. Should another SWAPDB bring it
+-- back, its run is none that any server tells.
+local function supersede(marker, here)
+  if here == '' then return end
+  local db = 0
+  while enters(db) do
+    if db ~= here and redis.pcall('HGET', marker, 'db') == tostring(here) then
+      redis.call('HSET', marker, 'run', 'superseded\n')
+    end
+    db = db + 1
+  end
+  enters(here)
+end
+
 local function keep(marker, now)
   local death = string.format('%.0f', now + MARKER_MS)
   redis.call('HSET', marker, 'death', death)
@@ -72,7 +86,9 @@ local function mark(marker, since, span, now)
   redis.call('HDEL', marker, 'db')
   redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
     'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
-  redis.call('HSET', marker, 'db', find(marker, born))
+  local db = find(marker, born)
+  redis.call('HSET', marker, 'db', db)
+  supersede(marker, db)
   keep(marker, now)
   return who
 end

@@ -40,8 +40,23 @@ local function leave_queue(lock, id, place)
   queue_is_empty(lock)
 end
 
+-- The first place behind `place` where anything is. The hash is looked at once in a call, and kept in `line`.
+local function next_place(lock, place, line)
+  if not line[1] then
+    for _, field in ipairs(fields_of(lock, 'q')) do
+      local other = tonumber(string.sub(field, 2))
+      if other and other > place and other <= lock.tail then line[#line + 1] = other end
+    end
+    table.sort(line)
+    line[#line + 1] = lock.tail + 1
+    line.at = 1
+  end
+  while line[line.at] and line[line.at] <= place do line.at = line.at + 1 end
+  return line[line.at] or lock.tail + 1
+end
+
 -- Leaves the head behind, which is none, and goes on to the next place where somebody may wait.
-local function skip(lock, text)
+local function skip(lock, text, line)
   local place = lock.head
   local last = gap_end(text)
   if last and last >= place and last < lock.tail then
@@ -53,11 +68,7 @@ local function skip(lock, text)
     lock.queued, lock.head = lock.queued - 1, place + 1
   else
     -- Nothing at all is there, so that the line is not ours: wherever it goes on.
-    lock.head = lock.tail + 1
-    for _, field in ipairs(fields_of(lock, 'q')) do
-      local other = tonumber(string.sub(field, 2))
-      if other and other > place and other < lock.head then lock.head = other end
-    end
+    lock.head = next_place(lock, place, line)
   end
 end
 
@@ -86,16 +97,15 @@ end
 -- Returns what is told of the grant when `caller` is among them: it learns by the reply, and its lease counts from now.
 local function promote(lock, caller)
   local mine
-  local mail, passed = {}, 0
+  local mail, passed, line = {}, 0, {}
   while not queue_is_empty(lock) do
     local place = lock.head
     local id = redis.call('HGET', lock.key, 'q' .. place)
     local record = id and redis.call('HGET', lock.key, 'w' .. id)
     local till, terms = read(record)
     if not terms then
-      skip(lock, id)
-      -- A look at the whole hash is worth many tickets.
-      passed = passed + (id and 1 or PASSED_MAX / 10)
+      skip(lock, id, line)
+      passed = passed + 1
     elseif till <= now and id ~= caller then
       redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
       lock.queued, lock.head, passed = lock.queued - 1, place + 1, passed + 1
