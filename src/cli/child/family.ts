@@ -104,7 +104,8 @@ function look(family: Family, act: (one: Process) => void): Seen {
   const cleared = new Set<number>();
   if (process.platform !== "linux") {
     const { pid, leads, session } = family;
-    if (send(leads ? -pid : pid, 0)) act({ pid, parent: 0, state: "R", group: pid, session, startTime: "" });
+    if (send(leads ? -pid : pid, 0))
+      act({ pid, parent: 0, state: "R", threads: 1, group: pid, session, startTime: "" });
     return { complete: true, cleared };
   }
   const inside = new Set(family.cgroup === undefined ? [] : cgroupPids(family.cgroup));

@@ -3,7 +3,7 @@
  * where people can see it and clear it on purpose; one in a limit that the kernel hands down and nothing else uses.
  */
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 
 /** Every descendant inherits this variable; it holds the marks of all runs that a process is part of. */
 export const MARK_VARIABLE = "HOLDFAST_RUN";
@@ -33,7 +33,7 @@ export function limitScript({ limit }: Marks): string {
  * `unknown`: its environment says nothing, for instance because a title has been written over it. `gone`: it has ended.
  */
 export function environmentSays(pid: number, { mark }: Marks): "marked" | "cleared" | "unknown" | "gone" {
-  const environment = readOf(pid, "environ");
+  const environment = readOf(pid, "environ") ?? ofOtherThreads(pid);
   if (environment === undefined) return "gone";
   const entries = environment.replace(/\0$/, "").split("\0");
   const own = entries.filter((entry) => entry.startsWith(`${MARK_VARIABLE}=`));
@@ -54,6 +54,19 @@ export function environmentSays(pid: number, { mark }: Marks): "marked" | "clear
 export function bearsLimit(pid: number, { limit }: Marks): boolean | undefined {
   const limits = readOf(pid, "limits");
   return limits === undefined ? undefined : new RegExp(`^Max file locks +${limit} `, "m").test(limits);
+}
+
+/** A main thread that has ended has no environment any more; the other threads of its process have. */
+function ofOtherThreads(pid: number): string | undefined {
+  try {
+    for (const thread of readdirSync(`/proc/${pid}/task`)) {
+      const environment = readOf(pid, `task/${thread}/environ`);
+      if (environment !== undefined) return environment;
+    }
+  } catch {
+    // All of it has ended.
+  }
+  return undefined;
 }
 
 /** Empty where we may not look: another user's. `undefined`: there is no such process any more. */
