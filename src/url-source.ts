@@ -1,11 +1,13 @@
 /** Where a store's URL comes from. One that holds a password can stay out of arguments and environments. */
-import { readFileSync } from "node:fs";
+import { closeSync, constants, openSync, readSync } from "node:fs";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 const EMBEDDED = "file:";
 /** A URL is short; whatever is longer is not the file that was meant. */
 const FILE_BYTES_MAX = 8192;
+/** So long may whoever writes the URL into a pipe take. */
+const WRITER_MS = 10_000;
 
 /** `HOLDFAST_URL`, or without it the embedded store of this machine. Throws a `TypeError` when it is set and says nothing. */
 export function defaultUrl(env: Environment): string {
@@ -42,16 +44,45 @@ function fromVariable(name: string, env: Environment, what: string): string {
 function fromFile(path: string, what: string): string {
   let text: string;
   try {
-    text = readFileSync(path, "utf8");
+    text = startOf(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new TypeError(`Expected ${what} to name a file that can be read, got ${JSON.stringify(path)} (${code})`);
   }
   const url = text.trim();
-  if (url === "" || url.startsWith("@") || /\s/.test(url) || text.length > FILE_BYTES_MAX) {
+  if (url === "" || url.startsWith("@") || /[\s\0]/.test(url) || Buffer.byteLength(text) > FILE_BYTES_MAX) {
     throw new TypeError(
       `Expected the file ${JSON.stringify(path)}, which ${what} names, to hold one URL and nothing else`,
     );
   }
   return url;
+}
+
+/** As much as can be a URL, and a little more: neither a device nor a huge file is read to its end. */
+function startOf(path: string): string {
+  // A pipe that nobody writes to is empty; otherwise opening it would wait for ever.
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const endMs = performance.now() + WRITER_MS;
+  try {
+    const bytes = Buffer.alloc(FILE_BYTES_MAX + 1);
+    let length = 0;
+    for (let read = -1; read !== 0 && length < bytes.length; length += read) {
+      read = readSoon(fd, bytes.subarray(length), endMs);
+    }
+    return bytes.toString("utf8", 0, length);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** A pipe such as that of `--url-file <(command)` has a writer that may need a moment. */
+function readSoon(fd: number, into: Buffer, endMs: number): number {
+  for (;;) {
+    try {
+      return readSync(fd, into);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EAGAIN" || performance.now() > endMs) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
+    }
+  }
 }

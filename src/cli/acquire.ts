@@ -203,14 +203,15 @@ async function succeed(
   { granted, sent }: Grant,
 ): Promise<number> {
   const { fence } = granted;
+  const ttlMs = granted.ttlMs ?? claim.ttlMs;
+  const leftMs = (): number => (granted.fromMs ?? sent.atMs) + ttlMs - driftMs(ttlMs) - systemClock.now();
   forgetOldClaims(io, Date.now());
   try {
-    storeClaim(io, store.url, { claim, fence, state: "held" });
+    storeClaim(io, store.url, { claim, fence, state: "held", endsAtMs: Date.now() + leftMs() });
   } catch (error) {
     throw await givenBack(store, claim, error);
   }
-  const ttlMs = granted.ttlMs ?? claim.ttlMs;
-  const remainingMs = (granted.fromMs ?? sent.atMs) + ttlMs - driftMs(ttlMs) - systemClock.now();
+  const remainingMs = leftMs();
   const deadline = new Date(Date.now() + remainingMs).toISOString();
   const shown = flags.has("show-claim") ? { claim: claim.id } : {};
   if (flags.has("json"))

@@ -25,8 +25,10 @@ import type { Io } from "./io.ts";
 export interface StoredClaim {
   readonly claim: Claim;
   readonly fence: bigint;
-  /** `releasing`: a release was sent, and its answer is not known. */
+  /** `releasing`: a release may have been sent, and its answer is not known. */
   readonly state: "held" | "releasing" | "released" | "lost";
+  /** Until when the lease was known to last without another renewal, by the wall clock. Absent from notes of 0.1. */
+  readonly endsAtMs?: number | undefined;
 }
 
 const FORGOTTEN_AFTER_MS = 2 * 24 * 3_600_000;
@@ -73,6 +75,11 @@ export function othersRelease(io: Io, url: string, name: string, fence: bigint):
 
 function releaseMark(io: Io, url: string, name: string, fence: bigint): string {
   return join(folderOf(io), `${fileOf(url, name, fence)}.releasing`);
+}
+
+/** True unless the lease surely had time left. It has never more than its ttl: then the clock was set back. */
+export function mayHaveEnded({ claim, endsAtMs = 0 }: Pick<StoredClaim, "claim" | "endsAtMs">, nowMs: number): boolean {
+  return !(endsAtMs > nowMs && endsAtMs <= nowMs + claim.ttlMs);
 }
 
 /** `undefined`: no such claim was made here. */
@@ -133,10 +140,12 @@ function fileOf(url: string, name: string, fence: bigint): string {
 
 function validated(text: string, name: string, fence: bigint): StoredClaim | undefined {
   try {
-    const stored = JSON.parse(text) as { claim: Claim; fence: string; state: StoredClaim["state"] };
+    const stored = JSON.parse(text) as Omit<StoredClaim, "fence"> & { readonly fence: string };
     const fits = stored.claim.name === name && BigInt(stored.fence) === fence && STATES.has(stored.state);
     // Whoever reads this is another process than the one that was granted it.
-    return fits && isClaim(stored.claim) ? { ...stored, claim: { ...stored.claim, resumes: true }, fence } : undefined;
+    const claim = { ...stored.claim, resumes: true };
+    const endsAtMs = Number.isFinite(stored.endsAtMs) ? stored.endsAtMs : undefined;
+    return fits && isClaim(claim) ? { claim, fence, state: stored.state, endsAtMs } : undefined;
   } catch {
     return undefined;
   }

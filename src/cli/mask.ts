@@ -8,6 +8,8 @@ const SECRET_PARAM = /pass|secret|token|auth|credential|api-?key/i;
 /** Where a URL ends for sure. A password with such a character in it is only found where the whole URL is known. */
 const BREAK = /([\s"`<>]+)/;
 const SCHEME_END = /[a-z][a-z0-9+.-]{0,40}$/i;
+/** A host as it stands in a URL, without a login. */
+const HOST = /^(?:\[[^\]]*\]|[^:[\]]*)(?::\d*)?$/;
 /** Neither part can contain what begins the next, so that nothing is looked at twice. */
 const QUERY_PARAM = /([?&;])([^=&;?\s#]+)=([^&;\s#"']*)/g;
 
@@ -75,9 +77,44 @@ function authorityOf(url: string): {
 } {
   const at = url.indexOf("://");
   const from = at < 0 ? url.length : at + "://".length;
+  const to = endOfAuthority(url, from);
+  const authority = url.slice(from, to);
+  const hosts = url.slice(0, at).toLowerCase() === "redlock" ? membersOf(authority) : hostsOf(authority);
+  return { start: url.slice(0, from), hosts, rest: url.slice(to) };
+}
+
+/** Where what stands before the first / ? or # can be no hosts, that character is one of a password, which the last @ ends. */
+function endOfAuthority(url: string, from: number): number {
+  const to = endFrom(url, from);
+  const authority = url.slice(from, to);
+  const last = url.lastIndexOf("@");
+  if (last < to || authority.includes("@") || authority.split(",").every((host) => HOST.test(host))) return to;
+  return endFrom(url, last);
+}
+
+function endFrom(url: string, from: number): number {
   const length = url.slice(from).search(/[/?#]/);
-  const to = length < 0 ? url.length : from + length;
-  return { start: url.slice(0, from), hosts: url.slice(from, to).split(","), rest: url.slice(to) };
+  return length < 0 ? url.length : from + length;
+}
+
+/** One login for all: it reaches to the last @, and may hold commas. */
+function hostsOf(authority: string): readonly string[] {
+  const hostAt = authority.lastIndexOf("@") + 1;
+  const [first = "", ...others] = authority.slice(hostAt).split(",");
+  return [authority.slice(0, hostAt) + first, ...others];
+}
+
+/** A login for each: what is neither a host nor ends in one is the beginning of a login with a comma in it. */
+function membersOf(authority: string): readonly string[] {
+  const members: string[] = [];
+  let begun: string[] = [];
+  for (const part of authority.split(",")) {
+    begun.push(part);
+    if (!part.includes("@") && (begun.length > 1 || !HOST.test(part))) continue;
+    members.push(begun.join(","));
+    begun = [];
+  }
+  return begun.length === 0 ? members : [...members, begun.join(",")];
 }
 
 function passwordOf(host: string): string {

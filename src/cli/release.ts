@@ -4,7 +4,15 @@ import { hostname } from "node:os";
 import type { Claim, Released } from "../backend.ts";
 import { printable, REASON_MAX } from "../foreign.ts";
 import { type Command, UsageError } from "./command.ts";
-import { beginRelease, isClaimId, loadClaim, othersRelease, storeClaim, type StoredClaim } from "./claims.ts";
+import {
+  beginRelease,
+  isClaimId,
+  loadClaim,
+  mayHaveEnded,
+  othersRelease,
+  storeClaim,
+  type StoredClaim,
+} from "./claims.ts";
 import { EXIT } from "./exits.ts";
 import { fenceOf } from "./fence-flag.ts";
 import type { Flags } from "./flags.ts";
@@ -99,11 +107,16 @@ export function claimById(name: string, id: string, command: string): Claim {
   };
 }
 
+/** True: another release has had its "yes" meanwhile. */
+function wasReleased(io: Io, url: string, name: string, fence: bigint | undefined): boolean {
+  return fence !== undefined && loadClaim(io, url, name, fence)?.state === "released";
+}
+
 async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<number> {
   const url = urlOf(io, flags);
   const keep = (state: StoredClaim["state"]): void => {
     if (own.fence !== undefined && flags.text("claim") === undefined)
-      storeClaim(io, url, { claim: own.claim, fence: own.fence, state });
+      storeClaim(io, url, { ...own, fence: own.fence, state });
   };
   let result: "released" | "already released" | "lost";
   if (own.state === "released") {
@@ -111,16 +124,22 @@ async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<n
   } else if (own.state === "lost") {
     result = "lost";
   } else {
-    keep("releasing");
     const { fence } = own;
     const noted = fence !== undefined && flags.text("claim") === undefined;
-    if (noted) beginRelease(io, url, name, fence);
-    const release = ({ backend }: OpenStore): Promise<Released> => insist(() => backend.release(own.claim));
+    const release = ({ backend }: OpenStore): Promise<Released> => {
+      // Not before the store is open: a release that was never sent must not explain why the lease is gone.
+      keep("releasing");
+      if (noted) beginRelease(io, url, name, fence);
+      return insist(() => backend.release(own.claim));
+    };
+    const mayHaveExpired = mayHaveEnded(own, Date.now());
     const known = await withLocks(io, flags, release, { outlives: true });
-    // After a release whose answer was lost, or beside another one, "not there" may well be that release's doing.
+    // After a release whose answer was lost, or beside another one, "not there" may well be that release's doing: but only
+    // while the lease had time left. Later nobody can tell, and whoever says "lost" errs on the safe side.
+    const sentBefore = own.state === "releasing" || (noted && othersRelease(io, url, name, fence));
     if (known === "held") result = "released";
-    else if (own.state === "releasing") result = "already released";
-    else result = noted && othersRelease(io, url, name, fence) ? "already released" : "lost";
+    else if (!sentBefore) result = "lost";
+    else result = mayHaveExpired && !wasReleased(io, url, name, fence) ? "lost" : "already released";
     keep(result === "lost" ? "lost" : "released");
   }
   if (flags.has("json")) io.json({ name, fence: own.fence, released: result !== "lost", result });

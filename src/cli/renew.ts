@@ -46,7 +46,7 @@ export const renewCommand: Command = {
     };
     const remainingMs = await withLocks(io, flags, renew, { outlives: true });
     if (fence !== undefined && flags.text("claim") === undefined) {
-      storeClaim(io, urlOf(io, flags), { claim, fence, state: "held" });
+      storeClaim(io, urlOf(io, flags), { claim, fence, state: "held", endsAtMs: Date.now() + remainingMs });
     }
     const deadline = new Date(Date.now() + remainingMs).toISOString();
     if (flags.has("json")) io.json({ name, fence, ttlMs: claim.ttlMs, remainingMs: Math.floor(remainingMs), deadline });

@@ -31,5 +31,7 @@ function directoryOf(url: string): string | undefined {
       `Expected \`url\` to be "file:" or "file:///" and an absolute path, got ${JSON.stringify(url)}`,
     );
   }
-  return fileURLToPath(url);
+  const path = fileURLToPath(url);
+  if (path.includes("\0")) throw new TypeError("Expected no NUL character in the path of `url`");
+  return path;
 }

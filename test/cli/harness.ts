@@ -134,11 +134,12 @@ function commandOf(pid: number): string {
   }
 }
 
-/** True while a process runs; a zombie does not. */
+/** True while a process runs; a zombie does not, unless only its main thread has ended. */
 export function isRunning(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    return !/^[ZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return !/^[ZX]/.test(fields[0] ?? "") || Number(fields[17]) > 1;
   } catch {
     return false;
   }

@@ -56,6 +56,8 @@ describe.each(WAYS)("S127: %s", (_, cgroup) => {
       "a variable whose name ends like the mark's",
       '-i PATH=/usr/bin:/bin A_HOLDFAST_RUN=x HOLDFAST_RUN="$HOLDFAST_RUN"',
     ],
+    ["an environment made by hand, with what the documentation names", "-i PATH=/usr/bin:/bin HOLDFAST_NAME=hiding"],
+    ["a title over the name of the mark's variable", '-u HOLDFAST_RUN TITLE="x$HOLDFAST_RUN"'],
   ])("%s is ended with its family", async (about, env) => {
     const file = name(about.replaceAll(/\W+/g, "-"));
     const script = env === "redis" ? await redis(file) : daemon(file, env);
@@ -86,6 +88,20 @@ describe.each(WAYS)("S127: %s", (_, cgroup) => {
     await endFamily(gated.family);
     expect(pids.filter(isRunning)).toEqual(pids);
     for (const pid of pids) process.kill(pid, "SIGKILL");
+    await gated.ended;
+  });
+
+  test("a cleared mark spares nobody in the command's own session, as at a terminal", async () => {
+    const file = name("same-session");
+    const inside = `echo $$ > ${bench.path(file)}; while :; do sleep 1; done`;
+    const args = ["-c", `env -u HOLDFAST_RUN sh -c '${inside}' & while :; do sleep 1; done`];
+    const env = { ...process.env, HOLDFAST_NAME: "hiding" };
+    const gated = await startGated({ path: "/bin/sh", args, env, ownGroup: false, cgroup });
+    started.push(gated);
+    gated.open();
+    const pid = await pidIn(file);
+    await endFamily(gated.family);
+    expect(isRunning(pid)).toBe(false);
     await gated.ended;
   });
 

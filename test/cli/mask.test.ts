@@ -20,6 +20,13 @@ describe("passwords are masked", () => {
     expect(maskSecrets(text)).toBe(masked);
   });
 
+  test.each([
+    ["redis://:pa,ss-word@db", "pa,ss-word"],
+    ["redlock://:p@a:1,b:2,v:pa,ss-word@c:3", "pa,ss-word"],
+  ])("with a comma in it: %s", (url, password) => {
+    expect(secretsOf(url)).toContain(password);
+  });
+
   test("also where a client library quotes them without the URL, decoded or not", () => {
     const secrets = secretsOf("redis://ann:p%40ss-word@db");
     expect(maskSecrets('WRONGPASS for "p@ss-word" (p%40ss-word)', secrets)).toBe('WRONGPASS for "***" (***)');

@@ -35,6 +35,21 @@ describe("S178: the password of --url", () => {
     expect((await bench.run(["run", "a", "-q", "--url", url, "--", "true"], BARE)).stderr).toBe("");
   });
 
+  test("with a comma in it is one, too", async () => {
+    const comma = "hunter2,of,the-store";
+    const other = await startRedis({ args: ["--requirepass", comma] });
+    try {
+      const args = ["run", "a", "--url", `redis://:${comma}@127.0.0.1:${other.port}`, "--", ...ENVIRONMENT];
+      const { code, stdout, stderr } = await bench.run(args, BARE);
+      expect(code).toBe(0);
+      expect(stdout).not.toContain("hunter2");
+      expect(stderr).toContain("can read the password in --url");
+      expect(stderr).not.toContain("hunter2");
+    } finally {
+      await other.stop();
+    }
+  });
+
   test("is there when asked for, with --pass-url", async () => {
     const { stdout } = await bench.run(["run", "a", "--pass-url", "--url", url, "--", ...ENVIRONMENT], BARE);
     expect(JSON.parse(stdout)).toMatchObject({ HOLDFAST_URL: url });
@@ -96,6 +111,14 @@ describe("what is left of a URL without its secrets", () => {
     ["redis://:p@h:1/0?prefix=x", "redis://h:1/0?prefix=x"],
     ["redis://ann:p@h", "redis://h"],
     ["redlock://u:p@a:1,v:q@b:2,c:3/0?maxTtl=30s", "redlock://a:1,b:2,c:3/0?maxTtl=30s"],
+    ["redis://:pa,ss@h:1/0", "redis://h:1/0"],
+    ["redis://ann:p,a,ss@h:1/0?prefix=a,b@c", "redis://h:1/0?prefix=a,b@c"],
+    ["redis+sentinel://ann:pa,ss@a:1,b:2/main", "redis+sentinel://a:1,b:2/main"],
+    ["redis+cluster://:pa,s@s@a:1,[::1]:2", "redis+cluster://a:1,[::1]:2"],
+    ["zk://ann:pa,ss@h:2181,i/x", "zk://h:2181,i/x"],
+    ["redlock://u:p@a:1,b:2,v:q@c:3", "redlock://a:1,b:2,c:3"],
+    ["redlock://:p,q@a:1,b:2,v:q,r,s@c:3,[::1]:4", "redlock://a:1,b:2,c:3,[::1]:4"],
+    ["redis://:pa/ss@h:1/0", "redis://h:1/0"],
     ["redis+sentinel://a:1/main?sentinelPassword=p&db=1", "redis+sentinel://a:1/main?db=1"],
     ["zk://h:2181/x?auth=me:p", "zk://h:2181/x"],
     ["redis://h:6379/0?prefix=me@home", "redis://h:6379/0?prefix=me@home"],

@@ -104,7 +104,8 @@ function look(family: Family, act: (one: Process) => void): Seen {
   const cleared = new Set<number>();
   if (process.platform !== "linux") {
     const { pid, leads, session } = family;
-    if (send(leads ? -pid : pid, 0)) act({ pid, parent: 0, state: "R", group: pid, session, startTime: "" });
+    if (send(leads ? -pid : pid, 0))
+      act({ pid, parent: 0, state: "R", threads: 1, group: pid, session, startTime: "" });
     return { complete: true, cleared };
   }
   const inside = new Set(family.cgroup === undefined ? [] : cgroupPids(family.cgroup));
@@ -130,7 +131,9 @@ function standingOf(family: Family, one: Process, inside: ReadonlySet<number>, p
   if (family.leads && one.session === family.pid && isStill(family)) return "member";
   const said = environmentSays(one.pid, family);
   if (said === "marked") return "member";
-  if (said === "cleared" || said === "gone") return said;
+  if (said === "gone") return said;
+  // Whoever shall survive leaves the session: there, everybody is the command's own, whatever the environment is.
+  if (said === "cleared" && one.session !== family.session) return said;
   if (parent === "member" || parent === "cleared") return parent;
   if (inside.has(one.pid)) return "member";
   const bears = bearsLimit(one.pid, family);

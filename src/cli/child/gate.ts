@@ -11,7 +11,7 @@ import type { Writable } from "node:stream";
 
 import { joinScript, makeCgroup, removeCgroup } from "./cgroup.ts";
 import type { Family } from "./family.ts";
-import { limitScript, MARK_VARIABLE, newMarks } from "./marks.ts";
+import { limitScript, markVariables, newMarks } from "./marks.ts";
 import { readProcess, startTimeOf } from "./processes.ts";
 
 const GATE_FD = 3;
@@ -50,8 +50,7 @@ export interface Gated {
 /** Rejects when the system cannot start another process. */
 export async function startGated({ path, args, env, ownGroup, cgroup = true }: GatedOptions): Promise<Gated> {
   const marks = newMarks();
-  const outer = env[MARK_VARIABLE];
-  const marked = { ...env, [MARK_VARIABLE]: outer === undefined ? marks.mark : `${outer}:${marks.mark}` };
+  const marked = { ...env, ...markVariables(env, marks) };
   const { kept, parcels } = packed(marked);
   const group = cgroup ? makeCgroup(marks.mark) : undefined;
   const script = [

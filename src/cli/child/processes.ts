@@ -5,6 +5,8 @@ export interface Process {
   readonly pid: number;
   readonly parent: number;
   readonly state: string;
+  /** How many of its threads have not ended. */
+  readonly threads: number;
   readonly group: number;
   readonly session: number;
   readonly startTime: string;
@@ -52,6 +54,7 @@ export function readProcess(pid: number): Process | undefined {
       parent: Number(fields[1]),
       group: Number(fields[2]),
       session: Number(fields[3]),
+      threads: Number(fields[17]),
       startTime: fields[19] ?? "",
     };
   } catch {
@@ -59,8 +62,9 @@ export function readProcess(pid: number): Process | undefined {
   }
 }
 
-export function isLiving(one: Process): boolean {
-  return one.state !== "Z" && one.state !== "X";
+/** A main thread that has ended looks like a zombie while the other threads of its process work on. */
+export function isLiving({ state, threads }: Process): boolean {
+  return (state !== "Z" && state !== "X") || threads > 1;
 }
 
 /** When a process started, in the kernel's own unit. `undefined`: no such process, or no `/proc`. */

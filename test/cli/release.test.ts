@@ -1,0 +1,52 @@
+/** What `release` says of a lease that is gone, after a release of which nobody knows whether it arrived. */
+import { renameSync, rmSync, writeFileSync } from "node:fs";
+import { afterAll, describe, expect, test } from "vitest";
+
+import { startRedis } from "../../src/lab/servers/redis.ts";
+import { Bench, type Result, until } from "./harness.ts";
+
+const bench = new Bench();
+afterAll(() => bench.close());
+
+async function acquired(name: string, url: string, ...more: readonly string[]): Promise<string> {
+  const { code, stdout, stderr } = await bench.run(["acquire", name, "--url", url, ...more]);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  return stdout.trim();
+}
+
+const release = (name: string, url: string, fence: string): Promise<Result> =>
+  bench.run(["release", name, "--url", url, "--fence", fence, "--json"]);
+
+describe("a release that never reached the store", () => {
+  test("file: does not explain why the lease is gone later", async () => {
+    const root = bench.path("root");
+    const url = `file://${root}`;
+    const fence = await acquired("d", url, "--ttl", "1s");
+    renameSync(root, `${root}.away`);
+    writeFileSync(root, "");
+    expect((await release("d", url, fence)).code).not.toBe(0);
+    rmSync(root);
+    renameSync(`${root}.away`, root);
+    await acquired("d", url, "--wait", "60s", "-q");
+    const { code, stdout } = await release("d", url, fence);
+    expect({ code, ...(JSON.parse(stdout) as object) }).toMatchObject({ code: 76, released: false, result: "lost" });
+  });
+
+  test("redis: does not explain why the lease is gone later", async () => {
+    const redis = await startRedis();
+    try {
+      bench.write("url", redis.url);
+      const url = `@file:${bench.path("url")}`;
+      const fence = await acquired("d", url, "--ttl", "2s");
+      const endMs = Date.now() + 2000;
+      await redis.kill();
+      expect((await release("d", url, fence)).code).toBe(69);
+      await redis.restart();
+      await until(() => Date.now() > endMs, "the ttl is over");
+      const { code, stdout } = await release("d", url, fence);
+      expect({ code, ...(JSON.parse(stdout) as object) }).toMatchObject({ code: 76, result: "lost" });
+    } finally {
+      await redis.stop();
+    }
+  });
+});
