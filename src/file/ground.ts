@@ -26,6 +26,8 @@ const STAMP = "cleaned";
 export function restorePlace(place: Place, again = false): void {
   checkWay(place.root);
   makeRoot(place.root);
+  // What was missing may have been made by somebody else meanwhile.
+  checkWay(place.root);
   checkOwn(place.root, place.root);
   mark(place, again);
   let fresh = false;

@@ -18,6 +18,7 @@ import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LockBackendError } from "../../src/errors.ts";
+import { disk } from "../../src/file/disk.ts";
 import { claim, granted, Scene } from "./peers.ts";
 
 const ROOT = process.getuid?.() === 0;
@@ -177,6 +178,24 @@ describe("S172: every level is looked at, and no link is followed", () => {
     expect(await refusal(join(dirname(scene.dir), "way/locks"))).toMatch(/\/way belongs to uid 65534/);
     chownSync(join(theirs, "locks/q"), 65534, 65534);
     expect(await refusal(join(theirs, "locks"))).toMatch(/\/q belongs to uid 65534/);
+  });
+
+  test.runIf(ROOT)("a missing parent that somebody else makes at that very moment is refused", async () => {
+    const between = join(scene.dir, "../between");
+    const { mkdir } = disk;
+    disk.mkdir = (path) => {
+      if (path !== between || existsSync(path)) return mkdir(path);
+      mkdirSync(between, { mode: 0o777 });
+      chmodSync(between, 0o777);
+      chownSync(between, 65534, 65534);
+      return mkdir(path);
+    };
+    try {
+      expect(await refusal(join(between, "locks"))).toMatch(/\/between belongs to uid 65534, who could replace/);
+    } finally {
+      disk.mkdir = mkdir;
+    }
+    expect(existsSync(join(between, "locks/holdfast"))).toBe(false);
   });
 
   test("a directory that is replaced while it is used is looked at again", async () => {
