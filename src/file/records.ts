@@ -130,9 +130,10 @@ export interface Company {
   readonly companions: readonly Companion[];
 }
 
+/** 0.1 wrote it without a checksum: all of it, then, or nothing. */
 export function parseCompany(text: string): Company | undefined {
-  const value = unseal(text);
-  if (!isRecord(value)) return undefined;
+  const value = unseal(text) ?? parseJson(text);
+  if (!isRecord(value) || ("sum" in value && unseal(text) === undefined)) return undefined;
   const { life, companions } = value;
   return isLife(life) && isListOf(companions, isCompanion) ? { life, companions } : undefined;
 }
