@@ -44,7 +44,10 @@ export function fateOf({ place, moment }: FateOptions, facts: OwnerFacts, path: 
     : times.ctimeMs + ttlMs + lockDelayMs + WALL_GUARD_MS - wallMs;
   const dead = isDead(life, freshMs);
   if (remainingMs > 0 && !dead) return { alive: true, remainingMs };
-  if (hasCompany(place, facts)) return { alive: true, remainingMs: Math.max(remainingMs, ttlMs) };
+  const company = companyOf(place, facts);
+  if (company === "alive") return { alive: true, remainingMs: Math.max(remainingMs, ttlMs) };
+  // It named somebody, whom nobody can look for any more: the ttl decides.
+  if (company === "unknown" && remainingMs > 0) return { alive: true, remainingMs };
   return { alive: false, keepMs: dead ? Math.max(0, Math.min(lockDelayMs, remainingMs)) : 0 };
 }
 
@@ -99,14 +102,14 @@ export class Companions {
   }
 }
 
-/** True while a companion of the backend that made this claim runs, as far as that can be seen from here. */
-function hasCompany(place: Place, { instance, life }: OwnerFacts): boolean {
-  if (!isNeighbour(life) || !isId(instance)) return false;
+/** Whether a companion of the backend that made this claim runs, as far as that can be seen from here. */
+function companyOf(place: Place, { instance, life }: OwnerFacts): "alive" | "none" | "unknown" {
+  if (!isNeighbour(life) || !isId(instance)) return "none";
   const path = join(place.companions, instance);
-  if (!disk.exists(path)) return false;
+  if (!disk.exists(path)) return "none";
   const company = readCompany(path);
-  // What cannot be read names somebody: better to wait than to let a second one in.
-  return company === undefined || isAccompanied(company);
+  if (company === undefined) return "unknown";
+  return isAccompanied(company) ? "alive" : "none";
 }
 
 /** `undefined`: it is gone, or not to be read. */

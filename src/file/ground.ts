@@ -26,6 +26,8 @@ const STAMP = "cleaned";
 export function restorePlace(place: Place, again = false): void {
   checkWay(place.root);
   makeRoot(place.root);
+  // What was missing may have been made by somebody else meanwhile.
+  checkWay(place.root);
   checkOwn(place.root, place.root);
   mark(place, again);
   let fresh = false;
@@ -56,30 +58,40 @@ function checkWay(root: string): void {
   const rest = dirname(root).split(sep);
   let at = parse(root).root;
   let links = 0;
-  checkParent(root, at, disk.nature(at));
+  // Below a directory in which anybody can make things, an owner whom we cannot name may be anybody.
+  let anybody = checkParent(root, at, disk.nature(at), false);
   for (let name = rest.shift(); name !== undefined; name = rest.shift()) {
     if (name === "" || name === ".") continue;
     const next = join(at, name);
     const found = disk.nature(next);
     if (found === undefined) return;
-    checkParent(root, next, found);
+    anybody = checkParent(root, next, found, anybody);
     if (found.kind !== "link") at = next;
     else {
       if (++links > LINKS_MAX) throw unsuitable(root, `there are too many symbolic links on the way to it (${next}).`);
       const target = disk.readlink(next);
       rest.unshift(...target.split(sep));
-      if (target.startsWith(sep)) at = parse(target).root;
+      if (!target.startsWith(sep)) continue;
+      at = parse(target).root;
+      anybody = false;
     }
   }
 }
 
-function checkParent(root: string, path: string, found: Nature | undefined): void {
-  if (found === undefined) return;
+/** Returns whether anybody may make things from there on downwards. */
+function checkParent(root: string, path: string, found: Nature | undefined, anybody: boolean): boolean {
+  if (found === undefined) return anybody;
   const { kind, uid, gid, mode } = found;
   if (kind !== "directory" && kind !== "link")
     throw unsuitable(root, `${path} is ${describe(found)}, not a directory.`);
   const me = process.getuid?.();
-  if (uid !== me && uid !== 0 && uid !== unmappedUid())
+  const unknown = uid !== me && uid !== 0 && uid === unmappedUid();
+  if (unknown && anybody)
+    throw unsuitable(
+      root,
+      `${path} belongs to a user who is unknown in this user namespace, and lies where anybody can make things. Use a directory below ones that belong to this user or to root.`,
+    );
+  if (uid !== me && uid !== 0 && !unknown)
     throw unsuitable(
       root,
       `${path} belongs to uid ${uid}, who could replace what is in it; this process runs as uid ${me}. Use a directory below ones that belong to root or to this user.`,
@@ -91,6 +103,7 @@ function checkParent(root: string, path: string, found: Nature | undefined): voi
       root,
       `others may write to ${path} (mode ${mode.toString(8)}), and so replace what is in it. Take that right away (chmod go-w), or use another directory.`,
     );
+  return anybody || (kind === "directory" && (mode & (OTHERS_WRITE | group)) !== 0);
 }
 
 /** The root, and each directory in it. */

@@ -10,9 +10,10 @@ import type { ForcedRecords } from "./forced.ts";
 import { type Head, isHead, LockLog, type LogOptions } from "./log.ts";
 import type { Owner } from "./owner-file.ts";
 import type { Owners } from "./owners.ts";
-import { type FactsCache, factsOf, type Ticket } from "./queue.ts";
+import { type FactsCache, factsOf, limitFlaw, type Ticket } from "./queue.ts";
+import { retime } from "./retime.ts";
 import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
-import { admitted, contains, isFree, isPlain, limitsDiffer, otherLimit, taken, without } from "./rules.ts";
+import { admitted, contains, isFree, isPlain, taken, without } from "./rules.ts";
 import { type Obstacle, Sight, type View } from "./sight.ts";
 import { isFull, tooBusy, tooShort } from "./trouble.ts";
 
@@ -50,7 +51,7 @@ export class Lock {
     const { seen } = this.log;
     mine.abandoned = 0;
     // The shortest way: what was free when last seen is free if the append succeeds, and nobody waits.
-    if (seen !== undefined && mine.owner === undefined && isFree(seen.state)) {
+    if (seen !== undefined && mine.owner === undefined && isFree(seen.state) && !this.#options.owners.shareClaims) {
       if ((seen === this.#quiet || !this.#sight.queue.mayExist()) && this.#grant(mine, seen, FREE)) {
         mine.aloneUntilMs = this.#options.moment.machineMs() + ALONE_MS;
         return undefined;
@@ -59,7 +60,7 @@ export class Lock {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       if (mine.abandoned > ABANDONED_MAX) throw tooShort(mine.claim);
       const head = this.log.read(true)!;
-      if (holderIn(head.state, mine) !== undefined) {
+      if (this.#options.owners.holds(mine, head)) {
         if (this.#accept(mine, head)) return undefined;
         this.#abandon(mine);
         continue;
@@ -70,8 +71,12 @@ export class Lock {
         continue;
       }
       const line = this.#sight.line(head);
-      const at = mine.owner === undefined ? -1 : line.findIndex(({ facts }) => facts.id === mine.owner?.facts.id);
-      this.#checkLimit(mine, survey.state, line);
+      const at = this.#options.owners.placeIn(line, mine);
+      const flaw = limitFlaw(mine, survey.state, line);
+      if (flaw !== undefined) {
+        this.#abandon(mine);
+        throw flaw;
+      }
       const wishes = factsOf(line);
       const count = admitted(survey.state, at < 0 ? [...wishes, mine.claim] : wishes);
       if ((at < 0 ? line.length : at) < count) {
@@ -121,7 +126,7 @@ export class Lock {
   /** True when the claim holds the lock; it may have been handed it a moment ago. */
   look(mine: Mine): boolean {
     const head = this.log.read(false);
-    if (head === undefined || holderIn(head.state, mine) === undefined) return false;
+    if (head === undefined || !this.#options.owners.holds(mine, head)) return false;
     if (mine.held !== undefined || this.#accept(mine, head)) return true;
     this.#abandon(mine);
     return false;
@@ -196,7 +201,7 @@ export class Lock {
     const done = this.log.append(head, withHolder(state, owner, moment));
     if (!isHead(done)) {
       if (done === "too many" || !disk.exists(owner.path)) this.#abandon(mine);
-      else if (done !== "unseen" && mine.ticket === undefined) {
+      else if (done !== "unseen" && mine.ticket === undefined && !owners.shareClaims) {
         owners.giveBack(owner, mine);
         mine.owner = undefined;
       }
@@ -212,8 +217,11 @@ export class Lock {
 
   /** Somebody handed us the lock: ours from here on, if our time is not over. */
   #accept(mine: Mine, head: Head): boolean {
-    if (mine.owner === undefined || !this.#options.owners.renew(mine.owner)) return false;
-    mine.fromMs = mine.owner.fromMs;
+    const { owners, place } = this.#options;
+    const { owner, claim } = mine;
+    if (owner === undefined || !owners.renew(owner, claim.ttlMs)) return false;
+    if (claim.ttlMs !== owner.facts.ttlMs) mine.owner = retime(this.log, place, owner, claim.ttlMs) ?? owner;
+    mine.fromMs = owner.fromMs;
     mine.held = holderIn(head.state, mine);
     this.#leave(mine);
     return true;
@@ -225,7 +233,7 @@ export class Lock {
     if (owner === undefined) return false;
     mine.abandoned++;
     this.#leave(mine);
-    this.#drop(owner, mine);
+    if (this.#options.owners.mayEnd(owner, this.log.seen)) this.#drop(owner, mine);
     mine.owner = mine.held = undefined;
     this.#options.owners.discard(owner, mine);
     return false;
@@ -288,13 +296,5 @@ export class Lock {
   #leave(mine: Mine): void {
     if (mine.ticket !== undefined) this.#sight.queue.leave(mine.ticket);
     mine.ticket = undefined;
-  }
-
-  #checkLimit(mine: Mine, state: LockState, line: readonly Ticket[]): void {
-    const others = line.filter(({ facts: { id } }) => id !== mine.owner?.facts.id);
-    const known = otherLimit(mine.claim, state, factsOf(others));
-    if (known === undefined) return;
-    this.#abandon(mine);
-    throw limitsDiffer(mine.claim, known);
   }
 }

@@ -28,7 +28,7 @@ function directoryOf(url: string): string | undefined {
   // A relative path would mean another directory for every process that starts elsewhere.
   if (!/^file:\/\/(?:localhost)?\//.test(url) && !/^file:\/[^/]/.test(url)) {
     throw new TypeError(
-      `Expected \`url\` to be "file:" or "file:///" and an absolute path, got ${JSON.stringify(url)}`,
+      `Expected \`url\` to be "file:" or "file:///" and an absolute path, got ${JSON.stringify(url.replace(/^file:(\/*).*@/s, "file:$1***@"))}`,
     );
   }
   const path = fileURLToPath(url);

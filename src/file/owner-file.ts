@@ -10,10 +10,11 @@ import { join } from "node:path";
 import type { Claim } from "../backend.ts";
 import type { Mine } from "./claims.ts";
 import { codeOf, createFile, disk, remove } from "./disk.ts";
-import { type Life, ownLife } from "./life.ts";
+import { isDead, type Life, ownLife, sharesClock } from "./life.ts";
 import type { Moment } from "./moment.ts";
 import { freshName, type Place } from "./place.ts";
 import { isId, type OwnerFacts, parseOwner, writeEntry } from "./records.ts";
+import { checkWording } from "./resume.ts";
 
 /** An owner file of this process. */
 export interface Owner {
@@ -51,7 +52,8 @@ export class OwnerFiles {
 
   /** A file that one claim has for itself. `named`: it bears the claim's id, so that another thread or process can find it. */
   forOne(claim: Claim, wording: string, named: boolean): Owner {
-    return this.#make(claim, this.#idFor(claim, named), wording, undefined);
+    const found = this.#options.detached ? this.#find(claim) : undefined;
+    return found ?? this.#make(claim, this.#idFor(claim, named), wording, undefined);
   }
 
   /** A file for all claims of this wording, on different locks. */
@@ -129,6 +131,18 @@ export class OwnerFiles {
     const owner: Owner = { facts, path, ino, wording, untilMs: 0, fromMs: 0, leases };
     if (!this.extend(owner, ttlMs)) throw Object.assign(new Error(`${path} vanished`), { code: "ENOENT" });
     return owner;
+  }
+
+  /** The file that another process made for this claim, and may hold by at any moment, if its time is not over. */
+  #find(claim: Claim): Owner | undefined {
+    const path = join(this.#options.place.owners, claim.id);
+    if (!isId(claim.id) || !disk.exists(path)) return undefined;
+    const facts = readOwner(path);
+    if (facts === undefined || !sharesClock(facts.life) || isDead(facts.life)) return undefined;
+    const owner = this.adopt(facts);
+    if (owner === undefined || owner.untilMs <= this.#options.moment.machineMs()) return undefined;
+    checkWording(claim, facts);
+    return this.renew(owner, claim.ttlMs) ? owner : undefined;
   }
 
   #idFor({ id }: Claim, named: boolean): string {

@@ -11,10 +11,13 @@
  * Making a file costs ten times a link, so that a file whose claims have ended serves the next claim that says the same.
  */
 import type { Claim } from "../backend.ts";
-import type { Mine } from "./claims.ts";
-import { remove } from "./disk.ts";
+import { holderIn, type Mine } from "./claims.ts";
+import { disk, remove } from "./disk.ts";
+import type { Head } from "./log.ts";
 import { type Owner, type OwnerFileOptions, OwnerFiles } from "./owner-file.ts";
+import type { Ticket } from "./queue.ts";
 import type { OwnerFacts } from "./records.ts";
+import { checkTerms, checkWording, isSameFile, leaseIn } from "./resume.ts";
 
 const IDLE_MAX = 64;
 /** A shared file that was renewed this part of its ttl ago, or less, is not renewed for a new claim, which trusts it that much shorter. */
@@ -44,6 +47,42 @@ export class Owners {
     this.#options = options;
     this.#files = new OwnerFiles(options);
     this.#named = options.detached;
+  }
+
+  /** True: another process may go on with any claim at any time, so that its file is only removed when it is released, or over. */
+  get shareClaims(): boolean {
+    return this.#options.detached;
+  }
+
+  /** True if the claim holds by this entry, whichever process took it. */
+  holds(mine: Mine, head: Head): boolean {
+    if (!this.shareClaims) return holderIn(head.state, mine) !== undefined;
+    const held = leaseIn(this.#options.place, head, mine.owner?.facts.id ?? mine.claim.id);
+    if (held === undefined) return false;
+    checkTerms(mine.claim, held.owner);
+    mine.owner ??= this.#files.adopt(held.owner);
+    return mine.owner !== undefined;
+  }
+
+  /** Where the claim waits, whichever process queued it; -1: nowhere. */
+  placeIn(line: readonly Ticket[], mine: Mine): number {
+    const id = mine.owner?.facts.id ?? (this.shareClaims && mine.claim.queues ? mine.claim.id : undefined);
+    const at = id === undefined ? -1 : line.findIndex(({ facts }) => facts.id === id);
+    const ticket = line[at];
+    if (ticket === undefined || mine.owner !== undefined) return at;
+    checkWording(mine.claim, ticket.facts);
+    const owner = this.#files.adopt(ticket.facts);
+    if (owner === undefined || !isSameFile(ticket.path, owner.path)) return -1;
+    [mine.owner, mine.arrivalUs, mine.ticket] = [owner, ticket.arrivalUs, ticket.path];
+    return at;
+  }
+
+  /** True if what a claim that is given up holds by this entry may be ended: nobody else can go on with it. */
+  mayEnd(owner: Owner, head: Head | undefined): boolean {
+    if (!this.shareClaims) return true;
+    return (
+      head !== undefined && leaseIn(this.#options.place, head, owner.facts.id) !== undefined && this.#isOver(owner)
+    );
   }
 
   /** From now on every file that is not shared bears its claim's id, and none of them is used twice. */
@@ -84,6 +123,7 @@ export class Owners {
   giveBack(owner: Owner, mine: Mine): void {
     if (owner.leases !== undefined) return this.#leave(owner, owner.leases, mine);
     const { minHoldMs, lockDelayMs } = owner.facts;
+    if (this.shareClaims) return void remove(owner.path);
     // A place kept after its end is known by the file's id, which must not come back for somebody else.
     if (this.#named || minHoldMs + lockDelayMs > 0 || this.#idleCount >= IDLE_MAX) return this.discard(owner, mine);
     const same = this.#idle.get(owner.wording);
@@ -97,8 +137,8 @@ export class Owners {
   /** Not to be used for anything new. What is linked elsewhere keeps its times, and those who share it keep their leases. */
   discard(owner: Owner, mine: Mine): void {
     this.#retire(owner);
-    if (owner.leases === undefined) remove(owner.path);
-    else this.#leave(owner, owner.leases, mine);
+    if (owner.leases !== undefined) this.#leave(owner, owner.leases, mine);
+    else if (!this.shareClaims || this.#isOver(owner)) remove(owner.path);
   }
 
   /** Renews a claim that holds or waits, and all that share its file. `false`: its time was over, or its file is gone. */
@@ -147,6 +187,10 @@ export class Owners {
     for (const files of [this.#idle, this.#shared, this.#unused]) files.clear();
     this.#recent = undefined;
     this.#idleCount = 0;
+  }
+
+  #isOver({ path }: Owner): boolean {
+    return (disk.times(path)?.mtimeMs ?? 0) <= this.#options.moment.machineMs();
   }
 
   #leave(owner: Owner, leases: Map<string, Mine>, mine: Mine): void {

@@ -6,10 +6,12 @@
  * The directory exists only while somebody waits, or did a moment ago: one look tells that nobody does.
  */
 import { join } from "node:path";
+import type { Mine } from "./claims.ts";
 import { checkDirectory, disk, remove, tryLink, tryMkdir, tryRmdir } from "./disk.ts";
 import { type Fate, fateOf, type FateOptions } from "./fate.ts";
 import { type Owner, readOwner } from "./owner-file.ts";
-import type { OwnerFacts } from "./records.ts";
+import type { LockState, OwnerFacts } from "./records.ts";
+import { limitsDiffer, otherLimit } from "./rules.ts";
 
 /** Removing a directory costs more than leaving it: an empty one stays this long. */
 const EMPTY_MS = 1000;
@@ -120,4 +122,11 @@ export class Queue {
 
 export function factsOf(line: readonly Ticket[]): OwnerFacts[] {
   return line.map(({ facts }) => facts);
+}
+
+/** The error for a claim that asks for another limit than everybody else here agreed on. */
+export function limitFlaw({ claim, owner }: Mine, state: LockState, line: readonly Ticket[]): Error | undefined {
+  const others = line.filter(({ facts: { id } }) => id !== owner?.facts.id);
+  const known = otherLimit(claim, state, factsOf(others));
+  return known === undefined ? undefined : limitsDiffer(claim, known);
 }

@@ -7,6 +7,7 @@ import type { Moment } from "./moment.ts";
 import type { Owner } from "./owner-file.ts";
 import type { Owners } from "./owners.ts";
 import type { Place } from "./place.ts";
+import { leaseOf } from "./resume.ts";
 import { retime } from "./retime.ts";
 
 export interface RenewalsOptions {
@@ -29,7 +30,7 @@ export class Renewals {
   renew(claim: Claim, round: Set<Owner>): Renewal {
     const { owners, claims } = this.#options;
     const lock = this.#options.lock(claim.name);
-    const mine = claims.known(claim.id) ?? claims.adopt(claim, lock.find(claim.id));
+    const mine = claims.known(claim.id) ?? claims.adopt(claim, leaseOf(this.#options.place, lock.log, claim.id));
     const owner = mine?.owner;
     if (mine?.held === undefined || owner === undefined)
       return { held: false, reason: "the store does not know the lease" };

@@ -69,27 +69,23 @@ describe.concurrent.each(["file", "redis", "redlock"])("S134: a lease in several
     expect((await on(store, "renew", "steps", "--fence", fence)).code).toBe(76);
   });
 
-  // A second process that repeats a shared claim on `file` holds it twice: left to the backend's own tests.
-  test.each(store === "file" ? ["exclusive"] : ["exclusive", "shared"])(
-    "may be repeated, and gives the same lease: %s",
-    async (mode) => {
-      const claim = `once_more_${store}_${mode}`.padEnd(22, "0").slice(0, 22);
-      const args: readonly string[] = [
-        `again-${mode}`,
-        "--claim",
-        claim,
-        ...ttl,
-        ...(mode === "shared" ? ["--shared"] : []),
-      ];
-      const first = await on(store, "acquire", ...args);
-      expect(first.code).toBe(0);
-      expect(await on(store, "acquire", ...args)).toEqual(first);
-      const shown = JSON.parse((await on(store, "show", `again-${mode}`, "--json")).stdout) as { held: unknown[] };
-      expect(shown.held).toHaveLength(1);
-      expect((await on(store, "release", `again-${mode}`, "--fence", first.stdout.trim())).code).toBe(0);
-      expect(await isHeld(store, `again-${mode}`)).toBe(false);
-    },
-  );
+  test.each(["exclusive", "shared"])("may be repeated, and gives the same lease: %s", async (mode) => {
+    const claim = `once_more_${store}_${mode}`.padEnd(22, "0").slice(0, 22);
+    const args: readonly string[] = [
+      `again-${mode}`,
+      "--claim",
+      claim,
+      ...ttl,
+      ...(mode === "shared" ? ["--shared"] : []),
+    ];
+    const first = await on(store, "acquire", ...args);
+    expect(first.code).toBe(0);
+    expect(await on(store, "acquire", ...args)).toEqual(first);
+    const shown = JSON.parse((await on(store, "show", `again-${mode}`, "--json")).stdout) as { held: unknown[] };
+    expect(shown.held).toHaveLength(1);
+    expect((await on(store, "release", `again-${mode}`, "--fence", first.stdout.trim())).code).toBe(0);
+    expect(await isHeld(store, `again-${mode}`)).toBe(false);
+  });
 
   test("goes on from anywhere by its claim", async () => {
     const { stdout } = await on(store, "acquire", "moved", "--json", "--show-claim", ...ttl);

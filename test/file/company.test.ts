@@ -1,10 +1,11 @@
 /** Leases that depend on more, or on less, than the process that took them: companions, detached ones, worker threads. */
 import { execFile, spawn } from "node:child_process";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { openBackend, openRenewer } from "../../src/file/open.ts";
+import { unseal } from "../../src/file/seal.ts";
 import { DIST } from "../dist.ts";
 import { claim, granted, grantedAtLast, rewrite, Scene, sleep } from "./peers.ts";
 
@@ -41,6 +42,35 @@ describe("a companion", () => {
     await child.kill();
     const after = await grantedAtLast(backend, waiter);
     expect(after.fence).toBeGreaterThan(before.fence);
+  });
+
+  test.each([
+    [
+      "as 0.1 wrote it, without a checksum",
+      (text: string) => JSON.stringify(unseal(text), (key, it: unknown) => (key === "sum" ? undefined : it)),
+      true,
+    ],
+    ["damaged: the ttl decides", (text: string) => text.slice(0, 40), false],
+    ["changed by hand: the ttl decides", (text: string) => text.replace('"start"', '"Start"'), false],
+  ])("whose record is %s", async (_what, change, readable) => {
+    const [peer, child] = [await scene.peer(), sleeper()];
+    await peer.call("alsoAlive", child.pid);
+    await granted(peer.attempt(claim({ ttlMs: 1500 })));
+    const [name] = readdirSync(join(scene.dir, "a"));
+    const path = join(scene.dir, "a", name!);
+    const text = readFileSync(path, "utf8");
+    writeFileSync(path, change(text));
+    await peer.kill();
+    const [backend, waiter] = [scene.open(), claim()];
+    // The process alone is dead: what it worked with may not be.
+    expect(await backend.attempt(waiter)).toMatchObject({ granted: false });
+    if (readable) {
+      await sleep(1700);
+      expect(await backend.attempt(waiter)).toMatchObject({ granted: false });
+      await child.kill();
+    }
+    await grantedAtLast(backend, waiter);
+    if (!readable) await child.kill();
   });
 
   test("keeps the lock while the holder is stopped beyond its ttl", async () => {
@@ -197,6 +227,20 @@ describe("URLs", () => {
   test("relative paths and other schemes are refused: they would mean another directory for each process", async () => {
     for (const url of ["file:locks", "file:./locks", "file://host/locks", "redis://localhost"]) {
       await expect(openBackend(url), url).rejects.toThrow(TypeError);
+    }
+  });
+
+  test("a password in a URL that is refused is not repeated", async () => {
+    for (const url of [
+      "file://u:SECRET@host/x",
+      "file://u:a@SECRET@host/x",
+      "file://SECRET@host/x",
+      "file:u:SECRET@host",
+    ]) {
+      const error: unknown = await openBackend(url).catch((cause: unknown) => cause);
+      expect(error).toBeInstanceOf(TypeError);
+      expect((error as Error).message).toContain("host");
+      expect((error as Error).message).not.toContain("SECRET");
     }
   });
 });

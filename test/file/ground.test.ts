@@ -18,7 +18,8 @@ import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LockBackendError } from "../../src/errors.ts";
-import { claim, granted, Scene } from "./peers.ts";
+import { disk } from "../../src/file/disk.ts";
+import { claim, granted, Peer, Scene } from "./peers.ts";
 
 const ROOT = process.getuid?.() === 0;
 const CHILDREN = ["o", "l", "q", "f", "a", "s", "n", "t"];
@@ -178,6 +179,43 @@ describe("S172: every level is looked at, and no link is followed", () => {
     chownSync(join(theirs, "locks/q"), 65534, 65534);
     expect(await refusal(join(theirs, "locks"))).toMatch(/\/q belongs to uid 65534/);
   });
+
+  test.runIf(ROOT)("a missing parent that somebody else makes at that very moment is refused", async () => {
+    const between = join(scene.dir, "../between");
+    const { ...real } = disk;
+    disk.mkdir = (path) => {
+      if (path !== between || existsSync(path)) return real.mkdir(path);
+      mkdirSync(between, { mode: 0o777 });
+      chmodSync(between, 0o777);
+      chownSync(between, 65534, 65534);
+      return real.mkdir(path);
+    };
+    try {
+      expect(await refusal(join(between, "locks"))).toMatch(/\/between belongs to uid 65534, who could replace/);
+    } finally {
+      Object.assign(disk, real);
+    }
+    expect(existsSync(join(between, "locks/holdfast"))).toBe(false);
+  });
+
+  test.runIf(ROOT)(
+    "in a user namespace, an owner who is nobody there is refused where anybody can make things",
+    async () => {
+      const open = join(scene.dir, "../open");
+      mkdirSync(join(open, "theirs/locks"), { recursive: true });
+      chmodSync(join(open, "theirs/locks"), 0o700);
+      chownSync(join(open, "theirs"), 2222, 2222);
+      chmodSync(open, 0o1777);
+      const execArgv = ["--user", "--map-root-user", process.execPath];
+      const peer = await Peer.start(join(open, "theirs/locks"), {}, { execPath: "unshare", execArgv });
+      const error = await peer.attempt(claim()).catch((cause: unknown) => cause);
+      await peer.kill();
+      expect(error).toMatchObject({
+        message: expect.stringMatching(/\/theirs belongs to a user who is unknown in this/),
+      });
+      expect(readdirSync(join(open, "theirs/locks"))).toEqual([]);
+    },
+  );
 
   test("a directory that is replaced while it is used is looked at again", async () => {
     const [backend, held] = [scene.open(), claim()];

@@ -1,0 +1,52 @@
+/**
+ * Going on with a claim that another process made under the same id: a step that is repeated because its answer was lost. What
+ * that process made is used as it is, by whoever comes: nothing that may be held by is replaced or removed.
+ */
+import { join } from "node:path";
+import type { Claim } from "../backend.ts";
+import { LockBackendError, quote } from "../errors.ts";
+import { disk } from "./disk.ts";
+import type { Head, LockLog } from "./log.ts";
+import type { Place } from "./place.ts";
+import type { Holder, OwnerFacts } from "./records.ts";
+
+/** The lease of that id, if others judge it by the file that bears the id: not by one that this file took the place of. */
+export function leaseIn({ owners }: Place, head: Head, ownerId: string): Holder | undefined {
+  const holder = head.state.holders.find(({ owner }) => owner.id === ownerId);
+  if (holder === undefined || !head.plain) return holder;
+  return isSameFile(`${head.directory}/${head.seq}`, join(owners, ownerId)) ? holder : undefined;
+}
+
+/** The same, by the newest entry there is. */
+export function leaseOf(place: Place, log: LockLog, ownerId: string): Holder | undefined {
+  const head = log.read(false);
+  return head && leaseIn(place, head, ownerId);
+}
+
+export function isSameFile(one: string, two: string): boolean {
+  const ino = disk.times(one)?.ino;
+  return ino !== undefined && ino === disk.times(two)?.ino;
+}
+
+/** Throws if the claim asks for something else than what it got, or waits for, under its id. */
+export function checkTerms(claim: Claim, facts: OwnerFacts): void {
+  if (facts.mode === claim.mode && facts.limit === claim.limit) return;
+  throw inUse(claim, `${facts.mode}, limit ${facts.limit}`);
+}
+
+/** The same for a file by which nothing is held yet: it has to say all that the claim says about its end. */
+export function checkWording(claim: Claim, facts: OwnerFacts): void {
+  checkTerms(claim, facts);
+  const { ttlMs, lockDelayMs, minHoldMs } = facts;
+  if (ttlMs === claim.ttlMs && lockDelayMs === claim.lockDelayMs && minHoldMs === claim.minHoldMs) return;
+  throw inUse(claim, `ttl ${ttlMs} ms, lockDelay ${lockDelayMs} ms, minHold ${minHoldMs} ms`);
+}
+
+function inUse({ name }: Claim, terms: string): LockBackendError {
+  return new LockBackendError(
+    "file",
+    name,
+    `The claim for lock ${quote(name)} is in use with other terms (${terms}). Repeat it with the same ones, or make a new claim.`,
+    { fatal: true },
+  );
+}

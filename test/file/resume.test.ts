@@ -1,0 +1,116 @@
+/** One claim, asked for again by another process: the same lease, and never a second one beside it. */
+import { readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { FileBackend } from "../../src/file/index.ts";
+import { claim, eventually, granted, grantedAtLast, Scene } from "./peers.ts";
+
+let scene: Scene;
+beforeEach(() => {
+  scene = new Scene();
+});
+afterEach(() => scene.end());
+
+/** As a process of its own: what it knows, it knows from the directory. */
+function another(): FileBackend {
+  return scene.open({ detached: true });
+}
+
+const inode = (id: string): number => statSync(join(scene.dir, "o", id)).ino;
+
+describe.each([
+  ["exclusive", {}],
+  ["shared", { mode: "shared" }],
+  ["of a limit", { limit: 3 }],
+  ["with a lock delay", { lockDelayMs: 1000 }],
+] as const)("a claim that holds, asked for again by another process: %s", (_what, change) => {
+  test.each([true, false])("is answered with its lease, in its own file (queues: %s)", async (queues) => {
+    const wish = claim(change);
+    const { fence, run } = await granted(another().attempt(wish));
+    const before = inode(wish.id);
+    const second = another();
+    expect(await second.attempt({ ...wish, queues, holder: "test:2" })).toMatchObject({ granted: true, fence, run });
+    expect(inode(wish.id)).toBe(before);
+    expect((await second.query("")).held).toHaveLength(1);
+    expect((await second.query("")).pending).toEqual([]);
+    expect(await another().renew([wish])).toMatchObject([{ held: true }]);
+    expect(await another().release(wish)).toBe("held");
+    expect((await second.query("")).held).toEqual([]);
+    expect(readdirSync(join(scene.dir, "o"))).toEqual([]);
+  });
+});
+
+test("a claim that holds and is asked for again is renewed for others to see", async () => {
+  const wish = claim({ ttlMs: 2000 });
+  const { fence } = await granted(another().attempt(wish));
+  const again = await granted(another().attempt(wish));
+  expect(again.fence).toBe(fence);
+  const third = another();
+  const next = await grantedAtLast(third, claim());
+  // Whoever gets it next got it after the first one's end, which its owner then learns.
+  expect(next.fence).toBeGreaterThan(fence);
+  expect(await another().renew([wish])).toMatchObject([{ held: false }]);
+  expect(await another().release(wish)).toBe("absent");
+});
+
+test("a claim that is asked for again with another ttl has that one", async () => {
+  const wish = claim({ ttlMs: 30_000 });
+  const { fence } = await granted(another().attempt(wish));
+  expect(await another().attempt({ ...wish, ttlMs: 3_600_000 })).toMatchObject({ granted: true, fence });
+  const [held] = (await another().query("")).held;
+  expect(held!.remainingMs).toBeGreaterThan(3_000_000);
+  expect(await another().release(wish)).toBe("held");
+});
+
+test("a claim that is asked for again in another mode is refused, and stays what it is", async () => {
+  const wish = claim({ mode: "shared" });
+  await granted(another().attempt(wish));
+  await expect(another().attempt({ ...wish, mode: "exclusive" })).rejects.toThrow(/in use with other terms \(shared/);
+  expect(await another().renew([wish])).toMatchObject([{ held: true }]);
+});
+
+test("a claim that waits and is asked for again keeps its place, with one ticket", async () => {
+  const [first, wish, behind] = [claim(), claim(), claim()];
+  const holder = another();
+  await granted(holder.attempt(first));
+  expect(await another().attempt(wish)).toMatchObject({ granted: false, position: 1 });
+  expect(await another().attempt(behind)).toMatchObject({ granted: false, position: 2 });
+  const second = another();
+  expect(await second.attempt(wish)).toMatchObject({ granted: false, position: 1 });
+  expect((await second.query("")).pending).toHaveLength(2);
+  expect(await holder.release(first)).toBe("held");
+  await grantedAtLast(second, wish);
+  expect((await second.query("")).pending).toHaveLength(1);
+  expect(await second.release(wish)).toBe("held");
+  await grantedAtLast(another(), behind);
+});
+
+test("a lease whose owner file was replaced is neither renewed nor gone on with: others judge by the old one", async () => {
+  const wish = claim();
+  await granted(another().attempt(wish));
+  const path = join(scene.dir, "o", wish.id);
+  const text = readFileSync(path, "utf8");
+  writeFileSync(`${path}.new`, text);
+  renameSync(`${path}.new`, path);
+  expect(await another().renew([wish])).toMatchObject([{ held: false }]);
+  expect(await another().attempt({ ...wish, queues: false })).toMatchObject({ granted: false });
+});
+
+test("one claim that many processes ask for at once is one lease", async () => {
+  const wish = claim();
+  const peers = await Promise.all([1, 2, 3, 4].map(() => scene.peer({ detached: true })));
+  for (let round = 0; round < 20; round++) {
+    const id = `${wish.id.slice(0, 18)}${String(round).padStart(4, "0")}`;
+    const answers = await Promise.all(
+      peers.map((peer) =>
+        eventually(async () => {
+          const answer = await peer.attempt({ ...wish, id }).catch(() => undefined);
+          return answer?.granted === true ? answer : undefined;
+        }),
+      ),
+    );
+    expect(new Set(answers.map(({ fence }) => fence)).size).toBe(1);
+    expect(await another().renew([{ ...wish, id }])).toMatchObject([{ held: true }]);
+    expect(await another().release({ ...wish, id })).toBe("held");
+  }
+});
