@@ -97,7 +97,12 @@ export class HeldLease implements Lease, Peekable {
   }
 
   release(): Promise<ReleaseResult> {
-    return (this.#result ??= this.#release());
+    if (this.#result === undefined) {
+      // Listeners of a loss that is noticed here may release this very lease.
+      this.#lookAtTime();
+      this.#result ??= this.#release();
+    }
+    return this.#result;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -217,7 +222,6 @@ export class HeldLease implements Lease, Peekable {
   }
 
   #release(): Promise<ReleaseResult> {
-    this.#lookAtTime();
     this.#released = true;
     const given = this.#leave();
     return typeof given === "string"

@@ -116,6 +116,8 @@ export class Frame implements Queue {
       if (mode === "shared") this.#readers--;
       else this.#writers--;
       this.#serve();
+      // Nobody is inside and yet nobody could enter: its time passed in this very moment.
+      if (this.#readers + this.#writers === 0) this.#sendAway("its ttl passed while it was waited for");
       this.#letGo();
     });
   }

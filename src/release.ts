@@ -86,9 +86,10 @@ export class Releases {
   /** Releases a hold and asks for the next claim in one step of the store. `answer` is the next claim's. */
   swap(hold: Hold, next: Claim, answer: (asked: Promise<Granted | Refused>) => void): Promise<ReleaseResult> {
     return this.#send(hold, () => {
-      const asked = this.#backend.swap!(hold.claim, next);
-      answer(asked);
-      return asked.then(({ released }) => released);
+      // Followed before anything else: one that fails at once must not leave the next claim without anybody to ask for it.
+      const answered = asked(() => this.#backend.swap!(hold.claim, next));
+      answer(answered);
+      return answered.then((swapped) => swapped?.released);
     });
   }
 

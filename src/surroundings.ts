@@ -12,7 +12,8 @@ export interface Surroundings {
 /** Asks the store. A backend that throws instead of rejecting has failed in the same way: our own state must not care. */
 export function asked<T>(ask: () => Promise<T>): Promise<T> {
   try {
-    return ask();
+    // What is no promise is an answer all the same; a promise comes back as it is.
+    return Promise.resolve(ask());
   } catch (error) {
     return Promise.reject(error as Error);
   }

@@ -221,7 +221,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     const goOn = (): void => this.#follow(seeker, ticket, seeker.seek({ answer, sent }));
     // Nearly always the first answer is the grant, and then the seeker's loop would only cost promises.
     answer.then((first) => {
-      if (first.granted) this.#answered(seeker, ticket, seeker.took(first, sent));
+      if (first?.granted === true) this.#answered(seeker, ticket, seeker.took(first, sent));
       else goOn();
     }, goOn);
   }

@@ -303,6 +303,44 @@ describe("losses", () => {
   });
 });
 
+describe("releases", () => {
+  test("a listener that releases the lease whose loss is noticed by its own release ends it once", async () => {
+    const { clock, locks } = stage();
+    const ends: unknown[] = [];
+    const note = (message: unknown): void => void ends.push(message);
+    subscribe("tracing:holdfast:hold:end", note);
+    const lease = await locks.acquire("a", { ttl: "3s" });
+    lease.signal.addEventListener("abort", () => void lease.release());
+    clock.block(5000);
+    expect(await lease.release()).toBe("lost");
+    await clock.settle();
+    unsubscribe("tracing:holdfast:hold:end", note);
+    expect(ends).toHaveLength(1);
+  });
+
+  test("a backend whose swap throws does not strand the next waiter", async () => {
+    const { backend, clock, locks } = stage();
+    const lease = await locks.acquire("a");
+    const next = locks.acquire("a", { wait: "1m" });
+    await clock.advance(20);
+    backend.swap = () => {
+      throw new Error("not a promise");
+    };
+    void lease.release();
+    await clock.advance(5000);
+    (await next).assertHeld();
+  });
+
+  test("a backend that answers nothing is asked again, and nothing is left unhandled", async () => {
+    const { backend, clock, locks } = stage();
+    let asked = 0;
+    backend.interfere.attempt = async (pass) => (asked++ === 0 ? undefined : await pass());
+    const lease = locks.acquire("a", { wait: "1m" });
+    await clock.advance(5000);
+    (await lease).assertHeld();
+  });
+});
+
 describe("subscribers", () => {
   test("one that aborts the caller's signal in the moment of the grant leaves no lease without an owner", async () => {
     const { locks, other } = stage();
