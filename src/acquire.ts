@@ -143,10 +143,14 @@ export class Seeker {
     await Promise.all([this.#release(), again]);
   }
 
-  /** Whatever was asked for has reached the store by now, or will be followed by another release. */
+  /**
+   * Whatever was asked for has reached the store by now, or will be followed by another release. A claim that is queued keeps
+   * its place for a ttl, and may be granted at its end for another.
+   */
   async #release(): Promise<void> {
-    const { ttlMs, lockDelayMs } = this.claim;
-    await releaseUntil(this.#around, this.claim, this.#around.clock.now() + ttlMs + lockDelayMs);
+    const { ttlMs, lockDelayMs, queues } = this.claim;
+    const keptMs = (queues ? 2 : 1) * ttlMs + lockDelayMs;
+    await releaseUntil(this.#around, this.claim, this.#around.clock.now() + keptMs);
   }
 
   #pauseMs(round: number): number {

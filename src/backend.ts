@@ -145,8 +145,13 @@ export interface Backend {
    */
   watch?(claim: Claim, signal: AbortSignal): Promise<Granted | undefined>;
 
-  /** Renews each claim for its own ttl; answers in the order asked. One bad claim never harms another. */
-  renew(claims: readonly Claim[]): Promise<readonly Renewal[]>;
+  /**
+   * Renews each claim for its own ttl; answers in the order asked. One bad claim never harms another. `fences`: those with
+   * which the claims were granted, in their order, where it is in doubt whether these are still the same leases. A claim that
+   * holds its lock with another fence is not renewed, and the answer is no: its lease was over in between, and an attempt that
+   * was long on its way has taken the lock again.
+   */
+  renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]>;
 
   /**
    * Ends the claim, held or queued, and says what it was. `"absent"` is a certain answer like any other: a backend whose
@@ -184,7 +189,7 @@ export interface Backend {
 
 /** The part of a backend that a renewing worker thread needs. */
 export interface Renewer {
-  renew(claims: readonly Claim[]): Promise<readonly Renewal[]>;
+  renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]>;
   close(): Promise<void>;
 }
 

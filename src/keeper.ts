@@ -175,9 +175,11 @@ export class Keeper {
     const holds = cohorts.length === 1 ? cohorts[0]!.holds.slice() : cohorts.flatMap((cohort) => cohort.holds);
     const claims = holds.map((hold) => hold.claim);
     const sent = departure(this.#clock);
+    // While trust is whole the store cannot have let go. After a sleep it may have, and a yes must be about the same lease.
+    const fences = holds.some((hold) => hold.inDoubt(sent.atMs)) ? holds.map((hold) => hold.firstFence) : undefined;
     let answers: readonly Renewal[] | undefined;
     try {
-      const renewals = await this.#backend.renew(claims);
+      const renewals = await this.#backend.renew(claims, fences);
       // What does not answer each claim is no answer.
       if (Array.isArray(renewals) && renewals.length === claims.length) answers = renewals;
     } catch {

@@ -16,6 +16,7 @@ import { within } from "./within.ts";
 const SILENCE_MS = 2000;
 const PAUSE_MIN_MS = 20;
 const PAUSE_MAX_MS = 1000;
+const PATIENCE_MIN_MS = 100;
 const PATIENCE_MAX_MS = 5000;
 
 /** A release that the store has not answered yet. */
@@ -26,14 +27,17 @@ class Pending implements Bell {
   repeated = false;
   /** The holder has its answer. */
   answered = false;
+  /** The machine had slept: that the claim held the lock does not prove that its lease did. */
+  readonly inDoubt: boolean;
 
   // The alarm's own notes.
   atMs = 0;
   place = -1;
 
-  constructor(hold: Hold, resolve: (result: ReleaseResult) => void) {
+  constructor(hold: Hold, resolve: (result: ReleaseResult) => void, nowMs: number) {
     this.hold = hold;
     this.resolve = resolve;
+    this.inDoubt = hold.inDoubt(nowMs);
   }
 }
 
@@ -80,7 +84,15 @@ export class Releases {
 
   /** Releases a hold, and says what became of it in bounded time. */
   release(hold: Hold): Promise<ReleaseResult> {
-    return this.#send(hold, () => this.#backend.release(hold.claim));
+    return this.#send(hold, (inDoubt) => (inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim)));
+  }
+
+  /** After a sleep the claim may hold the lock anew, by an attempt that was long on its way: the old lease is not that one. */
+  async #releaseInDoubt({ claim, firstFence }: Hold): Promise<Released | undefined> {
+    const [renewal] = await this.#backend.renew([claim], [firstFence]);
+    const was = await this.#backend.release(claim);
+    if (was !== "held" || renewal?.held === true) return was;
+    return renewal?.held === false ? "absent" : undefined;
   }
 
   /** Releases a hold and asks for the next claim in one step of the store. `answer` is the next claim's. */
@@ -124,15 +136,15 @@ export class Releases {
     this.#waiting.stop();
   }
 
-  #send(hold: Hold, ask: () => Promise<Released | undefined>): Promise<ReleaseResult> {
+  #send(hold: Hold, ask: (inDoubt: boolean) => Promise<Released | undefined>): Promise<ReleaseResult> {
     // After the end nobody can be asked: what is left goes by itself.
     if (this.#stopped) return Promise.resolve("unknown");
     return new Promise((resolve) => {
       const nowMs = this.#clock.now();
-      const pending = new Pending(hold, resolve);
+      const pending = new Pending(hold, resolve, nowMs);
       const wasSure = hold.isUnexpired(nowMs);
       this.#waiting.set(pending, nowMs + Math.min(SILENCE_MS, hold.ttlMs / 3));
-      asked(ask).then(
+      asked(() => ask(pending.inDoubt)).then(
         (was) => this.#heard(pending, was, wasSure),
         () => this.#again(pending),
       );
@@ -173,14 +185,15 @@ export class Releases {
     );
     this.track(claim.name, asked);
     const patienceMs = Math.min(PATIENCE_MAX_MS, claim.ttlMs / 3, trustedUntilMs - nowMs);
-    if (!pending.answered) this.#waiting.set(pending, nowMs + Math.max(0, patienceMs));
+    // At its very end too, the store gets the time of an answer.
+    if (!pending.answered) this.#waiting.set(pending, nowMs + Math.max(PATIENCE_MIN_MS, patienceMs));
   }
 
   #heardAgain(pending: Pending, was: Released | undefined): void {
     // Gone though it cannot have run out: nobody else could have removed it, so that our first release did. (Queued: a late
     // attempt of the same claim arrived after that.)
     const removedByUs = was !== undefined && pending.hold.isUnexpired(this.#clock.now());
-    this.#answer(pending, was === "held" || removedByUs ? "released" : "unknown");
+    this.#answer(pending, (was === "held" && !pending.inDoubt) || removedByUs ? "released" : "unknown");
   }
 
   #answer(pending: Pending, result: ReleaseResult): void {

@@ -7,6 +7,7 @@ import type { FromWorker, ToWorker, WorkerStart } from "./thread.ts";
 
 interface Kept {
   readonly claim: Claim;
+  readonly fence: bigint;
   readonly view: Float64Array;
   readonly ttlMs: number;
   readonly untilMs: number;
@@ -26,8 +27,8 @@ opening.then(
 
 parentPort!.on("message", (message: ToWorker) => {
   if ("keep" in message) {
-    const { keep: claim, slot, ttlMs, untilMs } = message;
-    const hold: Kept = { claim, view: new Float64Array(slot), ttlMs, untilMs, timer: undefined };
+    const { keep: claim, fence, slot, ttlMs, untilMs } = message;
+    const hold: Kept = { claim, fence, view: new Float64Array(slot), ttlMs, untilMs, timer: undefined };
     kept.set(claim.id, hold);
     // One that another worker kept before this one may be due, or overdue.
     schedule(hold, Math.max(0, hold.view[0]! + ttlMs / 3 - nowMs()));
@@ -58,7 +59,7 @@ async function renew(hold: Kept): Promise<void> {
   let reason = "";
   try {
     const renewer = await opening;
-    const [renewal] = await renewer.renew([hold.claim]);
+    const [renewal] = await renewer.renew([hold.claim], [hold.fence]);
     held = renewal?.held ?? "unknown";
     if (renewal?.held === false) reason = renewal.reason;
   } catch {

@@ -15,6 +15,8 @@ const RESTART_MS = 1000;
 export type ToWorker =
   | {
       readonly keep: Claim;
+      /** With which it was granted. */
+      readonly fence: bigint;
       /** Two numbers: when the request left that last confirmed the lease, and how far the wall clock was ahead then. */
       readonly slot: SharedArrayBuffer;
       readonly ttlMs: number;
@@ -65,7 +67,13 @@ export class RenewThread {
     view[0] = hold.fromMs - offsetMs;
     view[1] = hold.wallLeadMs + offsetMs;
     hold.follow(() => ({ atMs: view[0]! + offsetMs, wallLeadMs: view[1]! - offsetMs }));
-    const order: ToWorker = { keep: hold.claim, slot, ttlMs: hold.ttlMs, untilMs: hold.endAtMs - offsetMs };
+    const order: ToWorker = {
+      keep: hold.claim,
+      fence: hold.firstFence,
+      slot,
+      ttlMs: hold.ttlMs,
+      untilMs: hold.endAtMs - offsetMs,
+    };
     this.#kept.set(hold.claim.id, order);
     this.#tell(order);
   }

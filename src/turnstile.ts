@@ -137,6 +137,8 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     if (next !== undefined && !this.#home.closed && mayLend(hold, next, this.clock.now())) {
       this.#lend(hold);
       if (this.#tries > 0) this.#refuseTries();
+      // Its own question may be out: nobody needs the answer now.
+      if (this.#seekers.count > 0) this.#seekers.callOffSpare(this.#line);
       return "released";
     }
     return this.#passOn(hold);
@@ -282,7 +284,8 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     remove(this.#holds, hold);
     const { backend, releases, closed } = this.#home;
     const head = closed ? undefined : this.#line.first;
-    const canSwap = backend.swap !== undefined && hold.claim.minHoldMs === 0;
+    // What is in doubt is asked for first, which a swap cannot do.
+    const canSwap = backend.swap !== undefined && hold.claim.minHoldMs === 0 && !hold.inDoubt(this.clock.now());
     if (!canSwap || head === undefined || seatsFor(head, this.#line, this.#holds) <= this.#seekers.count) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
       const released = releases.release(hold);

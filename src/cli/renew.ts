@@ -40,7 +40,7 @@ export const renewCommand: Command = {
     const fence = fenceOf(flags, "renew");
     const claim = findClaim(io, flags, name, fence);
     const renew = async (store: OpenStore): Promise<number> => {
-      const trustedMs = await renewOnce(store, claim, fence ?? 0n);
+      const trustedMs = await renewOnce(store, claim, fence);
       if (flags.text("ttl") !== undefined) await checkGiven(store, claim, trustedMs);
       return trustedMs;
     };
@@ -84,14 +84,14 @@ async function checkGiven({ backend, locks }: OpenStore, claim: Claim, trustedMs
 }
 
 /** Milliseconds of trust, counted from before the question left. */
-async function renewOnce({ backend }: OpenStore, claim: Claim, fence: bigint): Promise<number> {
+async function renewOnce({ backend }: OpenStore, claim: Claim, fence: bigint | undefined): Promise<number> {
   return insist(async () => {
     const sentAtMs = systemClock.now();
-    const [renewal] = await backend.renew([claim]);
+    const [renewal] = await backend.renew([claim], fence === undefined ? undefined : [fence]);
     if (renewal?.held === true) {
       return (renewal.fromMs ?? sentAtMs) + claim.ttlMs - driftMs(claim.ttlMs) - systemClock.now();
     }
-    if (renewal?.held === false) throw new LockLostError(claim.name, fence, renewal.reason);
+    if (renewal?.held === false) throw new LockLostError(claim.name, fence ?? 0n, renewal.reason);
     const message = `The store did not say whether ${claim.name} is still held. Ask again before its ttl has passed.`;
     throw new LockBackendError(backend.name, claim.name, message, { cause: renewal?.cause });
   });

@@ -108,13 +108,13 @@ export class FileBackend implements Backend {
     return this.#guarded(claim.name, () => (this.#lock(claim.name).look(mine) ? grantedTo(mine) : undefined));
   }
 
-  async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+  async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
     const renewals: Renewal[] = [];
     const round = new Set<Owner>();
-    for (const claim of claims) {
+    for (const [at, claim] of claims.entries()) {
       if (renewals.length % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
       try {
-        renewals.push(this.#guarded(claim.name, () => this.#renewals.renew(claim, round)));
+        renewals.push(this.#guarded(claim.name, () => this.#renewals.renew(claim, round, fences?.[at])));
       } catch (cause) {
         renewals.push({ held: "unknown", cause });
       }

@@ -27,13 +27,15 @@ export class Renewals {
   }
 
   /** Renews one lease. `round`: the shared owner files that were renewed in this call already. */
-  renew(claim: Claim, round: Set<Owner>): Renewal {
+  renew(claim: Claim, round: Set<Owner>, fence?: bigint): Renewal {
     const { owners, claims } = this.#options;
     const lock = this.#options.lock(claim.name);
     const mine = claims.known(claim.id) ?? claims.adopt(claim, leaseOf(this.#options.place, lock.log, claim.id));
     const owner = mine?.owner;
     if (mine?.held === undefined || owner === undefined)
       return { held: false, reason: "the store does not know the lease" };
+    if (fence !== undefined && fence !== BigInt(mine.held.fence))
+      return { held: false, reason: "it was over, and the same claim has taken the lock again" };
     const { facts, leases } = owner;
     const renewed = (round.has(owner) && claim.ttlMs <= facts.ttlMs) || owners.renew(owner, claim.ttlMs);
     if (renewed && leases !== undefined) round.add(owner);

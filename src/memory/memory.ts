@@ -69,9 +69,9 @@ class MemoryBackend implements Member, Client {
     });
   }
 
-  async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+  async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
     this.#assertOpen(claims[0]?.name ?? "");
-    return claims.map((claim) => (this.#store.renew(claim) ? HELD : GONE));
+    return claims.map((claim, at) => (this.#store.renew(claim, fences?.[at]) ? HELD : GONE));
   }
 
   async release(claim: Claim): Promise<Released> {

@@ -111,12 +111,12 @@ export class MemoryStore {
     };
   }
 
-  /** Renews the lease for its own ttl. `false`: there is no such lease. */
-  renew(claim: Claim): boolean {
+  /** Renews the lease for its own ttl. `false`: there is no such lease, or it has another fence. */
+  renew(claim: Claim, fence?: bigint): boolean {
     const nowMs = this.clock.now();
     const lock = this.#look(claim.name, nowMs);
     const lease = lock?.leases.get(claim.id);
-    if (lock === undefined || lease === undefined) return false;
+    if (lock === undefined || lease === undefined || (fence ?? lease.fence) !== lease.fence) return false;
     this.#extend(lock, lease, claim, lease.client, nowMs);
     return true;
   }

@@ -17,7 +17,7 @@ import type {
   Swapped,
 } from "../backend.ts";
 import { LockBackendError } from "../errors.ts";
-import { ballotAbove, Proposer } from "./ballot.ts";
+import { ballotAbove, firstFence, Proposer } from "./ballot.ts";
 import { checkClaim, checkFit, checkMembers } from "./check.ts";
 import { closeSeats } from "./closing.ts";
 import { Hints } from "./hints.ts";
@@ -110,15 +110,15 @@ class QuorumBackend implements Backend {
     return undefined;
   }
 
-  async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+  async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
     for (const claim of claims) if (claim.resumes === true) await this.#resume(claim);
-    const renewals = await renewAll(
-      this.#seats,
-      this.#settings,
-      claims.map(({ id }) => this.#standings.get(id)),
-    );
-    for (const [at, { id }] of claims.entries()) {
+    const standings = claims.map(({ id }, at) => {
       const standing = this.#standings.get(id);
+      const ballot = standing?.held?.ballot;
+      return fences === undefined || (ballot !== undefined && firstFence(ballot) === fences[at]) ? standing : undefined;
+    });
+    const renewals = await renewAll(this.#seats, this.#settings, standings);
+    for (const [at, standing] of standings.entries()) {
       if (renewals[at]?.held !== false || standing === undefined) continue;
       // An unclean end: with a lock delay, what the minority still holds stays taken as long as was asked for.
       if (standing.claim.lockDelayMs > 0) this.#drop(standing);

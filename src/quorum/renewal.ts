@@ -53,8 +53,10 @@ export async function renewAll(
 
 async function renewAt(seat: Seat, counts: readonly Count[]): Promise<readonly Renewal[]> {
   const claims = counts.map(({ standing }) => standing.held!.claim);
+  // A member that holds an older ballot of the claim does not hold this lease.
+  const ballots = counts.map(({ standing }) => standing.held!.ballot);
   try {
-    const answers = await seat.ask((member) => member.renew(claims));
+    const answers = await seat.ask((member) => member.renew(claims, ballots));
     if (answers.length === claims.length) return answers;
     throw new Error(`answered ${answers.length} of ${claims.length} renewals`);
   } catch (cause) {

@@ -110,8 +110,8 @@ export class RedisBackend implements Member {
     return this.#post.queue.watch(claim, signal);
   }
 
-  renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
-    return this.#renewals.renew(claims);
+  renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
+    return this.#renewals.renew(claims, fences);
   }
 
   release(claim: Claim): Promise<Released> {

@@ -51,7 +51,7 @@ export async function openRenewer(data: unknown): Promise<Renewer> {
   const renewals = new Renewals(connection, names, settings, replicator);
   void opened.connect().catch(() => {});
   return {
-    renew: (claims) => renewals.renew(claims),
+    renew: (claims, fences) => renewals.renew(claims, fences),
     close: () => {
       replicator?.close();
       return opened.close();

@@ -15,6 +15,8 @@ import { isTryAgain, runScript } from "./script.ts";
 interface Call {
   readonly keys: string[];
   readonly ids: string[];
+  /** As the script reads them; empty where it need not look. */
+  readonly fences: string[];
   readonly keepMs: number;
   /** Where each answer belongs, counted from the first claim of its portion. */
   readonly places: number[];
@@ -27,12 +29,15 @@ interface Call {
 interface Portion {
   readonly claims: readonly Claim[];
   readonly calls: readonly Call[];
+  /** The calls say with which fences the claims were granted. */
+  readonly fenced: boolean;
 }
 
 /** A server's name: see lua/_incarnation.lua. */
 const WHO = /^[0-9a-f]{0,20}$/u;
 const RENEWED: Renewal = { held: true };
 const FORGOTTEN = "the store no longer knows it: its time was over, or the store lost its data";
+const TAKEN_AGAIN = "it was over, and a late attempt of the same claim has taken the lock again";
 const UNKNOWN: Renewal = { held: "unknown", cause: new Error("Redis gave no answer to a renewal") };
 
 export class Renewals {
@@ -57,9 +62,9 @@ export class Renewals {
     for (const { claims } of this.#last?.deref() ?? []) yield* claims;
   }
 
-  async renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+  async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
     const answers = claims.map(() => UNKNOWN);
-    const portions = this.#cut(claims);
+    const portions = this.#cut(claims, fences);
     const alone = portions.length === 1 && portions[0]?.calls.length === 1;
     const asked: Promise<void>[] = [];
     let from = 0;
@@ -88,14 +93,20 @@ export class Renewals {
     }
   }
 
-  async #ask({ keys, ids, args }: Call): Promise<unknown> {
+  async #ask({ keys, ids, fences, args }: Call): Promise<unknown> {
     try {
       return await ask(this.#connection, this.#settings, this.#replicator, keys, args);
     } catch (error) {
       if (!isTryAgain(error) || keys.length === 1) throw error;
       // Half of the slot's locks have moved: each is asked for alone, wherever it is.
       const one = (id: string, at: number): Promise<unknown> =>
-        ask(this.#connection, this.#settings, this.#replicator, [keys[at]!], [`${id} `, ...args.slice(1)]).then(
+        ask(
+          this.#connection,
+          this.#settings,
+          this.#replicator,
+          [keys[at]!],
+          [`${id} `, ...args.slice(1, 4), ...fences.slice(at, at + 1)],
+        ).then(
           (reply) => (Array.isArray(reply) ? (reply[0] as unknown) : reply),
           (reason: unknown) => `!${reason instanceof Error ? reason.message : String(reason)}`,
         );
@@ -104,20 +115,21 @@ export class Renewals {
   }
 
   /** In a cluster all claims are one portion, because a call takes those of one slot, wherever they stand. */
-  #cut(claims: readonly Claim[]): readonly Portion[] {
+  #cut(claims: readonly Claim[], fences: readonly bigint[] | undefined): readonly Portion[] {
     const size = this.#connection.topology === "cluster" ? Math.max(1, claims.length) : PORTION;
     const last = this.#last?.deref() ?? [];
     const portions: Portion[] = [];
     for (let from = 0; from < claims.length; from += size) {
       const before = last[portions.length];
       const till = Math.min(from + size, claims.length);
-      portions.push(before && isSame(before, claims, from, till) ? before : this.#prepare(claims.slice(from, till)));
+      const same = before && !before.fenced && fences === undefined && isSame(before, claims, from, till);
+      portions.push(same ? before : this.#prepare(claims.slice(from, till), fences?.slice(from, till)));
     }
     this.#last = new WeakRef(portions);
     return portions;
   }
 
-  #prepare(claims: readonly Claim[]): Portion {
+  #prepare(claims: readonly Claim[], fences: readonly bigint[] | undefined): Portion {
     const calls: Call[] = [];
     const open = new Map<string, Call>();
     const cluster = this.#connection.topology === "cluster";
@@ -127,21 +139,23 @@ export class Renewals {
       const kind = cluster ? `${keepMs} ${this.#names.marker(key)}` : String(keepMs);
       let call = open.get(kind);
       if (call === undefined || call.keys.length === PORTION) {
-        call = { keys: [], ids: [], keepMs, places: [], leastTtlMs: ttlMs, args: [] };
+        call = { keys: [], ids: [], fences: [], keepMs, places: [], leastTtlMs: ttlMs, args: [] };
         open.set(kind, call);
         calls.push(call);
       }
       call.keys.push(key);
       call.ids.push(id);
+      if (fences !== undefined) call.fences.push(`${String(fences[place]).padStart(16, "0")} `);
       call.places.push(place);
       call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
     }
     for (const call of calls) {
-      const args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
-      call.args = this.asksWho ? [...args, "who"] : args;
+      call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
+      if (this.asksWho || fences !== undefined) call.args = [...call.args, this.asksWho ? "who" : ""];
+      if (fences !== undefined) call.args = [...call.args, call.fences.join("")];
       if (this.asksWho) call.keys.push(this.#names.marker(call.keys[0] as string));
     }
-    return { claims, calls };
+    return { claims, calls, fenced: fences !== undefined };
   }
 }
 
@@ -198,6 +212,7 @@ function toRenewal(replies: unknown, at: number, renewed: Renewal): Renewal {
   if (replies instanceof Error) return { held: "unknown", cause: replies };
   const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
   if (isYes(reply)) return renewed;
+  if (reply === "other") return { held: false, reason: TAKEN_AGAIN };
   if (typeof reply !== "string" || !/^(?:!|gone )/u.test(reply))
     return { held: "unknown", cause: new Error("Redis answered a renewal with something else") };
   if (reply.startsWith("gone ")) return { held: false, reason: forcedReason(reply.slice("gone ".length)) ?? FORGOTTEN };

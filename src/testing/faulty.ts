@@ -30,7 +30,7 @@ export function faulty<B extends Backend>(backend: B, plan: FaultPlan = {}): Fau
     name: backend.name,
     faults: weather,
     attempt: (claim) => way.call("attempt", claim.name, () => backend.attempt(claim)),
-    renew: (claims) => way.call("renew", claims[0]?.name ?? "", () => backend.renew(claims)),
+    renew: (claims, fences) => way.call("renew", claims[0]?.name ?? "", () => backend.renew(claims, fences)),
     release: (claim) => way.call("release", claim.name, () => backend.release(claim)),
     query: (prefix) => way.call("query", prefix, () => backend.query(prefix)),
     forceRelease: (name, fence, by, reason) =>

@@ -77,9 +77,12 @@ export class ZooKeeperBackend implements Backend {
     });
   }
 
-  renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
+  renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
     return this.#ask(claims[0]?.name ?? "", async () => {
-      const leases = claims.map(({ id }) => this.#leases.get(id));
+      const leases = claims.map(({ id }, at) => {
+        const lease = this.#leases.get(id);
+        return fences === undefined || lease?.node.czxid === fences[at] ? lease : undefined;
+      });
       const known = leases.filter((lease) => lease !== undefined);
       const answers = await confirm(this.client, known);
       const byLease = new Map(known.map((lease, index) => [lease, answers[index] as Renewal]));

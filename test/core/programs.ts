@@ -393,6 +393,55 @@ export const programs: readonly OldProgram[] = [
       threads: [{ client: 0, steps: [{ do: "try", lock: "x" }] }],
     },
   },
+  // Those from here on broke a rule of 0.2 while it was being made.
+  {
+    id: "S132",
+    title: "close() waits for a question whose asker got the hold of another instead", // seed 60024407
+    broke: "left after close",
+    program: {
+      seed: 60_024_407,
+      lagMs: 90,
+      threads: [
+        { client: 0, steps: [run("y"), { do: "try", lock: "x", with: { mode: "shared" } }] },
+        { client: 0, steps: [read("x")] },
+        { client: 0, steps: [{ do: "run", lock: "x", with: { wait: 0 }, steps: [] }] },
+      ],
+    },
+  },
+  {
+    id: "S132",
+    title: "close() counts on it that a claim that still waits can be granted, and only then has its ttl", // seed 60064765
+    broke: "left after close",
+    program: {
+      faults: [{ client: 0, operation: "release", nth: 2, fault: { fault: "hang" } }],
+      threads: [
+        {
+          client: 0,
+          steps: [
+            read("x", sleep(0), { do: "listen", slot: 1, steps: [{ do: "close" }] }),
+            { do: "elect", lock: "p", steps: [{ do: "force", lock: "x" }, sleep(3240)] },
+          ],
+        },
+        {
+          client: 0,
+          steps: [
+            { do: "try", lock: "x", with: { renew: false, mode: "shared" } },
+            { do: "listen", slot: 0, steps: [{ do: "acquire", lock: "x", with: { ttl: 1000 } }] },
+            { do: "try", lock: "x", with: { renew: false, mode: "shared" }, slot: 1 },
+          ],
+        },
+      ],
+    },
+  },
+  {
+    id: "S131",
+    title: "a release that is asked for again at the end of the lease gets the time of an answer", // seed 60077625
+    broke: "unknown without a reason",
+    program: {
+      faults: [{ client: 0, operation: "release", nth: 1, fault: { fault: "hang" } }],
+      threads: [{ client: 0, steps: [{ do: "run", lock: "x", with: { maxHold: 1000 }, steps: [{ do: "release" }] }] }],
+    },
+  },
 ];
 
 /** S128, found at seed 108413: on 83aced5 the watchdog loops for ever, so that this runs in a thread that can be ended. */

@@ -34,8 +34,8 @@ export class ScriptedBackend implements Backend {
     return this.#inner.watch!(claim, signal);
   }
 
-  renew(claims: readonly Claim[]): Promise<readonly Renewal[]> {
-    return this.#step("renew", claims, () => this.#inner.renew(claims));
+  renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
+    return this.#step("renew", claims, () => this.#inner.renew(claims, fences));
   }
 
   release(claim: Claim): Promise<Released> {

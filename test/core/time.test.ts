@@ -1,5 +1,6 @@
 /** The five rules of time. Each test fails when its rule is broken. */
 import { describe, expect, test } from "vitest";
+import type { Lease } from "../../src/api.ts";
 import { LockLostError } from "../../src/errors.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
@@ -44,6 +45,46 @@ describe("rule 1: time is monotonic and read before the request leaves", () => {
     lease.assertHeld();
     expect(lease.signal.aborted).toBe(false);
     expect(await lease.release()).toBe("released");
+  });
+
+  describe("S165: while the machine slept the lease ended, another process held the lock, and a late attempt took it again", () => {
+    async function asleep(): Promise<ReturnType<typeof stage> & { readonly lease: Lease }> {
+      const world = stage();
+      const { clock, backend, locks, other } = world;
+      const lease = await locks.acquire("a");
+      const [claim] = backend.steps[0]!.claims;
+      await backend.release(claim!);
+      await (await other().acquire("a")).release();
+      expect(await backend.attempt(claim!)).toMatchObject({ granted: true });
+      clock.suspend(60_000);
+      return { ...world, lease };
+    }
+
+    test("a renewal does not revive the lease", async () => {
+      const { clock, lease } = await asleep();
+      expect(() => lease.assertHeld()).toThrow(/in doubt/);
+      await clock.advance(0);
+      expect(lease.signal.reason).toBeInstanceOf(LockLostError);
+      expect(await lease.release()).toBe("lost");
+    });
+
+    test("its release is not a release of that lease, and leaves nothing", async () => {
+      const { lease, other } = await asleep();
+      expect(await lease.release()).toBe("lost");
+      expect(await other().tryAcquire("a")).not.toBeNull();
+    });
+
+    test("nor is it one where the answers are lost, or somebody waits here", async () => {
+      const { clock, backend, lease, locks } = await asleep();
+      backend.interfere.renew = async () => {
+        throw new Error("lost");
+      };
+      const next = locks.acquire("a");
+      const released = lease.release();
+      await clock.advance(60_000);
+      expect(await released).toBe("unknown");
+      expect((await next).fence).toBeGreaterThan(lease.fence);
+    });
   });
 
   test("a wall clock that goes back an hour changes nothing", async () => {

@@ -27,7 +27,7 @@ export class Stage {
       name: "stage",
       attempt: (claim) => this.#inner.attempt(claim),
       vote: (claim, ballot) => this.#answer("vote", () => this.#inner.vote(claim, ballot)),
-      renew: (claims) => this.#answer("renew", () => this.#inner.renew(claims)),
+      renew: (claims, fences) => this.#answer("renew", () => this.#inner.renew(claims, fences)),
       release: (claim) => this.#answer("release", () => this.#inner.release(claim)),
       withdraw: (claim) => this.#answer("release", () => this.#inner.withdraw!(claim)),
       query: (prefix) => this.#answer("query", () => this.#inner.query(prefix)),

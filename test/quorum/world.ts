@@ -216,7 +216,7 @@ export class SimulatedServer {
       vote: (claim, ballot) => on((model) => model.vote(claim, ballot, quarantineMs)),
       withdraw: (claim) => on(async ({ member }) => member.withdraw!(claim)),
       attempt: (claim) => on(({ member }) => member.attempt(claim)),
-      renew: (claims) => on(({ member }) => member.renew(claims)),
+      renew: (claims, fences) => on(({ member }) => member.renew(claims, fences)),
       release: (claim) => on(({ member }) => member.release(claim)),
       query: (prefix) => on(({ member }) => member.query(prefix)),
       forceRelease: (name, fence, by, reason) => on(({ member }) => member.forceRelease(name, fence, by, reason)),

@@ -33,7 +33,7 @@ export function delegate(backend: Member): Member {
     name: backend.name,
     attempt: (claim) => backend.attempt(claim),
     watch: (claim, signal) => backend.watch?.(claim, signal) ?? Promise.resolve(undefined),
-    renew: (claims) => backend.renew(claims),
+    renew: (claims, fences) => backend.renew(claims, fences),
     release: (claim) => backend.release(claim),
     swap: (held, next) => backend.swap?.(held, next) ?? backend.attempt(next),
     query: (prefix) => backend.query(prefix),
@@ -49,7 +49,11 @@ export function onClaim(edit: (claim: Claim) => Partial<Claim>): Change {
   return (right) => ({
     attempt: (claim) => right.attempt(edited(claim)),
     watch: (claim, signal) => right.watch?.(edited(claim), signal) ?? Promise.resolve(undefined),
-    renew: (claims) => right.renew(claims.map((claim) => edited(claim))),
+    renew: (claims, fences) =>
+      right.renew(
+        claims.map((claim) => edited(claim)),
+        fences,
+      ),
     release: (claim) => right.release(edited(claim)),
     vote: (claim, ballot) => right.vote(edited(claim), ballot),
   });

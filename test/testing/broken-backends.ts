@@ -168,6 +168,9 @@ export const broken: Readonly<Record<string, Change>> = {
   "keeps a renewed lease for a whole ttl after the renewal": () => ({
     renew: async (claims) => claims.map(() => ({ held: true })),
   }),
+  "renews a lease, not a claim: one that has taken the lock again has another": (right) => ({
+    renew: (claims) => right.renew(claims),
+  }),
   "answers each renewal by itself, in the order asked": (right) => ({
     renew: async (claims) => {
       const answers = await right.renew(claims);

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "e028a1eed5056ca3398116ccdbc54f9fd7f2705d",
+  sha: "bbf3051bc02102b8faca672bc1e0f70499bdb4c4",
   source: `local FENCE_MAX = 9007199250000000
 local AHEAD_MAX = 500
 local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '
@@ -188,14 +188,16 @@ end
 local renewed = head .. string.sub(state, 31, from) .. stamp .. string.sub(state, from + 14)
 return type(redis.pcall('HSET', key, 's', renewed)) == 'number'
 end
-local function renew(key, id)
+local function renew(key, id, fence)
 local state = redis.call('HGET', key, 's')
-if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' ' and renew_alone(key, state, id) then
+if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' '
+and (not fence or string.sub(state, 62 + #id, 77 + #id) == fence) and renew_alone(key, state, id) then
 return 1
 end
 local lock = open(key, id)
 if not lock then return '!HOLDFAST_FOREIGN' end
 if lock.held and ends(lock.held) > now then
+if fence and tonumber(fence_of(lock.held)) ~= tonumber(fence) then return 'other' end
 redis.call('HDEL', key, '-')
 extend(lock, id, last)
 close(lock, last, idle)
@@ -205,14 +207,15 @@ local fence = redis.call('HGET', key, 'f' .. id)
 return 'gone ' .. (fence and redis.call('HGET', key, 'o' .. fence) or '')
 end
 local count, who = #KEYS, nil
-if ARGV[4] then
+if ARGV[4] == 'who' then
 who = redis.call('HGET', KEYS[count], 'who') or ''
 count = count - 1
 end
 local answers, renewed, from = {}, 0, 1
 for i = 1, count do
 local till = string.find(ARGV[1], ' ', from, true)
-answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1))
+local fence = ARGV[5] and string.sub(ARGV[5], 17 * i - 16, 17 * i - 1)
+answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1), fence)
 if answers[i] == 1 then renewed = renewed + 1 end
 from = till + 1
 end

@@ -4,10 +4,12 @@
 -- ARGV[1] the claims' ids in the same order, each followed by a space: one argument costs the client less than hundreds
 -- ARGV[2] ttl + lockDelay of all of them, ms
 -- ARGV[3] the idle time of the locks' hashes, ms
--- ARGV[4] present where it is asked who this server is
+-- ARGV[4] "who" where it is asked who this server is
+-- ARGV[5] present where it is in doubt whether these are still the same leases: the fences with which they were granted, 16
+--         digits each, in the same order and each followed by a space
 --
 -- Returns 1 when all were renewed; else per claim 1, or why not: "gone", with the record of the force that ended it where
--- there is one, or "!" and an error. Where it is asked who this server is: that instead of the 1 for all, and after the
+-- there is one, "other" when the claim has another fence, or "!" and an error. Where it is asked who this server is: that instead of the 1 for all, and after the
 -- claims' answers.
 
 --- @include _lock
@@ -34,14 +36,16 @@ local function renew_alone(key, state, id)
   return type(redis.pcall('HSET', key, 's', renewed)) == 'number'
 end
 
-local function renew(key, id)
+local function renew(key, id, fence)
   local state = redis.call('HGET', key, 's')
-  if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' ' and renew_alone(key, state, id) then
+  if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' '
+    and (not fence or string.sub(state, 62 + #id, 77 + #id) == fence) and renew_alone(key, state, id) then
     return 1
   end
   local lock = open(key, id)
   if not lock then return '!HOLDFAST_FOREIGN' end
   if lock.held and ends(lock.held) > now then
+    if fence and tonumber(fence_of(lock.held)) ~= tonumber(fence) then return 'other' end
     -- After a deletion in the same script, a full server (noeviction) takes what follows.
     redis.call('HDEL', key, '-')
     extend(lock, id, last)
@@ -53,7 +57,7 @@ local function renew(key, id)
 end
 
 local count, who = #KEYS, nil
-if ARGV[4] then
+if ARGV[4] == 'who' then
   -- As the last vote found it: whoever renews here was voted for here.
   who = redis.call('HGET', KEYS[count], 'who') or ''
   count = count - 1
@@ -61,7 +65,8 @@ end
 local answers, renewed, from = {}, 0, 1
 for i = 1, count do
   local till = string.find(ARGV[1], ' ', from, true)
-  answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1))
+  local fence = ARGV[5] and string.sub(ARGV[5], 17 * i - 16, 17 * i - 1)
+  answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1), fence)
   if answers[i] == 1 then renewed = renewed + 1 end
   from = till + 1
 end

@@ -88,11 +88,11 @@ export class Client {
         answer.then((was) => note(claim.id, was)).catch(() => undefined);
         return answer;
       },
-      renew: (claims) => {
+      renew: (claims, fences) => {
         this.renewals.push(stage.nowMs);
         const dead = claims.find(({ id }) => this.confirmed.has(id));
         if (dead !== undefined) stage.onZombie(this, dead.name);
-        return near.renew(claims);
+        return near.renew(claims, fences);
       },
       ...(near.swap && {
         swap: (held, next) => {

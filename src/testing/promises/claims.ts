@@ -70,6 +70,19 @@ export const claimPromises: readonly ConformancePromise[] = [
     await trial.refused(a, trial.claim(), "the successor holds the lock");
   }),
 
+  promise("renews a lease, not a claim: one that has taken the lock again has another", async (trial) => {
+    const backend = await trial.open();
+    const claim = trial.claim();
+    const { fence: before } = await trial.granted(backend, claim);
+    assert.equal((await backend.renew([claim], [before]))[0]?.held, true, "the lease is still the same");
+    assert.equal(await backend.release(claim), "held");
+    const { fence } = await trial.granted(backend, claim);
+    assert.notEqual(fence, before);
+    assert.equal((await backend.renew([claim], [before]))[0]?.held, false, "that lease is over");
+    assert.equal((await backend.renew([claim], [fence]))[0]?.held, true, "and the new one is none the worse");
+    assert.equal((await backend.renew([claim]))[0]?.held, true);
+  }),
+
   promise("removes a waiting claim on release", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const [holder, waiter, next] = [trial.claim(), trial.claim(), trial.claim()];

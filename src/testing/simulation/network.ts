@@ -37,7 +37,7 @@ export class Network {
     return {
       name: "simulated",
       attempt: (claim) => this.#call(claim.name, () => backend.attempt(claim)),
-      renew: (claims) => this.#call(claims[0]?.name ?? "", () => backend.renew(claims)),
+      renew: (claims, fences) => this.#call(claims[0]?.name ?? "", () => backend.renew(claims, fences)),
       release: (claim) => this.#call(claim.name, () => backend.release(claim)),
       swap: (held, next) => this.#call(held.name, () => backend.swap!(held, next)),
       watch: (claim, signal) => this.#watch(signal, (server) => backend.watch!(claim, server)),
