@@ -2,12 +2,14 @@
  * All waiting for the store: attempt → watch → attempt, until granted or nobody wants it any more. Whatever was asked
  * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
  */
+import { isAnswer, leftMs } from "./answer.ts";
 import type { Claim, Granted, Holding, Refused } from "./backend.ts";
 import { formatMs } from "./duration.ts";
 import { LockBackendError } from "./errors.ts";
 import { type Departure, departure, type Grant } from "./hold.ts";
 import { releaseUntil } from "./release.ts";
 import { asked, type Surroundings } from "./surroundings.ts";
+import { within } from "./within.ts";
 
 export type { Grant } from "./hold.ts";
 
@@ -15,6 +17,8 @@ const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 1000;
 /** A store that has not answered for this long is in trouble. */
 const SILENCE_MS = 1000;
+/** How often in a row a backend may say at once that it should be asked again. */
+const HASTY_MAX = 10;
 
 /** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
 export class Seeker {
@@ -22,10 +26,11 @@ export class Seeker {
   readonly shape: string;
   /** The store's last refusal. */
   refused: Refused | undefined;
-  /** Called once, when the store has said for the first time that the claim waits there. */
+  /** Called whenever the store has said that the claim waits there. */
   onQueued: (() => void) | undefined;
   #refusedAtMs = 0;
   #trouble: unknown;
+  #hasty = 0;
   readonly #around: Surroundings;
   #sentAtMs = -Infinity;
   /** The question that is out; its answer is not here yet. */
@@ -54,6 +59,12 @@ export class Seeker {
     return answer;
   }
 
+  /** True: the answer to a question of this claim is a yes that can be believed. */
+  isGrant(answer: Granted | Refused, sent: Departure): answer is Granted {
+    const nowMs = this.#around.clock.now();
+    return answer?.granted && isAnswer(answer, nowMs) && leftMs(answer, this.claim, sent.atMs, nowMs) > 0;
+  }
+
   /** The answer to a question of this claim is yes. `undefined`: it was called off, and is on its way back. */
   took(granted: Granted, sent: Departure): Grant | undefined {
     this.#asked = undefined;
@@ -71,7 +82,7 @@ export class Seeker {
       const sent = answer === undefined ? departure(clock) : first!.sent;
       let heard: Granted | Refused | undefined;
       try {
-        heard = await (answer ?? this.ask(sent));
+        heard = await this.#checked(await (answer ?? this.ask(sent)));
         this.#trouble = undefined;
       } catch (cause) {
         this.#asked = undefined;
@@ -85,19 +96,33 @@ export class Seeker {
       this.#asked = undefined;
       answer = undefined;
       if (this.#off !== undefined) return undefined;
-      if (heard?.granted === true) return { granted: heard, sent };
-      if (heard !== undefined) {
+      if (heard?.granted === true) {
+        if (this.isGrant(heard, sent)) return { granted: heard, sent };
+        // Asked for again with the same claim, but not without a pause for ever: the next may be as slow, or as short.
+        this.#trouble = new Error("its grant was over too soon");
+        if (round === 0) continue;
+      } else if (heard !== undefined) {
         this.#refusedAtMs = clock.now();
-        const isNews = this.refused === undefined;
         this.refused = heard;
         if (!this.claim.queues) return undefined;
-        if (isNews) this.onQueued?.();
+        this.onQueued?.();
+        if (this.#off !== undefined) return undefined;
       }
-      const news = await this.#wait(this.#pauseMs(round), heard !== undefined);
+      const news = await this.#wait(this.#pauseMs(round), heard?.granted === false);
       // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
       if (news !== undefined && this.#isFresh(news, sent)) return this.took(news, sent);
     }
     return undefined;
+  }
+
+  /** What is no answer is asked for again, as after an error; a grant that cannot be is told, because the next would be no better. */
+  #checked<T extends Granted | Refused>(answer: T): T | Promise<T> {
+    const { backend, clock } = this.#around;
+    if (isAnswer(answer, clock.now())) return answer;
+    if (answer?.granted !== true) throw new Error("its answer is none");
+    return import("./mistake.ts").then(({ mistakenGrant }) => {
+      throw mistakenGrant(backend.name, this.claim.name, answer);
+    });
   }
 
   /** A grant that was long on its way is asked for again, with the same claim: much may have happened to it since. */
@@ -109,7 +134,10 @@ export class Seeker {
   /** Who is in the way: the store's last word, with its ages brought up to date. */
   heldBy(nowMs: number): readonly Holding[] {
     const ageMs = nowMs - this.#refusedAtMs;
-    return (this.refused?.heldBy ?? []).map((holding) => ({
+    const heldBy = this.refused?.heldBy;
+    // For messages only: what cannot be shown is left out.
+    if (!Array.isArray(heldBy)) return [];
+    return heldBy.filter(isHolding).map((holding) => ({
       ...holding,
       heldMs: holding.heldMs + ageMs,
       remainingMs: Math.max(0, holding.remainingMs - ageMs),
@@ -154,7 +182,8 @@ export class Seeker {
   }
 
   #pauseMs(round: number): number {
-    if (this.refused?.retryMs !== undefined && this.#trouble === undefined) return this.refused.retryMs;
+    const { retryMs } = this.refused ?? {};
+    if (retryMs !== undefined && retryMs > 0 && this.#trouble === undefined) return retryMs;
     const capMs = Math.min(POLL_MAX_MS, Math.max(1, this.claim.ttlMs / 3));
     const pauseMs = Math.min(capMs, POLL_MIN_MS * 2 ** Math.min(round, 10));
     return pauseMs * (0.5 + 0.5 * this.#around.chance.fraction());
@@ -162,22 +191,39 @@ export class Seeker {
 
   /** Waits for news or for `pauseMs`, whichever comes first. */
   async #wait(pauseMs: number, queued: boolean): Promise<Granted | undefined> {
-    const { backend, clock } = this.#around;
+    const { clock } = this.#around;
     const over = new AbortController();
     this.#waiting = over;
     // Waiting keeps the process alive: somebody counts on the lock.
     const timer = clock.setTimer(() => over.abort(), pauseMs, true);
     try {
-      if (queued && backend.watch !== undefined) return await backend.watch(this.claim, over.signal);
+      const news = queued ? await this.#watch(over.signal) : "none";
+      if (news !== "none") return news;
       await aborted(over.signal);
-      return undefined;
-    } catch (cause) {
-      this.#trouble = cause;
-      if (!over.signal.aborted) await aborted(over.signal);
       return undefined;
     } finally {
       clock.clearTimer(timer);
       this.#waiting = undefined;
+    }
+  }
+
+  /** The grant, or `undefined` for "ask again". `"none"`: nothing that would be a reason to ask before the pause is over. */
+  async #watch(signal: AbortSignal): Promise<Granted | "none" | undefined> {
+    const { backend, clock } = this.#around;
+    if (backend.watch === undefined) return "none";
+    const sinceMs = clock.now();
+    try {
+      const watching = asked(() => backend.watch!(this.claim, signal));
+      let news = (await Promise.race([watching, aborted(signal)])) ?? undefined;
+      // It settles soon after the signal; one that never does holds nobody up.
+      if (signal.aborted && this.#off === undefined) news ??= await within(clock, watching, SILENCE_MS);
+      if (news?.granted === true) return await this.#checked(news);
+      // To ask again at once is right after news, but a backend that always says so would be asked without end.
+      this.#hasty = clock.now() - sinceMs < 1 ? this.#hasty + 1 : 0;
+      return this.#hasty < HASTY_MAX ? undefined : "none";
+    } catch (cause) {
+      this.#trouble = cause;
+      return "none";
     }
   }
 }
@@ -187,6 +233,10 @@ function aborted(signal: AbortSignal): Promise<void> {
     if (signal.aborted) resolve();
     else signal.addEventListener("abort", () => resolve(), { once: true });
   });
+}
+
+function isHolding(holding: Holding | undefined): boolean {
+  return typeof holding?.holder === "string";
 }
 
 /** Asking again cannot help. */

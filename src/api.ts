@@ -107,7 +107,7 @@ export interface Locks extends AsyncDisposable {
   elect(name: string, work: Work<unknown>, options?: ElectOptions): Promise<void>;
   /** Holders and waiters of all locks whose name starts with `prefix`. */
   query(prefix?: string, options?: QueryOptions): Promise<Snapshot>;
-  /** Ends somebody's lease. `false`: there is no lease with that fence. */
+  /** Ends somebody's lease. `false`: there is no lease with that fence. Rejects when the store has not answered for 10 s. */
   forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean>;
   /**
    * Stops acquiring, aborts the signals of held leases, waits for the running functions, then releases. Settles when nothing

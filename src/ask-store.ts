@@ -4,12 +4,14 @@ import { formatMs } from "./duration.ts";
 import { asBackendError, LockBackendError } from "./errors.ts";
 import { onAbort } from "./on-abort.ts";
 import type { QuerySpec } from "./spec.ts";
+import { asked } from "./surroundings.ts";
 
 export function askStore<T>(
   { backend, clock }: Desk,
   what: string,
   { signal, timeoutMs }: QuerySpec,
   ask: () => Promise<T>,
+  lock = "",
 ): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     if (signal?.aborted === true) return reject(signal.reason as Error);
@@ -21,17 +23,17 @@ export function askStore<T>(
       settle();
     };
     if (timeoutMs !== Infinity) {
-      timer = clock.setTimer(() => end(() => reject(tooSlow(backend.name, what, timeoutMs))), timeoutMs, true);
+      timer = clock.setTimer(() => end(() => reject(tooSlow(backend.name, what, timeoutMs, lock))), timeoutMs, true);
     }
-    ask().then(
+    asked(ask).then(
       (answer) => end(() => resolve(answer)),
-      (error: unknown) => end(() => reject(asBackendError(backend.name, "", error))),
+      (error: unknown) => end(() => reject(asBackendError(backend.name, lock, error))),
     );
     return undefined;
   });
 }
 
-function tooSlow(backend: string, what: string, timeoutMs: number): LockBackendError {
-  const message = `The ${backend} store did not answer ${what} within ${formatMs(timeoutMs)}. Give it more time with \`timeout\`, or see whether it is up with \`holdfast doctor\`.`;
-  return new LockBackendError(backend, "", message);
+function tooSlow(backend: string, what: string, timeoutMs: number, lock: string): LockBackendError {
+  const message = `The ${backend} store did not answer ${what} within ${formatMs(timeoutMs)}. See whether it is up with \`holdfast doctor\`.`;
+  return new LockBackendError(backend, lock, message);
 }

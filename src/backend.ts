@@ -10,6 +10,7 @@
  *
  * Every operation is idempotent by `claim.id`: a caller that lost a reply asks again with the same claim.
  * An answer is certain; a rejection means *unknown*, unless it is a {@link LockBackendError} with `fatal`.
+ * The core checks what it is told: see answer.ts.
  */
 
 export type Mode = "exclusive" | "shared";

@@ -6,7 +6,8 @@ import type { CloseOptions } from "./api.ts";
 import type { Clock } from "./clock.ts";
 import type { Desk } from "./desk.ts";
 import { toMs } from "./duration.ts";
-import { LockBackendError, LockClosedError, quote } from "./errors.ts";
+import { asBackendError, LockBackendError, LockClosedError, quote } from "./errors.ts";
+import { asked } from "./surroundings.ts";
 import { within } from "./within.ts";
 
 /** How long the end waits for a store that does not answer. */
@@ -99,11 +100,11 @@ async function end(desk: Desk): Promise<void> {
 
 async function closeBackend({ backend, clock }: Desk): Promise<unknown> {
   try {
-    const closed = backend.close().then(() => true);
+    const closed = asked(() => backend.close()).then(() => true);
     if ((await within(clock, closed, STORE_MAX_MS)) === true) return undefined;
     return new LockBackendError(backend.name, "", `The ${backend.name} backend did not close in time.`);
   } catch (error) {
-    return error;
+    return asBackendError(backend.name, "", error);
   }
 }
 

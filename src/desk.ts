@@ -5,7 +5,7 @@ import type { LocksOptions } from "./api.ts";
 import type { Backend, Claim } from "./backend.ts";
 import { type Chance, systemChance } from "./chance.ts";
 import { type Clock, systemClock } from "./clock.ts";
-import { LockBackendError, LockClosedError, LockTimeoutError, quote } from "./errors.ts";
+import { asBackendError, LockBackendError, LockClosedError, LockTimeoutError, messageOf, quote } from "./errors.ts";
 import type { Hold } from "./hold.ts";
 import { Keeper } from "./keeper.ts";
 import type { HeldLease } from "./lease.ts";
@@ -13,7 +13,7 @@ import { onAbort } from "./on-abort.ts";
 import type { Frame } from "./reentry.ts";
 import { Releases } from "./release.ts";
 import type { Spec } from "./spec.ts";
-import { RenewThread } from "./thread.ts";
+import type { RenewThread } from "./thread.ts";
 import { type Patience, type Queue, Ticket } from "./ticket.ts";
 import { Turnstile, type TurnstileHome } from "./turnstile.ts";
 
@@ -48,10 +48,14 @@ export class Desk implements TurnstileHome {
     this.releases = new Releases(this);
     this.#keeper = new Keeper(backend, this.clock, this.chance);
     this.#waits = new Alarm<Ticket>(this.clock, true, (nowMs) => this.#lookAtWaits(nowMs));
-    backend.listen?.({
-      lost: (id, reason) => this.#lost(id, reason),
-      doubt: (id) => (id === undefined ? this.#doubtAll() : this.#doubtOne(id)),
-    });
+    try {
+      backend.listen?.({
+        lost: (id, reason) => this.#lost(id, reason),
+        doubt: (id) => (id === undefined ? this.#doubtAll() : this.#doubtOne(id)),
+      });
+    } catch (error) {
+      throw asBackendError(backend.name, "", error);
+    }
   }
 
   /** Aborts when closing begins: from then on nothing is granted. */
@@ -67,19 +71,13 @@ export class Desk implements TurnstileHome {
     return this.#kept.slice();
   }
 
-  /** As {@link take}, after the thread that will renew the lease is there. */
+  /** As {@link take}, after the thread that will renew the lease is there. Who never asks for one does not load it. */
   async takeWithThread(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
-    const { backend } = this;
-    if (backend.renewer === undefined) throw this.#noThread(name);
-    this.#thread ??= new RenewThread(backend, this.clock, (id, reason) => this.#lost(id, reason));
-    try {
-      await this.#thread.ready();
-    } catch (cause) {
-      const detail = cause instanceof Error ? cause.message : String(cause);
-      const message = `Lock ${quote(name)} was not acquired: the thread that should renew it cannot reach the ${backend.name} store (${detail}).`;
-      throw new LockBackendError(backend.name, name, message, { cause });
-    }
-    return await this.take(name, spec, patience, waitMs);
+    const untilMs = this.clock.now() + waitMs;
+    const { awaitThread, RenewThread } = await import("./thread.ts");
+    this.#thread ??= new RenewThread(this.backend, this.clock, (id, reason) => this.#lost(id, reason));
+    await awaitThread(this.#thread, this, name, spec, untilMs);
+    return await this.take(name, spec, patience, Math.max(1, untilMs - this.clock.now()));
   }
 
   /** Waits for the lock, or looks once: see {@link Patience}. Only a `try` resolves to null. */
@@ -253,7 +251,7 @@ export class Desk implements TurnstileHome {
   #tooLate({ queue, waits, spec }: Ticket): Error {
     const cause = queue.trouble();
     if (cause === undefined && waits) return new LockTimeoutError(queue.name, spec.waitMs, queue.heldBy());
-    const detail = cause instanceof Error && cause.message !== "" ? cause.message : "no answer";
+    const detail = cause === undefined ? "no answer" : messageOf(cause);
     const votes = cause instanceof LockBackendError ? cause.votes : [];
     const message = `Lock ${quote(queue.name)} was not acquired: the ${this.backend.name} store could not be asked (${detail}).`;
     return new LockBackendError(this.backend.name, queue.name, message, { cause, votes });
@@ -285,13 +283,6 @@ export class Desk implements TurnstileHome {
   /** News of a claim that has overtaken the answer to it. */
   #distrust(claimId: string): void {
     for (const turnstile of this.#turnstiles.values()) if (turnstile.distrust(claimId)) return;
-  }
-
-  #noThread(name: string): TypeError {
-    return new TypeError(
-      `Expected \`renew\` not to be "thread" for lock ${quote(name)}: the ${this.backend.name} backend cannot be renewed from a thread. ` +
-        "Open it by URL with connect(), or use `renew: true`.",
-    );
   }
 }
 

@@ -112,6 +112,15 @@ export class LockClosedError extends LockError {
 
 /** What an error says, also where its message is empty: some have only a code, or others inside them. */
 export function messageOf(error: unknown): string {
+  try {
+    return String(wordsOf(error));
+  } catch {
+    // A `toString` or a getter of somebody else's: whoever waits for us to say it must not wait for ever.
+    return "an error that cannot be shown";
+  }
+}
+
+function wordsOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error.message !== "") return error.message;
   if (error instanceof AggregateError && error.errors.length > 0) {

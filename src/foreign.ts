@@ -1,8 +1,7 @@
 /**
  * Text that others wrote: holders, metas and reasons come from a store that many may write to. It is cut to what our own
- * doors let in, and made harmless where it is shown.
+ * doors let in (snapshot.ts), and made harmless where it is shown.
  */
-import type { Forced, Meta, Snapshot } from "./backend.ts";
 
 /** UTF-16 units. */
 export const HOLDER_MAX = 200;
@@ -42,43 +41,4 @@ export function clipped(text: string, max: number): string {
   const cut = text.slice(0, max - 1);
   // Not in the middle of a character.
   return `${/[\ud800-\udbff]$/.test(cut) ? cut.slice(0, -1) : cut}…`;
-}
-
-/** What a store says, cut to what could have been written through our doors. */
-export function clippedSnapshot({ held, pending, forced }: Snapshot): Snapshot {
-  return { held: clippedAll(held), pending: clippedAll(pending), forced: forced.map(clippedForced) };
-}
-
-function clippedAll<T extends { readonly holder: string; readonly meta: Meta }>(all: readonly T[]): readonly T[] {
-  const fits = ({ holder, meta }: T): boolean => holder.length <= HOLDER_MAX && sizeOf(meta) <= META_BYTES_MAX;
-  if (all.every(fits)) return all;
-  return all.map((one) =>
-    fits(one) ? one : { ...one, holder: clipped(one.holder, HOLDER_MAX), meta: clippedMeta(one.meta) },
-  );
-}
-
-function clippedForced(one: Forced): Forced {
-  return { ...one, by: clipped(one.by, HOLDER_MAX), reason: clipped(one.reason, REASON_MAX) };
-}
-
-/** Counts no more than it must: a meta of a megabyte is as much too large as one of a gigabyte. */
-function sizeOf(meta: Meta): number {
-  let size = 2;
-  for (const field in meta) {
-    size += field.length + (meta[field]?.length ?? 0) + 6;
-    if (size > META_BYTES_MAX) return size;
-  }
-  return size;
-}
-
-function clippedMeta(meta: Meta): Meta {
-  const kept: Record<string, string> = {};
-  let left = META_BYTES_MAX;
-  for (const [field, text] of Object.entries(meta)) {
-    left -= field.length + 6;
-    if (left <= 0) break;
-    kept[field] = clipped(text, left);
-    left -= kept[field].length;
-  }
-  return kept;
 }

@@ -10,6 +10,7 @@ export class GroupLease implements Lease, Peekable {
   /** @internal In the order they were taken. */
   readonly parts: readonly HeldLease[];
   #signal: AbortSignal | undefined;
+  #disposed = false;
   #result: Promise<ReleaseResult> | undefined;
 
   /** @internal */
@@ -41,8 +42,9 @@ export class GroupLease implements Lease, Peekable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // The answer to an explicit release() has said it already.
-    if (this.#result !== undefined) return void (await this.#result);
+    // The answer to an explicit release() has said it already, or another disposal does.
+    if (this.#result !== undefined || this.#disposed) return void (await this.release());
+    this.#disposed = true;
     const lost = await this.finish();
     if (lost !== undefined) throw lost;
   }

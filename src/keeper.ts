@@ -194,9 +194,11 @@ export class Keeper {
       // Released or lost while the answer was on its way: a lease ends once.
       if (hold.state !== "held" || hold.cohort === undefined) continue;
       const renewal = answers?.[index];
+      const fromMs = renewal?.held === true ? (renewal.fromMs ?? sent.atMs) : Infinity;
       // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
       if (!hold.trusted(nowMs)) ended.push({ hold, reason: whyEnded(hold, nowMs, hold.cohort.failures) });
-      else if (renewal?.held === true) hold.confirm(renewal.fromMs ?? sent.atMs, sent);
+      // One from the future, or from no clock at all, would be trusted for ever: it is no answer.
+      else if (fromMs <= nowMs) hold.confirm(Number(fromMs), sent);
       else if (renewal?.held === false) ended.push({ hold, reason: renewal.reason });
       else unknown.push(hold);
     }

@@ -44,6 +44,7 @@ export class HeldLease implements Lease, Peekable {
   #released = false;
   #lost: LockLostError | undefined;
   #stopReason: unknown;
+  #disposed = false;
   #controller: AbortController | undefined;
   #result: Promise<ReleaseResult> | undefined;
   #event: HoldEvent | undefined;
@@ -106,8 +107,9 @@ export class HeldLease implements Lease, Peekable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // The answer to an explicit release() has said it already.
-    if (this.#released) return void (await this.#result);
+    // The answer to an explicit release() has said it already, or another disposal does.
+    if (this.#released || this.#disposed) return void (await this.release());
+    this.#disposed = true;
     const lost = await this.finish();
     if (lost !== undefined) throw lost;
   }
@@ -171,10 +173,17 @@ export class HeldLease implements Lease, Peekable {
   /** @internal Asks the work to stop, while the lease is still held. */
   stop(reason: unknown): void {
     if (this.#stopReason !== undefined) return;
-    this.#stopReason = reason;
-    const inner = [...(this.#inner ?? [])];
-    if (!this.#released) this.#controller?.abort(reason);
-    for (const lease of inner) lease.stop(reason);
+    const all = this.withInner();
+    // First every state: whoever enters from a listener must learn of it.
+    for (const lease of all) lease.#stopReason ??= reason;
+    for (const lease of all) if (!lease.#released) lease.#controller?.abort(reason);
+  }
+
+  /** @internal It and all inside it, the outer ones first. A loop: nothing forbids to enter 20,000 deep. */
+  withInner(): readonly HeldLease[] {
+    const all: HeldLease[] = [this];
+    for (const lease of all) for (const inner of lease.#inner ?? []) all.push(inner);
+    return all;
   }
 
   /** @internal True: one more may enter it. The hold decides, since a lease that was released may have others inside. */
@@ -187,15 +196,12 @@ export class HeldLease implements Lease, Peekable {
     return this.#lost ?? new LockLostError(this.name, this.fence, reason);
   }
 
-  /** @internal Marks the lease and all inside it as lost, and calls nothing: see {@link tellLost}. */
-  markLost(reason: string, marked: HeldLease[], left: HeldLease[]): void {
+  /** @internal Marks the lease as lost, and calls nothing: see {@link tellLost}. `false`: it was over before. */
+  markLost(reason: string): boolean {
     // A lease ends once: what was released is over, and its user has had the answer.
-    if (this.#lost === undefined && !this.#released) {
-      this.#lost = new LockLostError(this.name, this.fence, reason);
-      marked.push(this);
-    }
-    if (this.onLost !== undefined) left.push(this);
-    for (const lease of this.#inner ?? []) lease.markLost(reason, marked, left);
+    if (this.#lost !== undefined || this.#released) return false;
+    this.#lost = new LockLostError(this.name, this.fence, reason);
+    return true;
   }
 
   /** @internal Calls the user's listeners. */
@@ -223,25 +229,28 @@ export class HeldLease implements Lease, Peekable {
 
   #release(): Promise<ReleaseResult> {
     this.#released = true;
-    const given = this.#leave();
+    const given = HeldLease.#leave(this);
     return typeof given === "string"
       ? Promise.resolve(this.#conclude(given))
       : given.then((result) => this.#conclude(result));
   }
 
-  /** The lease is released, or one inside it is over. The last one out gives the hold back. */
-  #leave(): ReleaseResult | Promise<ReleaseResult> {
-    // Others inside go on with it. Where it is in doubt, nobody has asked the store yet.
-    if (--this.#open > 0) return this.#hold.inDoubt(this.#home.clock.now()) ? "unknown" : "released";
-    const outer = this.#outer;
-    if (outer === undefined) {
-      const given = this.#home.giveBack(this, this.#hold);
-      return this.#event === undefined ? given : this.#publish(this.#event, given);
+  /** The lease is released. The last one out gives the hold back, and takes those around it along that wait for nothing else. */
+  static #leave(released: HeldLease): ReleaseResult | Promise<ReleaseResult> {
+    let leaving = released;
+    while (--leaving.#open === 0) {
+      const outer = leaving.#outer;
+      if (outer === undefined) {
+        const given = leaving.#home.giveBack(leaving, leaving.#hold);
+        return leaving.#event === undefined ? given : leaving.#publish(leaving.#event, given);
+      }
+      outer.#inner!.delete(leaving);
+      // Its turn goes to the next sibling in the same step, so that a lease with somebody in line is never over in between.
+      leaving.#left!();
+      leaving = outer;
     }
-    outer.#inner!.delete(this);
-    // Its turn goes to the next sibling in the same step, so that a lease with somebody in line is never over in between.
-    this.#left!();
-    return outer.#leave();
+    // Others inside go on with it. Where it is in doubt, nobody has asked the store yet.
+    return leaving.#hold.inDoubt(leaving.#home.clock.now()) ? "unknown" : "released";
   }
 
   #conclude(given: ReleaseResult): ReleaseResult {
@@ -268,9 +277,8 @@ export class HeldLease implements Lease, Peekable {
 
 /** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
 export function tellLost(leases: readonly HeldLease[], reason: string): void {
-  const marked: HeldLease[] = [];
-  const waitedFor: HeldLease[] = [];
-  for (const lease of leases) lease.markLost(reason, marked, waitedFor);
-  for (const lease of waitedFor) lease.onLost?.(reason);
+  const all = leases.flatMap((lease) => lease.withInner());
+  const marked = all.filter((lease) => lease.markLost(reason));
+  for (const lease of all) lease.onLost?.(reason);
   for (const lease of marked) lease.abort();
 }

@@ -16,9 +16,8 @@ import { checkBackend, checkCreateOptions, checkReason, got } from "./check.ts";
 import { type Call, Closing, Running } from "./close.ts";
 import { Desk } from "./desk.ts";
 import { elect } from "./elect.ts";
-import { asBackendError, LockLostError, LockTimeoutError } from "./errors.ts";
+import { LockLostError, LockTimeoutError } from "./errors.ts";
 import { type AcquireEvent, acquireChannel, forceReleaseChannel } from "./events.ts";
-import { clippedSnapshot } from "./foreign.ts";
 import { GroupLease } from "./group.ts";
 import type { HeldLease } from "./lease.ts";
 import { takeGroup } from "./take-group.ts";
@@ -97,8 +96,10 @@ class BackendLocks implements Locks {
   async query(prefix = "", options: QueryOptions = {}): Promise<Snapshot> {
     if (typeof prefix !== "string") throw new TypeError(`Expected \`prefix\` to be a string, got ${got(prefix)}`);
     const spec = toQuerySpec(options);
+    const { backend } = this.#desk;
+    const found = await askStore(this.#desk, "query()", spec, () => backend.query(prefix));
     // Text that others wrote, cut to what our own doors let in.
-    return clippedSnapshot(await askStore(this.#desk, "query()", spec, () => this.#desk.backend.query(prefix)));
+    return (await import("./snapshot.ts")).checkedSnapshot(backend.name, found);
   }
 
   async forceRelease(name: string, { fence, reason }: ForceReleaseOptions): Promise<boolean> {
@@ -106,12 +107,8 @@ class BackendLocks implements Locks {
     if (typeof fence !== "bigint") throw new TypeError(`Expected \`fence\` to be a bigint, got ${got(fence)}`);
     checkReason(reason);
     const { backend, holder: by } = this.#desk;
-    let done: boolean;
-    try {
-      done = await backend.forceRelease(name, fence, by, reason);
-    } catch (error) {
-      throw asBackendError(backend.name, name, error);
-    }
+    const force = (): Promise<boolean> => backend.forceRelease(name, fence, by, reason);
+    const done = await askStore(this.#desk, "forceRelease()", toQuerySpec({}), force, name);
     if (forceReleaseChannel.hasSubscribers) {
       forceReleaseChannel.publish({ backend: backend.name, name, fence, by, reason, done });
     }

@@ -17,24 +17,33 @@ export async function takeGroup(
   const sorted = [...new Set(names)].toSorted();
   const deadlineMs = clock.now() + spec.waitMs;
   const waitMs = (): number => (spec.waitMs === Infinity ? Infinity : Math.max(1, deadlineMs - clock.now()));
+  const { signal } = spec;
   for (;;) {
     const parts: HeldLease[] = [];
-    const lost = new AbortController();
+    // Ends the waiting for the rest: one of the parts is lost, or the caller's own signal aborts.
+    const end = new AbortController();
+    const unlisten =
+      signal === undefined || signal.aborted ? undefined : onAbort(signal, () => end.abort(signal.reason));
     try {
       for (const name of sorted) {
-        const part = await take(name, withSignal(spec, parts.length === 0 ? undefined : lost.signal), waitMs());
+        const part = await take(name, parts.length === 0 ? spec : { ...spec, signal: end.signal }, waitMs());
         if (part === null) {
           await releaseAll(parts);
           return null;
         }
-        // Whatever is lost now ends the waiting for the rest.
-        stopWhenLost(part, lost);
         parts.push(part);
+        // Not its signal, which may have been aborted for another reason: the work around it was asked to stop.
+        part.onLost = () => end.abort(part.lost);
+        if (part.lost !== undefined) end.abort(part.lost);
       }
     } catch (error) {
+      const isLost = end.signal.aborted;
       await releaseAll(parts);
-      if (!lost.signal.aborted || spec.signal?.aborted === true || clock.now() >= deadlineMs) throw error;
+      if (!isLost || signal?.aborted === true || clock.now() >= deadlineMs) throw error;
       continue;
+    } finally {
+      unlisten?.();
+      for (const part of parts) part.onLost = undefined;
     }
     // Looked at by the clock, all in one step with handing them out: a timer may be late.
     const gone = parts.find((part) => part.standing() === "lost");
@@ -42,16 +51,6 @@ export async function takeGroup(
     await releaseAll(parts);
     if (clock.now() >= deadlineMs) throw gone.lost!;
   }
-}
-
-function withSignal(spec: Spec, lost: AbortSignal | undefined): Spec {
-  if (lost === undefined) return spec;
-  return { ...spec, signal: spec.signal === undefined ? lost : AbortSignal.any([spec.signal, lost]) };
-}
-
-function stopWhenLost(part: HeldLease, lost: AbortController): void {
-  if (part.lost !== undefined) lost.abort(part.lost);
-  else onAbort(part.signal, () => part.lost !== undefined && lost.abort(part.lost));
 }
 
 async function releaseAll(parts: readonly HeldLease[]): Promise<void> {

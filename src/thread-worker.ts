@@ -3,6 +3,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { Claim, Renewer } from "./backend.ts";
 import { systemClock } from "./clock.ts";
 import { driftMs } from "./drift.ts";
+import { messageOf } from "./errors.ts";
 import type { FromWorker, ToWorker, WorkerStart } from "./thread.ts";
 
 interface Kept {
@@ -22,7 +23,8 @@ const opening = import(module).then((backend: { openRenewer(data: unknown): Prom
 
 opening.then(
   () => tell({ ready: true }),
-  (failed: unknown) => tell({ failed }),
+  // In words: not every error can be sent to another thread.
+  (cause: unknown) => tell({ failed: messageOf(cause) }),
 );
 
 parentPort!.on("message", (message: ToWorker) => {
@@ -61,7 +63,7 @@ async function renew(hold: Kept): Promise<void> {
     const renewer = await opening;
     const [renewal] = await renewer.renew([hold.claim], [hold.fence]);
     held = renewal?.held ?? "unknown";
-    if (renewal?.held === false) reason = renewal.reason;
+    if (renewal?.held === false) reason = messageOf(renewal.reason);
   } catch {
     // Unknown is neither yes nor no: asked again soon, until the main thread's instant passes.
   }

@@ -1,12 +1,17 @@
 /**
  * `renew: "thread"`: holds renewed from a worker thread, so that a blocked event loop does not lose them.
  * The worker writes each confirmation into shared memory; here it is only read, so no message has to get through.
- * A worker that dies is replaced while its holds can still be trusted.
+ * A worker that dies is replaced while its holds can still be trusted. It never keeps the process alive: who waits does.
  */
 import { Worker } from "node:worker_threads";
 import type { Backend, Claim } from "./backend.ts";
 import type { Clock } from "./clock.ts";
+import type { Desk } from "./desk.ts";
+import { LockBackendError, LockClosedError, messageOf, quote } from "./errors.ts";
 import type { Hold } from "./hold.ts";
+import { onAbort } from "./on-abort.ts";
+import type { Spec } from "./spec.ts";
+import { asked } from "./surroundings.ts";
 
 /** Between two starts, so that a worker that dies at once does not become a busy loop. */
 const RESTART_MS = 1000;
@@ -34,7 +39,7 @@ export interface WorkerStart {
 /** What comes back: that it is ready, that it cannot be, or a certain loss. Everything else is in the slot. */
 export type FromWorker =
   | { readonly ready: true }
-  | { readonly failed: unknown }
+  | { readonly failed: string }
   | { readonly lost: string; readonly reason: string };
 
 export class RenewThread {
@@ -45,6 +50,7 @@ export class RenewThread {
   readonly #kept: Map<string, ToWorker> = new Map();
   #worker: Worker | undefined;
   #ready: Promise<void> | undefined;
+  #startedAtMs = -Infinity;
   #restart: unknown;
   #closed = false;
 
@@ -56,7 +62,14 @@ export class RenewThread {
 
   /** Resolves when the worker can renew: a thread takes longer to start than a short ttl lasts. */
   ready(): Promise<void> {
-    return (this.#ready ??= this.#start());
+    // A worker that nobody would end is not started.
+    if (this.#closed) return Promise.reject(new Error("the locks are closed"));
+    if (this.#ready !== undefined) return this.#ready;
+    const ready = asked(() => this.#start());
+    this.#ready = ready;
+    // Whoever acquires with it learns of a failure; nobody else has to listen.
+    ready.catch(() => this.#ready === ready && this.#ended());
+    return ready;
   }
 
   keep(hold: Hold): void {
@@ -75,7 +88,9 @@ export class RenewThread {
       untilMs: hold.endAtMs - offsetMs,
     };
     this.#kept.set(hold.claim.id, order);
-    this.#tell(order);
+    // It may have died between its start and the grant.
+    if (this.#worker === undefined) this.#startAgain();
+    else this.#tell(order);
   }
 
   drop(hold: Hold): void {
@@ -95,6 +110,7 @@ export class RenewThread {
   }
 
   #start(): Promise<void> {
+    this.#startedAtMs = this.#clock.now();
     const { module, data } = this.#backend.renewer!;
     const workerData: WorkerStart = { module, data };
     // The worker needs none of the flags that the program was started with, and some (`-e`) would stop it.
@@ -103,37 +119,85 @@ export class RenewThread {
     const ready = new Promise<void>((resolve, reject) => {
       worker.on("message", (message: FromWorker) => {
         if ("ready" in message) resolve();
-        else if ("failed" in message) reject(message.failed as Error);
+        else if ("failed" in message) reject(new Error(message.failed));
         else this.#lose(message.lost, message.reason);
-        // From here on only held leases are at stake, and those keep no process alive.
-        worker.unref();
       });
       worker.on("error", reject);
       worker.on("exit", () => {
         reject(new Error("the thread ended"));
-        this.#ended(worker);
+        if (this.#worker === worker) this.#ended();
       });
     });
-    // Whoever acquires with it learns of a failure; nobody else has to listen.
-    ready.catch(() => this.#ended(worker));
+    // Last: a listener for messages would keep the process again.
+    worker.unref();
     for (const order of this.#kept.values()) worker.postMessage(order);
     return ready;
   }
 
-  /** The worker is of no use any more. Holds that count on it get another one, as long as there are any. */
-  #ended(worker: Worker): void {
-    if (this.#worker !== worker) return;
+  /** The worker is of no use any more, or there never was one. */
+  #ended(): void {
+    void this.#worker?.terminate();
     this.#worker = undefined;
     this.#ready = undefined;
-    void worker.terminate();
+    this.#startAgain();
+  }
+
+  /** Holds that count on the worker get another one, as long as there are any: at once after a long life, for a short ttl does not wait. */
+  #startAgain(): void {
+    this.#clock.clearTimer(this.#restart);
     if (this.#closed || this.#kept.size === 0) return;
+    const pauseMs = Math.max(0, this.#startedAtMs + RESTART_MS - this.#clock.now());
     this.#restart = this.#clock.setTimer(() => {
-      if (this.#closed || this.#kept.size === 0) return;
-      this.ready().catch(() => {});
-    }, RESTART_MS);
+      if (!this.#closed && this.#kept.size > 0) this.ready().catch(() => {});
+    }, pauseMs);
   }
 
   #tell(message: ToWorker): void {
     this.#worker?.postMessage(message);
   }
+}
+
+/** Resolves when the thread can renew: no later than its caller stops waiting, for whatever reason. */
+export async function awaitThread(
+  thread: RenewThread,
+  { backend, clock, closing }: Desk,
+  name: string,
+  { signal }: Spec,
+  untilMs: number,
+): Promise<void> {
+  if (closing.aborted) throw new LockClosedError(name);
+  if (signal?.aborted === true) throw signal.reason;
+  if (backend.renewer === undefined) throw noThread(backend.name, name);
+  const stop: (() => void)[] = [];
+  try {
+    await new Promise<void>((resolve, reject) => {
+      const fail = (detail: string, cause?: unknown): void => {
+        const message = `Lock ${quote(name)} was not acquired: the thread that should renew it ${detail}.`;
+        reject(new LockBackendError(backend.name, name, message, { cause }));
+      };
+      stop.push(onAbort(closing, () => reject(new LockClosedError(name))));
+      if (signal !== undefined) stop.push(onAbort(signal, () => reject(signal.reason)));
+      let timer: unknown;
+      // Keeps the process alive meanwhile: somebody counts on the lock.
+      const look = (): void => {
+        const leftMs = untilMs - clock.now();
+        if (leftMs > 0) timer = clock.setTimer(look, leftMs, true);
+        else fail("has not started in time");
+      };
+      look();
+      stop.push(() => clock.clearTimer(timer));
+      thread
+        .ready()
+        .then(resolve, (cause: unknown) => fail(`cannot reach the ${backend.name} store (${messageOf(cause)})`, cause));
+    });
+  } finally {
+    for (const end of stop) end();
+  }
+}
+
+function noThread(backend: string, name: string): TypeError {
+  return new TypeError(
+    `Expected \`renew\` not to be "thread" for lock ${quote(name)}: the ${backend} backend cannot be renewed from a thread. ` +
+      "Open it by URL with connect(), or use `renew: true`.",
+  );
 }

@@ -92,10 +92,15 @@ export class Ticket implements Bell {
 /** First come, first served; whoever gives up leaves from the middle at no cost. */
 export class Line {
   first: Ticket | undefined;
+  size = 0;
+  /** How many of them do not wait. */
+  tries = 0;
   #last: Ticket | undefined;
 
   push(ticket: Ticket): void {
     ticket.inLine = true;
+    this.size++;
+    if (!ticket.waits) this.tries++;
     ticket.previous = this.#last;
     if (this.#last === undefined) this.first = ticket;
     else this.#last.next = ticket;
@@ -112,6 +117,8 @@ export class Line {
   remove(ticket: Ticket): boolean {
     if (!ticket.inLine) return false;
     ticket.inLine = false;
+    this.size--;
+    if (!ticket.waits) this.tries--;
     if (ticket.previous === undefined) this.first = ticket.next;
     else ticket.previous.next = ticket.next;
     if (ticket.next === undefined) this.#last = ticket.previous;

@@ -10,7 +10,7 @@ import type { ReleaseResult } from "./api.ts";
 import type { Seeker } from "./acquire.ts";
 import { isBusyFor, mayLend, seatsFor } from "./admission.ts";
 import type { Claim, Holding } from "./backend.ts";
-import { asBackendError } from "./errors.ts";
+import { asBackendError, messageOf } from "./errors.ts";
 import { lostChannel } from "./events.ts";
 import { departure, type Grant, Hold, type HoldHome } from "./hold.ts";
 import { HeldLease, type LeaseHome, tellLost } from "./lease.ts";
@@ -42,8 +42,6 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
   readonly backendName: string;
   readonly #home: TurnstileHome;
   readonly #line: Line = new Line();
-  /** How many in the line do not wait. */
-  #tries = 0;
   #holds: Hold[] = []; // Arrays: they nearly always have at most one element.
   readonly #seekers: Seekers;
 
@@ -52,7 +50,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     this.clock = home.clock;
     this.backendName = home.backend.name;
     this.#home = home;
-    this.#seekers = new Seekers(home, () => this.#serve());
+    this.#seekers = new Seekers(home, () => this.#serve("all"));
   }
 
   /** Nothing is held, sought or waited for. */
@@ -64,12 +62,11 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
   enter(ticket: Ticket): void {
     this.#loseExpired();
     this.#line.push(ticket);
-    if (!ticket.waits) this.#tries++;
-    this.#serve();
+    this.#serve(ticket);
   }
 
   leave(ticket: Ticket): void {
-    this.#takeOut(ticket);
+    this.#line.remove(ticket);
     this.#serve();
   }
 
@@ -103,9 +100,11 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     if (!hold.end("lost")) return;
     remove(this.#holds, hold);
     this.#home.drop(hold);
-    tellLost(hold.leases, reason);
+    // In words, whatever the backend gave.
+    const why = messageOf(reason);
+    tellLost(hold.leases, why);
     if (lostChannel.hasSubscribers) {
-      lostChannel.publish({ backend: this.backendName, name: this.name, fence: hold.firstFence, reason });
+      lostChannel.publish({ backend: this.backendName, name: this.name, fence: hold.firstFence, reason: why });
     }
     this.#serve();
   }
@@ -136,7 +135,6 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     const next = this.#line.first;
     if (next !== undefined && !this.#home.closed && mayLend(hold, next, this.clock.now())) {
       this.#lend(hold);
-      if (this.#tries > 0) this.#refuseTries();
       // Its own question may be out: nobody needs the answer now.
       if (this.#seekers.count > 0) this.#seekers.callOffSpare(this.#line);
       return "released";
@@ -159,15 +157,18 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     }
   }
 
-  /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
-  #serve(): void {
+  /**
+   * Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew.
+   * `news`: who has just entered, or `"all"` where a hold or a place in the store's queue may be in everybody's way.
+   */
+  #serve(news?: Ticket | "all"): void {
     if (this.#home.closed) return this.#seekers.callOffSpare(this.#line);
     for (let ticket = this.#line.first; ticket !== undefined && !this.#home.closed; ticket = this.#line.first) {
       const hold = this.#joinable(ticket);
       if (hold === undefined) break;
       this.#lend(hold);
     }
-    if (this.#tries > 0) this.#refuseTries();
+    if (this.#line.tries > 0) this.#refuseTries(news);
     if (this.#seekers.count > 0) this.#seekers.callOffSpare(this.#line);
     const head = this.#line.first;
     if (head === undefined) return undefined;
@@ -179,22 +180,23 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
   /** A shared hold that the ticket may use together with others. */
   #joinable(ticket: Ticket): Hold | undefined {
     if (ticket.spec.mode !== "shared") return undefined;
-    const nowMs = this.clock.now();
-    return this.#holds.find((hold) => mayLend(hold, ticket, nowMs));
+    return this.#holds.find((hold) => mayLend(hold, ticket, this.clock.now()));
   }
 
   /**
-   * Refuses those that do not wait where the lock is surely busy: it is held here, or one that waits is before them in the
-   * store's queue. Where that is not known yet they stay: a try never says busy of a lock that was free all along.
+   * Refuses those that do not wait where the lock is surely busy: held here, or one that waits is before them at the store.
+   * Else they stay: a try never says busy of a lock that was free all along. All are looked at only after news for all.
    */
-  #refuseTries(): void {
-    let queued = false;
-    const nowMs = this.clock.now();
-    for (let ticket = this.#line.first; ticket !== undefined;) {
+  #refuseTries(news: Ticket | "all" | undefined): void {
+    if (news !== "all" && (news?.inLine !== true || news.waits)) return;
+    const isQueued = this.#seekers.isQueued(this.clock.now());
+    // All others are before the one that entered last.
+    let queued = isQueued && news !== "all" && this.#line.size > this.#line.tries;
+    for (let ticket = news === "all" ? this.#line.first : news; ticket !== undefined;) {
       const { next } = ticket;
-      if (ticket.waits) queued ||= this.#seekers.isQueued(nowMs);
+      if (ticket.waits) queued = isQueued;
       else if (queued || isBusyFor(ticket, this.#holds)) {
-        this.#takeOut(ticket);
+        this.#line.remove(ticket);
         ticket.refuse(this.heldBy());
       }
       ticket = next;
@@ -204,15 +206,11 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
   /** Gives the hold to the head of the line. */
   #lend(hold: Hold): void {
     const ticket = this.#line.first!;
-    this.#takeOut(ticket);
+    this.#line.remove(ticket);
     const lease = new HeldLease(this.name, hold.nextFence(), hold, this);
     hold.lend(lease);
     ticket.grant(lease);
     lease.announce();
-  }
-
-  #takeOut(ticket: Ticket): void {
-    if (this.#line.remove(ticket) && !ticket.waits) this.#tries--;
   }
 
   #seek(ticket: Ticket): void {
@@ -223,7 +221,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     const goOn = (): void => this.#follow(seeker, ticket, seeker.seek({ answer, sent }));
     // Nearly always the first answer is the grant, and then the seeker's loop would only cost promises.
     answer.then((first) => {
-      if (first?.granted === true) this.#answered(seeker, ticket, seeker.took(first, sent));
+      if (seeker.isGrant(first, sent)) this.#answered(seeker, ticket, seeker.took(first, sent));
       else goOn();
     }, goOn);
   }
@@ -238,9 +236,9 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
   /** `ticket`: the one that the claim was made for. Another like it may have taken its place since. */
   #answered(seeker: Seeker, ticket: Ticket, grant: Grant | undefined): void {
     if (!this.#seekers.finish(seeker)) return;
-    if (grant !== undefined) this.#begin(seeker.claim, ticket.spec, grant);
-    else this.#turnedDown(seeker, ticket);
-    this.#serve();
+    if (grant === undefined) this.#turnedDown(seeker, ticket);
+    else this.#begin(seeker.claim, ticket.spec, grant);
+    this.#serve(grant && "all");
   }
 
   #begin(claim: Claim, spec: Spec, grant: Grant): void {
@@ -260,7 +258,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
   #turnedDown(seeker: Seeker, ticket: Ticket): void {
     const refused = ticket.inLine ? ticket : this.#line.first;
     if (refused === undefined || refused.waits || seeker.claim.queues) return;
-    this.#takeOut(refused);
+    this.#line.remove(refused);
     refused.refuse(seeker.heldBy(this.clock.now()));
   }
 
@@ -271,7 +269,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     const head = this.#line.first;
     const failed = ticket.inLine || head === undefined || !isSame(head, ticket) ? ticket : head;
     if (failed.inLine) {
-      this.#takeOut(failed);
+      this.#line.remove(failed);
       failed.fail(asBackendError(this.backendName, this.name, error));
     }
     this.#serve();

@@ -2,7 +2,7 @@
 import type { Locks } from "../api.ts";
 import type { Backend, Snapshot } from "../backend.ts";
 import { LockBackendError } from "../errors.ts";
-import { clippedSnapshot } from "../foreign.ts";
+import { clippedSnapshot } from "../snapshot.ts";
 
 /** A store that has not answered by then is away. */
 export const ANSWER_MS = 5000;

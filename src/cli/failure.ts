@@ -3,7 +3,8 @@ import { LockBackendError, LockError, LockLostError, LockTimeoutError } from "..
 import { UsageError } from "./command.ts";
 import { EXIT } from "./exits.ts";
 import type { Io } from "./io.ts";
-import { clippedSnapshot, printable } from "../foreign.ts";
+import { printable } from "../foreign.ts";
+import { clippedSnapshot } from "../snapshot.ts";
 
 export interface FailureOptions {
   readonly json: boolean;

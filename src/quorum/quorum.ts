@@ -169,7 +169,7 @@ class QuorumBackend implements Backend {
     for (const seat of this.#seats) {
       seat.member.listen?.({
         lost: (roundId, reason) => this.#lostAt(seat, roundId, reason),
-        doubt: (roundId) => this.#verify(roundId === undefined ? [...this.#byRound.values()] : this.#known(roundId)),
+        doubt: (id) => this.#verify(id === undefined ? [...this.#byRound.values()] : [this.#byRound.get(id)]),
       });
     }
   }
@@ -187,8 +187,11 @@ class QuorumBackend implements Backend {
   #ask(standing: Standing, ballot: bigint): Promise<Round> {
     const { claim } = standing;
     const ended = (round: Round): void => this.#ended(standing, round);
+    standing.forgetNews();
     const first = new Round(this.#seats, this.#settings, claim, ballot, ended);
     standing.round = first;
+    // From here on members may tell of it, before it is won.
+    if (first.isWanted) this.#byRound.set(first.claim.id, standing);
     if (claim.minHoldMs === 0) return first.over;
     return first.over.then((won) => {
       if (!won.isWon) return won;
@@ -202,6 +205,7 @@ class QuorumBackend implements Backend {
     if (round.isWon && !standing.ended) {
       standing.trust(round.sentAtMs);
       this.#byRound.set(round.claim.id, standing);
+      if (standing.doubted) this.#verify([standing]);
       return;
     }
     round.withdraw();
@@ -264,19 +268,19 @@ class QuorumBackend implements Backend {
     const standing = this.#byRound.get(roundId);
     if (standing === undefined || standing.ended) return;
     standing.lostAt = new Set(standing.lostAt).add(seat);
-    if (this.#seats.length - standing.lostAt.size < majorityOf(this.#seats.length)) this.#lose(standing, reason);
+    const left = this.#seats.length - standing.lostAt.size;
+    if (standing.held !== undefined && left < majorityOf(this.#seats.length)) this.#lose(standing, reason);
     else this.#verify([standing]);
   }
 
-  #known(roundId: string): readonly Standing[] {
-    const standing = this.#byRound.get(roundId);
-    return standing === undefined ? [] : [standing];
-  }
-
   /** A member that comes back may have forgotten, and its messages may have been missed: does a majority still hold these? */
-  #verify(doubted: readonly Standing[]): void {
-    const standings = doubted.filter(({ verifying }) => verifying === false);
-    for (const standing of doubted) standing.verifying = standing.verifying === false ? true : "again";
+  #verify(told: readonly (Standing | undefined)[]): void {
+    const doubted = told.filter((standing) => standing !== undefined);
+    // Of a round that is under way nobody can say yet: it is asked about as soon as it is won.
+    for (const standing of doubted) standing.doubted = standing.held === undefined;
+    const held = doubted.filter((standing) => !standing.doubted);
+    const standings = held.filter(({ verifying }) => verifying === false);
+    for (const standing of held) standing.verifying = standing.verifying === false ? true : "again";
     if (standings.length === 0) return;
     void renewAll(this.#seats, this.#settings, standings).then((renewals) => {
       const again = standings.filter(({ verifying }) => verifying === "again");

@@ -23,12 +23,20 @@ export class Standing {
   readonly released: (boolean | undefined)[] = [];
   /** Members that told, unasked, that the lease is gone there. */
   lostAt: ReadonlySet<Seat> = NOWHERE;
+  /** A reason to ask the members came before the round was won. */
+  doubted = false;
 
   /** The members are being asked whether they still hold it. `again`: what gave rise to another question came after that one. */
   verifying: boolean | "again" = false;
 
   constructor(claim: Claim) {
     this.claim = claim;
+  }
+
+  /** Another round begins, of which nobody has told anything yet. */
+  forgetNews(): void {
+    this.lostAt = NOWHERE;
+    this.doubted = false;
   }
 
   get held(): Round | undefined {

@@ -94,8 +94,9 @@ class Way {
     if (fault.fault === "error") throw foreign(fault);
     if (fault.fault === "request-lost") throw this.#lost(name, `${operation}: the request was lost`);
     if (fault.fault === "reply-lost") throw this.#lost(name, `${operation}: the reply was lost`);
-    if (fault.fault === "delay" && (fault.replyMs ?? 0) > 0) {
+    if (fault.fault === "delay") {
       await this.#pause(fault.replyMs);
+      // Also where only the request was slow: its caller may stand still by now.
       await this.#arrived();
     }
     return reply as T;

@@ -8,10 +8,13 @@ import { DIST } from "../dist.ts";
 const run = promisify(execFile);
 const store = join(import.meta.dirname, "fixtures/shared-store.mjs");
 
-/** Runs `body` in a process of its own and returns what it prints as JSON. */
+/** Runs `body` in a process of its own, which has to end by itself, and returns what it prints as JSON. */
 async function script(body: string): Promise<unknown> {
   const head = `import { createLocks } from "${DIST}/index.js"; import { sharedStore, block } from "${store}";
-    const { view, backend } = sharedStore(); const locks = createLocks(backend); const tell = (x) => console.log(JSON.stringify(x));`;
+    const { view, backend } = sharedStore(); const locks = createLocks(backend); const tell = (x) => console.log(JSON.stringify(x));
+    const workers = []; process.on("worker", (worker) => workers.push(worker));
+    const until = async (done) => { while (!done()) await new Promise((next) => setTimeout(next, 5)); };
+    const failure = (promise) => promise.then(() => "none", (error) => error.code ?? error.message);`;
   const { stdout } = await run(process.execPath, ["--input-type=module", "-e", `${head} ${body}`]);
   return JSON.parse(stdout);
 }
@@ -104,4 +107,112 @@ test("S136: a thread that dies is replaced while its leases can still be trusted
     tell({ aborted: lease.signal.aborted, held: lease.remaining() > 0, result: await lease.release() });
     await locks.close();`);
   expect(result).toEqual({ aborted: false, held: true, result: "released" });
+});
+
+test("S136: who has given up or closed before starts no thread", async () => {
+  const result = await script(`
+    const aborted = await failure(locks.acquire("a", { renew: "thread", signal: AbortSignal.abort(new Error("enough")) }));
+    await locks.close();
+    const closed = [
+      await failure(locks.acquire("a", { renew: "thread" })),
+      await failure(locks.tryAcquire("a", { renew: "thread" })),
+      await failure(locks.run("a", { renew: "thread" }, () => {})),
+    ];
+    await new Promise((next) => setImmediate(next));
+    tell({ aborted, closed, workers: workers.length, held: view[0] });`);
+  const closed = ["ERR_LOCK_CLOSED", "ERR_LOCK_CLOSED", "ERR_LOCK_CLOSED"];
+  expect(result).toEqual({ aborted: "enough", closed, workers: 0, held: 0 });
+});
+
+test("S136: while the thread starts, the wait, the signal and close() are heeded, and the process ends by itself", async () => {
+  const result = await script(`
+    view[5] = 1;
+    const waited = await failure(locks.acquire("a", { renew: "thread", wait: 50 }));
+    const tried = await failure(locks.tryAcquire("a", { renew: "thread", timeout: 50 }));
+    const controller = new AbortController();
+    const aborted = failure(locks.acquire("a", { renew: "thread", wait: Infinity, signal: controller.signal }));
+    const office = failure(locks.elect("a", () => {}, { renew: "thread" }));
+    const closed = failure(locks.acquire("a", { renew: "thread", wait: Infinity }));
+    await until(() => workers.length > 0);
+    controller.abort(new Error("enough"));
+    const first = await aborted;
+    await locks.close();
+    tell({ waited, tried, first, closed: await closed, office: await office, workers: workers.length, held: view[0] });`);
+  expect(result).toEqual({
+    waited: "ERR_LOCK_BACKEND",
+    tried: "ERR_LOCK_BACKEND",
+    first: "enough",
+    closed: "ERR_LOCK_CLOSED",
+    office: "none",
+    workers: 1,
+    held: 0,
+  });
+});
+
+test("S136: a thread that never gets ready keeps no process alive once nobody waits for it", async () => {
+  const result = await script(`
+    view[5] = 1;
+    tell({ waited: await failure(locks.acquire("a", { renew: "thread", wait: 50 })) });`);
+  expect(result).toEqual({ waited: "ERR_LOCK_BACKEND" });
+});
+
+test("S136: the time that the start took comes off the wait", async () => {
+  const result = await script(`
+    view[5] = 1;
+    backend.attempt = () => new Promise(() => {});
+    const waiting = failure(locks.acquire("a", { renew: "thread", wait: 2000 }));
+    setTimeout(() => (view[5] = 0), 1500);
+    // Timers fire in the order in which they are due, however late: without it the acquire would end at 3500.
+    const later = new Promise((resolve) => setTimeout(resolve, 3000, "later"));
+    tell({ first: (await Promise.race([waiting, later])) !== "later" });
+    process.exit();`);
+  expect(result).toEqual({ first: true });
+});
+
+test("S136: a thread killed while it starts fails those who wait for it, and the next call has another", async () => {
+  const result = await script(`
+    view[5] = 1;
+    const waiting = failure(locks.acquire("a", { renew: "thread", wait: Infinity }));
+    await until(() => workers.length > 0);
+    await workers[0].terminate();
+    const code = await waiting;
+    view[5] = 0;
+    const lease = await locks.acquire("a", { renew: "thread" });
+    tell({ code, workers: workers.length, result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ code: "ERR_LOCK_BACKEND", workers: 2, result: "released" });
+});
+
+test("S136: a thread killed while the store is asked for the lock is replaced before the lease can pass", async () => {
+  const result = await script(`
+    const attempt = backend.attempt;
+    backend.attempt = async (claim) => {
+      await workers[0].terminate();
+      return await attempt(claim);
+    };
+    const lease = await locks.acquire("a", { ttl: "3s", renew: "thread" });
+    await until(() => view[1] >= 2 || lease.signal.aborted);
+    tell({ aborted: lease.signal.aborted, workers: workers.length, result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ aborted: false, workers: 2, result: "released" });
+});
+
+test("S136: where no thread can live the loss is told by the clock, and the process ends by itself", async () => {
+  const result = await script(`
+    process.on("worker", (worker) => workers.length > 1 && void worker.terminate());
+    const lease = await locks.acquire("a", { ttl: 600, renew: "thread" });
+    await workers[0].terminate();
+    await until(() => lease.signal.aborted);
+    tell({ reason: lease.signal.reason.name, remaining: lease.remaining(), result: await lease.release() });`);
+  expect(result).toEqual({ reason: "LockLostError", remaining: 0, result: "lost" });
+});
+
+test("S136: a thread killed while it closes, and one that cannot close, do not hold close() up", async () => {
+  const result = await script(`
+    const lease = await locks.acquire("a", { renew: "thread" });
+    const closing = locks.close();
+    void workers[0].terminate();
+    await closing;
+    tell({ result: await lease.release(), again: await failure(locks.close()) });`);
+  expect(result).toEqual({ result: "lost", again: "none" });
 });

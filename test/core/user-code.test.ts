@@ -1,11 +1,13 @@
 /** User code runs in the middle of ours: abort listeners, work functions, close() at any moment. */
 import { randomUUID } from "node:crypto";
+import { getEventListeners } from "node:events";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { Lease } from "../../src/api.ts";
 import { LockClosedError, LockLostError } from "../../src/errors.ts";
+import { Ticket } from "../../src/ticket.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 describe("re-entry", () => {
@@ -589,5 +591,138 @@ describe("close", () => {
     await locks.close();
     expect(message).toContain("still held");
     expect(message).not.toContain("not acquired");
+  });
+});
+
+describe("many, and deep", () => {
+  test("S139: 20,000 re-entries into each other are stopped, lost and left without a deep stack", async () => {
+    const { backend, clock, locks } = stage();
+    const inside = gate();
+    const leases: Lease[] = [];
+    // Not waited for: the outer ones end first, and the last one out takes all of them along.
+    const nest = (depth: number): Promise<unknown> =>
+      locks.run("n", async (lease) => {
+        leases.push(lease);
+        if (depth > 0) void nest(depth - 1).catch(() => {});
+        else await inside.opened;
+      });
+    await nest(20_000);
+    while (leases.length < 20_001) await clock.settle();
+    const last = leases.at(-1)!;
+    const { signal } = last;
+    const closing = locks.close();
+    expect((signal.reason as Error).name).toBe("LockClosedError");
+    backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "broken by hand");
+    expect(() => last.assertHeld()).toThrow(/broken by hand/);
+    inside.open();
+    expect(await last.release()).toBe("lost");
+    await closing;
+    expect(clock.timers).toBe(0);
+  });
+
+  test("S142: a try that enters looks at itself, not at all who wait: 10,000 tries cost 10,000 looks", async () => {
+    const { backend, clock, locks } = stage();
+    const answer = gate();
+    backend.interfere.attempt = async (pass) => {
+      await answer.opened;
+      return await pass();
+    };
+    let looks = 0;
+    const spied = countedLooks(() => looks++);
+    const tries = Array.from({ length: 10_000 }, () => locks.tryAcquire("n"));
+    spied();
+    expect(looks).toBeLessThan(100_000);
+    answer.open();
+    await clock.settle();
+    const leases = await Promise.all(tries);
+    expect(leases.filter((lease) => lease !== null)).toHaveLength(1);
+  });
+});
+
+/** Counts how often a ticket in a line is asked whether it waits. Returns what stops that. */
+function countedLooks(count: () => void): () => void {
+  const waits = Object.getOwnPropertyDescriptor(Ticket.prototype, "waits")!;
+  Object.defineProperty(Ticket.prototype, "waits", {
+    ...waits,
+    get(this: Ticket): boolean {
+      count();
+      return waits.get!.call(this) as boolean;
+    },
+  });
+  return () => void Object.defineProperty(Ticket.prototype, "waits", waits);
+}
+
+describe("groups", () => {
+  test("S124: a group inside an office that was asked to stop notices the loss of a part while it waits for the rest", async () => {
+    const { backend, clock, locks, other } = stage();
+    const there = other();
+    const rival = await there.acquire("b");
+    const stop = new AbortController();
+    const error: unknown[] = [];
+    const office = locks.elect(
+      "a",
+      async () => {
+        stop.abort(new Error("step down"));
+        error.push(await failure(locks.acquire(["a", "b"], { wait: "1m" })));
+      },
+      { signal: stop.signal },
+    );
+    await clock.settle();
+    expect(error).toEqual([]);
+    backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "broken by hand");
+    await clock.settle();
+    // At once, and not after the rest of the minute.
+    expect(error[0]).toBeInstanceOf(LockLostError);
+    await office;
+    await rival.release();
+  });
+
+  test("S146: groups with one long-lived signal leave nothing on it", async () => {
+    const { locks } = stage();
+    const controller = new AbortController();
+    const composed = vi.spyOn(AbortSignal, "any");
+    try {
+      for (let i = 0; i < 100; i++) await (await locks.acquire(["a", "b"], { signal: controller.signal })).release();
+      // On Node 20 each of them stays with the signal that it was made of.
+      expect(composed).not.toHaveBeenCalled();
+    } finally {
+      composed.mockRestore();
+    }
+    expect(getEventListeners(controller.signal, "abort")).toEqual([]);
+    const there = (await locks.acquire("b"))!;
+    const waiting = failure(locks.acquire(["a", "b"], { signal: controller.signal, wait: Infinity }));
+    controller.abort(new Error("enough"));
+    expect((await waiting).message).toBe("enough");
+    await there.release();
+  });
+
+  test("S137: two disposals at once of a lost lease, or group, say the loss once", async () => {
+    for (const name of ["a", ["a", "b"]]) {
+      const { backend, locks } = stage();
+      const lease = await locks.acquire(name);
+      backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
+      const told = await Promise.allSettled([lease[Symbol.asyncDispose](), lease[Symbol.asyncDispose]()]);
+      expect(told.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"]);
+    }
+  });
+
+  test("S137: nor does a listener that disposes of the lease whose loss its own disposal notices", async () => {
+    for (const name of ["a", ["a", "b"]]) {
+      const { clock, locks } = stage();
+      const lease = await locks.acquire(name, { ttl: "3s", renew: false });
+      const told: Promise<string>[] = [];
+      const dispose = (): void => {
+        told.push(
+          Promise.resolve(lease[Symbol.asyncDispose]()).then(
+            () => "quiet",
+            () => "loss",
+          ),
+        );
+      };
+      lease.signal.addEventListener("abort", dispose);
+      clock.block(4000);
+      dispose();
+      expect((await Promise.all(told)).toSorted()).toEqual(["loss", "quiet"]);
+    }
   });
 });

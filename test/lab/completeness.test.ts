@@ -13,7 +13,7 @@ const RANGES = [
   [91, 95],
   [101, 106],
   [111, 115],
-  [121, 164],
+  [121, 165],
   [171, 179],
 ] as const;
 const IDS = RANGES.flatMap(([from, to]) =>

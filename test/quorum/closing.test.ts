@@ -163,3 +163,42 @@ test("S171: however often a member doubts one lease, there is one question at a 
   expect(first.asked.renew).toBe(2);
   expect(lost).toEqual([claim.id]);
 });
+
+for (const news of ["doubt", "doubt of all", "lost"] as const) {
+  test(`S171: news of a round that overtakes its last vote (${news}) is heeded as soon as it is won`, async () => {
+    const { clock, stages, open } = play(3);
+    const [first, second, third] = stages as [(typeof stages)[0], (typeof stages)[0], (typeof stages)[0]];
+    let told: Listener | undefined;
+    let round: { readonly id: string; readonly ballot: bigint } | undefined;
+    const vote = first.member.vote.bind(first.member);
+    Object.assign(first.member, {
+      listen: (listener: Listener) => void (told = listener),
+      vote: (claim: Claim, ballot: bigint) => {
+        round = { id: claim.id, ballot };
+        return vote(claim, ballot);
+      },
+    });
+    for (const { member } of [second, third]) Object.assign(member, { listen: () => undefined });
+    const backend = open();
+    const lost: string[] = [];
+    backend.listen?.({ lost: (id) => void lost.push(id), doubt: () => undefined });
+    third.isCutOff = true;
+    second.replyMs = 50;
+    const claim = newClaim({ name: "one" });
+    const grant = granted(backend, claim);
+    await clock.advance(10);
+    // The first member loses it after its vote; the second vote, which wins the round, is still on its way.
+    first.store.forceRelease("one", round!.ballot, "ops", "test");
+    second.store.forceRelease("one", round!.ballot, "ops", "test");
+    if (news === "lost") told?.lost(round!.id, "broken by force");
+    else told?.doubt(news === "doubt" ? round!.id : undefined);
+    expect(first.asked.renew).toBe(0);
+    await clock.advance(45);
+    await grant;
+    expect(first.asked.renew).toBe(1);
+    await clock.advance(100);
+    expect(lost).toEqual([claim.id]);
+    await clock.advance(60_000);
+    await backend.close();
+  });
+}

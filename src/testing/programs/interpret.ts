@@ -7,13 +7,12 @@ import { type Judge, ProgramError } from "./judge.ts";
 import type { LockNames, Options, Step } from "./program.ts";
 import { type Client, DEFAULT_TTL_MS, type Stage } from "./stage.ts";
 import type { Call, Tenancy, Verb } from "./tenancy.ts";
+import { passTime } from "./time.ts";
 import { isPool } from "./truth.ts";
 
 type Steps = readonly Step[];
 type Of<D extends Step["do"]> = Extract<Step, { readonly do: D }>;
 
-/** A shorter sleep cannot be told from drift: see docs/concepts.md. */
-const SLEEP_LEAST_MS = 2500;
 const DEFAULT_WAIT_MS = 10_000;
 /** A candidate that starts candidates in every term would fill the world. */
 const CANDIDATES_MOST = 5;
@@ -87,39 +86,12 @@ export class Interpreter {
       case "pause":
       case "suspend":
       case "wall":
-        return this.#time(client, step);
+        return passTime(this.#stage, client, step);
     }
-  }
-
-  #time(
-    client: Client,
-    { do: what, ms }: Of<"sleep" | "block" | "pause" | "suspend" | "wall">,
-  ): Promise<void> | undefined {
-    const { process } = client;
-    const { clock } = this.#stage;
-    if (what === "sleep") return process.sleep(ms);
-    this.#stage.say(() => `${client.name}: ${what} ${ms} ms`);
-    if (what === "block") {
-      clock.block(ms);
-      this.#stage.blockedMs = this.#stage.nowMs;
-      return undefined;
-    }
-    if (what === "wall") {
-      client.dozed = true;
-      process.stepWall(Math.max(0, ms));
-      return undefined;
-    }
-    // Whoever stands still already does so for as long as it was meant to.
-    if (!process.running) return process.sleep(ms);
-    if (what === "pause") process.pause();
-    else process.suspend();
-    if (what === "suspend") client.dozed = true;
-    clock.setTimer(() => process.resume(), what === "suspend" ? Math.max(SLEEP_LEAST_MS, ms) : ms);
-    return process.sleep(0);
   }
 
   #call(client: Client, verb: Verb, lock: LockNames, options: Options = {}): Call {
-    const signal = options.signal === undefined ? undefined : this.#stage.signal(options.signal).signal;
+    const signal = options.signal === undefined ? undefined : client.signal(options.signal).signal;
     return this.#judge.called({
       client,
       verb,
@@ -238,10 +210,15 @@ export class Interpreter {
     tenancy.signal.addEventListener("abort", () => this.start(client, steps), { once: true });
   }
 
+  /** Everybody's signal of that number: each process has its own, and learns of it when it runs. */
   #abort(index: number): undefined {
-    const controller = this.#stage.signal(index);
-    this.#judge.aborted(controller.signal);
-    controller.abort(new ProgramError("nobody wants it any more"));
+    for (const { process, signal } of this.#stage.clients) {
+      process.deliver(() => {
+        const controller = signal(index);
+        this.#judge.aborted(controller.signal);
+        controller.abort(new ProgramError("nobody wants it any more"));
+      });
+    }
   }
 
   close(client: Client, { force, grace }: Omit<Of<"close">, "do">): Promise<void> | undefined {
@@ -273,8 +250,10 @@ export class Interpreter {
     const view = this.#stage.store.view().find(({ name }) => name === lock);
     const [lease] = view?.held ?? [];
     if (lease === undefined) return;
+    client.asking++;
     // A store that cannot be asked is not what this is about.
     await client.locks.forceRelease(lock, { fence: lease.fence, reason: "for sport" }).catch(() => undefined);
+    client.asking--;
   }
 
   #lease(client: Client, slot: number | undefined): Tenancy | undefined {

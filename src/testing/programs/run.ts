@@ -143,15 +143,16 @@ class Play {
   }
 
   #lookAround(): void {
-    const { signals, store, clients } = this.#stage;
+    const { store, clients } = this.#stage;
     for (const { name, held, queued } of store.view()) {
       if (held.length + queued.length > 0) this.judge.fail("left after close", `the store still has "${name}"`);
     }
-    for (const { name, process } of clients)
+    for (const { name, process, signals } of clients) {
       if (process.timers > 0) this.judge.fail("left after close", `${name} has ${process.timers} timers`);
-    for (const controller of signals) {
-      const left = controller === undefined ? 0 : getEventListeners(controller.signal, "abort").length;
-      if (left > 0) this.judge.fail("listener left", `${left} listeners on a signal of the program`);
+      for (const controller of signals) {
+        const left = controller === undefined ? 0 : getEventListeners(controller.signal, "abort").length;
+        if (left > 0) this.judge.fail("listener left", `${left} listeners on a signal of ${name}`);
+      }
     }
   }
 }

@@ -27,6 +27,7 @@ export class Client {
   /** Claims of whose loss this process has been told, and in which turn. */
   readonly told: Map<string, number> = new Map();
   readonly slots: (Tenancy | undefined)[] = [];
+  readonly signals: AbortController[] = [];
   /** The backend says that it was reconnected. */
   doubt: () => void = () => undefined;
   closing: Closing | undefined;
@@ -34,6 +35,8 @@ export class Client {
   forced = false;
   /** Its machine slept, or its wall clock was set: it may be in doubt where the store is not. */
   dozed = false;
+  /** Calls of its user that go on whatever close() does, with a timer each. */
+  asking: number = 0;
   requests: number = 0;
   /** Requests in this turn. */
   burst: number = 0;
@@ -104,6 +107,9 @@ export class Client {
     };
   }
 
+  /** The program's abort signal of that number, as this process has it. */
+  readonly signal = (index: number): AbortController => (this.signals[index] ??= new AbortController());
+
   #asked(): void {
     this.requests++;
     this.burst++;
@@ -118,7 +124,6 @@ export class Stage {
   readonly clock: FakeClock = new FakeClock({ nowMs: 0, wallMs: 1_000_000 });
   readonly store: MemoryStore;
   readonly clients: readonly Client[];
-  readonly signals: AbortController[] = [];
   readonly log: string[] = [];
   /** How often all has been quiet. What happens within one turn happens at one instant. */
   turn: number = 0;
@@ -163,10 +168,6 @@ export class Stage {
 
   clientOf(holder: string): Client | undefined {
     return this.clients.find(({ name }) => name === holder);
-  }
-
-  signal(index: number): AbortController {
-    return (this.signals[index] ??= new AbortController());
   }
 
   say(text: () => string): void {
