@@ -11,7 +11,8 @@ import { MAX_TTL_MS } from "../duration.ts";
 import { LockBackendError, LockTimeoutError, quote } from "../errors.ts";
 import { checkName } from "../spec.ts";
 import { ask } from "./ask.ts";
-import { forgetOldClaims, isClaimId, prepareClaims, storeClaim } from "./claims.ts";
+import { startTimeOf } from "./child/processes.ts";
+import { forgetOldClaims, isClaimId, type Keeper, prepareClaims, type StoredClaim, storeClaim } from "./claims.ts";
 import { type Command, UsageError } from "./command.ts";
 import { whileStoreAnswers } from "./contact.ts";
 import { EXIT } from "./exits.ts";
@@ -57,9 +58,9 @@ export const acquireCommand: Command = {
   async run(io, flags) {
     const name = nameOf(flags, "acquire");
     checkName(name);
-    const pid = readPid(flags);
-    const choice = readLockFlags(flags, "acquire", { ttlMs: pid === undefined ? DEFAULT_TTL_MS : MAX_TTL_MS });
-    const claim = newClaim(name, choice, readId(flags), pid, flags.text("claim") !== undefined);
+    const keeper = readKeeper(flags);
+    const choice = readLockFlags(flags, "acquire", { ttlMs: keeper === undefined ? DEFAULT_TTL_MS : MAX_TTL_MS });
+    const claim = newClaim(name, choice, readId(flags), keeper?.pid, flags.text("claim") !== undefined);
     // What cannot be noted down must not be taken.
     prepareClaims(io);
     const signals = new Signals();
@@ -70,12 +71,12 @@ export const acquireCommand: Command = {
           signals.stop.signal,
           (stop) => seek(io, flags, store, { claim, choice, stop }),
         );
-        if (grant !== undefined) return succeed(io, flags, store, claim, grant);
+        if (grant !== undefined) return succeed(io, flags, store, { claim, keeper, grant });
         const error = await refusal(store, name, choice.waitMs);
         const exit = reportFailure(io, error, { json: flags.has("json"), verbose: flags.has("verbose") });
         return flags.integer("conflict-exit-code", { min: 0, max: 255 }) ?? exit;
       };
-      return await withLocks(io, flags, work, { outlives: pid ?? true });
+      return await withLocks(io, flags, work, { outlives: keeper === undefined ? true : "tied" });
     } catch (error) {
       if (signals.exitCode !== undefined) return signals.exitCode;
       throw error;
@@ -128,7 +129,8 @@ function commandOf(pid: number): string {
   return readFileSync(`/proc/${pid}/cmdline`, "latin1");
 }
 
-function readPid(flags: Flags): number | undefined {
+/** The process whose life is to be the lease's. */
+function readKeeper(flags: Flags): Keeper | undefined {
   const pid = flags.integer("pid", { min: 1, max: 2 ** 31 - 1 });
   if (pid === undefined) return undefined;
   try {
@@ -137,7 +139,7 @@ function readPid(flags: Flags): number | undefined {
     if ((error as NodeJS.ErrnoException).code !== "EPERM")
       throw new UsageError(`there is no process ${pid}`, "acquire");
   }
-  return pid;
+  return { pid, startTime: startTimeOf(pid) };
 }
 
 function readId(flags: Flags): string {
@@ -199,17 +201,18 @@ async function succeed(
   io: Io,
   flags: Flags,
   store: OpenStore,
-  claim: Claim,
-  { granted, sent }: Grant,
+  { claim, keeper, grant }: { claim: Claim; keeper: Keeper | undefined; grant: Grant },
 ): Promise<number> {
+  const { granted, sent } = grant;
   const { fence } = granted;
   const ttlMs = granted.ttlMs ?? claim.ttlMs;
   const leftMs = (): number => (granted.fromMs ?? sent.atMs) + ttlMs - driftMs(ttlMs) - systemClock.now();
-  forgetOldClaims(io, Date.now());
   try {
-    storeClaim(io, store.url, { claim, fence, state: "held", endsAtMs: Date.now() + leftMs() });
+    // Not before it is ours: what a dead command waits for must not be kept by a process that knows nothing of it.
+    if (keeper !== undefined) tie(store, keeper);
+    note(io, store.url, { claim, fence, state: "held", endsAtMs: Date.now() + leftMs(), keeper });
   } catch (error) {
-    throw await givenBack(store, claim, error);
+    throw await givenBack(store, claim, error instanceof Error ? error.message : String(error));
   }
   const remainingMs = leftMs();
   const deadline = new Date(Date.now() + remainingMs).toISOString();
@@ -220,10 +223,23 @@ async function succeed(
   return EXIT.ok;
 }
 
-/** Nobody could renew or release what is noted nowhere. */
-async function givenBack({ backend }: OpenStore, claim: Claim, cause: unknown): Promise<Error> {
-  const why = cause instanceof Error ? cause.message : String(cause);
-  const said = `the claim could not be noted down (${why}; see HOLDFAST_STATE_DIR)`;
+function tie(store: OpenStore, { pid, startTime }: Keeper): void {
+  if (startTimeOf(pid) !== startTime) throw new Error(`process ${pid}, which was to keep it, has ended`);
+  store.tie([pid]);
+}
+
+function note(io: Io, url: string, stored: StoredClaim): void {
+  try {
+    storeClaim(io, url, stored);
+    forgetOldClaims(io, Date.now());
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(`the claim could not be noted down (${why}; see HOLDFAST_STATE_DIR)`, { cause: error });
+  }
+}
+
+/** Nobody could renew or release what is noted nowhere, and nobody wants what a dead process was to keep. */
+async function givenBack({ backend }: OpenStore, claim: Claim, said: string): Promise<Error> {
   try {
     await insist(() => backend.release(claim));
   } catch (error) {

@@ -2,25 +2,18 @@
  * Remembers the claims that `holdfast acquire` made on this machine, so that `renew` and `release` find them by name and
  * fence. A convenience: whoever keeps the claim's id (`--json`) needs none of it. One small file a claim, mode 0600.
  */
-import { createHash, randomBytes } from "node:crypto";
-import {
-  appendFileSync,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
-import { userInfo } from "node:os";
-import { dirname, join } from "node:path";
+import { createHash } from "node:crypto";
 
 import type { Claim } from "../backend.ts";
-import { UsageError } from "./command.ts";
+import { startTimeOf } from "./child/processes.ts";
 import type { Io } from "./io.ts";
+import { StateDir } from "./state-dir.ts";
+
+/** A process whose life is a lease's, and when it started: its pid may be somebody else's later. */
+export interface Keeper {
+  readonly pid: number;
+  readonly startTime: string | undefined;
+}
 
 export interface StoredClaim {
   readonly claim: Claim;
@@ -29,52 +22,45 @@ export interface StoredClaim {
   readonly state: "held" | "releasing" | "released" | "lost";
   /** Until when the lease was known to last without another renewal, by the wall clock. Absent from notes of 0.1. */
   readonly endsAtMs?: number | undefined;
+  /** While it lives, the lease does. */
+  readonly keeper?: Keeper | undefined;
 }
 
 const FORGOTTEN_AFTER_MS = 2 * 24 * 3_600_000;
 /** What {@link fileOf} makes, what is written aside before it gets that name, and the marks of releases. */
-const NOTE = /^[\w-]{22}-\d+\.json(\.([0-9a-f]{12}|releasing))?$/;
+const NOTE = /^([\w-]{22}-\d+\.json)(\.[0-9a-f]{12}|\.releasing)?$/;
+const MARK = ".releasing";
 const STATES = new Set(["held", "releasing", "released", "lost"]);
 
-/** Throws a {@link UsageError} where claims cannot be stored: before anything is acquired. */
+/** Throws a UsageError where claims cannot be stored: before anything is acquired. */
 export function prepareClaims(io: Io): void {
-  const folder = folderOf(io);
-  try {
-    makeFolder(folder);
-    const probe = join(folder, `${"0".repeat(22)}-0.json.${randomBytes(6).toString("hex")}`);
-    writeFileSync(probe, "", { mode: 0o600, flag: "wx" });
-    rmSync(probe);
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new UsageError(
-      `claims cannot be stored in ${folder} (${why}): set HOLDFAST_STATE_DIR to a directory that can be written`,
-      "acquire",
-    );
-  }
+  new StateDir(io).prepare(`${"0".repeat(22)}-0.json`);
 }
 
 export function storeClaim(io: Io, url: string, stored: StoredClaim): void {
-  const folder = folderOf(io);
-  makeFolder(folder);
-  const path = join(folder, fileOf(url, stored.claim.name, stored.fence));
-  const aside = `${path}.${randomBytes(6).toString("hex")}`;
   const text = JSON.stringify({ ...stored, fence: stored.fence.toString() });
-  writeFileSync(aside, text, { mode: 0o600, flag: "wx" });
-  renameSync(aside, path);
+  new StateDir(io).write(fileOf(url, stored.claim.name, stored.fence), text);
 }
 
 /** Called before a release is sent: leaves a mark that every other release of this lease from here can see. */
 export function beginRelease(io: Io, url: string, name: string, fence: bigint): void {
-  appendFileSync(releaseMark(io, url, name, fence), "x", { mode: 0o600 });
+  new StateDir(io).append(releaseMark(url, name, fence), "x");
+}
+
+/** Called after a release that has surely not been done, nor ever will be. */
+export function takeBackRelease(io: Io, url: string, name: string, fence: bigint): void {
+  new StateDir(io).append(releaseMark(url, name, fence), "-");
 }
 
 /** True: somebody else, or we ourselves before, sent a release of this lease. Its answer may have been the "yes". */
 export function othersRelease(io: Io, url: string, name: string, fence: bigint): boolean {
-  return statSync(releaseMark(io, url, name, fence)).size > 1;
+  let count = 0;
+  for (const mark of new StateDir(io).read(releaseMark(url, name, fence)) ?? "") count += mark === "-" ? -1 : 1;
+  return count > 1;
 }
 
-function releaseMark(io: Io, url: string, name: string, fence: bigint): string {
-  return join(folderOf(io), `${fileOf(url, name, fence)}.releasing`);
+function releaseMark(url: string, name: string, fence: bigint): string {
+  return `${fileOf(url, name, fence)}${MARK}`;
 }
 
 /** True unless the lease surely had time left. It has never more than its ttl: then the clock was set back. */
@@ -84,52 +70,33 @@ export function mayHaveEnded({ claim, endsAtMs = 0 }: Pick<StoredClaim, "claim" 
 
 /** `undefined`: no such claim was made here. */
 export function loadClaim(io: Io, url: string, name: string, fence: bigint): StoredClaim | undefined {
-  let text: string;
-  try {
-    text = readFileSync(join(folderOf(io), fileOf(url, name, fence)), "utf8");
-  } catch {
-    return undefined;
-  }
-  return validated(text, name, fence);
+  const stored = parse(new StateDir(io).read(fileOf(url, name, fence)));
+  return stored?.claim.name === name && stored.fence === fence ? stored : undefined;
 }
 
-/** Removes notes that were last touched days ago: no lease lives that long without a renewal. Other files are not ours. */
+/** Removes notes that were last touched days ago, of leases that have ended days ago. Other files are not ours. */
 export function forgetOldClaims(io: Io, nowMs: number): void {
-  const folder = folderOf(io);
-  for (const file of filesIn(folder)) {
-    const path = join(folder, file);
+  const folder = new StateDir(io);
+  for (const { name, mtimeMs } of folder.files()) {
+    const [, note, kind] = NOTE.exec(name) ?? [];
+    if (note === undefined || nowMs - mtimeMs <= FORGOTTEN_AFTER_MS) continue;
     try {
-      const found = lstatSync(path);
-      if (NOTE.test(file) && found.isFile() && nowMs - found.mtimeMs > FORGOTTEN_AFTER_MS) rmSync(path);
+      // What was written aside is nobody's after so long; a mark goes with its note.
+      const isAside = kind !== undefined && kind !== MARK;
+      if (isAside || !mayLive(parse(folder.read(note)), nowMs)) folder.remove(name);
     } catch {
-      // Somebody else tidies up at the same moment.
+      // Somebody else tidies up at the same moment, or it is not ours.
     }
   }
 }
 
-function filesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
-  }
-}
-
-/** Not with `recursive`: Node tries for ever where a directory that is there takes no others, such as /proc. */
-function makeFolder(path: string): void {
-  if (existsSync(path)) return;
-  const parent = dirname(path);
-  if (parent !== path) makeFolder(parent);
-  try {
-    mkdirSync(path, { mode: 0o700 });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-  }
-}
-
-function folderOf({ env }: Io): string {
-  // From the passwd entry, like the locks themselves: cron has another $HOME than a login.
-  return env["HOLDFAST_STATE_DIR"] ?? join(userInfo().homedir, ".local", "state", "holdfast", "claims");
+function mayLive(stored: StoredClaim | undefined, nowMs: number): boolean {
+  if (stored === undefined || stored.state === "released" || stored.state === "lost") return false;
+  const { endsAtMs = 0, keeper } = stored;
+  return (
+    nowMs - endsAtMs <= FORGOTTEN_AFTER_MS ||
+    (keeper !== undefined && keeper.startTime !== undefined && startTimeOf(keeper.pid) === keeper.startTime)
+  );
 }
 
 /** The URL may hold a password, and a name may hold anything: neither stands in a file name. */
@@ -138,23 +105,29 @@ function fileOf(url: string, name: string, fence: bigint): string {
   return `${hash}-${fence}.json`;
 }
 
-function validated(text: string, name: string, fence: bigint): StoredClaim | undefined {
+function parse(text: string | undefined): StoredClaim | undefined {
   try {
-    const stored = JSON.parse(text) as Omit<StoredClaim, "fence"> & { readonly fence: string };
-    const fits = stored.claim.name === name && BigInt(stored.fence) === fence && STATES.has(stored.state);
+    const stored = JSON.parse(text ?? "") as Omit<StoredClaim, "fence"> & { readonly fence: string };
     // Whoever reads this is another process than the one that was granted it.
     const claim = { ...stored.claim, resumes: true };
+    if (!STATES.has(stored.state) || !isClaim(claim)) return undefined;
     const endsAtMs = Number.isFinite(stored.endsAtMs) ? stored.endsAtMs : undefined;
-    return fits && isClaim(claim) ? { claim, fence, state: stored.state, endsAtMs } : undefined;
+    const keeper = isKeeper(stored.keeper) ? stored.keeper : undefined;
+    return { claim, fence: BigInt(stored.fence), state: stored.state, endsAtMs, keeper };
   } catch {
     return undefined;
   }
+}
+
+function isKeeper(keeper: Keeper | undefined): boolean {
+  return Number.isSafeInteger(keeper?.pid) && typeof keeper?.startTime === "string";
 }
 
 function isClaim(claim: Claim): boolean {
   const numbers = [claim.limit, claim.ttlMs, claim.lockDelayMs, claim.minHoldMs];
   return (
     isClaimId(claim.id) &&
+    typeof claim.name === "string" &&
     (claim.mode === "exclusive" || claim.mode === "shared") &&
     numbers.every((number) => Number.isSafeInteger(number) && number >= 0) &&
     typeof claim.holder === "string" &&

@@ -1,8 +1,9 @@
-/** What a command may read and write: handed in, so that no command touches the process itself, and every text is masked. */
+/** What a command may read and write: handed in, so that no command touches the process itself, and every text is masked and harmless. */
 import { styleText } from "node:util";
 
 import { toPrintableJson } from "../foreign.ts";
 import { maskSecrets, secretsOf } from "./mask.ts";
+import { harmless } from "./text.ts";
 
 export type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan" | "inverse";
 
@@ -34,7 +35,7 @@ export function processIo(): Io {
   let broken: NodeJS.ErrnoException | undefined;
   // The stream forgets its errors: only this callback tells of them for sure.
   const write = (text: string): void =>
-    void stdout.write(`${mask(text)}\n`, (error) => {
+    void stdout.write(`${harmless(mask(text))}\n`, (error) => {
       broken ??= error ?? undefined;
     });
   return {
@@ -45,7 +46,7 @@ export function processIo(): Io {
     mask,
     broken: () => broken,
     print: write,
-    note: (line) => void stderr.write(`${mask(line)}\n`),
+    note: (line) => void stderr.write(`${harmless(mask(line))}\n`),
     json: (value) => write(toPrintableJson(value, 2)),
     style: (stream, style, text) => (wantsColour({ stdout, stderr }[stream], env) ? paint(style, text) : text),
     hide: (url) => {

@@ -19,6 +19,8 @@ export interface OpenStore {
   readonly locks: Locks;
   readonly backend: Backend;
   readonly url: string;
+  /** True: what it does, it has done when it answers, or fails. Elsewhere a question without an answer may be heard later. */
+  readonly immediate: boolean;
   /** Makes its leases live as long as these processes do, where the store can see processes. */
   tie(pids: readonly number[]): void;
   close(): Promise<void>;
@@ -27,8 +29,8 @@ export interface OpenStore {
 export interface OpenOptions {
   /** Who acts, for people. @default host:pid */
   readonly holder?: string | undefined;
-  /** True: leases go on without this process. A number: they go on while that process does. @default false */
-  readonly outlives?: boolean | number | undefined;
+  /** True: leases go on without this process. `"tied"`: they go on while others do, to which they are to be tied. @default false */
+  readonly outlives?: boolean | "tied" | undefined;
 }
 
 /** The store's URL. */
@@ -43,11 +45,11 @@ export async function openStore(io: Io, flags: Flags, options: OpenOptions = {})
   const tie = (pids: readonly number[]): void => {
     if (isFile(backend)) for (const pid of pids) backend.alsoAlive(pid);
   };
-  return { locks, backend, url, tie, close: () => closeWithin(locks, CLOSE_MAX_MS) };
+  return { locks, backend, url, immediate: isFile(backend), tie, close: () => closeWithin(locks, CLOSE_MAX_MS) };
 }
 
 /** Only the embedded store sees processes; in all others a lease lives by its ttl, or ends with its process. */
-async function openFor(url: string, outlives: boolean | number): Promise<Backend> {
+async function openFor(url: string, outlives: boolean | "tied"): Promise<Backend> {
   const backend = await openBackend(url);
   const trouble = outlives === false ? undefined : whyNot(backend, outlives);
   if (trouble !== undefined) {
@@ -57,15 +59,14 @@ async function openFor(url: string, outlives: boolean | number): Promise<Backend
   if (outlives === false || !isFile(backend)) return backend;
   const { file } = await import("../file/index.ts");
   if (outlives === true) return file({ dir: backend.directory, detached: true });
-  backend.alsoAlive(outlives);
   // Its owner files bear the claims' ids from here on, so that `renew` and `release` find them.
   void backend.renewer;
   return backend;
 }
 
 /** Why a lease of this backend cannot outlive this process, or live as long as another one. */
-function whyNot(backend: Backend, outlives: true | number): string | undefined {
-  if (typeof outlives === "number" && !isFile(backend)) {
+function whyNot(backend: Backend, outlives: true | "tied"): string | undefined {
+  if (outlives === "tied" && !isFile(backend)) {
     return "--pid works with file: only; elsewhere a lease lives by its --ttl";
   }
   if (backend.ephemeral !== true) return undefined;

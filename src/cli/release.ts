@@ -2,6 +2,7 @@
 import { hostname } from "node:os";
 
 import type { Claim, Released } from "../backend.ts";
+import { LockBackendError } from "../errors.ts";
 import { printable, REASON_MAX } from "../foreign.ts";
 import { type Command, UsageError } from "./command.ts";
 import {
@@ -12,6 +13,7 @@ import {
   othersRelease,
   storeClaim,
   type StoredClaim,
+  takeBackRelease,
 } from "./claims.ts";
 import { EXIT } from "./exits.ts";
 import { fenceOf } from "./fence-flag.ts";
@@ -107,6 +109,11 @@ export function claimById(name: string, id: string, command: string): Claim {
   };
 }
 
+/** True: the store said no, so that nothing of it is under way. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof LockBackendError && error.fatal;
+}
+
 /** True: another release has had its "yes" meanwhile. */
 function wasReleased(io: Io, url: string, name: string, fence: bigint | undefined): boolean {
   return fence !== undefined && loadClaim(io, url, name, fence)?.state === "released";
@@ -126,11 +133,23 @@ async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<n
   } else {
     const { fence } = own;
     const noted = fence !== undefined && flags.text("claim") === undefined;
-    const release = ({ backend }: OpenStore): Promise<Released> => {
+    const release = async ({ backend, immediate }: OpenStore): Promise<Released> => {
       // Not before the store is open: a release that was never sent must not explain why the lease is gone.
       keep("releasing");
       if (noted) beginRelease(io, url, name, fence);
-      return insist(() => backend.release(own.claim));
+      let sent = 0;
+      try {
+        return await insist(() => {
+          sent++;
+          return backend.release(own.claim);
+        });
+      } catch (error) {
+        if (immediate || (sent === 1 && isRefusal(error))) {
+          keep(own.state);
+          if (noted) takeBackRelease(io, url, name, fence);
+        }
+        throw error;
+      }
     };
     const mayHaveExpired = mayHaveEnded(own, Date.now());
     const known = await withLocks(io, flags, release, { outlives: true });

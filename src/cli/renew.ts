@@ -5,7 +5,7 @@ import { driftMs } from "../drift.ts";
 import { formatMs, MAX_TTL_MS } from "../duration.ts";
 import { LockBackendError, LockLostError } from "../errors.ts";
 import { printable } from "../foreign.ts";
-import { loadClaim, storeClaim } from "./claims.ts";
+import { loadClaim, storeClaim, type StoredClaim } from "./claims.ts";
 import { type Command, UsageError } from "./command.ts";
 import { EXIT } from "./exits.ts";
 import { fenceOf } from "./fence-flag.ts";
@@ -38,7 +38,7 @@ export const renewCommand: Command = {
   async run(io, flags) {
     const name = nameOf(flags, "renew");
     const fence = fenceOf(flags, "renew");
-    const claim = findClaim(io, flags, name, fence);
+    const { claim, keeper } = findClaim(io, flags, name, fence);
     const renew = async (store: OpenStore): Promise<number> => {
       const trustedMs = await renewOnce(store, claim, fence);
       if (flags.text("ttl") !== undefined) await checkGiven(store, claim, trustedMs);
@@ -46,7 +46,7 @@ export const renewCommand: Command = {
     };
     const remainingMs = await withLocks(io, flags, renew, { outlives: true });
     if (fence !== undefined && flags.text("claim") === undefined) {
-      storeClaim(io, urlOf(io, flags), { claim, fence, state: "held", endsAtMs: Date.now() + remainingMs });
+      storeClaim(io, urlOf(io, flags), { claim, fence, state: "held", endsAtMs: Date.now() + remainingMs, keeper });
     }
     const deadline = new Date(Date.now() + remainingMs).toISOString();
     if (flags.has("json")) io.json({ name, fence, ttlMs: claim.ttlMs, remainingMs: Math.floor(remainingMs), deadline });
@@ -55,12 +55,25 @@ export const renewCommand: Command = {
   },
 };
 
-function findClaim(io: Io, flags: Flags, name: string, fence: bigint | undefined): Claim {
+const WHY_OVER: Readonly<Record<StoredClaim["state"], string | undefined>> = {
+  held: undefined,
+  // What was sent may still be on its way, and end the lease after any renewal.
+  releasing: "a release was sent whose answer never came, and may end it at any moment. Release it again to learn more",
+  released: "it was released before",
+  lost: "it was found to have ended before",
+};
+
+function findClaim(
+  io: Io,
+  flags: Flags,
+  name: string,
+  fence: bigint | undefined,
+): Pick<StoredClaim, "claim" | "keeper"> {
   const ttlMs = flags.durationMs("ttl", { minMs: 100, maxMs: MAX_TTL_MS });
   const id = flags.text("claim");
   if (id !== undefined) {
     if (ttlMs === undefined) throw new UsageError("with --claim, say for how long: --ttl", "renew");
-    return { ...claimById(name, id, "renew"), ttlMs };
+    return { claim: { ...claimById(name, id, "renew"), ttlMs } };
   }
   if (fence === undefined) throw new UsageError("which lease? Give its --fence, or its --claim", "renew");
   const stored = loadClaim(io, urlOf(io, flags), name, fence);
@@ -70,8 +83,9 @@ function findClaim(io: Io, flags: Flags, name: string, fence: bigint | undefined
       "renew",
     );
   }
-  if (stored.state !== "held") throw new LockLostError(name, fence, "it was released, or found to have ended, before");
-  return { ...stored.claim, ttlMs: ttlMs ?? stored.claim.ttlMs };
+  const over = WHY_OVER[stored.state];
+  if (over !== undefined) throw new LockLostError(name, fence, over);
+  return { claim: { ...stored.claim, ttlMs: ttlMs ?? stored.claim.ttlMs }, keeper: stored.keeper };
 }
 
 /** A store that keeps to the ttl of the beginning must not be believed to have given another. */

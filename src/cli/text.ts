@@ -1,4 +1,5 @@
-/** Text for terminals: columns aligned, lines cut to fit. */
+/** Text for terminals: columns aligned, lines cut to fit, and nothing in it that drives a terminal but colours. */
+import { printable } from "../foreign.ts";
 
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
@@ -46,6 +47,16 @@ export function table(columns: readonly Column[], rows: readonly (readonly strin
       .join("  ")
       .trimEnd();
   return [line(columns.map(({ title }) => title)), ...rows.map(line)];
+}
+
+/**
+ * The last door before a terminal: ends of lines, tabs and colours pass, since they may be ours. Whatever others wrote has been
+ * made printable where it was put into the text, colours too.
+ */
+export function harmless(text: string): string {
+  // oxlint-disable-next-line no-control-regex
+  const parts = text.split(/(\u001b\[[0-9;]*m|[\n\t])/);
+  return parts.map((part, i) => (i % 2 === 0 ? printable(part) : part)).join("");
 }
 
 function cellsOf(char: string): number {

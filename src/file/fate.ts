@@ -31,24 +31,39 @@ export interface FateOptions {
   readonly moment: Moment;
 }
 
-/** Judges by the times of `path`, a link to the claim's owner file. The clock is read before them. `freshMs`: see isDead(). */
-export function fateOf({ place, moment }: FateOptions, facts: OwnerFacts, path: string, freshMs?: number): Fate {
-  const nowMs = moment.machineMs();
-  const wallMs = moment.wallMs();
-  const times = disk.times(path);
-  if (times === undefined) return { alive: false, keepMs: facts.lockDelayMs };
+/** Judges a lease by the times of `path`, a link to its owner file. */
+export function fateOf({ place, moment }: FateOptions, facts: OwnerFacts, path: string): Fate {
+  const remainingMs = remainingAt(moment, facts, path);
   const { life, ttlMs, lockDelayMs } = facts;
-  // Another boot or time namespace: the kernel's own time of the last renewal, by the wall clock, is all there is.
-  const remainingMs = sharesClock(life)
-    ? times.mtimeMs + lockDelayMs + GUARD_MS - nowMs
-    : times.ctimeMs + ttlMs + lockDelayMs + WALL_GUARD_MS - wallMs;
-  const dead = isDead(life, freshMs);
+  if (remainingMs === undefined) return { alive: false, keepMs: lockDelayMs };
+  const dead = isDead(life);
   if (remainingMs > 0 && !dead) return { alive: true, remainingMs };
   const company = companyOf(place, facts);
   if (company === "alive") return { alive: true, remainingMs: Math.max(remainingMs, ttlMs) };
   // It named somebody, whom nobody can look for any more: the ttl decides.
   if (company === "unknown" && remainingMs > 0) return { alive: true, remainingMs };
   return { alive: false, keepMs: dead ? Math.max(0, Math.min(lockDelayMs, remainingMs)) : 0 };
+}
+
+/**
+ * How long a claim's place in the queue lasts; 0 when it is over. Only its own process can wait by it: whoever keeps the leases of
+ * a dead process alive cannot take a lock that is handed to it. `freshMs`: see isDead().
+ */
+export function waitsForMs({ moment }: FateOptions, facts: OwnerFacts, path: string, freshMs?: number): number {
+  const remainingMs = remainingAt(moment, facts, path) ?? 0;
+  return remainingMs > 0 && !isDead(facts.life, freshMs) ? remainingMs : 0;
+}
+
+/** The clock is read before the times. `undefined`: the file is gone. */
+function remainingAt(moment: Moment, { life, ttlMs, lockDelayMs }: OwnerFacts, path: string): number | undefined {
+  const nowMs = moment.machineMs();
+  const wallMs = moment.wallMs();
+  const times = disk.times(path);
+  if (times === undefined) return undefined;
+  // Another boot or time namespace: the kernel's own time of the last renewal, by the wall clock, is all there is.
+  return sharesClock(life)
+    ? times.mtimeMs + lockDelayMs + GUARD_MS - nowMs
+    : times.ctimeMs + ttlMs + lockDelayMs + WALL_GUARD_MS - wallMs;
 }
 
 /** How long a kept place lasts from now on; not above 0 when it is over. */

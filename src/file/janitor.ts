@@ -30,8 +30,8 @@ const SLICE = 50;
 /** Whoever closes does not wait longer than this for the rest of a round. */
 const LAST_MS = 500;
 const SOCKET_MS = 500;
-/** An owner file has a name of its own, or its claim's id. */
-const OWNER_NAME = /^(?:[-_A-Za-z0-9]{16}|[-_A-Za-z0-9]{22})$/;
+/** An owner file has a name of its own, or its claim's id, or both. */
+const OWNER_NAME = /^(?:[-_A-Za-z0-9]{16}|[-_A-Za-z0-9]{22}|[-_A-Za-z0-9]{39})$/;
 
 type Visit = (path: string, name: string) => unknown;
 

@@ -10,8 +10,8 @@ import type { ForcedRecords } from "./forced.ts";
 import { type Head, isHead, LockLog, type LogOptions } from "./log.ts";
 import type { Owner } from "./owner-file.ts";
 import type { Owners } from "./owners.ts";
+import { accept, detach } from "./accept.ts";
 import { type FactsCache, factsOf, limitFlaw, type Ticket } from "./queue.ts";
-import { retime } from "./retime.ts";
 import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
 import { admitted, contains, isFree, isPlain, taken, without } from "./rules.ts";
 import { type Obstacle, Sight, type View } from "./sight.ts";
@@ -100,15 +100,19 @@ export class Lock {
 
   /** Ends the claim, and says what it was. */
   release(mine: Mine): Released {
+    const { owners, moment } = this.#options;
     const { owner } = mine;
     if (owner === undefined) return "absent";
     const queued = mine.ticket !== undefined && this.#sight.queue.leave(mine.ticket);
-    const ended = this.#drop(owner, mine);
+    let ended = this.#drop(owner, mine);
+    const heir = owners.heirOf(mine);
+    if (heir !== undefined && this.#drop(heir, mine)) ended = true;
     mine.ticket = mine.held = mine.owner = undefined;
     if (queued && !ended) this.settle();
+    if (heir !== undefined) owners.giveBack(heir, mine);
     // What was resigned, or expired while it held, must never count again.
-    if (this.#options.moment.machineMs() < owner.untilMs) this.#options.owners.giveBack(owner, mine);
-    else this.#options.owners.discard(owner, mine);
+    if (moment.machineMs() < owner.untilMs) owners.giveBack(owner, mine);
+    else owners.discard(owner, mine);
     if (ended) return "held";
     return queued ? "queued" : "absent";
   }
@@ -127,9 +131,7 @@ export class Lock {
   look(mine: Mine): boolean {
     const head = this.log.read(false);
     if (head === undefined || !this.#options.owners.holds(mine, head)) return false;
-    if (mine.held !== undefined || this.#accept(mine, head)) return true;
-    this.#abandon(mine);
-    return false;
+    return mine.held !== undefined || this.#accept(mine, head) || this.#abandon(mine);
   }
 
   /** The lease of the owner file with this id, whoever made it. */
@@ -207,24 +209,20 @@ export class Lock {
       }
       return false;
     }
-    mine.held = holderIn(done.state, mine);
     this.#leave(mine);
+    if (owners.isProvisional(mine)) return detach(this.log, owners, mine) || this.#abandon(mine);
+    mine.held = holderIn(done.state, mine);
     // Kept waiting so long that the lease is over before it began.
-    if (moment.machineMs() < owner.untilMs) return true;
-    this.#abandon(mine);
-    return false;
+    return moment.machineMs() < owner.untilMs || this.#abandon(mine);
   }
 
   /** Somebody handed us the lock: ours from here on, if our time is not over. */
   #accept(mine: Mine, head: Head): boolean {
-    const { owners, place } = this.#options;
     const { owner, claim } = mine;
-    if (owner === undefined || !owners.renew(owner, claim.ttlMs)) return false;
-    if (claim.ttlMs !== owner.facts.ttlMs) mine.owner = retime(this.log, place, owner, claim.ttlMs) ?? owner;
-    mine.fromMs = owner.fromMs;
-    mine.held = holderIn(head.state, mine);
+    if (owner === undefined || !this.#options.owners.renew(owner, claim.ttlMs)) return false;
+    // First, so that it cannot be handed the lock once more by the same ticket.
     this.#leave(mine);
-    return true;
+    return accept(this.log, this.#options, mine, head);
   }
 
   /** The claim's owner file is of no use any more: whatever it holds ends, and its ticket goes. */
@@ -285,8 +283,8 @@ export class Lock {
   #join(mine: Mine): boolean {
     const { owners } = this.#options;
     // A ticket that lapsed is made again, by an owner file whose time is not over. A ticket's file is never shared.
-    if (mine.owner !== undefined && (mine.owner.leases !== undefined || !owners.renew(mine.owner))) this.#abandon(mine);
-    mine.owner ??= owners.own(mine.claim);
+    if (!owners.mayWait(mine)) this.#abandon(mine);
+    mine.owner ??= owners.toWait(mine.claim);
     mine.arrivalUs ??= Math.floor(this.#options.moment.machineMs() * 1000);
     if (this.#sight.queue.join(mine.owner, mine.arrivalUs) !== "joined") return this.#abandon(mine);
     mine.ticket = this.#sight.queue.ticketOf(mine.owner, mine.arrivalUs);

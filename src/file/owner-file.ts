@@ -14,7 +14,7 @@ import { isDead, type Life, ownLife, sharesClock } from "./life.ts";
 import type { Moment } from "./moment.ts";
 import { freshName, type Place } from "./place.ts";
 import { isId, type OwnerFacts, parseOwner, writeEntry } from "./records.ts";
-import { checkWording } from "./resume.ts";
+import { checkWording, waitingId } from "./resume.ts";
 
 /** An owner file of this process. */
 export interface Owner {
@@ -43,6 +43,7 @@ export interface OwnerFileOptions {
 /** Makes owner files, and says until when they last. Which claim gets which is decided in `owners.ts`. */
 export class OwnerFiles {
   readonly #options: OwnerFileOptions;
+  /** Whose end is the end of a lease. */
   readonly #life: Life;
 
   constructor(options: OwnerFileOptions) {
@@ -56,9 +57,20 @@ export class OwnerFiles {
     return found ?? this.#make(claim, this.#idFor(claim, named), wording, undefined);
   }
 
+  /** A file to wait by for a lease that is to outlive this process: a waiter that has died wants nothing any more. */
+  forWaiting(claim: Claim, wording: string): Owner {
+    return this.#make(claim, waitingId(claim.id), wording, undefined, ownLife());
+  }
+
   /** A file for all claims of this wording, on different locks. */
   forMany(claim: Claim, wording: string): Owner {
     return this.#make(claim, freshName(), wording, new Map());
+  }
+
+  /** The file that bears the claim's id, whoever made it. */
+  named({ id }: Claim): Owner | undefined {
+    const facts = isId(id) ? readOwner(join(this.#options.place.owners, id)) : undefined;
+    return facts && this.adopt(facts);
   }
 
   /** An owner file that another thread or process made for this claim. */
@@ -109,14 +121,14 @@ export class OwnerFiles {
     owner.untilMs = 1;
   }
 
-  #make(claim: Claim, id: string, wording: string, leases: Map<string, Mine> | undefined): Owner {
+  #make(claim: Claim, id: string, wording: string, leases: Map<string, Mine> | undefined, life = this.#life): Owner {
     const { place, instance } = this.#options;
     const { mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = claim;
     const facts: OwnerFacts = {
       kind: "owner",
       id,
       instance,
-      life: this.#life,
+      life,
       mode,
       limit,
       ttlMs,

@@ -17,7 +17,7 @@ import type { Head } from "./log.ts";
 import { type Owner, type OwnerFileOptions, OwnerFiles } from "./owner-file.ts";
 import type { Ticket } from "./queue.ts";
 import type { OwnerFacts } from "./records.ts";
-import { checkTerms, checkWording, isSameFile, leaseIn } from "./resume.ts";
+import { checkTerms, checkWording, holdingIn, isSameFile, isWaitingId, leaseIn } from "./resume.ts";
 
 const IDLE_MAX = 64;
 /** A shared file that was renewed this part of its ttl ago, or less, is not renewed for a new claim, which trusts it that much shorter. */
@@ -57,19 +57,25 @@ export class Owners {
   /** True if the claim holds by this entry, whichever process took it. */
   holds(mine: Mine, head: Head): boolean {
     if (!this.shareClaims) return holderIn(head.state, mine) !== undefined;
-    const held = leaseIn(this.#options.place, head, mine.owner?.facts.id ?? mine.claim.id);
+    const held = holdingIn(this.#options.place, head, mine.claim.id);
     if (held === undefined) return false;
     checkTerms(mine.claim, held.owner);
-    mine.owner ??= this.#files.adopt(held.owner);
-    return mine.owner !== undefined;
+    if (mine.owner?.facts.id === held.owner.id) return true;
+    const owner = this.#files.adopt(held.owner);
+    if (owner === undefined) return false;
+    // Another process has it already for the same claim: what we waited by is of no use any more.
+    if (mine.owner !== undefined) this.discard(mine.owner, mine);
+    mine.owner = owner;
+    return true;
   }
 
   /** Where the claim waits, whichever process queued it; -1: nowhere. */
   placeIn(line: readonly Ticket[], mine: Mine): number {
-    const id = mine.owner?.facts.id ?? (this.shareClaims && mine.claim.queues ? mine.claim.id : undefined);
-    const at = id === undefined ? -1 : line.findIndex(({ facts }) => facts.id === id);
+    if (mine.owner !== undefined) return line.findIndex(({ facts }) => facts.id === mine.owner!.facts.id);
+    if (!this.shareClaims || !mine.claim.queues) return -1;
+    const at = line.findIndex(({ facts }) => isWaitingId(facts.id, mine.claim.id));
     const ticket = line[at];
-    if (ticket === undefined || mine.owner !== undefined) return at;
+    if (ticket === undefined) return -1;
     checkWording(mine.claim, ticket.facts);
     const owner = this.#files.adopt(ticket.facts);
     if (owner === undefined || !isSameFile(ticket.path, owner.path)) return -1;
@@ -83,6 +89,27 @@ export class Owners {
     return (
       head !== undefined && leaseIn(this.#options.place, head, owner.facts.id) !== undefined && this.#isOver(owner)
     );
+  }
+
+  /** A file for a claim that waits. */
+  toWait(claim: Claim): Owner {
+    return this.shareClaims ? this.#files.forWaiting(claim, wordingOf(claim)) : this.own(claim);
+  }
+
+  /** True if the claim can go on waiting by its file: one of its own, which ends with this process, and has not ended yet. */
+  mayWait({ owner, claim }: Mine): boolean {
+    if (owner === undefined || owner.leases !== undefined) return false;
+    return (!this.shareClaims || this.#isOwnWait(owner, claim)) && this.renew(owner);
+  }
+
+  /** True if it was waited by, so that whatever is held by it ends with the process that made it. */
+  isProvisional({ owner, claim }: Mine): boolean {
+    return this.shareClaims && owner !== undefined && isWaitingId(owner.facts.id, claim.id);
+  }
+
+  /** The file by which another process, or thread, may hold what this claim only waits for. */
+  heirOf(mine: Mine): Owner | undefined {
+    return this.isProvisional(mine) ? this.#files.named(mine.claim) : undefined;
   }
 
   /** From now on every file that is not shared bears its claim's id, and none of them is used twice. */
@@ -138,7 +165,7 @@ export class Owners {
   discard(owner: Owner, mine: Mine): void {
     this.#retire(owner);
     if (owner.leases !== undefined) this.#leave(owner, owner.leases, mine);
-    else if (!this.shareClaims || this.#isOver(owner)) remove(owner.path);
+    else if (!this.shareClaims || this.#isOver(owner) || this.#isOwnWait(owner, mine.claim)) remove(owner.path);
   }
 
   /** Renews a claim that holds or waits, and all that share its file. `false`: its time was over, or its file is gone. */
@@ -187,6 +214,10 @@ export class Owners {
     for (const files of [this.#idle, this.#shared, this.#unused]) files.clear();
     this.#recent = undefined;
     this.#idleCount = 0;
+  }
+
+  #isOwnWait({ facts }: Owner, { id }: Claim): boolean {
+    return facts.instance === this.#options.instance && isWaitingId(facts.id, id);
   }
 
   #isOver({ path }: Owner): boolean {

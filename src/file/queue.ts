@@ -8,7 +8,7 @@
 import { join } from "node:path";
 import type { Mine } from "./claims.ts";
 import { checkDirectory, disk, remove, tryLink, tryMkdir, tryRmdir } from "./disk.ts";
-import { type Fate, fateOf, type FateOptions } from "./fate.ts";
+import { type FateOptions, waitsForMs } from "./fate.ts";
 import { type Owner, readOwner } from "./owner-file.ts";
 import type { LockState, OwnerFacts } from "./records.ts";
 import { limitsDiffer, otherLimit } from "./rules.ts";
@@ -108,8 +108,8 @@ export class Queue {
     const path = join(this.#path, name);
     const facts = this.#facts.of(id, path);
     if (facts === undefined) return undefined;
-    const fate: Fate = fateOf(this.#around, facts, path, freshMs);
-    if (fate.alive) return { path, facts, arrivalUs: Number(arrival), remainingMs: fate.remainingMs };
+    const remainingMs = waitsForMs(this.#around, facts, path, freshMs);
+    if (remainingMs > 0) return { path, facts, arrivalUs: Number(arrival), remainingMs };
     remove(path);
     return undefined;
   }

@@ -2,6 +2,7 @@
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { printable } from "../foreign.ts";
 import { compare } from "./compare.ts";
 import type { Verdict } from "./judge.ts";
 import { comparisonLines } from "./report/comparison.ts";
@@ -67,11 +68,11 @@ export async function labCommand(args: readonly string[], io: LabIo): Promise<nu
     return await act(wanted, io);
   } catch (error) {
     if (error instanceof LabUsageError) {
-      io.note(`holdfast lab: ${error.message}. See \`holdfast lab --help\`.`);
+      io.note(`holdfast lab: ${printable(error.message)}. See \`holdfast lab --help\`.`);
       return 64;
     }
     if (error instanceof Error && /^\S+ is not on this machine|is not installed/u.test(error.message)) {
-      io.note(`holdfast lab: ${error.message}`);
+      io.note(`holdfast lab: ${printable(error.message)}`);
       return 69;
     }
     throw error;

@@ -101,6 +101,20 @@ describe("a lease in several steps", () => {
     expect(BigInt(stdout.trim())).toBeGreaterThan(BigInt(fence));
   });
 
+  test.each([[], ["--pid", String(process.pid)]])(
+    "a waiter that was killed is not handed the lock (%s %s)",
+    async (...pid) => {
+      const fence = (await bench.run(["acquire", "dead", "--ttl", "1h"])).stdout.trim();
+      const waiting = bench.start(["acquire", "dead", "--ttl", "1h", ...pid], { input: "" });
+      for (let queued = 0; queued === 0;) queued = (await show("dead")).pending.length;
+      waiting.process.kill("SIGKILL");
+      await waiting.done;
+      expect((await bench.run(["release", "dead", "--fence", fence])).code).toBe(0);
+      expect((await bench.run(["run", "dead", "-n", "--", "true"])).code).toBe(0);
+      expect((await show("dead")).pending).toEqual([]);
+    },
+  );
+
   test("its notes are for this user only", async () => {
     const fence = (await bench.run(["acquire", "private"])).stdout.trim();
     const folder = bench.path("claims");

@@ -54,9 +54,10 @@ function allOf(path) {
   return [stats.ino, stats.nlink, stats.size, stats.mtimeMs, ...inside].join(" ");
 }
 
-const open = () => new FileBackend({ dir, entriesMax: 2, hints: "poll", clock });
-const [a, b] = [open(), open()];
+const open = (options) => new FileBackend({ dir, entriesMax: 2, hints: "poll", clock, ...options });
+const [a, b, lasting] = [open(), open(), open({ detached: true })];
 let count = 0;
+const LASTING = "lasting".padEnd(22, "x");
 const claim = (change = {}) => ({
   id: `claim-${process.pid}-${count++}`.padEnd(22, "x"),
   name: "doomed",
@@ -119,6 +120,24 @@ const scenarios = {
     await a.release(third);
     await b.release(second);
   },
+  /** A waiter that is handed the lock for a lease that is to outlive it. */
+  async lasting() {
+    const [first, second] = [claim(), claim({ id: LASTING })];
+    await take(a, first);
+    await take(lasting, second);
+    await a.release(first);
+    await take(lasting, second);
+  },
+  /** The same among readers, one of which it is. */
+  async lastingReader() {
+    const [first, reader, second] = [claim(), claim({ mode: "shared" }), claim({ id: LASTING, mode: "shared" })];
+    await take(a, first);
+    await take(b, reader);
+    await take(lasting, second);
+    await a.release(first);
+    await take(b, reader);
+    await take(lasting, second);
+  },
   /** Readers, and a lease ended by force. */
   async together() {
     const readers = [claim({ mode: "shared" }), claim({ mode: "shared" })];
@@ -139,9 +158,9 @@ if (then === "hold") {
   await new Promise((resolve) => setTimeout(resolve, 60_000));
 }
 // Opening is a scenario of its own.
-if (scenario !== "open") await Promise.all([a.query(""), b.query("")]);
+if (scenario !== "open") await Promise.all([a.query(""), b.query(""), lasting.query("")]);
 writeSync(1, `opened ${calls}\n`);
 await scenarios[scenario]();
-await Promise.all([a.close(), b.close()]);
+await Promise.all([a.close(), b.close(), lasting.close()]);
 writeSync(1, `calls ${calls}\n`);
 process.exit(0);

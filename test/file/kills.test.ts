@@ -42,6 +42,20 @@ function lastFence({ stdout }: Outcome): bigint {
   return fences.reduce((a, b) => (a > b ? a : b), 0n);
 }
 
+const LASTING = "lasting".padEnd(22, "x");
+
+/** Whether the dead process left a lease that outlives it; it is given back, as whoever was told of it would. */
+async function endLasting(dir: string): Promise<boolean> {
+  const backend = new FileBackend({ dir, detached: true, hints: "poll" });
+  try {
+    return (await backend.release(claim({ name: "doomed", id: LASTING }))) === "held";
+  } finally {
+    await backend.close();
+    // Made for a lease that never was: it has its ttl before it.
+    rmSync(join(dir, "o", LASTING), { force: true });
+  }
+}
+
 /** Whoever comes next gets the lock at once, with a greater fence, in every mode; and nothing of the dead one stays. */
 async function survive(dir: string, outcome: Outcome): Promise<void> {
   const backend = new FileBackend({ dir, entriesMax: 2, hints: "poll" });
@@ -71,7 +85,9 @@ async function survive(dir: string, outcome: Outcome): Promise<void> {
   }
 }
 
-describe.each(["open", "alone", "shared", "handOver", "together"])("killed at any moment: %s", (scenario) => {
+const SCENARIOS = ["open", "alone", "shared", "handOver", "together", "lasting", "lastingReader"];
+
+describe.each(SCENARIOS)("killed at any moment: %s", (scenario) => {
   test("the next process takes over at once, and no fence comes twice", { timeout: 240_000 }, async () => {
     const scratch = mkdtempSync(join(tmpdir(), "hf-kill-"));
     try {
@@ -81,11 +97,13 @@ describe.each(["open", "alone", "shared", "handOver", "together"])("killed at an
       const points = changes.filter((at) => at > from).map((at) => ({ at, when: "before" as const }));
       expect(points.length).toBeGreaterThan(20);
       const queue = [...points, { at: to, when: "after" as const }];
+      const lasts = new Map<number, boolean>();
       const worker = async (): Promise<void> => {
         for (let point = queue.shift(); point !== undefined; point = queue.shift()) {
           const dir = join(scratch, `${point.at}-${point.when}`);
           const outcome = await run(dir, scenario, point.at, point.when);
           expect(outcome.signal, `call ${point.at} was never made`).toBe("SIGKILL");
+          if (scenario.startsWith("lasting")) lasts.set(point.at, await endLasting(dir));
           await survive(dir, outcome).catch((cause: unknown) => {
             throw new Error(`killed ${point.when} change ${point.at} of ${to} (${scenario})`, { cause });
           });
@@ -93,6 +111,10 @@ describe.each(["open", "alone", "shared", "handOver", "together"])("killed at an
         }
       };
       await Promise.all(Array.from({ length: AT_ONCE }, worker));
+      // From one moment on the lease outlives its process, and not before.
+      const turns = [...lasts].toSorted(([one], [two]) => one - two).map(([, lasting]) => lasting);
+      expect(turns).toEqual(turns.toSorted((one, two) => Number(one) - Number(two)));
+      if (turns.length > 0) expect([turns[0], turns.at(-1)]).toEqual([false, true]);
     } finally {
       rmSync(scratch, { recursive: true, force: true });
     }

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { FileBackend } from "../../src/file/index.ts";
-import { claim, eventually, granted, grantedAtLast, Scene } from "./peers.ts";
+import { claim, eventually, granted, grantedAtLast, Scene, sleep } from "./peers.ts";
 
 let scene: Scene;
 beforeEach(() => {
@@ -94,6 +94,63 @@ test("a lease whose owner file was replaced is neither renewed nor gone on with:
   renameSync(`${path}.new`, path);
   expect(await another().renew([wish])).toMatchObject([{ held: false }]);
   expect(await another().attempt({ ...wish, queues: false })).toMatchObject({ granted: false });
+});
+
+test("a waiter that is killed around the hand-over of a lease that is to outlive it: all or nothing", async () => {
+  for (let round = 0; round < 8; round++) {
+    const [first, wish] = [claim(), claim({ ttlMs: 3_600_000 })];
+    const holder = scene.open();
+    const waiter = await scene.peer({ detached: true });
+    await granted(holder.attempt(first));
+    expect(await waiter.attempt(wish)).toMatchObject({ granted: false });
+    let told = false;
+    const news = grantedAtLast(waiter, wish).then(() => (told = true));
+    await holder.release(first);
+    // About as long as it takes the waiter to see it and write it down.
+    await sleep(Math.random() * 6);
+    await waiter.kill();
+    void news.catch(() => {});
+    // Whoever was told of the lease has it, dead or not; who was not may have it, and then it can be given back.
+    const lasts = (await another().release(wish)) === "held";
+    if (told) expect(lasts).toBe(true);
+    const next = claim();
+    await grantedAtLast(holder, next);
+    expect(await holder.release(next)).toBe("held");
+  }
+});
+
+test("a waiter that goes on with the place of another one keeps it when that one is killed", async () => {
+  const [first, wish, behind] = [claim(), claim(), claim()];
+  const holder = scene.open();
+  await granted(holder.attempt(first));
+  const dying = await scene.peer({ detached: true });
+  expect(await dying.attempt(wish)).toMatchObject({ granted: false, position: 1 });
+  expect(await holder.attempt(behind)).toMatchObject({ granted: false, position: 2 });
+  const second = another();
+  expect(await second.attempt(wish)).toMatchObject({ granted: false, position: 1 });
+  await dying.kill();
+  await eventually(async () => {
+    const answer = await second.attempt(wish);
+    const { pending } = await holder.query("");
+    return !answer.granted && answer.position === 1 && pending.length === 2 ? true : undefined;
+  });
+  expect(await holder.attempt(behind)).toMatchObject({ granted: false, position: 2 });
+  expect(await holder.release(first)).toBe("held");
+  await grantedAtLast(second, wish);
+  expect(await another().renew([wish])).toMatchObject([{ held: true }]);
+});
+
+test("a waiter whose process died is passed, although a companion keeps that process's leases alive", async () => {
+  const [first, behind] = [claim(), claim()];
+  const holder = scene.open();
+  await granted(holder.attempt(first));
+  const dying = await scene.peer();
+  await dying.call("alsoAlive", process.pid);
+  expect(await dying.attempt(claim())).toMatchObject({ granted: false, position: 1 });
+  expect(await holder.attempt(behind)).toMatchObject({ granted: false, position: 2 });
+  await dying.kill();
+  expect(await holder.release(first)).toBe("held");
+  await grantedAtLast(holder, behind);
 });
 
 test("one claim that many processes ask for at once is one lease", async () => {
