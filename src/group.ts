@@ -26,7 +26,7 @@ export class GroupLease implements Lease, Peekable {
   }
 
   get signal(): AbortSignal {
-    return (this.#signal ??= AbortSignal.any(this.parts.map((part) => part.signal)));
+    return (this.#signal ??= firstOf(this.parts));
   }
 
   remaining(): number {
@@ -66,4 +66,14 @@ export class GroupLease implements Lease, Peekable {
     if (results.includes("lost")) return "lost";
     return results.includes("unknown") ? "unknown" : "released";
   }
+}
+
+/** Not AbortSignal.any(): as long as somebody listens, Node keeps what that returns for ever, and all that the listener knows. */
+function firstOf(parts: readonly HeldLease[]): AbortSignal {
+  const controller = new AbortController();
+  for (const { signal } of parts) {
+    if (signal.aborted) controller.abort(signal.reason);
+    else signal.addEventListener("abort", () => controller.abort(signal.reason), { once: true });
+  }
+  return controller.signal;
 }

@@ -173,6 +173,21 @@ describe("re-entry", () => {
     });
     expect(kept).toBe(false);
   });
+
+  test("S139: a listener on the signal of several locks is kept no longer than they are", async () => {
+    const { locks } = stage();
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    let known: WeakRef<object> | undefined;
+    await locks.run(["n", "m"], ({ signal }) => {
+      const mine = {};
+      known = new WeakRef(mine);
+      signal.addEventListener("abort", () => void mine);
+    });
+    await new Promise((resolve) => setImmediate(resolve));
+    collect();
+    expect(known!.deref()).toBeUndefined();
+  });
 });
 
 describe("losses", () => {
