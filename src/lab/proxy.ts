@@ -9,8 +9,8 @@ import { BOTH, type Direction, directions, MAIN_ROAD, type Road, RoadBook, type 
 import { PortTakenError, onFreePort } from "./servers/child.ts";
 import { freePort, HOST } from "./servers/place.ts";
 
-export type { Hook, Proxy, ProxyTarget, Verdict } from "./proxy-types.ts";
-export type { Direction, Road } from "./roads.ts";
+export type { Proxy } from "./proxy-types.ts";
+export type { Road } from "./roads.ts";
 
 type Chunk = { readonly bytes: Buffer | null; readonly dueMs: number; held: boolean };
 
