@@ -34,7 +34,7 @@ export interface ClientOptions extends ClientSetup {
 export type SectionMessage = FromClient & { readonly type: "claimant" | "write" };
 
 /** A stopped process does not notice that the lab is gone: the kernel ends it then. */
-function tiedNode(): { execPath?: string; execArgv: string[] } {
+export function tiedNode(): { execPath?: string; execArgv: string[] } {
   const setpriv = "/usr/bin/setpriv";
   if (!existsSync(setpriv)) return { execArgv: [] };
   return { execPath: setpriv, execArgv: ["--pdeathsig", "KILL", "--", process.execPath] };

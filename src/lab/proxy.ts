@@ -4,56 +4,14 @@
  */
 import { createServer, connect } from "node:net";
 import type { Server, Socket } from "node:net";
+import type { Hook, Proxy, ProxyTarget, Verdict } from "./proxy-types.ts";
+import { BOTH, type Direction, directions, MAIN_ROAD, type Road, RoadBook, type State } from "./roads.ts";
 import { PortTakenError, onFreePort } from "./servers/child.ts";
 import { freePort, HOST } from "./servers/place.ts";
 
-export type Direction = "requests" | "replies";
+export type { Proxy } from "./proxy-types.ts";
+export type { Road } from "./roads.ts";
 
-/**
- * What happens to one chunk. `hold`: it and all after it on its connection wait for deliver() or heal(). `drop`: it is
- * lost, and so is all after it on its connection in that direction, for ever: TCP delivers nothing past a hole.
- */
-export type Verdict = "pass" | "drop" | "hold" | "reset";
-
-/** Decides over one chunk; `undefined`: as the proxy's state says. */
-export type Hook = (chunk: Buffer, connection: number) => Verdict | undefined;
-
-export interface Proxy extends AsyncDisposable {
-  readonly host: "127.0.0.1";
-  readonly port: number;
-  /** Connections open from clients now. */
-  readonly connections: number;
-  /** Connections on which requests are held back or delayed now. */
-  readonly holding: number;
-  /** Looks at each chunk from a client before anything else does. */
-  onRequest: Hook | undefined;
-  /** Looks at each chunk from the server before anything else does. */
-  onReply: Hook | undefined;
-  /** Resets (RST) every open connection. New ones are welcome; see refuse(). */
-  cut(): void;
-  /** Delivers each chunk this much later, plus a random part of `jitterMs`. */
-  delay(ms: number, direction?: Direction | "both", jitterMs?: number): void;
-  /** Holds everything back, also on new connections; heal() delivers it late and in order. */
-  hang(direction?: Direction | "both"): void;
-  /**
-   * Silently loses everything from now on: with `"replies"` the server acts and nobody hears of it. Connections that
-   * lost something stay silent after heal(); new ones are fine.
-   */
-  drop(direction: Direction | "both"): void;
-  /** Loses the next `n` replies, or each one for which the predicate holds, with all that follows on their connections. */
-  dropReplies(which: number | ((chunk: Buffer) => boolean)): void;
-  /** Delivers what hooks held back so far; later chunks pass as usual. */
-  deliver(): void;
-  /** Refuses new connections (ECONNREFUSED); open ones stay. */
-  refuse(): Promise<void>;
-  /** Drops the server's side of each connection without telling the client. */
-  halfOpen(): void;
-  /** Back to a good network: everything passes, held chunks are delivered, hooks are removed. */
-  heal(): Promise<void>;
-  stop(): Promise<void>;
-}
-
-type State = "pass" | "hang" | "drop";
 type Chunk = { readonly bytes: Buffer | null; readonly dueMs: number; held: boolean };
 
 interface Pipe {
@@ -68,22 +26,15 @@ interface Pair {
   readonly client: Socket;
   readonly server: Socket;
   readonly pipes: Record<Direction, Pipe>;
+  road: string;
   /** The server's side is gone and the client must not learn it. */
   halfOpen: boolean;
-}
-
-const BOTH: readonly Direction[] = ["requests", "replies"];
-
-export interface ProxyTarget {
-  readonly port: number;
-  /** @default "127.0.0.1" */
-  readonly host?: string | undefined;
 }
 
 /** Starts a proxy on a free loopback port. */
 export async function startProxy(target: ProxyTarget): Promise<Proxy> {
   return onFreePort(freePort, async (port) => {
-    const proxy = new TcpProxy(port, target.port, target.host ?? HOST);
+    const proxy = new TcpProxy(port, target);
     await proxy.listen();
     return proxy;
   });
@@ -99,14 +50,16 @@ class TcpProxy implements Proxy {
   readonly #pairs = new Set<Pair>();
   /** Connections whose client has gone while its requests were still under way. */
   readonly #late = new Set<Pair>();
-  readonly #state: Record<Direction, State> = { requests: "pass", replies: "pass" };
-  readonly #delay = { requests: { ms: 0, jitterMs: 0 }, replies: { ms: 0, jitterMs: 0 } };
+  readonly #roads = new RoadBook();
+  readonly #roadOf: (request: Buffer) => string | undefined;
   #lost: (chunk: Buffer) => boolean = () => false;
   #lastId = 0;
+  #outlived = 0;
 
-  constructor(port: number, targetPort: number, targetHost: string) {
+  constructor(port: number, target: ProxyTarget) {
     this.port = port;
-    this.#target = { port: targetPort, host: targetHost };
+    this.#target = { port: target.port, host: target.host ?? HOST };
+    this.#roadOf = target.roadOf ?? ((): undefined => undefined);
     this.#listener = createServer({ noDelay: true, allowHalfOpen: true }, (client) => this.#accept(client));
   }
 
@@ -116,6 +69,10 @@ class TcpProxy implements Proxy {
 
   get holding(): number {
     return this.#all().filter(({ pipes }) => pipes.requests.queue.length > 0).length;
+  }
+
+  get outlived(): number {
+    return this.#outlived;
   }
 
   listen(): Promise<void> {
@@ -134,15 +91,15 @@ class TcpProxy implements Proxy {
   }
 
   delay(ms: number, direction: Direction | "both" = "both", jitterMs = 0): void {
-    for (const one of directions(direction)) this.#delay[one] = { ms, jitterMs };
+    this.#slow(undefined, ms, direction, jitterMs);
   }
 
   hang(direction: Direction | "both" = "both"): void {
-    this.#set(direction, "hang");
+    this.#set(undefined, direction, "hang");
   }
 
   drop(direction: Direction | "both"): void {
-    this.#set(direction, "drop");
+    this.#set(undefined, direction, "drop");
   }
 
   dropReplies(which: number | ((chunk: Buffer) => boolean)): void {
@@ -151,7 +108,30 @@ class TcpProxy implements Proxy {
   }
 
   deliver(): void {
-    for (const pair of this.#all()) {
+    this.#deliver(this.#all());
+  }
+
+  road(name: string): Road {
+    const pairs = (): readonly Pair[] => this.#on(name);
+    const open = (): number => [...this.#pairs].filter(({ road }) => road === name).length;
+    return {
+      get connections() {
+        return open();
+      },
+      cut: () => pairs().forEach((pair) => this.#reset(pair)),
+      delay: (ms, direction = "both", jitterMs = 0) => this.#slow(name, ms, direction, jitterMs),
+      hang: (direction = "both") => this.#set(name, direction, "hang"),
+      drop: (direction) => this.#set(name, direction, "drop"),
+      heal: () => {
+        this.#slow(name, 0, "both", 0);
+        this.#set(name, "both", "pass");
+        this.#deliver(pairs());
+      },
+    };
+  }
+
+  #deliver(pairs: readonly Pair[]): void {
+    for (const pair of pairs) {
       for (const direction of BOTH) {
         for (const chunk of pair.pipes[direction].queue) chunk.held = false;
         this.#pump(pair, direction);
@@ -177,7 +157,7 @@ class TcpProxy implements Proxy {
     this.onReply = undefined;
     this.#lost = () => false;
     this.delay(0);
-    this.#set("both", "pass");
+    this.#set(undefined, "both", "pass");
     this.deliver();
     if (!this.#listener.listening) await this.listen();
   }
@@ -196,17 +176,26 @@ class TcpProxy implements Proxy {
     return [...this.#pairs, ...this.#late];
   }
 
-  #set(direction: Direction | "both", state: State): void {
+  #on(road: string | undefined): readonly Pair[] {
+    return this.#all().filter((pair) => road === undefined || pair.road === road);
+  }
+
+  #set(road: string | undefined, direction: Direction | "both", state: State): void {
     for (const one of directions(direction)) {
-      this.#state[one] = state;
-      for (const pair of this.#all()) this.#pump(pair, one);
+      for (const conditions of this.#roads.some(road)) conditions.state[one] = state;
+      for (const pair of this.#on(road)) this.#pump(pair, one);
     }
+  }
+
+  #slow(road: string | undefined, ms: number, direction: Direction | "both", jitterMs: number): void {
+    for (const one of directions(direction))
+      for (const conditions of this.#roads.some(road)) conditions.delay[one] = { ms, jitterMs };
   }
 
   #accept(client: Socket): void {
     const server = connect({ ...this.#target, noDelay: true, allowHalfOpen: true });
     const pipes = { requests: makePipe(), replies: makePipe() };
-    const pair: Pair = { id: ++this.#lastId, client, server, pipes, halfOpen: false };
+    const pair: Pair = { id: ++this.#lastId, client, server, pipes, road: MAIN_ROAD, halfOpen: false };
     this.#pairs.add(pair);
     // Errors are followed by "close", which does the work.
     client.on("error", () => undefined).on("close", () => this.#close(pair));
@@ -219,24 +208,27 @@ class TcpProxy implements Proxy {
 
   /** `null` is the end of the stream: it travels like a chunk, so that it can be held and lost. */
   #take(pair: Pair, direction: Direction, bytes: Buffer | null): void {
+    if (direction === "requests" && bytes !== null && pair.road === MAIN_ROAD)
+      pair.road = this.#roadOf(bytes) ?? MAIN_ROAD;
     const verdict = this.#judge(pair, direction, bytes);
     if (verdict === "reset") return this.#reset(pair);
     const pipe = pair.pipes[direction];
     pipe.hole ||= verdict === "drop";
     if (pipe.hole) return;
-    const { ms, jitterMs } = this.#delay[direction];
+    const { ms, jitterMs } = this.#roads.of(pair.road).delay[direction];
     const dueMs = performance.now() + ms + Math.random() * jitterMs;
     pipe.queue.push({ bytes, dueMs, held: verdict === "hold" });
     this.#pump(pair, direction);
   }
 
   #judge(pair: Pair, direction: Direction, bytes: Buffer | null): Verdict {
-    if (bytes === null) return this.#state[direction] === "drop" ? "drop" : "pass";
+    const state = this.#roads.of(pair.road).state[direction];
+    if (bytes === null) return state === "drop" ? "drop" : "pass";
     const hook = direction === "requests" ? this.onRequest : this.onReply;
     const told = hook?.(bytes, pair.id);
     if (told !== undefined) return told;
     if (direction === "replies" && this.#lost(bytes)) return "drop";
-    return this.#state[direction] === "drop" ? "drop" : "pass";
+    return state === "drop" ? "drop" : "pass";
   }
 
   #pump(pair: Pair, direction: Direction): void {
@@ -244,7 +236,7 @@ class TcpProxy implements Proxy {
     const to = direction === "requests" ? pair.server : pair.client;
     clearTimeout(pipe.timer);
     for (let next = pipe.queue[0]; next !== undefined; next = pipe.queue[0]) {
-      if (next.held || this.#state[direction] === "hang") return;
+      if (next.held || this.#roads.of(pair.road).state[direction] === "hang") return;
       const waitMs = next.dueMs - performance.now();
       if (waitMs > 0) {
         pipe.timer = setTimeout(() => this.#pump(pair, direction), waitMs);
@@ -258,12 +250,16 @@ class TcpProxy implements Proxy {
   }
 
   #reset(pair: Pair): void {
-    this.#end(pair, (socket) => socket.resetAndDestroy());
+    this.#end(pair, (socket) => {
+      // libuv does not reset what is shutting down, and Node 20 keeps the handle for ever then; nor what has not connected yet.
+      if (socket.connecting || socket.writableEnded) socket.destroy();
+      else if (!socket.destroyed) socket.resetAndDestroy();
+    });
   }
 
   #end(pair: Pair, how: (socket: Socket) => void): void {
     for (const direction of BOTH) pair.pipes[direction].queue.length = 0;
-    // Before #close(), which destroys one of them: a reset of a destroyed socket can make Node 20 spin when the process ends.
+    // Before #close(), which destroys one of them.
     how(pair.client);
     how(pair.server);
     this.#close(pair);
@@ -274,6 +270,7 @@ class TcpProxy implements Proxy {
     this.#pairs.delete(pair);
     clearTimeout(pair.pipes.replies.timer);
     if (pair.pipes.requests.queue.length > 0) {
+      if (!this.#late.has(pair)) this.#outlived++;
       this.#late.add(pair);
       return;
     }
@@ -285,8 +282,4 @@ class TcpProxy implements Proxy {
 
 function makePipe(): Pipe {
   return { queue: [], hole: false, timer: undefined };
-}
-
-function directions(direction: Direction | "both"): readonly Direction[] {
-  return direction === "both" ? BOTH : [direction];
 }

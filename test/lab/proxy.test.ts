@@ -5,6 +5,7 @@ import { afterAll, beforeAll, beforeEach, afterEach, expect, test } from "vitest
 import { Redis } from "ioredis";
 import { startProxy } from "../../src/lab/proxy.ts";
 import type { Proxy } from "../../src/lab/proxy.ts";
+import { redisRoad } from "../../src/lab/drive/store.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
 import { DIST } from "../dist.ts";
@@ -210,3 +211,53 @@ test("works in front of any TCP server", async () => {
   await front.stop();
   echo.close();
 });
+
+test("roads are spoiled apart from each other, and mended so", async () => {
+  await using roads = await startProxy({ port: server.port, roadOf: redisRoad });
+  const [commands, messages] = [0, 1].map(() => new Redis({ password: PASSWORD, port: roads.port }));
+  try {
+    const heard: string[] = [];
+    messages!.on("message", (_, text) => void heard.push(text as string));
+    await messages!.subscribe("news");
+    roads.road("messages").hang("replies");
+    await commands!.publish("news", "late");
+    // An answer on the other road: messages are held back, commands are not.
+    expect(await commands!.ping()).toBe("PONG");
+    expect(heard).toEqual([]);
+    expect([roads.road("main").connections, roads.road("messages").connections]).toEqual([1, 1]);
+    roads.road("messages").heal();
+    await eventually(async () => heard.length === 1);
+  } finally {
+    commands!.disconnect();
+    messages!.disconnect();
+  }
+});
+
+test("a reset leaves no handle behind, not even of a socket that is shutting down", async () => {
+  // The end is delivered and the connection cut in one turn.
+  const ended: Promise<void>[] = [];
+  const ender = createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on("error", () => undefined).resume();
+    ended.push(new Promise((resolve) => socket.end(resolve)));
+  });
+  await new Promise<void>((resolve) => ender.listen(0, "127.0.0.1", resolve));
+  const { port } = ender.address() as { port: number };
+  const before = sockets();
+  await using front = await startProxy({ port });
+  front.hang("replies");
+  const socket = connect({ port: front.port, host: "127.0.0.1", allowHalfOpen: true }).on("error", () => undefined);
+  socket.resume().write("hello");
+  await eventually(async () => ended.length === 1);
+  await ended[0];
+  // Let the server's end arrive at the proxy. Too early makes the test weaker, never red.
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  front.road("main").heal();
+  front.cut();
+  socket.destroy();
+  await new Promise<void>((resolve) => ender.close(() => resolve()));
+  await eventually(async () => sockets() <= before);
+});
+
+function sockets(): number {
+  return process.getActiveResourcesInfo().filter((resource) => resource === "TCPSocketWrap").length;
+}

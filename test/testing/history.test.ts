@@ -224,6 +224,25 @@ describe("findLinearization()", () => {
 
   test.each([
     ["two at once", [...visit("a", 1n, 10, 30), ...visit("b", 2n, 15, 20)]],
+    [
+      "two at once, the first of whom loses its lease later",
+      [
+        { kind: "asked", atMs: 9, who: "a" },
+        { kind: "held", atMs: 10, who: "a", fence: 1n, trustedUntilMs: 40 },
+        ...visit("b", 2n, 15, 20),
+        { kind: "lost", atMs: 40, who: "a", fence: 1n },
+      ],
+    ],
+    [
+      "two at once, the first of whom got no answer to its release",
+      [
+        { kind: "asked", atMs: 9, who: "a" },
+        { kind: "held", atMs: 10, who: "a", fence: 1n, trustedUntilMs: 90 },
+        ...visit("b", 2n, 15, 20),
+        { kind: "releasing", atMs: 40, who: "a", fence: 1n },
+        { kind: "released", atMs: 41, who: "a", fence: 1n, result: "unknown" },
+      ],
+    ],
     ["the same fence twice", [...visit("a", 1n, 10, 20), ...visit("b", 1n, 30, 40)]],
     ["a falling fence", [...visit("a", 2n, 10, 20), ...visit("b", 1n, 30, 40)]],
     ["a re-entry with another fence", [...visit("a", 1n, 10, 20), { kind: "entered", atMs: 15, who: "a", fence: 2n }]],

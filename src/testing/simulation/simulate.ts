@@ -86,6 +86,7 @@ async function chaos(world: World, ttlMs: number): Promise<Readonly<Record<Troub
 
 /** Nothing is lost, only slow: callers who stop waiting must leave nothing behind, at once. O6. */
 async function peace(world: World, ttlMs: number): Promise<void> {
+  world.phase = "peace";
   expectEmpty(world, "after every ttl has passed");
   let over = false;
   let working = 0;
@@ -107,6 +108,7 @@ async function peace(world: World, ttlMs: number): Promise<void> {
 
 /** O5 with its bound: when a holder dies, the next holds within ttl and one look. */
 async function takeOver(world: World, ttlMs: number): Promise<void> {
+  world.phase = "take-over";
   const [first, second] = world.nodes as [Node, Node];
   let heldMs: number | undefined;
   let waiting = false;
@@ -131,8 +133,15 @@ async function takeOver(world: World, ttlMs: number): Promise<void> {
 
 /** O6: after close() no timer is left, in no process, and nothing in the store. */
 async function farewell(world: World, ttlMs: number): Promise<void> {
+  world.phase = "farewell";
   let open = world.nodes.length;
-  for (const { locks } of world.nodes) void locks.close().then(() => open--);
+  for (const { locks } of world.nodes) {
+    const refused = (error: unknown): void => world.fail("O6 no leak", "", `close() rejected: ${String(error)}`);
+    void locks
+      .close()
+      .catch(refused)
+      .then(() => open--);
+  }
   if (!(await world.until(() => open === 0, world.nowMs + 5000))) world.fail("O6 no leak", "", "close() does not end");
   await world.until(() => false, world.nowMs + 5000 + ttlMs);
   expectEmpty(world, "after close()");
@@ -150,7 +159,8 @@ function expectEmpty(world: World, when: string): void {
 }
 
 function judge(world: World, seed: number, troubles: Readonly<Record<Trouble, number>>): SimulationResult {
-  const history = world.history.toSorted((a, b) => a.atMs - b.atMs);
+  const rumours = world.mutation.rumours?.(world.nowMs) ?? [];
+  const history = [...world.history, ...rumours].toSorted((a, b) => a.atMs - b.atMs);
   const violations = [...world.violations, ...checkHistory(history)];
   const jobs = history.filter(({ lock }) => lock === "job");
   const { linearizable, stuckAt } = findLinearization(jobs);

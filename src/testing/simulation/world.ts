@@ -12,12 +12,17 @@ import { SimulatedProcess } from "./process.ts";
 /** Breaks one rule on purpose, to prove that the simulation would notice. */
 export interface Mutation {
   /** Replaces methods of the store as every process sees it. */
-  readonly store?: (right: Member, process: SimulatedProcess) => Partial<Backend>;
+  readonly store?: (right: Member, process: SimulatedProcess, world: World) => Partial<Backend>;
   /** Replaces methods of the backend on the process's side of the network. */
-  readonly client?: (right: Backend, process: SimulatedProcess) => Partial<Backend>;
+  readonly client?: (right: Backend, process: SimulatedProcess, world: World) => Partial<Backend>;
+  /** Events that never happened, told to the judge after all that did. */
+  readonly rumours?: (afterMs: number) => readonly HistoryEvent[];
   /** Decides what the guarded resource lets in, instead of "not below the highest fence so far". */
   readonly guard?: (fence: bigint, highest: bigint) => boolean;
 }
+
+/** What a world lives through, in this order: see simulate.ts. */
+export type Phase = "chaos" | "peace" | "take-over" | "farewell";
 
 /** A process with its locks. */
 export interface Node {
@@ -54,6 +59,7 @@ export class World {
   readonly store: MemoryStore;
   readonly mutation: Mutation;
   nodes: Node[] = [];
+  phase: Phase = "chaos";
   steps = 0;
   /** When each step began, to name the step of a violation. */
   readonly stepMs: number[] = [];
@@ -79,9 +85,9 @@ export class World {
     const process = new SimulatedProcess(clock, `p${++this.#born}`, rate);
     const right = memory({ store: this.store, clock: process.clock });
     const network = new Network(clock, chance, process);
-    const seen = mutation.store === undefined ? right : override(right, mutation.store(right, process));
+    const seen = mutation.store === undefined ? right : override(right, mutation.store(right, process, this));
     const near = network.over(seen);
-    const backend = mutation.client === undefined ? near : override(near, mutation.client(near, process));
+    const backend = mutation.client === undefined ? near : override(near, mutation.client(near, process, this));
     const ids = seeded(Math.floor(chance.fraction() * 2 ** 32));
     const locks = createLocks(backend, { clock: process.clock, chance: ids, holder: process.name });
     const node = { process, network, locks };

@@ -1,0 +1,46 @@
+/** The Holdfast that is driven: this one, or another build of it, to see what the driver would have found there. */
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { Lease, Locks, LocksOptions } from "../../api.ts";
+import type { Backend, Member } from "../../backend.ts";
+import { file } from "../../file/index.ts";
+import { createLocks } from "../../locks.ts";
+import { initMembers, quorum, type QuorumOptions } from "../../quorum/index.ts";
+import { redis, type RedisClient, type RedisOptions } from "../../redis/index.ts";
+import { peek } from "../../testing/peek.ts";
+import { zookeeper } from "../../zookeeper/index.ts";
+
+export interface Holdfast {
+  readonly createLocks: (backend: Backend, options?: LocksOptions) => Locks;
+  readonly redis: (client: RedisClient, options?: RedisOptions) => Member;
+  readonly quorum: (members: readonly Member[], options?: QuorumOptions) => Backend;
+  readonly initMembers: (members: readonly Member[], options?: QuorumOptions) => Promise<unknown>;
+  readonly zookeeper: (options: { readonly servers: string; readonly session: number }) => Backend;
+  readonly file: (options: { readonly dir: string }) => Backend;
+  /** How long the lease is believed in from now on; 0: no longer. Changes nothing, where the build can do that. */
+  readonly leftMs: (lease: Lease) => number;
+}
+
+/** `dist`: the directory of another build. */
+export async function loadHoldfast(dist?: string): Promise<Holdfast> {
+  if (dist === undefined) return { createLocks, redis, quorum, initMembers, zookeeper, file, leftMs };
+  const load = (part: string): Promise<never> =>
+    import(pathToFileURL(join(dist, part, "index.js")).href) as Promise<never>;
+  const parts = await Promise.all(["", "redis", "quorum", "zookeeper", "file", "testing"].map(load));
+  const [main, ofRedis, ofQuorum, ofZooKeeper, ofFile, testing] = parts as unknown as [Holdfast, ...Holdfast[]];
+  const canPeek = typeof (testing as { peek?: unknown } | undefined)?.peek === "function";
+  return {
+    ...ofRedis,
+    ...ofQuorum,
+    ...ofZooKeeper,
+    ...ofFile,
+    createLocks: main.createLocks,
+    leftMs: canPeek ? leftMs : (lease) => lease.remaining(),
+  } as Holdfast;
+}
+
+function leftMs(lease: Lease): number {
+  const parts = peek(lease);
+  if (parts.some(({ state }) => state !== "held")) return 0;
+  return Math.max(0, Math.min(...parts.map(({ trustedUntilMs }) => trustedUntilMs)) - performance.now());
+}

@@ -1,0 +1,36 @@
+/** What a round tells: events for the oracles, findings, and counts. */
+import type { HistoryEvent } from "../../testing/history.ts";
+
+export interface Finding {
+  /** The step that it comes from; 0: the round as a whole. */
+  readonly step: number;
+  readonly rule: string;
+  readonly message: string;
+  /** Not counted if somebody broke one of these locks by force. */
+  readonly locks?: readonly string[] | undefined;
+}
+
+/** Who hears what a client sees. In a process of its own, that is the other end of a channel. */
+export interface Reporter {
+  event(event: HistoryEvent): void;
+  find(finding: Finding): void;
+  count(what: string): void;
+}
+
+export class Report implements Reporter {
+  readonly events: HistoryEvent[] = [];
+  readonly findings: Finding[] = [];
+  readonly counts: Map<string, number> = new Map();
+
+  event(event: HistoryEvent): void {
+    this.events.push(event);
+  }
+
+  find(finding: Finding): void {
+    this.findings.push(finding);
+  }
+
+  count(what: string): void {
+    this.counts.set(what, (this.counts.get(what) ?? 0) + 1);
+  }
+}

@@ -1,0 +1,34 @@
+/** Opens a store for the driver by name. */
+import type { ClientLibrary } from "../connections.ts";
+import type { Holdfast } from "../library.ts";
+import type { CastMaker } from "../round.ts";
+import type { DrivenStore, StoreName } from "../store.ts";
+import { driveFile } from "./file.ts";
+import { driveQuorum, driveRedis } from "./redis.ts";
+import { driveCluster, driveSentinel } from "./replicated.ts";
+import { driveZooKeeper } from "./zookeeper.ts";
+
+/** `cast`: where the store's clients must be processes of their own. */
+export type OpenedStore = DrivenStore & { readonly cast?: CastMaker | undefined };
+
+export function openDrivenStore(
+  name: StoreName,
+  holdfast: Holdfast,
+  client: ClientLibrary,
+  dist: string | undefined,
+): Promise<OpenedStore> {
+  switch (name) {
+    case "redis":
+      return driveRedis(holdfast, client);
+    case "quorum":
+      return driveQuorum(holdfast, client);
+    case "zookeeper":
+      return driveZooKeeper(holdfast);
+    case "sentinel":
+      return driveSentinel(holdfast, client);
+    case "cluster":
+      return driveCluster(holdfast, client);
+    case "file":
+      return driveFile(holdfast, dist);
+  }
+}
