@@ -110,7 +110,7 @@ const rows: readonly Row[] = [
   { fault: "crash with lost replication", minReplicas: true, quarantine: false, ttlMs: 25_000, safe: false },
 ];
 
-describe.concurrent("S21, S22: a fail-over that forgot a lease", () => {
+describe.concurrent("S21: a fail-over that forgot a lease", () => {
   for (const row of rows) {
     const halves = `${row.minReplicas ? "with" : "without"} min-replicas-to-write, ${row.quarantine ? "with" : "without"} quarantine`;
     const outcome = row.safe ? "never gives two holders" : "gives two holders, as documented";
