@@ -160,5 +160,7 @@ for (const { stages, fault, promise, shown } of promises) {
         all.some((title) => title.includes(words)),
         words,
       ).toBe(true);
+    const isTwo = quoted.some((words) => /two hold|two believe|greater fence/u.test(words));
+    if (says !== undefined) expect(isTwo ? "ordered" : "kept").toBe(says);
   });
 }
