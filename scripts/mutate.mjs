@@ -7,6 +7,7 @@
 //   … --planted --only hole-5                             those whose name begins so
 //   … --seed 2                                            another sample (1)
 //   … --results file.jsonl                                goes on where an earlier run with this file stopped
+//   … --quick                                             without the slow tests; a later run without it looks at survivors only
 //   … --list                                              shows the mutants and runs nothing
 //   … --workers 1                                         mutants at a time (2)
 //   … --json                                              one JSON line for each mutant, and one for the sum
@@ -35,6 +36,7 @@ const { values } = parseArgs({
     only: { type: "string", default: "" },
     results: { type: "string" },
     workers: { type: "string", default: "2" },
+    quick: { type: "boolean", default: false },
     list: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
   },
@@ -61,7 +63,14 @@ function described(file, text, mutant) {
 function mutantsOf(file) {
   const text = read(file);
   const mutants = file.endsWith(".lua") ? luaMutants(text) : typescriptMutants(file, text);
-  return mutants.map((mutant) => described(file, text, mutant));
+  const seen = new Map();
+  return mutants.map((mutant) => {
+    const { key, ...rest } = described(file, text, mutant);
+    // Equal lines are told apart by their order.
+    const nth = seen.get(key) ?? 0;
+    seen.set(key, nth + 1);
+    return { key: nth === 0 ? key : `${key}-${nth}`, ...rest };
+  });
 }
 
 /** `*` stands for a part of a name, `**` for any path. */
@@ -115,7 +124,10 @@ setPriority(10);
 const known = new Map();
 if (values.results !== undefined && existsSync(values.results)) {
   for (const line of readFileSync(values.results, "utf8").split("\n")) {
-    if (line !== "") known.set(JSON.parse(line).key, JSON.parse(line));
+    if (line === "") continue;
+    const outcome = JSON.parse(line);
+    // What only the quick tests let live has not been judged yet.
+    if (outcome.caught || !outcome.quick || values.quick) known.set(outcome.key, outcome);
   }
 }
 const times = new Map();
@@ -135,7 +147,7 @@ for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.e
 
 /** Without a bug every test must be green, and takes so long. */
 async function calibrate() {
-  const tests = [...new Set(queue.flatMap((mutant) => mutant.tests ?? testsOf(root, mutant.file)))];
+  const tests = [...new Set(queue.flatMap((mutant) => mutant.tests ?? testsOf(root, mutant.file, values.quick)))];
   const shares = workshops.map((_, index) => tests.filter((_test, at) => at % workshops.length === index));
   const answers = await Promise.all(
     workshops.map(async (workshop, index) =>
@@ -156,7 +168,12 @@ async function judge(workshop, { tests, text, ...mutant }) {
   const { mend, refused } = workshop.plant(mutant.file, text);
   let red = refused === undefined ? undefined : { test: "(build)", message: refused.slice(0, 300) };
   try {
-    for (const { files, ms } of inGroups(mutant.file, tests ?? testsOf(root, mutant.file), times, catches)) {
+    for (const { files, ms } of inGroups(
+      mutant.file,
+      tests ?? testsOf(root, mutant.file, values.quick),
+      times,
+      catches,
+    )) {
       if (red !== undefined) break;
       ({ red } = await workshop.test(files, ms * SLACK + SLACK_MS));
     }
@@ -165,7 +182,14 @@ async function judge(workshop, { tests, text, ...mutant }) {
   }
   const test = red?.test.split(":")[0];
   catches.set(test, (catches.get(test) ?? 0) + 1);
-  return { ...mutant, caught: red !== undefined, by: red?.test, message: red?.message, ms: Date.now() - startedMs };
+  return {
+    ...mutant,
+    quick: values.quick,
+    caught: red !== undefined,
+    by: red?.test,
+    message: red?.message,
+    ms: Date.now() - startedMs,
+  };
 }
 
 async function work(workshop) {

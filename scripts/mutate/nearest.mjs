@@ -16,13 +16,18 @@ const AREAS = [
 
 /** Judge the sources as text, not what they do. */
 const ABOUT_TEXT = new Set(["test/redis/lua.test.ts", "test/core/size.test.ts", "test/fence/sources.test.ts"]);
+/** Take long, or wait for servers to elect each other: left to a second run, over what `--quick` did not catch. */
+const SLOW =
+  /^test\/(?:core\/(?:thread|fuzz|process|arguments)|testing\/|simulation\/|redis\/(?:sentinel|cluster|topologies|waiting|crowds|durability|quarantines|marker|fuzz|open|quirks)|conformance\/(?:redis-|quorum\.)|quorum\/(?:simulation|model|faults|members|identity|closing|terms|down)|zookeeper\/(?:faults|interop|fuzz|hostile)|file\/(?:kills|chaos|death|fuzz|company|sharing))/;
 /** Seconds of testing at once: a red test in the first group saves all others. */
 const GROUPS_MS = [4000, 15_000];
 
-export function testsOf(root, file) {
+export function testsOf(root, file, quick) {
   const area = AREAS.find(([pattern]) => pattern.test(file));
   if (area === undefined) throw new Error(`No tests are known for ${file}: add it to scripts/mutate/nearest.mjs`);
-  return area[1].flatMap((path) => testFiles(root, path)).filter((path) => !ABOUT_TEXT.has(path));
+  return area[1]
+    .flatMap((path) => testFiles(root, path))
+    .filter((path) => !ABOUT_TEXT.has(path) && !(quick && SLOW.test(path)));
 }
 
 function testFiles(root, path) {

@@ -19,6 +19,9 @@ import { transformSync } from "rolldown/utils";
 const LEFT_OUT = new Set(["node_modules", ".git", "coverage"]);
 
 export class Workshop {
+  /** The group of processes that tests at this moment. */
+  running;
+
   /** @param {string} root the repository, with dist/ built from src/ */
   constructor(root) {
     this.dir = mkdtempSync(join(tmpdir(), "holdfast-mutate-"));
@@ -35,7 +38,7 @@ export class Workshop {
     writeFileSync(
       this.config,
       `import config from "./vitest.config.ts";
-       export default { ...config, test: { ...config.test, globalSetup: [], maxWorkers: 1, bail: 1 } };`,
+       export default { ...config, test: { ...config.test, globalSetup: [], maxWorkers: 1, isolate: false, bail: 1 } };`,
     );
   }
 
@@ -73,6 +76,7 @@ export class Workshop {
       stdio: "ignore",
       detached: true,
     });
+    this.running = child.pid;
     let late = false;
     const timer = setTimeout(() => {
       late = true;
@@ -82,6 +86,7 @@ export class Workshop {
     clearTimeout(timer);
     // Whatever a broken program started and left behind.
     endGroup(child.pid);
+    this.running = undefined;
     const results = existsSync(report) ? JSON.parse(readFileSync(report, "utf8")).testResults : [];
     const times = new Map(results.map((each) => [each.name.slice(this.dir.length + 1), each.endTime - each.startTime]));
     if (late) return { red: { test: "(time limit)", message: "" }, times };
@@ -93,6 +98,7 @@ export class Workshop {
   }
 
   remove() {
+    if (this.running !== undefined) endGroup(this.running);
     rmSync(this.dir, { recursive: true, force: true });
   }
 
