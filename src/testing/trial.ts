@@ -108,10 +108,13 @@ export class Trial {
     await new Promise((resolve) => setTimeout(resolve, ms));
   }
 
-  /** Throws {@link TooSlowError} if a brief lease of that age may have ended because this process was kept waiting. */
-  inTime(sinceMs: number): void {
+  /**
+   * Throws {@link TooSlowError} if more than this share of a brief ttl has passed, because this process or the store was kept
+   * waiting: a lease of that age may have ended.
+   */
+  inTime(sinceMs: number, share = 0.9): void {
     const ageMs = this.clock.now() - sinceMs;
-    if (ageMs > this.ttlMs * 0.9) throw new TooSlowError(`${Math.round(ageMs)} ms passed where less was meant to`);
+    if (ageMs > this.ttlMs * share) throw new TooSlowError(`${Math.round(ageMs)} ms passed where less was meant to`);
   }
 
   /** Attempts, and expects the lease. `sentMs` is the clock before the request left. */
@@ -127,9 +130,10 @@ export class Trial {
     return { ...answer, sentMs };
   }
 
-  /** Attempts, and expects a no. */
-  async refused(backend: Backend, claim: Claim, why: string): Promise<Refused> {
+  /** Attempts, and expects a no. `sinceMs`: from when a brief lease counts that is in the way. */
+  async refused(backend: Backend, claim: Claim, why: string, sinceMs?: number): Promise<Refused> {
     const answer = await backend.attempt(claim);
+    if (answer.granted && sinceMs !== undefined) this.inTime(sinceMs);
     if (answer.granted) assert.fail(`granted fence ${answer.fence}, but ${why}`);
     return answer;
   }
@@ -169,10 +173,16 @@ export class Trial {
   /** Asks to the end of a lease's trust whether somebody else gets in too early. */
   async keptUntil(untilMs: number, backend: Backend, rival: () => Claim): Promise<void> {
     while (this.clock.now() < untilMs - this.slackMs - this.ttlMs / 10) {
-      const answer = await backend.attempt(rival());
+      const claim = rival();
+      const answer = await backend.attempt(claim);
       const doneMs = this.clock.now();
-      if (answer.granted && doneMs < untilMs - this.slackMs) {
-        assert.fail(`somebody else got in ${Math.round(untilMs - doneMs)} ms before the lease's time was over`);
+      if (answer.granted) {
+        if (doneMs < untilMs - this.slackMs) {
+          assert.fail(`somebody else got in ${Math.round(untilMs - doneMs)} ms before the lease's time was over`);
+        }
+        // It was kept waiting until the lease was over: nothing is left to ask for, and nobody needs what it got.
+        await backend.release(claim);
+        return;
       }
       await this.sleep(this.ttlMs / 10);
     }

@@ -9,6 +9,10 @@ import {
   withoutDeclined,
 } from "../../src/testing/index.ts";
 
+/** What must happen at last happens in milliseconds; a machine that is busy with other things may need this long. */
+const PATIENCE_MS = 60_000;
+const TIMEOUT_MS = 4 * PATIENCE_MS;
+
 export interface ConformanceEntry {
   readonly name: string;
   /** Starts whatever the backend needs; runs once. */
@@ -29,12 +33,14 @@ export function conformanceTests(entry: ConformanceEntry): void {
   describe(entry.name, { concurrent: entry.concurrent ?? true }, () => {
     let context: ConformanceContext;
     beforeAll(async () => {
-      context = await entry.start();
+      context = { patienceMs: PATIENCE_MS, ...(await entry.start()) };
     });
     afterAll(async () => entry.stop?.());
 
     describe("promises", () => {
-      for (const { promise, check } of withoutDeclined(promises, declined)) test(promise, () => check(context));
+      for (const { promise, check } of withoutDeclined(promises, declined)) {
+        test(promise, { timeout: TIMEOUT_MS }, () => check(context));
+      }
     });
 
     for (const [promise, reason] of Object.entries(declined)) {

@@ -102,7 +102,10 @@ test("closing twice is closing once, and disposal closes", async () => {
   const { backend, locks } = stage();
   await Promise.all([locks.close(), locks.close()]);
   await locks[Symbol.asyncDispose]();
-  expect(backend.closed).toBe(true);
+  expect(backend.closings).toBe(1);
+  const disposed = stage();
+  await disposed.locks[Symbol.asyncDispose]();
+  expect(disposed.backend.closings).toBe(1);
 });
 
 test("a grace that is no duration is refused", async () => {

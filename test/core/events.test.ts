@@ -1,6 +1,8 @@
 /** What can be seen from outside, on diagnostics_channel. */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { afterEach, expect, test } from "vitest";
+import type { Renewal } from "../../src/backend.ts";
+import { LockBackendError } from "../../src/errors.ts";
 import { failure, stage } from "./scripted.ts";
 
 const subscriptions: [string, (message: unknown) => void][] = [];
@@ -67,6 +69,50 @@ test("a renewal is told per batch, with what came of it", async () => {
   await locks.acquire("b");
   await clock.advance(10_000);
   expect(renewals).toMatchObject([{ backend: "scripted", asked: 2, renewed: 2, gone: 0, unknown: 0, tookMs: 0 }]);
+});
+
+test("a renewal's event counts what is gone and what is unknown, each for itself", async () => {
+  const { clock, backend, locks } = stage();
+  const renewals = listen("holdfast:renew");
+  for (const name of ["a", "b", "c", "d", "e", "f"]) await locks.acquire(name);
+  backend.interfere.renew = async (pass, claims) => {
+    const answers = (await pass()) as readonly Renewal[];
+    return answers.map((answer, at): Renewal => {
+      if (claims[at]!.name === "a") return { held: false, reason: "evicted" };
+      return claims[at]!.name < "d" ? { held: "unknown", cause: new Error("no answer") } : answer;
+    });
+  };
+  await clock.advance(10_000);
+  expect(renewals[0]).toMatchObject({ asked: 6, renewed: 3, gone: 1, unknown: 2 });
+  backend.interfere.renew = () => Promise.reject(new Error("cut off"));
+  renewals.length = 0;
+  await clock.advance(10_000);
+  const first = renewals[0]!;
+  expect(first).toMatchObject({ renewed: 0, gone: 0, unknown: first["asked"] });
+  expect(first["asked"]).toBeGreaterThan(0);
+});
+
+test("an acquire that fails for good is traced as an error, with the error", async () => {
+  const { backend, locks } = stage();
+  const errors = listen("tracing:holdfast:acquire:error");
+  backend.interfere.attempt = () =>
+    Promise.reject(new LockBackendError("scripted", "a", "no such database", { fatal: true }));
+  const stop = new AbortController();
+  const error = await failure(locks.acquire("a", { signal: stop.signal }));
+  expect(error).toBeInstanceOf(LockBackendError);
+  expect(errors).toMatchObject([{ name: "a", outcome: "error", error, waitedMs: 0 }]);
+});
+
+test("re-entry works while acquires are traced, and is no acquire of its own", async () => {
+  const { locks } = stage();
+  const starts = listen("tracing:holdfast:acquire:start");
+  const ends = listen("tracing:holdfast:acquire:asyncEnd");
+  const inner = await locks.run("a", ({ fence }) =>
+    locks.run("a", async (lease) => [lease.fence === fence, await locks.run("b", () => "other")]),
+  );
+  expect(inner).toEqual([true, "other"]);
+  expect(starts.map(({ name }) => name)).toEqual(["a", "b"]);
+  expect(ends.map(({ outcome }) => outcome)).toEqual(["acquired", "acquired"]);
 });
 
 test("a forced release is told, with who and why", async () => {

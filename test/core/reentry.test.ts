@@ -140,6 +140,26 @@ describe("re-entry", () => {
     expect(aborted).toEqual([true, true]);
   });
 
+  test("nobody is let into a lease whose time has passed, though no timer has noticed yet", async () => {
+    const { clock, locks } = stage();
+    const stop = new AbortController();
+    const outer = locks.run("a", async () => {
+      const reader = await locks.acquire("a", { mode: "shared" });
+      const writer = failure(locks.acquire("a", { wait: Infinity, signal: stop.signal }));
+      const next = failure(locks.acquire("a", { mode: "shared", wait: Infinity }));
+      clock.block(31_000);
+      // The way is free for the next, into a lease that is over.
+      stop.abort(new Error("enough"));
+      expect((await writer).message).toBe("enough");
+      expect(await next).toBeInstanceOf(LockLostError);
+      expect(await reader.release()).toBe("lost");
+    });
+    const lost = failure(outer);
+    await clock.settle();
+    await clock.advance(1);
+    expect(await lost).toBeInstanceOf(LockLostError);
+  });
+
   test("a reader cannot become a writer inside itself: a TypeError instead of a deadlock", async () => {
     const { locks } = stage();
     await locks.run("a", { mode: "shared" }, async () => {

@@ -15,11 +15,16 @@ export class ScriptedBackend implements Backend {
   readonly steps: { readonly step: Step; readonly claims: readonly Claim[] }[] = [];
   readonly interfere: Partial<Record<Step, Interference | undefined>> = {};
   listener: Listener | undefined;
-  closed = false;
+  /** How often it was closed. */
+  closings = 0;
   readonly #inner: Backend;
 
   constructor(store: MemoryStore) {
     this.#inner = memory({ store });
+  }
+
+  get closed(): boolean {
+    return this.closings > 0;
   }
 
   count(step: Step): number {
@@ -60,7 +65,7 @@ export class ScriptedBackend implements Backend {
   }
 
   async close(): Promise<void> {
-    this.closed = true;
+    this.closings++;
     await this.#inner.close();
   }
 

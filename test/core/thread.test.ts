@@ -10,7 +10,7 @@ const store = join(import.meta.dirname, "fixtures/shared-store.mjs");
 
 /** Runs `body` in a process of its own, which has to end by itself, and returns what it prints as JSON. */
 async function script(body: string): Promise<unknown> {
-  const head = `import { createLocks } from "${DIST}/index.js"; import { sharedStore, block } from "${store}";
+  const head = `import { createLocks } from "${DIST}/index.js"; import { sharedStore, block, nowMs } from "${store}";
     const { view, backend } = sharedStore(); const locks = createLocks(backend); const tell = (x) => console.log(JSON.stringify(x));
     const workers = []; process.on("worker", (worker) => workers.push(worker));
     const until = async (done) => { while (!done()) await new Promise((next) => setTimeout(next, 5)); };
@@ -19,16 +19,16 @@ async function script(body: string): Promise<unknown> {
   return JSON.parse(stdout);
 }
 
-test("with the main thread blocked for three times the ttl the lease is still held, and known to be", async () => {
+test("with the main thread blocked for longer than the ttl the lease is still held, and known to be", async () => {
   const result = await script(`
-    const lease = await locks.acquire("a", { ttl: 400, renew: "thread" });
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    block(1200);
+    const lease = await locks.acquire("a", { ttl: "3s", renew: "thread" });
+    const untilMs = nowMs() + 3500;
+    while (nowMs() < untilMs || view[1] < 3) block(50);
     let held = true;
     try { lease.assertHeld(); } catch { held = false; }
-    tell({ held, remaining: lease.remaining() > 0, renewed: view[1] >= 3, aborted: lease.signal.aborted, result: await lease.release() });
+    tell({ held, remaining: lease.remaining() > 0, aborted: lease.signal.aborted, result: await lease.release() });
     await locks.close();`);
-  expect(result).toEqual({ held: true, remaining: true, renewed: true, aborted: false, result: "released" });
+  expect(result).toEqual({ held: true, remaining: true, aborted: false, result: "released" });
 });
 
 test("the same without the thread loses it: the test can fail", async () => {
@@ -43,8 +43,11 @@ test("the same without the thread loses it: the test can fail", async () => {
 
 test("a thread that learns that the lease is gone tells it", async () => {
   const result = await script(`
-    const lease = await locks.acquire("a", { ttl: 400, renew: "thread" });
+    const lease = await locks.acquire("a", { ttl: "20s", renew: "thread" });
     view[2] = 1;
+    // In doubt, it is asked for at once.
+    view[3] = 5000;
+    lease.remaining();
     const alive = setInterval(() => {}, 1000);
     await new Promise((resolve) => lease.signal.addEventListener("abort", resolve));
     clearInterval(alive);
@@ -55,13 +58,14 @@ test("a thread that learns that the lease is gone tells it", async () => {
 
 test("nothing is renewed after the release, and the thread does not keep the process alive", async () => {
   const result = await script(`
-    const lease = await locks.acquire("a", { ttl: 300, renew: "thread" });
-    await new Promise((resolve) => setTimeout(resolve, 400));
-    await lease.release();
+    const lease = await locks.acquire("a", { ttl: "3s", renew: "thread" });
+    while (view[1] === 0) await new Promise((next) => setTimeout(next, 20));
+    const answer = await lease.release();
     const before = view[1];
-    await new Promise((resolve) => setTimeout(resolve, 400));
-    tell({ renewedBefore: before > 0, renewedAfter: view[1] - before });`);
-  expect(result).toEqual({ renewedBefore: true, renewedAfter: 0 });
+    // The next would leave after a third of the ttl.
+    await new Promise((resolve) => setTimeout(resolve, 1100));
+    tell({ answer, renewedAfter: view[1] - before });`);
+  expect(result).toEqual({ answer: "released", renewedAfter: 0 });
 });
 
 test("maxHold ends it in the thread too", async () => {
@@ -215,4 +219,39 @@ test("S136: a thread killed while it closes, and one that cannot close, do not h
     await closing;
     tell({ result: await lease.release(), again: await failure(locks.close()) });`);
   expect(result).toEqual({ result: "lost", again: "none" });
+});
+
+test("trust counts from when the thread's renewal left, however late its answer comes", async () => {
+  const result = await script(`
+    const lease = await locks.acquire("a", { ttl: "20s", renew: "thread" });
+    // In doubt, it is renewed at once; and the answer is held back.
+    view[6] = Infinity;
+    view[3] = 5000;
+    const doubted = lease.remaining() === 0;
+    await until(() => view[7] > 0);
+    await until(() => nowMs() > view[7] + 300);
+    view[6] = 0;
+    await until(() => lease.remaining() > 0);
+    const sinceMs = nowMs() - view[7];
+    tell({ doubted, early: lease.remaining() <= 20_000 * 0.99 - 2 - sinceMs + 1 });
+    await lease.release();
+    await locks.close();`);
+  expect(result).toEqual({ doubted: true, early: true });
+});
+
+test("a yes that reaches the thread after the lease's time does not revive it", async () => {
+  const result = await script(`
+    view[6] = Infinity;
+    const lease = await locks.acquire("a", { ttl: "3s", renew: "thread" });
+    const endMs = nowMs() + 3000;
+    // A renewal left in time, and was granted; its answer comes when the old trust is over and this thread does not look.
+    while (view[7] === 0) await new Promise((next) => setTimeout(next, 5));
+    view[6] = endMs;
+    while (view[8] < endMs) block(20);
+    block(100);
+    let held = true;
+    try { lease.assertHeld(); } catch { held = false; }
+    tell({ held, remaining: lease.remaining(), result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ held: false, remaining: 0, result: "lost" });
 });

@@ -1,6 +1,7 @@
 /** The five rules of time. Each test fails when its rule is broken. */
 import { describe, expect, test } from "vitest";
 import type { Lease } from "../../src/api.ts";
+import type { Granted } from "../../src/backend.ts";
 import { LockLostError } from "../../src/errors.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
@@ -99,10 +100,46 @@ describe("rule 1: time is monotonic and read before the request leaves", () => {
   test("a machine that slept longer than the ttl ends a lease that is not renewed", async () => {
     const { clock, locks } = stage();
     const lease = await locks.acquire("a", { renew: false, ttl: "10s" });
-    clock.suspend(11_000);
+    await clock.advance(4000);
+    // Shorter than what is left by the monotonic clock: only the sleep counts here.
+    clock.suspend(5000);
+    expect(lease.remaining()).toBe(10_000 - 102 - 4000 - 5000);
+    lease.assertHeld();
+    clock.suspend(1000);
+    expect(lease.remaining()).toBe(0);
     expect(() => lease.assertHeld()).toThrow(LockLostError);
-    await clock.advance(10_000);
-    expect(lease.signal.aborted).toBe(true);
+    const result = lease.release();
+    expect(lease.signal.reason).toBeInstanceOf(LockLostError);
+    expect(await result).toBe("lost");
+  });
+});
+
+describe("an older proof, as of a session that was alive a moment ago,", () => {
+  test("does not move trust back", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    await clock.advance(15_000);
+    expect(backend.count("renew")).toBe(1);
+    const trustedMs = lease.remaining() + clock.now();
+    backend.interfere.renew = async () => [{ held: true, fromMs: 1 }];
+    await clock.advance(8000);
+    expect(backend.count("renew")).toBeGreaterThan(1);
+    expect(lease.remaining() + clock.now()).toBe(trustedMs);
+  });
+
+  test("does not settle a doubt: it was sent before the machine slept, perhaps", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    await clock.advance(100);
+    clock.suspend(5000);
+    backend.interfere.renew = async () => [{ held: true, fromMs: 50 }];
+    expect(lease.remaining()).toBe(0);
+    await clock.advance(1);
+    expect(backend.count("renew")).toBe(1);
+    expect(lease.remaining()).toBe(0);
+    backend.interfere.renew = undefined;
+    await clock.advance(12_000);
+    expect(lease.remaining()).toBeGreaterThan(0);
   });
 });
 
@@ -212,6 +249,29 @@ describe("rule 3: unknown is neither yes nor no", () => {
     expect(await other().tryAcquire("a")).not.toBeNull();
   });
 
+  test("a try that got no answer is asked for once more, with the same claim, and then given up", async () => {
+    const { clock, backend, locks, other } = stage();
+    let lost = 1;
+    backend.interfere.attempt = async (pass) => {
+      const answer = await pass();
+      if (lost-- > 0) throw new Error("the reply was lost");
+      return answer;
+    };
+    const trying = locks.tryAcquire("a");
+    await clock.advance(100);
+    const lease = await trying;
+    expect(lease).not.toBeNull();
+    const [first, second] = backend.steps.map(({ claims: [claim] }) => claim!.id);
+    expect(second).toBe(first);
+    await lease!.release();
+    lost = 2;
+    const failing = failure(locks.tryAcquire("a"));
+    await clock.advance(100);
+    expect((await failing)["code"]).toBe("ERR_LOCK_BACKEND");
+    expect(await other().tryAcquire("a")).not.toBeNull();
+    expect(backend.count("attempt")).toBe(4);
+  });
+
   test("S10: a lost reply to release is repeated, and says released", async () => {
     const { clock, backend, locks } = stage();
     const lease = await locks.acquire("a");
@@ -224,6 +284,49 @@ describe("rule 3: unknown is neither yes nor no", () => {
     await clock.advance(100);
     expect(await releasing).toBe("released");
     expect(backend.count("release")).toBe(2);
+  });
+
+  test("an answer to the first asking that the second has overtaken proves nothing", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    const [request, reply] = [gate(), gate()];
+    backend.interfere.release = async (pass) => {
+      // The second asking arrives first and ends the lease; the first then finds nothing, and is answered first.
+      if (backend.count("release") === 1) await request.opened;
+      const answer = await pass();
+      if (backend.count("release") === 2 && answer === "held") await reply.opened;
+      return answer;
+    };
+    const released = lease.release();
+    await clock.advance(2000);
+    expect(backend.count("release")).toBe(2);
+    request.open();
+    await clock.settle();
+    reply.open();
+    expect(await released).toBe("released");
+    expect(lease.signal.aborted).toBe(false);
+  });
+
+  test.each([
+    ["absent: it may have run out on the way, after it was given back in time", "release", "absent"],
+    ["that the store cannot tell: others may have had it by then", "swap", undefined],
+  ] as const)("an answer that comes after the lease's time says unknown where it is %s", async (_, step, was) => {
+    const { clock, backend, locks } = stage();
+    backend.interfere.renew = () => new Promise(() => {});
+    const lease = await locks.acquire("a", { ttl: "10s" });
+    if (step === "swap") void locks.acquire("a", { ttl: "10s", wait: Infinity }).catch(() => {});
+    await clock.advance(9800);
+    const reply = gate();
+    backend.interfere[step] = async (pass) => {
+      const answer = await pass();
+      await reply.opened;
+      return step === "swap" ? { ...(answer as Granted), released: was } : was;
+    };
+    const released = lease.release();
+    await clock.advance(300);
+    reply.open();
+    expect(await released).toBe("unknown");
+    expect(backend.count(step)).toBe(1);
   });
 
   test("a release that cannot be asked in time says unknown, and goes on asking behind the caller", async () => {

@@ -232,3 +232,55 @@ test("nothing stays behind when everything has ended", async () => {
   await there.close();
   expect(clock.timers).toBe(0);
 });
+
+test("a hold in doubt is not handed over in memory: the next holder has a lease of its own, which is sure", async () => {
+  const { clock, backend, locks } = stage();
+  const first = await locks.acquire("a");
+  const waiting = locks.acquire("a");
+  clock.suspend(5000);
+  void first.release();
+  await clock.settle();
+  const second = await waiting;
+  expect(second.remaining()).toBeGreaterThan(0);
+  expect(backend.count("swap")).toBe(1);
+});
+
+describe("is not handed over in memory, so that the next holder's time is its own:", () => {
+  test("a hold with minHold", async () => {
+    const { clock, locks } = stage();
+    const options = { minHold: "1m", wait: Infinity } as const;
+    const first = await locks.acquire("a", options);
+    let entered = false;
+    void locks.acquire("a", options).then(() => (entered = true));
+    await first.release();
+    await clock.advance(59_000);
+    expect(entered).toBe(false);
+    await clock.advance(2000);
+    expect(entered).toBe(true);
+  });
+
+  test("a hold with maxHold", async () => {
+    const { clock, locks } = stage();
+    const first = await locks.acquire("a", { maxHold: "1m" });
+    const waiting = locks.acquire("a", { maxHold: "1m" });
+    await clock.advance(5);
+    void first.release();
+    await clock.settle();
+    const second = await waiting;
+    await clock.advance(60_000 - 1);
+    second.assertHeld();
+    await clock.advance(1);
+    expect(second.signal.aborted).toBe(true);
+  });
+
+  test("a hold that is not renewed", async () => {
+    const { clock, locks } = stage();
+    const options = { ttl: "10s", renew: false } as const;
+    const first = await locks.acquire("a", options);
+    const waiting = locks.acquire("a", options);
+    await clock.advance(5);
+    void first.release();
+    await clock.settle();
+    expect((await waiting).remaining()).toBe(10_000 - 102);
+  });
+});

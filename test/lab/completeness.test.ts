@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { scenarios } from "../../src/lab/scenarios/all.ts";
+import type { BackendName } from "../../src/lab/stage.ts";
 
 const root = join(import.meta.dirname, "..", "..");
 const RANGES = [
@@ -40,10 +41,28 @@ function named(cell: string): { readonly files: readonly string[]; readonly play
   };
 }
 
+/** What a file's tests are called, and every other text in it: an id in a comment shows nothing. */
+function textsOf(file: string): readonly string[] {
+  const code = readFileSync(join(root, file), "utf8");
+  const texts = /\/\*[\s\S]*?\*\/|\/\/.*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`/gu;
+  return [...code.matchAll(texts)].map(([found]) => found).filter((found) => !found.startsWith("/"));
+}
+
+const texts = new Map(testFiles.map((file) => [file, textsOf(file)]));
+
 /** A folder has an id when one of its tests has it: tests move between files as they grow. */
-function hasId(path: string, id: string): boolean {
+function titlesIn(path: string, id: string): readonly string[] {
   const files = testFiles.filter((file) => file === path || file.startsWith(`${path}/`));
-  return files.some((file) => new RegExp(`\\b${id}\\b`, "u").test(readFileSync(join(root, file), "utf8")));
+  return files.flatMap((file) => texts.get(file)!).filter((title) => new RegExp(`\\b${id}\\b`, "u").test(title));
+}
+
+function hasId(path: string, id: string): boolean {
+  return titlesIn(path, id).length > 0;
+}
+
+/** "5,000 locks": the numbers of a sentence, without those that are part of a name. */
+function numbersIn(sentence: string): readonly string[] {
+  return [...sentence.matchAll(/(?<![\w.-])\d[\d,]*(?![\w.])/gu)].map(([number]) => number.replace(/,$/u, ""));
 }
 
 test("the catalogue lists every fault once", () => {
@@ -71,6 +90,9 @@ for (const id of IDS) {
       expect(files.filter((file) => !hasId(file, id))).toEqual([]);
       const playing = new Set(scenarios.filter((one) => one.plays.includes(id)).map(({ id: play }) => play));
       expect(plays.filter((play) => !playing.has(play))).toEqual([]);
+      // A number in the text is one that a test's title says too.
+      const said = files.flatMap((file) => titlesIn(file, id)).flatMap(numbersIn);
+      expect(numbersIn(rows.get(id)!.fault!).filter((number) => !said.includes(number))).toEqual([]);
     });
   }
 }
@@ -87,3 +109,58 @@ test("every test file and every play that the promises name exists", () => {
   const known = new Set(scenarios.map(({ id }) => id));
   expect(plays.filter((play) => !known.has(play))).toEqual([]);
 });
+
+/** Sections of the promises, and the stages that they are about. */
+const SECTIONS: Readonly<Record<string, readonly BackendName[]>> = {
+  "On every backend": ["file", "redis", "sentinel", "quorum", "zookeeper"],
+  memory: ["memory"],
+  file: ["file"],
+  "One Redis": ["redis"],
+  "Redis with replicas (Sentinel)": ["sentinel"],
+  // The lab plays no cluster: what it shows for one, it shows with Sentinel.
+  "Redis Cluster": ["sentinel"],
+  "Quorum (Redlock)": ["quorum"],
+  ZooKeeper: ["zookeeper"],
+};
+const promises = text.split(/^## /mu).flatMap((section) => {
+  const [title, ...lines] = section.split("\n");
+  const stages = SECTIONS[title!];
+  if (stages === undefined) return [];
+  const cells = lines.flatMap((line) => [...line.matchAll(/^\| (.+?) +\| (.+?) +\| (.+?) +\|$/gu)]);
+  return cells
+    .filter(([, fault]) => fault !== "fault" && fault !== "---")
+    .map(([, fault, promise, shown]) => ({ stages, fault: fault!, promise: promise!, shown: shown! }));
+});
+
+test("every section of the promises is known", () => {
+  expect(promises.length).toBeGreaterThan(40);
+  for (const title of Object.keys(SECTIONS)) expect(text).toContain(`\n## ${title}\n`);
+});
+
+for (const { stages, fault, promise, shown } of promises) {
+  test(`“${fault}”: what is promised is what is shown`, () => {
+    const { files, plays } = named(shown);
+    const says = /^\**(kept|ordered)\b/u.exec(promise)?.[1];
+    // Where a play shows it, the promise is what the play demands of that backend.
+    for (const play of plays) {
+      const { outcomes } = scenarios.find(({ id }) => id === play)!;
+      const demanded = stages.map((stage) => outcomes[stage]).filter((outcome) => outcome !== undefined);
+      expect(demanded.length, play).toBeGreaterThan(0);
+      for (const { exclusion, harm } of demanded) {
+        expect(exclusion === "kept" && harm === "none" ? "kept" : "ordered", play).toBe(says);
+      }
+    }
+    // Where only a test shows it, a piece of that test's title is quoted, and says which of the two it is.
+    if (plays.length > 0 || files.length === 0) return;
+    const quoted = [...shown.matchAll(/“([^”]+)”/gu)].map(([, words]) => words!);
+    expect(quoted.length, "words of a test's title").toBeGreaterThan(0);
+    const all = files.flatMap((file) => texts.get(file) ?? []);
+    for (const words of quoted)
+      expect(
+        all.some((title) => title.includes(words)),
+        words,
+      ).toBe(true);
+    const isTwo = quoted.some((words) => /two hold|two believe|greater fence/u.test(words));
+    if (says !== undefined) expect(isTwo ? "ordered" : "kept").toBe(says);
+  });
+}

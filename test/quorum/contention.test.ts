@@ -1,5 +1,5 @@
-/** S40: clients that start at once on five members. Somebody always wins, everybody at last, and nobody spins. */
-import { expect, test } from "vitest";
+/** Clients that start at once on five members. Somebody always wins, everybody at last, and nobody spins. */
+import { describe, expect, test } from "vitest";
 import { quorum } from "../../src/quorum/index.ts";
 import { type Believed, Client, overlaps, wrongFences } from "./client.ts";
 import { World } from "./world.ts";
@@ -29,16 +29,15 @@ async function compete(
   return { world, history, left: all.filter(({ finished }) => !finished).length };
 }
 
-test.each([
-  [2, true],
-  [5, true],
-  [50, true],
-  [2, false],
-  [5, false],
-  [50, false],
-])(
-  "%i clients at once, hints arriving: %s, all get the lock, one at a time, without a busy loop",
-  async (clients, hints) => {
+describe("S40: 2, 5 and 50 clients at once", () => {
+  test.each([
+    [2, true],
+    [5, true],
+    [50, true],
+    [2, false],
+    [5, false],
+    [50, false],
+  ])("%i, hints arriving: %s: all get the lock, one at a time, without a busy loop", async (clients, hints) => {
     for (let seed = 1; seed <= 5; seed++) {
       const { world, history, left } = await compete(seed, clients, hints);
       const where = `seed=${seed}`;
@@ -50,8 +49,8 @@ test.each([
       const rounds = world.messages / 10 / clients;
       expect(rounds, where).toBeLessThan(12);
     }
-  },
-);
+  });
+});
 
 test("waiters do not wake each other while somebody holds a bare majority", async () => {
   const world = new World(1, 5, {});

@@ -4,6 +4,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import type { Backend, Member, Vote } from "../../src/backend.ts";
 import { LockBackendError } from "../../src/errors.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
+import { createLocks } from "../../src/locks.ts";
 import { openBackend, openMembers, parseUrl } from "../../src/quorum/open.ts";
 import { initMembers, quorum, type QuorumOptions } from "../../src/quorum/index.ts";
 import { memory } from "../../src/memory/index.ts";
@@ -85,6 +86,15 @@ test("S48: an even number of members is warned about", async () => {
   expect(warned).not.toHaveBeenCalled();
   quorum([memory(), memory()]);
   expect(warned).toHaveBeenCalledWith(expect.stringContaining("odd number"), { code: "HOLDFAST_EVEN_QUORUM" });
+});
+
+test('`renew: "thread"` is refused, and nothing is asked for', async () => {
+  const members = [memory(), memory(), memory()];
+  const locks = createLocks(quorum(members));
+  await expect(locks.acquire("a", { renew: "thread" })).rejects.toThrow(/`renew` not to be "thread"/);
+  await expect(locks.tryAcquire("a", { renew: "thread" })).rejects.toThrow(TypeError);
+  for (const member of members) expect((await member.query("")).held).toEqual([]);
+  await locks.close();
 });
 
 test("S49: a limit above 1 is refused, with the reason", async () => {

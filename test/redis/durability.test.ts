@@ -1,5 +1,6 @@
 /** `durability`: WAIT goes on a connection of our own, to the server that has the keys, and never confirms what it does not know. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startProxy } from "../../src/lab/proxy.ts";
 import { type ClusterLab, startCluster } from "../../src/lab/servers/cluster.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { type SentinelLab, startSentinels } from "../../src/lab/servers/sentinels.ts";
@@ -68,6 +69,28 @@ describe.concurrent("one primary and a replica that is silent", () => {
     });
   }
 });
+
+test("S22: another replica than the one that confirmed is promoted: two hold, and the later has the greater fence", async () => {
+  await using desk = new Desk();
+  const { primary } = await pair(desk);
+  const proxy = await startProxy({ port: primary.port });
+  desk.later(() => proxy.stop());
+  const other = await startRedis({ args: [...QUICK_SYNC, "--replicaof", `127.0.0.1 ${proxy.port}`] });
+  desk.later(() => other.stop());
+  await eventually("both replicas are online", async () =>
+    (await primary.cli("INFO", "replication")).split("state=online").length === 3 ? true : undefined,
+  );
+  const backend = desk.backend(primary.port, { durability: { replicas: 1, wait: "20s" } });
+  // From here on nothing reaches the other one; the first confirms.
+  proxy.hang("both");
+  const claim = claimOf();
+  const { fence } = await granted(backend, claim);
+  expect(await backend.renew([claim])).toMatchObject([{ held: true }]);
+  await primary.kill();
+  await other.cli("REPLICAOF", "NO", "ONE");
+  const second = await granted(desk.backend(other.port), rivalOf(claim));
+  expect(second.fence).toBeGreaterThan(fence);
+}, 60_000);
 
 describe("a cluster", () => {
   const names = namesOf("holdfast", true);

@@ -27,6 +27,9 @@ function followPrimary(desk: Desk, lab: SentinelLab): Redis {
   return client;
 }
 
+/** Replicas of a busy machine may be silent for seconds, and are not cut off because of it. */
+const LAG_S = 8;
+
 interface Row {
   readonly fault: "partition" | "crash with lost replication";
   readonly minReplicas: boolean;
@@ -38,7 +41,7 @@ interface Row {
 /** A lab whose primary replicas and sentinels reach through a proxy, so that it can be cut off from them and not from A. */
 async function labWithProxy(desk: Desk, minReplicas: boolean): Promise<{ lab: SentinelLab; proxy: Proxy }> {
   let proxy: Proxy | undefined;
-  const args = minReplicas ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"] : [];
+  const args = minReplicas ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", String(LAG_S)] : [];
   const lab = await startSentinels({
     args,
     front: async (primary) => {
@@ -74,14 +77,14 @@ async function bothHeldMs({ fault, minReplicas, quarantine, ttlMs }: Row): Promi
   await using desk = new Desk();
   const { lab, proxy } = await labWithProxy(desk, minReplicas);
   const options: RedisOptions = quarantine
-    ? { failover: "quarantine", maxTtl: ttlMs, maxLag: "3s", checkReplicas: false }
+    ? { failover: "quarantine", maxTtl: ttlMs, maxLag: `${LAG_S + 2}s`, checkReplicas: false }
     : {};
-  const a = desk.backend(lab.primary.port, options, { commandTimeout: 1000 });
+  const a = desk.backend(lab.primary.port, options, { commandTimeout: 10_000 });
   // A new store would begin with a quarantine of its own; an operator vouches for it.
   if (quarantine) await a.admit();
   const claim = claimOf({ ttlMs });
+  await eventually("the primary knows its replicas", () => granted(a, claimOf({ ttlMs })).catch(() => undefined));
   // A black hole: connections stay, and nothing comes through. What the primary writes from now on reaches no replica.
-  await granted(a, claimOf({ ttlMs }));
   proxy.hang("both");
   const sentMs = performance.now();
   await granted(a, claim);
@@ -97,7 +100,7 @@ async function bothHeldMs({ fault, minReplicas, quarantine, ttlMs }: Row): Promi
       const answer = await b.attempt(rival).catch(() => undefined);
       return answer?.granted === true ? performance.now() : undefined;
     },
-    { paceMs: 100, patienceMs: 40_000 },
+    { paceMs: 100, patienceMs: 90_000 },
   );
   return belief.trustedUntilMs - grantedMs;
 }
@@ -105,12 +108,12 @@ async function bothHeldMs({ fault, minReplicas, quarantine, ttlMs }: Row): Promi
 const rows: readonly Row[] = [
   { fault: "partition", minReplicas: true, quarantine: true, ttlMs: 3000, safe: true },
   { fault: "crash with lost replication", minReplicas: true, quarantine: true, ttlMs: 3000, safe: true },
-  { fault: "partition", minReplicas: true, quarantine: false, ttlMs: 25_000, safe: false },
+  { fault: "partition", minReplicas: true, quarantine: false, ttlMs: 60_000, safe: false },
   { fault: "partition", minReplicas: false, quarantine: true, ttlMs: 3000, safe: false },
-  { fault: "crash with lost replication", minReplicas: true, quarantine: false, ttlMs: 25_000, safe: false },
+  { fault: "crash with lost replication", minReplicas: true, quarantine: false, ttlMs: 60_000, safe: false },
 ];
 
-describe.concurrent("S21, S22: a fail-over that forgot a lease", () => {
+describe.concurrent("S21: a fail-over that forgot a lease", () => {
   for (const row of rows) {
     const halves = `${row.minReplicas ? "with" : "without"} min-replicas-to-write, ${row.quarantine ? "with" : "without"} quarantine`;
     const outcome = row.safe ? "never gives two holders" : "gives two holders, as documented";
@@ -118,7 +121,7 @@ describe.concurrent("S21, S22: a fail-over that forgot a lease", () => {
       const overlapMs = await bothHeldMs(row);
       if (row.safe) expect(overlapMs).toBeLessThan(0);
       else expect(overlapMs).toBeGreaterThan(0);
-    }, 60_000);
+    }, 150_000);
   }
 });
 
@@ -135,7 +138,7 @@ describe("one set of sentinels", () => {
   });
 
   test("durability: a grant counts when the replicas have it", async () => {
-    const backend = desk.backend(lab.primary.port, { durability: { replicas: 2, wait: "5s" } });
+    const backend = desk.backend(lab.primary.port, { durability: { replicas: 2, wait: "20s" } });
     const claim = claimOf();
     await granted(backend, claim);
     expect((await backend.renew([claim]))[0]?.held).toBe(true);
@@ -150,9 +153,9 @@ describe("one set of sentinels", () => {
   });
 
   test("S21: when too few replicas answer, the acquire fails, says so, and nothing is left held; renewals are unknown", async () => {
-    const backend = desk.backend(lab.primary.port, { durability: { replicas: 3, wait: 100 } });
+    const backend = desk.backend(lab.primary.port, { durability: { replicas: 3, wait: "3s" } });
     const claim = claimOf();
-    await expect(backend.attempt(claim)).rejects.toThrow(/2 of 3 replicas confirmed it within 100 ms/u);
+    await expect(backend.attempt(claim)).rejects.toThrow(/2 of 3 replicas confirmed it within 3 s/u);
     const plain = desk.backend(lab.primary.port);
     expect((await plain.query(claim.name)).held).toEqual([]);
     await granted(plain, claim);
@@ -178,10 +181,10 @@ describe("one set of sentinels", () => {
 
   test("S23: a lease held through a fail-over goes on, with waiters behind it and a greater fence for the next", async () => {
     const [holders, waiters] = [redis(followPrimary(desk, lab)), redis(followPrimary(desk, lab))];
-    const [one, two] = [createLocks(holders, { ttl: "20s" }), createLocks(waiters, { ttl: "20s" })];
+    const [one, two] = [createLocks(holders, { ttl: "60s" }), createLocks(waiters, { ttl: "60s" })];
     const name = claimOf().name;
     const lease = await one.acquire(name);
-    const waiting = two.acquire(name, { wait: "40s" });
+    const waiting = two.acquire(name, { wait: "2m" });
     await eventually("it waits", async () => (await one.query(name)).pending[0]);
     // Both replicas have what was written before they are asked to take over.
     await eventually("the replicas are up to date", async () => {
@@ -200,5 +203,5 @@ describe("one set of sentinels", () => {
     expect(next.fence).toBeGreaterThan(lease.fence);
     await next.release();
     await Promise.all([one.close(), two.close()]);
-  }, 60_000);
+  }, 150_000);
 });

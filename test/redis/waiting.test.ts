@@ -296,7 +296,7 @@ describe.concurrent("the queue", () => {
   test("S61: a killed semaphore holder's place comes back after its ttl, there are never more than the limit, and the limit can change", async () => {
     await using desk = new Desk();
     const backend = desk.backend(server.port);
-    const dead = claimOf({ limit: 5, ttlMs: 2000 });
+    const dead = claimOf({ limit: 5, ttlMs: 6000 });
     const others = Array.from({ length: 4 }, () => rivalOf(dead, { ttlMs: 60_000 }));
     for (const other of others) await granted(backend, other);
     await granted(backend, dead);

@@ -12,9 +12,9 @@ export const timePromises: readonly ConformancePromise[] = [
 
   promise("ends the lease of a holder that died, so that the next gets in", async (trial) => {
     const [dead, b] = [await trial.open(), await trial.open()];
-    await trial.granted(dead, trial.brief());
+    const { sentMs } = await trial.granted(dead, trial.brief());
     const waiter = trial.brief();
-    await trial.refused(b, waiter, "the lock is held");
+    await trial.refused(b, waiter, "the lock is held", sentMs);
     await trial.crash(dead);
     await trial.grantedAtLast(b, waiter);
   }),
