@@ -15,7 +15,11 @@ async function script(body: string): Promise<unknown> {
     const workers = []; process.on("worker", (worker) => workers.push(worker));
     const until = async (done) => { while (!done()) await new Promise((next) => setTimeout(next, 5)); };
     const failure = (promise) => promise.then(() => "none", (error) => error.code ?? error.message);`;
-  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", `${head} ${body}`]);
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", `${head} ${body}`], {
+    // One that does not end by itself fails the test, and is not left behind.
+    timeout: 25_000,
+    killSignal: "SIGKILL",
+  });
   return JSON.parse(stdout);
 }
 

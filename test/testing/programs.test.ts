@@ -154,3 +154,77 @@ describe("shrinking", () => {
     expect(printProgram(small.program)).toContain('await A.tryAcquire("x")');
   });
 });
+
+describe("what a program cannot be blamed for", () => {
+  const fair: Record<string, Program> = {
+    "a machine that falls asleep in the middle of a turn (seed 21054)": {
+      threads: [
+        {
+          client: 0,
+          steps: [
+            { do: "fork", steps: [{ do: "suspend", ms: 0 }] },
+            { do: "block", ms: 500 },
+            { do: "try", lock: "x" },
+          ],
+        },
+      ],
+    },
+    "a request that is slow, and answered while its machine sleeps (seed 7000540)": {
+      faults: [{ client: 0, operation: "attempt", nth: 1, fault: { fault: "delay", requestMs: 500 } }],
+      threads: [
+        { client: 0, steps: [{ do: "suspend", ms: 0 }] },
+        {
+          client: 0,
+          steps: [
+            { do: "try", lock: "x" },
+            { do: "try", lock: "y", with: { ttl: 300 } },
+          ],
+        },
+      ],
+    },
+    "a signal that another process aborts while this one sleeps": {
+      threads: [
+        {
+          client: 0,
+          steps: [
+            { do: "acquire", lock: "x" },
+            { do: "fork", steps: [{ do: "acquire", lock: "x", with: { signal: 0, ttl: 300 } }] },
+            { do: "fork", steps: [{ do: "acquire", lock: "y", with: { ttl: 300 } }] },
+            { do: "suspend", ms: 2500 },
+          ],
+        },
+        {
+          client: 1,
+          steps: [
+            { do: "sleep", ms: 1000 },
+            { do: "abort", signal: 0 },
+          ],
+        },
+      ],
+    },
+    "a loop that is blocked in the turn in which the work settles (seed 30027493)": {
+      threads: [
+        {
+          client: 0,
+          steps: [
+            {
+              do: "all",
+              branches: [
+                [
+                  { do: "run", lock: "x", steps: [] },
+                  { do: "block", ms: 202 },
+                ],
+                [{ do: "run", lock: ["x", "y"], with: { maxHold: 200 }, steps: [] }],
+              ],
+            },
+          ],
+        },
+      ],
+    },
+  };
+  for (const [what, program] of Object.entries(fair)) {
+    test(what, async () => {
+      expect((await runProgram(program)).findings).toEqual([]);
+    });
+  }
+});

@@ -86,6 +86,7 @@ export class Judge {
       released: false,
       signal: undefined,
       verdict: undefined,
+      settled: undefined,
     };
     call.gotLease = true;
     this.#stage.say(
@@ -109,6 +110,7 @@ export class Judge {
     this.truth.look();
     tenancy.working = false;
     tenancy.ended = true;
+    tenancy.settled = { turn: this.#stage.turn, nowMs: this.#stage.nowMs };
     const { client, lease } = tenancy;
     const states = peek(lease);
     const gone = states.some(({ name, fence, state }) => {
@@ -131,7 +133,10 @@ export class Judge {
       this.fail("resolved though lost", `${who} was told nothing of the loss before its work resolved`);
     // A wall clock that steps ahead in the very instant in which the work settles may come before or after the verdict.
     const stepped = /"(suspend|wall)"/.test(JSON.stringify(this.#stage.program));
-    if (tenancy.verdict === "held" && lost && !stepped && !client.forced && this.#wasOurs(tenancy))
+    // So may a loop that is blocked in that very turn, for longer than the lease had left.
+    const { blockedMs, blockedTurn } = this.#stage;
+    const blocked = blockedTurn === tenancy.settled?.turn && blockedMs > tenancy.settled.nowMs;
+    if (tenancy.verdict === "held" && lost && !stepped && !blocked && !client.forced && this.#wasOurs(tenancy))
       this.fail("lost though held", `${who} rejects with "${error.reason}"`);
   }
 

@@ -131,6 +131,8 @@ export class Stage {
   turnMs: number = 0;
   /** When everybody last stood still. */
   blockedMs: number = -Infinity;
+  /** In which turn. */
+  blockedTurn: number = -1;
   /** Told of a renewal of what had been released. */
   onZombie: (client: Client, lock: string) => void = () => undefined;
   /** Told of every change in the store. */

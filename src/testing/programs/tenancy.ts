@@ -49,6 +49,8 @@ export interface Tenancy {
   signal: AbortSignal | undefined;
   /** Its function settled when the lease was known to be lost, or surely held. */
   verdict: "lost" | "held" | "unsure" | undefined;
+  /** When it settled. */
+  settled: { readonly turn: number; readonly nowMs: number } | undefined;
 }
 
 /** True when `outer` is the lease of a function inside of which `inner` was taken, by the same client. */

@@ -17,6 +17,7 @@ export function passTime(
   if (what === "block") {
     clock.block(ms);
     stage.blockedMs = stage.nowMs;
+    stage.blockedTurn = stage.turn;
     return undefined;
   }
   client.dozed ||= what !== "pause";
