@@ -36,9 +36,11 @@ const count = values.one !== undefined ? 1 : seconds > 0 ? Infinity : whole(valu
 const shrinks = whole(values.shrink, "shrink");
 const alone = values.one !== undefined || values.program !== undefined;
 
-/** Programs in one order, and how long one of them may take before it is said to loop. */
+/** Programs in one order, and how much of a core one of them may take before it is said to loop: a busy machine is no loop. */
 const BATCH = 500;
 const SILENCE_MS = 5000;
+/** One that uses no core either waits for something that never comes. */
+const STANDSTILL_MS = 60_000;
 const startedMs = performance.now();
 const sum = { programs: 0, steps: 0, red: 0, rules: {} };
 /** [the seed at work, how many programs have been begun] */
@@ -61,12 +63,16 @@ function work(order) {
       workerData: { progress, shrinks },
       resourceLimits: { maxOldGenerationSizeMb: 1500 },
     });
-    let seen = -1;
+    let [seen, seenMs, seenAtMs] = [-1, 0, 0];
     const watch = setInterval(() => {
-      if (progress[1] !== seen) return void (seen = progress[1]);
+      const { user, system } = process.cpuUsage();
+      const [usedMs, nowMs] = [(user + system) / 1000, performance.now()];
+      if (progress[1] !== seen) [seen, seenMs, seenAtMs] = [progress[1], usedMs, nowMs];
+      if (usedMs - seenMs < SILENCE_MS && nowMs - seenAtMs < STANDSTILL_MS) return undefined;
       clearInterval(watch);
       void worker.terminate().then(() => resolve({ stuckAt: progress[0] }));
-    }, SILENCE_MS);
+      return undefined;
+    }, 1000);
     const end = (result) => {
       clearInterval(watch);
       void worker.terminate().then(() => resolve(result));
