@@ -67,16 +67,20 @@ export async function leftInRedis(server: RedisToAsk, prefix?: string): Promise<
   return answer.split("\n").filter((line) => line !== "");
 }
 
-/** Of a directory of locks: tickets of locks whose names start with `prefix`; without one also sockets, companions, and owner files of leases that last. */
-export function leftInFiles(dir: string, prefix?: string): readonly string[] {
-  const place = placeAt(dir);
+/** Of a directory of locks: tickets of locks whose names start with `prefix`. */
+export function leftInQueues(dir: string, prefix?: string): readonly string[] {
+  const { queues } = placeAt(dir);
   const ours = (directory: string): boolean => prefix === undefined || directory.startsWith(toDirectory(prefix));
-  const tickets = list(place.queues)
+  return list(queues)
     .filter((directory) => ours(directory))
-    .flatMap((directory) => list(join(place.queues, directory)).map((ticket) => `a ticket ${ticket} in ${directory}`));
-  if (prefix !== undefined) return tickets;
+    .flatMap((directory) => list(join(queues, directory)).map((ticket) => `a ticket ${ticket} in ${directory}`));
+}
+
+/** Where no process was killed, also: no socket, no companion, and no owner file of a lease that lasts. */
+export function leftInFiles(dir: string): readonly string[] {
+  const place = placeAt(dir);
   return [
-    ...tickets,
+    ...leftInQueues(dir),
     ...list(place.sockets).map((name) => `a socket ${name}`),
     ...list(place.companions).map((name) => `a companion's note ${name}`),
     ...list(place.owners)

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Backend, Claim } from "../../src/backend.ts";
 import { file } from "../../src/file/index.ts";
-import { leftInFiles, leftInRedis, leftInZooKeeper, leftToSee } from "../../src/lab/leftovers.ts";
+import { leftInFiles, leftInQueues, leftInRedis, leftInZooKeeper, leftToSee } from "../../src/lab/leftovers.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
 import { zookeeper } from "../../src/zookeeper/index.ts";
@@ -67,7 +67,7 @@ test("in files", async () => {
     const backend = file({ dir });
     for (const shape of SHAPES) {
       await walk(backend, shape, async (prefix, stage) => {
-        expect(leftInFiles(dir, prefix).length).toBe(stage === "queued" ? 1 : 0);
+        expect(leftInQueues(dir, prefix).length).toBe(stage === "queued" ? 1 : 0);
         if (stage === "held") expect(leftInFiles(dir)).toContainEqual(expect.stringContaining("an owner file"));
       });
     }
