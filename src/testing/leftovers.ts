@@ -71,7 +71,8 @@ export async function atLast(
 /** Makes a clock count its timers, in place: everybody who uses it is counted from now on, also who has it already. */
 export function countTimers(clock: Clock): CountingClock {
   const timers = new Set<Timer>();
-  const { clearTimer, setTimer } = clock;
+  const setTimer = clock.setTimer.bind(clock);
+  const clearTimer = clock.clearTimer.bind(clock);
   return Object.defineProperty(
     Object.assign(clock, {
       setTimer(fn: () => void, ms: number, alive?: boolean): Timer {
@@ -79,13 +80,13 @@ export function countTimers(clock: Clock): CountingClock {
           timers.delete(timer);
           fn();
         };
-        const timer = setTimer.call(clock, fire, ms, alive);
+        const timer = setTimer(fire, ms, alive);
         timers.add(timer);
         return timer;
       },
       clearTimer(timer: Timer): void {
         timers.delete(timer);
-        clearTimer.call(clock, timer);
+        clearTimer(timer);
       },
     }),
     "timers",

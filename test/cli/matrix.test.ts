@@ -17,7 +17,7 @@ const bench = new Bench();
 const servers: { stop(): Promise<void> }[] = [];
 
 interface Store {
-  url(): Promise<string>;
+  readonly url: () => Promise<string>;
   /** Leases outlive the process that took them, so that they can be renewed and released by others. */
   readonly outlives: boolean;
   /** Other processes see them. */
@@ -66,7 +66,11 @@ describe.concurrent.each(Object.entries(STORES))("on %s", { concurrent: true }, 
   });
   afterAll(async () => {
     const backend = await openBackend(env["HOLDFAST_URL"] as string);
-    expect(await leftToSee(backend, "").finally(() => backend.close()), "left in the store").toEqual([]);
+    try {
+      expect(await leftToSee(backend, ""), "left in the store").toEqual([]);
+    } finally {
+      await backend.close();
+    }
   });
 
   const on = (command: string, ...args: string[]): Promise<Result> => bench.run([command, ...args], { env });

@@ -32,7 +32,11 @@ export async function openZooKeeperStage(sessionMs: number): Promise<Stage> {
     leaks: async () => [],
     left: async () => {
       const client = new ZooKeeperClient({ servers: lab.url.slice("zk://".length) });
-      return leftInZooKeeper(client).finally(() => client.close());
+      try {
+        return await leftInZooKeeper(client);
+      } finally {
+        await client.close();
+      }
     },
     stop,
     [Symbol.asyncDispose]: stop,

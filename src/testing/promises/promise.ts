@@ -18,7 +18,11 @@ export function promise(sentence: string, body: (trial: Trial) => Promise<void>)
   const attempt = async (context: ConformanceContext, stretch: number): Promise<void> => {
     const trial = new Trial(context, stretch);
     try {
-      await body(trial).finally(() => trial.endClaims());
+      try {
+        await body(trial);
+      } finally {
+        await trial.endClaims();
+      }
       await trial.nothingIsLeft();
     } finally {
       await trial.close();
