@@ -68,6 +68,9 @@ const OTHERS: Readonly<Record<string, readonly (readonly [path: string, words: s
     ["docs/concepts.md", "each backend's page says what else"],
   ],
   "this very rule": [["docs/testing.md", "A sentence that speaks of every backend, store, client or library"]],
+  "what the driver can be asked to use; its campaigns are scripts": [
+    ["src/lab/drive/connections.ts", "every library, every topology, each connection through a proxy"],
+  ],
   "other libraries, which the benchmarks compare": [
     ["docs/benchmarks.md", "Default settings** of each library"],
     ["docs/benchmarks.md", "what each library does when something goes wrong"],
@@ -77,6 +80,9 @@ const OTHERS: Readonly<Record<string, readonly (readonly [path: string, words: s
     ["docs/lab.md", "Each client reaches the servers over a network of its own"],
     ["docs/lab.md", "a counter that every client reads"],
     ["docs/lab.md", "Every client writes to both"],
+    ["docs/testing.md", "between each client and each server a proxy of its own"],
+    ["src/lab/drive/cast.ts", "Their networks, one entry for each client"],
+    ["src/lab/drive/store.ts", "a network of its own for every client"],
     ["src/lab/history.ts", "Reads every client's holds out of the events"],
     ["src/lab/ledger.ts", "Every client writes to both"],
     ["src/lab/oracles.ts", "holds each client's current fence"],
