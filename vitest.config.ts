@@ -1,9 +1,12 @@
 import { defineConfig } from "vitest/config";
+import { BudgetReporter } from "./test/budget/reporter.ts";
 
 const config: ReturnType<typeof defineConfig> = defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/global-setup.ts"],
+    setupFiles: ["test/budget/note.ts"],
+    reporters: ["default", new BudgetReporter()],
     // A flaky test is a bug, in the code or in the test: retry stays 0.
     retry: 0,
     testTimeout: 30_000,

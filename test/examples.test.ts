@@ -1,4 +1,7 @@
-/** Every example runs, as a program of its own, against the built package and real servers, and prints what it should. */
+/**
+ * Every example runs, as a program of its own, against the built package and real servers, prints what it should, ends by
+ * itself, and leaves nothing in the store.
+ */
 import { execFile } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -8,9 +11,11 @@ import { promisify } from "node:util";
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
+import { leftInFiles, leftInRedis, leftInZooKeeper } from "../src/lab/leftovers.ts";
 import { type PostgresServer, startPostgres } from "../src/lab/servers/postgres.ts";
 import { type RedisServer, startRedis } from "../src/lab/servers/redis.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../src/lab/servers/zookeeper.ts";
+import { ZooKeeperClient } from "../src/zookeeper/index.ts";
 import { ROOT } from "./dist.ts";
 
 const REFUSED = /^refused: ERR_FENCE_REJECTED$/m;
@@ -45,6 +50,16 @@ function locksOf(name: string): string {
   return name === "fence-zookeeper.mjs" ? zookeeper.url : `file:${state}`;
 }
 
+/** What lies in the stores now: an example that ended by itself has closed its locks, and so left nothing at all. */
+async function left(): Promise<readonly string[]> {
+  const client = new ZooKeeperClient({ servers: `127.0.0.1:${zookeeper.servers[0]?.port}` });
+  try {
+    return [...leftInFiles(state), ...(await leftInRedis(redis, "")), ...(await leftInZooKeeper(client))];
+  } finally {
+    await client.close();
+  }
+}
+
 beforeAll(async () => {
   state = await mkdtemp(join(tmpdir(), "holdfast-examples-"));
   [redis, postgres, zookeeper] = await Promise.all([startRedis(), startPostgres(), startZooKeeper()]);
@@ -60,7 +75,12 @@ test("every example is run here", () => {
   expect(files.toSorted()).toEqual(Object.keys(EXAMPLES).toSorted());
 });
 
-test.each(Object.keys(EXAMPLES))("%s runs, ends by itself, and prints what it should", async (name) => {
+test("no example ends itself: that would hide what keeps it alive", () => {
+  const texts = Object.keys(EXAMPLES).map((name) => [name, readFileSync(join(ROOT, "examples", name), "utf8")]);
+  expect(texts.filter(([, text]) => /process\.(exit|kill|abort)\b/.test(text ?? ""))).toEqual([]);
+});
+
+test.each(Object.keys(EXAMPLES))("%s runs, ends by itself, prints what it should and leaves nothing", async (name) => {
   const { stdout, stderr } = await promisify(execFile)(process.execPath, [`examples/${name}`], {
     cwd: ROOT,
     timeout: 20_000,
@@ -74,6 +94,7 @@ test.each(Object.keys(EXAMPLES))("%s runs, ends by itself, and prints what it sh
   });
   for (const pattern of EXAMPLES[name] ?? []) expect(stdout).toMatch(pattern);
   expect(stderr).toBe("");
+  expect(await left()).toEqual([]);
 });
 
 describe("the pages", () => {

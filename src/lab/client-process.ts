@@ -157,15 +157,25 @@ function tell(happening: Happening, atMs: number = machineMs()): void {
   send({ type: "event", atMs, happening });
 }
 
+/** Nothing holds this process any more but what the locks left: the lab sees whether it ends. */
+function endAlone(): void {
+  process.off("disconnect", leave);
+  process.disconnect();
+}
+
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
 const setup = JSON.parse(process.env[SETUP_VARIABLE] ?? "{}") as ClientSetup;
-process.on("disconnect", () => process.exit(0));
+const leave = (): void => process.exit(0);
+process.on("disconnect", leave);
 process.on("message", ({ id, order }: ToClient) => {
   client.obey(order).then(
-    (value) => send({ type: "done", id, value }),
+    (value) => {
+      send({ type: "done", id, value });
+      if (order.do === "close" && order.thorough) endAlone();
+    },
     (error: unknown) => send({ type: "failed", id, message: messageOf(error) }),
   );
 });

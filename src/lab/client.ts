@@ -1,6 +1,7 @@
 /** The lab's side of a client process: gives orders, hears reports, and stops, continues or kills it. */
 import { fork } from "node:child_process";
 import { existsSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { type ClientSetup, type FromClient, type Order, SETUP_VARIABLE, type ToClient } from "./client-orders.ts";
 import type { History } from "./history.ts";
@@ -95,8 +96,12 @@ export async function startClient(options: ClientOptions, history: History): Pro
         "a process that did not close its locks in time",
       ]);
       clearTimeout(timer);
+      const open = [...(left as readonly string[])];
+      if (thorough && !(await Promise.race([ended.then(() => true), sleep(PATIENCE_MS, false, { ref: false })]))) {
+        open.push("a process that does not end by itself");
+      }
       await kill();
-      return left as readonly string[];
+      return open;
     },
   };
 }

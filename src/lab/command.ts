@@ -20,7 +20,7 @@ const USAGE = `holdfast lab: see what your lock does when things break. Starts r
   holdfast lab                                    list the scenarios
   holdfast lab run [SCENARIO…] [--backend B,…]    play them, judge them, write a report
   holdfast lab compare [SCENARIO…]                play them with other lock libraries, too
-  holdfast lab soak --minutes N [--seed S]        random faults on every backend, judged all the time
+  holdfast lab soak --minutes N [--seed S]        random faults on five backends, judged all the time
 
   --backend B,…   redis, quorum, sentinel, zookeeper, file (soak: also memory)
   --report FILE   where run writes its page (holdfast-lab.html)

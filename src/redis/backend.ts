@@ -18,6 +18,7 @@ import type {
   Swapped,
   Vote,
 } from "../backend.ts";
+import { LockBackendError, quote } from "../errors.ts";
 import { Caller } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { Entering } from "./entering.ts";
@@ -128,8 +129,14 @@ export class RedisBackend implements Member {
       JSON.stringify({ by: clipped(by, HOLDER_MAX), reason: clipped(reason, REASON_MAX) }),
       String(FORCED_MS),
     ];
+    const breaks = this.#connection.breaks();
     const asked = this.#caller.run(force, this.#names.lock(name), args);
-    return toCount(await asked.catch(this.#caller.explained(name))) === 1;
+    const ended = toCount(await asked.catch(this.#caller.explained(name))) === 1;
+    if (ended || this.#connection.breaks() === breaks) return ended;
+    // As with a release: a client library may have sent it twice, and a "no" may follow a "yes" that nobody heard.
+    const text =
+      "the connection ended while it was being ended by force, and Redis does not know this lease. Either the first of two requests ended it, or it was over before. Look at the lock, or ask again";
+    throw new LockBackendError("redis", name, `Lock ${quote(name)}: ${text}.`);
   }
 
   vote(claim: Claim, ballot: bigint): Promise<Vote> {

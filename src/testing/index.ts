@@ -10,6 +10,7 @@ export {
   type StoreEvent,
   type Violation,
 } from "./history.ts";
+export { LeftoverError } from "./leftovers.ts";
 export { findLinearization, type Linearizability } from "./linearizable.ts";
 export type { ConformancePromise } from "./promises/promise.ts";
 export { peek } from "./peek.ts";

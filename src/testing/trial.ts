@@ -5,6 +5,7 @@ import type { Backend, Claim, Granted, Refused } from "../backend.ts";
 import { systemChance } from "../chance.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { createLocks } from "../locks.ts";
+import { LeftoverError, Leftovers } from "./leftovers.ts";
 
 /** What whoever wrote a backend tells the suite. */
 export interface ConformanceContext {
@@ -25,6 +26,11 @@ export interface ConformanceContext {
   readonly clock?: Clock | undefined;
   /** Lets time pass. With a fake clock: moves it. @default waits */
   sleep?(ms: number): Promise<void>;
+  /**
+   * Looks into the store itself, past the backend: what lies there of locks whose names start with `prefix`, and should be gone
+   * now that every claim has ended. Asked after each check. @default only query() is asked
+   */
+  left?(prefix: string): Promise<readonly string[]> | readonly string[];
 }
 
 /** The machine was too busy to check anything: not the backend's fault. The check starts again with a longer ttl. */
@@ -41,7 +47,11 @@ export class Trial {
   readonly patienceMs: number;
   /** This check's own lock; also a prefix for more. */
   readonly name: string;
-  readonly #opened: (Backend | Locks)[] = [];
+  readonly #backends: Backend[] = [];
+  readonly #locks: Locks[] = [];
+  readonly #claims: Claim[] = [];
+  readonly #crashed = new Set<Backend>();
+  readonly #before: Leftovers;
 
   /** `stretch` makes every ttl that much longer. */
   constructor(context: ConformanceContext, stretch = 1) {
@@ -51,28 +61,71 @@ export class Trial {
     this.slackMs = context.slackMs ?? this.ttlMs * 0.05;
     this.patienceMs = context.patienceMs ?? 15_000;
     this.name = `conformance:${systemChance.id()}`;
+    // Other checks may run in this process, and set timers of its clock: only a fake one is this check's own.
+    this.#before = new Leftovers({ clock: context.sleep === undefined ? undefined : context.clock, process: false });
   }
 
   async open(): Promise<Backend> {
     const backend = await this.context.open();
-    this.#opened.push(backend);
+    this.#backends.push(backend);
     return backend;
   }
 
   /** Locks on a backend of their own, as another process would have. */
   async locks(options: LocksOptions = {}): Promise<Locks> {
     const locks = createLocks(await this.context.open(), { clock: this.clock, ttl: this.#longMs, ...options });
-    this.#opened.push(locks);
+    this.#locks.push(locks);
     return locks;
   }
 
   async crash(backend: Backend): Promise<void> {
+    this.#crashed.add(backend);
     if (this.context.crash === undefined) await backend.close();
     else await this.context.crash(backend);
   }
 
   async close(): Promise<void> {
-    await this.within("all is closed", Promise.all(this.#opened.map((opened) => opened.close())));
+    const opened = [...this.#locks, ...this.#backends];
+    await this.within("all is closed", Promise.all(opened.map((one) => one.close())));
+  }
+
+  /** Ends every claim of this check, as far as it can. */
+  async endClaims(): Promise<void> {
+    await Promise.allSettled(this.#locks.map((locks) => locks.close()));
+    const left = await this.#left().catch(() => [""]);
+    if (left.length === 0) return;
+    // A claim may be known only to the process that made it.
+    const releases = this.#alive.flatMap((backend) => this.#claims.map((claim) => backend.release(claim)));
+    await Promise.allSettled(releases);
+  }
+
+  /** Judges what is there all the same: in the store, and on a clock of this check's own. Closes everything. */
+  async nothingIsLeft(): Promise<void> {
+    await this.#nothingAtLast(() => this.#left());
+    await this.close();
+    await this.#nothingAtLast(async () => [...((await this.context.left?.(this.name)) ?? []), ...this.#before.look()]);
+  }
+
+  get #alive(): readonly Backend[] {
+    return this.#backends.filter((backend) => !this.#crashed.has(backend));
+  }
+
+  async #left(): Promise<readonly string[]> {
+    const [observer = await this.open()] = this.#alive;
+    const { held, pending } = await observer.query(this.name);
+    return [
+      ...held.map(({ name, fence }) => `a lease of ${JSON.stringify(name)}, fence ${fence}`),
+      ...pending.map(({ name, position }) => `a claim that waits for ${JSON.stringify(name)} at place ${position}`),
+    ];
+  }
+
+  /** What died ends with its ttl. */
+  async #nothingAtLast(look: () => Promise<readonly string[]>): Promise<void> {
+    const deadlineMs = this.clock.now() + this.patienceMs;
+    for (let left = await look(); left.length > 0; left = await look()) {
+      if (this.clock.now() >= deadlineMs) throw new LeftoverError(left);
+      await this.sleep(Math.max(1, this.ttlMs / 10));
+    }
   }
 
   /** Outlasts our patience, so that nothing seems to work by merely ending. */
@@ -82,7 +135,7 @@ export class Trial {
 
   /** A new claim on the check's own lock. */
   claim(change: Partial<Claim> = {}): Claim {
-    return {
+    const claim: Claim = {
       id: systemChance.id(),
       name: this.name,
       mode: "exclusive",
@@ -95,6 +148,8 @@ export class Trial {
       queues: true,
       ...change,
     };
+    this.#claims.push(claim);
+    return claim;
   }
 
   /** A claim whose lease ends soon unless renewed. */

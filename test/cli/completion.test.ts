@@ -13,7 +13,11 @@ beforeAll(async () => {
   );
   await until(() => holders.every((one) => one.stdout() === "in\n"), "all are held");
 });
-afterAll(() => bench.close());
+afterAll(async () => {
+  for (const holder of holders) holder.process.stdin?.end("\n");
+  await Promise.all(holders.map(({ done }) => done));
+  bench.close();
+});
 
 /** What bash offers for these words, the last of which is being typed. */
 function complete(...words: readonly string[]): readonly string[] {

@@ -1,15 +1,20 @@
 /** Runs the real `holdfast` binary in child processes, each test in a store of its own. */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 import { vi } from "vitest";
+import { LeftoverError } from "../../src/testing/leftovers.ts";
 import { DIST } from "../dist.ts";
 
 // Each test starts many processes; on a busy machine that takes its time. These limits only end what has failed anyway.
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
+
+/** How long a process may take to end after its test. */
+const ENDING_MS = 10_000;
+const NOTHING = new Int32Array(new SharedArrayBuffer(4));
 
 export const MAIN: string = join(DIST, "cli/main.js");
 
@@ -34,11 +39,15 @@ export interface StartOptions {
   readonly cwd?: string;
 }
 
-/** A folder with a store in it, gone after the test, with everything that a failed test left running. */
+/**
+ * A folder with a store in it, gone after the test, with everything that a failed test left running. A test that passed leaves
+ * nothing: no process, nothing held or queued in the store, no note of a lease. Or it says what, and why.
+ */
 export class Bench {
   readonly dir: string = mkdtempSync(join(tmpdir(), "hf-cli-"));
   readonly url: string = `file://${join(this.dir, "locks")}`;
   readonly #started: Started[] = [];
+  readonly #excused: RegExp[] = [];
 
   start(args: readonly string[], { env = {}, input, cwd = this.dir }: StartOptions = {}): Started {
     const child = spawn(process.execPath, [MAIN, ...args], {
@@ -97,16 +106,56 @@ export class Bench {
     return text === "" ? [] : text.split(" ").map(Number);
   }
 
-  /** What a failed test left behind: its scripts all name this folder. */
+  /** What was started here, and its scripts, which all name this folder. */
   #leftRunning(): readonly number[] {
+    const ours = new Set(this.#started.map(({ pid }) => pid));
     return readdirSync("/proc")
       .map(Number)
-      .filter(
-        (pid) => Number.isInteger(pid) && pid !== process.pid && isRunning(pid) && commandOf(pid).includes(this.dir),
-      );
+      .filter((pid) => Number.isInteger(pid) && pid !== process.pid && isRunning(pid))
+      .filter((pid) => ours.has(pid) || commandOf(pid).includes(this.dir));
   }
 
+  /** Says before the end that what matches `what` will be left, and why that is right. */
+  leaves(what: RegExp, why: string): void {
+    if (why.split(" ").length < 4) throw new TypeError(`Not a reason: ${why}`);
+    this.#excused.push(what);
+  }
+
+  /** Judges what is left, and removes it. */
   close(): void {
+    const left = this.#left().filter((what) => !this.#excused.some((pattern) => pattern.test(what)));
+    this.#remove();
+    if (left.length > 0) throw new LeftoverError(left);
+  }
+
+  #left(): readonly string[] {
+    const endMs = Date.now() + ENDING_MS;
+    // What was told to end needs a moment. This blocks, so that whoever forgets to wait for close() is judged all the same.
+    while (this.#leftRunning().length > 0 && Date.now() < endMs) Atomics.wait(NOTHING, 0, 0, 20);
+    const processes = this.#leftRunning().map((pid) => `a process: ${commandOf(pid).replaceAll("\0", " ").trim()}`);
+    return [...processes, ...this.#leftInStore(), ...this.#notes()];
+  }
+
+  #leftInStore(): readonly string[] {
+    if (!existsSync(this.path("locks"))) return [];
+    const env = { ...process.env, HOLDFAST_URL: this.url, HOLDFAST_STATE_DIR: this.path("claims") };
+    const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, "ls", "--json"], { env, encoding: "utf8" });
+    if (status !== 0) return [`a store that cannot be asked: ${stderr}`];
+    const { held, pending } = JSON.parse(stdout) as Record<"held" | "pending", { name: string; holder: string }[]>;
+    return [
+      ...held.map(({ name, holder }) => `a lease of ${holder} on ${name}`),
+      ...pending.map(({ name, holder }) => `a waiting claim of ${holder} on ${name}`),
+    ];
+  }
+
+  /** Notes of leases and the marks of their releases are kept for two days; what was written aside has got its name by now. */
+  #notes(): readonly string[] {
+    const folder = this.path("claims");
+    const files = existsSync(folder) ? readdirSync(folder) : [];
+    return files.filter((name) => !/^[\w-]{22}-\d+\.json(\.releasing)?$/.test(name)).map((name) => `a file ${name}`);
+  }
+
+  #remove(): void {
     for (const { process: child } of this.#started) {
       if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
     }

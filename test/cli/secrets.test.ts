@@ -145,6 +145,8 @@ describe("S178: a claim's id", () => {
     });
     const asked = await bench.run(["acquire", "id", "--json", "--show-claim"]);
     expect(JSON.parse(asked.stdout)).toMatchObject({ claim: expect.stringMatching(/^[\w-]{22}$/) });
+    const again = (JSON.parse(asked.stdout) as { fence: string }).fence;
+    expect((await bench.run(["release", "id", "--fence", again])).code).toBe(0);
   });
 });
 

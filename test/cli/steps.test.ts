@@ -99,6 +99,7 @@ describe("a lease in several steps", () => {
     const { code, stdout } = await waiting.done;
     expect(code).toBe(0);
     expect(BigInt(stdout.trim())).toBeGreaterThan(BigInt(fence));
+    expect((await bench.run(["release", "turn", "--fence", stdout.trim()])).code).toBe(0);
   });
 
   test.each([[], ["--pid", String(process.pid)]])(

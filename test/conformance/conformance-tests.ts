@@ -1,5 +1,7 @@
 /** Turns the conformance suite into tests of one backend. Every backend has a file of its own beside this one. */
+import type { EventEmitter } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { systemClock } from "../../src/clock.ts";
 import {
   conformance,
   type ConformanceContext,
@@ -8,6 +10,7 @@ import {
   memberConformance,
   withoutDeclined,
 } from "../../src/testing/index.ts";
+import { atLast, countTimers, Leftovers } from "../../src/testing/leftovers.ts";
 
 /** What must happen at last happens in milliseconds; a machine that is busy with other things may need this long. */
 const PATIENCE_MS = 60_000;
@@ -19,6 +22,10 @@ export interface ConformanceEntry {
   start(): Promise<ConformanceContext> | ConformanceContext;
   /** Stops it. */
   stop?(): Promise<void>;
+  /** After all checks: what is left in the store that no lock's name tells. */
+  left?(): Promise<readonly string[]> | readonly string[];
+  /** What the backends were given, and must leave as it was: clients of the user's. */
+  emitters?(): Promise<Readonly<Record<string, EventEmitter>>>;
   /** True for a backend that can be a member of a quorum. */
   readonly member?: boolean;
   /** Promises that do not apply, each with its reason. */
@@ -27,15 +34,29 @@ export interface ConformanceEntry {
   readonly concurrent?: boolean;
 }
 
+/** What is on its way out needs a moment; the limit only ends a run that has failed anyway. */
+const LEAVING_MS = 15_000;
+
 export function conformanceTests(entry: ConformanceEntry): void {
   const { declined = {} } = entry;
   const promises: readonly ConformancePromise[] = [...conformance, ...(entry.member === true ? memberConformance : [])];
+  judgeProcess();
   describe(entry.name, { concurrent: entry.concurrent ?? true }, () => {
     let context: ConformanceContext;
+    let before: Leftovers;
     beforeAll(async () => {
       context = { patienceMs: PATIENCE_MS, ...(await entry.start()) };
+      // The process is judged once for all entries of a file, when their servers are gone: they run side by side.
+      before = new Leftovers({ clock: context.clock, emitters: await entry.emitters?.(), process: false });
     });
-    afterAll(async () => entry.stop?.());
+    afterAll(async () => {
+      try {
+        const look = async (): Promise<readonly string[]> => [...before.look(), ...((await entry.left?.()) ?? [])];
+        expect(await atLast(look, LEAVING_MS), "left behind").toEqual([]);
+      } finally {
+        await entry.stop?.();
+      }
+    });
 
     describe("promises", () => {
       for (const { promise, check } of withoutDeclined(promises, declined)) {
@@ -49,5 +70,20 @@ export function conformanceTests(entry: ConformanceEntry): void {
         expect(reason.split(" ").length).toBeGreaterThan(3);
       });
     }
+  });
+}
+
+let judged = false;
+
+/** Neither a socket, nor a server, nor a timer is left when everything is closed, whether it keeps a process alive or not. */
+function judgeProcess(): void {
+  if (judged) return;
+  judged = true;
+  let before: Leftovers;
+  beforeAll(() => {
+    before = new Leftovers({ clock: countTimers(systemClock) });
+  });
+  afterAll(async () => {
+    expect(await before.lookAtLast(LEAVING_MS), "left in the process").toEqual([]);
   });
 }

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { file } from "../../src/file/index.ts";
+import { leftInFiles, leftInQueues } from "../../src/lab/leftovers.ts";
 import { conformanceTests } from "./conformance-tests.ts";
 
 const TOLD = "tells the holder that its lease was broken by force, and why";
@@ -10,7 +11,8 @@ for (const hints of ["socket", "watch", "poll"] as const) {
   const dir = mkdtempSync(join(tmpdir(), "holdfast-"));
   conformanceTests({
     name: `file, woken by ${hints}`,
-    start: () => ({ open: () => file({ dir, hints }) }),
+    start: () => ({ open: () => file({ dir, hints }), left: (prefix) => leftInQueues(dir, prefix) }),
+    left: () => leftInFiles(dir),
     stop: async () => rmSync(dir, { recursive: true, force: true }),
     // The lease is broken all the same, and says so when it is renewed.
     declined: hints === "socket" ? {} : { [TOLD]: "without sockets a holder learns of it from its next renewal" },

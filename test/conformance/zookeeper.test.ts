@@ -1,21 +1,29 @@
+import { leftInZooKeeper } from "../../src/lab/leftovers.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../src/lab/servers/zookeeper.ts";
-import { zookeeper, type ZooKeeperBackend } from "../../src/zookeeper/index.ts";
+import { zookeeper, type ZooKeeperBackend, ZooKeeperClient } from "../../src/zookeeper/index.ts";
 import { conformanceTests } from "./conformance-tests.ts";
 
 let lab: ZooKeeperLab | undefined;
+let observer: ZooKeeperClient | undefined;
 
 conformanceTests({
   name: "zookeeper",
   start: async () => {
     const { url } = (lab = await startZooKeeper({ servers: 3 }));
+    observer = new ZooKeeperClient({ servers: url.slice("zk://".length) });
     return {
       // Three quarters of it can be trusted: enough for twice the suite's ttl, as lockDelay needs.
       open: () => zookeeper({ servers: url.slice("zk://".length), session: "3s" }),
       crash: async (backend) => (backend as ZooKeeperBackend).client.abandon(),
       ttlMs: 1000,
+      left: (prefix) => leftInZooKeeper(observer as ZooKeeperClient, prefix),
     };
   },
-  stop: async () => lab?.stop(),
+  left: () => leftInZooKeeper(observer as ZooKeeperClient),
+  stop: async () => {
+    await observer?.close();
+    await lab?.stop();
+  },
   declined: {
     "keeps shared and limited claims apart":
       "Curator's semaphore and its read/write lock do not see each other on one path, so mixing them is an error, not a wait",

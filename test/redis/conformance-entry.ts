@@ -1,4 +1,9 @@
 /** One line of the Redis part of the conformance matrix: a client library and a topology. */
+import type { EventEmitter } from "node:events";
+import { leftInRedis } from "../../src/lab/leftovers.ts";
+import type { ClusterLab } from "../../src/lab/servers/cluster.ts";
+import type { RedisServer } from "../../src/lab/servers/redis.ts";
+import type { SentinelLab } from "../../src/lab/servers/sentinels.ts";
 import type { RedisOptions } from "../../src/redis/index.ts";
 import { redis } from "../../src/redis/index.ts";
 import type { ConformanceEntry } from "../conformance/conformance-tests.ts";
@@ -7,7 +12,17 @@ import type { Library, Opened } from "./clients.ts";
 /** Connecting is slow where it takes many connections, so the suite's backends share a few clients. */
 const CLIENTS = 4;
 
-export function redisEntry<Lab extends { stop(): Promise<void> }>(
+/** The servers that may have something of a lock. */
+function primariesOf(lab: RedisServer | SentinelLab | ClusterLab): readonly RedisServer[] {
+  if ("sentinels" in lab) return [lab.primary];
+  return "nodes" in lab ? lab.nodes.slice(0, 3) : [lab];
+}
+
+async function leftIn(lab: RedisServer | SentinelLab | ClusterLab, prefix?: string): Promise<readonly string[]> {
+  return (await Promise.all(primariesOf(lab).map((server) => leftInRedis(server, prefix)))).flat();
+}
+
+export function redisEntry<Lab extends RedisServer | SentinelLab | ClusterLab>(
   library: Library,
   topology: string,
   lab: () => Promise<Lab>,
@@ -33,7 +48,13 @@ export function redisEntry<Lab extends { stop(): Promise<void> }>(
           if (topology === "standalone") await backend.join({ quarantineMs: 0, allowEviction: false });
           return backend;
         },
+        left: (prefix) => leftIn(started, prefix),
       };
+    },
+    left: () => leftIn(running as Lab),
+    emitters: async () => {
+      const clients = await Promise.all(opened);
+      return Object.fromEntries(clients.map(({ client }, i) => [`client ${i + 1}`, client as unknown as EventEmitter]));
     },
     stop: async () => {
       await Promise.all(opened.map(async (one) => (await one).close()));

@@ -1,6 +1,7 @@
-/** The soak: many clients on every backend, random faults, every oracle, for as long as asked. */
-import { setTimeout as sleep } from "node:timers/promises";
+/** The soak: many clients on each of five backends, random faults, every oracle, for as long as asked. */
+import { atLast } from "../../testing/leftovers.ts";
 import { seeded } from "../../testing/seeded.ts";
+import { leftToSee } from "../leftovers.ts";
 import type { BackendName, Observer, Stage } from "../stage.ts";
 import { openFileStage } from "../stages/file.ts";
 import { openMemoryStage } from "../stages/memory.ts";
@@ -53,7 +54,7 @@ const KINDS: Readonly<Record<SoakBackend, readonly FaultKind[]>> = {
   zookeeper: [...CLIENT_FAULTS, ...NETWORK_FAULTS, "server stopped", "server killed and restarted"],
 };
 
-/** Soaks all backends at once; the time counts from when all their clients run. Never rejects for a violation: it counts them. */
+/** Soaks them all at once; the time counts from when all their clients run. Never rejects for a violation: it counts them. */
 export async function soak(options: SoakOptions): Promise<readonly SoakCounts[]> {
   const backends = options.backends ?? SOAK_BACKENDS;
   const end = new AbortController();
@@ -135,16 +136,11 @@ function openStage(backend: SoakBackend): Promise<Stage> {
   }
 }
 
+/** What the store shows, and what lies there past that. */
 async function leftIn(stage: Stage, observers: readonly Observer[]): Promise<readonly string[]> {
-  const tries = RUN_OUT_MS / 250;
-  for (let i = 0; ; i++) {
-    const snapshots = await Promise.all(observers.map((observer) => observer.look("soak:")));
-    const left = snapshots.flatMap(({ held, pending }) => [
-      ...held.map(({ name, holder }) => `lease of ${holder} on ${name}`),
-      ...pending.map(({ name, holder }) => `waiting claim of ${holder} on ${name}`),
-    ]);
-    if (left.length === 0) return stage.leaks();
-    if (i >= tries) return left;
-    await sleep(250);
-  }
+  const look = async (): Promise<readonly string[]> => {
+    const seen = await Promise.all(observers.map((one) => leftToSee({ query: (prefix) => one.look(prefix) }, "soak:")));
+    return [...seen.flat(), ...(await stage.left())];
+  };
+  return atLast(look, RUN_OUT_MS);
 }

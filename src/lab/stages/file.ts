@@ -1,4 +1,5 @@
 /** A directory: no server, no network. Only the clients can go wrong. */
+import { leftInQueues } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
 import { makePlace, removePlace } from "../servers/place.ts";
 import type { Stage } from "../stage.ts";
@@ -13,6 +14,7 @@ export async function openFileStage(): Promise<Stage> {
     link: async () => ({ url, ports: [], proxies: [] }),
     observe: async () => [await openObserver("files", url)],
     leaks: async () => [],
+    left: async () => leftInQueues(place),
     stop,
     [Symbol.asyncDispose]: stop,
   };

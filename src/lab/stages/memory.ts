@@ -9,6 +9,7 @@ export async function openMemoryStage(): Promise<Stage> {
     link: async () => ({ url: "memory:", ports: [], proxies: [] }),
     observe: async () => [],
     leaks: async () => [],
+    left: async () => [],
     stop,
     [Symbol.asyncDispose]: stop,
   };

@@ -1,6 +1,7 @@
 /** One redis-server, or several that know nothing of each other. */
 import { initMembers } from "../../quorum/init.ts";
 import { openMembers } from "../../quorum/open.ts";
+import { leftInRedis } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
 import { HOST } from "../servers/place.ts";
 import { startRedis } from "../servers/redis.ts";
@@ -82,6 +83,7 @@ function toStage(backend: "redis" | "quorum", servers: readonly Skewed[], links:
     servers: servers.map((skewed, i) => toStageServer(nameOf(i), skewed)),
     link: (client) => links.link(client),
     observe: () => Promise.all(servers.map(({ server }, i) => openObserver(nameOf(i), server.url))),
+    left: async () => (await Promise.all(servers.map(({ server }) => leftInRedis(server)))).flat(),
     leaks: async () => (await Promise.all(servers.map(({ server }) => endlessKeys(server)))).flat(),
     stop,
     [Symbol.asyncDispose]: stop,

@@ -1,4 +1,5 @@
 /** A Redis primary with replicas and sentinels. The primary is reached through a proxy, so that replication can be cut. */
+import { leftInRedis } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
 import type { Proxy } from "../proxy.ts";
 import { startProxy } from "../proxy.ts";
@@ -41,6 +42,11 @@ export async function openSentinelStage(options: SentinelStageOptions = {}): Pro
       proxies: [],
     }),
     observe: async () => [await openObserver("sentinels' primary", lab.url)],
+    left: async () => {
+      const port = await lab.currentPrimary();
+      const primary = servers.find((server) => server.port === port);
+      return primary === undefined ? [] : leftInRedis(primary);
+    },
     leaks: async () => {
       const alive = await Promise.allSettled(servers.map(endlessKeys));
       return alive.flatMap((answer) => (answer.status === "fulfilled" ? answer.value : []));

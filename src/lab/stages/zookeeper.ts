@@ -1,4 +1,6 @@
 /** A ZooKeeper ensemble of three. */
+import { ZooKeeperClient } from "../../zookeeper/index.ts";
+import { leftInZooKeeper } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
 import { startZooKeeper } from "../servers/zookeeper.ts";
 import type { Stage } from "../stage.ts";
@@ -28,6 +30,14 @@ export async function openZooKeeperStage(sessionMs: number): Promise<Stage> {
     observe: async () => [await openObserver("ensemble", lab.url)],
     // Containers and ephemerals go by themselves; what is left of locks shows in the query.
     leaks: async () => [],
+    left: async () => {
+      const client = new ZooKeeperClient({ servers: lab.url.slice("zk://".length) });
+      try {
+        return await leftInZooKeeper(client);
+      } finally {
+        await client.close();
+      }
+    },
     stop,
     [Symbol.asyncDispose]: stop,
   };

@@ -10,12 +10,20 @@ export interface ConformancePromise {
   readonly check: (context: ConformanceContext) => Promise<void>;
 }
 
-/** Makes a promise whose check closes what it opened, and starts again when the machine was too slow for it. */
+/**
+ * Makes a promise whose check closes what it opened, demands that nothing is left behind, whatever it was about, and starts again
+ * when the machine was too slow for it.
+ */
 export function promise(sentence: string, body: (trial: Trial) => Promise<void>): ConformancePromise {
   const attempt = async (context: ConformanceContext, stretch: number): Promise<void> => {
     const trial = new Trial(context, stretch);
     try {
-      await body(trial);
+      try {
+        await body(trial);
+      } finally {
+        await trial.endClaims();
+      }
+      await trial.nothingIsLeft();
     } finally {
       await trial.close();
     }

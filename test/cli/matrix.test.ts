@@ -1,0 +1,151 @@
+/**
+ * Every step of the command line on every store: it does what it says, or is refused before anything is done. And when all steps
+ * are over, nothing is left in the store.
+ */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { openBackend } from "../../src/index.ts";
+import { leftToSee } from "../../src/lab/leftovers.ts";
+import { startCluster } from "../../src/lab/servers/cluster.ts";
+import { startRedis } from "../../src/lab/servers/redis.ts";
+import { startSentinels } from "../../src/lab/servers/sentinels.ts";
+import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
+import { LOGIN } from "../login.ts";
+import { Bench, type Result, type Started, until } from "./harness.ts";
+
+const bench = new Bench();
+const servers: { stop(): Promise<void> }[] = [];
+
+interface Store {
+  readonly url: () => Promise<string>;
+  /** Leases outlive the process that took them, so that they can be renewed and released by others. */
+  readonly outlives: boolean;
+  /** Other processes see them. */
+  readonly common: boolean;
+}
+
+async function stopped<Server extends { stop(): Promise<void> }>(started: Promise<Server>): Promise<Server> {
+  const server = await started;
+  servers.push(server);
+  return server;
+}
+
+const STORES: Readonly<Record<string, Store>> = {
+  file: { url: async () => bench.url, outlives: true, common: true },
+  redis: { url: async () => (await stopped(startRedis())).url, outlives: true, common: true },
+  "redis+sentinel": { url: async () => (await stopped(startSentinels())).url, outlives: true, common: true },
+  "redis+cluster": { url: async () => (await stopped(startCluster())).url, outlives: true, common: true },
+  redlock: {
+    url: async () => {
+      const members = await Promise.all([1, 2, 3].map(() => stopped(startRedis())));
+      return `redlock://${members.map(({ port }) => `${LOGIN}127.0.0.1:${port}`).join(",")}?memberWait=5s&maxTtl=10m`;
+    },
+    outlives: true,
+    common: true,
+  },
+  zookeeper: { url: async () => (await stopped(startZooKeeper())).url, outlives: false, common: true },
+  memory: { url: async () => "memory:", outlives: false, common: false },
+};
+
+afterAll(async () => {
+  for (const server of servers) await server.stop();
+  bench.close();
+});
+
+interface Shown {
+  readonly held: readonly { readonly fence: string }[];
+  readonly pending: readonly unknown[];
+  readonly forced: readonly { readonly reason: string }[];
+}
+
+describe.concurrent.each(Object.entries(STORES))("on %s", { concurrent: true }, (store, { common, outlives, url }) => {
+  let env: Record<string, string>;
+  beforeAll(async () => {
+    env = { HOLDFAST_URL: await url() };
+    if (store === "redlock") expect((await on("doctor", "--init", "--quiet")).code).toBe(0);
+  });
+  afterAll(async () => {
+    const backend = await openBackend(env["HOLDFAST_URL"] as string);
+    try {
+      expect(await leftToSee(backend, ""), "left in the store").toEqual([]);
+    } finally {
+      await backend.close();
+    }
+  });
+
+  const on = (command: string, ...args: string[]): Promise<Result> => bench.run([command, ...args], { env });
+  const show = async (name: string): Promise<Shown> => JSON.parse((await on("show", name, "--json")).stdout) as Shown;
+
+  /** Somebody who holds the lock until told to end. */
+  async function holding(name: string, command: "run" | "elect"): Promise<Started> {
+    // In ZooKeeper the session bounds it.
+    const ttl = outlives ? "10m" : "30s";
+    const holder = bench.start([command, name, "--ttl", ttl, "--", "sh", "-c", "echo $HOLDFAST_FENCE; read x"], {
+      env,
+    });
+    await until(() => /^\d+\n$/u.test(holder.stdout()), `${command} on ${store}: ${holder.stderr()}`);
+    return holder;
+  }
+
+  async function ended(holder: Started): Promise<number | null> {
+    holder.process.stdin?.end("\n");
+    return (await holder.done).code;
+  }
+
+  test("acquire, renew and release", async () => {
+    const { code, stdout, stderr } = await on("acquire", "steps", "-n", "--ttl", "5m");
+    if (!outlives) {
+      expect({ code, stdout }).toEqual({ code: 64, stdout: "" });
+      expect(stderr).toContain("ends with the process that took it");
+      expect((await on("renew", "steps", "--fence", "1")).code).toBe(64);
+      expect((await on("release", "steps", "--fence", "1")).code).toBe(64);
+      return;
+    }
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    const fence = stdout.trim();
+    expect((await show("steps")).held).toEqual([expect.objectContaining({ fence })]);
+    expect((await on("renew", "steps", "--fence", fence, "--ttl", "10m")).code).toBe(0);
+    expect((await on("release", "steps", "--fence", fence)).code).toBe(0);
+    expect((await on("renew", "steps", "--fence", fence)).code).toBe(76);
+    expect((await on("release", "steps", "--fence", fence)).code).toBe(0);
+  });
+
+  test("run, and what others see of it: show, ls, wait and a second run", async () => {
+    const holder = await holding("job", "run");
+    const fence = holder.stdout().trim();
+    expect((await show("job")).held).toEqual(common ? [expect.objectContaining({ fence })] : []);
+    expect((await on("show", "job")).code).toBe(common ? 0 : 1);
+    expect((await on("ls", "jo", "-q")).stdout).toBe(common ? "job\n" : "");
+    expect((await on("wait", "job", "-n")).code).toBe(common ? 75 : 0);
+    expect((await on("run", "job", "-n", "--", "true")).code).toBe(common ? 75 : 0);
+    expect(await ended(holder)).toBe(0);
+    expect((await on("wait", "job", "-w", "1m")).code).toBe(0);
+    expect((await on("run", "job", "-w", "1m", "--", "sh", "-c", "exit 9")).code).toBe(9);
+  });
+
+  test("elect", async () => {
+    const holder = await holding("office", "elect");
+    expect((await show("office")).held).toHaveLength(common ? 1 : 0);
+    expect(await ended(holder)).toBe(0);
+    expect((await show("office")).held).toEqual([]);
+  });
+
+  test("release by force ends the lease of a living run, which says so, and is on record", async () => {
+    const holder = await holding("stuck", "run");
+    const fence = holder.stdout().trim();
+    const forced = await on("release", "stuck", "--fence", fence, "--reason", "deploy 17 hangs");
+    if (!common) {
+      // Nobody else's memory can be reached.
+      expect(forced.code).not.toBe(0);
+      expect(await ended(holder)).toBe(0);
+      return;
+    }
+    expect(forced).toMatchObject({ code: 0 });
+    expect(await holder.done).toMatchObject({ code: 76, stderr: expect.stringContaining("deploy 17 hangs") as string });
+    const shown = await show("stuck");
+    expect(shown.held).toEqual([]);
+    // ZooKeeper keeps the record in the lock's own node, and removes that when it is idle.
+    if (store === "zookeeper" && shown.forced.length === 0) return;
+    expect(shown.forced).toEqual([expect.objectContaining({ reason: "deploy 17 hangs" })]);
+  });
+});
