@@ -146,8 +146,10 @@ export function checkNames(names: unknown): readonly string[] {
   if (!Array.isArray(names) || names.length === 0) {
     throw new TypeError("Expected `name` to be a string or an array of at least one string");
   }
-  for (const name of names) checkName(name);
-  return names as readonly string[];
+  // A copy: the caller's own may change after the look.
+  const checked = [...(names as unknown[])];
+  for (const name of checked) checkName(name);
+  return checked as readonly string[];
 }
 
 /** Checks a lock's name: any string that is not empty, up to 1 KiB of UTF-8. */

@@ -195,6 +195,17 @@ describe("tryAcquire", () => {
 });
 
 describe("several names", () => {
+  test("are those that were checked, whatever the caller's array says afterwards", async () => {
+    const { locks } = stage();
+    let looks = 0;
+    const names = new Proxy(["a", "b"], {
+      get: (all, key) => (key === "0" && looks++ > 0 ? "" : Reflect.get(all, key)),
+    });
+    const lease = await locks.acquire(names);
+    expect([...lease.fences.keys()]).toEqual(["a", "b"]);
+    await lease.release();
+  });
+
   test("all or nothing, sorted, each with its own fence", async () => {
     const { backend, locks } = stage();
     await locks.run(["b", "a", "b"], async (lease) => {
