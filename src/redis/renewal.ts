@@ -4,6 +4,7 @@ import type { Clock, Timer } from "../clock.ts";
 import { PORTION } from "./batch.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError } from "./fault.ts";
+import { tooLong } from "./fitness.ts";
 import { renew } from "./generated/renew.ts";
 import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
@@ -27,6 +28,8 @@ interface Call {
 interface Portion {
   readonly claims: readonly Claim[];
   readonly calls: readonly Call[];
+  /** What is not asked for: whoever renews for longer than a quarantine lasts would outlive it. By place. */
+  readonly refused: ReadonlyMap<number, Renewal>;
 }
 
 /** A server's name: see lua/_incarnation.lua. */
@@ -64,8 +67,9 @@ export class Renewals {
     const asked: Promise<void>[] = [];
     let from = 0;
     for (const portion of portions) {
-      const whole = portion.calls.length === 1;
+      const whole = portion.calls.length === 1 && portion.refused.size === 0;
       for (const call of portion.calls) asked.push(this.#make(call, alone, whole, answers, from));
+      for (const [place, refusal] of portion.refused) answers[from + place] = refusal;
       from += portion.claims.length;
     }
     await Promise.all(asked);
@@ -120,8 +124,15 @@ export class Renewals {
   #prepare(claims: readonly Claim[]): Portion {
     const calls: Call[] = [];
     const open = new Map<string, Call>();
+    const refused: Map<number, Renewal> = new Map();
     const cluster = this.#connection.topology === "cluster";
-    for (const [place, { id, name, ttlMs, lockDelayMs }] of claims.entries()) {
+    for (const [place, claim] of claims.entries()) {
+      const { id, name, ttlMs, lockDelayMs } = claim;
+      const refusal = tooLong(claim, this.#settings.maxTtlMs);
+      if (refusal !== undefined) {
+        refused.set(place, { held: "unknown", cause: refusal });
+        continue;
+      }
       const key = this.#names.lock(name);
       const keepMs = ttlMs + lockDelayMs;
       const kind = cluster ? `${keepMs} ${this.#names.marker(key)}` : String(keepMs);
@@ -141,7 +152,7 @@ export class Renewals {
       call.args = this.asksWho ? [...args, "who"] : args;
       if (this.asksWho) call.keys.push(this.#names.marker(call.keys[0] as string));
     }
-    return { claims, calls };
+    return { claims, calls, refused };
   }
 }
 
