@@ -6,7 +6,7 @@ import type { Connection } from "./connection.ts";
 import { beat } from "./generated/beat.ts";
 import { type Identity, identifyOne } from "./inspect.ts";
 import type { Names } from "./names.ts";
-import type { Settings } from "./options.ts";
+import { quarantineText, type Settings } from "./options.ts";
 import { runScript } from "./script.ts";
 
 /** Before this version scripts wrote also where `min-replicas-to-write` forbade it. */
@@ -127,7 +127,7 @@ export class Fitness {
   #begin(): void {
     if (this.#begun || this.#connection.topology !== "cluster") return;
     this.#begun = true;
-    const args = ["0", String(this.#settings.quarantineMs)];
+    const args = ["0", quarantineText(this.#settings)];
     // A beat for no claim looks at the marker alone.
     for (const marker of this.#names.markers()) void runScript(this.#connection, beat, [marker], args).catch(() => {});
   }

@@ -148,7 +148,9 @@ export class Renewals {
       call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
     }
     for (const call of calls) {
-      const args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
+      const { idleMs, quarantineMs, silenceS } = this.#settings;
+      const silence = quarantineMs === 0 ? "" : String(silenceS);
+      const args = [`${call.ids.join(" ")} `, String(call.keepMs), String(idleMs), silence];
       call.args = this.asksWho ? [...args, "who"] : args;
       if (this.asksWho) call.keys.push(this.#names.marker(call.keys[0] as string));
     }

@@ -3,8 +3,25 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "e028a1eed5056ca3398116ccdbc54f9fd7f2705d",
-  source: `local FENCE_MAX = 9007199250000000
+  sha: "78804c24f3aae6681d2347e8e0cbc3e071a2180e",
+  source: `local CUT_OFF = 'NOREPLICAS Not enough replicas answered of late.'
+local function info()
+local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
+if type(both) == 'string' and string.find(both, '\\nmaster_replid:', 1, true) then return both end
+return redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
+end
+local function is_cut_off(text, lag)
+local counted = tonumber(string.match(text, '\\nmin_slaves_good_slaves:(%d+)'))
+if not counted or not lag then return false end
+for silence in string.gmatch(text, '\\nslave%d+:[^\\r]*state=online[^\\r]*,lag=(%-?%d+)') do
+if tonumber(silence) <= lag then counted = counted - 1 end
+end
+return counted > 0
+end
+if ARGV[4] ~= '' and is_cut_off(redis.call('INFO', 'replication'), tonumber(ARGV[4])) then
+return redis.error_reply(CUT_OFF)
+end
+local FENCE_MAX = 9007199250000000
 local AHEAD_MAX = 500
 local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '
 .. '(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
@@ -205,7 +222,7 @@ local fence = redis.call('HGET', key, 'f' .. id)
 return 'gone ' .. (fence and redis.call('HGET', key, 'o' .. fence) or '')
 end
 local count, who = #KEYS, nil
-if ARGV[4] then
+if ARGV[5] then
 who = redis.call('HGET', KEYS[count], 'who') or ''
 count = count - 1
 end

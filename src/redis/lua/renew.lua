@@ -4,11 +4,18 @@
 -- ARGV[1] the claims' ids in the same order, each followed by a space: one argument costs the client less than hundreds
 -- ARGV[2] ttl + lockDelay of all of them, ms
 -- ARGV[3] the idle time of the locks' hashes, ms
--- ARGV[4] present where it is asked who this server is
+-- ARGV[4] with a quarantine, the longest silence of a replica that counts, in seconds; else ""
+-- ARGV[5] present where it is asked who this server is
 --
 -- Returns 1 when all were renewed; else per claim 1, or why not: "gone", with the record of the force that ended it where
 -- there is one, or "!" and an error. Where it is asked who this server is: that instead of the 1 for all, and after the
 -- claims' answers.
+
+--- @include _replicas
+
+if ARGV[4] ~= '' and is_cut_off(redis.call('INFO', 'replication'), tonumber(ARGV[4])) then
+  return redis.error_reply(CUT_OFF)
+end
 
 --- @include _lock
 
@@ -53,7 +60,7 @@ local function renew(key, id)
 end
 
 local count, who = #KEYS, nil
-if ARGV[4] then
+if ARGV[5] then
   -- As the last vote found it: whoever renews here was voted for here.
   who = redis.call('HGET', KEYS[count], 'who') or ''
   count = count - 1
