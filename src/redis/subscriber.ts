@@ -20,6 +20,8 @@ export class Subscriber {
   /** Open, but not all is subscribed yet. */
   #settling: Wire | undefined;
   #opening: Promise<void> | undefined;
+  /** How often the primary may have become another. */
+  #moves = 0;
   #pauseMs = PAUSE_MIN_MS;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
@@ -31,7 +33,7 @@ export class Subscriber {
     this.#ready = ready;
     // Behind sentinels the primary may be another now, and the old one still be there.
     this.#stopWatching =
-      connection.topology === "sentinel" ? connection.onReconnect(() => this.#wire?.close()) : (): void => {};
+      connection.topology === "sentinel" ? connection.onReconnect(() => this.#leave()) : (): void => {};
   }
 
   /** Resolves when the server has confirmed. Rejects when it did not, and goes on trying: see `ready`. */
@@ -58,6 +60,13 @@ export class Subscriber {
     this.#wire?.close();
   }
 
+  /** Whatever leads to the old primary, also if it is not of use yet. */
+  #leave(): void {
+    this.#moves++;
+    this.#settling?.close();
+    this.#wire?.close();
+  }
+
   #open(): Promise<void> {
     this.#opening ??= this.#openOnce().finally(() => (this.#opening = undefined));
     return this.#opening;
@@ -65,12 +74,17 @@ export class Subscriber {
 
   async #openOnce(): Promise<void> {
     clearTimeout(this.#timer);
+    const moves = this.#moves;
     try {
       const wire = await opened(this.#connection, "", {
         message: (channel, text) => this.#message(channel, text),
         ended: () => this.#ended(),
       });
       if (this.#closed) return wire.close();
+      if (this.#moves !== moves) {
+        wire.close();
+        throw new Error("the primary may be another now");
+      }
       await this.#settle(wire);
     } catch (error) {
       this.#openLater();
