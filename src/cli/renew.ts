@@ -106,7 +106,10 @@ async function renewOnce({ backend }: OpenStore, claim: Claim, fence: bigint | u
       return (renewal.fromMs ?? sentAtMs) + claim.ttlMs - driftMs(claim.ttlMs) - systemClock.now();
     }
     if (renewal?.held === false) throw new LockLostError(claim.name, fence ?? 0n, renewal.reason);
+    const { cause } = renewal ?? {};
+    // It was not even asked: the same question gets the same answer.
+    if (cause instanceof LockBackendError && cause.fatal) throw cause;
     const message = `The store did not say whether ${claim.name} is still held. Ask again before its ttl has passed.`;
-    throw new LockBackendError(backend.name, claim.name, message, { cause: renewal?.cause });
+    throw new LockBackendError(backend.name, claim.name, message, { cause });
   });
 }

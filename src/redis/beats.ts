@@ -9,13 +9,13 @@ import { isTryAgain, runScript } from "./script.ts";
 export async function sendBeat(
   connection: Connection,
   names: Names,
-  quarantineMs: number,
+  quarantine: string,
   portion: readonly Waiter[],
 ): Promise<readonly unknown[]> {
   const keys = portion.map(({ key }) => key);
-  const marker = names.markerBeside(keys[0] as string, quarantineMs > 0);
+  const marker = names.markerBeside(keys[0] as string, quarantine !== "0");
   if (marker !== undefined) keys.push(marker);
-  const args = [String(portion.length), String(quarantineMs), ...portion.map(({ claim }) => claim.id)];
+  const args = [String(portion.length), quarantine, ...portion.map(({ claim }) => claim.id)];
   try {
     const reply = await runScript(connection, beat, keys, args);
     return Array.isArray(reply) ? reply : [];
@@ -23,7 +23,7 @@ export async function sendBeat(
     if (!isTryAgain(error) || portion.length === 1) throw error;
     // A slot is half-way moved: each is asked about alone, and who cannot be asked about yet is asked about later.
     const one = async (waiter: Waiter): Promise<unknown> =>
-      (await sendBeat(connection, names, quarantineMs, [waiter]))[0];
+      (await sendBeat(connection, names, quarantine, [waiter]))[0];
     return await Promise.all(portion.map((waiter) => one(waiter).catch(() => undefined)));
   }
 }

@@ -3,7 +3,7 @@ import { formatMs } from "../duration.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError } from "./fault.ts";
 import type { Names } from "./names.ts";
-import type { Settings } from "./options.ts";
+import { quarantineText, type Settings } from "./options.ts";
 import type { Replicator } from "./replicated.ts";
 import { isNoScript, runScript, type Script } from "./script.ts";
 
@@ -54,8 +54,7 @@ export class Caller {
   }
 
   #all(args: string[]): string[] {
-    const { quarantineMs } = this.#settings;
-    return quarantineMs === 0 ? args : [...args, String(quarantineMs)];
+    return this.#settings.quarantineMs === 0 ? args : [...args, quarantineText(this.#settings)];
   }
 
   /** For `.catch`: says what it is and what to do. */

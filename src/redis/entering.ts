@@ -72,8 +72,7 @@ export class Entering {
 
   /** A process's first attempt, and every one that needs more than the script. */
   async #firstAttempt(claim: Claim): Promise<Granted | Refused> {
-    const { settings, fitness, caller, post } = this.#at;
-    if (settings.quarantineMs > 0) await fitness.check(claim).catch(caller.explained(claim.name));
+    const { post } = this.#at;
     if (post.inbox.ready || post.inbox.tried) return this.#enter(claim, claim.queues);
     void post.inbox.open();
     const answer = await this.#enter(claim, false);
@@ -98,14 +97,18 @@ export class Entering {
     return this.#answered(claim, key, reply, claim.queues, sentMs);
   }
 
-  /** `instead`: the claim that leaves in the same step, and who hears what it was. */
+  /**
+   * The one door of every claim under a quarantine: none is asked for that a quarantine could not outlast, or where it would
+   * promise nothing. `instead`: the claim that leaves in the same step, and who hears what it was.
+   */
   async #enter(
     claim: Claim,
     queues: boolean,
     instead?: { readonly id: string; was(known: Released): void },
     follows = 0,
   ): Promise<Granted | Refused> {
-    const { names, settings, caller, terms, post, leaving, underway } = this.#at;
+    const { names, settings, caller, terms, fitness, post, leaving, underway } = this.#at;
+    if (settings.quarantineMs > 0) await fitness.check(claim).catch(caller.explained(claim.name));
     const key = names.lock(claim.name);
     const args = [claim.id, terms.of(claim, queues, instead === undefined ? "calm" : "crowded")];
     if (instead !== undefined) args.push(instead.id);

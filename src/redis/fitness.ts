@@ -6,7 +6,7 @@ import type { Connection } from "./connection.ts";
 import { beat } from "./generated/beat.ts";
 import { type Identity, identifyOne } from "./inspect.ts";
 import type { Names } from "./names.ts";
-import type { Settings } from "./options.ts";
+import { quarantineText, type Settings } from "./options.ts";
 import { runScript } from "./script.ts";
 
 /** Before this version scripts wrote also where `min-replicas-to-write` forbade it. */
@@ -26,12 +26,13 @@ export function unfit(identity: Identity, allowEviction: boolean): string | unde
   return undefined;
 }
 
-/** Throws when a claim could last longer than `maxTtl`, and so than a quarantine. */
-function checkOutlasted({ name, ttlMs, lockDelayMs, minHoldMs }: Claim, maxTtlMs: number): void {
+/** Why a claim is refused that could last longer than `maxTtl`, and so than a quarantine; else `undefined`. */
+export function tooLong(claim: Claim, maxTtlMs: number): LockBackendError | undefined {
+  const { name, ttlMs, lockDelayMs, minHoldMs } = claim;
   const longestMs = Math.max(ttlMs + lockDelayMs, minHoldMs);
-  if (longestMs <= maxTtlMs) return;
+  if (longestMs <= maxTtlMs) return undefined;
   const text = `asked for ${formatMs(longestMs)}, but \`maxTtl\` is ${formatMs(maxTtlMs)}: a quarantine after a fail-over would not outlast it. Ask for less, or raise \`maxTtl\` everywhere`;
-  throw new LockBackendError("redis", name, `Lock ${quote(name)}: ${text}.`, { fatal: true });
+  return new LockBackendError("redis", name, `Lock ${quote(name)}: ${text}.`, { fatal: true });
 }
 
 /** Why a quarantine would promise nothing on this primary, or `undefined`. */
@@ -82,7 +83,8 @@ export class Fitness {
 
   /** Refuses what a quarantine could not outlast, and looks once at the primary that has the lock. Rejects with a fatal error where it would promise nothing. */
   async check(claim: Claim): Promise<void> {
-    checkOutlasted(claim, this.#settings.maxTtlMs);
+    const refusal = tooLong(claim, this.#settings.maxTtlMs);
+    if (refusal !== undefined) throw refusal;
     this.#begin();
     const address = this.#connection.nodeOf(this.#names.lock(claim.name));
     let check = this.#checks.get(address);
@@ -125,7 +127,7 @@ export class Fitness {
   #begin(): void {
     if (this.#begun || this.#connection.topology !== "cluster") return;
     this.#begun = true;
-    const args = ["0", String(this.#settings.quarantineMs)];
+    const args = ["0", quarantineText(this.#settings)];
     // A beat for no claim looks at the marker alone.
     for (const marker of this.#names.markers()) void runScript(this.#connection, beat, [marker], args).catch(() => {});
   }

@@ -158,6 +158,7 @@ export async function identifyOne(primary: Primary, marker?: string): Promise<Id
     const value = settings.find(([known]) => known === name)?.[1];
     return value === undefined ? undefined : Number(value);
   };
+  if (field("redis_version") === "") throw new Error("it answers, but not as Redis does");
   const maxLagS = setting("min-replicas-max-lag");
   return {
     runId: field("run_id"),

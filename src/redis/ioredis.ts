@@ -203,6 +203,8 @@ const OWN = {
   maxRetriesPerRequest: null,
   retryStrategy: null,
   sentinelRetryStrategy: () => null,
+  // One that hangs must not keep the next from being asked.
+  sentinelCommandTimeout: 2000,
   reconnectOnError: null,
   failoverDetector: false,
   commandTimeout: undefined,

@@ -24,9 +24,12 @@ interface Library {
 const CONNECT_MS = 5000;
 /** A connection that owes an answer for this long is dead, whatever the kernel thinks. */
 const SILENT_MS = 10_000;
+/** A sentinel that hangs accepts connections too, and must not keep the next from being asked. */
+const SENTINEL_MS = 2000;
 
 export function openIoredis(library: Library, endpoint: Endpoint): Opened {
   const client = endpoint.topology === "cluster" ? cluster(library, endpoint) : single(library, endpoint);
+  const sentinels = endpoint.topology === "sentinel" ? sentinelsOf(client) : undefined;
   const tells: ((error: Error, final: boolean) => void)[] = [];
   // Without a listener ioredis prints every error; they show in the commands that fail. It tells only when all hosts failed.
   client.on("error", (error) => tells.forEach((tell) => tell(error, true)));
@@ -34,7 +37,11 @@ export function openIoredis(library: Library, endpoint: Endpoint): Opened {
     client,
     connect: () => client.connect(),
     onError: (tell) => void tells.push(tell),
-    close: () => Promise.resolve(client.disconnect()),
+    close: () => {
+      sentinels?.close();
+      client.disconnect();
+      return Promise.resolve();
+    },
   };
 }
 
@@ -59,7 +66,7 @@ function single({ Redis }: Library, endpoint: Endpoint): Client {
   const { addresses, path, service, db, sentinelLogin, tls } = endpoint;
   const options = { ...common(endpoint), db, lazyConnect: true };
   if (service !== undefined) {
-    const client = new Redis({
+    return new Redis({
       ...options,
       sentinels: addresses,
       name: service,
@@ -68,25 +75,57 @@ function single({ Redis }: Library, endpoint: Endpoint): Client {
       ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: tls } : {}),
       // A planned fail-over leaves the old primary writable for some ten seconds: what it grants then is lost. The sentinels tell.
       failoverDetector: true,
+      sentinelCommandTimeout: SENTINEL_MS,
     });
-    hushSentinels(client);
-    return client;
   }
   return new Redis(path === undefined ? { ...options, ...addresses[0] } : { ...options, path });
 }
 
-/** What listens to the sentinels has no listener for errors, so that ioredis would print one for every sentinel that is down. */
-function hushSentinels(client: Client): void {
-  interface Connector {
-    connectToSentinel?: (...args: unknown[]) => { on?(event: string, listener: () => void): void };
-  }
+interface Sentinel {
+  on?(event: string, listener: () => void): void;
+  disconnect?(): void;
+}
+
+interface Connector {
+  connect(...args: unknown[]): Promise<unknown>;
+  disconnect(): void;
+  connectToSentinel(...args: unknown[]): Sentinel;
+}
+
+/**
+ * Mends how ioredis asks the sentinels and listens to them. Its clients for that have no listener for errors, so that it would print
+ * one for every sentinel that is down; and it forgets the one that it is asking when it is closed, which then keeps the process alive.
+ * News of a fail-over that comes while it looks for the primary would end the client for good: it finds the new one anyway.
+ */
+function sentinelsOf(client: Client): { close(): void } {
   const { connector } = client as { connector?: Connector };
-  const connect = connector?.connectToSentinel?.bind(connector);
-  if (connector === undefined || connect === undefined) return;
-  connector.connectToSentinel = (...args) => {
-    const sentinel = connect(...args);
-    sentinel.on?.("error", () => {});
-    return sentinel;
+  const open: Set<Sentinel> = new Set();
+  let closed = false;
+  let looking = 0;
+  if (typeof connector?.connectToSentinel === "function") {
+    const [connect, disconnect] = [connector.connect.bind(connector), connector.disconnect.bind(connector)];
+    const connectToSentinel = connector.connectToSentinel.bind(connector);
+    connector.connect = async (...args) => {
+      looking++;
+      return connect(...args).finally(() => looking--);
+    };
+    connector.disconnect = () => {
+      if (looking === 0 || closed) disconnect();
+    };
+    connector.connectToSentinel = (...args) => {
+      const sentinel = connectToSentinel(...args);
+      open.add(sentinel);
+      sentinel.on?.("error", () => {});
+      sentinel.on?.("end", () => open.delete(sentinel));
+      if (closed) sentinel.disconnect?.();
+      return sentinel;
+    };
+  }
+  return {
+    close: () => {
+      closed = true;
+      for (const sentinel of open) sentinel.disconnect?.();
+    },
   };
 }
 

@@ -42,6 +42,8 @@ const DEFAULTS = {
   checkReplicas: true,
 } as const satisfies RedisOptions;
 
+/** Replicas give a sign of life every second, and whole seconds are counted. */
+const SILENCE_MIN_S = 2;
 const DEFAULT_WAIT = "500ms";
 const PREFIX = /^[^\s{}*?[\]\\]{1,200}$/u;
 
@@ -53,12 +55,19 @@ export interface Settings {
   readonly durability: { readonly replicas: number; readonly waitMs: number } | undefined;
   /** 0: none. */
   readonly quarantineMs: number;
+  /** The longest silence of a replica that still counts, in whole seconds as INFO tells it: so that less than `maxLag` has passed. */
+  readonly silenceS: number;
   /** For votes, until a quorum tells its own. */
   readonly voteQuarantineMs: number;
   readonly maxTtlMs: number;
   readonly maxLagMs: number;
   readonly checkReplicas: boolean;
   readonly clock: Clock;
+}
+
+/** As the scripts want it: how long, and which silence of a replica is borne. "0": none is asked for. */
+export function quarantineText({ quarantineMs, silenceS }: Pick<Settings, "quarantineMs" | "silenceS">): string {
+  return quarantineMs === 0 ? "0" : `${quarantineMs} ${silenceS}`;
 }
 
 export function toSettings(options: RedisOptions): Settings {
@@ -80,6 +89,7 @@ export function toSettings(options: RedisOptions): Settings {
     ticketMs: toMs(options.ticket ?? DEFAULTS.ticket, "ticket", { maxMs: MAX_TTL_MS }),
     durability: durabilityOf(options.durability),
     quarantineMs: options.failover === undefined ? 0 : maxTtlMs + maxLagMs,
+    silenceS: Math.max(SILENCE_MIN_S, Math.floor(maxLagMs / 1000) - 1),
     voteQuarantineMs: maxTtlMs + maxLagMs,
     maxTtlMs: options.failover === undefined ? Infinity : maxTtlMs,
     maxLagMs,

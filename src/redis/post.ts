@@ -5,7 +5,7 @@ import { sendBeat } from "./beats.ts";
 import type { Connection } from "./connection.ts";
 import { Inbox } from "./inbox.ts";
 import type { Names } from "./names.ts";
-import type { Settings } from "./options.ts";
+import { quarantineText, type Settings } from "./options.ts";
 import { Queue } from "./queue.ts";
 import type { Renewals } from "./renewal.ts";
 import { Roster } from "./roster.ts";
@@ -34,12 +34,13 @@ export function openPost(
   home: PostHome,
 ): Post {
   const { clock } = settings;
+  const quarantine = quarantineText(settings);
   const roster = new Roster(clock, () => renewals.renewed());
   const queue = new Queue({
     clock,
     confirms: settings.durability !== undefined,
     portions: (waiters) => portions(waiters, connection.topology, names),
-    beat: (portion) => sendBeat(connection, names, settings.quarantineMs, portion),
+    beat: (portion) => sendBeat(connection, names, quarantine, portion),
   });
   const inbox = new Inbox(connection, channel, clock, roster, {
     granted: (claim, news) => {

@@ -4,6 +4,7 @@ import type { Clock, Timer } from "../clock.ts";
 import { PORTION } from "./batch.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError } from "./fault.ts";
+import { tooLong } from "./fitness.ts";
 import { renew } from "./generated/renew.ts";
 import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
@@ -31,6 +32,8 @@ interface Portion {
   readonly calls: readonly Call[];
   /** The calls say with which fences the claims were granted. */
   readonly fenced: boolean;
+  /** What is not asked for: whoever renews for longer than a quarantine lasts would outlive it. By place. */
+  readonly refused: ReadonlyMap<number, Renewal>;
 }
 
 /** A server's name: see lua/_incarnation.lua. */
@@ -69,8 +72,9 @@ export class Renewals {
     const asked: Promise<void>[] = [];
     let from = 0;
     for (const portion of portions) {
-      const whole = portion.calls.length === 1;
+      const whole = portion.calls.length === 1 && portion.refused.size === 0;
       for (const call of portion.calls) asked.push(this.#make(call, alone, whole, answers, from));
+      for (const [place, refusal] of portion.refused) answers[from + place] = refusal;
       from += portion.claims.length;
     }
     await Promise.all(asked);
@@ -105,7 +109,7 @@ export class Renewals {
           this.#settings,
           this.#replicator,
           [keys[at]!],
-          [`${id} `, ...args.slice(1, 4), ...fences.slice(at, at + 1)],
+          [`${id} `, ...args.slice(1, 5), ...fences.slice(at, at + 1)],
         ).then(
           (reply) => (Array.isArray(reply) ? (reply[0] as unknown) : reply),
           (reason: unknown) => `!${reason instanceof Error ? reason.message : String(reason)}`,
@@ -132,8 +136,15 @@ export class Renewals {
   #prepare(claims: readonly Claim[], fences: readonly bigint[] | undefined): Portion {
     const calls: Call[] = [];
     const open = new Map<string, Call>();
+    const refused: Map<number, Renewal> = new Map();
     const cluster = this.#connection.topology === "cluster";
-    for (const [place, { id, name, ttlMs, lockDelayMs }] of claims.entries()) {
+    for (const [place, claim] of claims.entries()) {
+      const { id, name, ttlMs, lockDelayMs } = claim;
+      const refusal = tooLong(claim, this.#settings.maxTtlMs);
+      if (refusal !== undefined) {
+        refused.set(place, { held: "unknown", cause: refusal });
+        continue;
+      }
       const key = this.#names.lock(name);
       const keepMs = ttlMs + lockDelayMs;
       const kind = cluster ? `${keepMs} ${this.#names.marker(key)}` : String(keepMs);
@@ -150,12 +161,14 @@ export class Renewals {
       call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
     }
     for (const call of calls) {
-      call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(this.#settings.idleMs)];
+      const { idleMs, quarantineMs, silenceS } = this.#settings;
+      const silence = quarantineMs === 0 ? "" : String(silenceS);
+      call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(idleMs), silence];
       if (this.asksWho || fences !== undefined) call.args = [...call.args, this.asksWho ? "who" : ""];
       if (fences !== undefined) call.args = [...call.args, call.fences.join("")];
       if (this.asksWho) call.keys.push(this.#names.marker(call.keys[0] as string));
     }
-    return { claims, calls, fenced: fences !== undefined };
+    return { claims, calls, refused, fenced: fences !== undefined };
   }
 }
 

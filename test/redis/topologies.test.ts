@@ -4,6 +4,8 @@ import { type ClusterLab, startCluster } from "../../src/lab/servers/cluster.ts"
 import { startProxy } from "../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
+import type { Duration } from "../../src/duration.ts";
+import { createLocks } from "../../src/locks.ts";
 import { type RedisBackend, redis, type RedisOptions } from "../../src/redis/index.ts";
 import { namesOf } from "../../src/redis/names.ts";
 import { openBackend } from "../../src/redis/open.ts";
@@ -62,6 +64,61 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
       );
     });
   }
+
+  for (const library of all) {
+    test(`by every door: swaps and renewals are judged as attempts are, with ${library.name}`, async () => {
+      await using desk = new Desk();
+      const server = await started(desk);
+      const backend = await backendOn(desk, library, server.port, {
+        ...QUARANTINE,
+        maxTtl: "1m",
+        checkReplicas: false,
+      });
+      await backend.admit();
+      const [held, other] = [claimOf(), claimOf()];
+      for (const claim of [held, other]) await granted(backend, claim);
+      const long = { ...rivalOf(held), ttlMs: 600_000 };
+      const refusal = fatal(/asked for 10 m.*`maxTtl` is 1 m/u);
+      await expect(backend.swap(held, long)).rejects.toMatchObject(refusal);
+      await expect(backend.swap(held, rivalOf(held, { lockDelayMs: 1 }))).rejects.toMatchObject({ fatal: true });
+      await expect(backend.swap(held, rivalOf(held, { minHoldMs: 60_001 }))).rejects.toMatchObject({ fatal: true });
+      // As the command line does it: the same claim with another ttl. Its neighbour is renewed all the same.
+      expect(await backend.renew([{ ...held, ttlMs: 600_000 }, other])).toEqual([
+        { held: "unknown", cause: expect.objectContaining(refusal) as Error },
+        { held: true },
+      ]);
+      const { held: holders, pending } = await backend.query(held.name);
+      expect(pending).toEqual([]);
+      expect(holders.map(({ remainingMs }) => remainingMs <= 60_000)).toEqual([true]);
+      expect(await backend.swap(held, rivalOf(held))).toMatchObject({ granted: true, released: "held" });
+
+      // What nobody asked for before: the primary is looked at.
+      const unfit = await backendOn(desk, library, server.port, { ...QUARANTINE, maxTtl: "1m" });
+      await expect(unfit.swap(other, rivalOf(other))).rejects.toMatchObject(fatal(/`min-replicas-to-write` is 0/u));
+    });
+  }
+
+  test("also a ttl that waits behind another in its process; the others get the lock", async () => {
+    await using desk = new Desk();
+    const server = await started(desk);
+    const backend = desk.backend(server.port, { ...QUARANTINE, checkReplicas: false, run: 2 });
+    await backend.admit();
+    const locks = desk.own(createLocks(backend, { ttl: "2s" }));
+    const first = await locks.acquire("job");
+    const take = (ttl: Duration): Promise<unknown> =>
+      locks.acquire("job", { ttl, wait: "20s" }).then(async (lease) => {
+        const leftMs = lease.remaining();
+        await lease.release();
+        return leftMs <= 2000;
+      });
+    const waiting = Promise.allSettled((["2s", "10m", "2s", "10m"] as const).map(take));
+    // They are in the local line now, and the release takes the first of them along.
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(await first.release()).toBe("released");
+    const refusal = { status: "rejected", reason: expect.objectContaining(fatal(/`maxTtl` is 2 s/u)) as Error };
+    const served = { status: "fulfilled", value: true };
+    expect(await waiting).toEqual([served, refusal, served, refusal]);
+  });
 
   const rows: readonly (readonly [string, readonly string[], RegExp])[] = [
     ["min-replicas-to-write is 0", [], /`min-replicas-to-write` is 0/u],

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const release: Script = {
   name: "release",
-  sha: "195ffee51ad9203b8fa70676ff3f387d1976a2d2",
+  sha: "78e9e9b23ea78889e7694ae86439b34d641cc237",
   source: `local state = redis.call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
 local flag = state and string.sub(state, 31, 30 + #alone) == alone and string.sub(state, 76 + #alone, 76 + #alone)
@@ -53,6 +53,20 @@ redis.call('PUBLISH', inbox, 'granted ' .. string.sub(id, 1, 8) .. news .. '.' .
 return 1
 end
 end
+local CUT_OFF = 'NOREPLICAS Not enough replicas answered of late.'
+local function info()
+local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
+if type(both) == 'string' and string.find(both, '\\nmaster_replid:', 1, true) then return both end
+return redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
+end
+local function is_cut_off(text, lag)
+local counted = tonumber(string.match(text, '\\nmin_slaves_good_slaves:(%d+)'))
+if not counted or not lag then return false end
+for silence in string.gmatch(text, '\\nslave%d+:[^\\r]*state=online[^\\r]*,lag=(%-?%d+)') do
+if tonumber(silence) <= lag then counted = counted - 1 end
+end
+return counted > 0
+end
 local MARKER_MS = 30 * 24 * 3600 * 1000
 local function marker_of(key, marker)
 return marker or string.match(key, '^.-:{%x%x}')
@@ -62,11 +76,6 @@ return string.match(redis.call('INFO', section), '\\n' .. name .. ':%x+\\r') or 
 end
 local function tells(text, known)
 return string.find(text, known[1], 1, true) and string.find(text, known[2], 1, true)
-end
-local function is_known(known)
-local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
-if type(both) == 'string' and tells(both, known) then return true end
-return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
 local function enters(db)
 return not redis.pcall('SELECT', db).err
@@ -114,25 +123,34 @@ supersede(marker, db)
 keep(marker, now)
 return who
 end
-local function young_ms(marker, quarantine, now)
-local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who')
+local function young_ms(marker, quarantine, now, lag)
+local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who', 'lag')
 if not known[7] and quarantine == 0 then return 0 end
-local longest = tonumber(known[6]) or 0
+local longest, least = tonumber(known[6]) or 0, tonumber(known[9])
 local span = math.max(quarantine, longest)
 local since = tonumber(known[5]) or now
-if not known[7] or since > now or span > 0 and not (is_known(known) and is_here(marker, known[3], known[4])) then
-return span, mark(marker, now, span, now)
+local text = span > 0 and info()
+if not known[7] or since > now or text and not (tells(text, known) and is_here(marker, known[3], known[4])) then
+local who = mark(marker, now, span, now)
+if lag and lag < (least or math.huge) then redis.call('HSET', marker, 'lag', lag) end
+return span, who
+end
+if lag and lag < (least or math.huge) then
+least = lag
+redis.call('HSET', marker, 'lag', lag)
 end
 if span > longest then redis.call('HSET', marker, 'span', string.format('%.0f', span)) end
 if known[7] - now < MARKER_MS / 2 then keep(marker, now) end
-return math.max(0, since + span - now), known[8]
+return math.max(0, since + span - now), known[8], text and is_cut_off(text, least)
 end
 local function young_at(lock, marker, asked, now)
 if not asked and redis.pcall('EXISTS', marker) ~= 1 then return 0 end
-local young = young_ms(marker, tonumber(asked or 0), now)
+local quarantine, lag = string.match(asked or '0', '^(%d+) ?(%d*)$')
+local young, _, cut_off = young_ms(marker, tonumber(quarantine), now, tonumber(lag))
 local known = redis.call('HMGET', marker, 'run', 'history', 'born')
 lock.by = '@' .. string.sub(redis.sha1hex((known[1] or '') .. (known[2] or '') .. (known[3] or '')), 1, 12)
-return young
+lock.cut_off = cut_off
+return cut_off and math.max(young, 1000) or young
 end
 local FENCE_MAX = 9007199250000000
 local AHEAD_MAX = 500

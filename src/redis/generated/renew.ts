@@ -3,8 +3,25 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "bbf3051bc02102b8faca672bc1e0f70499bdb4c4",
-  source: `local FENCE_MAX = 9007199250000000
+  sha: "8cd6dea900035575ad5bd52c02efd57c573eccdb",
+  source: `local CUT_OFF = 'NOREPLICAS Not enough replicas answered of late.'
+local function info()
+local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
+if type(both) == 'string' and string.find(both, '\\nmaster_replid:', 1, true) then return both end
+return redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
+end
+local function is_cut_off(text, lag)
+local counted = tonumber(string.match(text, '\\nmin_slaves_good_slaves:(%d+)'))
+if not counted or not lag then return false end
+for silence in string.gmatch(text, '\\nslave%d+:[^\\r]*state=online[^\\r]*,lag=(%-?%d+)') do
+if tonumber(silence) <= lag then counted = counted - 1 end
+end
+return counted > 0
+end
+if ARGV[4] ~= '' and is_cut_off(redis.call('INFO', 'replication'), tonumber(ARGV[4])) then
+return redis.error_reply(CUT_OFF)
+end
+local FENCE_MAX = 9007199250000000
 local AHEAD_MAX = 500
 local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '
 .. '(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
@@ -207,14 +224,14 @@ local fence = redis.call('HGET', key, 'f' .. id)
 return 'gone ' .. (fence and redis.call('HGET', key, 'o' .. fence) or '')
 end
 local count, who = #KEYS, nil
-if ARGV[4] == 'who' then
+if ARGV[5] == 'who' then
 who = redis.call('HGET', KEYS[count], 'who') or ''
 count = count - 1
 end
 local answers, renewed, from = {}, 0, 1
 for i = 1, count do
 local till = string.find(ARGV[1], ' ', from, true)
-local fence = ARGV[5] and string.sub(ARGV[5], 17 * i - 16, 17 * i - 1)
+local fence = ARGV[6] and string.sub(ARGV[6], 17 * i - 16, 17 * i - 1)
 answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1), fence)
 if answers[i] == 1 then renewed = renewed + 1 end
 from = till + 1

@@ -9,7 +9,8 @@
 --
 -- The marker is a hash: run, history (the lines), who (the server's name for voters), born (a stamp that no other marker
 -- has), db (its database; '' where the server does not let scripts choose one), since (when the server was found to have
--- forgotten; 0: an operator vouched for it), span (the longest quarantine, ms), death (when the hash may vanish).
+-- forgotten; 0: an operator vouched for it), span (the longest quarantine, ms), lag (the shortest silence of a replica, in
+-- seconds, that anybody takes for the end of it; see _replicas), death (when the hash may vanish).
 
 local MARKER_MS = 30 * 24 * 3600 * 1000
 
@@ -26,13 +27,6 @@ end
 
 local function tells(text, known)
   return string.find(text, known[1], 1, true) and string.find(text, known[2], 1, true)
-end
-
--- One call is cheaper. Servers that tell scripts their version are mostly new enough to take two sections in it.
-local function is_known(known)
-  local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
-  if type(both) == 'string' and tells(both, known) then return true end
-  return tells(redis.call('INFO', 'server') .. redis.call('INFO', 'replication'), known)
 end
 
 local function enters(db)
@@ -93,19 +87,26 @@ local function mark(marker, since, span, now)
   return who
 end
 
--- How long nothing may be granted here, ms, and who this server is. A caller that asks for no quarantine (0) makes no
--- marker, and is not told who it is where there is none.
-local function young_ms(marker, quarantine, now)
-  local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who')
+-- How long nothing may be granted here, ms; who this server is; and whether it seems to be cut off from its replicas. A
+-- caller that asks for no quarantine (0) makes no marker, and is not told who it is where there is none.
+local function young_ms(marker, quarantine, now, lag)
+  local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who', 'lag')
   if not known[7] and quarantine == 0 then return 0 end
-  local longest = tonumber(known[6]) or 0
+  local longest, least = tonumber(known[6]) or 0, tonumber(known[9])
   local span = math.max(quarantine, longest)
   local since = tonumber(known[5]) or now
+  local text = span > 0 and info()
   -- By a clock that was set back, a quarantine would last longer than it ever should.
-  if not known[7] or since > now or span > 0 and not (is_known(known) and is_here(marker, known[3], known[4])) then
-    return span, mark(marker, now, span, now)
+  if not known[7] or since > now or text and not (tells(text, known) and is_here(marker, known[3], known[4])) then
+    local who = mark(marker, now, span, now)
+    if lag and lag < (least or math.huge) then redis.call('HSET', marker, 'lag', lag) end
+    return span, who
+  end
+  if lag and lag < (least or math.huge) then
+    least = lag
+    redis.call('HSET', marker, 'lag', lag)
   end
   if span > longest then redis.call('HSET', marker, 'span', string.format('%.0f', span)) end
   if known[7] - now < MARKER_MS / 2 then keep(marker, now) end
-  return math.max(0, since + span - now), known[8]
+  return math.max(0, since + span - now), known[8], text and is_cut_off(text, least)
 end

@@ -4,7 +4,7 @@
 -- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] the claim's id
 -- ARGV[2] the claim's terms
--- ARGV[3] the quarantine, ms; absent without quarantine
+-- ARGV[3] the quarantine (see _identity); absent without
 --
 -- Returns "<fence>+<how many more are in its run>", or { place, ms until the earliest end, now, a holder's record, what a
 -- waiter learns }.
@@ -80,6 +80,7 @@ if ticket then
   end
 end
 
+--- @include _replicas
 --- @include _incarnation
 --- @include _identity
 --- @include _lock
@@ -89,4 +90,5 @@ end
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[3], now)
+if lock.cut_off then return redis.error_reply(CUT_OFF) end
 return enter(lock, ARGV[1], parse(ARGV[2]), young)

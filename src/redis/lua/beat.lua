@@ -4,12 +4,13 @@
 -- KEYS[2..] the other claims' locks, one each
 -- KEYS[n] after the locks, the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] how many claims
--- ARGV[2] the quarantine, ms; 0 without
+-- ARGV[2] the quarantine (see _identity); 0 without
 -- ARGV[3..] the claims' ids
 --
 -- Returns per claim "<fence>+<more>" when it holds; what a waiter learns when it is queued ("=…", see still_queued in _lock);
 -- "-" when it is neither; or "!" and an error.
 
+--- @include _replicas
 --- @include _incarnation
 --- @include _identity
 --- @include _lock
@@ -20,6 +21,7 @@ local count = tonumber(ARGV[1])
 if count > 0 then redis.pcall('HDEL', KEYS[1], '-') end
 local here = { by = '' }
 local young = young_at(here, marker_of(KEYS[1], KEYS[count + 1]), ARGV[2] ~= '0' and ARGV[2], now)
+if here.cut_off then return redis.error_reply(CUT_OFF) end
 
 local function beat(key, id)
   local lock = open(key, id)

@@ -5,10 +5,11 @@
 -- ARGV[1] the fence, a decimal string
 -- ARGV[2] who and why, JSON
 -- ARGV[3] how long the record of this is kept, ms
--- ARGV[4] the quarantine, ms; absent without quarantine
+-- ARGV[4] the quarantine (see _identity); absent without
 --
 -- Returns 1, or 0 when no lease has that fence.
 
+--- @include _replicas
 --- @include _incarnation
 --- @include _identity
 --- @include _lock

@@ -5,6 +5,7 @@
 --
 -- Returns { who this server is, the longest quarantine that was asked for before, ms; -1 when none was }.
 
+--- @include _replicas
 --- @include _incarnation
 
 local time = redis.call('TIME')
@@ -13,5 +14,5 @@ local known = redis.call('HMGET', KEYS[1], 'run', 'history', 'span')
 local before = known[3] or '-1'
 local _, who = young_ms(KEYS[1], tonumber(ARGV[1]), now)
 -- A durable server that was copied has its model's marker, and would be taken for it.
-if not who or before == '0' and ARGV[1] == '0' and not is_known(known) then who = mark(KEYS[1], now, 0, now) end
+if not who or before == '0' and ARGV[1] == '0' and not tells(info(), known) then who = mark(KEYS[1], now, 0, now) end
 return { who, before }

@@ -3,7 +3,7 @@
 -- KEYS[1] the lock
 -- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] the claim's id
--- ARGV[2] the quarantine, ms; absent without quarantine
+-- ARGV[2] the quarantine (see _identity); absent without
 --
 -- Returns 1 when the claim was held, 2 when it was queued, 0 when the lock knew nothing of it; and 4 more when there are more
 -- lapsed tickets than one call may pass over, so that another should follow.
@@ -65,6 +65,7 @@ if latest == ARGV[1] and queued ~= '0' then
   end
 end
 
+--- @include _replicas
 --- @include _incarnation
 --- @include _identity
 --- @include _lock

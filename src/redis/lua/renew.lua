@@ -4,13 +4,20 @@
 -- ARGV[1] the claims' ids in the same order, each followed by a space: one argument costs the client less than hundreds
 -- ARGV[2] ttl + lockDelay of all of them, ms
 -- ARGV[3] the idle time of the locks' hashes, ms
--- ARGV[4] "who" where it is asked who this server is
--- ARGV[5] present where it is in doubt whether these are still the same leases: the fences with which they were granted, 16
+-- ARGV[4] with a quarantine, the longest silence of a replica that counts, in seconds; else ""
+-- ARGV[5] "who" where it is asked who this server is; else "", or absent
+-- ARGV[6] present where it is in doubt whether these are still the same leases: the fences with which they were granted, 16
 --         digits each, in the same order and each followed by a space
 --
 -- Returns 1 when all were renewed; else per claim 1, or why not: "gone", with the record of the force that ended it where
--- there is one, "other" when the claim has another fence, or "!" and an error. Where it is asked who this server is: that instead of the 1 for all, and after the
--- claims' answers.
+-- there is one, "other" when the claim has another fence, or "!" and an error. Where it is asked who this server is: that
+-- instead of the 1 for all, and after the claims' answers.
+
+--- @include _replicas
+
+if ARGV[4] ~= '' and is_cut_off(redis.call('INFO', 'replication'), tonumber(ARGV[4])) then
+  return redis.error_reply(CUT_OFF)
+end
 
 --- @include _lock
 
@@ -57,7 +64,7 @@ local function renew(key, id, fence)
 end
 
 local count, who = #KEYS, nil
-if ARGV[4] == 'who' then
+if ARGV[5] == 'who' then
   -- As the last vote found it: whoever renews here was voted for here.
   who = redis.call('HGET', KEYS[count], 'who') or ''
   count = count - 1
@@ -65,7 +72,7 @@ end
 local answers, renewed, from = {}, 0, 1
 for i = 1, count do
   local till = string.find(ARGV[1], ' ', from, true)
-  local fence = ARGV[5] and string.sub(ARGV[5], 17 * i - 16, 17 * i - 1)
+  local fence = ARGV[6] and string.sub(ARGV[6], 17 * i - 16, 17 * i - 1)
   answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1), fence)
   if answers[i] == 1 then renewed = renewed + 1 end
   from = till + 1

@@ -6,10 +6,11 @@
 -- ARGV[1] the next claim's id
 -- ARGV[2] the next claim's terms
 -- ARGV[3] the ending claim's id
--- ARGV[4] the quarantine, ms; absent without quarantine
+-- ARGV[4] the quarantine (see _identity); absent without
 --
 -- Returns { what release returns of the ending claim, what attempt returns of the next }.
 
+--- @include _replicas
 --- @include _incarnation
 --- @include _identity
 --- @include _lock
@@ -19,10 +20,11 @@
 
 local lock = open(KEYS[1], ARGV[3])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[4], now)
+if lock.cut_off then return redis.error_reply(CUT_OFF) end
 local released = leave(lock, ARGV[3])
 local next_claim = redis.call('HMGET', KEYS[1], 'h' .. ARGV[1], 'w' .. ARGV[1])
 if not know(lock, ARGV[1], next_claim[1], next_claim[2]) then return redis.error_reply('HOLDFAST_FOREIGN') end
-local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[4], now)
 local answer = enter(lock, ARGV[1], parse(ARGV[2]), young)
 if type(answer) == 'table' and answer.err then return answer end
 return { released, answer }

@@ -10,6 +10,7 @@
 -- detail, waiters }. Server: who votes, so that one that is reached by two names counts once. Detail: a holder's record, the
 -- greatest fence, or ms. Waiters: how many connections listen for this lock's release.
 
+--- @include _replicas
 --- @include _incarnation
 
 local state = redis.call('HGET', KEYS[1], 's')

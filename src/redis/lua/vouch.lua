@@ -1,11 +1,13 @@
 -- Marks this server's incarnation as known: an operator says that no lease granted by its lost memory is alive.
 --
 -- KEYS[1] the marker
--- ARGV[1] the quarantine that holds from now on, ms, also if it was longer before
+-- ARGV[1] the quarantine that holds from now on, ms, also if another was asked for before
 --
 -- Returns 1.
 
+--- @include _replicas
 --- @include _incarnation
 
+redis.call('HDEL', KEYS[1], 'lag')
 mark(KEYS[1], 0, tonumber(ARGV[1]), redis.call('TIME')[1] * 1000)
 return 1

@@ -26,6 +26,7 @@ if state and string.sub(state, 31, 30 + #alone) == alone then
   return held and 1 or 0
 end
 
+--- @include _replicas
 --- @include _incarnation
 --- @include _identity
 --- @include _lock
