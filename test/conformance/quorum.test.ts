@@ -1,9 +1,9 @@
 import type { Backend } from "../../src/backend.ts";
 import { LockBackendError } from "../../src/errors.ts";
-import { leftInRedis } from "../../src/lab/leftovers.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
 import { TooSlowError } from "../../src/testing/trial.ts";
 import { type Servers, startServers } from "../quorum/servers.ts";
+import { Asked } from "../redis/asked.ts";
 import { conformanceTests } from "./conformance-tests.ts";
 import { quorumDeclined } from "./quorum-declined.ts";
 
@@ -15,16 +15,21 @@ function quorumTests(
   harm?: (servers: readonly RedisServer[]) => Promise<void> | void,
 ): void {
   let servers: Servers;
+  let asked: Asked;
   conformanceTests({
     name,
     declined: quorumDeclined,
     start: async () => {
       servers = await startServers(count);
       await harm?.(servers.all);
-      return { open: () => patient(servers), left: (prefix) => leftIn(servers, harmed, prefix) };
+      asked = new Asked(servers.all.slice(harmed));
+      return { open: () => patient(servers), left: (prefix) => leftIn(asked, count, prefix) };
     },
-    left: () => leftIn(servers, harmed),
-    stop: () => servers.stop(),
+    left: () => leftIn(asked, count),
+    stop: async () => {
+      asked.close();
+      await servers.stop();
+    },
   });
 }
 
@@ -47,9 +52,9 @@ function patient(servers: Servers): Backend {
  * What most members have. close() does not wait for slow ones, and what a minority may still hold stops nobody: it ends with its ttl.
  * Harmed members are not asked.
  */
-async function leftIn({ all }: Servers, harmed: number, prefix?: string): Promise<readonly string[]> {
-  const left = await Promise.all(all.slice(harmed).map((server) => leftInRedis(server, prefix)));
-  const majority = Math.floor(all.length / 2) + 1;
+async function leftIn(asked: Asked, members: number, prefix?: string): Promise<readonly string[]> {
+  const left = await asked.left(prefix);
+  const majority = Math.floor(members / 2) + 1;
   return [...new Set(left.flat())].filter((what) => left.filter((one) => one.includes(what)).length >= majority);
 }
 

@@ -1,12 +1,12 @@
 /** One line of the Redis part of the conformance matrix: a client library and a topology. */
 import type { EventEmitter } from "node:events";
-import { leftInRedis } from "../../src/lab/leftovers.ts";
 import type { ClusterLab } from "../../src/lab/servers/cluster.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
 import type { SentinelLab } from "../../src/lab/servers/sentinels.ts";
 import type { RedisOptions } from "../../src/redis/index.ts";
 import { redis } from "../../src/redis/index.ts";
 import type { ConformanceEntry } from "../conformance/conformance-tests.ts";
+import { Asked } from "./asked.ts";
 import type { Library, Opened } from "./clients.ts";
 
 /** Connecting is slow where it takes many connections, so the suite's backends share a few clients. */
@@ -16,10 +16,6 @@ const CLIENTS = 4;
 function primariesOf(lab: RedisServer | SentinelLab | ClusterLab): readonly RedisServer[] {
   if ("sentinels" in lab) return [lab.primary];
   return "nodes" in lab ? lab.nodes.slice(0, 3) : [lab];
-}
-
-async function leftIn(lab: RedisServer | SentinelLab | ClusterLab, prefix?: string): Promise<readonly string[]> {
-  return (await Promise.all(primariesOf(lab).map((server) => leftInRedis(server, prefix)))).flat();
 }
 
 export function redisEntry<Lab extends RedisServer | SentinelLab | ClusterLab>(
@@ -32,12 +28,14 @@ export function redisEntry<Lab extends RedisServer | SentinelLab | ClusterLab>(
   const opened: Promise<Opened>[] = [];
   let next = 0;
   let running: Lab | undefined;
+  let asked: Asked | undefined;
   return {
     name: `redis: ${library.name}, ${topology}`,
     member: topology === "standalone",
     start: async () => {
       const started = await lab();
       running = started;
+      asked = new Asked(primariesOf(started));
       for (let i = 0; i < CLIENTS; i++) opened.push(connect(library, started));
       await Promise.all(opened);
       return {
@@ -48,15 +46,16 @@ export function redisEntry<Lab extends RedisServer | SentinelLab | ClusterLab>(
           if (topology === "standalone") await backend.join({ quarantineMs: 0, allowEviction: false });
           return backend;
         },
-        left: (prefix) => leftIn(started, prefix),
+        left: async (prefix) => ((await asked?.left(prefix)) ?? []).flat(),
       };
     },
-    left: () => leftIn(running as Lab),
+    left: async () => ((await asked?.left()) ?? []).flat(),
     emitters: async () => {
       const clients = await Promise.all(opened);
       return Object.fromEntries(clients.map(({ client }, i) => [`client ${i + 1}`, client as unknown as EventEmitter]));
     },
     stop: async () => {
+      asked?.close();
       await Promise.all(opened.map(async (one) => (await one).close()));
       await running?.stop();
     },
