@@ -34,7 +34,7 @@ import { Renewals } from "./renewal.ts";
 import { Replicator } from "./replicated.ts";
 import { toCount } from "./reply.ts";
 import { Terms } from "./terms.ts";
-import { Underway } from "./underway.ts";
+import { LEAVING, Underway } from "./underway.ts";
 import { Voter } from "./voter.ts";
 
 /** What comes with a connection that was opened for this backend, and not lent to it. */
@@ -46,6 +46,7 @@ export interface Own {
 export class RedisBackend implements Member {
   readonly name = "redis";
   readonly #connection: Connection;
+  readonly #clock: Settings["clock"];
   readonly #names: Names;
   readonly #caller: Caller;
   readonly #renewals: Renewals;
@@ -63,6 +64,7 @@ export class RedisBackend implements Member {
 
   constructor(connection: Connection, settings: Settings, own?: Own) {
     this.#connection = connection;
+    this.#clock = settings.clock;
     this.#own = own;
     const names = namesOf(settings.prefix, connection.topology === "cluster");
     this.#names = names;
@@ -142,7 +144,7 @@ export class RedisBackend implements Member {
   vote(claim: Claim, ballot: bigint): Promise<Vote> {
     // So that the holder hears of a forced end; the vote itself does not need it.
     if (!this.#post.inbox.ready) void this.#post.inbox.open();
-    this.#post.roster.add(claim);
+    this.#post.roster.add(claim, this.#clock.now());
     return this.#voter.ask(claim, ballot);
   }
 
@@ -153,13 +155,14 @@ export class RedisBackend implements Member {
   }
 
   async withdraw(claim: Claim): Promise<Released> {
-    this.#underway.leave(claim);
+    const entry = this.#post.roster.add(claim, this.#clock.now());
+    this.#underway.begin(entry, LEAVING);
     try {
       const was = await this.#voter.withdraw(claim);
-      this.#post.roster.left(claim.id, true);
+      this.#post.roster.left(entry, true);
       return was;
     } finally {
-      this.#underway.left(claim);
+      this.#underway.end(entry, LEAVING);
     }
   }
 

@@ -12,8 +12,9 @@ import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
 import type { Post } from "./post.ts";
 import { isBusy, isYoung, toRefused, toReleased, toRun } from "./reply.ts";
+import type { Entry } from "./roster.ts";
 import type { Terms } from "./terms.ts";
-import type { Underway } from "./underway.ts";
+import { ENTERING, type Underway } from "./underway.ts";
 
 /** How long the first claim of a process waits for its inbox at most. */
 const INBOX_WAIT_MS = 1000;
@@ -50,12 +51,12 @@ export class Entering {
     if (!this.#plain || !post.inbox.ready) return this.#firstAttempt(claim);
     const key = names.lock(claim.name);
     const text = terms.of(claim, claim.queues, "calm");
-    post.roster.add(claim);
-    underway.enter(claim);
     const sentMs = settings.clock.now();
+    const entry = post.roster.add(claim, sentMs);
+    underway.begin(entry, ENTERING);
     return connection.evalshaOn(attempt.sha, key, names.markerBeside(key, false), claim.id, text).then(
-      (reply) => this.#answered(claim, key, reply, claim.queues, sentMs),
-      (error: unknown) => this.#attemptAgain(claim, key, text, error, sentMs),
+      (reply) => this.#answered(claim, entry, key, reply, claim.queues, sentMs),
+      (error: unknown) => this.#attemptAgain(claim, entry, key, text, error, sentMs),
     );
   }
 
@@ -65,7 +66,7 @@ export class Entering {
     const breaks = connection.breaks();
     let released: Released | undefined;
     const answer = await this.#enter(next, next.queues, { id: held.id, was: (known) => (released = known) });
-    post.roster.left(held.id, true);
+    post.roster.left(post.roster.get(held), true);
     // An "absent" may follow a "held" that nobody heard: see leaving.ts.
     return released === "absent" && connection.breaks() !== breaks ? answer : { ...answer, released };
   }
@@ -84,6 +85,7 @@ export class Entering {
 
   async #attemptAgain(
     claim: Claim,
+    entry: Entry,
     key: string,
     terms: string,
     error: unknown,
@@ -91,10 +93,10 @@ export class Entering {
   ): Promise<Granted | Refused> {
     const again = this.#at.caller.afterNoScript(error, attempt, key, [claim.id, terms]);
     const reply = await again.catch((known: unknown) => {
-      this.#at.underway.entered(claim);
-      throw this.#failed(claim, key, claim.queues, known);
+      this.#at.underway.end(entry, ENTERING);
+      throw this.#failed(claim, entry, key, claim.queues, known);
     });
-    return this.#answered(claim, key, reply, claim.queues, sentMs);
+    return this.#answered(claim, entry, key, reply, claim.queues, sentMs);
   }
 
   /**
@@ -112,27 +114,28 @@ export class Entering {
     const key = names.lock(claim.name);
     const args = [claim.id, terms.of(claim, queues, instead === undefined ? "calm" : "crowded")];
     if (instead !== undefined) args.push(instead.id);
-    post.roster.add(claim);
-    underway.enter(claim);
     const sentMs = settings.clock.now();
+    const entry = post.roster.add(claim, sentMs);
+    underway.begin(entry, ENTERING);
     let reply: unknown;
     try {
       reply = await caller.runDurably(instead === undefined ? attempt : swap, key, args);
     } catch (error) {
-      underway.entered(claim);
+      underway.end(entry, ENTERING);
       // Not believed, so it is given back: nothing is left held.
       if (error instanceof TooFewReplicas) await leaving.release(claim);
-      throw this.#failed(claim, key, queues, error);
+      throw this.#failed(claim, entry, key, queues, error);
     }
     if (instead !== undefined && Array.isArray(reply)) {
       instead.was(toReleased(claim.name, reply[0]));
       reply = reply[1];
     }
-    return this.#answered(claim, key, reply, queues, sentMs, follows);
+    return this.#answered(claim, entry, key, reply, queues, sentMs, follows);
   }
 
   #answered(
     claim: Claim,
+    entry: Entry,
     key: string,
     reply: unknown,
     queues: boolean,
@@ -141,19 +144,18 @@ export class Entering {
   ): Granted | Refused | Promise<Granted | Refused> {
     const { caller, terms, fitness, post, underway } = this.#at;
     caller.wrote = true; // A refusal is written down too.
+    underway.end(entry, ENTERING);
     const fences = toRun(reply);
     if (fences !== undefined) {
-      underway.entered(claim);
       post.queue.forget(claim.id);
       return { granted: true, fence: fences.fence, run: fences.run, fromMs: sentMs };
     }
-    if (isBusy(reply)) return this.#follow(claim, queues, follows);
-    underway.entered(claim);
+    if (isBusy(reply)) return this.#follow(claim, entry, queues, follows);
     const { refused, learned, wallMs } = toRefused(claim.name, reply);
     // A fail-over, perhaps: whether the new primary is fit is another question.
     if (isYoung(reply)) fitness.forget();
     if (learned === undefined) {
-      post.roster.left(claim.id, true);
+      post.roster.left(entry, true);
       return refused;
     }
     const ticketMs = terms.ticketMs(claim);
@@ -162,17 +164,16 @@ export class Entering {
   }
 
   /** Asks again for a lock that is busy with lapsed tickets, as long as anybody wants it. The store knows nothing of the claim. */
-  #follow(claim: Claim, queues: boolean, follows: number): Refused | Promise<Granted | Refused> {
+  #follow(claim: Claim, entry: Entry, queues: boolean, follows: number): Refused | Promise<Granted | Refused> {
     const { post, underway } = this.#at;
-    const isWanted = post.roster.state(claim.id) === "wanted";
+    const isWanted = entry.state === "wanted";
     if (isWanted && !underway.isClosing && follows < FOLLOWS_MAX)
       return this.#enter(claim, queues, undefined, follows + 1);
-    underway.entered(claim);
-    if (isWanted) post.roster.left(claim.id, true);
+    if (isWanted) post.roster.left(entry, true);
     return { granted: false, heldBy: [], retryMs: BUSY_MS };
   }
 
-  #failed(claim: Claim, key: string, queues: boolean, error: unknown): LockBackendError {
+  #failed(claim: Claim, entry: Entry, key: string, queues: boolean, error: unknown): LockBackendError {
     const { caller, terms, post } = this.#at;
     if (queues) post.queue.unsure(claim, key, terms.ticketMs(claim));
     if (error instanceof TooFewReplicas) {
@@ -180,7 +181,7 @@ export class Entering {
       return new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`);
     }
     const known = toBackendError(error, claim.name, caller.wrote);
-    if (known.fatal) post.roster.left(claim.id, true);
+    if (known.fatal) post.roster.left(entry, true);
     return known instanceof LimitConflict ? new LimitConflict(claim.name, known.inForce, claim.limit) : known;
   }
 }

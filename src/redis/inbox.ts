@@ -9,12 +9,12 @@ import type { Clock, Timer } from "../clock.ts";
 import type { Connection } from "./connection.ts";
 import { toRun } from "./reply.ts";
 import type { News } from "./queue.ts";
-import type { Roster, Sealed } from "./roster.ts";
+import type { Entry, Roster, Sealed } from "./roster.ts";
 import { Subscriber } from "./subscriber.ts";
 import { Throttle } from "./throttle.ts";
 
 export interface Mail {
-  granted(claim: Claim, news: News): void;
+  granted(entry: Entry, news: News): void;
   /** Somebody ended the claim's lease by force, or did a while ago. */
   forced(claim: Claim): void;
   /** Messages may have been missed until now. */
@@ -39,25 +39,42 @@ interface Channel {
   readonly throttle: Throttle;
 }
 
+interface Mailing {
+  readonly grants: readonly Grant[];
+  readonly forced: Sealed | undefined;
+}
+
+const NOTHING: Mailing = { grants: [], forced: undefined };
+const GRANTED = "granted ";
+
 /** What a message says, checked for its looks only. */
-export function readMail(text: string): { readonly grants: readonly Grant[]; readonly forced: Sealed | undefined } {
-  if (text.length > MESSAGE_MAX) return { grants: [], forced: undefined };
-  const [, shown, mark, seal] = FORCED.exec(text) ?? [];
-  if (shown !== undefined) return { grants: [], forced: { shown, text: mark as string, seal: seal as string } };
-  if (!text.startsWith("granted ")) return { grants: [], forced: undefined };
-  const grants = text.slice("granted ".length).split(",", GRANTS_MAX).map(toGrant);
-  return { grants: grants.filter((grant) => grant !== undefined), forced: undefined };
+export function readMail(text: string): Mailing {
+  if (text.length > MESSAGE_MAX) return NOTHING;
+  if (text.startsWith(GRANTED)) return { grants: toGrants(text), forced: undefined };
+  const found = FORCED.exec(text);
+  if (found === null) return NOTHING;
+  return { grants: [], forced: { shown: found[1] as string, text: found[2] as string, seal: found[3] as string } };
 }
 
 interface Grant extends Sealed {
   readonly news: News;
 }
 
+function toGrants(text: string): readonly Grant[] {
+  const grants: Grant[] = [];
+  for (const entry of text.slice(GRANTED.length).split(",", GRANTS_MAX)) {
+    const grant = toGrant(entry);
+    if (grant !== undefined) grants.push(grant);
+  }
+  return grants;
+}
+
 function toGrant(entry: string): Grant | undefined {
-  const [, shown, text, sure, told, by = "", seal] = GRANT.exec(entry) ?? [];
-  const fences = toRun(told);
-  if (shown === undefined || text === undefined || seal === undefined || fences === undefined) return undefined;
-  return { shown, text, seal, news: { fences, sure: sure === ":", by } };
+  const found = GRANT.exec(entry);
+  const fences = found === null ? undefined : toRun(found[4]);
+  if (found === null || fences === undefined) return undefined;
+  const news: News = { fences, sure: found[3] === ":", by: found[5] ?? "" };
+  return { shown: found[1] as string, text: found[2] as string, seal: found[6] as string, news };
 }
 
 export class Inbox {
@@ -171,11 +188,11 @@ export class Inbox {
     }
     const { grants, forced } = readMail(text);
     for (const grant of grants) {
-      const claim = this.#roster.find(grant);
-      if (claim !== undefined) this.#mail.granted(claim, grant.news);
+      const entry = this.#roster.find(grant);
+      if (entry !== undefined) this.#mail.granted(entry, grant.news);
     }
     const broken = forced && this.#roster.find(forced);
-    if (broken !== undefined) this.#broken(broken);
+    if (broken !== undefined) this.#broken(broken.claim);
   }
 
   /** In a quorum the lease may go on, and whoever listens may repeat the message, which stays true. */

@@ -8,7 +8,8 @@ import type { Names } from "./names.ts";
 import type { Settings } from "./options.ts";
 import type { Post } from "./post.ts";
 import { isBusy, toReleased } from "./reply.ts";
-import type { Underway } from "./underway.ts";
+import type { Entry } from "./roster.ts";
+import { LEAVING, type Underway } from "./underway.ts";
 
 /** How often a call is followed by others that pass over lapsed tickets. Then it is left to those who wait. */
 export const FOLLOWS_MAX = 1000;
@@ -40,26 +41,27 @@ export class Leaving {
 
   release(claim: Claim): Promise<Released> {
     this.#post.queue.forget(claim.id);
-    this.#post.roster.leave(claim);
-    this.#underway.leave(claim);
+    const entry = this.#post.roster.leave(claim);
+    this.#underway.begin(entry, LEAVING);
     const breaks = this.#connection.breaks();
     const key = this.#names.lock(claim.name);
     const released = this.#plain
       ? this.#connection.evalshaOn(release.sha, key, this.#names.markerBeside(key, false), claim.id, undefined)
       : this.#caller.run(release, key, [claim.id]);
     return released.then(
-      (reply) => this.#answered(claim, reply, breaks),
+      (reply) => this.#answered(claim, entry, reply, breaks),
       async (error: unknown) => {
         const again = this.#caller.afterNoScript(error, release, key, [claim.id]);
-        const reply = await again.catch((known: unknown) => this.#failed(claim, known));
-        return this.#answered(claim, reply, breaks);
+        const reply = await again.catch((known: unknown) => this.#failed(claim, entry, known));
+        return this.#answered(claim, entry, reply, breaks);
       },
     );
   }
 
-  #answered(claim: Claim, reply: unknown, breaks: number): Released {
-    this.#post.roster.left(claim.id, true);
-    this.#underway.left(claim);
+  #answered(claim: Claim, entry: Entry, reply: unknown, breaks: number): Released {
+    this.#post.roster.left(entry, true);
+    this.#underway.end(entry, LEAVING);
+    if (reply === 1) return "held";
     const was = toReleased(claim.name, reply);
     // Nobody waits for this; should it fail, the waiters' signs of life do the same.
     if (isBusy(reply)) void this.#follow(claim).catch(() => {});
@@ -77,9 +79,9 @@ export class Leaving {
       busy = isBusy(await this.#caller.run(release, key, [claim.id]));
   }
 
-  #failed(claim: Claim, error: unknown): never {
-    this.#post.roster.left(claim.id, false);
-    this.#underway.left(claim);
+  #failed(claim: Claim, entry: Entry, error: unknown): never {
+    this.#post.roster.left(entry, false);
+    this.#underway.end(entry, LEAVING);
     return this.#caller.explained(claim.name)(error);
   }
 }

@@ -43,8 +43,7 @@ export function openPost(
     beat: (portion) => sendBeat(connection, names, quarantine, portion),
   });
   const inbox = new Inbox(connection, channel, clock, roster, {
-    granted: (claim, news) => {
-      const state = roster.state(claim.id);
+    granted: ({ claim, state }, news) => {
       if (state === "wanted") queue.granted(claim, news);
       else if (state === "unwanted") home.abandon(claim);
     },

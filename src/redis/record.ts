@@ -75,16 +75,16 @@ export function forcedReason(record: string): string | undefined {
 }
 
 function parse(record: string): Parsed | undefined {
-  const [, end, since, number, mode, limit, json] = RECORD.exec(record.slice(0, RECORD_MAX)) ?? [];
-  if (number === undefined || json === undefined) return undefined;
-  const who = parseJson(json);
-  const [holder, meta] = Array.isArray(who) ? (who as unknown[]) : [];
+  const found = RECORD.exec(record.length > RECORD_MAX ? record.slice(0, RECORD_MAX) : record);
+  if (found === null) return undefined;
+  const who = parseJson(found[6] as string);
+  const [holder, meta]: unknown[] = Array.isArray(who) ? who : [];
   return {
-    endMs: Number(end),
-    sinceMs: Number(since),
-    number,
-    mode: mode === "s" ? "shared" : "exclusive",
-    limit: Number(limit),
+    endMs: Number(found[1]),
+    sinceMs: Number(found[2]),
+    number: found[3] as string,
+    mode: found[4] === "s" ? "shared" : "exclusive",
+    limit: Number(found[5]),
     holder: typeof holder === "string" ? clipped(holder, HOLDER_MAX) : "unknown",
     meta: toMeta(meta),
   };
@@ -93,7 +93,9 @@ function parse(record: string): Parsed | undefined {
 /** What is too long is not shown at all: half of a meta would look like a whole one. */
 function toMeta(value: unknown): Meta {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
-  const entries = Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === "string");
+  const all = Object.entries(value);
+  if (all.length === 0) return {};
+  const entries = all.filter((entry): entry is [string, string] => typeof entry[1] === "string");
   const length = entries.reduce((sum, [field, text]) => sum + field.length + text.length, 0);
   return length > META_BYTES_MAX ? {} : Object.fromEntries(entries);
 }

@@ -6,6 +6,7 @@
 import { hash } from "node:crypto";
 import type { Claim } from "../backend.ts";
 import type { Clock } from "../clock.ts";
+import type { Asked } from "./underway.ts";
 
 /** Of a claim's 22 characters a message shows these; the others are a secret of 84 bits. */
 const SHOWN = 8;
@@ -21,7 +22,8 @@ export interface Sealed {
   readonly seal: string;
 }
 
-interface Entry {
+/** Whoever asks for the claim, or lets it go, keeps its entry until the answer is there: nothing is looked up twice. */
+export interface Entry extends Asked {
   readonly claim: Claim;
   /** How its id begins. */
   readonly shown: string;
@@ -45,49 +47,54 @@ export class Roster {
   }
 
   /** The claim is about to be asked for: from now on there may be messages about it. */
-  add(claim: Claim): void {
-    const entry = this.#entry(claim);
+  add(claim: Claim, nowMs: number): Entry {
+    const entry = this.#entry(claim, nowMs);
     if (entry.state === "unwanted") entry.state = "wanted";
+    return entry;
   }
 
   /** The claim's release is about to be sent. */
-  leave(claim: Claim): void {
-    this.#entry(claim).state = "leaving";
+  leave(claim: Claim): Entry {
+    const entry = this.#entry(claim, undefined);
+    entry.state = "leaving";
+    return entry;
   }
 
   /** The store has answered that the claim is not there any more, or the answer will never come. */
-  left(id: string, answered: boolean): void {
-    const entry = this.#get(id);
+  left(entry: Entry | undefined, answered: boolean): void {
     if (entry === undefined) return;
     entry.state = "unwanted";
     if (answered) this.#remove(entry);
   }
 
-  state(id: string): Entry["state"] | undefined {
-    return this.#get(id)?.state;
+  get({ id }: Claim): Entry | undefined {
+    let entry = this.#entries.get(id.slice(0, SHOWN));
+    while (entry !== undefined && entry.claim.id !== id) entry = entry.next;
+    return entry;
   }
 
   /** Whose message this is. `undefined`: nobody's here, or it was not made by the store. */
-  find({ shown, text, seal }: Sealed): Claim | undefined {
+  find({ shown, text, seal }: Sealed): Entry | undefined {
+    if (seal.length !== SEAL_LENGTH) return undefined;
     for (let entry = this.#entries.get(shown); entry !== undefined; entry = entry.next) {
-      if (hash("sha1", entry.claim.id + text).slice(0, SEAL_LENGTH) === seal) return entry.claim;
+      if (hash("sha1", entry.claim.id + text).startsWith(seal)) return entry;
     }
     return undefined;
   }
 
-  #entry(claim: Claim): Entry {
+  /** `nowMs` where it is known: a look at the clock costs as much as all the rest. */
+  #entry(claim: Claim, nowMs: number | undefined): Entry {
     const shown = claim.id.slice(0, SHOWN);
-    const first = this.#entries.get(shown);
+    let first = this.#entries.get(shown);
     for (let entry = first; entry !== undefined; entry = entry.next) if (entry.claim.id === claim.id) return entry;
-    if (this.#entries.size >= this.#sweepAt) this.#sweep();
-    const entry: Entry = { claim, shown, sinceMs: this.#clock.now(), state: "wanted", next: this.#entries.get(shown) };
+    const sinceMs = nowMs ?? this.#clock.now();
+    if (this.#entries.size >= this.#sweepAt) {
+      this.#sweep(sinceMs);
+      first = this.#entries.get(shown);
+    }
+    const state = "wanted";
+    const entry: Entry = { claim, shown, sinceMs, state, next: first, asked: 0, before: undefined, after: undefined };
     this.#entries.set(shown, entry);
-    return entry;
-  }
-
-  #get(id: string): Entry | undefined {
-    let entry = this.#entries.get(id.slice(0, SHOWN));
-    while (entry !== undefined && entry.claim.id !== id) entry = entry.next;
     return entry;
   }
 
@@ -109,13 +116,12 @@ export class Roster {
   }
 
   /** A lease that ended without a release leaves its entry. Forgotten too early, one only hears later that it was broken. */
-  #sweep(): void {
-    const nowMs = this.#clock.now();
+  #sweep(nowMs: number): void {
     const renewed = new Set(this.#renewed());
     const entries = [...this.#all()];
     for (const entry of entries) {
       const oldMs = entry.sinceMs + Math.max(MEMORY_MS, 4 * entry.claim.ttlMs);
-      if (oldMs < nowMs && entry.state !== "leaving" && !renewed.has(entry.claim)) this.#remove(entry);
+      if (oldMs < nowMs && entry.asked === 0 && !renewed.has(entry.claim)) this.#remove(entry);
     }
     this.#sweepAt = Math.max(MEMORY_MIN, 2 * this.#entries.size);
   }

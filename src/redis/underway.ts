@@ -7,38 +7,50 @@ import { LockBackendError, quote } from "../errors.ts";
 const CLOSE_MS = 2000;
 const NAMES_SHOWN = 3;
 
-interface Named {
-  readonly name: string;
+/** Something that may be under way: a link of a list, so that beginning and ending cost neither a search nor memory. */
+export interface Asked {
+  readonly claim: { readonly name: string };
+  /** What is asked and not answered: {@link ENTERING}, {@link LEAVING}, both, or 0. */
+  asked: number;
+  before: Asked | undefined;
+  after: Asked | undefined;
 }
+
+export const ENTERING = 1;
+export const LEAVING = 2;
 
 export class Underway {
   /** From now on nothing is begun that nobody waits for. */
   isClosing = false;
   readonly #clock: Clock;
-  readonly #entering: Set<Named> = new Set();
-  readonly #leaving: Set<Named> = new Set();
+  #first: Asked | undefined;
   #quiet: (() => void) | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  enter(claim: Named): void {
-    this.#entering.add(claim);
+  begin(one: Asked, what: typeof ENTERING | typeof LEAVING): void {
+    if (one.asked === 0) {
+      const first = this.#first;
+      one.after = first;
+      if (first !== undefined) first.before = one;
+      this.#first = one;
+    }
+    one.asked |= what;
   }
 
-  entered(claim: Named): void {
-    this.#entering.delete(claim);
-    this.#look();
-  }
-
-  leave(claim: Named): void {
-    this.#leaving.add(claim);
-  }
-
-  left(claim: Named): void {
-    this.#leaving.delete(claim);
-    this.#look();
+  end(one: Asked, what: typeof ENTERING | typeof LEAVING): void {
+    if (one.asked === 0) return;
+    one.asked &= ~what;
+    if (one.asked !== 0) return;
+    const { before, after } = one;
+    if (before === undefined) this.#first = after;
+    else before.after = after;
+    if (after !== undefined) after.before = before;
+    one.before = undefined;
+    one.after = undefined;
+    if (after === undefined && before === undefined) this.#quiet?.();
   }
 
   /** Waits until all is answered, for a while. Resolves to an error that says what may be left behind, if anything. */
@@ -49,23 +61,16 @@ export class Underway {
       late = true;
       this.#quiet?.();
     }, CLOSE_MS);
-    while (!late && !this.#isQuiet) {
+    while (!late && this.#first !== undefined) {
       await new Promise<void>((resolve) => (this.#quiet = resolve));
       // An answer may make its caller ask for something else: a late grant is given back.
       if (!late) await new Promise((resolve) => setImmediate(resolve));
     }
     this.#clock.clearTimer(expired);
     this.#quiet = undefined;
-    const names = new Set([...this.#entering, ...this.#leaving].map(({ name }) => name));
+    const names = new Set<string>();
+    for (let one = this.#first; one !== undefined; one = one.after) names.add(one.claim.name);
     return names.size === 0 ? undefined : leftover([...names]);
-  }
-
-  get #isQuiet(): boolean {
-    return this.#entering.size === 0 && this.#leaving.size === 0;
-  }
-
-  #look(): void {
-    if (this.#quiet !== undefined && this.#isQuiet) this.#quiet();
   }
 }
 

@@ -140,7 +140,7 @@ describe("parsers", () => {
   test("S171: messages: whatever comes in, no claim is found without its seal, and no message tells more than 64 grants", () => {
     const roster = new Roster(systemClock, () => []);
     const claim = claimOf({ id: "abcdefghijklmnopqrstuv" });
-    roster.add(claim);
+    roster.add(claim, 0);
     check(bytes, (text) => {
       const { grants, forced } = readMail(text);
       for (const entry of forced === undefined ? grants : [...grants, forced])

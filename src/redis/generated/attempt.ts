@@ -3,66 +3,71 @@ import type { Script } from "../script.ts";
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "856891a2695b6c82bb55526d8b045d42c9eaa435",
-  source: `local state = redis.call('HGET', KEYS[1], 's')
-if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
-local plain = not ARGV[3] and redis.pcall('EXISTS', KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')) ~= 1
-local calm = plain and state and #state == 30 and string.byte(state, 17) == 32 and state < '9007199250000000'
-and tonumber(string.sub(state, 1, 16)) and tonumber(string.sub(state, 18))
-if calm and string.sub(ARGV[2], 2, 3) == 'x ' and string.sub(ARGV[2], 36, 38) == ' 1 ' then
-local time = redis.call('TIME')
-local micros = string.sub('00000' .. time[2], -6)
-local now = time[1] .. string.sub(micros, 1, 3)
-local fence = time[1] .. micros
-local last, death = string.sub(state, 1, 16), string.sub(state, 18)
-local terms, more = ARGV[2], string.sub(ARGV[2], 17, 22)
+  sha: "e6370ec8c5c785ae745dd3cb27697d6378174038",
+  source: `local call, match, sub = redis.call, string.match, string.sub
+local id, terms = ARGV[1], ARGV[2]
+local state = call('HGET', KEYS[1], 's')
+if not state and call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
+local plain = state and not ARGV[3] and state < '9007199250000000'
+and redis.pcall('EXISTS', KEYS[2] or match(KEYS[1], '^.-:{%x%x}')) ~= 1
+if plain and #state == 30 then
+local last, death = match(state, '^(%d+) (%d+)$')
+local keep, more, idle = match(terms, '^.x (%d+) (%d+) (%d+) 1 ')
+if keep and last and #last == 16 then
+local time = call('TIME')
+local seconds, micros = time[1], time[2]
+if #micros < 6 then micros = sub('00000' .. micros, -6) end
+local now, fence = seconds .. sub(micros, 1, 3), seconds .. micros
+local low = micros + more
 if fence <= last then
 fence, more = string.format('%016.0f', last + 1), '000000'
-terms = string.sub(terms, 1, 16) .. more .. string.sub(terms, 23)
+last, terms = fence, sub(terms, 1, 16) .. more .. sub(terms, 23)
+elseif low < 1000000 then
+last = seconds .. string.format('%06d', low)
+else
+last = string.format('%016.0f', fence + more)
 end
-local till, idle = now + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
-local moved = till + idle > tonumber(death)
+local till = now + keep
+local moved = till + idle - death > 0
 if moved then death = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
-redis.call('HSET', KEYS[1], 's', string.format('%016.0f ', fence + more) .. death .. ' =' .. ARGV[1]
-.. ' ' .. till .. ' ' .. now .. ' ' .. fence .. ' ' .. terms)
-if moved then redis.call('PEXPIREAT', KEYS[1], death) end
+call('HSET', KEYS[1], 's', last .. ' ' .. death .. ' =' .. id .. ' ' .. till .. ' ' .. now .. ' ' .. fence
+.. ' ' .. terms)
+if moved then call('PEXPIREAT', KEYS[1], death) end
 return fence .. '+' .. more
 end
-local ticket = plain and state and #state > 30 and string.sub(ARGV[2], 2, 3) == 'x '
-and string.match(ARGV[2], '^1 %d+ %d+ ([1-9]%d*) ', 37)
+end
+local keep, idle, ticket
+if plain and #state > 30 then keep, idle, ticket = match(terms, '^.x (%d+) %d+ (%d+) 1 %d+ %d+ ([1-9]%d*) ') end
 if ticket then
-local id, terms, record, known, alone = ARGV[1], ARGV[2], nil, nil, false
-local first, latest, queued, head, tail =
-string.match(state, '^%d+ %d+ 1 x 1 (%d+) (%S+) (%d+) (%d+) (%d+)$')
+local record, known
+local last, death, first, latest, queued, head, tail =
+match(state, '^(%d+) (%d+) 1 x 1 (%d+) (%S+) (%d+) (%d+) (%d+)$')
+local alone = not first
 if first then
-local fields = redis.call('HMGET', KEYS[1], 'h' .. latest, 'h' .. id, 'w' .. id)
+local fields = call('HMGET', KEYS[1], 'h' .. latest, 'h' .. id, 'w' .. id)
 record, known = fields[1], fields[2] or fields[3]
 else
-latest, record = string.match(state, '^%d+ %d+ =(%S+) (.*)$')
-if latest and string.byte(record, 47) == 120 and string.sub(record, 81, 83) == ' 1 ' then
-first, queued, head, tail = string.sub(record, 1, 13), 0, 1, 0
-known, alone = latest == id, true
+last, death, latest, record, first = match(state, '^(%d+) (%d+) =(%S+) ((%d+) .*)$')
+queued, head, tail = '0', '1', '0'
+known = latest == id or not latest or string.byte(record, 47) ~= 120 or sub(record, 81, 83) ~= ' 1 '
 end
-end
-local time = redis.call('TIME')
-local now = time[1] .. string.sub('00000' .. time[2], -6, -4)
-if first and record and not known and first > now and tonumber(first) and #tostring(tail) < 15
-and string.byte(state, 17) == 32 and state < '9007199250000000' then
-local place, begin = tail + 1, string.sub(state, 1, 30)
-local needed = now + string.sub(terms, 4, 15) + string.sub(terms, 24, 35)
-if needed > tonumber(string.sub(state, 18, 30)) then
-local death = string.format('%013.0f', needed + math.floor(string.sub(terms, 24, 35) / 2))
-redis.call('PEXPIREAT', KEYS[1], death)
-begin = string.sub(state, 1, 17) .. death
+local time = call('TIME')
+local now = time[1] .. sub('00000' .. time[2], -6, -4)
+if first and record and not known and #first == 13 and first > now and #last == 16 and #death == 13 and #tail < 15 then
+local place, ahead = tail + 1, first - now
+local needed = now + keep + idle
+if needed - death > 0 then
+death = string.format('%013.0f', needed + math.floor(idle / 2))
+call('PEXPIREAT', KEYS[1], death)
 end
 local fields = {
-'w' .. id, string.format('%013.0f %s %016d %s', now + ticket, now, place, terms), 'q' .. place, id,
-'s', string.format('%s 1 x 1 %s %s %d %s %d', begin, first, latest, queued + 1, head, place),
+'w' .. id, string.format('%013.0f %s %016d ', now + ticket, now, place) .. terms, 'q' .. place, id,
+'s', last .. ' ' .. death .. ' 1 x 1 ' .. first .. ' ' .. latest
+.. string.format(' %d %s %d', queued + 1, head, place),
 }
 if alone then fields[7], fields[8] = 'h' .. latest, record end
 if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'number' then
-local learns = string.sub(state, 1, 16) .. (queued + 0 == 0 and ' ' .. first - now or ' 0')
-return { queued + 1, first - now, now, record, '=' .. learns }
+return { queued + 1, ahead, now, record, '=' .. last .. (queued == '0' and ' ' .. ahead or ' 0') }
 end
 end
 end
@@ -170,18 +175,17 @@ local AHEAD_MAX = 500
 local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '
 .. '(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now_text = time[1] .. string.sub('00000' .. time[2], -6, -4)
+local now = now_text + 0
 local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
 local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms or '', TERMS)
 if not flag then return nil end
 local parsed = {
-voted = flag == 'v' or flag == 'w', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
-limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
-min_hold = tonumber(min_hold), inbox = inbox, text = terms,
+voted = flag == 'v' or flag == 'w', mode = mode, keep = keep + 0, more = more + 0, idle = idle + 0, limit = limit + 0,
+ttl = ttl + 0, delay = delay + 0, ticket = ticket + 0, min_hold = min_hold + 0, inbox = inbox, text = terms,
 }
-local longest = math.max(parsed.keep, parsed.idle, parsed.ttl, parsed.delay, parsed.ticket, parsed.min_hold)
-if longest >= 1e12 or parsed.more >= 1e6 or parsed.limit >= 1e9 then return nil end
+if math.max(parsed.ttl, parsed.delay, parsed.ticket, parsed.min_hold) >= 1e12 or parsed.limit >= 1e9 then return nil end
 return parsed
 end
 local function ends(record)
@@ -196,25 +200,26 @@ end
 local function told(record)
 return fence_of(record) .. '+' .. string.sub(record, 62, 67)
 end
-local function terms_of(record)
-return string.match(record, '^%d+ %d+ %d+ (.*)$')
-end
 local function place_of(record)
 return tonumber(string.match(record, '^%d+ %d+ (%d+) '))
 end
 local function read(record)
-local till, began, number, terms = string.match(record or '', '^(%d+) (%d+) (%d+) (.*)$')
+local till, began, number = string.match(record or '', '^(%d+) (%d+) (%d+) ')
 if not till or #till ~= 13 or #began ~= 13 or #number ~= 16 then return nil end
-return tonumber(till), parse(terms)
+return till + 0, parse(string.sub(record, 46))
 end
 local function sealed(id, text)
 return string.sub(id, 1, 8) .. text .. '.' .. string.sub(redis.sha1hex(id .. text), 1, 20)
 end
 local function know(lock, id, held, waits)
-if held and not select(2, read(held)) then return false end
 lock.held, lock.waits = held, waits
+if held then
+lock.held_terms = select(2, read(held))
+if not lock.held_terms then return false end
+end
 if waits then
-local place = select(2, read(waits)) and place_of(waits)
+lock.waits_terms = select(2, read(waits))
+local place = lock.waits_terms and place_of(waits)
 if not place or place < lock.head or redis.call('HGET', lock.key, 'q' .. place) ~= id then
 redis.call('HDEL', lock.key, 'w' .. id)
 lock.waits = false
@@ -227,37 +232,41 @@ local fields = redis.call('HMGET', key, 's', 'h' .. id, 'w' .. id)
 local state = fields[1]
 if not state and redis.call('EXISTS', key) == 1 then return nil end
 state = state or '0000000000000000 0000000000000'
-if string.byte(state, 17) ~= 32 or not string.find(state, '^%d+ %d+') or #state < 30 then return nil end
+local fence, death = string.match(state, '^(%d+) (%d+)')
+if not fence or #fence ~= 16 or #death ~= 13 then return nil end
 local lock = {
-key = key, held = false, waits = false, fence = tonumber(string.sub(state, 1, 16)),
-death = tonumber(string.sub(state, 18, 30)), n = 0, mode = 'x', limit = 0, first = 0, latest = '-', queued = 0,
-head = 1, tail = 0, by = '',
+key = key, held = false, waits = false, fence = fence + 0, death = death + 0, death_text = death, n = 0, mode = 'x',
+limit = 0, first = 0, latest = '-', queued = 0, head = 1, tail = 0, by = '',
 }
-if not lock.fence or not lock.death or lock.fence > FENCE_MAX then return nil end
+if lock.fence > FENCE_MAX then return nil end
 if #state == 30 then return know(lock, id, fields[2], fields[3]) and lock or nil end
 local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
 if alone then
-if not select(2, read(record)) then return nil end
+local terms = select(2, read(record))
+if not terms then return nil end
 redis.call('HDEL', key, '-')
 redis.call('HSET', key, 'h' .. alone, record, 's',
 string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
 lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
-if alone == id then lock.held = record end
+if alone == id then lock.held, lock.held_terms = record, terms end
 return lock
 end
 local n, mode, limit, first, latest, queued, head, tail =
 string.match(state, '^(%d+) (%a) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$', 32)
 if not n then return nil end
-lock.n, lock.mode, lock.limit, lock.first, lock.latest = tonumber(n), mode, tonumber(limit), tonumber(first), latest
-lock.queued, lock.head, lock.tail = tonumber(queued), tonumber(head), tonumber(tail)
+lock.n, lock.mode, lock.limit, lock.first, lock.latest = n + 0, mode, limit + 0, first + 0, latest
+lock.queued, lock.head, lock.tail = queued + 0, head + 0, tail + 0
 if lock.tail > 1e14 or lock.queued > lock.tail or lock.n > 1e9 then return nil end
 return know(lock, id, fields[2], fields[3]) and lock or nil
 end
 local function close(lock, till, idle)
 if lock.stays then till, idle = math.max(till or 0, lock.stays), math.max(idle or 0, lock.idle) end
 local moved = till and till + idle > lock.death
-if moved then lock.death = till + idle + math.floor(idle / 2) end
-local state = string.format('%016.0f %013.0f', lock.fence, lock.death)
+if moved then
+lock.death = till + idle + math.floor(idle / 2)
+lock.death_text = string.format('%013.0f', lock.death)
+end
+local state = string.format('%016.0f ', lock.fence) .. lock.death_text
 if lock.n > 0 or lock.queued > 0 then
 state = state .. string.format(
 ' %d %s %d %.0f %s %d %d %d',
@@ -265,7 +274,7 @@ lock.n, lock.mode, lock.limit, lock.first, lock.latest, lock.queued, lock.head, 
 )
 end
 redis.call('HSET', lock.key, 's', state)
-if moved then redis.call('PEXPIREAT', lock.key, string.format('%.0f', lock.death)) end
+if moved then redis.call('PEXPIREAT', lock.key, lock.death_text) end
 end
 local function fields_of(lock, kind)
 local found = {}
@@ -304,7 +313,7 @@ local function admits(lock, terms)
 return lock.n == 0 or (lock.mode == terms.mode and (terms.mode == 's' or lock.n < terms.limit))
 end
 local function hold(lock, id, terms, till, fence)
-lock.held = string.format('%013.0f %013.0f %016.0f %s', till, now, fence, terms.text)
+lock.held = string.format('%013.0f %s %016.0f ', till, now_text, fence) .. terms.text
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 0 or till < lock.first then lock.first = till end
 lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
@@ -466,19 +475,19 @@ end
 local function refusal(lock, young)
 local place, ahead, learns = 0, lock.first - now, nil
 if lock.waits then place, learns = position(lock, place_of(lock.waits)), still_queued(lock, young) end
-if young > 0 then return { place, young, string.format('%.0f', now), 'young', learns } end
-if lock.busy and lock.n == 0 and not lock.waits then return { 0, 0, string.format('%.0f', now), 'busy' } end
+if young > 0 then return { place, young, now_text, 'young', learns } end
+if lock.busy and lock.n == 0 and not lock.waits then return { 0, 0, now_text, 'busy' } end
 if lock.n == 0 then ahead = 0 end
 local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
 if not record and lock.n > 0 and lock.n + lock.queued <= 32 then
 local holder = fields_of(lock, 'h')[1]
 record = holder and redis.call('HGET', lock.key, holder)
 end
-return { place, ahead, string.format('%.0f', now), record or '', learns }
+return { place, ahead, now_text, record or '', learns }
 end
 local function enqueue(lock, id, terms)
 lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
-lock.waits = string.format('%013.0f %013.0f %016d %s', now + terms.ticket, now, lock.tail, terms.text)
+lock.waits = string.format('%013.0f %s %016d ', now + terms.ticket, now_text, lock.tail) .. terms.text
 redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
 if terms.mode == 'x' then lock.limit = terms.limit end
 end
@@ -515,9 +524,9 @@ if not lock.waits and terms.ticket > 0 then enqueue(lock, id, terms) end
 close(lock, lock.waits and till, terms.idle)
 return refusal(lock, young)
 end
-local lock = open(KEYS[1], ARGV[1])
+local lock = open(KEYS[1], id)
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[3], now)
 if lock.cut_off then return redis.error_reply(CUT_OFF) end
-return enter(lock, ARGV[1], parse(ARGV[2]), young)`,
+return enter(lock, id, parse(terms), young)`,
 };

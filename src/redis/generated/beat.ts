@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const beat: Script = {
   name: "beat",
-  sha: "4a5f5dcfe650c26baded95c025ef3fc5b7b8f6ec",
+  sha: "c4baf456ec27f80ddde94633caf1ea1df821819f",
   source: `local CUT_OFF = 'NOREPLICAS Not enough replicas answered of late.'
 local function info()
 local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
@@ -108,18 +108,17 @@ local AHEAD_MAX = 500
 local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '
 .. '(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now_text = time[1] .. string.sub('00000' .. time[2], -6, -4)
+local now = now_text + 0
 local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
 local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms or '', TERMS)
 if not flag then return nil end
 local parsed = {
-voted = flag == 'v' or flag == 'w', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
-limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
-min_hold = tonumber(min_hold), inbox = inbox, text = terms,
+voted = flag == 'v' or flag == 'w', mode = mode, keep = keep + 0, more = more + 0, idle = idle + 0, limit = limit + 0,
+ttl = ttl + 0, delay = delay + 0, ticket = ticket + 0, min_hold = min_hold + 0, inbox = inbox, text = terms,
 }
-local longest = math.max(parsed.keep, parsed.idle, parsed.ttl, parsed.delay, parsed.ticket, parsed.min_hold)
-if longest >= 1e12 or parsed.more >= 1e6 or parsed.limit >= 1e9 then return nil end
+if math.max(parsed.ttl, parsed.delay, parsed.ticket, parsed.min_hold) >= 1e12 or parsed.limit >= 1e9 then return nil end
 return parsed
 end
 local function ends(record)
@@ -134,25 +133,26 @@ end
 local function told(record)
 return fence_of(record) .. '+' .. string.sub(record, 62, 67)
 end
-local function terms_of(record)
-return string.match(record, '^%d+ %d+ %d+ (.*)$')
-end
 local function place_of(record)
 return tonumber(string.match(record, '^%d+ %d+ (%d+) '))
 end
 local function read(record)
-local till, began, number, terms = string.match(record or '', '^(%d+) (%d+) (%d+) (.*)$')
+local till, began, number = string.match(record or '', '^(%d+) (%d+) (%d+) ')
 if not till or #till ~= 13 or #began ~= 13 or #number ~= 16 then return nil end
-return tonumber(till), parse(terms)
+return till + 0, parse(string.sub(record, 46))
 end
 local function sealed(id, text)
 return string.sub(id, 1, 8) .. text .. '.' .. string.sub(redis.sha1hex(id .. text), 1, 20)
 end
 local function know(lock, id, held, waits)
-if held and not select(2, read(held)) then return false end
 lock.held, lock.waits = held, waits
+if held then
+lock.held_terms = select(2, read(held))
+if not lock.held_terms then return false end
+end
 if waits then
-local place = select(2, read(waits)) and place_of(waits)
+lock.waits_terms = select(2, read(waits))
+local place = lock.waits_terms and place_of(waits)
 if not place or place < lock.head or redis.call('HGET', lock.key, 'q' .. place) ~= id then
 redis.call('HDEL', lock.key, 'w' .. id)
 lock.waits = false
@@ -165,37 +165,41 @@ local fields = redis.call('HMGET', key, 's', 'h' .. id, 'w' .. id)
 local state = fields[1]
 if not state and redis.call('EXISTS', key) == 1 then return nil end
 state = state or '0000000000000000 0000000000000'
-if string.byte(state, 17) ~= 32 or not string.find(state, '^%d+ %d+') or #state < 30 then return nil end
+local fence, death = string.match(state, '^(%d+) (%d+)')
+if not fence or #fence ~= 16 or #death ~= 13 then return nil end
 local lock = {
-key = key, held = false, waits = false, fence = tonumber(string.sub(state, 1, 16)),
-death = tonumber(string.sub(state, 18, 30)), n = 0, mode = 'x', limit = 0, first = 0, latest = '-', queued = 0,
-head = 1, tail = 0, by = '',
+key = key, held = false, waits = false, fence = fence + 0, death = death + 0, death_text = death, n = 0, mode = 'x',
+limit = 0, first = 0, latest = '-', queued = 0, head = 1, tail = 0, by = '',
 }
-if not lock.fence or not lock.death or lock.fence > FENCE_MAX then return nil end
+if lock.fence > FENCE_MAX then return nil end
 if #state == 30 then return know(lock, id, fields[2], fields[3]) and lock or nil end
 local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
 if alone then
-if not select(2, read(record)) then return nil end
+local terms = select(2, read(record))
+if not terms then return nil end
 redis.call('HDEL', key, '-')
 redis.call('HSET', key, 'h' .. alone, record, 's',
 string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
 lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
-if alone == id then lock.held = record end
+if alone == id then lock.held, lock.held_terms = record, terms end
 return lock
 end
 local n, mode, limit, first, latest, queued, head, tail =
 string.match(state, '^(%d+) (%a) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$', 32)
 if not n then return nil end
-lock.n, lock.mode, lock.limit, lock.first, lock.latest = tonumber(n), mode, tonumber(limit), tonumber(first), latest
-lock.queued, lock.head, lock.tail = tonumber(queued), tonumber(head), tonumber(tail)
+lock.n, lock.mode, lock.limit, lock.first, lock.latest = n + 0, mode, limit + 0, first + 0, latest
+lock.queued, lock.head, lock.tail = queued + 0, head + 0, tail + 0
 if lock.tail > 1e14 or lock.queued > lock.tail or lock.n > 1e9 then return nil end
 return know(lock, id, fields[2], fields[3]) and lock or nil
 end
 local function close(lock, till, idle)
 if lock.stays then till, idle = math.max(till or 0, lock.stays), math.max(idle or 0, lock.idle) end
 local moved = till and till + idle > lock.death
-if moved then lock.death = till + idle + math.floor(idle / 2) end
-local state = string.format('%016.0f %013.0f', lock.fence, lock.death)
+if moved then
+lock.death = till + idle + math.floor(idle / 2)
+lock.death_text = string.format('%013.0f', lock.death)
+end
+local state = string.format('%016.0f ', lock.fence) .. lock.death_text
 if lock.n > 0 or lock.queued > 0 then
 state = state .. string.format(
 ' %d %s %d %.0f %s %d %d %d',
@@ -203,7 +207,7 @@ lock.n, lock.mode, lock.limit, lock.first, lock.latest, lock.queued, lock.head, 
 )
 end
 redis.call('HSET', lock.key, 's', state)
-if moved then redis.call('PEXPIREAT', lock.key, string.format('%.0f', lock.death)) end
+if moved then redis.call('PEXPIREAT', lock.key, lock.death_text) end
 end
 local function fields_of(lock, kind)
 local found = {}
@@ -242,7 +246,7 @@ local function admits(lock, terms)
 return lock.n == 0 or (lock.mode == terms.mode and (terms.mode == 's' or lock.n < terms.limit))
 end
 local function hold(lock, id, terms, till, fence)
-lock.held = string.format('%013.0f %013.0f %016.0f %s', till, now, fence, terms.text)
+lock.held = string.format('%013.0f %s %016.0f ', till, now_text, fence) .. terms.text
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 0 or till < lock.first then lock.first = till end
 lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
@@ -398,14 +402,14 @@ if not lock then return '!HOLDFAST_FOREIGN' end
 lock.by = here.by
 prune(lock)
 if lock.held and ends(lock.held) > now then
-local terms = parse(terms_of(lock.held))
+local terms = lock.held_terms
 local till = now + terms.keep
 extend(lock, id, till)
 close(lock, till, terms.idle)
 return told(lock.held)
 end
 if not lock.waits then return '-' end
-local terms = parse(terms_of(lock.waits))
+local terms = lock.waits_terms
 lock.waits = string.format('%013.0f', now + terms.ticket) .. string.sub(lock.waits, 14)
 redis.call('HSET', key, 'w' .. id, lock.waits)
 local fence = young == 0 and promote(lock, id)

@@ -3,53 +3,63 @@ import type { Script } from "../script.ts";
 
 export const release: Script = {
   name: "release",
-  sha: "78e9e9b23ea78889e7694ae86439b34d641cc237",
-  source: `local state = redis.call('HGET', KEYS[1], 's')
+  sha: "2147ac64b584ce23a2497303aed08a9e0fcea4fc",
+  source: `local call, match, sub = redis.call, string.match, string.sub
+local state = call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
-local flag = state and string.sub(state, 31, 30 + #alone) == alone and string.sub(state, 76 + #alone, 76 + #alone)
+local flag = state and sub(state, 31, 30 + #alone) == alone and sub(state, 76 + #alone, 76 + #alone)
 if flag == '.' or flag == 'v' then
-local time = redis.call('TIME')
-local ended = string.sub(state, 31 + #alone, 43 + #alone) > time[1] .. string.sub('00000' .. time[2], -6, -4)
-local done = redis.pcall('HSET', KEYS[1], 's', string.sub(state, 1, 30))
+local time = call('TIME')
+local ends = sub(state, 31 + #alone, 43 + #alone)
+local ended = ends > time[1] .. '999' or ends > time[1] .. sub('00000' .. time[2], -6, -4)
+local empty = sub(state, 1, 30)
+local done = redis.pcall('HSET', KEYS[1], 's', empty)
 if type(done) == 'table' then
-redis.call('HDEL', KEYS[1], '-')
-redis.call('HSET', KEYS[1], 's', string.sub(state, 1, 30))
+call('HDEL', KEYS[1], '-')
+call('HSET', KEYS[1], 's', empty)
 end
-if ended and flag == 'v' then redis.call('PUBLISH', KEYS[1], 'freed') end
+if ended and flag == 'v' then call('PUBLISH', KEYS[1], 'freed') end
 return ended and 1 or 0
 end
-local latest, queued, head, tail
-if state and not ARGV[2] and state < '9007199250000000' and string.byte(state, 17) == 32 then
-latest, queued, head, tail = string.match(state, '^%d+ %d+ 1 x 1 %d+ (%S+) (%d+) (%d+) (%d+)$')
+local last, death, latest, queued, head, tail
+if state and not ARGV[2] and state < '9007199250000000' then
+last, death, latest, queued, head, tail = match(state, '^(%d+) (%d+) 1 x 1 %d+ (%S+) (%d+) (%d+) (%d+)$')
 end
-if latest == ARGV[1] and queued ~= '0' then
-local fields = redis.call('HMGET', KEYS[1], 'h' .. latest, 'q' .. head)
+if latest == ARGV[1] and queued ~= '0' and #last == 16 and #death == 13 then
+local fields = call('HMGET', KEYS[1], 'h' .. latest, 'q' .. head)
 local held, id = fields[1], fields[2]
-local waits = held and id and redis.call('HGET', KEYS[1], 'w' .. id)
-local ttl, delay, ticket, inbox
-if waits and string.byte(held, 46) == 46 and string.byte(waits, 47) == 120
-and tonumber(string.sub(waits, 1, 13)) and tonumber(string.sub(waits, 62, 67)) then
-ttl, delay, ticket, inbox = string.match(waits, '^1 (%d+) (%d+) (%d+) %d+ (%S+) ', 82)
+local waits = held and id and call('HGET', KEYS[1], 'w' .. id)
+local ticket_ends, at, more, ttl, delay, ticket, inbox
+if waits and string.byte(held, 46) == 46 then
+ticket_ends, at, more, ttl, delay, ticket, inbox =
+match(waits, '^(%d+) %d+ %d+ .x %d+ ()(%d+) %d+ 1 (%d+) (%d+) (%d+) %d+ (%S+) ')
 end
-local time = redis.call('TIME')
-local micros = string.sub('00000' .. time[2], -6)
-local now = time[1] .. string.sub(micros, 1, 3)
-if ttl and redis.pcall('EXISTS', KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')) ~= 1 and string.sub(held, 1, 13) > now and string.sub(waits, 1, 13) > now then
-local heard = redis.call('PUBSUB', 'NUMSUB', inbox)[2] > 0
-local till = string.sub(waits, 1, 13) + delay
+local time = call('TIME')
+local seconds, micros = time[1], time[2]
+if #micros < 6 then micros = sub('00000' .. micros, -6) end
+local now = seconds .. sub(micros, 1, 3)
+if at == 62 and #more == 6 and #ticket_ends == 13 and ticket_ends > now and sub(held, 1, 13) > now
+and redis.pcall('EXISTS', KEYS[2] or match(KEYS[1], '^.-:{%x%x}')) ~= 1 then
+local heard = call('PUBSUB', 'NUMSUB', inbox)[2] > 0
+local till = ticket_ends + delay
 till = string.format('%013.0f', heard and till - ticket + ttl or till)
-local fence, last, more = time[1] .. micros, string.sub(state, 1, 16), string.sub(waits, 62, 67)
+local fence = seconds .. micros
+local low = micros + more
 if fence <= last then
 fence = string.format('%016.0f', last + 1)
-if string.sub(held, 15, 27) >= now then more = '000000' elseif more > '000499' then more = '000499' end
+if sub(held, 15, 27) >= now then more = '000000' elseif more > '000499' then more = '000499' end
+low = 1000000
 end
-redis.call('HDEL', KEYS[1], 'h' .. latest, 'w' .. id, 'q' .. head)
-if queued == '1' then head, tail = 0, 0 end
-redis.call('HSET', KEYS[1],
-'h' .. id, till .. ' ' .. now .. ' ' .. fence .. string.sub(waits, 45, 61) .. more .. string.sub(waits, 68),
-'s', string.format('%016.0f%s 1 x 1 %s %s %d %d %s', fence + more, string.sub(state, 17, 30), till, id, queued - 1, head + 1, tail))
+last = low < 1000000 and seconds .. string.format('%06d', low) or string.format('%016.0f', fence + more)
+call('HDEL', KEYS[1], 'h' .. latest, 'w' .. id, 'q' .. head)
+if queued == '1' then head, tail = 0, '0' end
+call('HSET', KEYS[1],
+'h' .. id, till .. ' ' .. now .. ' ' .. fence .. sub(waits, 45, 61) .. more .. sub(waits, 68),
+'s', last .. ' ' .. death .. ' 1 x 1 ' .. till .. ' ' .. id
+.. string.format(' %d %d ', queued - 1, head + 1) .. tail)
 local news = (heard and ':' or '?') .. fence .. '+' .. more
-redis.call('PUBLISH', inbox, 'granted ' .. string.sub(id, 1, 8) .. news .. '.' .. string.sub(redis.sha1hex(id .. news), 1, 20))
+local seal = sub(redis.sha1hex(id .. news), 1, 20)
+call('PUBLISH', inbox, 'granted ' .. sub(id, 1, 8) .. news .. '.' .. seal)
 return 1
 end
 end
@@ -157,18 +167,17 @@ local AHEAD_MAX = 500
 local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '
 .. '(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) '
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now_text = time[1] .. string.sub('00000' .. time[2], -6, -4)
+local now = now_text + 0
 local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
 local flag, mode, keep, more, idle, limit, ttl, delay, ticket, min_hold, inbox = string.match(terms or '', TERMS)
 if not flag then return nil end
 local parsed = {
-voted = flag == 'v' or flag == 'w', mode = mode, keep = tonumber(keep), more = tonumber(more), idle = tonumber(idle),
-limit = tonumber(limit), ttl = tonumber(ttl), delay = tonumber(delay), ticket = tonumber(ticket),
-min_hold = tonumber(min_hold), inbox = inbox, text = terms,
+voted = flag == 'v' or flag == 'w', mode = mode, keep = keep + 0, more = more + 0, idle = idle + 0, limit = limit + 0,
+ttl = ttl + 0, delay = delay + 0, ticket = ticket + 0, min_hold = min_hold + 0, inbox = inbox, text = terms,
 }
-local longest = math.max(parsed.keep, parsed.idle, parsed.ttl, parsed.delay, parsed.ticket, parsed.min_hold)
-if longest >= 1e12 or parsed.more >= 1e6 or parsed.limit >= 1e9 then return nil end
+if math.max(parsed.ttl, parsed.delay, parsed.ticket, parsed.min_hold) >= 1e12 or parsed.limit >= 1e9 then return nil end
 return parsed
 end
 local function ends(record)
@@ -183,25 +192,26 @@ end
 local function told(record)
 return fence_of(record) .. '+' .. string.sub(record, 62, 67)
 end
-local function terms_of(record)
-return string.match(record, '^%d+ %d+ %d+ (.*)$')
-end
 local function place_of(record)
 return tonumber(string.match(record, '^%d+ %d+ (%d+) '))
 end
 local function read(record)
-local till, began, number, terms = string.match(record or '', '^(%d+) (%d+) (%d+) (.*)$')
+local till, began, number = string.match(record or '', '^(%d+) (%d+) (%d+) ')
 if not till or #till ~= 13 or #began ~= 13 or #number ~= 16 then return nil end
-return tonumber(till), parse(terms)
+return till + 0, parse(string.sub(record, 46))
 end
 local function sealed(id, text)
 return string.sub(id, 1, 8) .. text .. '.' .. string.sub(redis.sha1hex(id .. text), 1, 20)
 end
 local function know(lock, id, held, waits)
-if held and not select(2, read(held)) then return false end
 lock.held, lock.waits = held, waits
+if held then
+lock.held_terms = select(2, read(held))
+if not lock.held_terms then return false end
+end
 if waits then
-local place = select(2, read(waits)) and place_of(waits)
+lock.waits_terms = select(2, read(waits))
+local place = lock.waits_terms and place_of(waits)
 if not place or place < lock.head or redis.call('HGET', lock.key, 'q' .. place) ~= id then
 redis.call('HDEL', lock.key, 'w' .. id)
 lock.waits = false
@@ -214,37 +224,41 @@ local fields = redis.call('HMGET', key, 's', 'h' .. id, 'w' .. id)
 local state = fields[1]
 if not state and redis.call('EXISTS', key) == 1 then return nil end
 state = state or '0000000000000000 0000000000000'
-if string.byte(state, 17) ~= 32 or not string.find(state, '^%d+ %d+') or #state < 30 then return nil end
+local fence, death = string.match(state, '^(%d+) (%d+)')
+if not fence or #fence ~= 16 or #death ~= 13 then return nil end
 local lock = {
-key = key, held = false, waits = false, fence = tonumber(string.sub(state, 1, 16)),
-death = tonumber(string.sub(state, 18, 30)), n = 0, mode = 'x', limit = 0, first = 0, latest = '-', queued = 0,
-head = 1, tail = 0, by = '',
+key = key, held = false, waits = false, fence = fence + 0, death = death + 0, death_text = death, n = 0, mode = 'x',
+limit = 0, first = 0, latest = '-', queued = 0, head = 1, tail = 0, by = '',
 }
-if not lock.fence or not lock.death or lock.fence > FENCE_MAX then return nil end
+if lock.fence > FENCE_MAX then return nil end
 if #state == 30 then return know(lock, id, fields[2], fields[3]) and lock or nil end
 local alone, record = string.match(state, '^=(%S+) (.*)$', 32)
 if alone then
-if not select(2, read(record)) then return nil end
+local terms = select(2, read(record))
+if not terms then return nil end
 redis.call('HDEL', key, '-')
 redis.call('HSET', key, 'h' .. alone, record, 's',
 string.sub(state, 1, 30) .. ' 1 x 1 ' .. string.sub(record, 1, 13) .. ' ' .. alone .. ' 0 1 0')
 lock.n, lock.limit, lock.first, lock.latest = 1, 1, ends(record), alone
-if alone == id then lock.held = record end
+if alone == id then lock.held, lock.held_terms = record, terms end
 return lock
 end
 local n, mode, limit, first, latest, queued, head, tail =
 string.match(state, '^(%d+) (%a) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$', 32)
 if not n then return nil end
-lock.n, lock.mode, lock.limit, lock.first, lock.latest = tonumber(n), mode, tonumber(limit), tonumber(first), latest
-lock.queued, lock.head, lock.tail = tonumber(queued), tonumber(head), tonumber(tail)
+lock.n, lock.mode, lock.limit, lock.first, lock.latest = n + 0, mode, limit + 0, first + 0, latest
+lock.queued, lock.head, lock.tail = queued + 0, head + 0, tail + 0
 if lock.tail > 1e14 or lock.queued > lock.tail or lock.n > 1e9 then return nil end
 return know(lock, id, fields[2], fields[3]) and lock or nil
 end
 local function close(lock, till, idle)
 if lock.stays then till, idle = math.max(till or 0, lock.stays), math.max(idle or 0, lock.idle) end
 local moved = till and till + idle > lock.death
-if moved then lock.death = till + idle + math.floor(idle / 2) end
-local state = string.format('%016.0f %013.0f', lock.fence, lock.death)
+if moved then
+lock.death = till + idle + math.floor(idle / 2)
+lock.death_text = string.format('%013.0f', lock.death)
+end
+local state = string.format('%016.0f ', lock.fence) .. lock.death_text
 if lock.n > 0 or lock.queued > 0 then
 state = state .. string.format(
 ' %d %s %d %.0f %s %d %d %d',
@@ -252,7 +266,7 @@ lock.n, lock.mode, lock.limit, lock.first, lock.latest, lock.queued, lock.head, 
 )
 end
 redis.call('HSET', lock.key, 's', state)
-if moved then redis.call('PEXPIREAT', lock.key, string.format('%.0f', lock.death)) end
+if moved then redis.call('PEXPIREAT', lock.key, lock.death_text) end
 end
 local function fields_of(lock, kind)
 local found = {}
@@ -291,7 +305,7 @@ local function admits(lock, terms)
 return lock.n == 0 or (lock.mode == terms.mode and (terms.mode == 's' or lock.n < terms.limit))
 end
 local function hold(lock, id, terms, till, fence)
-lock.held = string.format('%013.0f %013.0f %016.0f %s', till, now, fence, terms.text)
+lock.held = string.format('%013.0f %s %016.0f ', till, now_text, fence) .. terms.text
 redis.call('HSET', lock.key, 'h' .. id, lock.held)
 if lock.n == 0 or till < lock.first then lock.first = till end
 lock.n, lock.mode, lock.latest = lock.n + 1, terms.mode, id
@@ -444,7 +458,7 @@ return 2
 end
 if not lock.held or ends(lock.held) <= now then return 0 end
 redis.call('HDEL', lock.key, 'h' .. id)
-local terms = parse(terms_of(lock.held))
+local terms = lock.held_terms
 lock.since = since(lock.held)
 local stays = math.min(since(lock.held), now) + terms.min_hold
 if stays > now then

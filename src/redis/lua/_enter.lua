@@ -23,21 +23,21 @@ end
 local function refusal(lock, young)
   local place, ahead, learns = 0, lock.first - now, nil
   if lock.waits then place, learns = position(lock, place_of(lock.waits)), still_queued(lock, young) end
-  if young > 0 then return { place, young, string.format('%.0f', now), 'young', learns } end
+  if young > 0 then return { place, young, now_text, 'young', learns } end
   -- Nobody holds it, and who is next is not known yet: ask again at once.
-  if lock.busy and lock.n == 0 and not lock.waits then return { 0, 0, string.format('%.0f', now), 'busy' } end
+  if lock.busy and lock.n == 0 and not lock.waits then return { 0, 0, now_text, 'busy' } end
   if lock.n == 0 then ahead = 0 end
   local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
   if not record and lock.n > 0 and lock.n + lock.queued <= 32 then
     local holder = fields_of(lock, 'h')[1]
     record = holder and redis.call('HGET', lock.key, holder)
   end
-  return { place, ahead, string.format('%.0f', now), record or '', learns }
+  return { place, ahead, now_text, record or '', learns }
 end
 
 local function enqueue(lock, id, terms)
   lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
-  lock.waits = string.format('%013.0f %013.0f %016d %s', now + terms.ticket, now, lock.tail, terms.text)
+  lock.waits = string.format('%013.0f %s %016d ', now + terms.ticket, now_text, lock.tail) .. terms.text
   redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
   if terms.mode == 'x' then lock.limit = terms.limit end
 end

@@ -10,7 +10,7 @@ local function leave(lock, id)
   end
   if not lock.held or ends(lock.held) <= now then return 0 end
   redis.call('HDEL', lock.key, 'h' .. id)
-  local terms = parse(terms_of(lock.held))
+  local terms = lock.held_terms
   lock.since = since(lock.held)
   -- By a clock that was set back it would stay for longer than it was ever asked to.
   local stays = math.min(since(lock.held), now) + terms.min_hold

@@ -29,14 +29,14 @@ local function beat(key, id)
   lock.by = here.by
   prune(lock)
   if lock.held and ends(lock.held) > now then
-    local terms = parse(terms_of(lock.held))
+    local terms = lock.held_terms
     local till = now + terms.keep
     extend(lock, id, till)
     close(lock, till, terms.idle)
     return told(lock.held)
   end
   if not lock.waits then return '-' end
-  local terms = parse(terms_of(lock.waits))
+  local terms = lock.waits_terms
   lock.waits = string.format('%013.0f', now + terms.ticket) .. string.sub(lock.waits, 14)
   redis.call('HSET', key, 'w' .. id, lock.waits)
   local fence = young == 0 and promote(lock, id)
