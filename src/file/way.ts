@@ -47,7 +47,8 @@ function checkParent(path: string, found: Nature | undefined, anybody: boolean, 
   const { kind, uid, gid, mode } = found;
   if (kind !== "directory" && kind !== "link") throw refuse(`${path} is ${describe(found)}, not a directory.`);
   const me = process.getuid?.();
-  const unknown = uid !== me && uid !== 0 && uid === unmappedUid();
+  // Where not even we are known, everybody unknown looks like us.
+  const unknown = uid !== 0 && uid === unmappedUid();
   if (unknown && anybody)
     throw refuse(
       `${path} belongs to a user who is unknown in this user namespace, and lies where anybody can make things. Use a directory below ones that belong to this user or to root.`,

@@ -201,20 +201,23 @@ describe("S172: every level is looked at, and no link is followed", () => {
     expect(existsSync(join(between, "locks/holdfast"))).toBe(false);
   });
 
-  test.runIf(ROOT)(
-    "in a user namespace, an owner who is nobody there is refused where anybody can make things",
-    async () => {
+  test.runIf(ROOT).each([
+    ["we are root", ["--map-root-user"], /\/theirs belongs to a user who is unknown in this/],
+    ["we are nobody, too", [], /belongs to a user who is unknown in this/],
+  ])(
+    "in a user namespace where %s, an owner who is nobody there is refused where anybody can make things",
+    async (_who, flags, refusal) => {
       const open = join(scene.dir, "../open");
       mkdirSync(join(open, "theirs/locks"), { recursive: true });
       chmodSync(join(open, "theirs/locks"), 0o700);
       chownSync(join(open, "theirs"), 2222, 2222);
       chmodSync(open, 0o1777);
-      const execArgv = ["--user", "--map-root-user", process.execPath];
+      const execArgv = ["--user", ...flags, process.execPath];
       const peer = await Peer.start(join(open, "theirs/locks"), {}, { execPath: "unshare", execArgv });
       const error = await peer.attempt(claim()).catch((cause: unknown) => cause);
       await peer.kill();
       expect(error).toMatchObject({
-        message: expect.stringMatching(/\/theirs belongs to a user who is unknown in this/),
+        message: expect.stringMatching(refusal),
       });
       expect(readdirSync(join(open, "theirs/locks"))).toEqual([]);
     },
