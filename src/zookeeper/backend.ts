@@ -23,6 +23,8 @@ export interface BackendSetup {
   readonly dialect: (name: string) => Dialect;
 }
 
+const NOT_HELD: Renewal = { held: false, reason: "this process does not hold it" };
+
 export class ZooKeeperBackend implements Backend {
   readonly name = "zookeeper";
   /** Its nodes go with its session. */
@@ -59,6 +61,8 @@ export class ZooKeeperBackend implements Backend {
         // Released while this attempt waited for its turn: it starts anew.
         if (this.#entries.get(claim.id) !== entry) return await this.attempt(claim);
         const granted = this.#leases.get(claim.id) && (await this.#again(entry, claim));
+        // Over while it was asked for, and on its way out: it starts anew too.
+        if (this.#entries.get(claim.id) !== entry) return await this.attempt(claim);
         return granted ?? (await this.#attempt(entry, claim, () => entry.ticket.attempt()));
       } finally {
         entry.leave();
@@ -85,11 +89,8 @@ export class ZooKeeperBackend implements Backend {
       });
       const known = leases.filter((lease) => lease !== undefined);
       const answers = await confirm(this.client, known);
-      const byLease = new Map(known.map((lease, index) => [lease, answers[index] as Renewal]));
-      for (const [lease, answer] of byLease) this.#take(lease, answer);
-      return leases.map(
-        (lease): Renewal => (lease && byLease.get(lease)) ?? { held: false, reason: "this process does not hold it" },
-      );
+      const byLease = new Map(known.map((lease, index) => [lease, this.#take(lease, answers[index] as Renewal)]));
+      return leases.map((lease) => (lease && byLease.get(lease)) ?? NOT_HELD);
     });
   }
 
@@ -217,8 +218,7 @@ export class ZooKeeperBackend implements Backend {
       entry.ticket = this.#ticket(claim);
       return undefined;
     }
-    this.#take(lease, answer);
-    return toGranted(lease, answer.fromMs);
+    return this.#take(lease, answer).held === true ? toGranted(lease, answer.fromMs) : undefined;
   }
 
   async #attempt(entry: Entry, claim: Claim, look: () => Promise<Verdict>): Promise<Granted | Refused> {
@@ -265,9 +265,11 @@ export class ZooKeeperBackend implements Backend {
     return removeOf(this.client, claim, this.#setup.places.path(claim.name));
   }
 
-  #take(lease: HeldLease, answer: Renewal): void {
-    if (answer.held === true) this.#leases.extend(lease, answer.fromMs ?? performance.now());
-    else if (answer.held === false) this.#forget(lease);
+  /** A yes for a lease whose time was over before it came is about a node that goes: it is a no. */
+  #take(lease: HeldLease, answer: Renewal): Renewal {
+    if (answer.held === true && !this.#leases.extend(lease, answer.fromMs ?? performance.now())) return NOT_HELD;
+    if (answer.held === false) this.#forget(lease);
+    return answer;
   }
 
   /** `false`: it was forgotten before. */

@@ -63,10 +63,11 @@ export class Leases {
     return lease;
   }
 
-  /** The lease was confirmed, and lasts from `fromMs`. */
-  extend(lease: HeldLease, fromMs: number): void {
-    if (this.#held.get(lease.claim.id) !== lease) return;
+  /** The lease was confirmed, and lasts from `fromMs`. `false`: it had ended before. */
+  extend(lease: HeldLease, fromMs: number): boolean {
+    if (this.#held.get(lease.claim.id) !== lease) return false;
     this.#alarm.set(lease, fromMs + lease.ttlMs + lease.claim.lockDelayMs);
+    return true;
   }
 
   /** Forgets the lease. `false`: it was forgotten before. */

@@ -1,5 +1,6 @@
 /** Trust counts from before the request left, however late its answer comes. */
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Granted } from "../../src/backend.ts";
 import { type Proxy, startProxy } from "../../src/lab/proxy.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../src/lab/servers/zookeeper.ts";
 import { zookeeper, type ZooKeeperBackend } from "../../src/zookeeper/index.ts";
@@ -70,4 +71,22 @@ test("of a grant after waiting: from before the look that found it", async () =>
   const answer = await late(news);
   expect(answer?.fromMs).toBeLessThanOrEqual(sentMs);
   await other.close();
+});
+
+test("S166: of an answer that comes when the lease was over here, and its node is on its way out", async () => {
+  const one = claim("trust-4", { ttlMs: 1000 });
+  const first = await granted(backend, one);
+  for (const ask of ["again", "renew"] as const) {
+    const before = ask === "again" ? first : await granted(backend, one);
+    const endMs = (before.fromMs ?? 0) + 1000;
+    proxy.hang("replies");
+    const asked = ask === "again" ? backend.attempt(one) : backend.renew([one]);
+    // The ensemble says yes in time; the answer comes after the lease's end.
+    await eventually("its time is over", () => (performance.now() > endMs + 50 ? true : undefined));
+    await proxy.heal();
+    const answer = await asked;
+    if (ask === "renew") expect(answer).toMatchObject([{ held: false }]);
+    else expect((answer as Granted).fence).not.toBe(before.fence);
+  }
+  await backend.release(one);
 });
