@@ -243,7 +243,8 @@ test("a hold in doubt is not handed over in memory: the next holder has a lease 
   const second = await waiting;
   expect(second.remaining()).toBeGreaterThan(0);
   // Whether it was still the same lease is asked before it is released, which a swap cannot do.
-  expect([backend.count("attempt"), backend.count("renew"), backend.count("swap")]).toEqual([2, 1, 0]);
+  expect([backend.count("renew"), backend.count("swap")]).toEqual([1, 0]);
+  expect(backend.count("attempt")).toBeGreaterThan(1);
 });
 
 describe("is not handed over in memory, so that the next holder's time is its own:", () => {
