@@ -113,6 +113,12 @@ const CHECKS: readonly (readonly [check: string, mutation: () => Mutation, repor
     () => ({
       store: (right, _, world) => ({
         attempt: (claim) => right.attempt(world.phase === "take-over" ? { ...claim, ttlMs: 3 * claim.ttlMs } : claim),
+        // A renewal would bring the right ttl back.
+        renew: (claims, fences) =>
+          right.renew(
+            claims.map((claim) => (world.phase === "take-over" ? { ...claim, ttlMs: 3 * claim.ttlMs } : claim)),
+            fences,
+          ),
       }),
     }),
     /O5 liveness of "job": the next holder waited more than \d+ ms for a dead one/,
