@@ -78,6 +78,7 @@ export class RedisBackend implements Member {
     const terms = new Terms(inbox, settings);
     this.#voter = new Voter(connection, names, terms, caller);
     this.#voter.quarantineMs = settings.voteQuarantineMs;
+    if (settings.quarantineMs > 0) this.#voter.silenceS = settings.silenceS;
     const post = openPost(connection, names, settings, inbox, this.#renewals, {
       abandon: (claim) => void this.release(claim).catch(() => {}),
       broken: (claim) => this.#listener?.doubt(claim.id),

@@ -162,11 +162,12 @@ export class Renewals {
     }
     for (const call of calls) {
       const { idleMs, quarantineMs, silenceS } = this.#settings;
-      const silence = quarantineMs === 0 ? "" : String(silenceS);
+      const marker = this.#names.marker(call.keys[0] as string);
+      const silence = quarantineMs === 0 ? marker : String(silenceS);
       call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(idleMs), silence];
       if (this.asksWho || fences !== undefined) call.args = [...call.args, this.asksWho ? "who" : ""];
       if (fences !== undefined) call.args = [...call.args, call.fences.join("")];
-      if (this.asksWho) call.keys.push(this.#names.marker(call.keys[0] as string));
+      if (this.asksWho) call.keys.push(marker);
     }
     return { claims, calls, refused, fenced: fences !== undefined };
   }

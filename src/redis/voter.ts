@@ -23,6 +23,8 @@ export class Voter {
   readonly #caller: Caller;
   /** As the script wants it behind the ballot: every argument of its own would show. */
   #quarantine = " 0";
+  /** With `failover: "quarantine"`: the longest silence of a replica that counts, in seconds. */
+  silenceS: number | undefined;
 
   constructor(connection: Connection, names: Names, terms: Terms, caller: Caller) {
     this.#connection = connection;
@@ -71,8 +73,8 @@ export class Voter {
 
   /** An operator says that no lease which this server may have forgotten is alive. */
   async vouch(): Promise<void> {
-    const mark = (marker: string): Promise<unknown> =>
-      runScript(this.#connection, vouch, [marker], [this.#quarantine.slice(1)]);
+    const args = [this.#quarantine.slice(1), ...(this.silenceS === undefined ? [] : [String(this.silenceS)])];
+    const mark = (marker: string): Promise<unknown> => runScript(this.#connection, vouch, [marker], args);
     await Promise.all(this.#names.markers().map(mark));
   }
 

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const renew: Script = {
   name: "renew",
-  sha: "68a180b991d22cbc004bbd3a7954356bb3d4b6e0",
+  sha: "29207c0d1ad4e6f51828e32ea047863daafab0e2",
   source: `local CUT_OFF = 'NOREPLICAS Not enough replicas answered of late.'
 local function info()
 local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
@@ -18,9 +18,12 @@ if tonumber(silence) <= lag then counted = counted - 1 end
 end
 return counted > 0
 end
-if ARGV[4] ~= '' and is_cut_off(redis.call('INFO', 'replication'), tonumber(ARGV[4])) then
-return redis.error_reply(CUT_OFF)
+local silence = tonumber(ARGV[4])
+if not silence then
+local known = redis.pcall('HGET', ARGV[4], 'lag')
+silence = type(known) == 'string' and tonumber(known)
 end
+if silence and is_cut_off(redis.call('INFO', 'replication'), silence) then return redis.error_reply(CUT_OFF) end
 local FENCE_MAX = 9007199250000000
 local AHEAD_MAX = 500
 local TERMS = '^([.!vw])([xs]) (%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d) '

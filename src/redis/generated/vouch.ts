@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const vouch: Script = {
   name: "vouch",
-  sha: "d309cbe4e3e1258ea1d1a1251d1bea59690a55f9",
+  sha: "ac9aafca9b3cd43829e52c8e33bb526b482b5053",
   source: `local CUT_OFF = 'NOREPLICAS Not enough replicas answered of late.'
 local function info()
 local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
@@ -94,7 +94,7 @@ if span > longest then redis.call('HSET', marker, 'span', string.format('%.0f', 
 if known[7] - now < MARKER_MS / 2 then keep(marker, now) end
 return math.max(0, since + span - now), known[8], text and is_cut_off(text, least)
 end
-redis.call('HDEL', KEYS[1], 'lag')
+if ARGV[2] then redis.call('HSET', KEYS[1], 'lag', ARGV[2]) else redis.call('HDEL', KEYS[1], 'lag') end
 mark(KEYS[1], 0, tonumber(ARGV[1]), redis.call('TIME')[1] * 1000)
 return 1`,
 };

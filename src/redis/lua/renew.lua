@@ -4,7 +4,7 @@
 -- ARGV[1] the claims' ids in the same order, each followed by a space: one argument costs the client less than hundreds
 -- ARGV[2] ttl + lockDelay of all of them, ms
 -- ARGV[3] the idle time of the locks' hashes, ms
--- ARGV[4] with a quarantine, the longest silence of a replica that counts, in seconds; else ""
+-- ARGV[4] with a quarantine, the longest silence of a replica that counts, in seconds; else the marker, which is obeyed
 -- ARGV[5] "who" where it is asked who this server is; else "", or absent
 -- ARGV[6] present where it is in doubt whether these are still the same leases: the fences with which they were granted, 16
 --         digits each, in the same order and each followed by a space
@@ -15,9 +15,12 @@
 
 --- @include _replicas
 
-if ARGV[4] ~= '' and is_cut_off(redis.call('INFO', 'replication'), tonumber(ARGV[4])) then
-  return redis.error_reply(CUT_OFF)
+local silence = tonumber(ARGV[4])
+if not silence then
+  local known = redis.pcall('HGET', ARGV[4], 'lag')
+  silence = type(known) == 'string' and tonumber(known)
 end
+if silence and is_cut_off(redis.call('INFO', 'replication'), silence) then return redis.error_reply(CUT_OFF) end
 
 --- @include _lock
 

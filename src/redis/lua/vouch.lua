@@ -2,12 +2,13 @@
 --
 -- KEYS[1] the marker
 -- ARGV[1] the quarantine that holds from now on, ms, also if another was asked for before
+-- ARGV[2] the longest silence of a replica that counts from now on, in seconds; absent where nobody asks for one here
 --
 -- Returns 1.
 
 --- @include _replicas
 --- @include _incarnation
 
-redis.call('HDEL', KEYS[1], 'lag')
+if ARGV[2] then redis.call('HSET', KEYS[1], 'lag', ARGV[2]) else redis.call('HDEL', KEYS[1], 'lag') end
 mark(KEYS[1], 0, tonumber(ARGV[1]), redis.call('TIME')[1] * 1000)
 return 1
