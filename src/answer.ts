@@ -13,6 +13,7 @@ export function isAnswer(answer: Granted | Refused | null | undefined, nowMs: nu
   const { fence, run, ttlMs = 1, fromMs = nowMs } = answer;
   if (typeof fence !== "bigint" || fence < 1n || fence > MAX_FENCE) return false;
   if (!Number.isSafeInteger(run) || run < 1 || !Number.isFinite(ttlMs) || ttlMs <= 0) return false;
+  if (run > 1 && fence + BigInt(run) - 1n > MAX_FENCE) return false;
   // Another clock, mostly the wall clock: it would be trusted for ever.
   return Number.isFinite(fromMs) && fromMs <= nowMs;
 }

@@ -159,7 +159,7 @@ export class Releases {
     if (pending.repeated) return;
     const stillSure = pending.hold.isUnexpired(this.#clock.now());
     // The backend cannot tell: nobody else can have had it before its time was over.
-    if (was === undefined) return this.#answer(pending, stillSure ? "released" : "unknown");
+    if (was === undefined) return this.#answer(pending, stillSure && wasSure ? "released" : "unknown");
     // It may have run out on the way, after it was given back in time.
     return this.#answer(pending, stillSure || !wasSure ? "lost" : "unknown");
   }
@@ -192,8 +192,9 @@ export class Releases {
   #heardAgain(pending: Pending, was: Released | undefined): void {
     // Gone though it cannot have run out: nobody else could have removed it, so that our first release did. (Queued: a late
     // attempt of the same claim arrived after that.)
+    // In doubt at the beginning stays in doubt, whatever the wall clock says since.
     const removedByUs = was !== undefined && pending.hold.isUnexpired(this.#clock.now());
-    this.#answer(pending, (was === "held" && !pending.inDoubt) || removedByUs ? "released" : "unknown");
+    this.#answer(pending, !pending.inDoubt && (was === "held" || removedByUs) ? "released" : "unknown");
   }
 
   #answer(pending: Pending, result: ReleaseResult): void {

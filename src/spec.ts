@@ -108,8 +108,13 @@ export function toPatience(options: AcquireOptions, usual: Spec): Spec | undefin
 
 /** The options of tryAcquire(): it never queues, so that it has no `wait`, and its patience is for the store. */
 export function toTrySpec(options: TryOptions | undefined, usual: Spec, defaults: LocksOptions): Spec {
-  const { timeout, ...rest } = checkObject(options ?? {});
-  if ("wait" in rest && rest.wait !== undefined) {
+  // What is inherited counts too, as for the other verbs.
+  const rest: Record<string, unknown> = {};
+  const given = checkObject(options ?? {}) as Readonly<Record<string, unknown>>;
+  for (const option in given) rest[option] = given[option];
+  const { timeout } = rest as TryOptions;
+  delete rest["timeout"];
+  if (rest["wait"] !== undefined) {
     throw new TypeError(
       "Expected no `wait` for tryAcquire(): it answers at once whether the lock is free. To wait for it, use acquire(name, { wait }).",
     );

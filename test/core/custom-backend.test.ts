@@ -27,6 +27,7 @@ describe("grants that cannot be", () => {
     "fence 0": { fence: 0n },
     "a fence below 0": { fence: -1n },
     "a fence above the greatest": { fence: 2n ** 63n },
+    "a run beyond the greatest": { fence: 2n ** 63n - 1n, run: 64 },
     "run 0": { run: 0 },
     "run NaN": { run: Number.NaN },
     "ttlMs 0": { ttlMs: 0 },

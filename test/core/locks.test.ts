@@ -164,6 +164,15 @@ describe("acquire", () => {
 });
 
 describe("tryAcquire", () => {
+  test("takes inherited options, and checks them, as acquire() does", async () => {
+    const { locks, other } = stage();
+    const options = Object.create({ mode: "shared" }) as { mode: "shared" };
+    await locks.acquire("a", options);
+    expect(await other().tryAcquire("a", options)).not.toBeNull();
+    await expect(locks.tryAcquire("b", Object.create({ bogus: 1 }) as object)).rejects.toThrow(/bogus/);
+    await expect(locks.tryAcquire("b", Object.create({ wait: 1 }) as object)).rejects.toThrow(/wait/);
+  });
+
   test("resolves to null when somebody else has the lock", async () => {
     const { locks, other } = stage();
     const lease = await other().acquire("a");

@@ -75,6 +75,20 @@ describe("rule 1: time is monotonic and read before the request leaves", () => {
       expect(await other().tryAcquire("a")).not.toBeNull();
     });
 
+    test("nor where the answer is lost and the wall clock is set back before it is asked for again", async () => {
+      const { clock, backend, lease } = await asleep();
+      backend.interfere.renew = () => new Promise(() => {});
+      const released = lease.release();
+      await clock.advance(0);
+      clock.suspend(-60_000);
+      backend.interfere.release = async (pass) => {
+        await pass();
+        return "absent";
+      };
+      await clock.advance(60_000);
+      expect(await released).toBe("unknown");
+    });
+
     test("nor is it one where the answers are lost, or somebody waits here", async () => {
       const { clock, backend, lease, locks } = await asleep();
       backend.interfere.renew = async () => {
