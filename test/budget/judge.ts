@@ -32,6 +32,8 @@ export interface Verdict {
 
 /** Others may have used this part of the machine. */
 const CALM = 0.1;
+/** Machines differ. What is dearer than its budget is told in the table; what is dearer by this much fails the run. */
+const TOLERANCE = 1.25;
 
 /** Rooms are told by the beginning of a path; the longest counts. */
 export function roomOf(path: string, budgets: Readonly<Record<string, Cost>>): string | undefined {
@@ -53,13 +55,16 @@ export function judge(run: Run, budgets: Readonly<Record<string, Cost>>, mostEla
   for (const [room, cost] of rooms) {
     const budget = budgets[room] as Cost;
     const over = [
-      ...(cost.cpu > budget.cpu ? [`${seconds(cost.cpu)} of processor time, of ${seconds(budget.cpu)}`] : []),
-      ...(calm && cost.time > budget.time ? [`${seconds(cost.time)}, of ${seconds(budget.time)}`] : []),
+      ...(cost.cpu > budget.cpu * TOLERANCE
+        ? [`${seconds(cost.cpu)} of processor time, of ${seconds(budget.cpu)}`]
+        : []),
+      ...(calm && cost.time > budget.time * TOLERANCE ? [`${seconds(cost.time)}, of ${seconds(budget.time)}`] : []),
     ];
     if (over.length === 0) continue;
     broken.push(`${room} took ${over.join(" and ")}. Its dearest files: ${dearest(byRoom.get(room) ?? [])}`);
   }
-  if (calm && run.elapsed > mostElapsed) broken.push(`all took ${seconds(run.elapsed)}, of ${seconds(mostElapsed)}`);
+  if (calm && run.elapsed > mostElapsed * TOLERANCE)
+    broken.push(`all took ${seconds(run.elapsed)}, of ${seconds(mostElapsed)}`);
   return { rooms, calm, broken };
 }
 

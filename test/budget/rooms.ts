@@ -1,30 +1,28 @@
 /** What each room of the tests may cost, in seconds. One table, so that one more backend is one more line. */
 import type { Cost } from "./judge.ts";
 
-/**
- * Processor time was measured on a machine that was busy with other things, which makes it dearer by about a third, and rounded up.
- */
+/** Measured on a calm machine with two cores, with about a tenth added. */
 export const BUDGETS: Readonly<Record<string, Cost>> = {
-  "test/": { cpu: 12, time: 30 },
-  "test/bench/": { cpu: 5, time: 10 },
-  "test/budget/": { cpu: 3, time: 5 },
-  "test/cli/": { cpu: 220, time: 380 },
-  "test/conformance/file": { cpu: 10, time: 40 },
-  "test/conformance/memory": { cpu: 3, time: 10 },
-  "test/conformance/quorum": { cpu: 40, time: 60 },
-  "test/conformance/redis": { cpu: 32, time: 60 },
-  "test/conformance/zookeeper": { cpu: 14, time: 30 },
-  "test/core/": { cpu: 30, time: 40 },
-  "test/fence/": { cpu: 35, time: 80 },
-  "test/file/": { cpu: 125, time: 180 },
-  "test/lab/": { cpu: 110, time: 190 },
-  "test/quorum/": { cpu: 80, time: 110 },
-  "test/redis/": { cpu: 120, time: 200 },
-  "test/security/": { cpu: 16, time: 30 },
-  "test/simulation/": { cpu: 110, time: 110 },
-  "test/spec/": { cpu: 35, time: 40 },
-  "test/testing/": { cpu: 6, time: 10 },
-  "test/zookeeper/": { cpu: 90, time: 110 },
+  "test/": { cpu: 11, time: 15 },
+  "test/bench/": { cpu: 3, time: 5 },
+  "test/budget/": { cpu: 1, time: 2 },
+  "test/cli/": { cpu: 240, time: 360 },
+  "test/conformance/file": { cpu: 8, time: 30 },
+  "test/conformance/memory": { cpu: 1, time: 5 },
+  "test/conformance/quorum": { cpu: 25, time: 35 },
+  "test/conformance/redis": { cpu: 23, time: 30 },
+  "test/conformance/zookeeper": { cpu: 14, time: 14 },
+  "test/core/": { cpu: 30, time: 64 },
+  "test/fence/": { cpu: 29, time: 45 },
+  "test/file/": { cpu: 130, time: 140 },
+  "test/lab/": { cpu: 105, time: 155 },
+  "test/quorum/": { cpu: 60, time: 112 },
+  "test/redis/": { cpu: 155, time: 320 },
+  "test/security/": { cpu: 16, time: 42 },
+  "test/simulation/": { cpu: 85, time: 80 },
+  "test/spec/": { cpu: 33, time: 62 },
+  "test/testing/": { cpu: 6, time: 6 },
+  "test/zookeeper/": { cpu: 85, time: 135 },
 };
 
 /** Kept for what is not there yet: two more backends, each with its conformance suite, its own tests and its guards. */

@@ -128,6 +128,7 @@ test("S173: the note of a lease that a process keeps is kept as long as that pro
   const dir = made("kept");
   const keeper = spawn("sleep", ["1000"], { stdio: "ignore" });
   let count = 0;
+  bench.leaves(/ on another \d$/u, "they were taken to make the command tidy up, and end with their ttl");
   const forget = async (): Promise<void> => void (await acquired(`another ${count++}`, dir));
   const age = (): void => {
     const old = new Date(Date.now() - 30 * 24 * 3_600_000);
