@@ -163,7 +163,8 @@ export class Renewals {
     for (const call of calls) {
       const { idleMs, quarantineMs, silenceS } = this.#settings;
       const marker = this.#names.marker(call.keys[0] as string);
-      const silence = quarantineMs === 0 ? marker : String(silenceS);
+      // A name among arguments, which client libraries do not prefix.
+      const silence = quarantineMs === 0 ? this.#connection.keyPrefix + marker : String(silenceS);
       call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(idleMs), silence];
       if (this.asksWho || fences !== undefined) call.args = [...call.args, this.asksWho ? "who" : ""];
       if (fences !== undefined) call.args = [...call.args, call.fences.join("")];

@@ -23,22 +23,24 @@ test("S159: it neither grants nor prolongs anything, whatever was sent to it mea
     (await server.cli("INFO", "replication")).includes("state=online") ? true : undefined,
   );
   const users = await Promise.all(
-    Object.values(libraries).map(async (library) => {
-      const { client, close } = await library.standalone(server.port);
+    // The last one's client has a prefix of its own for keys.
+    [...Object.values(libraries), ...Object.values(libraries).slice(0, 1)].map(async (library, at, all) => {
+      const [extra, prefix] = at === all.length - 1 ? [{ keyPrefix: "app:" }, "own"] : [{}, undefined];
+      const { client, close } = await library.standalone(server.port, extra);
       desk.later(close);
-      const backend = desk.own(redis(client, QUARANTINE));
+      const backend = desk.own(redis(client, { ...QUARANTINE, prefix }));
       return {
         library,
         backend,
         held: claimOf(),
         other: claimOf(),
         waiting: claimOf(),
-        plain: desk.own(redis(client)),
+        plain: desk.own(redis(client, { prefix })),
         plainly: claimOf(),
       };
     }),
   );
-  await users[0]?.backend.admit();
+  for (const { backend } of users) await backend.admit();
   for (const { backend, held, other, waiting } of users) {
     for (const claim of [held, other]) await granted(backend, claim);
     await granted(backend, rivalOf(waiting));
@@ -73,7 +75,7 @@ test("S159: it neither grants nor prolongs anything, whatever was sent to it mea
   };
   for (const { plain, plainly } of users) await granted(plain, plainly);
   // An operator's word ends a quarantine, not the watch over replicas.
-  await users[0]?.backend.admit();
+  for (const { backend } of users) await backend.admit();
   link.drop("both");
   server.pause();
   await sleep(STOPPED_MS);
