@@ -39,9 +39,9 @@ test("a room beyond its processor time breaks the run, however busy the machine 
   }
 });
 
-test("a room beyond its time, and a run beyond ten minutes, count on a calm machine only", () => {
+test("a run beyond ten minutes counts on a calm machine only, and the time of one room never", () => {
   const files = [{ path: "test/etcd/slow.test.ts", cpu: 1, time: 26 }];
-  expect(verdict(files)).toEqual([expect.stringMatching(/^test\/etcd\/ took 26 s, of 20 s\./)]);
+  expect(verdict(files)).toEqual([]);
   expect(verdict([], 0, 76)).toEqual(["all took 76 s, of 60 s"]);
   expect(verdict(files, 0.5, 76)).toEqual([]);
 });
