@@ -30,20 +30,20 @@ test("a run within its budgets is fine, and costs are counted by room", () => {
 test("a room beyond its processor time breaks the run, however busy the machine was, and its dearest files are named", () => {
   const files = [
     { path: "test/etcd/cheap.test.ts", cpu: 1, time: 1 },
-    { path: "test/etcd/dear.test.ts", cpu: 12, time: 1 },
+    { path: "test/etcd/dear.test.ts", cpu: 15, time: 1 },
   ];
   for (const others of [0, 0.9]) {
     const [line, ...more] = verdict(files, others);
     expect(more).toEqual([]);
-    expect(line).toMatch(/^test\/etcd\/ took 13 s of processor time, of 10 s\. .* test\/etcd\/dear\.test\.ts \(12 s/);
+    expect(line).toMatch(/^test\/etcd\/ took 16 s of processor time, of 10 s\. .* test\/etcd\/dear\.test\.ts \(15 s/);
   }
 });
 
 test("a run beyond ten minutes counts on a calm machine only, and the time of one room never", () => {
   const files = [{ path: "test/etcd/slow.test.ts", cpu: 1, time: 26 }];
   expect(verdict(files)).toEqual([]);
-  expect(verdict([], 0, 76)).toEqual(["all took 76 s, of 60 s"]);
-  expect(verdict(files, 0.5, 76)).toEqual([]);
+  expect(verdict([], 0, 91)).toEqual(["all took 91 s, of 60 s"]);
+  expect(verdict(files, 0.5, 91)).toEqual([]);
 });
 
 test("a test file in no room breaks the run, and every file has one", () => {
@@ -69,6 +69,8 @@ test("all budgets together, with those of the backends to come, fit into ten min
 
 test("processor time is counted: ours grows while we work, and so does the machine's", () => {
   const [ours, machine] = [spentMs(), machineSpentMs()];
-  while (spentMs() < ours + 50);
-  expect(machineSpentMs()).toBeGreaterThanOrEqual(machine + 40);
+  // The kernel adds to the two at different times, so each is waited for: one that stood still would be the test's time-out.
+  while (spentMs() < ours + 50 || machineSpentMs() < machine + 50);
+  expect(spentMs()).toBeGreaterThan(ours);
+  expect(machineSpentMs()).toBeGreaterThan(machine);
 });
