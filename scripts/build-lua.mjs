@@ -12,7 +12,7 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const FOLDERS = ["src/redis", "src/fence"];
+const FOLDERS = ["src/backends/redis", "src/fence"];
 
 /** Splits a file into the comment block at its top and the code below it. */
 export function splitHeader(text) {
@@ -53,7 +53,7 @@ export function assemble(code, readPart) {
 }
 
 /** Every module that should be in the folder's generated/, by file name. Throws when a header lies. */
-export function modules(folder = "src/redis") {
+export function modules(folder = "src/backends/redis") {
   const sources = join(root, folder, "lua");
   const read = (name) => readFileSync(join(sources, `${name}.lua`), "utf8");
   const names = readdirSync(sources).map((file) => file.replace(/\.lua$/, ""));

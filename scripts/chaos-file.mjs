@@ -6,13 +6,13 @@ import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { FileBackend } from "../dist/file/backend.js";
-import { selfTest } from "../dist/file/self-test.js";
+import { FileBackend } from "../dist/backends/file/backend.js";
+import { selfTest } from "../dist/cli/doctor/file-self-test.js";
 
 const scratch = mkdtempSync(join(process.argv[2] ?? tmpdir(), "hf-chaos-"));
 const kills = Number(process.argv[3] ?? 1000);
 const dist = join(import.meta.dirname, "../dist");
-const program = join(import.meta.dirname, "../test/file/doomed.mjs");
+const program = join(import.meta.dirname, "../test/backends/file/doomed.mjs");
 const problems = [];
 
 try {

@@ -3,7 +3,7 @@
  * Usage: npm run build && node scripts/measure-core.mjs [--json]
  */
 import { createLocks } from "../dist/index.js";
-import { memory } from "../dist/memory/index.js";
+import { memory } from "../dist/backends/memory/index.js";
 
 const LOOPS = 32;
 const SLICE_MS = 500;

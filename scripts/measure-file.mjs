@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createLocks } from "../dist/index.js";
-import { file } from "../dist/file/index.js";
+import { file } from "../dist/backends/file/index.js";
 
 const root = process.argv[2] ?? tmpdir();
 const role = process.argv[3];

@@ -7,8 +7,8 @@ import { fork } from "node:child_process";
 import { Redis } from "ioredis";
 import { createLocks } from "../dist/index.js";
 import { startRedis } from "../dist/lab/servers/redis.js";
-import { initMembers, quorum } from "../dist/quorum/index.js";
-import { redis } from "../dist/redis/index.js";
+import { initMembers, quorum } from "../dist/backends/quorum/index.js";
+import { redis } from "../dist/backends/redis/index.js";
 
 const MEMBERS = 5;
 const ROUNDS = 4;

@@ -13,7 +13,10 @@ const SECONDS = Number(process.argv[3] ?? 1);
 const ROUNDS = 3;
 const PART = 'if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0';
 
-const [{ createLocks }, { redis }] = await Promise.all([import("../dist/index.js"), import("../dist/redis/index.js")]);
+const [{ createLocks }, { redis }] = await Promise.all([
+  import("../dist/index.js"),
+  import("../dist/backends/redis/index.js"),
+]);
 
 const contestants = {
   raw: async (client) => {

@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { createLocks } from "../dist/index.js";
 import { startZooKeeper } from "../dist/lab/servers/zookeeper.js";
-import { zookeeper, ZooKeeperClient } from "../dist/zookeeper/index.js";
+import { zookeeper, ZooKeeperClient } from "../dist/backends/zookeeper/index.js";
 
 const { values } = parseArgs({
   options: {

@@ -1,8 +1,8 @@
 // Puts small bugs into the code, one at a time, in a copy, and reports those that the nearest tests do not notice.
 //
 //   npm run mutate -- --files 'src/*.ts' --sample 150     of all mutants of the core, 150 by dice
-//   npm run mutate -- --files 'src/redis/**' --sample 100 TypeScript and Lua
-//   npm run mutate -- --files src/hold.ts                 every mutant of one file
+//   npm run mutate -- --files 'src/backends/redis/**' --sample 100 TypeScript and Lua
+//   npm run mutate -- --files src/core/hold.ts                 every mutant of one file
 //   npm run mutate -- --planted                           the bugs of scripts/mutate/planted.mjs: each must be noticed
 //   … --planted --only hole-5                             those whose name begins so
 //   … --seed 2                                            another sample (1)

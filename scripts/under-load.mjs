@@ -1,6 +1,6 @@
 // Runs test files again and again beside busy loops: what fails here waits for a moment instead of for a condition.
 //
-//   npm run test:loaded -- test/file/kills.test.ts test/core/thread.test.ts
+//   npm run test:loaded -- test/backends/file/kills.test.ts test/core/thread.test.ts
 //   … --times 20            how often (20)
 //   … --loops 3             busy loops beside it (3)
 //   … --name "S61"          only tests whose name matches

@@ -1,27 +1,27 @@
 /** connect(): locks by URL. The one place that knows which backend serves which scheme; each is imported when asked for. */
-import type { Locks, LocksOptions } from "./api.ts";
-import type { Backend } from "./backend.ts";
-import { checkCreateOptions, got } from "./check.ts";
-import { createLocks } from "./locks.ts";
+import type { Locks, LocksOptions } from "./core/api.ts";
+import type { Backend } from "./contract/backend.ts";
+import { checkCreateOptions, got } from "./core/check.ts";
+import { createLocks } from "./core/locks.ts";
 
 interface Opener {
   openBackend(url: string): Promise<Backend>;
 }
 
 const SCHEMES: Readonly<Record<string, () => Promise<Opener>>> = {
-  memory: () => import("./memory/open.ts"),
-  file: () => import("./file/open.ts"),
-  redis: () => import("./redis/open.ts"),
-  rediss: () => import("./redis/open.ts"),
-  "redis+sentinel": () => import("./redis/open.ts"),
-  "rediss+sentinel": () => import("./redis/open.ts"),
-  "redis-sentinel": () => import("./redis/open.ts"),
-  "redis+cluster": () => import("./redis/open.ts"),
-  "rediss+cluster": () => import("./redis/open.ts"),
-  "redis+unix": () => import("./redis/open.ts"),
-  redlock: () => import("./quorum/open.ts"),
-  zk: () => import("./zookeeper/open.ts"),
-  zookeeper: () => import("./zookeeper/open.ts"),
+  memory: () => import("./backends/memory/open.ts"),
+  file: () => import("./backends/file/open.ts"),
+  redis: () => import("./backends/redis/open.ts"),
+  rediss: () => import("./backends/redis/open.ts"),
+  "redis+sentinel": () => import("./backends/redis/open.ts"),
+  "rediss+sentinel": () => import("./backends/redis/open.ts"),
+  "redis-sentinel": () => import("./backends/redis/open.ts"),
+  "redis+cluster": () => import("./backends/redis/open.ts"),
+  "rediss+cluster": () => import("./backends/redis/open.ts"),
+  "redis+unix": () => import("./backends/redis/open.ts"),
+  redlock: () => import("./backends/quorum/open.ts"),
+  zk: () => import("./backends/zookeeper/open.ts"),
+  zookeeper: () => import("./backends/zookeeper/open.ts"),
 };
 
 /**

@@ -10,7 +10,7 @@ export type {
   LocksOptions,
   ReleaseResult,
   Work,
-} from "./api.ts";
+} from "./core/api.ts";
 export type {
   Backend,
   Claim,
@@ -29,11 +29,11 @@ export type {
   Swapped,
   Vote,
   Waiting,
-} from "./backend.ts";
-export type { Chance } from "./chance.ts";
-export type { Clock, Timer } from "./clock.ts";
+} from "./contract/backend.ts";
+export type { Chance } from "./contract/random.ts";
+export type { Clock, Timer } from "./contract/clock.ts";
 export { connect, openBackend } from "./connect.ts";
-export type { Duration } from "./duration.ts";
+export type { Duration } from "./contract/duration.ts";
 export {
   LockBackendError,
   type LockBackendErrorOptions,
@@ -43,6 +43,6 @@ export {
   LockLostError,
   LockTimeoutError,
   type MemberVote,
-} from "./errors.ts";
-export type { AcquireEvent, ForceReleaseEvent, HoldEvent, LostEvent, RenewEvent } from "./events.ts";
-export { createLocks } from "./locks.ts";
+} from "./contract/errors.ts";
+export type { AcquireEvent, ForceReleaseEvent, HoldEvent, LostEvent, RenewEvent } from "./contract/events.ts";
+export { createLocks } from "./core/locks.ts";

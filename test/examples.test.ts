@@ -15,7 +15,7 @@ import { leftInFiles, leftInRedis, leftInZooKeeper } from "../src/lab/leftovers.
 import { type PostgresServer, startPostgres } from "../src/lab/servers/postgres.ts";
 import { type RedisServer, startRedis } from "../src/lab/servers/redis.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../src/lab/servers/zookeeper.ts";
-import { ZooKeeperClient } from "../src/zookeeper/index.ts";
+import { ZooKeeperClient } from "../src/backends/zookeeper/index.ts";
 import { ROOT } from "./dist.ts";
 
 const REFUSED = /^refused: ERR_FENCE_REJECTED$/m;

@@ -26,8 +26,8 @@ const CONFORMANCE: readonly Shown[] = [
 ].map((backend) => [`test/conformance/${backend}.test.ts`, "conformanceTests("]);
 
 const STEPS: Shown = ["test/cli/matrix.test.ts", "acquire, renew and release"];
-const CLOSE: Shown = ["test/redis/matrix.test.ts", "back as it was"];
-const OPENED: Shown = ["test/redis/matrix.test.ts", "that was opened by URL"];
+const CLOSE: Shown = ["test/backends/redis/matrix.test.ts", "back as it was"];
+const OPENED: Shown = ["test/backends/redis/matrix.test.ts", "that was opened by URL"];
 const SCENARIOS: Shown = ["test/lab/scenarios.test.ts", "scenario"];
 
 /** Promises, and where each is kept to on all that it speaks of. */
@@ -48,8 +48,8 @@ const PROMISES: readonly Row[] = [
   ],
   ["src/lab/run.ts", "every backend for which a scenario promises something", SCENARIOS],
   ["src/lab/run.ts", "on every backend that applies", SCENARIOS],
-  ["src/redis/open.ts", "with whichever client library is installed; and closes what it opened", OPENED],
-  ["src/redis/subscriber.ts", "whichever the client library and the topology", CLOSE],
+  ["src/backends/redis/open.ts", "with whichever client library is installed; and closes what it opened", OPENED],
+  ["src/backends/redis/subscriber.ts", "whichever the client library and the topology", CLOSE],
   ["docs/testing.md", "every promise on every backend", ...CONFORMANCE],
   ["src/testing/conformance.ts", "what every backend promises, as data", ...CONFORMANCE],
   ["src/testing/conformance.ts", "What every backend promises", ...CONFORMANCE],
@@ -83,19 +83,19 @@ const OTHERS: Readonly<Record<string, readonly (readonly [path: string, words: s
     ["docs/testing.md", "between each client and each server a proxy of its own"],
     ["src/lab/drive/cast.ts", "Their networks, one entry for each client"],
     ["src/lab/drive/store.ts", "a network of its own for every client"],
-    ["src/lab/history.ts", "Reads every client's holds out of the events"],
-    ["src/lab/ledger.ts", "Every client writes to both"],
+    ["src/lab/events.ts", "Reads every client's holds out of the events"],
+    ["src/lab/protected-counter.ts", "Every client writes to both"],
     ["src/lab/oracles.ts", "holds each client's current fence"],
     ["src/lab/report/timeline.ts", "over all clients' lanes"],
     ["src/lab/soak/soak.ts", "from when all their clients run"],
-    ["src/lab/stages/links.ts", "A network of its own for every client"],
+    ["src/lab/stages/proxied-links.ts", "A network of its own for every client"],
     ["src/testing/programs/run.ts", "Breaks each client's backend"],
     ["src/testing/programs/stage.ts", "one process for each client"],
   ],
   "how the code is written, which the types and the conformance suite check": [
-    ["src/file/backend.ts", "a throw becomes a rejection, as from any other store"],
-    ["src/memory/memory.ts", "a throw becomes a rejection, as from any other store"],
-    ["src/memory/store.ts", "the reference for every other store"],
+    ["src/backends/file/backend.ts", "a throw becomes a rejection, as from any other store"],
+    ["src/backends/memory/backend.ts", "a throw becomes a rejection, as from any other store"],
+    ["src/backends/memory/store.ts", "the reference for every other store"],
   ],
 };
 

@@ -57,7 +57,7 @@ const DOORS: readonly (readonly [from: string, to: RegExp])[] = [
   // connect() opens backends by URL; each is imported only when its scheme is asked for.
   ["src/connect.ts", /^src\/(memory|file|redis|quorum|zookeeper)\/open\.ts$/],
   // redlock:// names Redis servers: the members are opened by the Redis backend.
-  ["src/quorum/open.ts", /^src\/redis\/open\.ts$/],
+  ["src/backends/quorum/open.ts", /^src\/redis\/open\.ts$/],
 ];
 
 describe("architecture", () => {
@@ -160,7 +160,7 @@ describe("words", () => {
   test("the core keeps to the glossary", () => {
     const banned = /\b(mutex|token|owner|expiry|timeout|resource)\b/i;
     // The options of users are checked there, and `timeout` is one: how long to wait for an answer of the store.
-    const options = ["src/spec.ts", "src/api.ts"];
+    const options = ["src/core/options.ts", "src/core/api.ts"];
     const wrong = src
       .filter(({ path, text }) => part(path) === "core" && !options.includes(path) && banned.test(code(text)))
       .map(({ path }) => path);

@@ -4,18 +4,30 @@ import { basename, join } from "node:path";
 
 /** Source folders, and the tests that answer for them. */
 const AREAS = [
-  [/^src\/redis\//, ["test/redis", "test/conformance/redis.test.ts", "test/conformance/redis-cluster.test.ts"]],
-  [/^src\/quorum\//, ["test/quorum", "test/conformance/quorum.test.ts", "test/conformance/quorum-of-memory.test.ts"]],
-  [/^src\/zookeeper\//, ["test/zookeeper", "test/conformance/zookeeper.test.ts"]],
-  [/^src\/file\//, ["test/file", "test/conformance/file.test.ts"]],
+  [
+    /^src\/redis\//,
+    ["test/backends/redis", "test/conformance/redis.test.ts", "test/conformance/redis-cluster.test.ts"],
+  ],
+  [
+    /^src\/quorum\//,
+    ["test/backends/quorum", "test/conformance/quorum.test.ts", "test/conformance/quorum-of-memory.test.ts"],
+  ],
+  [/^src\/zookeeper\//, ["test/backends/zookeeper", "test/conformance/zookeeper.test.ts"]],
+  [/^src\/file\//, ["test/backends/file", "test/conformance/file.test.ts"]],
   [/^src\/fence\//, ["test/fence"]],
-  [/^src\/memory\//, ["test/memory.test.ts", "test/conformance/memory.test.ts", "test/testing", "test/core"]],
+  [
+    /^src\/memory\//,
+    ["test/backends/memory/store.test.ts", "test/conformance/memory.test.ts", "test/testing", "test/core"],
+  ],
   [/^src\/testing\//, ["test/testing", "test/conformance/memory.test.ts", "test/simulation"]],
-  [/^src\/[^/]+\.ts$/, ["test/core", "test/memory.test.ts", "test/conformance/memory.test.ts", "test/testing"]],
+  [
+    /^src\/[^/]+\.ts$/,
+    ["test/core", "test/backends/memory/store.test.ts", "test/conformance/memory.test.ts", "test/testing"],
+  ],
 ];
 
 /** Judge the sources as text, not what they do. */
-const ABOUT_TEXT = new Set(["test/redis/lua.test.ts", "test/core/size.test.ts", "test/fence/sources.test.ts"]);
+const ABOUT_TEXT = new Set(["test/backends/redis/lua.test.ts", "test/core/size.test.ts", "test/fence/sources.test.ts"]);
 /** Take long, or wait for servers to elect each other: left to a second run, over what `--quick` did not catch. */
 const SLOW =
   /^test\/(?:core\/(?:thread|fuzz|process|arguments)|testing\/|simulation\/|redis\/(?:sentinel|cluster|topologies|waiting|crowds|durability|quarantines|marker|fuzz|open|quirks)|conformance\/(?:redis-|quorum\.)|quorum\/(?:simulation|model|faults|members|identity|closing|terms|down)|zookeeper\/(?:faults|interop|fuzz|hostile)|file\/(?:kills|chaos|death|fuzz|company|sharing))/;

@@ -112,7 +112,7 @@ export class Workshop {
   }
 
   #buildLua(write) {
-    const folders = ["src/redis", "src/fence"];
+    const folders = ["src/backends/redis", "src/fence"];
     const modules = folders.flatMap((folder) =>
       readdirSync(join(this.dir, folder, "generated")).map((name) => `${folder}/generated/${name}`),
     );

@@ -1,5 +1,5 @@
 /** What a command is: data for help and completion, and a function. */
-import type { ExitEntry } from "./exits.ts";
+import type { ExitEntry } from "./exit-codes.ts";
 import type { Flags, FlagSpecs } from "./flags.ts";
 import type { Io } from "./io.ts";
 

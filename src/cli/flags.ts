@@ -1,7 +1,7 @@
 /** Parses the arguments of one command, and says plainly what is wrong with them. */
 import { parseArgs } from "node:util";
 
-import { formatMs } from "../duration.ts";
+import { formatMs } from "../contract/duration.ts";
 import { UsageError } from "./command.ts";
 import { parseDurationMs } from "./duration-flag.ts";
 import { nearest } from "./suggest.ts";

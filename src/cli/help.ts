@@ -1,6 +1,6 @@
 /** Help texts, made from the same data that parses the flags, so that they cannot disagree. */
 import type { CommandSpec } from "./command.ts";
-import { ALL_EXITS, exitTable } from "./exits.ts";
+import { ALL_EXITS, exitTable } from "./exit-codes.ts";
 import { COMMON_FLAGS, type FlagSpec } from "./flags.ts";
 import type { Io } from "./io.ts";
 

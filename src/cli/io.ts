@@ -1,9 +1,9 @@
 /** What a command may read and write: handed in, so that no command touches the process itself, and every text is masked and harmless. */
 import { styleText } from "node:util";
 
-import { toPrintableJson } from "../foreign.ts";
-import { maskSecrets, secretsOf } from "./mask.ts";
-import { harmless } from "./text.ts";
+import { toPrintableJson } from "../contract/foreign.ts";
+import { maskSecrets, secretsOf } from "./mask-secrets.ts";
+import { harmless } from "./format-text.ts";
 
 export type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan" | "inverse";
 

@@ -1,10 +1,10 @@
 /** The flags that say how a lock is taken: shared by run, elect and acquire. */
 import { hostname } from "node:os";
 
-import type { AcquireOptions } from "../api.ts";
-import { MAX_TTL_MS } from "../duration.ts";
-import { clipped, HOLDER_MAX } from "../foreign.ts";
-import { toMeta } from "../spec.ts";
+import type { AcquireOptions } from "../core/api.ts";
+import { MAX_TTL_MS } from "../contract/duration.ts";
+import { clipped, HOLDER_MAX } from "../contract/foreign.ts";
+import { toMeta } from "../core/options.ts";
 import { UsageError } from "./command.ts";
 import type { Flags, FlagSpec, FlagSpecs } from "./flags.ts";
 

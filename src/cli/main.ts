@@ -1,14 +1,14 @@
 #!/usr/bin/env node
 /** The `holdfast` program: finds the command, runs it, and exits with its code. */
 import { UsageError } from "./command.ts";
-import { COMMANDS, findCommand } from "./commands.ts";
-import { EXIT } from "./exits.ts";
-import { reportFailure } from "./failure.ts";
+import { COMMANDS, findCommand } from "./commands/all.ts";
+import { EXIT } from "./exit-codes.ts";
+import { reportFailure } from "./report-error.ts";
 import { parseFlags } from "./flags.ts";
 import { commandHelp, overview } from "./help.ts";
 import { type Io, processIo } from "./io.ts";
 import { nearest } from "./suggest.ts";
-import { version } from "./version.ts";
+import { version } from "./commands/version.ts";
 
 const OVERVIEW = new Set(["help", "--help", "-h"]);
 const VERSION = new Set(["--version", "-V"]);

@@ -1,10 +1,10 @@
 /** One line that says what a person waits for, redrawn in place on a terminal; nothing at all elsewhere. */
-import type { Snapshot } from "../backend.ts";
-import { formatMs } from "../duration.ts";
+import type { Snapshot } from "../contract/backend.ts";
+import { formatMs } from "../contract/duration.ts";
 import type { Io } from "./io.ts";
-import { printable } from "../foreign.ts";
-import { fit } from "./text.ts";
-import { only, ordinal, whoText } from "./view.ts";
+import { printable } from "../contract/foreign.ts";
+import { fit } from "./format-text.ts";
+import { only, ordinal, whoText } from "./format-lock.ts";
 
 /** A lock that is free at once should not flicker. */
 const FIRST_MS = 200;

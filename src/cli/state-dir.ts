@@ -19,7 +19,7 @@ import {
 import { userInfo } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 
-import { checkOwn, checkWay } from "../file/way.ts";
+import { checkOwn, checkWay } from "../backends/file/blocked-by.ts";
 import { UsageError } from "./command.ts";
 import type { Io } from "./io.ts";
 

@@ -8,7 +8,7 @@ import { defaultUrl, resolveUrl } from "../url-source.ts";
 import { UsageError } from "./command.ts";
 import type { Flags, FlagSpec } from "./flags.ts";
 import type { Io } from "./io.ts";
-import { maskSecrets, withoutSecrets } from "./mask.ts";
+import { maskSecrets, withoutSecrets } from "./mask-secrets.ts";
 
 export interface StoreUrl {
   readonly url: string;

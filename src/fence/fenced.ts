@@ -1,5 +1,5 @@
 /** A fence on its way from the lease to the protected thing: which lock, which number. Never a double. */
-import { systemClock } from "../clock.ts";
+import { systemClock } from "../contract/clock.ts";
 
 /** What every guard takes: a lease is one, and so is what arrives over a wire. */
 export interface Fenced {

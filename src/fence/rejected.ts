@@ -1,6 +1,6 @@
 /** How a guard says no: one error, one event. */
-import { LockError, quote } from "../errors.ts";
-import { fenceRejectedChannel } from "../events.ts";
+import { LockError, quote } from "../contract/errors.ts";
+import { fenceRejectedChannel } from "../contract/events.ts";
 import type { Fenced } from "./fenced.ts";
 import { FENCE_HEADER, writeFenceHeader } from "./header.ts";
 

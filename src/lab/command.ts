@@ -2,7 +2,7 @@
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { printable } from "../foreign.ts";
+import { printable } from "../contract/foreign.ts";
 import { compare } from "./compare.ts";
 import type { Verdict } from "./judge.ts";
 import { comparisonLines } from "./report/comparison.ts";

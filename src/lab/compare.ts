@@ -1,6 +1,6 @@
 /** Plays the scenarios that apply against other lock libraries, too: same faults, same judge, one table. */
-import type { Library } from "./contenders/contender.ts";
-import { checkInstalled } from "./contenders/others.ts";
+import type { Library } from "./libraries/library.ts";
+import { checkInstalled } from "./libraries/others.ts";
 import { factsOf } from "./judge.ts";
 import type { Facts } from "./judge.ts";
 import { play } from "./play.ts";

@@ -4,11 +4,11 @@
  */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import type { Backend } from "../backend.ts";
-import { toDirectory } from "../file/names.ts";
-import { placeAt } from "../file/place.ts";
-import { namesOf } from "../redis/names.ts";
-import type { ZooKeeperClient } from "../zookeeper/index.ts";
+import type { Backend } from "../contract/backend.ts";
+import { toDirectory } from "../backends/file/names.ts";
+import { placeAt } from "../backends/file/directory.ts";
+import { namesOf } from "../backends/redis/keys.ts";
+import type { ZooKeeperClient } from "../backends/zookeeper/index.ts";
 
 /** What a backend shows of locks whose names start with `prefix`. */
 export async function leftToSee(backend: Pick<Backend, "query">, prefix: string): Promise<readonly string[]> {

@@ -1,8 +1,8 @@
 /** Hands a play's events to the oracles that judge every history of Holdfast, simulated or real. */
-import type { ReleaseResult } from "../api.ts";
-import { checkHistory } from "../testing/history.ts";
-import type { HistoryEvent, Violation } from "../testing/history.ts";
-import type { LabEvent } from "./history.ts";
+import type { ReleaseResult } from "../core/api.ts";
+import { checkHistory } from "../testing/history/check.ts";
+import type { HistoryEvent, Violation } from "../testing/history/check.ts";
+import type { LabEvent } from "./events.ts";
 
 const LOCK = "lab";
 

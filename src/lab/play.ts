@@ -1,18 +1,18 @@
 /** Puts a scenario on stage: starts the clients, follows the steps, and hands back what happened. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { startClient } from "./client.ts";
-import type { Client } from "./client.ts";
-import type { Library } from "./contenders/contender.ts";
-import { History, machineMs } from "./history.ts";
-import type { LabEvent } from "./history.ts";
-import { startLedger } from "./ledger.ts";
-import type { Ledger } from "./ledger.ts";
+import { startClient } from "./clients/client.ts";
+import type { Client } from "./clients/client.ts";
+import type { Library } from "./libraries/library.ts";
+import { History, machineMs } from "./events.ts";
+import type { LabEvent } from "./events.ts";
+import { startLedger } from "./protected-counter.ts";
+import type { Ledger } from "./protected-counter.ts";
 import { startProxy } from "./proxy.ts";
 import type { Proxy } from "./proxy.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import { TTL_MS } from "./scenarios/scenario.ts";
-import { makeWallskew } from "./servers/wallskew.ts";
-import type { Wallskew } from "./servers/wallskew.ts";
+import { makeWallskew } from "./servers/wall-clock.ts";
+import type { Wallskew } from "./servers/wall-clock.ts";
 import type { Observer, Stage, StageLink } from "./stage.ts";
 import { follow } from "./steps.ts";
 

@@ -1,6 +1,6 @@
 /** A stage: a store with its servers, on which plays are put on. */
-import type { Snapshot } from "../backend.ts";
-import type { Link } from "./contenders/contender.ts";
+import type { Snapshot } from "../contract/backend.ts";
+import type { Link } from "./libraries/library.ts";
 import type { Proxy } from "./proxy.ts";
 
 export type BackendName = "memory" | "file" | "redis" | "sentinel" | "quorum" | "zookeeper";

@@ -1,8 +1,8 @@
 /** Follows a scenario's steps, one after the other. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Terms } from "./contenders/contender.ts";
-import { machineMs } from "./history.ts";
-import type { FaultSign } from "./history.ts";
+import type { Terms } from "./libraries/library.ts";
+import { machineMs } from "./events.ts";
+import type { FaultSign } from "./events.ts";
 import type { Actor, Play } from "./play.ts";
 import type { Proxy } from "./proxy.ts";
 import type { NetworkFault, ServerFault, Step } from "./scenarios/scenario.ts";

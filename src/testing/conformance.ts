@@ -10,7 +10,7 @@ import { modePromises } from "./promises/modes.ts";
 import { namePromises } from "./promises/names.ts";
 import type { ConformancePromise } from "./promises/promise.ts";
 import { queuePromises } from "./promises/queue.ts";
-import { sightPromises } from "./promises/sight.ts";
+import { sightPromises } from "./promises/query.ts";
 import { timePromises } from "./promises/time.ts";
 import { votePromises } from "./promises/votes.ts";
 

@@ -3,10 +3,10 @@
  * work was done, answers that never come, errors of other people's making, and delays in both directions. A call that
  * nothing happens to goes straight through: not even a turn of the microtask queue is added.
  */
-import type { Backend, Listener, Member } from "../backend.ts";
-import { type Clock, systemClock } from "../clock.ts";
-import { LockBackendError } from "../errors.ts";
-import { type Fault, type Faults, type Operation, Weather, type WeatherPlan } from "./weather.ts";
+import type { Backend, Listener, Member } from "../contract/backend.ts";
+import { type Clock, systemClock } from "../contract/clock.ts";
+import { LockBackendError } from "../contract/errors.ts";
+import { type Fault, type Faults, type Operation, Weather, type WeatherPlan } from "./faults.ts";
 
 export interface FaultPlan extends WeatherPlan {
   /** For delays. @default the system's clock */

@@ -9,12 +9,12 @@ export {
   type Oracle,
   type StoreEvent,
   type Violation,
-} from "./history.ts";
+} from "./history/check.ts";
 export { LeftoverError } from "./leftovers.ts";
-export { findLinearization, type Linearizability } from "./linearizable.ts";
+export { findLinearization, type Linearizability } from "./history/linearizable.ts";
 export type { ConformancePromise } from "./promises/promise.ts";
 export { peek } from "./peek.ts";
-export type { Peeked } from "../peek.ts";
-export { seeded, type SeededChance } from "./seeded.ts";
+export type { Peeked } from "../core/peek.ts";
+export { seeded, type SeededChance } from "./seeded-random.ts";
 export type { ConformanceContext } from "./trial.ts";
-export type { Fault, FaultAt, Faults, Operation } from "./weather.ts";
+export type { Fault, FaultAt, Faults, Operation } from "./faults.ts";

@@ -4,7 +4,7 @@
  */
 import { AssertionError } from "node:assert";
 import type { EventEmitter } from "node:events";
-import type { Clock, Timer } from "../clock.ts";
+import type { Clock, Timer } from "../contract/clock.ts";
 
 /** Something was left behind, which is not what the check was about: so that the one is never taken for the other. */
 export class LeftoverError extends AssertionError {

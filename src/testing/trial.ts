@@ -1,10 +1,10 @@
 /** What a conformance check works with: backends that are closed for it, claims, and ways to wait without guessing. */
 import assert from "node:assert/strict";
-import type { Locks, LocksOptions } from "../api.ts";
-import type { Backend, Claim, Granted, Refused } from "../backend.ts";
-import { systemChance } from "../chance.ts";
-import { type Clock, systemClock } from "../clock.ts";
-import { createLocks } from "../locks.ts";
+import type { Locks, LocksOptions } from "../core/api.ts";
+import type { Backend, Claim, Granted, Refused } from "../contract/backend.ts";
+import { systemChance } from "../contract/random.ts";
+import { type Clock, systemClock } from "../contract/clock.ts";
+import { createLocks } from "../core/locks.ts";
 import { LeftoverError, Leftovers } from "./leftovers.ts";
 
 /** What whoever wrote a backend tells the suite. */

@@ -14,15 +14,15 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/conformance/zookeeper": { cpu: 14, time: 14 },
   "test/core/": { cpu: 30, time: 64 },
   "test/fence/": { cpu: 29, time: 45 },
-  "test/file/": { cpu: 130, time: 140 },
+  "test/backends/file/": { cpu: 130, time: 140 },
   "test/lab/": { cpu: 105, time: 155 },
-  "test/quorum/": { cpu: 60, time: 112 },
-  "test/redis/": { cpu: 155, time: 320 },
+  "test/backends/quorum/": { cpu: 60, time: 112 },
+  "test/backends/redis/": { cpu: 155, time: 320 },
   "test/security/": { cpu: 16, time: 42 },
   "test/simulation/": { cpu: 85, time: 80 },
   "test/spec/": { cpu: 33, time: 62 },
   "test/testing/": { cpu: 6, time: 6 },
-  "test/zookeeper/": { cpu: 85, time: 135 },
+  "test/backends/zookeeper/": { cpu: 85, time: 135 },
 };
 
 /** Kept for what is not there yet: two more backends, each with its conformance suite, its own tests and its guards. */

@@ -5,14 +5,14 @@ import { pathToFileURL } from "node:url";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import type { Backend, Claim } from "../../src/backend.ts";
+import type { Backend, Claim } from "../../src/contract/backend.ts";
 import { openBackend } from "../../src/connect.ts";
-import { LockBackendError, LockLostError, LockTimeoutError } from "../../src/errors.ts";
-import { clipped, printable, toPrintableJson } from "../../src/foreign.ts";
-import { clippedSnapshot } from "../../src/snapshot.ts";
+import { LockBackendError, LockLostError, LockTimeoutError } from "../../src/contract/errors.ts";
+import { clipped, printable, toPrintableJson } from "../../src/contract/foreign.ts";
+import { clippedSnapshot } from "../../src/core/snapshot.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
-import { checkReason } from "../../src/check.ts";
-import { toSpec } from "../../src/spec.ts";
+import { checkReason } from "../../src/core/check.ts";
+import { toSpec } from "../../src/core/options.ts";
 import { DIST } from "../dist.ts";
 import { Bench } from "./harness.ts";
 

@@ -7,19 +7,19 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { loadClaim, storeClaim } from "../../src/cli/claims.ts";
+import { loadClaim, storeClaim } from "../../src/cli/saved-claims.ts";
 import { type Command, UsageError } from "../../src/cli/command.ts";
-import { COMMANDS } from "../../src/cli/commands.ts";
+import { COMMANDS } from "../../src/cli/commands/all.ts";
 import { parseDurationMs } from "../../src/cli/duration-flag.ts";
 import { fenceOf } from "../../src/cli/fence-flag.ts";
 import { COMMON_FLAGS, parseFlags } from "../../src/cli/flags.ts";
 import type { Io } from "../../src/cli/io.ts";
 import { readLockFlags } from "../../src/cli/lock-flags.ts";
-import { maskSecrets, secretsOf, withoutSecrets } from "../../src/cli/mask.ts";
-import { parseUrl as parseQuorum } from "../../src/quorum/open.ts";
-import { parseUrl as parseRedis } from "../../src/redis/url.ts";
+import { maskSecrets, secretsOf, withoutSecrets } from "../../src/cli/mask-secrets.ts";
+import { parseUrl as parseQuorum } from "../../src/backends/quorum/open.ts";
+import { parseUrl as parseRedis } from "../../src/backends/redis/url.ts";
 import { resolveUrl } from "../../src/url-source.ts";
-import { parseUrl as parseZooKeeper } from "../../src/zookeeper/open.ts";
+import { parseUrl as parseZooKeeper } from "../../src/backends/zookeeper/open.ts";
 import { Bench } from "./harness.ts";
 
 const bench = new Bench();

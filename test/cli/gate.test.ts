@@ -3,8 +3,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 
-import { startGated as gate } from "../../src/cli/child/gate.ts";
-import { findProgram } from "../../src/cli/child/find-program.ts";
+import { startGated as gate } from "../../src/cli/run/gated-start.ts";
+import { findProgram } from "../../src/cli/run/find-program.ts";
 import { Bench, isRunning, MAIN, until } from "./harness.ts";
 
 const bench = new Bench();

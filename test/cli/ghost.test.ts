@@ -3,9 +3,9 @@ import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { removeCgroup } from "../../src/cli/child/cgroup.ts";
-import { endFamily } from "../../src/cli/child/family.ts";
-import { startGated } from "../../src/cli/child/gate.ts";
+import { removeCgroup } from "../../src/cli/run/cgroup.ts";
+import { endFamily } from "../../src/cli/run/process-tree.ts";
+import { startGated } from "../../src/cli/run/gated-start.ts";
 import { Bench, isRunning, until } from "./harness.ts";
 
 const bench = new Bench();

@@ -3,10 +3,10 @@ import { createServer, type Server, type Socket } from "node:net";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 
-import { ANSWER_MS, ask, RIDE_OUT_MS, Silence } from "../../src/cli/ask.ts";
-import { LockBackendError } from "../../src/errors.ts";
-import { createLocks } from "../../src/locks.ts";
-import { memory } from "../../src/memory/index.ts";
+import { ANSWER_MS, ask, RIDE_OUT_MS, Silence } from "../../src/cli/ask-store.ts";
+import { LockBackendError } from "../../src/contract/errors.ts";
+import { createLocks } from "../../src/core/locks.ts";
+import { memory } from "../../src/backends/memory/index.ts";
 import { Bench } from "./harness.ts";
 import { Terminal } from "./terminal.ts";
 

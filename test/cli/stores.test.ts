@@ -12,7 +12,7 @@ import {
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import type { Backend } from "../../src/backend.ts";
+import type { Backend } from "../../src/contract/backend.ts";
 import { openBackend } from "../../src/index.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";

@@ -2,9 +2,9 @@ import { describe, expect, test } from "vitest";
 
 import { parseDurationMs } from "../../src/cli/duration-flag.ts";
 import { nearest } from "../../src/cli/suggest.ts";
-import { fit, table, width } from "../../src/cli/text.ts";
-import { hostAndPid, ordinal } from "../../src/cli/view.ts";
-import { printable } from "../../src/foreign.ts";
+import { fit, table, width } from "../../src/cli/format-text.ts";
+import { hostAndPid, ordinal } from "../../src/cli/format-lock.ts";
+import { printable } from "../../src/contract/foreign.ts";
 
 describe("durations at the prompt", () => {
   test.each([

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
 
-import { COMMANDS } from "../../src/cli/commands.ts";
+import { COMMANDS } from "../../src/cli/commands/all.ts";
 import { Bench } from "./harness.ts";
 
 const bench = new Bench();

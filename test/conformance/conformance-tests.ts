@@ -1,7 +1,7 @@
 /** Turns the conformance suite into tests of one backend. Every backend has a file of its own beside this one. */
 import type { EventEmitter } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { systemClock } from "../../src/clock.ts";
+import { systemClock } from "../../src/contract/clock.ts";
 import {
   conformance,
   type ConformanceContext,

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { file } from "../../src/file/index.ts";
+import { file } from "../../src/backends/file/index.ts";
 import { leftInFiles, leftInQueues } from "../../src/lab/leftovers.ts";
 import { conformanceTests } from "./conformance-tests.ts";
 

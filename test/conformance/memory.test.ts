@@ -1,4 +1,4 @@
-import { memory, memoryStore } from "../../src/memory/index.ts";
+import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { conformanceTests } from "./conformance-tests.ts";
 

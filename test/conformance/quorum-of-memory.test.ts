@@ -1,5 +1,5 @@
-import { memory, memoryStore } from "../../src/memory/index.ts";
-import { quorum } from "../../src/quorum/index.ts";
+import { memory, memoryStore } from "../../src/backends/memory/index.ts";
+import { quorum } from "../../src/backends/quorum/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { conformanceTests } from "./conformance-tests.ts";
 import { quorumDeclined } from "./quorum-declined.ts";

@@ -1,9 +1,9 @@
-import type { Backend } from "../../src/backend.ts";
-import { LockBackendError } from "../../src/errors.ts";
+import type { Backend } from "../../src/contract/backend.ts";
+import { LockBackendError } from "../../src/contract/errors.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
 import { TooSlowError } from "../../src/testing/trial.ts";
-import { type Servers, startServers } from "../quorum/servers.ts";
-import { Asked } from "../redis/asked.ts";
+import { type Servers, startServers } from "../backends/quorum/servers.ts";
+import { Asked } from "../backends/redis/asked.ts";
 import { conformanceTests } from "./conformance-tests.ts";
 import { quorumDeclined } from "./quorum-declined.ts";
 

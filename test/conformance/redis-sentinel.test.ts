@@ -1,6 +1,6 @@
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
-import { libraries } from "../redis/clients.ts";
-import { redisEntry } from "../redis/conformance-entry.ts";
+import { libraries } from "../backends/redis/clients.ts";
+import { redisEntry } from "../backends/redis/conformance-entry.ts";
 import { conformanceTests } from "./conformance-tests.ts";
 
 for (const library of [libraries.ioredis5, libraries.redis6]) {

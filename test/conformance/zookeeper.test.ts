@@ -1,6 +1,6 @@
 import { leftInZooKeeper } from "../../src/lab/leftovers.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../src/lab/servers/zookeeper.ts";
-import { zookeeper, type ZooKeeperBackend, ZooKeeperClient } from "../../src/zookeeper/index.ts";
+import { zookeeper, type ZooKeeperBackend, ZooKeeperClient } from "../../src/backends/zookeeper/index.ts";
 import { conformanceTests } from "./conformance-tests.ts";
 
 let lab: ZooKeeperLab | undefined;

@@ -1,6 +1,6 @@
 /** What a call is told: the truth about the lock, in time, and in words that help. */
 import { describe, expect, test } from "vitest";
-import { LockBackendError, LockLostError, LockTimeoutError } from "../../src/errors.ts";
+import { LockBackendError, LockLostError, LockTimeoutError } from "../../src/contract/errors.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 describe("work and its lease", () => {

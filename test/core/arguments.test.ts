@@ -2,12 +2,12 @@
 import { describe, expect, test, vi } from "vitest";
 
 import { connect, openBackend } from "../../src/connect.ts";
-import { got } from "../../src/check.ts";
-import { LockClosedError, messageOf } from "../../src/errors.ts";
-import { createLocks } from "../../src/locks.ts";
-import { memory } from "../../src/memory/index.ts";
-import { toBackendError } from "../../src/redis/fault.ts";
-import { toSpec } from "../../src/spec.ts";
+import { got } from "../../src/core/check.ts";
+import { LockClosedError, messageOf } from "../../src/contract/errors.ts";
+import { createLocks } from "../../src/core/locks.ts";
+import { memory } from "../../src/backends/memory/index.ts";
+import { toBackendError } from "../../src/backends/redis/errors.ts";
+import { toSpec } from "../../src/core/options.ts";
 
 describe("S145: an empty URL is a mistake, not a lock of this machine alone", () => {
   test.each([[undefined], [""], [" "], [null]])("connect(%j)", async (url) => {

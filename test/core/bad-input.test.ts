@@ -1,10 +1,10 @@
 /** Wrong arguments: a TypeError that names the option, and nothing sent to the store. */
 import { describe, expect, test } from "vitest";
-import type { AcquireOptions } from "../../src/api.ts";
-import { formatMs, toMs } from "../../src/duration.ts";
-import { createLocks } from "../../src/locks.ts";
+import type { AcquireOptions } from "../../src/core/api.ts";
+import { formatMs, toMs } from "../../src/contract/duration.ts";
+import { createLocks } from "../../src/core/locks.ts";
 import { openBackend } from "../../src/connect.ts";
-import { memory } from "../../src/memory/index.ts";
+import { memory } from "../../src/backends/memory/index.ts";
 import { stage } from "./scripted.ts";
 
 const wrong = [

@@ -1,6 +1,6 @@
 /** The graceful end. */
 import { expect, test } from "vitest";
-import { LockClosedError, LockLostError } from "../../src/errors.ts";
+import { LockClosedError, LockLostError } from "../../src/contract/errors.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 test("close stops acquiring, tells the work, waits for it, then releases and closes the backend", async () => {

@@ -1,9 +1,9 @@
 /** Backends that others write: what they answer is looked at, and whatever they do, nothing hangs and everything is said. */
 import { describe, expect, test } from "vitest";
-import type { Backend, Granted } from "../../src/backend.ts";
-import { LockBackendError } from "../../src/errors.ts";
-import { createLocks } from "../../src/locks.ts";
-import { memory, memoryStore } from "../../src/memory/index.ts";
+import type { Backend, Granted } from "../../src/contract/backend.ts";
+import { LockBackendError } from "../../src/contract/errors.ts";
+import { createLocks } from "../../src/core/locks.ts";
+import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { FakeClock } from "../../src/testing/fake-clock.ts";
 import { failure, stage } from "./scripted.ts";
 

@@ -1,8 +1,8 @@
 /** What can be seen from outside, on diagnostics_channel. */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { afterEach, expect, test } from "vitest";
-import type { Renewal } from "../../src/backend.ts";
-import { LockBackendError } from "../../src/errors.ts";
+import type { Renewal } from "../../src/contract/backend.ts";
+import { LockBackendError } from "../../src/contract/errors.ts";
 import { failure, stage } from "./scripted.ts";
 
 const subscriptions: [string, (message: unknown) => void][] = [];

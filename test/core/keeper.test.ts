@@ -1,7 +1,7 @@
 /** The watchdog: one timer, batches, and nobody harmed by another's failure. */
 import { describe, expect, test } from "vitest";
-import type { Claim, Renewal } from "../../src/backend.ts";
-import { LockLostError } from "../../src/errors.ts";
+import type { Claim, Renewal } from "../../src/contract/backend.ts";
+import { LockLostError } from "../../src/contract/errors.ts";
 import { stage } from "./scripted.ts";
 
 test("a lease is renewed every third of its ttl, 30 s unless said", async () => {

@@ -1,6 +1,6 @@
 /** The verbs: what they return, how they end, and what they leave behind. */
 import { describe, expect, test } from "vitest";
-import { LockLostError, LockTimeoutError } from "../../src/errors.ts";
+import { LockLostError, LockTimeoutError } from "../../src/contract/errors.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 describe("run", () => {

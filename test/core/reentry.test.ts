@@ -1,6 +1,6 @@
 /** Re-entry by async context. */
 import { describe, expect, test } from "vitest";
-import { LockLostError } from "../../src/errors.ts";
+import { LockLostError } from "../../src/contract/errors.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 describe("re-entry", () => {

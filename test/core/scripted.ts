@@ -1,8 +1,17 @@
 /** A memory backend whose every step a test can watch, hold up, lose or fail: what happens on a bad day, on command. */
-import type { Backend, Claim, Granted, Listener, Refused, Released, Renewal, Snapshot } from "../../src/backend.ts";
-import { createLocks } from "../../src/locks.ts";
-import type { Locks, LocksOptions } from "../../src/api.ts";
-import { memory, type MemoryStore, memoryStore } from "../../src/memory/index.ts";
+import type {
+  Backend,
+  Claim,
+  Granted,
+  Listener,
+  Refused,
+  Released,
+  Renewal,
+  Snapshot,
+} from "../../src/contract/backend.ts";
+import { createLocks } from "../../src/core/locks.ts";
+import type { Locks, LocksOptions } from "../../src/core/api.ts";
+import { memory, type MemoryStore, memoryStore } from "../../src/backends/memory/index.ts";
 import { FakeClock } from "../../src/testing/fake-clock.ts";
 
 type Step = "attempt" | "renew" | "release" | "swap";

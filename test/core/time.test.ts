@@ -1,8 +1,8 @@
 /** The five rules of time. Each test fails when its rule is broken. */
 import { describe, expect, test } from "vitest";
-import type { Lease } from "../../src/api.ts";
-import type { Granted } from "../../src/backend.ts";
-import { LockLostError } from "../../src/errors.ts";
+import type { Lease } from "../../src/core/api.ts";
+import type { Granted } from "../../src/contract/backend.ts";
+import { LockLostError } from "../../src/contract/errors.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 describe("rule 1: time is monotonic and read before the request leaves", () => {

@@ -5,9 +5,9 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, test, vi } from "vitest";
-import type { Lease } from "../../src/api.ts";
-import { LockClosedError, LockLostError } from "../../src/errors.ts";
-import { Ticket } from "../../src/ticket.ts";
+import type { Lease } from "../../src/core/api.ts";
+import { LockClosedError, LockLostError } from "../../src/contract/errors.ts";
+import { Ticket } from "../../src/core/request.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 describe("re-entry", () => {

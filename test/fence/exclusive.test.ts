@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 
 import { admit, FenceRejectedError, memoryMarks } from "../../src/fence/index.ts";
 import { createLocks, type Lease, type Locks } from "../../src/index.ts";
-import { memory } from "../../src/memory/index.ts";
+import { memory } from "../../src/backends/memory/index.ts";
 
 const opened: Locks[] = [];
 

@@ -11,7 +11,7 @@ import {
   readFenceHeader,
   writeFenceHeader,
 } from "../../src/fence/index.ts";
-import { LockError } from "../../src/errors.ts";
+import { LockError } from "../../src/contract/errors.ts";
 
 const BEYOND_DOUBLES = 2n ** 53n + 1n;
 

@@ -12,7 +12,7 @@ import pg from "pg";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 
-import { LockLostError } from "../../src/errors.ts";
+import { LockLostError } from "../../src/contract/errors.ts";
 import { fileMarks } from "../../src/fence/file/index.ts";
 import { admittedFence, expressGuard, fastifyGuard, fencedFetch, fetchGuard } from "../../src/fence/http/index.ts";
 import { fenceFor, FenceRejectedError, type MarkStore, MAX_FENCE, memoryMarks } from "../../src/fence/index.ts";

@@ -6,11 +6,11 @@ import { join } from "node:path";
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 
-import type { Lease, Locks } from "../../src/api.ts";
+import type { Lease, Locks } from "../../src/core/api.ts";
 import { readFileFenced, writeFileFenced } from "../../src/fence/file/index.ts";
 import { FenceRejectedError } from "../../src/fence/index.ts";
-import { createLocks } from "../../src/locks.ts";
-import { memory, memoryStore } from "../../src/memory/index.ts";
+import { createLocks } from "../../src/core/locks.ts";
+import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 
 let folder: string;
 let ada: Locks;

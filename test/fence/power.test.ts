@@ -1,7 +1,7 @@
 /** Power cuts: what a guard in files has answered is still so afterwards. Every fsync that is left out makes this red. */
 import { expect, test, vi } from "vitest";
 
-import { seeded } from "../../src/testing/seeded.ts";
+import { seeded } from "../../src/testing/seeded-random.ts";
 import { PowerSupply } from "./power.ts";
 
 let supply: PowerSupply;

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
-import { LockLostError } from "../../src/errors.ts";
+import { LockLostError } from "../../src/contract/errors.ts";
 import { FenceRejectedError, MAX_FENCE } from "../../src/fence/index.ts";
 import {
   writeFenced,
@@ -10,9 +10,9 @@ import {
   type ZooKeeperPart,
 } from "../../src/fence/zookeeper/index.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../src/lab/servers/zookeeper.ts";
-import { createLocks } from "../../src/locks.ts";
-import { zookeeper as zookeeperBackend, ZooKeeperClient } from "../../src/zookeeper/index.ts";
-import { eventually } from "../zookeeper/claims.ts";
+import { createLocks } from "../../src/core/locks.ts";
+import { zookeeper as zookeeperBackend, ZooKeeperClient } from "../../src/backends/zookeeper/index.ts";
+import { eventually } from "../backends/zookeeper/claims.ts";
 import { rejectionsOf } from "./rejections.ts";
 import { greatest, race, rises, writers } from "./writers.ts";
 

@@ -1,15 +1,15 @@
 /** The driver itself: its schedules come from the seed alone, its judges can find, and a short run on cheap stores finds nothing. */
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import type { Locks } from "../../src/api.ts";
-import type { Backend, Snapshot } from "../../src/backend.ts";
-import { LockBackendError } from "../../src/errors.ts";
+import type { Locks } from "../../src/core/api.ts";
+import type { Backend, Snapshot } from "../../src/contract/backend.ts";
+import { LockBackendError } from "../../src/contract/errors.ts";
 import { castHere } from "../../src/lab/drive/cast.ts";
 import { type Holdfast, loadHoldfast } from "../../src/lab/drive/library.ts";
 import { playRound, type RoundResult } from "../../src/lab/drive/round.ts";
 import { type Possibilities, scheduleOf } from "../../src/lab/drive/schedule.ts";
 import type { DrivenStore } from "../../src/lab/drive/store.ts";
-import { memory, memoryStore } from "../../src/memory/index.ts";
+import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { DIST } from "../dist.ts";
 
 const POSSIBLE: Possibilities = {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Happening, LabEvent } from "../../src/lab/history.ts";
+import type { Happening, LabEvent } from "../../src/lab/events.ts";
 import { judge } from "../../src/lab/judge.ts";
 import type { PlayResult } from "../../src/lab/play.ts";
 import type { Outcome } from "../../src/lab/scenarios/scenario.ts";

@@ -3,13 +3,13 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { Backend, Claim } from "../../src/backend.ts";
-import { file } from "../../src/file/index.ts";
+import type { Backend, Claim } from "../../src/contract/backend.ts";
+import { file } from "../../src/backends/file/index.ts";
 import { leftInFiles, leftInQueues, leftInRedis, leftInZooKeeper, leftToSee } from "../../src/lab/leftovers.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
-import { zookeeper } from "../../src/zookeeper/index.ts";
-import { claimOf, Desk, rivalOf } from "../redis/lab.ts";
+import { zookeeper } from "../../src/backends/zookeeper/index.ts";
+import { claimOf, Desk, rivalOf } from "../backends/redis/lab.ts";
 
 const SHAPES: readonly Partial<Claim>[] = [{}, { mode: "shared" }, { limit: 2 }];
 

@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { systemChance } from "../../src/chance.ts";
+import { systemChance } from "../../src/contract/random.ts";
 import { connect } from "../../src/connect.ts";
-import { History } from "../../src/lab/history.ts";
+import { History } from "../../src/lab/events.ts";
 import { startProxy } from "../../src/lab/proxy.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
@@ -69,7 +69,9 @@ test(
   "S60: a dead reader's hold ends with its own lease, while other readers go on renewing theirs",
   { timeout: 60_000 },
   async () => {
-    const { startClient } = (await import(join(DIST, "lab/client.js"))) as typeof import("../../src/lab/client.ts");
+    const { startClient } = (await import(
+      join(DIST, "lab/client.js")
+    )) as typeof import("../../src/lab/clients/client.ts");
     const history = new History();
     const link = { url: server.url, ports: [server.port] };
     const start = (client: string): ReturnType<typeof startClient> =>

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { chromium } from "playwright-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Happening, LabEvent } from "../../src/lab/history.ts";
+import type { Happening, LabEvent } from "../../src/lab/events.ts";
 import { judge } from "../../src/lab/judge.ts";
 import type { Verdict } from "../../src/lab/judge.ts";
 import { writePage } from "../../src/lab/report/page.ts";

@@ -9,7 +9,7 @@ import { startCluster } from "../../src/lab/servers/cluster.ts";
 import { startPostgres } from "../../src/lab/servers/postgres.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
-import { makeWallskew } from "../../src/lab/servers/wallskew.ts";
+import { makeWallskew } from "../../src/lab/servers/wall-clock.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
 import { DIST } from "../dist.ts";
 

@@ -1,8 +1,8 @@
-/** S178: whoever prints an open backend, or what is made of it, prints no password: with a server at hand see test/redis/open.test.ts. */
+/** S178: whoever prints an open backend, or what is made of it, prints no password: with a server at hand see test/backends/redis/open.test.ts. */
 import { inspect } from "node:util";
 import { expect, test } from "vitest";
 import { openBackend } from "../../src/connect.ts";
-import { createLocks } from "../../src/locks.ts";
+import { createLocks } from "../../src/core/locks.ts";
 
 const SECRET = "s3cr3t-Zq9";
 const NOBODY = "127.0.0.1:1";

@@ -1,14 +1,14 @@
 /** The Redis recipes of SECURITY.md on real servers, in every topology: the rights suffice, and one zone cannot touch another. */
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Backend } from "../../src/backend.ts";
+import type { Backend } from "../../src/contract/backend.ts";
 import { redisMarks } from "../../src/fence/redis/index.ts";
 import { createLocks, openBackend } from "../../src/index.ts";
 import { startCluster } from "../../src/lab/servers/cluster.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
-import { namesOf } from "../../src/redis/names.ts";
-import { claimOf, granted, refused, rivalOf, waitFor } from "../redis/lab.ts";
+import { namesOf } from "../../src/backends/redis/keys.ts";
+import { claimOf, granted, refused, rivalOf, waitFor } from "../backends/redis/lab.ts";
 import { type Kind, makeUsers, passwordOf, rights, type Zone } from "./recipes.ts";
 
 interface Place {

@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createLocks, openBackend } from "../../src/index.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../src/lab/servers/zookeeper.ts";
-import { zookeeper, type ZooKeeperBackend, ZooKeeperClient } from "../../src/zookeeper/index.ts";
-import { acquire, claim, granted, refused } from "../zookeeper/claims.ts";
+import { zookeeper, type ZooKeeperBackend, ZooKeeperClient } from "../../src/backends/zookeeper/index.ts";
+import { acquire, claim, granted, refused } from "../backends/zookeeper/claims.ts";
 
 const ZONES = ["billing", "search"] as const;
 type Zone = (typeof ZONES)[number];

@@ -1,6 +1,6 @@
 /** Every check of the simulation can fail: one broken thing for each, which that check and no other notices. */
 import { describe, expect, test } from "vitest";
-import type { Backend, Claim } from "../../src/backend.ts";
+import type { Backend, Claim } from "../../src/contract/backend.ts";
 import type { HistoryEvent } from "../../src/testing/index.ts";
 import { simulate } from "../../src/testing/simulation/simulate.ts";
 import type { Mutation, Phase } from "../../src/testing/simulation/world.ts";

@@ -1,5 +1,5 @@
 /** Guards of the core, switched off one by one: every one of them must make some world red. */
-import type { Backend, Claim, Granted, Refused } from "../../src/backend.ts";
+import type { Backend, Claim, Granted, Refused } from "../../src/contract/backend.ts";
 import type { Oracle } from "../../src/testing/index.ts";
 import type { Mutation } from "../../src/testing/simulation/world.ts";
 

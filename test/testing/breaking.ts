@@ -1,6 +1,6 @@
 /** Ways to break a backend: replace one method, edit one answer, and keep the rest right. */
-import type { Backend, Claim, Granted, Member, Refused, Snapshot } from "../../src/backend.ts";
-import { memory, memoryStore, type MemoryStore } from "../../src/memory/index.ts";
+import type { Backend, Claim, Granted, Member, Refused, Snapshot } from "../../src/contract/backend.ts";
+import { memory, memoryStore, type MemoryStore } from "../../src/backends/memory/index.ts";
 import { type ConformanceContext, FakeClock } from "../../src/testing/index.ts";
 
 export type Change = (right: Member, shared: Shared) => Partial<Member>;

@@ -1,6 +1,6 @@
 /** Backends that break one promise each: the proof that the conformance suite can fail. */
-import type { Granted } from "../../src/backend.ts";
-import { memory } from "../../src/memory/index.ts";
+import type { Granted } from "../../src/contract/backend.ts";
+import { memory } from "../../src/backends/memory/index.ts";
 import {
   type Change,
   delegate,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { Claim } from "../../src/backend.ts";
-import { memory, memoryStore } from "../../src/memory/index.ts";
+import type { Claim } from "../../src/contract/backend.ts";
+import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { FakeClock, faulty, seeded } from "../../src/testing/index.ts";
 
 const claim: Claim = {

@@ -2,7 +2,7 @@
 import { EventEmitter, once } from "node:events";
 import { createServer, connect } from "node:net";
 import { expect, test } from "vitest";
-import { type Clock, systemClock } from "../../src/clock.ts";
+import { type Clock, systemClock } from "../../src/contract/clock.ts";
 import { type ConformanceContext, conformance, FakeClock } from "../../src/testing/index.ts";
 import { countTimers, LeftoverError, Leftovers } from "../../src/testing/leftovers.ts";
 import { brokenContext, type Change, keepsWaiting, onQuery } from "./breaking.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { createLocks } from "../../src/locks.ts";
-import { memory, memoryStore } from "../../src/memory/index.ts";
+import { createLocks } from "../../src/core/locks.ts";
+import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { FakeClock, faulty, peek } from "../../src/testing/index.ts";
 
 test("peek() tells what a lease knows, and asks nobody", async () => {

@@ -1,6 +1,6 @@
 /** The judges of made-up programs can fail: each is shown a backend, or a program, that it must not let pass. */
 import { describe, expect, test } from "vitest";
-import type { Backend, Claim, Granted } from "../../src/backend.ts";
+import type { Backend, Claim, Granted } from "../../src/contract/backend.ts";
 import type { Program, Rule, Step } from "../../src/testing/programs/program.ts";
 import { printProgram } from "../../src/testing/programs/print.ts";
 import { runProgram } from "../../src/testing/programs/run.ts";

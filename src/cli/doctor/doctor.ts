@@ -1,9 +1,9 @@
 /** `holdfast doctor`: says what this store does and does not promise, from what it finds there. */
 import { type Command, UsageError } from "../command.ts";
-import { EXIT } from "../exits.ts";
+import { EXIT } from "../exit-codes.ts";
 import type { Io, Style } from "../io.ts";
-import { urlOf } from "../open.ts";
-import { printable } from "../../foreign.ts";
+import { urlOf } from "../open-store.ts";
+import { printable } from "../../contract/foreign.ts";
 import type { Examine, Finding, Level, Report } from "./report.ts";
 
 /** Which page of the house examines which scheme. */

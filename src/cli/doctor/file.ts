@@ -2,10 +2,10 @@
 import { statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 
-import { seesProcesses } from "../../file/life.ts";
-import { openBackend } from "../../file/open.ts";
-import { selfTest } from "../../file/self-test.ts";
-import { printable } from "../../foreign.ts";
+import { seesProcesses } from "../../backends/file/process-identity.ts";
+import { openBackend } from "../../backends/file/open.ts";
+import { selfTest } from "./file-self-test.ts";
+import { printable } from "../../contract/foreign.ts";
 import type { Examine, ExamineOptions, Finding } from "./report.ts";
 
 /** By the kernel's numbers. A network's file systems are weak: they look shared with other machines, and are not. */

@@ -1,7 +1,7 @@
 /** What a Redis server's own words mean for locks. Shared by the checks of one server and of a quorum's members. */
-import type { Member } from "../../backend.ts";
-import { LockBackendError } from "../../errors.ts";
-import type { Identity } from "../../redis/index.ts";
+import type { Member } from "../../contract/backend.ts";
+import { LockBackendError } from "../../contract/errors.ts";
+import type { Identity } from "../../backends/redis/index.ts";
 import type { Finding } from "./report.ts";
 
 const ANSWER_MS = 3000;

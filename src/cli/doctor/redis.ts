@@ -1,6 +1,6 @@
 /** One Redis, behind Sentinel or a Cluster: what it keeps after a restart and a fail-over, and what it throws away. */
-import type { Member } from "../../backend.ts";
-import { openBackend, openMember } from "../../redis/open.ts";
+import type { Member } from "../../contract/backend.ts";
+import { openBackend, openMember } from "../../backends/redis/open.ts";
 import { ask, clock, eviction, type Identified, role } from "./redis-checks.ts";
 import type { Examine, Finding } from "./report.ts";
 

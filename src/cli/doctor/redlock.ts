@@ -1,9 +1,9 @@
 /** A quorum of independent Redis servers: each member, and what only shows when they are seen together. */
-import type { Member } from "../../backend.ts";
-import { formatMs } from "../../duration.ts";
-import { initMembers, type QuorumOptions } from "../../quorum/index.ts";
-import { openMembers, type OpenMembers } from "../../quorum/open.ts";
-import { toSettings } from "../../quorum/options.ts";
+import type { Member } from "../../contract/backend.ts";
+import { formatMs } from "../../contract/duration.ts";
+import { initMembers, type QuorumOptions } from "../../backends/quorum/index.ts";
+import { openMembers, type OpenMembers } from "../../backends/quorum/open.ts";
+import { toSettings } from "../../backends/quorum/options.ts";
 import { ask, eviction, type Identified, role } from "./redis-checks.ts";
 import type { Examine, Finding } from "./report.ts";
 

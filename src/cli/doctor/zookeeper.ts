@@ -1,11 +1,11 @@
 /** A ZooKeeper ensemble: who leads, who follows, and how long a session the servers will give. */
 import { connect } from "node:net";
 
-import { LockBackendError } from "../../errors.ts";
-import { ZooKeeperClient } from "../../zookeeper/index.ts";
-import { parseServers, type Server, showServer } from "../../zookeeper/client/servers.ts";
-import { parseUrl } from "../../zookeeper/open.ts";
-import { toMs } from "../../duration.ts";
+import { LockBackendError } from "../../contract/errors.ts";
+import { ZooKeeperClient } from "../../backends/zookeeper/index.ts";
+import { parseServers, type Server, showServer } from "../../backends/zookeeper/client/servers.ts";
+import { parseUrl } from "../../backends/zookeeper/open.ts";
+import { toMs } from "../../contract/duration.ts";
 import type { Examine, Finding } from "./report.ts";
 
 const ANSWER_MS = 5000;

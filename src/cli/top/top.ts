@@ -1,15 +1,15 @@
 /** `holdfast top`: all locks, live, on the whole screen. */
 import { constants } from "node:os";
 
-import type { Snapshot } from "../../backend.ts";
-import { ask, Silence } from "../ask.ts";
+import type { Snapshot } from "../../contract/backend.ts";
+import { ask, Silence } from "../ask-store.ts";
 import { type Command, UsageError } from "../command.ts";
-import { EXIT } from "../exits.ts";
+import { EXIT } from "../exit-codes.ts";
 import type { Flags } from "../flags.ts";
 import { type Io, paint, wantsColour } from "../io.ts";
-import { type OpenStore, withLocks } from "../open.ts";
-import { maskSecrets } from "../mask.ts";
-import { snapshotJson } from "../view.ts";
+import { type OpenStore, withLocks } from "../open-store.ts";
+import { maskSecrets } from "../mask-secrets.ts";
+import { snapshotJson } from "../format-lock.ts";
 import { takeScreen } from "./terminal.ts";
 import { leaseId, rowsOf, screen, SORTS, type TopState } from "./view.ts";
 

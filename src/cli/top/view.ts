@@ -1,10 +1,10 @@
 /** What `holdfast top` shows, as lines of text: no terminal in here. */
-import type { Holding, Snapshot, Waiting } from "../../backend.ts";
-import { formatMs } from "../../duration.ts";
+import type { Holding, Snapshot, Waiting } from "../../contract/backend.ts";
+import { formatMs } from "../../contract/duration.ts";
 import { type Style } from "../io.ts";
-import { printable } from "../../foreign.ts";
-import { fit, padEnd, padStart } from "../text.ts";
-import { leftText, modeText, whoText } from "../view.ts";
+import { printable } from "../../contract/foreign.ts";
+import { fit, padEnd, padStart } from "../format-text.ts";
+import { leftText, modeText, whoText } from "../format-lock.ts";
 
 export const SORTS = ["name", "held", "left", "waiters", "fence"] as const;
 export type Sort = (typeof SORTS)[number];

@@ -1,5 +1,5 @@
 /** The guard for any statement: the fence is checked in the transaction that does the writing. */
-import { type Duration, toMs } from "../../duration.ts";
+import { type Duration, toMs } from "../../contract/duration.ts";
 import { allFences, type Fenced } from "../fenced.ts";
 import { CHECK } from "../generated/sql.ts";
 import type { Pool, PoolClient, Queryable } from "./client.ts";

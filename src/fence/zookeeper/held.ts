@@ -1,5 +1,5 @@
 /** The guard in ZooKeeper without a mark: the write goes through only while the lock's own node is there. */
-import { LockLostError } from "../../errors.ts";
+import { LockLostError } from "../../contract/errors.ts";
 import { checkFenced, type Fenced } from "../fenced.ts";
 import { firstPartError, isMissing, type ZooKeeperLike, type ZooKeeperPart } from "./client.ts";
 

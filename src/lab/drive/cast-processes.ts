@@ -2,9 +2,9 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type { HistoryEvent } from "../../testing/history.ts";
-import { tiedNode } from "../client.ts";
-import { machineMs } from "../history.ts";
+import type { HistoryEvent } from "../../testing/history/check.ts";
+import { tiedNode } from "../clients/client.ts";
+import { machineMs } from "../events.ts";
 import type { Cast, CastTerms } from "./cast.ts";
 import { type FromActor, SETUP_VARIABLE, type ToActor } from "./process-orders.ts";
 import type { Report } from "./report.ts";

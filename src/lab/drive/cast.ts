@@ -1,6 +1,6 @@
 /** The clients of a round, in this process: all share one event loop, so that what they believe can be compared at an instant. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Locks } from "../../api.ts";
+import type { Locks } from "../../core/api.ts";
 import { Actor, type OwnAct } from "./actor.ts";
 import { Beliefs } from "./beliefs.ts";
 import type { Holdfast } from "./library.ts";

@@ -1,6 +1,6 @@
 /** Clients of Redis for the driver: every library, every topology, each connection through a proxy. */
-import type { RedisClient } from "../../redis/index.ts";
-import { HOST } from "../servers/place.ts";
+import type { RedisClient } from "../../backends/redis/index.ts";
+import { HOST } from "../servers/scratch.ts";
 import { labPassword } from "../servers/secret.ts";
 
 export const CLIENT_LIBRARIES = ["ioredis", "ioredis6", "node-redis", "node-redis5"] as const;

@@ -1,14 +1,14 @@
 /** The Holdfast that is driven: this one, or another build of it, to see what the driver would have found there. */
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Lease, Locks, LocksOptions } from "../../api.ts";
-import type { Backend, Member } from "../../backend.ts";
-import { file } from "../../file/index.ts";
-import { createLocks } from "../../locks.ts";
-import { initMembers, quorum, type QuorumOptions } from "../../quorum/index.ts";
-import { redis, type RedisClient, type RedisOptions } from "../../redis/index.ts";
+import type { Lease, Locks, LocksOptions } from "../../core/api.ts";
+import type { Backend, Member } from "../../contract/backend.ts";
+import { file } from "../../backends/file/index.ts";
+import { createLocks } from "../../core/locks.ts";
+import { initMembers, quorum, type QuorumOptions } from "../../backends/quorum/index.ts";
+import { redis, type RedisClient, type RedisOptions } from "../../backends/redis/index.ts";
 import { peek } from "../../testing/peek.ts";
-import { zookeeper } from "../../zookeeper/index.ts";
+import { zookeeper } from "../../backends/zookeeper/index.ts";
 
 export interface Holdfast {
   readonly createLocks: (backend: Backend, options?: LocksOptions) => Locks;

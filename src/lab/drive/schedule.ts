@@ -1,6 +1,6 @@
 /** What happens in a round, and when: made from the seed alone, before anything begins. */
-import type { Mode } from "../../backend.ts";
-import { seeded, type SeededChance } from "../../testing/seeded.ts";
+import type { Mode } from "../../contract/backend.ts";
+import { seeded, type SeededChance } from "../../testing/seeded-random.ts";
 import type { Direction } from "../roads.ts";
 
 /** Which of a client's connections: those for commands, those for messages, or all. */

@@ -1,6 +1,6 @@
 /** A store under the driver: real servers, and a network of its own for every client. */
-import type { Locks } from "../../api.ts";
-import type { Snapshot } from "../../backend.ts";
+import type { Locks } from "../../core/api.ts";
+import type { Snapshot } from "../../contract/backend.ts";
 import type { Proxy } from "../proxy.ts";
 import type { Possibilities, ServerAct } from "./schedule.ts";
 

@@ -1,6 +1,6 @@
 /** The comparison as a Markdown table, with the settings under it. */
 import type { Cell } from "../compare.ts";
-import { SETTINGS } from "../contenders/others.ts";
+import { SETTINGS } from "../libraries/others.ts";
 
 const SIGNS = { good: "✓", warn: "!", bad: "✗" } as const;
 

@@ -1,5 +1,5 @@
 /** The moments of a play that people want to read: one line each, numbered as in the picture. */
-import type { LabEvent } from "../history.ts";
+import type { LabEvent } from "../events.ts";
 import type { PlayResult } from "../play.ts";
 
 export type Mark = "grant" | "lost" | "accepted" | "stale" | "refused" | "fault" | "heal" | "quiet";

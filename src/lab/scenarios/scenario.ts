@@ -1,5 +1,5 @@
 /** A scenario is data: who does what, what goes wrong when, and what must come of it on which backend. */
-import type { Terms } from "../contenders/contender.ts";
+import type { Terms } from "../libraries/library.ts";
 import type { BackendName } from "../stage.ts";
 
 export type Who = string;

@@ -1,6 +1,6 @@
 /** A Redis Cluster of three primaries with one replica each. */
 import { onFreePort } from "./child.ts";
-import { freePort, HOST, makePlace, removePlace } from "./place.ts";
+import { freePort, HOST, makePlace, removePlace } from "./scratch.ts";
 import { startServer } from "./redis.ts";
 import type { RedisServer } from "./redis.ts";
 import { labPassword } from "./secret.ts";

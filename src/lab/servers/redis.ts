@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { onFreePort, PortTakenError, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
-import { freePort, HOST, makePlace, removePlace } from "./place.ts";
+import { freePort, HOST, makePlace, removePlace } from "./scratch.ts";
 import { findProgram } from "./programs.ts";
 import { labPassword } from "./secret.ts";
 

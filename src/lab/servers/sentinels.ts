@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { onFreePort } from "./child.ts";
-import { freePort, HOST, makePlace, removePlace } from "./place.ts";
+import { freePort, HOST, makePlace, removePlace } from "./scratch.ts";
 import { startRedis, startServer } from "./redis.ts";
 import type { RedisServer } from "./redis.ts";
 import { labPassword } from "./secret.ts";

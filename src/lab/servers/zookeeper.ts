@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { onFreePort, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
-import { freePort, HOST, makePlace, removePlace } from "./place.ts";
+import { freePort, HOST, makePlace, removePlace } from "./scratch.ts";
 import { findProgram } from "./programs.ts";
 import { until } from "./sentinels.ts";
 

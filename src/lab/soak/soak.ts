@@ -1,15 +1,15 @@
 /** The soak: many clients on each of five backends, random faults, every oracle, for as long as asked. */
 import { atLast } from "../../testing/leftovers.ts";
-import { seeded } from "../../testing/seeded.ts";
+import { seeded } from "../../testing/seeded-random.ts";
 import { leftToSee } from "../leftovers.ts";
 import type { BackendName, Observer, Stage } from "../stage.ts";
 import { openFileStage } from "../stages/file.ts";
 import { openMemoryStage } from "../stages/memory.ts";
 import { openQuorumStage, openRedisStage } from "../stages/redis.ts";
 import { openZooKeeperStage } from "../stages/zookeeper.ts";
-import { Camp } from "./camp.ts";
-import { CLIENT_FAULTS, NETWORK_FAULTS, rage } from "./nemesis.ts";
-import type { FaultKind } from "./nemesis.ts";
+import { Camp } from "./worker.ts";
+import { CLIENT_FAULTS, NETWORK_FAULTS, rage } from "./faults.ts";
+import type { FaultKind } from "./faults.ts";
 
 export type SoakBackend = Exclude<BackendName, "sentinel">;
 

@@ -1,7 +1,7 @@
 /** A directory: no server, no network. Only the clients can go wrong. */
 import { leftInQueues } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
-import { makePlace, removePlace } from "../servers/place.ts";
+import { makePlace, removePlace } from "../servers/scratch.ts";
 import type { Stage } from "../stage.ts";
 
 export async function openFileStage(): Promise<Stage> {

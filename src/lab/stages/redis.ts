@@ -1,16 +1,16 @@
 /** One redis-server, or several that know nothing of each other. */
-import { initMembers } from "../../quorum/init.ts";
-import { openMembers } from "../../quorum/open.ts";
+import { initMembers } from "../../backends/quorum/admit-members.ts";
+import { openMembers } from "../../backends/quorum/open.ts";
 import { leftInRedis } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
-import { HOST } from "../servers/place.ts";
+import { HOST } from "../servers/scratch.ts";
 import { startRedis } from "../servers/redis.ts";
 import type { RedisServer } from "../servers/redis.ts";
 import { labPassword } from "../servers/secret.ts";
-import { makeWallskew } from "../servers/wallskew.ts";
-import type { Wallskew } from "../servers/wallskew.ts";
+import { makeWallskew } from "../servers/wall-clock.ts";
+import type { Wallskew } from "../servers/wall-clock.ts";
 import type { Stage, StageServer } from "../stage.ts";
-import { makeLinks } from "./links.ts";
+import { makeLinks } from "./proxied-links.ts";
 
 export interface RedisStageOptions {
   /** True: nothing is lost at a crash (`appendfsync always`). @default false */

@@ -1,10 +1,10 @@
 /** A ZooKeeper ensemble of three. */
-import { ZooKeeperClient } from "../../zookeeper/index.ts";
+import { ZooKeeperClient } from "../../backends/zookeeper/index.ts";
 import { leftInZooKeeper } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
 import { startZooKeeper } from "../servers/zookeeper.ts";
 import type { Stage } from "../stage.ts";
-import { makeLinks } from "./links.ts";
+import { makeLinks } from "./proxied-links.ts";
 
 /** A session lives as long as the play's leases: in ZooKeeper the one is the other. */
 export async function openZooKeeperStage(sessionMs: number): Promise<Stage> {

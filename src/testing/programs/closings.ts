@@ -1,5 +1,5 @@
 /** What close() promises: nothing starts behind it, nothing ends under running work without force, nothing is left. */
-import type { StoreChange } from "../../memory/index.ts";
+import type { StoreChange } from "../../backends/memory/index.ts";
 import { peek } from "../peek.ts";
 import type { Rule } from "./program.ts";
 import type { Client, Stage } from "./stage.ts";

@@ -1,6 +1,6 @@
 /** Makes programs up. One seed is one program. Not every program uses everything, so that rare combinations get their share. */
-import { seeded, type SeededChance } from "../seeded.ts";
-import type { Fault, Operation } from "../weather.ts";
+import { seeded, type SeededChance } from "../seeded-random.ts";
+import type { Fault, Operation } from "../faults.ts";
 import type { LockNames, Options, Program, ProgramFault, Step, Thread } from "./program.ts";
 
 /** What a program may use beside run() and sleep. */

@@ -1,7 +1,7 @@
 /** Does what a program says, step by step, with the public API only, and tells the judge of it. */
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { AcquireOptions } from "../../api.ts";
-import { LockClosedError } from "../../errors.ts";
+import type { AcquireOptions } from "../../core/api.ts";
+import { LockClosedError } from "../../contract/errors.ts";
 import { peek } from "../peek.ts";
 import { type Judge, ProgramError } from "./judge.ts";
 import type { LockNames, Options, Step } from "./program.ts";

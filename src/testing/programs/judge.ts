@@ -1,7 +1,7 @@
 /** Judges what the calls of a program are told: leases, losses, refusals, errors, and whether they come to an end at all. */
-import type { Lease, ReleaseResult } from "../../api.ts";
-import type { StoreChange } from "../../memory/index.ts";
-import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } from "../../errors.ts";
+import type { Lease, ReleaseResult } from "../../core/api.ts";
+import type { StoreChange } from "../../backends/memory/index.ts";
+import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 import { peek } from "../peek.ts";
 import type { Finding, Rule } from "./program.ts";
 import { Closings } from "./closings.ts";

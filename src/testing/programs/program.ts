@@ -2,7 +2,7 @@
  * A small user program over the public API, as JSON: what processes do with locks, and what goes wrong meanwhile.
  * Every program means something, whatever was cut out of it: so it can be generated, and shrunk.
  */
-import type { Fault, Operation } from "../weather.ts";
+import type { Fault, Operation } from "../faults.ts";
 
 /** Locks whose name starts with "p" are pools of two; the others have one holder, or readers. */
 export type LockNames = string | readonly string[];

@@ -1,6 +1,6 @@
 /** Runs one program to its end, and judges it. The same program ends the same way, every time. */
 import { getEventListeners } from "node:events";
-import type { Backend } from "../../backend.ts";
+import type { Backend } from "../../contract/backend.ts";
 import { Interpreter } from "./interpret.ts";
 import { Judge } from "./judge.ts";
 import type { Program, Rule, Verdict } from "./program.ts";

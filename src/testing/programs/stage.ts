@@ -1,14 +1,14 @@
 /** Where a program plays: a store, one process for each client, and a way between them on which the program's faults lie in wait. */
-import type { Locks } from "../../api.ts";
-import type { Backend } from "../../backend.ts";
-import { createLocks } from "../../locks.ts";
-import { memory, type MemoryStore, memoryStore } from "../../memory/index.ts";
-import type { StoreChange } from "../../memory/index.ts";
+import type { Locks } from "../../core/api.ts";
+import type { Backend } from "../../contract/backend.ts";
+import { createLocks } from "../../core/locks.ts";
+import { memory, type MemoryStore, memoryStore } from "../../backends/memory/index.ts";
+import type { StoreChange } from "../../backends/memory/index.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { faulty } from "../faulty.ts";
-import { seeded } from "../seeded.ts";
+import { seeded } from "../seeded-random.ts";
 import { SimulatedProcess } from "../simulation/process.ts";
-import type { Fault, Operation } from "../weather.ts";
+import type { Fault, Operation } from "../faults.ts";
 import type { Program } from "./program.ts";
 import type { Tenancy } from "./tenancy.ts";
 

@@ -1,6 +1,6 @@
 /** What a program asked for, and what it was given: calls, and leases as their user sees them. */
-import type { Lease } from "../../api.ts";
-import type { Mode } from "../../backend.ts";
+import type { Lease } from "../../core/api.ts";
+import type { Mode } from "../../contract/backend.ts";
 import type { Client } from "./stage.ts";
 
 export type Verb = "run" | "acquire" | "try" | "elect" | "release" | "close";

@@ -1,5 +1,5 @@
 /** tryAcquire() is linearizable: a no is true of some instant between its call and its answer. */
-import type { StoreChange } from "../../memory/index.ts";
+import type { StoreChange } from "../../backends/memory/index.ts";
 import { peek } from "../peek.ts";
 import type { Rule } from "./program.ts";
 import type { Stage } from "./stage.ts";

@@ -1,6 +1,6 @@
 /** The store's truth against what every lease believes of itself: who holds beside whom, until when, and with which fence. */
-import type { LeaseView, LockView, StoreChange } from "../../memory/index.ts";
-import type { Peeked } from "../../peek.ts";
+import type { LeaseView, LockView, StoreChange } from "../../backends/memory/index.ts";
+import type { Peeked } from "../../core/peek.ts";
 import { peek } from "../peek.ts";
 import type { Rule } from "./program.ts";
 import type { Client, Stage } from "./stage.ts";

@@ -1,5 +1,5 @@
 /** Claims in the store that nobody wants: their makers neither wait for them nor hold them. */
-import type { Claim } from "../../backend.ts";
+import type { Claim } from "../../contract/backend.ts";
 import type { Judge } from "./judge.ts";
 import type { Client, Stage } from "./stage.ts";
 

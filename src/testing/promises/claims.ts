@@ -1,6 +1,6 @@
 /** Promises about claims: one holds, an answer can be asked for again, and what ended leaves nothing behind. */
 import assert from "node:assert/strict";
-import type { Backend, Claim } from "../../backend.ts";
+import type { Backend, Claim } from "../../contract/backend.ts";
 import type { Trial } from "../trial.ts";
 import { type ConformancePromise, promise } from "./promise.ts";
 

@@ -1,6 +1,6 @@
 /** Promises about fences: of two leases on one lock, the later has the greater number. */
 import assert from "node:assert/strict";
-import type { Granted } from "../../backend.ts";
+import type { Granted } from "../../contract/backend.ts";
 import { type ConformancePromise, promise } from "./promise.ts";
 
 export const fencePromises: readonly ConformancePromise[] = [

@@ -1,7 +1,7 @@
 /** Promises as a user sees them: the same backend through createLocks(). */
 import assert from "node:assert/strict";
-import type { Lease } from "../../api.ts";
-import { LockLostError, LockTimeoutError } from "../../errors.ts";
+import type { Lease } from "../../core/api.ts";
+import { LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 import { TooSlowError } from "../trial.ts";
 import { type ConformancePromise, promise } from "./promise.ts";
 

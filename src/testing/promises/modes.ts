@@ -1,6 +1,6 @@
 /** Promises about who may hold together: readers with readers, as many as the limit, and nobody starves. */
 import assert from "node:assert/strict";
-import { LockBackendError } from "../../errors.ts";
+import { LockBackendError } from "../../contract/errors.ts";
 import { type ConformancePromise, promise } from "./promise.ts";
 
 export const modePromises: readonly ConformancePromise[] = [

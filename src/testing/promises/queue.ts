@@ -1,6 +1,6 @@
 /** Promises about waiting: first come, first served, with news or without, and with the dead out of the way. */
 import assert from "node:assert/strict";
-import type { Backend, Claim } from "../../backend.ts";
+import type { Backend, Claim } from "../../contract/backend.ts";
 import { type ConformancePromise, promise } from "./promise.ts";
 
 export const queuePromises: readonly ConformancePromise[] = [

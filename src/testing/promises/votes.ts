@@ -1,6 +1,6 @@
 /** Promises of a quorum's members: they take a proposed fence, each at most once, and never one that is not above the last. */
 import assert from "node:assert/strict";
-import type { Backend, Claim, Member, Vote } from "../../backend.ts";
+import type { Backend, Claim, Member, Vote } from "../../contract/backend.ts";
 import type { Trial } from "../trial.ts";
 import { type ConformancePromise, promise } from "./promise.ts";
 

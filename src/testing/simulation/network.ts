@@ -1,8 +1,8 @@
 /** The way between a process and the store: requests and replies take their time, overtake each other, or never arrive. */
-import type { Backend } from "../../backend.ts";
-import { LockBackendError } from "../../errors.ts";
+import type { Backend } from "../../contract/backend.ts";
+import { LockBackendError } from "../../contract/errors.ts";
 import type { FakeClock } from "../fake-clock.ts";
-import type { SeededChance } from "../seeded.ts";
+import type { SeededChance } from "../seeded-random.ts";
 import type { SimulatedProcess } from "./process.ts";
 
 /** What the network is like for one process. */

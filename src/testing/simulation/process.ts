@@ -1,5 +1,5 @@
 /** A process of the simulation: its own clocks, which run a little fast or slow, and ways to stop it in its tracks. */
-import type { Clock, Timer } from "../../clock.ts";
+import type { Clock, Timer } from "../../contract/clock.ts";
 import type { FakeClock } from "../fake-clock.ts";
 
 interface ProcessTimer {

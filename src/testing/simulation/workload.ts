@@ -1,6 +1,6 @@
 /** What the processes of a simulation do all day: take locks in every way there is, work, write, and leave. */
-import type { AcquireOptions, Lease } from "../../api.ts";
-import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } from "../../errors.ts";
+import type { AcquireOptions, Lease } from "../../core/api.ts";
+import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 import type { Node, World } from "./world.ts";
 
 /** `pool` admits two, `books` has readers and writers, the others have one holder at a time. */

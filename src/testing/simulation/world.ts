@@ -1,11 +1,11 @@
 /** One simulated world: a store, processes with networks between, and a record of all that was believed and all that was so. */
-import type { Lease, Locks } from "../../api.ts";
-import type { Backend, Member } from "../../backend.ts";
-import { createLocks } from "../../locks.ts";
-import { memory, type MemoryStore, memoryStore } from "../../memory/index.ts";
+import type { Lease, Locks } from "../../core/api.ts";
+import type { Backend, Member } from "../../contract/backend.ts";
+import { createLocks } from "../../core/locks.ts";
+import { memory, type MemoryStore, memoryStore } from "../../backends/memory/index.ts";
 import { FakeClock } from "../fake-clock.ts";
-import type { HistoryEvent, Oracle, Violation } from "../history.ts";
-import { seeded, type SeededChance } from "../seeded.ts";
+import type { HistoryEvent, Oracle, Violation } from "../history/check.ts";
+import { seeded, type SeededChance } from "../seeded-random.ts";
 import { Network } from "./network.ts";
 import { SimulatedProcess } from "./process.ts";
 

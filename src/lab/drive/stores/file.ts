@@ -1,5 +1,5 @@
 /** A directory under the driver: no server and no network, but processes that are stopped and killed. */
-import { makePlace, removePlace } from "../../servers/place.ts";
+import { makePlace, removePlace } from "../../servers/scratch.ts";
 import { castProcesses } from "../cast-processes.ts";
 import type { Holdfast } from "../library.ts";
 import type { OpenedStore } from "./open.ts";

@@ -1,6 +1,6 @@
 /** Redis under the driver: one server that loses nothing at a crash, or three independent members of a quorum. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Locks } from "../../../api.ts";
+import type { Locks } from "../../../core/api.ts";
 import { type Proxy, startProxy } from "../../proxy.ts";
 import { type RedisServer, startRedis } from "../../servers/redis.ts";
 import { endlessKeys } from "../../stages/redis.ts";

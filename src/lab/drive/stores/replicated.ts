@@ -1,7 +1,7 @@
 /** Redis that fails over, under the driver: behind sentinels, or a cluster; with the settings for which exclusion is promised. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Locks } from "../../../api.ts";
-import type { RedisOptions } from "../../../redis/index.ts";
+import type { Locks } from "../../../core/api.ts";
+import type { RedisOptions } from "../../../backends/redis/index.ts";
 import { startCluster } from "../../servers/cluster.ts";
 import type { RedisServer } from "../../servers/redis.ts";
 import { startSentinels, until } from "../../servers/sentinels.ts";

@@ -1,0 +1,168 @@
+/** One lock's state, and the rules about it that need no clock and no store: who fits beside whom, what has ended. */
+import type { Claim, Granted, Holding, Mode, Waiting } from "../../contract/backend.ts";
+import type { Timer } from "../../contract/clock.ts";
+import { LockBackendError, quote } from "../../contract/errors.ts";
+
+/** Whoever made a claim: the store's side of one backend. */
+export interface Client {
+  lost(claimId: string, reason: string): void;
+}
+
+export interface Lease {
+  claim: Claim;
+  client: Client;
+  fence: bigint;
+  readonly run: number;
+  /** The greatest fence before this one. */
+  readonly before: bigint;
+  readonly sinceMs: number;
+  /** When the store lets go by itself: ttl and lock delay after the last renewal. */
+  untilMs: number;
+}
+
+export interface Ticket {
+  claim: Claim;
+  client: Client;
+  readonly sinceMs: number;
+  askedMs: number;
+  /** Set while somebody watches. */
+  news: ((granted: Granted | undefined) => void) | undefined;
+}
+
+export interface Lock {
+  readonly name: string;
+  readonly leases: Map<string, Lease>;
+  /** Released before their `minHold`: nobody holds them, yet each takes a place until its time. */
+  kept: Lease[];
+  /** In order of arrival. */
+  readonly queue: Map<string, Ticket>;
+  /** The greatest fence given so far. */
+  lastFence: bigint;
+  /** No lease ends before this, so until then there is nothing to sweep. */
+  soonestMs: number;
+  timer: Timer;
+  timerMs: number;
+}
+
+/** What the store did, with the instant at which it took effect. */
+export type StoreChange = {
+  readonly atMs: number;
+  readonly lock: string;
+  readonly claim: string;
+  readonly holder: string;
+} & (
+  | { readonly kind: "queued" | "left" }
+  | {
+      readonly kind: "granted";
+      readonly fence: bigint;
+      readonly run: number;
+      readonly mode: Mode;
+      readonly limit: number;
+    }
+  | { readonly kind: "dropped"; readonly fence: bigint; readonly how: "released" | "ran-out" | "forced" }
+);
+
+export function newLock(name: string, lastFence: bigint): Lock {
+  return {
+    name,
+    leases: new Map(),
+    kept: [],
+    queue: new Map(),
+    lastFence,
+    soonestMs: Infinity,
+    timer: undefined,
+    timerMs: Infinity,
+  };
+}
+
+/** First come, first served is the caller's part; this is who may hold beside whom. */
+export function fits(lock: Lock, claim: Claim): boolean {
+  const taken = lock.leases.size + lock.kept.length;
+  if (taken === 0) return true;
+  const [first] = lock.leases.size > 0 ? lock.leases.values() : lock.kept;
+  if (first?.claim.mode !== claim.mode) return false;
+  return claim.mode === "shared" || taken < claim.limit;
+}
+
+/** Forgets what was kept long enough, finds when the next lease ends, and returns the leases that have ended. */
+export function sweep(lock: Lock, nowMs: number): readonly Lease[] {
+  lock.kept = lock.kept.filter((lease) => lease.untilMs > nowMs);
+  const leases = [...lock.leases.values()];
+  const alive = leases.filter((lease) => lease.untilMs > nowMs);
+  lock.soonestMs = [...alive, ...lock.kept].reduce((soonest, { untilMs }) => Math.min(soonest, untilMs), Infinity);
+  return leases.filter((lease) => lease.untilMs <= nowMs);
+}
+
+/** A ticket lives while somebody watches it, and for a ttl after its last attempt. */
+export function isAlive(ticket: Ticket, nowMs: number): boolean {
+  return ticket.news !== undefined || nowMs < ticket.askedMs + ticket.claim.ttlMs;
+}
+
+/** Throws when others here agreed on another limit. */
+export function checkLimit(lock: Lock, claim: Claim, nowMs: number): void {
+  if (claim.mode === "shared") return;
+  const known = knownLimit(lock, claim.id, nowMs);
+  if (known === undefined || known === claim.limit) return;
+  throw new LockBackendError(
+    "memory",
+    claim.name,
+    `Lock ${quote(claim.name)} is in use with limit ${known}, but this claim asks for limit ${claim.limit}. All claimants of a lock must agree on its limit.`,
+    { fatal: true },
+  );
+}
+
+/** The limit that everybody else here agreed on. */
+function knownLimit(lock: Lock, exceptId: string, nowMs: number): number | undefined {
+  // Holders are all of one mode, so the first tells.
+  const [holder] = lock.leases.size > 0 ? lock.leases.values() : lock.kept;
+  if (holder?.claim.mode === "exclusive") return holder.claim.limit;
+  for (const ticket of lock.queue.values()) {
+    const { claim } = ticket;
+    if (claim.mode === "exclusive" && claim.id !== exceptId && isAlive(ticket, nowMs)) return claim.limit;
+  }
+  return undefined;
+}
+
+export function contains(lease: Lease, fence: bigint): boolean {
+  return fence >= lease.fence && fence < lease.fence + BigInt(lease.run);
+}
+
+export function toGranted({ fence, run }: Lease): Granted {
+  return { granted: true, fence, run };
+}
+
+export function holdings(lock: Lock, nowMs: number): Holding[] {
+  return [...lock.leases.values(), ...lock.kept].map(({ claim, fence, sinceMs, untilMs }) => ({
+    name: claim.name,
+    mode: claim.mode,
+    limit: claim.limit,
+    holder: claim.holder,
+    fence,
+    heldMs: nowMs - sinceMs,
+    remainingMs: untilMs - nowMs,
+    meta: claim.meta,
+  }));
+}
+
+export function waitings(lock: Lock, nowMs: number): Waiting[] {
+  return [...lock.queue.values()]
+    .filter((ticket) => isAlive(ticket, nowMs))
+    .map(({ claim, sinceMs }, ahead) => ({
+      name: claim.name,
+      mode: claim.mode,
+      limit: claim.limit,
+      holder: claim.holder,
+      waitingMs: nowMs - sinceMs,
+      position: ahead + 1,
+      meta: claim.meta,
+    }));
+}
+
+export function positionOf(lock: Lock, id: string): number {
+  let position = 1;
+  for (const queued of lock.queue.keys()) {
+    if (queued === id) return position;
+    position++;
+  }
+  return position;
+}

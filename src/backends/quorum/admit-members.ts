@@ -1,0 +1,31 @@
+/** `holdfast doctor --init`: an operator vouches for members that have never held a lease, or have lost none. */
+import type { Member } from "../../contract/backend.ts";
+import { type QuorumOptions, toSettings } from "./options.ts";
+
+export interface InitResult {
+  readonly member: string;
+  /** `admitted`: it votes from now on. `durable`: it never abstains anyway. `failed`: see `cause`. */
+  readonly result: "admitted" | "durable" | "failed";
+  readonly cause?: unknown;
+}
+
+/**
+ * Ends the quarantine of every member that can be reached. Right after installing them, that is what saves the first
+ * claimants from waiting. While any lease may be alive that a member has forgotten, it breaks the lock's one promise.
+ */
+export function initMembers(members: readonly Member[], options: QuorumOptions = {}): Promise<readonly InitResult[]> {
+  const { terms } = toSettings(options);
+  return Promise.all(
+    members.map(async (member, at): Promise<InitResult> => {
+      const label = options.labels?.[at] ?? `${member.name}#${at + 1}`;
+      try {
+        await member.join?.(terms);
+        if (member.admit === undefined) return { member: label, result: "durable" };
+        await member.admit();
+        return { member: label, result: "admitted" };
+      } catch (cause) {
+        return { member: label, result: "failed", cause };
+      }
+    }),
+  );
+}

@@ -1,0 +1,43 @@
+/**
+ * What the group asks of its members. A member keeps the longest quarantine that anybody asked for; whoever learns of a
+ * longer one than its own asks for that from then on, so that it also holds at a member that has forgotten it. That they
+ * differ at all is an error of configuration, and is said once.
+ */
+import type { MemberTerms } from "../../contract/backend.ts";
+import { formatMs } from "../../contract/duration.ts";
+
+export class GroupTerms implements MemberTerms {
+  readonly allowEviction: boolean;
+  /** The longest that is known. */
+  quarantineMs: number;
+  readonly #ownMs: number;
+  #warned = false;
+
+  constructor({ quarantineMs, allowEviction }: MemberTerms) {
+    this.quarantineMs = quarantineMs;
+    this.#ownMs = quarantineMs;
+    this.allowEviction = allowEviction;
+  }
+
+  /** What a member had been asked for before. True: longer than what is known, and known from now on. */
+  learn(member: string, beforeMs: number | undefined): boolean {
+    if (beforeMs === undefined) return false;
+    if (beforeMs !== this.#ownMs) this.#warn(member, beforeMs);
+    if (beforeMs <= this.quarantineMs) return false;
+    this.quarantineMs = beforeMs;
+    return true;
+  }
+
+  #warn(member: string, beforeMs: number): void {
+    if (this.#warned) return;
+    this.#warned = true;
+    process.emitWarning(
+      `The quorum's member ${member} is also used with ${inWords(beforeMs)}, and by this process with ${inWords(this.#ownMs)}. Everybody must use a quorum with the same \`maxTtl\` and \`durable\`. Until they do, the longest quarantine holds for all; \`holdfast doctor --init\` ends that once it is no longer needed.`,
+      { code: "HOLDFAST_MAX_TTL" },
+    );
+  }
+}
+
+function inWords(quarantineMs: number): string {
+  return quarantineMs === 0 ? "no quarantine (durable)" : `a quarantine of ${formatMs(quarantineMs)}`;
+}

@@ -1,0 +1,266 @@
+/** ioredis 5 and 6: standalone, Sentinel and Cluster. */
+import type { Connection, Primary, Topology, Wire, WireEvents } from "../connection.ts";
+import { type Emitter, listen } from "./listeners.ts";
+import { slotOf } from "../slot.ts";
+
+/** What is used of ioredis, by structure. */
+interface IoredisClient extends Emitter {
+  readonly status: string;
+  readonly isCluster: boolean;
+  readonly options: Options;
+  /** What was sent and not answered yet. Its own, and a Cluster has none: used where it is there. */
+  readonly commandQueue?: { readonly length: number };
+  readonly stream?: { readonly writableCorked?: number; cork?(): void; uncork(): void };
+  evalsha(sha: string, keyCount: number | string, ...rest: string[]): Promise<unknown>;
+  eval(source: string, keyCount: number, ...rest: string[]): Promise<unknown>;
+  call(command: string, ...args: string[]): Promise<unknown>;
+  duplicate(...args: never[]): unknown;
+}
+
+interface Options {
+  readonly host?: string;
+  readonly port?: number;
+  readonly keyPrefix?: string;
+  readonly stringNumbers?: boolean;
+  readonly sentinels?: unknown[];
+  readonly redisOptions?: Options;
+}
+
+interface NodeClient extends IoredisClient {
+  duplicate(override: object): OwnClient;
+}
+
+interface OwnClient extends Omit<IoredisClient, "stream"> {
+  readonly stream?: { unref?(): void };
+  connect(): Promise<void>;
+  disconnect(): void;
+  subscribe(...channels: string[]): Promise<unknown>;
+  unsubscribe(...channels: string[]): Promise<unknown>;
+}
+
+interface ClusterClient extends IoredisClient {
+  readonly slots: readonly (readonly string[] | undefined)[];
+  nodes(role?: "master"): NodeClient[];
+}
+
+export function isIoredis(client: unknown): client is IoredisClient {
+  if (typeof client !== "object" || client === null) return false;
+  const c = client as Record<string, unknown>;
+  return typeof c["status"] === "string" && typeof c["evalsha"] === "function" && typeof c["pipeline"] === "function";
+}
+
+export function adaptIoredis(client: IoredisClient): Connection {
+  const { options } = client;
+  const topology: Topology = client.isCluster ? "cluster" : options.sentinels?.length ? "sentinel" : "standalone";
+  const keyPrefix = options.keyPrefix ?? options.redisOptions?.keyPrefix ?? "";
+  const read = options.stringNumbers || options.redisOptions?.stringNumbers ? withNumbers : undefined;
+  let wasReady = false;
+  let breaks = 0;
+  const nodeOf = (key: string): string => (client.isCluster ? addressOf(client as ClusterClient, keyPrefix + key) : "");
+  const evalsha = (sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
+    gather(client);
+    return client.evalsha(sha, keys.length, ...keys, ...args);
+  };
+  const connection: Connection = {
+    topology,
+    keyPrefix,
+    evalsha: (sha, keys, args) => {
+      const one = keys.length > 1 ? nodeAt(client, nodeOf(keys[0] as string)) : undefined;
+      if (one === undefined) return evalsha(sha, keys, args);
+      // Straight to the node: the library would repeat a call that finds its slot half-way moved for seconds (TRYAGAIN), and
+      // whoever asked can do better.
+      const full = one.options.keyPrefix ? keys : keys.map((key) => keyPrefix + key);
+      return one.evalsha(sha, full.length, ...full, ...args).catch((error: unknown) => {
+        if (error instanceof Error && /^(TRYAGAIN|NOSCRIPT)/u.test(error.message)) throw error;
+        return evalsha(sha, keys, args);
+      });
+    },
+    evalshaOn: (sha, key, other, first, second) => {
+      gather(client);
+      if (other === undefined) {
+        return second === undefined
+          ? client.evalsha(sha, "1", key, first)
+          : client.evalsha(sha, "1", key, first, second);
+      }
+      return second === undefined
+        ? client.evalsha(sha, "2", key, other, first)
+        : client.evalsha(sha, "2", key, other, first, second);
+    },
+    eval: (source, keys, args) => client.eval(source, keys.length, ...keys, ...args),
+    primaries: () => Promise.resolve(primariesOf(client)),
+    nodeOf,
+    breaks: () => breaks,
+    isDown: () => {
+      // One that connects for the first time is not down.
+      const isReady = client.status === "ready";
+      wasReady ||= isReady;
+      return wasReady && !isReady;
+    },
+    onReconnect: (back) => {
+      const broken = (): void => void breaks++;
+      return client.isCluster ? watchCluster(client as ClusterClient, back, broken) : watch(client, back, broken);
+    },
+    wire: (to, events) => openWire(client, to, events),
+  };
+  return read === undefined ? connection : reading(connection, read);
+}
+
+/** With `stringNumbers` every integer comes as text. Those in our replies are short; what is text by itself (times, fences) is longer. */
+function withNumbers(reply: unknown): unknown {
+  if (Array.isArray(reply)) return reply.map(withNumbers);
+  return typeof reply === "string" && /^-?\d{1,12}$/u.test(reply) ? Number(reply) : reply;
+}
+
+function reading(connection: Connection, read: (reply: unknown) => unknown): Connection {
+  return {
+    ...connection,
+    evalsha: (sha, keys, args) => connection.evalsha(sha, keys, args).then(read),
+    evalshaOn: (sha, key, other, first, second) => connection.evalshaOn(sha, key, other, first, second).then(read),
+    eval: (source, keys, args) => connection.eval(source, keys, args).then(read),
+  };
+}
+
+/**
+ * Lets all that is sent in this turn of the event loop leave in one system call, which is most of what a command costs. Only
+ * when something is under way already: who is alone would gain nothing and wait for the end of the turn.
+ */
+function gather({ stream, commandQueue }: IoredisClient): void {
+  if (stream?.cork === undefined || !commandQueue?.length || stream.writableCorked) return;
+  stream.cork();
+  process.nextTick(uncork, stream);
+}
+
+function uncork(stream: { uncork(): void }): void {
+  stream.uncork();
+}
+
+function primariesOf(client: IoredisClient): readonly Primary[] {
+  const nodes = client.isCluster ? (client as ClusterClient).nodes("master") : [client];
+  return nodes.map((node) => ({
+    address: client.isCluster ? nameOf(node) : "",
+    command: ([name, ...rest]) => node.call(name as string, ...rest),
+  }));
+}
+
+function nameOf({ options: { host, port } }: IoredisClient): string {
+  return `${host}:${port}`;
+}
+
+function addressOf(client: ClusterClient, key: string): string {
+  return client.slots[slotOf(key)]?.[0] ?? "";
+}
+
+function nodeAt(client: IoredisClient, address: string): NodeClient | undefined {
+  return address === "" ? undefined : (client as ClusterClient).nodes().find((node) => nameOf(node) === address);
+}
+
+/** Calls `back` at every "ready" but the first of a client that is still connecting, and `broken` whenever a connection ended. */
+function watch(client: IoredisClient, back: () => void, broken: () => void): () => void {
+  let seen = client.status === "ready";
+  const stopReady = listen(client, "ready", () => {
+    if (seen) back();
+    seen = true;
+  });
+  const stopClose = listen(client, "close", broken);
+  return () => {
+    stopReady();
+    stopClose();
+  };
+}
+
+function watchCluster(client: ClusterClient, back: () => void, broken: () => void): () => void {
+  const stops: Map<IoredisClient, () => void> = new Map();
+  const follow = (node: IoredisClient): void => {
+    if (!stops.has(node)) stops.set(node, watch(node, back, broken));
+  };
+  client.nodes("master").forEach(follow);
+  const stopAdded = listen(client, "+node", (node) => {
+    follow(node as IoredisClient);
+    back();
+  });
+  const stopRemoved = listen(client, "-node", (node) => {
+    stops.get(node as IoredisClient)?.();
+    stops.delete(node as IoredisClient);
+    broken();
+  });
+  return () => {
+    stopAdded();
+    stopRemoved();
+    for (const stop of stops.values()) stop();
+  };
+}
+
+/** Ours, whatever the client's are: one socket, no second try, no time-outs but those of whoever asks. */
+const OWN = {
+  keyPrefix: "",
+  stringNumbers: false,
+  lazyConnect: true,
+  enableOfflineQueue: true,
+  enableAutoPipelining: false,
+  readOnly: false,
+  autoResubscribe: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: null,
+  retryStrategy: null,
+  sentinelRetryStrategy: () => null,
+  // One that hangs must not keep the next from being asked.
+  sentinelCommandTimeout: 2000,
+  reconnectOnError: null,
+  failoverDetector: false,
+  commandTimeout: undefined,
+  socketTimeout: undefined,
+  blockingTimeout: undefined,
+  connectionName: "holdfast",
+};
+
+async function openWire(client: IoredisClient, to: string, events: WireEvents): Promise<Wire> {
+  const [template, where] = client.isCluster ? await nodeFor(client as ClusterClient, to) : [client as NodeClient, {}];
+  const own = template.duplicate({ ...OWN, ...where });
+  // Errors show where they matter, in commands; without a listener they would be printed.
+  own.on("error", () => {});
+  own.on("message", ((channel: string, text: string) => events.message(channel, text)) as (...args: never[]) => void);
+  await own.connect().catch((error: unknown) => {
+    own.disconnect();
+    throw error;
+  });
+  let ended = false;
+  const end = (): void => {
+    if (ended) return;
+    ended = true;
+    events.ended();
+  };
+  own.on("close", end);
+  // Nobody's work is done on it alone, so it must not keep a process alive.
+  own.stream?.unref?.();
+  return {
+    get isOpen() {
+      return !ended && own.status === "ready";
+    },
+    send: async (commands) => {
+      const asked = commands.map(([name, ...rest]) => own.call(name as string, ...rest));
+      const answers = await Promise.allSettled(asked);
+      return answers.map((answer) => {
+        if (answer.status === "fulfilled") return answer.value;
+        // A refusal is an answer; anything else says that the socket is gone.
+        if ((answer.reason as Error).name !== "ReplyError") throw answer.reason;
+        return answer.reason as unknown;
+      });
+    },
+    subscribe: async (channels) => void (await own.subscribe(...channels)),
+    unsubscribe: async (channel) => void (await own.unsubscribe(channel)),
+    close: () => own.disconnect(),
+  };
+}
+
+/** A client to copy, and where the copy shall lead: a cluster may send us to a node that the client has not heard of yet. */
+async function nodeFor(client: ClusterClient, address: string): Promise<[NodeClient, object]> {
+  // One that has not been used yet knows no nodes.
+  if (client.nodes().length === 0) await client.call("PING");
+  const nodes = client.nodes(address === "" ? "master" : undefined);
+  const known = address === "" ? undefined : nodes.find((node) => nameOf(node) === address);
+  const any = known ?? nodes[Math.floor(Math.random() * nodes.length)];
+  if (any === undefined) throw new Error("no node of the cluster is known");
+  if (known !== undefined || address === "") return [any, {}];
+  const colon = address.lastIndexOf(":");
+  return [any, { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) }];
+}

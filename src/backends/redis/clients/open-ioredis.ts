@@ -1,0 +1,144 @@
+/** Makes an ioredis client for an endpoint, with settings that suit locks. */
+import type { Endpoint } from "../url.ts";
+
+/** A client that we opened ourselves. */
+export interface Opened {
+  readonly client: unknown;
+  connect(): Promise<void>;
+  /** Tells of every error of the client, from now on; `final` when it has no other host to try. */
+  onError(tell: (error: Error, final: boolean) => void): void;
+  close(): Promise<void>;
+}
+
+interface Client {
+  connect(): Promise<void>;
+  disconnect(): void;
+  on(event: string, listener: (error: Error) => void): void;
+}
+
+interface Library {
+  readonly Redis: new (options: object) => Client;
+  readonly Cluster: new (nodes: readonly object[], options: object) => Client;
+}
+
+const CONNECT_MS = 5000;
+/** A connection that owes an answer for this long is dead, whatever the kernel thinks. */
+const SILENT_MS = 10_000;
+/** A sentinel that hangs accepts connections too, and must not keep the next from being asked. */
+const SENTINEL_MS = 2000;
+
+export function openIoredis(library: Library, endpoint: Endpoint): Opened {
+  const client = endpoint.topology === "cluster" ? cluster(library, endpoint) : single(library, endpoint);
+  const sentinels = endpoint.topology === "sentinel" ? sentinelsOf(client) : undefined;
+  const tells: ((error: Error, final: boolean) => void)[] = [];
+  // Without a listener ioredis prints every error; they show in the commands that fail. It tells only when all hosts failed.
+  client.on("error", (error) => tells.forEach((tell) => tell(error, true)));
+  return {
+    client,
+    connect: () => client.connect(),
+    onError: (tell) => void tells.push(tell),
+    close: () => {
+      sentinels?.close();
+      client.disconnect();
+      return Promise.resolve();
+    },
+  };
+}
+
+function common({ login, tls }: Endpoint): object {
+  return {
+    username: login.username,
+    password: login.password,
+    ...(tls ? { tls } : {}),
+    connectTimeout: CONNECT_MS,
+    socketTimeout: SILENT_MS,
+    keepAlive: 10_000,
+    connectionName: "holdfast",
+    // How long an answer is worth waiting for is decided by whoever asks, not by a number of reconnects.
+    maxRetriesPerRequest: null,
+    retryStrategy: (times: number) => Math.min(50 * 2 ** Math.min(times, 6), 1000),
+    // A fail-over behind one address: the next connection reaches the new primary.
+    reconnectOnError: (error: Error) => error.message.startsWith("READONLY"),
+  };
+}
+
+function single({ Redis }: Library, endpoint: Endpoint): Client {
+  const { addresses, path, service, db, sentinelLogin, tls } = endpoint;
+  const options = { ...common(endpoint), db, lazyConnect: true };
+  if (service !== undefined) {
+    return new Redis({
+      ...options,
+      sentinels: addresses,
+      name: service,
+      sentinelUsername: sentinelLogin.username,
+      sentinelPassword: sentinelLogin.password,
+      ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: tls } : {}),
+      // A planned fail-over leaves the old primary writable for some ten seconds: what it grants then is lost. The sentinels tell.
+      failoverDetector: true,
+      sentinelCommandTimeout: SENTINEL_MS,
+    });
+  }
+  return new Redis(path === undefined ? { ...options, ...addresses[0] } : { ...options, path });
+}
+
+interface Sentinel {
+  on?(event: string, listener: () => void): void;
+  disconnect?(): void;
+}
+
+interface Connector {
+  connect(...args: unknown[]): Promise<unknown>;
+  disconnect(): void;
+  connectToSentinel(...args: unknown[]): Sentinel;
+}
+
+/**
+ * Mends how ioredis asks the sentinels and listens to them. Its clients for that have no listener for errors, so that it would print
+ * one for every sentinel that is down; and it forgets the one that it is asking when it is closed, which then keeps the process alive.
+ * News of a fail-over that comes while it looks for the primary would end the client for good: it finds the new one anyway.
+ */
+function sentinelsOf(client: Client): { close(): void } {
+  const { connector } = client as { connector?: Connector };
+  const open: Set<Sentinel> = new Set();
+  let closed = false;
+  let looking = 0;
+  if (typeof connector?.connectToSentinel === "function") {
+    const [connect, disconnect] = [connector.connect.bind(connector), connector.disconnect.bind(connector)];
+    const connectToSentinel = connector.connectToSentinel.bind(connector);
+    connector.connect = async (...args) => {
+      looking++;
+      return connect(...args).finally(() => looking--);
+    };
+    connector.disconnect = () => {
+      if (looking === 0 || closed) disconnect();
+    };
+    connector.connectToSentinel = (...args) => {
+      const sentinel = connectToSentinel(...args);
+      open.add(sentinel);
+      sentinel.on?.("error", () => {});
+      sentinel.on?.("end", () => open.delete(sentinel));
+      if (closed) sentinel.disconnect?.();
+      return sentinel;
+    };
+  }
+  return {
+    close: () => {
+      closed = true;
+      for (const sentinel of open) sentinel.disconnect?.();
+    },
+  };
+}
+
+function cluster({ Cluster }: Library, endpoint: Endpoint): Client {
+  return new Cluster(endpoint.addresses, {
+    lazyConnect: true,
+    clusterRetryStrategy: (times: number) => Math.min(50 * 2 ** Math.min(times, 5), 1000),
+    retryDelayOnFailover: 50,
+    retryDelayOnClusterDown: 100,
+    retryDelayOnTryAgain: 50,
+    slotsRefreshTimeout: 2000,
+    // It would ask any one node how the cluster is, and wait for ever for one that hangs.
+    enableReadyCheck: false,
+    redisOptions: common(endpoint),
+  });
+}

@@ -1,0 +1,123 @@
+/** Turns what Redis and its client libraries say into errors that say what it is and what to do. */
+import { LockBackendError, messageOf, quote } from "../../contract/errors.ts";
+
+interface Known {
+  readonly pattern: RegExp;
+  readonly fatal: boolean;
+  readonly text: string;
+}
+
+/** The first that fits. What is fatal stays wrong however often it is asked again. Before Redis 7 a script's error has its code in the middle. */
+const KNOWN: readonly Known[] = [
+  {
+    pattern: /(^|-)WRONGTYPE|HOLDFAST_FOREIGN/u,
+    fatal: true,
+    text: "its key in Redis holds something else, which was left untouched. Choose another `prefix`, or remove that key if nobody needs it",
+  },
+  {
+    pattern: /^(NOAUTH|WRONGPASS)|invalid (username-)?password|AUTH failed|without any password configured/iu,
+    fatal: true,
+    text: "Redis refused the password or user name. Check the credentials that the client was given",
+  },
+  {
+    pattern: /^NOPERM|no permissions to|user executing the script can't/iu,
+    fatal: true,
+    text: "the Redis user may not do this. SECURITY.md has the rights that it needs on its keys and channels",
+  },
+  {
+    pattern: /^MOVED|^ASK |cluster support enabled|CROSSSLOT/u,
+    fatal: true,
+    text: "this is a node of a Redis Cluster. Use a Cluster client, or a redis+cluster:// URL",
+  },
+  {
+    pattern: /No such master with that name/u,
+    fatal: true,
+    text: "the sentinels watch no service of that name. Ask one which it watches: SENTINEL MASTERS",
+  },
+  {
+    pattern: /cluster support disabled/u,
+    fatal: true,
+    text: "this is no Redis Cluster. Use redis:// for a single server, or a client that is no Cluster client",
+  },
+  {
+    pattern: /unknown command.{0,40}eval|EVALSHA.{0,40}unknown|unknown command.{0,40}script/isu,
+    fatal: true,
+    text: "this server runs no scripts: it is a sentinel, which only knows where Redis is (use a Sentinel client, or redis+sentinel://host:port/service), or a Redis whose EVAL was renamed",
+  },
+  {
+    pattern: /in subscriber mode|\(P\|S\)SUBSCRIBE|allowed in this context/u,
+    fatal: true,
+    text: "the client is in subscriber mode and can do nothing else. Give the locks a connection of their own: client.duplicate()",
+  },
+  {
+    pattern: /(^|-)NOREPLICAS/u,
+    fatal: false,
+    text: "Redis accepts no writes, because too few replicas are connected (min-replicas-to-write). Check the replicas",
+  },
+  {
+    pattern: /(^|-)OOM/u,
+    fatal: false,
+    text: "Redis is full (maxmemory) and accepts no new data. Give it more memory, or a database of its own for locks",
+  },
+];
+
+const READONLY =
+  "this is a replica, which accepts no writes. Use its primary's address, or a Sentinel or Cluster client that follows the primary";
+
+/** Wraps an error of the client. `wroteBefore`: the same endpoint once accepted writes, so that READONLY means a fail-over. */
+export function toBackendError(cause: unknown, lock: string, wroteBefore = true): LockBackendError {
+  if (cause instanceof LockBackendError) return cause;
+  const message = wordsOf(cause);
+  const limit = /HOLDFAST_LIMIT (\d+)/u.exec(message);
+  if (limit) return new LimitConflict(lock, Number(limit[1]));
+  if (/READONLY/u.test(message)) return make(lock, READONLY, !wroteBefore, cause);
+  const known = KNOWN.find(({ pattern }) => pattern.test(message));
+  if (known) return make(lock, known.text, known.fatal, cause);
+  return make(lock, `Redis gave no answer (${message}). It may or may not have been carried out`, false, cause);
+}
+
+/** Somebody uses the lock with another limit. The one asked for is filled in by whoever asked. */
+export class LimitConflict extends LockBackendError {
+  readonly inForce: number;
+
+  constructor(lock: string, inForce: number, asked?: number) {
+    const ours = asked === undefined ? "another" : `limit ${asked}`;
+    super(
+      "redis",
+      lock,
+      `Lock ${quote(lock)}: asked for with ${ours}, but in use with limit ${inForce}. Give it the same \`limit\` everywhere.`,
+      {
+        fatal: true,
+      },
+    );
+    this.inForce = inForce;
+    this.name = "LockBackendError";
+  }
+}
+
+function make(lock: string, text: string, fatal: boolean, cause: unknown): LockBackendError {
+  const start = lock === "" ? "Redis locks" : `Lock ${quote(lock)}`;
+  return new LockBackendError("redis", lock, `${start}: ${text}.`, { fatal, cause: withoutSecrets(cause) });
+}
+
+/** What happened, in the words of whoever noticed it. Redis repeats the arguments of a command that it does not know. */
+export function wordsOf(cause: unknown): string {
+  // Behind "all nodes failed" is what the last one said.
+  const { lastNodeError } = (cause instanceof Error ? cause : {}) as { lastNodeError?: unknown };
+  if (lastNodeError instanceof Error) return wordsOf(lastNodeError);
+  return messageOf(cause).replace(/,? with args beginning with:.*/su, "");
+}
+
+/**
+ * Errors of client libraries keep the failed command with its arguments: passwords, claim ids, meta. Only what is known to be harmless is
+ * taken over, because the next version may keep it elsewhere.
+ */
+function withoutSecrets(cause: unknown): unknown {
+  if (!(cause instanceof Error)) return undefined;
+  const clean: Error & { code?: unknown } = new Error(wordsOf(cause));
+  clean.name = cause.name;
+  clean.stack = `${cause.name}: ${clean.message}`;
+  const { code } = cause as { code?: unknown };
+  if (typeof code === "string") clean.code = code;
+  return clean;
+}

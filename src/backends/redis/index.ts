@@ -1,0 +1,29 @@
+/** `holdfast/redis`: locks in one Redis, behind Sentinel, or in a Cluster, through a client that you already have. */
+import { RedisBackend } from "./backend.ts";
+import { connectionOf } from "./connection.ts";
+import { type RedisOptions, toSettings } from "./options.ts";
+
+/** An ioredis or node-redis client: standalone, Sentinel or Cluster. It stays yours: close() does not close it. */
+export type RedisClient = IoredisLike | NodeRedisLike;
+
+/** What tells an ioredis client (5 or 6) from anything else. */
+export interface IoredisLike {
+  readonly status: string;
+  readonly isCluster: boolean;
+  evalsha(...args: never[]): unknown;
+}
+
+/** What tells a node-redis client (5 or 6) from anything else. */
+export interface NodeRedisLike {
+  readonly isOpen: boolean;
+  sendCommand(...args: never[]): Promise<unknown>;
+}
+
+/** Makes a backend for `createLocks()`. Throws a `TypeError` for wrong options or something that is no client. */
+export function redis(client: RedisClient, options: RedisOptions = {}): RedisBackend {
+  return new RedisBackend(connectionOf(client), toSettings(options));
+}
+
+export type { RedisBackend };
+export type { Durability, RedisOptions } from "./options.ts";
+export type { Identity } from "./query.ts";

@@ -1,0 +1,151 @@
+/** Opens Redis by URL, with whichever client library is installed; and closes what it opened. */
+import type { Backend, Member, Renewer } from "../../contract/backend.ts";
+import { LockBackendError } from "../../contract/errors.ts";
+import { RedisBackend } from "./backend.ts";
+import { type Connection, connectionOf } from "./connection.ts";
+import { wordsOf, toBackendError } from "./errors.ts";
+import { identify, type Identity } from "./query.ts";
+import { namesOf } from "./keys.ts";
+import { type Opened, openIoredis } from "./clients/open-ioredis.ts";
+import { openNodeRedis } from "./clients/open-node-redis.ts";
+import { toSettings } from "./options.ts";
+import { Renewals } from "./renewals.ts";
+import { Replicator } from "./replicated.ts";
+import { tlsTrouble } from "./tls.ts";
+import { describe, type Endpoint, parseUrl } from "./url.ts";
+
+const OPEN_MS = 10_000;
+
+/**
+ * Opens the backend, and makes sure that a primary answers. Rejects with a {@link LockBackendError} otherwise: fatal where the URL or the server
+ * is wrong, and not where nobody answers, because the server may come up.
+ */
+export async function openBackend(url: string): Promise<Backend> {
+  const endpoint = parseUrl(url);
+  const { backend, opened, connection } = await open(endpoint, url);
+  try {
+    refuseWrong(endpoint, await answered(endpoint, opened, connection));
+    return backend;
+  } catch (error) {
+    await backend.close();
+    throw error;
+  }
+}
+
+/** Opens the backend without waiting for the server: a quorum must come up while one of its members is down. */
+export async function openMember(url: string): Promise<Member> {
+  const { backend, opened } = await open(parseUrl(url), url);
+  void opened.connect().catch(() => {});
+  return backend;
+}
+
+/** For a worker thread that renews the claims of a backend opened with the same URL. */
+export async function openRenewer(data: unknown): Promise<Renewer> {
+  if (typeof data !== "string") throw new TypeError("Expected the renewer's data to be a Redis URL");
+  const endpoint = parseUrl(data);
+  const settings = toSettings(endpoint.options);
+  const opened = await load(endpoint);
+  const connection = connectionOf(opened.client);
+  const names = namesOf(settings.prefix, connection.topology === "cluster");
+  const replicator = settings.durability && new Replicator(connection, settings.durability);
+  const renewals = new Renewals(connection, names, settings, replicator);
+  void opened.connect().catch(() => {});
+  return {
+    renew: (claims, fences) => renewals.renew(claims, fences),
+    close: () => {
+      replicator?.close();
+      return opened.close();
+    },
+  };
+}
+
+async function open(
+  endpoint: Endpoint,
+  url: string,
+): Promise<{ backend: RedisBackend; opened: Opened; connection: Connection }> {
+  const settings = toSettings(endpoint.options);
+  const opened = await load(endpoint);
+  const connection = connectionOf(opened.client);
+  const renewer = { module: import.meta.url, data: url };
+  const backend = new RedisBackend(connection, settings, { close: () => opened.close(), renewer });
+  return { backend, opened, connection };
+}
+
+async function load(endpoint: Endpoint): Promise<Opened> {
+  if (endpoint.client !== "redis") {
+    const library = await import("ioredis").catch(missing);
+    if (library !== undefined) return openIoredis(library as never, endpoint);
+  }
+  if (endpoint.client !== "ioredis") {
+    const library = await import("redis").catch(missing);
+    if (library !== undefined) return openNodeRedis(library as never, endpoint);
+  }
+  throw notInstalled(endpoint.client);
+}
+
+/** Says what to install: what the URL asks for, where it asks. */
+export function notInstalled(client: Endpoint["client"]): LockBackendError {
+  const text = client === undefined ? "ioredis, or redis: npm install ioredis" : `${client}: npm install ${client}`;
+  return new LockBackendError("redis", "", `Redis by URL needs a client library. Install ${text}.`, { fatal: true });
+}
+
+function missing(error: unknown): undefined {
+  if ((error as { code?: string }).code === "ERR_MODULE_NOT_FOUND") return undefined;
+  throw error;
+}
+
+/** Waits until the server has said who it is. An error that no other host can make good ends that: at the start nothing is worth waiting for. */
+async function answered(endpoint: Endpoint, opened: Opened, connection: Connection): Promise<Identity> {
+  let timer: NodeJS.Timeout | undefined;
+  const failed = new Promise<never>((_, reject) => {
+    let trouble: Error | undefined;
+    opened.onError((error, final) => {
+      trouble = error;
+      if (final) reject(error);
+    });
+    timer = setTimeout(() => reject(trouble ?? new Error(`no answer within ${OPEN_MS / 1000} s`)), OPEN_MS);
+  });
+  try {
+    const identity = opened.connect().then(() => identify(connection));
+    return await Promise.race([identity, failed]);
+  } catch (error) {
+    throw explained(endpoint, error);
+  } finally {
+    clearTimeout(timer);
+    failed.catch(() => {});
+  }
+}
+
+function explained(endpoint: Endpoint, error: unknown): LockBackendError {
+  const known = toBackendError(error, "", false);
+  const message = wordsOf(error);
+  const secure = endpoint.tls === undefined ? undefined : tlsTrouble(`${message} ${(error as { code?: string }).code}`);
+  const fatal = known.fatal || (secure !== undefined && secure.passing !== true);
+  const text = known.fatal
+    ? known.message.replace(/^Redis locks: /u, "")
+    : secure !== undefined
+      ? `${secure.text} (${message}).`
+      : `nothing usable answers (${message}). Check that Redis runs there and that host, port and scheme are right.`;
+  return new LockBackendError("redis", "", `Redis at ${describe(endpoint)}: ${text}`, { fatal, cause: known.cause });
+}
+
+/** A server that answers but cannot be what the URL says. */
+function refuseWrong(endpoint: Endpoint, { role, cluster }: Identity): void {
+  const say = (text: string): never => {
+    throw new LockBackendError("redis", "", `Redis at ${describe(endpoint)}: ${text}.`, { fatal: true });
+  };
+  if (role === "sentinel") {
+    say(
+      "this is a sentinel, which holds no data. Use redis+sentinel://host:port/service, with the service that it watches",
+    );
+  }
+  if (role === "slave") {
+    say(
+      "this is a replica, which accepts no writes. Use its primary's address, or redis+sentinel:// to follow the primary",
+    );
+  }
+  if (cluster && endpoint.topology !== "cluster") {
+    say("this is a node of a Redis Cluster. Use redis+cluster://, with this and other nodes as hosts");
+  }
+  if (!cluster && endpoint.topology === "cluster") say("this is no Redis Cluster. Use redis:// for a single server");
+}

@@ -1,0 +1,237 @@
+/** Renews leases in few calls, each with its own answer. Used by the backend, and by a worker thread's renewer. */
+import type { Claim, Renewal } from "../../contract/backend.ts";
+import type { Clock, Timer } from "../../contract/clock.ts";
+import { PORTION } from "./batches.ts";
+import type { Connection } from "./connection.ts";
+import { toBackendError } from "./errors.ts";
+import { tooLong } from "./server-checks.ts";
+import { renew } from "./generated/renew.ts";
+import type { Names } from "./keys.ts";
+import type { Settings } from "./options.ts";
+import { forcedReason } from "./record.ts";
+import type { Replicator } from "./replicated.ts";
+import { isTryAgain, runScript } from "./scripts.ts";
+
+/** What one call asks: leases that last equally long and, in a cluster, lie in one slot. */
+interface Call {
+  readonly keys: string[];
+  readonly ids: string[];
+  /** As the script reads them; empty where it need not look. */
+  readonly fences: string[];
+  readonly keepMs: number;
+  /** Where each answer belongs, counted from the first claim of its portion. */
+  readonly places: number[];
+  leastTtlMs: number;
+  /** Written once: most of what thousands of leases cost a client is paid per argument, so the ids are one. */
+  args: readonly string[];
+}
+
+/** Claims that were asked for together. Mostly the same are asked for again, and nothing has to be written anew. */
+interface Portion {
+  readonly claims: readonly Claim[];
+  readonly calls: readonly Call[];
+  /** The calls say with which fences the claims were granted. */
+  readonly fenced: boolean;
+  /** What is not asked for: whoever renews for longer than a quarantine lasts would outlive it. By place. */
+  readonly refused: ReadonlyMap<number, Renewal>;
+}
+
+/** A server's name: see lua/_incarnation.lua. */
+const WHO = /^[0-9a-f]{0,20}$/u;
+const RENEWED: Renewal = { held: true };
+const FORGOTTEN = "the store no longer knows it: its time was over, or the store lost its data";
+const TAKEN_AGAIN = "it was over, and a late attempt of the same claim has taken the lock again";
+const UNKNOWN: Renewal = { held: "unknown", cause: new Error("Redis gave no answer to a renewal") };
+
+export class Renewals {
+  readonly #connection: Connection;
+  readonly #names: Names;
+  readonly #settings: Settings;
+  readonly #replicator: Replicator | undefined;
+  /** As a quorum's member: every answer tells which server it comes from. Set before the first renewal. */
+  asksWho = false;
+  /** Of the last renewal. Weak, because nobody says when the last of many leases is gone. */
+  #last: WeakRef<readonly Portion[]> | undefined;
+
+  constructor(connection: Connection, names: Names, settings: Settings, replicator: Replicator | undefined) {
+    this.#connection = connection;
+    this.#names = names;
+    this.#settings = settings;
+    this.#replicator = replicator;
+  }
+
+  /** The claims of the last renewal, as far as anybody still holds them. */
+  *renewed(): Generator<Claim> {
+    for (const { claims } of this.#last?.deref() ?? []) yield* claims;
+  }
+
+  async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
+    const answers = claims.map(() => UNKNOWN);
+    const portions = this.#cut(claims, fences);
+    const alone = portions.length === 1 && portions[0]?.calls.length === 1;
+    const asked: Promise<void>[] = [];
+    let from = 0;
+    for (const portion of portions) {
+      const whole = portion.calls.length === 1 && portion.refused.size === 0;
+      for (const call of portion.calls) asked.push(this.#make(call, alone, whole, answers, from));
+      for (const [place, refusal] of portion.refused) answers[from + place] = refusal;
+      from += portion.claims.length;
+    }
+    await Promise.all(asked);
+    return answers;
+  }
+
+  async #make(call: Call, alone: boolean, whole: boolean, answers: Renewal[], from: number): Promise<void> {
+    const { clock } = this.#settings;
+    const asked = this.#ask(call).catch((error: unknown) => toBackendError(error, ""));
+    // A node that does not answer must not keep the others' answers from their leases.
+    const replies = await (alone ? asked : within(clock, asked, Math.max(50, call.leastTtlMs / 6)));
+    // Where nothing is special, a portion is one call and all its answers are the same.
+    const who = this.asksWho ? whoOf(replies, call.places.length) : undefined;
+    const renewed: Renewal = who === undefined || who === "" ? RENEWED : { held: true, from: who };
+    const all = who === undefined ? isYes(replies) : replies === who;
+    if (all && whole) answers.fill(renewed, from, from + call.places.length);
+    else {
+      for (const [at, place] of call.places.entries())
+        answers[from + place] = all ? renewed : toRenewal(replies, at, renewed);
+    }
+  }
+
+  async #ask({ keys, ids, fences, args }: Call): Promise<unknown> {
+    try {
+      return await ask(this.#connection, this.#settings, this.#replicator, keys, args);
+    } catch (error) {
+      if (!isTryAgain(error) || keys.length === 1) throw error;
+      // Half of the slot's locks have moved: each is asked for alone, wherever it is.
+      const one = (id: string, at: number): Promise<unknown> =>
+        ask(
+          this.#connection,
+          this.#settings,
+          this.#replicator,
+          [keys[at]!],
+          [`${id} `, ...args.slice(1, 5), ...fences.slice(at, at + 1)],
+        ).then(
+          (reply) => (Array.isArray(reply) ? (reply[0] as unknown) : reply),
+          (reason: unknown) => `!${reason instanceof Error ? reason.message : String(reason)}`,
+        );
+      return await Promise.all(ids.map(one));
+    }
+  }
+
+  /** In a cluster all claims are one portion, because a call takes those of one slot, wherever they stand. */
+  #cut(claims: readonly Claim[], fences: readonly bigint[] | undefined): readonly Portion[] {
+    const size = this.#connection.topology === "cluster" ? Math.max(1, claims.length) : PORTION;
+    const last = this.#last?.deref() ?? [];
+    const portions: Portion[] = [];
+    for (let from = 0; from < claims.length; from += size) {
+      const before = last[portions.length];
+      const till = Math.min(from + size, claims.length);
+      const same = before && !before.fenced && fences === undefined && isSame(before, claims, from, till);
+      portions.push(same ? before : this.#prepare(claims.slice(from, till), fences?.slice(from, till)));
+    }
+    this.#last = new WeakRef(portions);
+    return portions;
+  }
+
+  #prepare(claims: readonly Claim[], fences: readonly bigint[] | undefined): Portion {
+    const calls: Call[] = [];
+    const open = new Map<string, Call>();
+    const refused: Map<number, Renewal> = new Map();
+    const cluster = this.#connection.topology === "cluster";
+    for (const [place, claim] of claims.entries()) {
+      const { id, name, ttlMs, lockDelayMs } = claim;
+      const refusal = tooLong(claim, this.#settings.maxTtlMs);
+      if (refusal !== undefined) {
+        refused.set(place, { held: "unknown", cause: refusal });
+        continue;
+      }
+      const key = this.#names.lock(name);
+      const keepMs = ttlMs + lockDelayMs;
+      const kind = cluster ? `${keepMs} ${this.#names.marker(key)}` : String(keepMs);
+      let call = open.get(kind);
+      if (call === undefined || call.keys.length === PORTION) {
+        call = { keys: [], ids: [], fences: [], keepMs, places: [], leastTtlMs: ttlMs, args: [] };
+        open.set(kind, call);
+        calls.push(call);
+      }
+      call.keys.push(key);
+      call.ids.push(id);
+      if (fences !== undefined) call.fences.push(`${String(fences[place]).padStart(16, "0")} `);
+      call.places.push(place);
+      call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
+    }
+    for (const call of calls) {
+      const { idleMs, quarantineMs, silenceS } = this.#settings;
+      const marker = this.#names.marker(call.keys[0] as string);
+      // A name among arguments, which client libraries do not prefix.
+      const silence = quarantineMs === 0 ? this.#connection.keyPrefix + marker : String(silenceS);
+      call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(idleMs), silence];
+      if (this.asksWho || fences !== undefined) call.args = [...call.args, this.asksWho ? "who" : ""];
+      if (fences !== undefined) call.args = [...call.args, call.fences.join("")];
+      if (this.asksWho) call.keys.push(marker);
+    }
+    return { claims, calls, refused, fenced: fences !== undefined };
+  }
+}
+
+function isSame({ claims: before }: Portion, claims: readonly Claim[], from: number, till: number): boolean {
+  if (before.length !== till - from) return false;
+  for (const [at, claim] of before.entries()) if (claim !== claims[from + at]) return false;
+  return true;
+}
+
+async function within(clock: Clock, asked: Promise<unknown>, ms: number): Promise<unknown> {
+  let timer: Timer;
+  const late = new Promise<Error>((resolve) => {
+    timer = clock.setTimer(
+      () => resolve(toBackendError(new Error(`no answer within ${Math.round(ms)} ms`), "")),
+      ms,
+      true,
+    );
+  });
+  const first = await Promise.race([asked, late]);
+  clock.clearTimer(timer);
+  return first;
+}
+
+async function ask(
+  connection: Connection,
+  { durability }: Settings,
+  replicator: Replicator | undefined,
+  keys: readonly string[],
+  args: readonly string[],
+): Promise<unknown> {
+  if (durability === undefined || replicator === undefined) return runScript(connection, renew, keys, args);
+  const { reply, replicas } = await replicator.run(renew, keys, args);
+  if (replicas < durability.replicas) {
+    // The lease lives on here, but a fail-over might not know of it: so it does not count.
+    throw new Error(
+      `${replicas} of ${durability.replicas} replicas confirmed the renewal within ${durability.waitMs} ms`,
+    );
+  }
+  return reply;
+}
+
+/** Instead of the 1 for all, or behind the answers for each. "": the server does not tell. */
+function whoOf(replies: unknown, count: number): string | undefined {
+  const who: unknown = Array.isArray(replies) ? replies[count] : replies;
+  return typeof who === "string" && WHO.test(who) ? who : undefined;
+}
+
+function isYes(reply: unknown): boolean {
+  return reply === 1 || reply === "1";
+}
+
+/** From an answer for each, or what went wrong with all. */
+function toRenewal(replies: unknown, at: number, renewed: Renewal): Renewal {
+  if (replies instanceof Error) return { held: "unknown", cause: replies };
+  const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
+  if (isYes(reply)) return renewed;
+  if (reply === "other") return { held: false, reason: TAKEN_AGAIN };
+  if (typeof reply !== "string" || !/^(?:!|gone )/u.test(reply))
+    return { held: "unknown", cause: new Error("Redis answered a renewal with something else") };
+  if (reply.startsWith("gone ")) return { held: false, reason: forcedReason(reply.slice("gone ".length)) ?? FORGOTTEN };
+  if (/WRONGTYPE|HOLDFAST_FOREIGN/u.test(reply))
+    return { held: false, reason: "somebody wrote something else over it" };
+  return { held: "unknown", cause: toBackendError(new Error(reply.slice(1)), "") };
+}

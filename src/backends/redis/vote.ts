@@ -1,0 +1,98 @@
+/** Asks one server for its vote on a proposed fence. The same script finds out whether the server may have forgotten leases. */
+import type { Claim, MemberFacts, MemberTerms, Recalled, Released, Vote } from "../../contract/backend.ts";
+import { LockBackendError } from "../../contract/errors.ts";
+import type { Caller } from "./caller.ts";
+import type { Connection } from "./connection.ts";
+import { unfit } from "./server-checks.ts";
+import { meet } from "./generated/meet.ts";
+import { recall } from "./generated/recall.ts";
+import { release } from "./generated/release.ts";
+import { vote } from "./generated/vote.ts";
+import { vouch } from "./generated/vouch.ts";
+import { withdraw } from "./generated/withdraw.ts";
+import { identify } from "./query.ts";
+import type { Names } from "./keys.ts";
+import { toReleased, toVote } from "./reply.ts";
+import { isNoScript, runScript, type Script } from "./scripts.ts";
+import { isBallot, type Terms, toBallot } from "./terms.ts";
+
+export class Voter {
+  readonly #connection: Connection;
+  readonly #names: Names;
+  readonly #terms: Terms;
+  readonly #caller: Caller;
+  /** As the script wants it behind the ballot: every argument of its own would show. */
+  #quarantine = " 0";
+  /** With `failover: "quarantine"`: the longest silence of a replica that counts, in seconds. */
+  silenceS: number | undefined;
+
+  constructor(connection: Connection, names: Names, terms: Terms, caller: Caller) {
+    this.#connection = connection;
+    this.#names = names;
+    this.#terms = terms;
+    this.#caller = caller;
+  }
+
+  /** How long the server abstains when it may have forgotten leases; 0: it is taken for one that never does. */
+  set quarantineMs(ms: number) {
+    this.#quarantine = ` ${ms}`;
+  }
+
+  /** One turn of the microtask queue behind the client's answer, and no more: a round waits for several of these. */
+  ask(claim: Claim, ballot: bigint): Promise<Vote> {
+    if (!isBallot(ballot))
+      return Promise.reject(new TypeError(`Expected \`ballot\` to be from 1 to 2^53 - 1, got ${ballot}`));
+    const key = this.#names.lock(claim.name);
+    const keys = [key, this.#names.marker(key)];
+    const args = [claim.id, this.#terms.of(claim, false, "voted"), toBallot(ballot) + this.#quarantine];
+    return this.#connection.evalsha(vote.sha, keys, args).then(
+      (reply) => toVote(claim.name, reply),
+      (error: unknown) => this.#again(error, claim.name, keys, args),
+    );
+  }
+
+  /** Introduces this process and its quarantine; learns who the server is, and what others had asked of it. */
+  async join({ quarantineMs, allowEviction }: MemberTerms): Promise<MemberFacts> {
+    const identity = await identify(this.#connection);
+    const trouble = unfit(identity, allowEviction);
+    if (trouble !== undefined) {
+      throw new LockBackendError("redis", "", `This Redis cannot be a quorum member: ${trouble}.`, { fatal: true });
+    }
+    this.quarantineMs = quarantineMs;
+    // What takes a vote back must not need a second message when the first one's answer is lost.
+    const [primary] = await this.#connection.primaries();
+    const load = async (script: Script): Promise<unknown> =>
+      primary?.command(["SCRIPT", "LOAD", script.source]).catch(() => undefined);
+    await Promise.all([withdraw, release].map(load));
+    const [marker = ""] = this.#names.markers();
+    const reply = await runScript(this.#connection, meet, [marker], [String(quarantineMs)]);
+    const [id, before] = Array.isArray(reply) ? reply.map(String) : [];
+    if (id === undefined || before === undefined) throw new Error("Redis answered with something that is no answer");
+    return { id: id === "" ? identity.runId : id, quarantineMs: before === "-1" ? undefined : Number(before) };
+  }
+
+  /** An operator says that no lease which this server may have forgotten is alive. */
+  async vouch(): Promise<void> {
+    const args = [this.#quarantine.slice(1), ...(this.silenceS === undefined ? [] : [String(this.silenceS)])];
+    const mark = (marker: string): Promise<unknown> => runScript(this.#connection, vouch, [marker], args);
+    await Promise.all(this.#names.markers().map(mark));
+  }
+
+  async withdraw(claim: Claim): Promise<Released> {
+    const key = this.#names.lock(claim.name);
+    const keys = [key, this.#names.marker(key)];
+    const reply = runScript(this.#connection, withdraw, keys, [claim.id]);
+    return toReleased(claim.name, await reply.catch(this.#caller.explained(claim.name)));
+  }
+
+  async recall(name: string, id: string): Promise<Recalled | undefined> {
+    const reply = runScript(this.#connection, recall, [this.#names.lock(name)], [id]);
+    const [, whole, ballot] = /^(\S+) (\d{1,16})$/u.exec(String(await reply.catch(this.#caller.explained(name)))) ?? [];
+    return whole === undefined || ballot === undefined ? undefined : { id: whole, ballot: BigInt(ballot) };
+  }
+
+  async #again(error: unknown, lock: string, keys: readonly string[], args: readonly string[]): Promise<Vote> {
+    if (!isNoScript(error)) return this.#caller.explained(lock)(error);
+    return toVote(lock, await this.#connection.eval(vote.source, keys, args).catch(this.#caller.explained(lock)));
+  }
+}

@@ -1,0 +1,286 @@
+/**
+ * This process's waiters in the store's queues: says for all of them that they are alive, in few calls, and hands each
+ * its news. Messages make it fast; without any, the answers to the signs of life bring the same.
+ */
+import type { Claim, Granted } from "../../contract/backend.ts";
+import type { Clock, Timer } from "../../contract/clock.ts";
+import { type Learned, type Run, toLearned, toRun } from "./reply.ts";
+
+const BEAT_MIN_MS = 5;
+/** Messages that are no proof make a claim ask at once, but again only after this long. */
+const HINT_PACE_MS = 50;
+/** A grant's fence is not farther than this above the server's clock and the lock's last fence, µs; else it is asked about. */
+const AHEAD_MAX_US = 3_600_000_000;
+
+export interface Waiter {
+  readonly claim: Claim;
+  readonly key: string;
+  readonly ticketMs: number;
+  /** When the last request that found the claim still queued left: before that it was certainly not granted. */
+  sentMs: number;
+  /** The greatest last fence of the lock that any answer has shown: a grant with none above it is an old one. */
+  last: number;
+  /** Which life of the server answered last. */
+  by: string;
+  /** The server's clock in µs, at `wallAtMs` of ours. */
+  wallUs: number;
+  wallAtMs: number;
+  dueMs: number;
+  /** When a hint wants to be looked into, and when the last one was. */
+  hintMs: number;
+  hintedMs: number;
+  /** Granted, or no longer known: the news, until somebody takes it. */
+  news: Granted | "ask" | undefined;
+  done: boolean;
+  /** A sign of life is on its way. */
+  asking: boolean;
+  wake: (() => void) | undefined;
+}
+
+/** What a message says of a claim. */
+export interface News {
+  readonly fences: Run;
+  /** False: the grant must be confirmed before it is believed. */
+  readonly sure: boolean;
+  /** Which life of the server granted it; "" without a quarantine. */
+  readonly by: string;
+}
+
+export interface QueueHome {
+  readonly clock: Clock;
+  /** True: grants that come by message or beat are not enough, because replicas must confirm them. */
+  readonly confirms: boolean;
+  /** Cuts waiters into portions that one call may ask about. */
+  portions(waiters: readonly Waiter[]): readonly Waiter[][];
+  /** Sends signs of life of one portion; answers in the order asked (see beat.lua). */
+  beat(portion: readonly Waiter[]): Promise<readonly unknown[]>;
+}
+
+export class Queue {
+  readonly #home: QueueHome;
+  readonly #waiters: Map<string, Waiter> = new Map();
+  /** Messages that were faster than the answer to the attempt. */
+  readonly #early: Map<string, News> = new Map();
+  /** When one of the connections was last found to be another: what was answered before that proves nothing now. */
+  #doubtedMs = -Infinity;
+  #timer: Timer;
+  #timerAtMs = Infinity;
+  #closed = false;
+
+  constructor(home: QueueHome) {
+    this.#home = home;
+  }
+
+  /** The store has queued the claim, by a request that left at `sentMs`. */
+  queued(claim: Claim, key: string, ticketMs: number, sentMs: number, learned: Learned, wallMs: number): void {
+    const waiter = this.#note(claim, key, ticketMs);
+    waiter.done = false;
+    waiter.news = undefined;
+    waiter.wallUs = wallMs * 1000;
+    waiter.wallAtMs = this.#home.clock.now();
+    this.#learn(waiter, learned, sentMs);
+    const early = this.#early.get(claim.id);
+    if (early === undefined) return;
+    this.#early.delete(claim.id);
+    this.granted(claim, early);
+  }
+
+  /** The request got no answer, so the claim may be queued or granted: messages about it must wait for the next answer. */
+  unsure(claim: Claim, key: string, ticketMs: number): void {
+    this.#note(claim, key, ticketMs).done = true;
+    this.#early.delete(claim.id);
+  }
+
+  /** The claim waits no longer: it was granted by an answer, or nobody wants it any more. */
+  forget(id: string): void {
+    if (this.#early.size > 0) this.#early.delete(id);
+    if (this.#waiters.size > 0) this.#waiters.delete(id);
+  }
+
+  /** Waits for news: a grant, or `undefined` for "attempt again". */
+  watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
+    const waiter = this.#waiters.get(claim.id);
+    if (waiter === undefined || waiter.done || signal.aborted) return Promise.resolve(this.#takeNews(waiter));
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        signal.removeEventListener("abort", wake);
+        waiter.wake = undefined;
+        resolve(this.#takeNews(waiter));
+      };
+      waiter.wake = wake;
+      signal.addEventListener("abort", wake, { once: true });
+      if (waiter.news !== undefined) wake();
+    });
+  }
+
+  /**
+   * A message says that the claim, which is one of ours, was granted. It may be late: the lease that it tells of may have
+   * passed, and the claim be queued anew. It counts if nothing that was answered is newer; else it is a reason to ask.
+   */
+  granted(claim: Claim, news: News): void {
+    const waiter = this.#waiters.get(claim.id);
+    // An attempt is under way, or will be: its answer may be older than this message, which is judged after it.
+    if (waiter === undefined || waiter.done) return void this.#early.set(claim.id, news);
+    const leftMs = waiter.sentMs + claim.ttlMs - this.#home.clock.now();
+    if (!news.sure || leftMs < claim.ttlMs / 3 || !this.#fits(waiter, news)) return this.#hint(waiter);
+    if (this.#home.confirms) return this.#tell(waiter, "ask");
+    this.#tell(waiter, { granted: true, ...news.fences, fromMs: waiter.sentMs });
+  }
+
+  /** Asks about every waiter now: messages may have been missed, and those that still come may be from another server. */
+  beatAll(): void {
+    this.#doubtedMs = this.#home.clock.now();
+    for (const waiter of this.#waiters.values()) if (!waiter.done) waiter.dueMs = -Infinity;
+    this.#setTimer(0);
+  }
+
+  get waiting(): number {
+    let count = 0;
+    for (const waiter of this.#waiters.values()) if (!waiter.done) count++;
+    return count;
+  }
+
+  close(): void {
+    this.#closed = true;
+    const { clock } = this.#home;
+    clock.clearTimer(this.#timer);
+    this.#early.clear();
+    for (const waiter of this.#waiters.values()) this.#tell(waiter, "ask");
+    this.#waiters.clear();
+  }
+
+  #note(claim: Claim, key: string, ticketMs: number): Waiter {
+    let waiter = this.#waiters.get(claim.id);
+    if (waiter === undefined) {
+      const fresh = {
+        sentMs: -Infinity,
+        last: 0,
+        by: "",
+        wallUs: 0,
+        wallAtMs: 0,
+        dueMs: Infinity,
+        hintMs: Infinity,
+        hintedMs: -Infinity,
+        news: undefined,
+        done: false,
+        asking: false,
+        wake: undefined,
+      };
+      waiter = { claim, key, ticketMs, ...fresh };
+      this.#waiters.set(claim.id, waiter);
+    }
+    return waiter;
+  }
+
+  #tell(waiter: Waiter, news: Granted | "ask"): void {
+    if (waiter.done) return;
+    waiter.news = news;
+    waiter.done = true;
+    waiter.wake?.();
+  }
+
+  #takeNews(waiter: Waiter | undefined): Granted | undefined {
+    const news = waiter?.news;
+    if (waiter === undefined || news === undefined) return undefined;
+    waiter.news = undefined;
+    if (news === "ask") return undefined;
+    this.forget(waiter.claim.id);
+    return news;
+  }
+
+  /** Whether a grant with this fence can have come after every answer that the claim got, and from the same server. */
+  #fits(waiter: Waiter, { fences, by }: News): boolean {
+    const fence = Number(fences.fence);
+    const sinceUs = (this.#home.clock.now() - waiter.wallAtMs) * 1000;
+    const highest = Math.max(waiter.last, waiter.wallUs) + sinceUs + AHEAD_MAX_US;
+    return fence > waiter.last && fence <= highest && by === waiter.by && waiter.sentMs > this.#doubtedMs;
+  }
+
+  /** An answer says that the claim is still queued. */
+  #learn(waiter: Waiter, { last, againMs, by }: Learned, sentMs: number): void {
+    waiter.sentMs = Math.max(waiter.sentMs, sentMs);
+    waiter.last = Math.max(waiter.last, last);
+    waiter.by = by;
+    this.#schedule(waiter, againMs);
+  }
+
+  /** Something may have happened to the claim: its next sign of life comes at once, but not again and again. */
+  #hint(waiter: Waiter): void {
+    const nowMs = this.#home.clock.now();
+    waiter.hintMs = Math.max(nowMs, waiter.hintedMs + HINT_PACE_MS);
+    waiter.dueMs = Math.min(waiter.dueMs, waiter.hintMs);
+    if (!waiter.asking) this.#setTimer(waiter.dueMs - nowMs);
+  }
+
+  #schedule(waiter: Waiter, againMs: number): void {
+    const nowMs = this.#home.clock.now();
+    const paceMs = waiter.ticketMs / 3;
+    const dueMs = nowMs + Math.max(BEAT_MIN_MS, againMs > 0 ? Math.min(againMs + 1, paceMs) : paceMs);
+    waiter.dueMs = Math.min(dueMs, waiter.hintMs);
+    this.#setTimer(waiter.dueMs - nowMs);
+  }
+
+  #setTimer(ms: number): void {
+    const { clock } = this.#home;
+    const atMs = clock.now() + ms;
+    if (this.#closed || atMs >= this.#timerAtMs) return;
+    clock.clearTimer(this.#timer);
+    this.#timerAtMs = atMs;
+    this.#timer = clock.setTimer(
+      () => {
+        this.#timerAtMs = Infinity;
+        this.#beat();
+      },
+      Math.max(0, ms),
+    );
+  }
+
+  /** One round of signs of life. Those due within a quarter of their pace ride along. */
+  #beat(): void {
+    if (this.#closed) return;
+    const nowMs = this.#home.clock.now();
+    const due: Waiter[] = [];
+    for (const waiter of this.#waiters.values()) {
+      if (!waiter.done && !waiter.asking && waiter.dueMs <= nowMs + waiter.ticketMs / 12) due.push(waiter);
+    }
+    // Each portion for itself: a node that does not answer must not silence the waiters on others.
+    for (const portion of this.#home.portions(due)) void this.#beatPortion(portion);
+    this.#rearm();
+  }
+
+  async #beatPortion(portion: readonly Waiter[]): Promise<void> {
+    const sentMs = this.#home.clock.now();
+    for (const waiter of portion) {
+      waiter.asking = true;
+      if (waiter.hintMs > sentMs) continue;
+      waiter.hintMs = Infinity;
+      waiter.hintedMs = sentMs;
+    }
+    const answers = await this.#home.beat(portion).catch(() => []);
+    for (const [index, waiter] of portion.entries()) {
+      waiter.asking = false;
+      this.#hear(waiter, answers[index], sentMs);
+    }
+  }
+
+  #hear(waiter: Waiter, answer: unknown, sentMs: number): void {
+    if (waiter.done || this.#waiters.get(waiter.claim.id) !== waiter) return;
+    const learned = toLearned(answer);
+    if (learned !== undefined) return this.#learn(waiter, learned, sentMs);
+    if (answer === undefined) return this.#schedule(waiter, 0);
+    const fences = toRun(answer);
+    // A question that left later found it queued: this answer was overtaken.
+    if (fences === undefined && sentMs < waiter.sentMs) return;
+    // Not queued any more, or an error: the attempt that follows brings the place in the queue, or the error.
+    if (fences === undefined || this.#home.confirms) return this.#tell(waiter, "ask");
+    this.#tell(waiter, { granted: true, ...fences, fromMs: sentMs });
+  }
+
+  #rearm(): void {
+    let firstMs = Infinity;
+    for (const waiter of this.#waiters.values()) {
+      if (!waiter.done && !waiter.asking && waiter.dueMs < firstMs) firstMs = waiter.dueMs;
+    }
+    if (firstMs < Infinity) this.#setTimer(firstMs - this.#home.clock.now());
+  }
+}

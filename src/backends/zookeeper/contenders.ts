@@ -1,0 +1,74 @@
+/** Who stands in line for a lock, read from the names of its nodes: Curator's, kazoo's and ours. */
+import type { Mode } from "../../contract/backend.ts";
+
+export interface Contender {
+  readonly name: string;
+  readonly mode: Mode;
+  /** The text before the sequence number: it tells whose recipe made the node. */
+  readonly recipe: string;
+  readonly sequence: number;
+  /** False: made by somebody else's library. */
+  readonly isOurs: boolean;
+}
+
+const CONTENDER = /(lock-|__READ__|__WRIT__|__lock__|__rlock__|lease-)(-?\d{10})$/;
+/** A UUID of version 8, with Curator's dashes or kazoo's none: see `guidOf()`. */
+const OURS = /^(?:_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-|[0-9a-f]{12}8[0-9a-f]{19}__)/;
+const SHARED = new Set(["__READ__", "__rlock__"]);
+
+export function parseContender(name: string): Contender | undefined {
+  const match = CONTENDER.exec(name);
+  if (match === null) return undefined;
+  const recipe = match[1] as string;
+  return {
+    name,
+    mode: SHARED.has(recipe) ? "shared" : "exclusive",
+    recipe,
+    sequence: Number(match[2]),
+    isOurs: OURS.test(name),
+  };
+}
+
+/**
+ * All contenders in the order of their sequence numbers, whoever made them: the numbers come from one counter.
+ * The counter has 32 bits and wraps to negative numbers, so the order is that of serial numbers, not of texts.
+ */
+export function inOrder(children: readonly string[]): readonly Contender[] {
+  const found: Contender[] = [];
+  for (const child of children) {
+    const contender = parseContender(child);
+    if (contender !== undefined) found.push(contender);
+  }
+  return found.toSorted((a, b) => (a.sequence - b.sequence) | 0 || (a.name < b.name ? -1 : 1));
+}
+
+/** Those who hold: everybody in front of the first exclusive one, or that one if it is the first. */
+export function holdersOf(order: readonly Contender[]): readonly Contender[] {
+  const firstExclusive = order.findIndex(({ mode }) => mode === "exclusive");
+  return firstExclusive === -1 ? order : order.slice(0, Math.max(1, firstExclusive));
+}
+
+/**
+ * Who must go before the contender at `index` can hold: for an exclusive one whoever is just before it, for a shared
+ * one the last exclusive one before it. `undefined`: nobody, it holds. Watching only this one makes no herd.
+ */
+export function inTheWay(order: readonly Contender[], index: number): Contender | undefined {
+  if (order[index]?.mode === "exclusive") return order[index - 1];
+  return order.slice(0, index).findLast(({ mode }) => mode === "exclusive");
+}
+
+const LAST_SEQUENCE = 2 ** 31 - 1;
+const NEAR = 1_000_000;
+
+/**
+ * What the sequence numbers threaten. Where others contend too, the wrap breaks exclusion: Curator and kazoo compare
+ * the numbers as texts, and every newer node goes to the front of their line.
+ */
+export function overflow(order: readonly Contender[]): "none" | "near" | "broken" {
+  const [first] = order;
+  const last = order.at(-1);
+  if (first === undefined || last === undefined) return "none";
+  const wrapped = first.sequence < 0 || last.sequence < 0;
+  if (wrapped && order.some(({ isOurs }) => !isOurs)) return "broken";
+  return !wrapped && last.sequence > LAST_SEQUENCE - NEAR ? "near" : "none";
+}

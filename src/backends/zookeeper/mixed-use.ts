@@ -1,0 +1,103 @@
+/** Locks that are used in two ways at once, which would exclude nobody: noticed where the nodes show it. */
+import type { Claim } from "../../contract/backend.ts";
+import { LockBackendError, quote } from "../../contract/errors.ts";
+import type { ZooKeeperClient } from "./client/client.ts";
+import { hasCode } from "./client/errors.ts";
+import { type Contender, overflow, parseContender } from "./contenders.ts";
+import { type Dialect, SEMAPHORE } from "./paths.ts";
+import { isClaim, readClaim } from "./node-data.ts";
+
+/** Recipes that do not see the nodes that a dialect makes. */
+const BLIND: Readonly<Record<Dialect, { readonly recipe: string; readonly isFor: string } | undefined>> = {
+  curator: { recipe: "__WRIT__", isFor: "curator-rw" },
+  "curator-rw": { recipe: "lock-", isFor: "curator" },
+  kazoo: undefined,
+};
+
+/** Throws if the line of an exclusive or shared claim shows another recipe's use of the lock. */
+export function checkLine(claim: Claim, path: string, dialect: Dialect, order: readonly Contender[]): void {
+  checkOverflow(claim, path, order);
+  const blind = BLIND[dialect];
+  if (blind !== undefined && order.some(({ recipe }) => recipe === blind.recipe)) {
+    throw misuse(
+      claim,
+      `has nodes of another recipe (${blind.recipe}), which does not see those of dialect "${dialect}". Use dialect "${blind.isFor}" for it everywhere`,
+    );
+  }
+}
+
+/** Throws if somebody holds the lock of an exclusive or shared claim with a limit. */
+export async function checkNoLeases(client: ZooKeeperClient, claim: Claim, path: string): Promise<void> {
+  if (!(await hasLeases(client, path))) return;
+  throw misuse(claim, `is in use with a limit, but this claim asks for limit 1. All claimants must agree on it`);
+}
+
+/** Throws if a lock with a limit is also used without, or with another one. */
+export async function checkLimit(
+  client: ZooKeeperClient,
+  claim: Claim,
+  path: string,
+  otherLease: string | undefined,
+): Promise<void> {
+  const [{ children }, other] = await Promise.all([
+    client.getChildren(path),
+    otherLease === undefined ? undefined : dataOf(client, otherLease),
+  ]);
+  if (children.some((child) => parseContender(child) !== undefined)) {
+    throw misuse(
+      claim,
+      `is in use with limit 1, but this claim asks for limit ${claim.limit}. All claimants must agree on it`,
+    );
+  }
+  if (other === undefined || !isClaim(other)) return;
+  const { limit } = readClaim(other);
+  if (limit !== claim.limit) {
+    throw misuse(
+      claim,
+      `is in use with limit ${limit}, but this claim asks for limit ${claim.limit}. All claimants must agree on it`,
+    );
+  }
+}
+
+const warned = new Set<string>();
+
+export function checkOverflow(claim: Claim, path: string, order: readonly Contender[]): void {
+  const threat = overflow(order);
+  if (threat === "none") return;
+  if (threat === "broken") {
+    throw misuse(
+      claim,
+      `has used up its 2147483648 sequence numbers, after which other libraries' clients do not keep the order. Delete ${path} while nobody uses it`,
+    );
+  }
+  if (warned.has(path)) return;
+  warned.add(path);
+  process.emitWarning(
+    `ZooKeeper's sequence numbers for ${path} will be used up within a million acquisitions. Other libraries' clients break then: leave the lock alone for a minute or two, or delete the path while nobody uses it.`,
+    { code: "HOLDFAST_SEQUENCE" },
+  );
+}
+
+async function hasLeases(client: ZooKeeperClient, path: string): Promise<boolean> {
+  try {
+    const { children } = await client.getChildren(`${path}/${SEMAPHORE.leases}`);
+    return children.length > 0;
+  } catch (error) {
+    if (hasCode(error, "NONODE")) return false;
+    throw error;
+  }
+}
+
+async function dataOf(client: ZooKeeperClient, path: string): Promise<Buffer | undefined> {
+  try {
+    const { data } = await client.getData(path);
+    return data;
+  } catch (error) {
+    if (hasCode(error, "NONODE")) return undefined;
+    throw error;
+  }
+}
+
+function misuse(claim: Claim, what: string): LockBackendError {
+  return new LockBackendError("zookeeper", claim.name, `Lock ${quote(claim.name)} ${what}.`, { fatal: true });
+}

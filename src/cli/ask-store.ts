@@ -1,0 +1,55 @@
+/** Asks a store what is held there, and does not wait for one that does not answer. */
+import type { Locks } from "../core/api.ts";
+import type { Backend, Snapshot } from "../contract/backend.ts";
+import { LockBackendError } from "../contract/errors.ts";
+import { clippedSnapshot } from "../core/snapshot.ts";
+
+/** A store that has not answered by then is away. */
+export const ANSWER_MS = 5000;
+/** Once it has answered, it may be away for this long: a fail-over takes its time. */
+export const RIDE_OUT_MS = 30_000;
+
+export interface Asked {
+  readonly locks: Pick<Locks, "query">;
+  readonly backend: Pick<Backend, "name">;
+}
+
+/**
+ * What the store says about the locks whose names start so. Foreign text in it is cut to what could have come through our
+ * doors. Rejects with a `LockBackendError` after five seconds, or with the signal's reason.
+ */
+export async function ask({ locks, backend }: Asked, prefix: string, stop?: AbortSignal): Promise<Snapshot> {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(silence(backend.name)), ANSWER_MS);
+  const signal = stop === undefined ? late.signal : AbortSignal.any([late.signal, stop]);
+  try {
+    return clippedSnapshot(await locks.query(prefix, { signal, timeout: Infinity }));
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Follows a store that is asked again and again, and says when it has been silent for too long. */
+export class Silence {
+  #answeredAtMs: number | undefined;
+  readonly #startedAtMs: number = performance.now();
+
+  answered(): void {
+    this.#answeredAtMs = performance.now();
+  }
+
+  /** True: asking again does not help, or has not for long enough. */
+  isOver(error: unknown): boolean {
+    if (!(error instanceof LockBackendError) || error.fatal) return true;
+    const sinceMs = performance.now() - (this.#answeredAtMs ?? this.#startedAtMs);
+    return sinceMs >= (this.#answeredAtMs === undefined ? ANSWER_MS : RIDE_OUT_MS);
+  }
+}
+
+function silence(backend: string): LockBackendError {
+  return new LockBackendError(
+    backend,
+    "",
+    `The ${backend} store has not answered for ${ANSWER_MS / 1000} seconds, so nobody knows what is held there. Check that it runs and can be reached: \`holdfast doctor\`.`,
+  );
+}

@@ -1,0 +1,266 @@
+/** `holdfast acquire NAME`: takes a lease that outlives this process, for scripts of several steps. */
+import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { type Grant, Seeker } from "../../core/acquisition.ts";
+import type { Claim } from "../../contract/backend.ts";
+import { systemChance } from "../../contract/random.ts";
+import { systemClock } from "../../contract/clock.ts";
+import { driftMs } from "../../contract/trust.ts";
+import { MAX_TTL_MS } from "../../contract/duration.ts";
+import { LockBackendError, LockTimeoutError, quote } from "../../contract/errors.ts";
+import { checkName } from "../../core/options.ts";
+import { ask } from "../ask-store.ts";
+import { startTimeOf } from "../run/processes.ts";
+import {
+  forgetOldClaims,
+  isClaimId,
+  type Keeper,
+  prepareClaims,
+  type StoredClaim,
+  storeClaim,
+} from "../saved-claims.ts";
+import { type Command, UsageError } from "../command.ts";
+import { whileStoreAnswers } from "../store-reachable.ts";
+import { EXIT } from "../exit-codes.ts";
+import { reportFailure } from "../report-error.ts";
+import type { Flags } from "../flags.ts";
+import { insist } from "../retry.ts";
+import type { Io } from "../io.ts";
+import { LOCK_FLAGS, type LockChoice, ownHolder, readLockFlags, WAIT_FLAGS } from "../lock-flags.ts";
+import { nameOf, type OpenStore, withLocks } from "../open-store.ts";
+import { showProgress } from "../progress.ts";
+import { Signals } from "../signals.ts";
+
+const DEFAULT_TTL_MS = 300_000;
+
+export const acquireCommand: Command = {
+  spec: {
+    name: "acquire",
+    summary: "Take a lease that outlives this command, and print its fence",
+    usage: ["acquire NAME [FLAGS]"],
+    about: [
+      "For scripts of several steps. The lease ends after --ttl unless `holdfast renew` renews it, and with `holdfast release`. Nothing kills your script when it ends: where one command does all the work, `holdfast run` is safer.",
+      "Given the same --claim again, acquire gives the same lease again, so that a step can be repeated.",
+    ],
+    flags: {
+      ...WAIT_FLAGS,
+      ttl: { value: "DURATION", help: "the lease ends after this long unless renewed (default 5m)" },
+      ...LOCK_FLAGS,
+      pid: { value: "PID", help: "file: only: hold it while that process lives, such as $$, whatever the ttl" },
+      claim: { value: "ID", help: "an id of your own: 22 letters, digits, - or _ (default: random)" },
+      "show-claim": { help: "with --json: print the claim too. Whoever has it can renew and release the lease" },
+      "conflict-exit-code": { short: "E", value: "N", help: "exit with N instead of 75 when not acquired" },
+    },
+    examples: [
+      ["fence=$(holdfast acquire deploy --wait 10m --ttl 5m) || exit", "take it"],
+      ['holdfast renew deploy --fence "$fence"', "five more minutes"],
+      ['holdfast release deploy --fence "$fence"', "give it back"],
+      ["holdfast acquire deploy --pid $$ || exit", "held until this script ends, however it ends"],
+      ["holdfast acquire deploy --json --show-claim", "the claim too, to go on from another machine"],
+    ],
+    exits: ["ok", "usage", "backend", "notAcquired", "signal"],
+    completes: "lock",
+  },
+  async run(io, flags) {
+    const name = nameOf(flags, "acquire");
+    checkName(name);
+    const keeper = readKeeper(flags);
+    const choice = readLockFlags(flags, "acquire", { ttlMs: keeper === undefined ? DEFAULT_TTL_MS : MAX_TTL_MS });
+    const claim = newClaim(name, choice, readId(flags), keeper?.pid, flags.text("claim") !== undefined);
+    // What cannot be noted down must not be taken.
+    prepareClaims(io);
+    const signals = new Signals();
+    try {
+      const work = async (store: OpenStore): Promise<number> => {
+        const grant = await whileStoreAnswers(
+          () => ask(store, name),
+          signals.stop.signal,
+          (stop) => seek(io, flags, store, { claim, choice, stop }),
+        );
+        if (grant !== undefined) return succeed(io, flags, store, { claim, keeper, grant });
+        const error = await refusal(store, name, choice.waitMs);
+        const exit = reportFailure(io, error, { json: flags.has("json"), verbose: flags.has("verbose") });
+        return flags.integer("conflict-exit-code", { min: 0, max: 255 }) ?? exit;
+      };
+      return await withLocks(io, flags, work, { outlives: keeper === undefined ? true : "tied" });
+    } catch (error) {
+      if (signals.exitCode !== undefined) return signals.exitCode;
+      throw error;
+    } finally {
+      signals.dispose();
+    }
+  },
+};
+
+function newClaim(
+  name: string,
+  { options, ttlMs, waitMs }: LockChoice,
+  id: string,
+  pid: number | undefined,
+  resumes: boolean,
+): Claim {
+  return {
+    id,
+    name,
+    mode: options.mode ?? "exclusive",
+    limit: options.limit ?? 1,
+    ttlMs,
+    lockDelayMs: Number(options.lockDelay ?? 0),
+    minHoldMs: Number(options.minHold ?? 0),
+    // The shell or script that called us: whom to look for while the lease lasts.
+    holder: ownHolder(pid ?? callerPid()),
+    meta: options.meta ?? {},
+    queues: waitMs > 0,
+    resumes,
+  };
+}
+
+/** The script that called us. In `$(holdfast acquire …)` our parent is a copy of its shell that is about to end. */
+function callerPid(): number {
+  let pid = process.ppid;
+  try {
+    for (let up = parentOf(pid); up > 1 && commandOf(up) === commandOf(pid); up = parentOf(pid)) pid = up;
+  } catch {
+    // No /proc, or it ended meanwhile: it is only shown to people.
+  }
+  return pid;
+}
+
+function parentOf(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+}
+
+function commandOf(pid: number): string {
+  return readFileSync(`/proc/${pid}/cmdline`, "latin1");
+}
+
+/** The process whose life is to be the lease's. */
+function readKeeper(flags: Flags): Keeper | undefined {
+  const pid = flags.integer("pid", { min: 1, max: 2 ** 31 - 1 });
+  if (pid === undefined) return undefined;
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EPERM")
+      throw new UsageError(`there is no process ${pid}`, "acquire");
+  }
+  return { pid, startTime: startTimeOf(pid) };
+}
+
+function readId(flags: Flags): string {
+  const id = flags.text("claim");
+  if (id === undefined) return idForAFlag();
+  if (!isClaimId(id)) throw new UsageError(`--claim must be 22 letters, digits, - or _, and hard to guess`, "acquire");
+  return id;
+}
+
+/** An id that begins with a dash would be taken for a flag when it is given back as `--claim ID`. */
+function idForAFlag(): string {
+  for (;;) {
+    const id = systemChance.id();
+    if (!id.startsWith("-")) return id;
+  }
+}
+
+async function seek(
+  io: Io,
+  flags: Flags,
+  { backend, locks }: OpenStore,
+  { claim, choice, stop }: { claim: Claim; choice: LockChoice; stop: AbortSignal },
+): Promise<Grant | undefined> {
+  const seeker = new Seeker({ backend, clock: systemClock, chance: systemChance }, claim, "");
+  const { name, holder } = claim;
+  const progress = {
+    name,
+    holder,
+    waitMs: choice.waitMs,
+    query: () => ask({ locks, backend }, name),
+    verb: "waiting for",
+  };
+  const done = flags.has("quiet") ? () => {} : showProgress(io, progress);
+  const over = new AbortController();
+  const callOff = (): void => void seeker.callOff();
+  stop.addEventListener("abort", callOff);
+  try {
+    if (Number.isFinite(choice.waitMs) && choice.waitMs > 0) {
+      // Ended early by `over`, when the answer has come.
+      void sleep(choice.waitMs, undefined, { signal: over.signal }).then(callOff, () => {});
+    }
+    const grant = await seeker.seek();
+    if (grant !== undefined) return grant;
+    // Nothing may be left behind: the release that the seeker began goes out before the store is closed.
+    if (claim.queues) await backend.release(claim).catch(() => false);
+    // Stopped, or never answered: that says more than "not free".
+    stop.throwIfAborted();
+    const trouble = seeker.refused === undefined ? seeker.troubleAt(systemClock.now()) : undefined;
+    if (trouble !== undefined) throw trouble;
+    return undefined;
+  } finally {
+    over.abort();
+    stop.removeEventListener("abort", callOff);
+    done();
+  }
+}
+
+async function succeed(
+  io: Io,
+  flags: Flags,
+  store: OpenStore,
+  { claim, keeper, grant }: { claim: Claim; keeper: Keeper | undefined; grant: Grant },
+): Promise<number> {
+  const { granted, sent } = grant;
+  const { fence } = granted;
+  const ttlMs = granted.ttlMs ?? claim.ttlMs;
+  const leftMs = (): number => (granted.fromMs ?? sent.atMs) + ttlMs - driftMs(ttlMs) - systemClock.now();
+  try {
+    // Not before it is ours: what a dead command waits for must not be kept by a process that knows nothing of it.
+    if (keeper !== undefined) tie(store, keeper);
+    note(io, store.url, { claim, fence, state: "held", endsAtMs: Date.now() + leftMs(), keeper });
+  } catch (error) {
+    throw await givenBack(store, claim, error instanceof Error ? error.message : String(error));
+  }
+  const remainingMs = leftMs();
+  const deadline = new Date(Date.now() + remainingMs).toISOString();
+  const shown = flags.has("show-claim") ? { claim: claim.id } : {};
+  if (flags.has("json"))
+    io.json({ name: claim.name, fence, ...shown, ttlMs, remainingMs: Math.floor(remainingMs), deadline });
+  else io.print(String(fence));
+  return EXIT.ok;
+}
+
+function tie(store: OpenStore, { pid, startTime }: Keeper): void {
+  if (startTimeOf(pid) !== startTime) throw new Error(`process ${pid}, which was to keep it, has ended`);
+  store.tie([pid]);
+}
+
+function note(io: Io, url: string, stored: StoredClaim): void {
+  try {
+    storeClaim(io, url, stored);
+    forgetOldClaims(io, Date.now());
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(`the claim could not be noted down (${why}; see HOLDFAST_STATE_DIR)`, { cause: error });
+  }
+}
+
+/** Nobody could renew or release what is noted nowhere, and nobody wants what a dead process was to keep. */
+async function givenBack({ backend }: OpenStore, claim: Claim, said: string): Promise<Error> {
+  try {
+    await insist(() => backend.release(claim));
+  } catch (error) {
+    const text = `Lock ${quote(claim.name)} was acquired, but ${said}, and giving it back failed too: it stays taken until its ttl is over.`;
+    return new LockBackendError(backend.name, claim.name, text, { cause: error });
+  }
+  return new UsageError(`${said}, so the lock was given back`, "acquire");
+}
+
+async function refusal({ locks }: OpenStore, name: string, waitMs: number): Promise<LockTimeoutError> {
+  const { held } = await locks.query(name);
+  return new LockTimeoutError(
+    name,
+    waitMs,
+    held.filter((one) => one.name === name),
+  );
+}

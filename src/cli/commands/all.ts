@@ -1,0 +1,84 @@
+/** The commands, in one place. Each is loaded only when it is called, so that `run` starts fast. */
+import type { Command } from "../command.ts";
+import type { Io } from "../io.ts";
+
+/** A command that parses its own arguments. */
+export type Passthrough = (args: readonly string[], io: Io) => Promise<number>;
+
+export interface CommandEntry {
+  readonly name: string;
+  readonly summary: string;
+  readonly load: () => Promise<Command | Passthrough>;
+}
+
+export const COMMANDS: readonly CommandEntry[] = [
+  {
+    name: "run",
+    summary: "run a command while holding a lock",
+    load: async () => (await import("./run.ts")).runCommand,
+  },
+  {
+    name: "elect",
+    summary: "run a command wherever this process is the elected one",
+    load: async () => (await import("./elect.ts")).electCommand,
+  },
+  {
+    name: "ls",
+    summary: "list the locks that are held or waited for",
+    load: async () => (await import("./ls.ts")).lsCommand,
+  },
+  {
+    name: "show",
+    summary: "show one lock: who holds it, who waits, who broke it",
+    load: async () => (await import("./show.ts")).showCommand,
+  },
+  {
+    name: "top",
+    summary: "watch all locks, live",
+    load: async () => (await import("../top/top.ts")).topCommand,
+  },
+  {
+    name: "wait",
+    summary: "wait until a lock is free, without taking it",
+    load: async () => (await import("./wait.ts")).waitCommand,
+  },
+  {
+    name: "acquire",
+    summary: "take a lease that outlives this command, and print its fence",
+    load: async () => (await import("./acquire.ts")).acquireCommand,
+  },
+  {
+    name: "renew",
+    summary: "give a lease from `acquire` more time",
+    load: async () => (await import("./renew.ts")).renewCommand,
+  },
+  {
+    name: "release",
+    summary: "give back a lease from `acquire`, or end somebody's by force",
+    load: async () => (await import("./release.ts")).releaseCommand,
+  },
+  {
+    name: "doctor",
+    summary: "say what this store does and does not promise",
+    load: async () => (await import("../doctor/doctor.ts")).doctorCommand,
+  },
+  {
+    name: "lab",
+    summary: "play faults against a store, and see what holds",
+    load: async () => (await import("../../lab/command.ts")).labCommand,
+  },
+  {
+    name: "completion",
+    summary: "print completions for bash, zsh or fish",
+    load: async () => (await import("./completion.ts")).completionCommand,
+  },
+  {
+    name: "version",
+    summary: "print the version",
+    load: async () => (await import("./version.ts")).versionCommand,
+  },
+];
+
+export function findCommand(name: string): CommandEntry | undefined {
+  return COMMANDS.find((entry) => entry.name === name);
+}

@@ -1,0 +1,200 @@
+/** `holdfast run NAME -- command`: the command runs while the lock is held, and never longer. */
+import type { Lease } from "../../core/api.ts";
+import type { Snapshot } from "../../contract/backend.ts";
+import { LockTimeoutError } from "../../contract/errors.ts";
+import { ask } from "../ask-store.ts";
+import { WardenAhead } from "../run/spare-warden.ts";
+import { MARK_VARIABLE } from "../run/process-marks.ts";
+import { type Outcome, supervise } from "../run/supervise.ts";
+import type { Warden } from "../run/warden.ts";
+import type { Command } from "../command.ts";
+import { whileStoreAnswers } from "../store-reachable.ts";
+import { EXIT } from "../exit-codes.ts";
+import type { Flags } from "../flags.ts";
+import type { Io } from "../io.ts";
+import { LOCK_FLAGS, ownHolder, WAIT_FLAGS } from "../lock-flags.ts";
+import { type OpenStore, openStore } from "../open-store.ts";
+import { showProgress } from "../progress.ts";
+import { childEnvironment, type Plan, readPlan, RUN_FLAGS } from "../run/plan.ts";
+import { type Log, runLog } from "../run/log.ts";
+import { Signals } from "../signals.ts";
+import { storeUrl } from "../url.ts";
+
+export const runCommand: Command = {
+  spec: {
+    name: "run",
+    summary: "Run a command while holding a lock",
+    usage: ["run NAME [FLAGS] -- COMMAND [ARGUMENTS]"],
+    about: [
+      "There is no shell in between, and stdin, stdout and stderr are the command's. It gets HOLDFAST_NAME, HOLDFAST_FENCE, HOLDFAST_DEADLINE (ms since 1970; renewals move the real one), HOLDFAST_HOLDER and HOLDFAST_URL.",
+      "If the lease cannot be renewed, the command gets SIGTERM at the deadline − grace and SIGKILL at the deadline, with everything it started: it is dead before anybody else may start.",
+    ],
+    flags: {
+      ...WAIT_FLAGS,
+      ...RUN_FLAGS,
+      ...LOCK_FLAGS,
+      "conflict-exit-code": { short: "E", value: "N", help: "exit with N instead of 75 when not acquired" },
+    },
+    examples: [
+      ['holdfast run hello -- echo "mine alone"', "one at a time on this machine"],
+      ["holdfast run migrate --wait 5m -- npx prisma migrate deploy", "wait up to five minutes"],
+      ["holdfast run nightly -n --min-hold 10m -- ./report.sh", "once, though all machines' crons fire"],
+      ["holdfast run api --limit 3 -- ./import.sh", "at most three at once"],
+      ["holdfast run catalog -s -- ./read.sh", "readers together, writers alone"],
+      ["holdfast run x -E 1 -n -- ./job.sh", "exit 1 when busy, as flock does"],
+    ],
+    exits: ["child", "usage", "backend", "internal", "notAcquired", "lost", "cannotExecute", "notFound", "signal"],
+    completes: "lock",
+    stdoutIsTheCommands: true,
+  },
+  async run(io, flags) {
+    const plan = readPlan(io, flags, "run");
+    const conflictCode = flags.integer("conflict-exit-code", { min: 0, max: 255 }) ?? EXIT.notAcquired;
+    const log = runLog(io, flags);
+    if (!("path" in plan.program)) return cannotRun(log, plan);
+    if (waitsForItself(io, flags, plan)) {
+      const message = `this already runs under ${plan.name} (fence ${io.env["HOLDFAST_FENCE"]}), and would wait for itself`;
+      log.say("not-acquired", message, { name: plan.name, exit: conflictCode });
+      return conflictCode;
+    }
+    const signals = new Signals();
+    try {
+      const store = await openStore(io, flags);
+      try {
+        const handedUrl = storeUrl(io, flags).handed;
+        return await acquireAndRun(io, flags, { plan, log, signals, store, handedUrl, conflictCode });
+      } finally {
+        await store.close();
+      }
+    } catch (error) {
+      if (signals.exitCode !== undefined) return signals.exitCode;
+      throw error;
+    } finally {
+      signals.dispose();
+    }
+  },
+};
+
+/** The `run` around us keeps the lock until we have ended. */
+function waitsForItself(io: Io, flags: Flags, { name, choice: { options } }: Plan): boolean {
+  const { env } = io;
+  if (env[MARK_VARIABLE] === undefined || env["HOLDFAST_NAME"] !== name) return false;
+  const { url, handed } = storeUrl(io, flags);
+  const sameStore = env["HOLDFAST_URL"] === url || env["HOLDFAST_URL"] === handed;
+  const alone = options.mode === "exclusive" && options.limit === 1;
+  return sameStore && alone;
+}
+
+interface Surroundings {
+  readonly plan: Plan;
+  readonly log: Log;
+  readonly signals: Signals;
+  readonly store: OpenStore;
+  /** What the command gets as HOLDFAST_URL. */
+  readonly handedUrl: string;
+  readonly conflictCode: number;
+}
+
+async function acquireAndRun(io: Io, flags: Flags, around: Surroundings): Promise<number> {
+  const { log, plan, signals, store, conflictCode } = around;
+  // Only where it costs nothing to ask who is next.
+  const ahead =
+    store.backend.name === "file" ? new WardenAhead(plan.name, ownHolder(), () => ask(store, plan.name)) : undefined;
+  let lease: Lease;
+  try {
+    lease = await waitForLease(io, flags, around);
+  } catch (error) {
+    ahead?.dismiss();
+    if (!(error instanceof LockTimeoutError)) throw error;
+    log.say("not-acquired", error.message, {
+      name: plan.name,
+      waitedMs: Math.round(error.waitedMs),
+      exit: conflictCode,
+    });
+    return conflictCode;
+  }
+  log.detail("acquired", `holding ${plan.name} with fence ${lease.fence}`, { name: plan.name, fence: lease.fence });
+  if (signals.exitCode !== undefined) {
+    ahead?.dismiss();
+    await lease.release();
+    return signals.exitCode;
+  }
+  const outcome = await runUnder(lease, around, ahead?.take());
+  const released = outcome.lost === undefined ? await lease.release() : "lost";
+  return conclude(log, plan, lease, outcome, released);
+}
+
+async function waitForLease(io: Io, flags: Flags, { plan, signals, store }: Surroundings): Promise<Lease> {
+  const { name, choice } = plan;
+  const query = (): Promise<Snapshot> => ask(store, name);
+  const done =
+    flags.has("quiet") || flags.has("json")
+      ? () => {}
+      : showProgress(io, {
+          name,
+          holder: ownHolder(),
+          waitMs: choice.waitMs,
+          query,
+          verb: "waiting for",
+        });
+  try {
+    return await whileStoreAnswers(query, signals.stop.signal, (signal) =>
+      store.locks.acquire(name, { ...choice.options, signal }),
+    );
+  } finally {
+    done();
+  }
+}
+
+/** Runs the command once under a lease. Shared with `elect`. */
+export async function runUnder(
+  lease: Lease,
+  { plan, log, signals, store, handedUrl }: Omit<Surroundings, "conflictCode">,
+  warden?: Warden,
+): Promise<Outcome> {
+  if (!("path" in plan.program)) throw new Error("the program was not found");
+  try {
+    return await supervise({
+      path: plan.program.path,
+      args: plan.args,
+      env: childEnvironment(process.env, plan, lease, handedUrl),
+      ownGroup: !process.stdin.isTTY,
+      lease,
+      warden,
+      ttlMs: plan.choice.ttlMs,
+      graceMs: plan.graceMs,
+      maxHoldMs: plan.maxHoldMs,
+      tie: (pids) => store.tie(pids),
+      note: (line) => log.say("note", line, {}),
+      running: (child) => signals.forwardTo((signal) => child.forward(signal)),
+    });
+  } finally {
+    signals.forwardTo(undefined);
+  }
+}
+
+function conclude(log: Log, plan: Plan, lease: Lease, outcome: Outcome, released: string): number {
+  const facts = { name: plan.name, fence: lease.fence, code: outcome.code };
+  if (outcome.lost !== undefined || released === "lost") {
+    const reason = outcome.lost ?? "it had ended before the command did";
+    log.say("lost", `the lease on ${plan.name} (fence ${lease.fence}) was lost: ${reason}`, { ...facts, reason });
+    return EXIT.lost;
+  }
+  if (released === "unknown") {
+    log.say(
+      "release-unknown",
+      `the store did not confirm the release of ${plan.name}: it frees itself when its ttl is over`,
+      facts,
+    );
+  }
+  log.detail("ended", `${plan.program.name} ended with ${outcome.code}`, facts);
+  return outcome.code;
+}
+
+export function cannotRun(log: Log, { program }: Plan): number {
+  const missing = "problem" in program && program.problem === "missing";
+  const exit = missing ? EXIT.notFound : EXIT.cannotExecute;
+  const message = missing ? `${program.name}: command not found` : `${program.name}: cannot be executed`;
+  log.say("cannot-run", message, { command: program.name, exit });
+  return exit;
+}

@@ -1,0 +1,84 @@
+/** How holders, waiters and broken leases are shown to people and to scripts: one shape for every command. */
+import type { Forced, Holding, Snapshot, Waiting } from "../contract/backend.ts";
+import { formatMs } from "../contract/duration.ts";
+import { printable } from "../contract/foreign.ts";
+
+/** `host:pid` taken apart; what does not look like that is a host without a pid. */
+export function hostAndPid(holder: string): { host: string; pid: number | undefined } {
+  const match = /^(.*):(\d{1,10})$/s.exec(holder);
+  return match === null ? { host: holder, pid: undefined } : { host: match[1] ?? "", pid: Number(match[2]) };
+}
+
+/** What a script gets for a lease. Times of day are this machine's; the rest is the store's own word. */
+function holdingJson(holding: Holding): object {
+  const { name, mode, limit, holder, fence, heldMs, remainingMs, meta } = holding;
+  return {
+    name,
+    mode,
+    limit,
+    holder,
+    ...hostAndPid(holder),
+    app: meta["app"],
+    version: meta["version"],
+    fence,
+    heldMs: Math.round(heldMs),
+    since: new Date(Date.now() - heldMs).toISOString(),
+    remainingMs: finite(remainingMs),
+    meta,
+  };
+}
+
+function waitingJson({ name, mode, limit, holder, waitingMs, position, meta }: Waiting): object {
+  const who = { holder, ...hostAndPid(holder), app: meta["app"], version: meta["version"] };
+  return { name, mode, limit, ...who, waitingMs: Math.round(waitingMs), position, meta };
+}
+
+function forcedJson({ name, fence, by, reason, agoMs }: Forced): object {
+  return { name, fence, by, reason, agoMs: Math.round(agoMs), at: new Date(Date.now() - agoMs).toISOString() };
+}
+
+export function snapshotJson({ held, pending, forced }: Snapshot): object {
+  return { held: held.map(holdingJson), pending: pending.map(waitingJson), forced: forced.map(forcedJson) };
+}
+
+/** The part of a snapshot that concerns exactly one lock: a query is by prefix. */
+export function only(name: string, { held, pending, forced }: Snapshot): Snapshot {
+  const same = (one: { name: string }): boolean => one.name === name;
+  return {
+    held: held.filter(same),
+    pending: pending.filter(same).toSorted((a, b) => a.position - b.position),
+    forced: forced.filter(same),
+  };
+}
+
+/** `web-3:812 (importer 1.4)`. */
+export function whoText(holder: string, meta: Holding["meta"]): string {
+  const app = [meta["app"], meta["version"]].filter((text) => text !== undefined).join(" ");
+  return printable(app === "" ? holder : `${holder} (${app})`);
+}
+
+export function modeText({ mode, limit }: Pick<Holding, "mode" | "limit">): string {
+  return limit > 1 ? `1 of ${limit}` : mode;
+}
+
+export function leftText(remainingMs: number): string {
+  return Number.isFinite(remainingMs) ? formatMs(remainingMs) : "while it lives";
+}
+
+/** What the meta says beyond app and version, which are shown with the holder. */
+export function metaText(meta: Holding["meta"]): string {
+  return Object.entries(meta)
+    .filter(([field]) => field !== "app" && field !== "version")
+    .map(([field, text]) => printable(`${field}=${text}`))
+    .join("  ");
+}
+
+export function ordinal(n: number): string {
+  const tens = n % 100;
+  if (tens >= 11 && tens <= 13) return `${n}th`;
+  return `${n}${["th", "st", "nd", "rd"][n % 10] ?? "th"}`;
+}
+
+function finite(ms: number): number | null {
+  return Number.isFinite(ms) ? Math.round(ms) : null;
+}

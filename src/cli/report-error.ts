@@ -1,0 +1,73 @@
+/** Turns an error into a message for people, an object for scripts, and an exit code. */
+import { LockBackendError, LockError, LockLostError, LockTimeoutError } from "../contract/errors.ts";
+import { UsageError } from "./command.ts";
+import { EXIT } from "./exit-codes.ts";
+import type { Io } from "./io.ts";
+import { printable } from "../contract/foreign.ts";
+import { clippedSnapshot } from "../core/snapshot.ts";
+
+export interface FailureOptions {
+  readonly json: boolean;
+  readonly verbose: boolean;
+}
+
+/** Reports `error` on stderr, and with `--json` also as a document on stdout. Returns the exit code. */
+export function reportFailure(io: Io, error: unknown, { json, verbose }: FailureOptions): number {
+  const exit = exitOf(error);
+  const message = error instanceof Error ? error.message : String(error);
+  if (json) io.json({ error: { code: codeOf(error), message: io.mask(message), exit, ...detailsOf(error) } });
+  io.note(`${io.style("stderr", "red", "holdfast:")} ${printable(message)}`);
+  for (const line of explain(error)) io.note(`  ${printable(line)}`);
+  if (error instanceof UsageError) io.note(`  Try: holdfast ${error.command ?? ""}${error.command ? " " : ""}--help`);
+  // Wrong usage happened at the prompt, not in the code.
+  const wantsFrames = exit === EXIT.internal || (verbose && exit !== EXIT.usage);
+  if (wantsFrames && error instanceof Error) for (const frame of framesOf(error)) io.note(frame);
+  return exit;
+}
+
+/** Where it happened. What it says, which may be foreign text, has been said. */
+function framesOf(error: Error): readonly string[] {
+  const lines = (error.stack ?? "").split("\n").filter((line) => /^ +at \S/.test(line));
+  return lines.map(printable);
+}
+
+function exitOf(error: unknown): number {
+  if (error instanceof UsageError || isWrongArgument(error)) return EXIT.usage;
+  if (error instanceof LockTimeoutError) return EXIT.notAcquired;
+  if (error instanceof LockLostError) return EXIT.lost;
+  if (error instanceof LockError) return EXIT.backend;
+  return EXIT.internal;
+}
+
+/** The library refuses wrong arguments with a `TypeError` that begins like this; any other `TypeError` is a fault. */
+function isWrongArgument(error: unknown): boolean {
+  return error instanceof TypeError && /^(Expected|Unknown)\b/.test(error.message);
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof LockError) return error.code;
+  if (exitOf(error) === EXIT.usage) return "ERR_USAGE";
+  return "ERR_INTERNAL";
+}
+
+function detailsOf(error: unknown): object {
+  if (error instanceof LockTimeoutError)
+    return {
+      lock: error.lock,
+      waitedMs: error.waitedMs,
+      heldBy: clippedSnapshot({ held: error.heldBy, pending: [], forced: [] }).held,
+    };
+  if (error instanceof LockLostError) return { lock: error.lock, fence: error.fence, reason: error.reason };
+  if (error instanceof LockBackendError) return { lock: error.lock, backend: error.backend, votes: error.votes };
+  return {};
+}
+
+/** What lies under the message: the votes of a quorum, the error of the connection. */
+function explain(error: unknown): readonly string[] {
+  if (!(error instanceof LockBackendError)) return [];
+  const votes = error.votes.map(
+    ({ member, vote, detail }) => `${member}: ${vote}${detail === "" ? "" : `, ${detail}`}`,
+  );
+  const cause = error.cause instanceof Error ? error.cause.message : undefined;
+  return cause === undefined || error.message.includes(cause) || cause === "" ? votes : [...votes, `because: ${cause}`];
+}

@@ -1,0 +1,57 @@
+/**
+ * The warden: a small process beside `holdfast run` that ends the command when holdfast no longer can. It does so when
+ * its pipe closes (holdfast was killed), and at the deadline (holdfast was stopped, or is stuck).
+ * It ends only after the whole family has, so that a lease tied to its life is never free under a running grandchild.
+ */
+import { removeCgroup } from "./cgroup.ts";
+import { endFamily, type Family } from "./process-tree.ts";
+
+/** One line of JSON at a time. */
+export interface Told {
+  readonly watch?: Family | undefined;
+  /** By the machine's monotonic clock. */
+  readonly until?: number | undefined;
+}
+
+let family: Family | undefined;
+let deadlineMs = Infinity;
+let timer: NodeJS.Timeout | undefined;
+let received = "";
+
+/** The same clock in all processes of a machine, unlike performance.now(). */
+function nowMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
+function obey(line: string): void {
+  const told = JSON.parse(line) as Told;
+  if (told.watch !== undefined) family = told.watch;
+  if (told.until !== undefined) deadlineMs = told.until;
+  clearTimeout(timer);
+  timer = setTimeout(atDeadline, Math.min(Math.max(0, deadlineMs - nowMs()), 2 ** 31 - 1));
+}
+
+function atDeadline(): void {
+  if (family !== undefined && nowMs() >= deadlineMs) void endFamily(family);
+}
+
+async function leave(): Promise<void> {
+  if (family !== undefined) await endFamily(family);
+  if (family?.cgroup !== undefined) removeCgroup(family.cgroup);
+  process.exit(0);
+}
+
+// Whoever ends a whole process tree politely ends holdfast too, and holdfast ends the warden. Until then it stays.
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"] as const) process.on(signal, () => {});
+
+process.stdin.setEncoding("utf8");
+process.stdin.on("data", (text: string) => {
+  received += text;
+  for (let end = received.indexOf("\n"); end >= 0; end = received.indexOf("\n")) {
+    const line = received.slice(0, end);
+    received = received.slice(end + 1);
+    obey(line);
+  }
+});
+process.stdin.on("end", () => void leave());
+process.stdin.on("error", () => void leave());

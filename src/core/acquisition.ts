@@ -1,0 +1,245 @@
+/**
+ * All waiting for the store: attempt → watch → attempt, until granted or nobody wants it any more. Whatever was asked
+ * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
+ */
+import { isAnswer, leftMs } from "../contract/answer.ts";
+import type { Claim, Granted, Holding, Refused } from "../contract/backend.ts";
+import { formatMs } from "../contract/duration.ts";
+import { LockBackendError } from "../contract/errors.ts";
+import { type Departure, departure, type Grant } from "./hold.ts";
+import { releaseUntil } from "./release.ts";
+import { asked, type Surroundings } from "./surroundings.ts";
+import { within } from "../contract/time-limit.ts";
+
+export type { Grant } from "./hold.ts";
+
+const POLL_MIN_MS = 20;
+const POLL_MAX_MS = 1000;
+/** A store that has not answered for this long is in trouble. */
+const SILENCE_MS = 1000;
+/** How often in a row a backend may say at once that it should be asked again. */
+const HASTY_MAX = 10;
+
+/** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
+export class Seeker {
+  readonly claim: Claim;
+  readonly shape: string;
+  /** The store's last refusal. */
+  refused: Refused | undefined;
+  /** Called whenever the store has said that the claim waits there. */
+  onQueued: (() => void) | undefined;
+  #refusedAtMs = 0;
+  #trouble: unknown;
+  #hasty = 0;
+  readonly #around: Surroundings;
+  #sentAtMs = -Infinity;
+  /** The question that is out; its answer is not here yet. */
+  #asked: Promise<unknown> | undefined;
+  #waiting: AbortController | undefined;
+  #off: Promise<void> | undefined;
+
+  constructor(around: Surroundings, claim: Claim, shape: string) {
+    this.#around = around;
+    this.claim = claim;
+    this.shape = shape;
+  }
+
+  /** Sends the first question, for whoever wants to hear the answer before {@link seek} does. */
+  ask(sent: Departure): Promise<Granted | Refused> {
+    return this.follow(
+      asked(() => this.#around.backend.attempt(this.claim)),
+      sent,
+    );
+  }
+
+  /** A question of this claim went out by another way, in a swap. */
+  follow<T extends Granted | Refused>(answer: Promise<T>, sent: Departure): Promise<T> {
+    this.#sentAtMs = sent.atMs;
+    this.#asked = answer;
+    return answer;
+  }
+
+  /** True: the answer to a question of this claim is a yes that can be believed. */
+  isGrant(answer: Granted | Refused, sent: Departure): answer is Granted {
+    const nowMs = this.#around.clock.now();
+    return answer?.granted && isAnswer(answer, nowMs) && leftMs(answer, this.claim, sent.atMs, nowMs) > 0;
+  }
+
+  /** The answer to a question of this claim is yes. `undefined`: it was called off, and is on its way back. */
+  took(granted: Granted, sent: Departure): Grant | undefined {
+    this.#asked = undefined;
+    return this.#off === undefined ? { granted, sent } : undefined;
+  }
+
+  /** Resolves with the grant; with `undefined` when refused and the claim does not queue, or when called off. */
+  async seek(first?: {
+    readonly answer: Promise<Granted | Refused>;
+    readonly sent: Departure;
+  }): Promise<Grant | undefined> {
+    const { clock } = this.#around;
+    let answer = first?.answer;
+    for (let round = 0; this.#off === undefined; round++) {
+      const sent = answer === undefined ? departure(clock) : first!.sent;
+      let heard: Granted | Refused | undefined;
+      try {
+        heard = await this.#checked(await (answer ?? this.ask(sent)));
+        this.#trouble = undefined;
+      } catch (cause) {
+        this.#asked = undefined;
+        this.#trouble = cause;
+        // A claim that does not queue is asked for once more, with the same id, and then given up.
+        if (isFinal(cause) || (!this.claim.queues && round > 0)) {
+          void this.callOff();
+          throw cause;
+        }
+      }
+      this.#asked = undefined;
+      answer = undefined;
+      if (this.#off !== undefined) return undefined;
+      if (heard?.granted === true) {
+        if (this.isGrant(heard, sent)) return { granted: heard, sent };
+        // Asked for again with the same claim, but not without a pause for ever: the next may be as slow, or as short.
+        this.#trouble = new Error("its grant was over too soon");
+        if (round === 0) continue;
+      } else if (heard !== undefined) {
+        this.#refusedAtMs = clock.now();
+        this.refused = heard;
+        if (!this.claim.queues) return undefined;
+        this.onQueued?.();
+        if (this.#off !== undefined) return undefined;
+      }
+      const news = await this.#wait(this.#pauseMs(round), heard?.granted === false);
+      // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
+      if (news !== undefined && this.#isFresh(news, sent)) return this.took(news, sent);
+    }
+    return undefined;
+  }
+
+  /** What is no answer is asked for again, as after an error; a grant that cannot be is told, because the next would be no better. */
+  #checked<T extends Granted | Refused>(answer: T): T | Promise<T> {
+    const { backend, clock } = this.#around;
+    if (isAnswer(answer, clock.now())) return answer;
+    if (answer?.granted !== true) throw new Error("its answer is none");
+    return import("../contract/backend-mistake.ts").then(({ mistakenGrant }) => {
+      throw mistakenGrant(backend.name, this.claim.name, answer);
+    });
+  }
+
+  /** A grant that was long on its way is asked for again, with the same claim: much may have happened to it since. */
+  #isFresh({ fromMs, ttlMs }: Granted, sent: Departure): boolean {
+    const ageMs = this.#around.clock.now() - (fromMs ?? sent.atMs);
+    return ageMs < ((ttlMs ?? this.claim.ttlMs) * 2) / 3;
+  }
+
+  /** Who is in the way: the store's last word, with its ages brought up to date. */
+  heldBy(nowMs: number): readonly Holding[] {
+    const ageMs = nowMs - this.#refusedAtMs;
+    const heldBy = this.refused?.heldBy;
+    // For messages only: what cannot be shown is left out.
+    if (!Array.isArray(heldBy)) return [];
+    return heldBy.filter(isHolding).map((holding) => ({
+      ...holding,
+      heldMs: holding.heldMs + ageMs,
+      remainingMs: Math.max(0, holding.remainingMs - ageMs),
+    }));
+  }
+
+  /** For how long a question has been out that the store does not answer; 0 when none is. */
+  unansweredMs(nowMs: number): number {
+    return this.#asked === undefined ? 0 : nowMs - this.#sentAtMs;
+  }
+
+  /** Why the last question got no answer, for messages; `undefined` when it got one. */
+  troubleAt(nowMs: number): unknown {
+    const silentMs = this.unansweredMs(nowMs);
+    if (this.#trouble !== undefined || silentMs < SILENCE_MS) return this.#trouble;
+    return new Error(`no answer for ${formatMs(silentMs)}`);
+  }
+
+  /** Nobody wants the claim any more: stop. Settles when nothing of it is left in the store, as far as that can be known. */
+  callOff(): Promise<void> {
+    if (this.#off !== undefined) return this.#off;
+    const asked = this.#asked;
+    this.#off = this.#sentAtMs === -Infinity ? Promise.resolve() : this.#leave(asked);
+    this.#waiting?.abort();
+    return this.#off;
+  }
+
+  /** The release goes out now, and again after an attempt that is still on its way: the first may have overtaken it. */
+  async #leave(asked: Promise<unknown> | undefined): Promise<void> {
+    const again = asked?.catch(() => {}).then(() => this.#release());
+    await Promise.all([this.#release(), again]);
+  }
+
+  /**
+   * Whatever was asked for has reached the store by now, or will be followed by another release. A claim that is queued keeps
+   * its place for a ttl, and may be granted at its end for another.
+   */
+  async #release(): Promise<void> {
+    const { ttlMs, lockDelayMs, queues } = this.claim;
+    const keptMs = (queues ? 2 : 1) * ttlMs + lockDelayMs;
+    await releaseUntil(this.#around, this.claim, this.#around.clock.now() + keptMs);
+  }
+
+  #pauseMs(round: number): number {
+    const { retryMs } = this.refused ?? {};
+    if (retryMs !== undefined && retryMs > 0 && this.#trouble === undefined) return retryMs;
+    const capMs = Math.min(POLL_MAX_MS, Math.max(1, this.claim.ttlMs / 3));
+    const pauseMs = Math.min(capMs, POLL_MIN_MS * 2 ** Math.min(round, 10));
+    return pauseMs * (0.5 + 0.5 * this.#around.chance.fraction());
+  }
+
+  /** Waits for news or for `pauseMs`, whichever comes first. */
+  async #wait(pauseMs: number, queued: boolean): Promise<Granted | undefined> {
+    const { clock } = this.#around;
+    const over = new AbortController();
+    this.#waiting = over;
+    // Waiting keeps the process alive: somebody counts on the lock.
+    const timer = clock.setTimer(() => over.abort(), pauseMs, true);
+    try {
+      const news = queued ? await this.#watch(over.signal) : "none";
+      if (news !== "none") return news;
+      await aborted(over.signal);
+      return undefined;
+    } finally {
+      clock.clearTimer(timer);
+      this.#waiting = undefined;
+    }
+  }
+
+  /** The grant, or `undefined` for "ask again". `"none"`: nothing that would be a reason to ask before the pause is over. */
+  async #watch(signal: AbortSignal): Promise<Granted | "none" | undefined> {
+    const { backend, clock } = this.#around;
+    if (backend.watch === undefined) return "none";
+    const sinceMs = clock.now();
+    try {
+      const watching = asked(() => backend.watch!(this.claim, signal));
+      let news = (await Promise.race([watching, aborted(signal)])) ?? undefined;
+      // It settles soon after the signal; one that never does holds nobody up.
+      if (signal.aborted && this.#off === undefined) news ??= await within(clock, watching, SILENCE_MS);
+      if (news?.granted === true) return await this.#checked(news);
+      // To ask again at once is right after news, but a backend that always says so would be asked without end.
+      this.#hasty = clock.now() - sinceMs < 1 ? this.#hasty + 1 : 0;
+      return this.#hasty < HASTY_MAX ? undefined : "none";
+    } catch (cause) {
+      this.#trouble = cause;
+      return "none";
+    }
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+function isHolding(holding: Holding | undefined): boolean {
+  return typeof holding?.holder === "string";
+}
+
+/** Asking again cannot help. */
+function isFinal(cause: unknown): boolean {
+  return cause instanceof TypeError || (cause instanceof LockBackendError && cause.fatal);
+}

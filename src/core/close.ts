@@ -1,0 +1,117 @@
+/**
+ * The graceful end: stop acquiring, ask the work to stop, wait for it, then release and leave nothing behind. Never under a
+ * running function unless told to. Each call of close() waits with its own patience for the same end.
+ */
+import type { CloseOptions } from "./api.ts";
+import type { Clock } from "../contract/clock.ts";
+import type { Desk } from "./engine.ts";
+import { toMs } from "../contract/duration.ts";
+import { asBackendError, LockBackendError, LockClosedError, quote } from "../contract/errors.ts";
+import { asked } from "./surroundings.ts";
+import { within } from "../contract/time-limit.ts";
+
+/** How long the end waits for a store that does not answer. */
+const STORE_MAX_MS = 5000;
+
+/** One call of run() or elect(), from before it asks for the lock until it has settled. */
+export interface Call {
+  readonly name: string;
+}
+
+/** The calls that are under way. Registered before they start, so that none is overlooked. */
+export class Running {
+  readonly #calls: Set<Call> = new Set();
+  #quiet: (() => void)[] = [];
+
+  begin(name: string): Call {
+    const call = { name };
+    this.#calls.add(call);
+    return call;
+  }
+
+  end(call: Call): void {
+    this.#calls.delete(call);
+    if (this.#calls.size > 0) return;
+    for (const quiet of this.#quiet.splice(0)) quiet();
+  }
+
+  get names(): readonly string[] {
+    return [...this.#calls].map(({ name }) => name);
+  }
+
+  /** Resolves to true when none is under way, to false when `graceMs` has passed. */
+  async settled(clock: Clock, graceMs: number): Promise<boolean> {
+    if (this.#calls.size === 0) return true;
+    const quiet = new Promise<true>((resolve) => this.#quiet.push(() => resolve(true)));
+    return (await within(clock, quiet, graceMs)) ?? false;
+  }
+}
+
+export class Closing {
+  readonly #desk: Desk;
+  readonly #running: Running;
+  #begun = false;
+  #ended: Promise<void> | undefined;
+
+  constructor(desk: Desk, running: Running) {
+    this.#desk = desk;
+    this.#running = running;
+  }
+
+  async close({ grace = Infinity, force = false }: CloseOptions): Promise<void> {
+    // A wrong option is an error of this call, and closes nothing.
+    const graceMs = toMs(grace, "grace", { minMs: 0, maxMs: Infinity });
+    if (typeof force !== "boolean") throw new TypeError(`Expected \`force\` to be true or false, got ${typeof force}`);
+    if (!this.#begun) this.#begin();
+    const settled = await this.#running.settled(this.#desk.clock, graceMs);
+    if (settled || force) return await this.#end();
+    const names = this.#running.names;
+    throw new LockClosedError(
+      names.join(", "),
+      `Work under ${names.length} lock(s) (${names.join(", ")}) still runs after the grace period: its leases stay held until it settles. ` +
+        "To release them under it, call close({ force: true }).",
+    );
+  }
+
+  #begin(): void {
+    this.#begun = true;
+    this.#desk.shut();
+    this.#desk.stopAll();
+    // However long the work takes, and whoever has stopped waiting for it: the rest is closed behind it.
+    void this.#running.settled(this.#desk.clock, Infinity).then(() => this.#end().catch(() => {}));
+  }
+
+  #end(): Promise<void> {
+    return (this.#ended ??= end(this.#desk));
+  }
+}
+
+/** Ends every hold, used or not, and waits until nothing of ours is left in the store. Says what may be, in bounded time. */
+async function end(desk: Desk): Promise<void> {
+  const { clock, releases } = desk;
+  desk.releaseAll();
+  await releases.settled(STORE_MAX_MS);
+  const left = [...new Set(releases.names)];
+  await within(clock, desk.stop(), STORE_MAX_MS);
+  const failure = await closeBackend(desk);
+  if (left.length > 0) throw leftovers(desk.backend.name, left, failure);
+  if (failure !== undefined) throw failure as Error;
+}
+
+async function closeBackend({ backend, clock }: Desk): Promise<unknown> {
+  try {
+    const closed = asked(() => backend.close()).then(() => true);
+    if ((await within(clock, closed, STORE_MAX_MS)) === true) return undefined;
+    return new LockBackendError(backend.name, "", `The ${backend.name} backend did not close in time.`);
+  } catch (error) {
+    return asBackendError(backend.name, "", error);
+  }
+}
+
+function leftovers(backend: string, names: readonly string[], cause: unknown): LockBackendError {
+  const shown = names.slice(0, 5).map(quote).join(", ") + (names.length > 5 ? ` and ${names.length - 5} more` : "");
+  const message =
+    `The locks are closed, but the ${backend} store did not confirm that ${shown} ${names.length === 1 ? "is" : "are"} released: ` +
+    "what is left there ends by itself after its ttl.";
+  return new LockBackendError(backend, names.join(", "), message, { cause });
+}

@@ -1,0 +1,82 @@
+/** Election: run for office again and again; do the work while elected; leave only after the work has settled. */
+import type { Work } from "./api.ts";
+import type { Chance } from "../contract/random.ts";
+import type { Clock } from "../contract/clock.ts";
+import { LockBackendError, LockClosedError } from "../contract/errors.ts";
+import type { HeldLease } from "./lease.ts";
+import { onAbort } from "../contract/on-abort.ts";
+
+/** Between two terms, so that work which ends at once does not become a busy loop. */
+const PAUSE_MAX_MS = 1000;
+
+export interface Candidacy {
+  readonly clock: Clock;
+  readonly chance: Chance;
+  readonly signal: AbortSignal | undefined;
+  /** Aborts when the locks are being closed. */
+  readonly closing: AbortSignal;
+  readonly ttlMs: number;
+  acquire(): Promise<HeldLease>;
+  /** Runs the work in the lease's context. */
+  hold(lease: HeldLease, run: () => Promise<void>): Promise<void>;
+  readonly work: Work<unknown>;
+}
+
+/** Resolves when the signal aborts or the locks are closed. Rejects when the work fails in office, or the store refuses for good. */
+export async function elect(candidacy: Candidacy): Promise<void> {
+  while (!isOver(candidacy)) {
+    const lease = await campaign(candidacy);
+    if (lease !== undefined) await serve(candidacy, lease);
+    if (isOver(candidacy)) return;
+    await pause(candidacy);
+  }
+}
+
+function isOver({ signal, closing }: Candidacy): boolean {
+  return signal?.aborted === true || closing.aborted;
+}
+
+/** Waits to be elected; undefined when that ended without an office. */
+async function campaign(candidacy: Candidacy): Promise<HeldLease | undefined> {
+  try {
+    return await candidacy.acquire();
+  } catch (error) {
+    if (isOver(candidacy) || error instanceof LockClosedError) return undefined;
+    // A store that is away comes back; one that refuses for good is a mistake to be told.
+    if (error instanceof LockBackendError && !error.fatal) return undefined;
+    throw error;
+  }
+}
+
+/** One term of office. It ends when the work settles, or when the lease is lost and the work has noticed. */
+async function serve(candidacy: Candidacy, lease: HeldLease): Promise<void> {
+  const { signal, work } = candidacy;
+  const stopListening = signal === undefined ? undefined : onAbort(signal, () => lease.stop(signal.reason));
+  try {
+    // Elected in the very moment in which the candidacy ended: nothing is begun.
+    if (isOver(candidacy)) return;
+    await candidacy.hold(lease, async () => {
+      await work(lease);
+    });
+  } catch (error) {
+    // After a loss or a step-down, a rejection is how the work ends; in office it is a failure.
+    if (lease.standing() !== "lost" && !isOver(candidacy)) throw error;
+  } finally {
+    stopListening?.();
+    await lease.release();
+  }
+}
+
+function pause({ clock, chance, signal, closing, ttlMs }: Candidacy): Promise<void> {
+  const pauseMs = Math.min(PAUSE_MAX_MS, ttlMs / 10) * (0.5 + 0.5 * chance.fraction());
+  return new Promise((resolve) => {
+    const stop: (() => void)[] = [];
+    const end = (): void => {
+      clock.clearTimer(timer);
+      for (const unlisten of stop) unlisten();
+      resolve();
+    };
+    const timer = clock.setTimer(end, pauseMs, true);
+    for (const one of [signal, closing]) if (one !== undefined) stop.push(onAbort(one, end));
+  });
+}

@@ -1,0 +1,188 @@
+/**
+ * A hold: one lease of the store, renewed by the keeper and lent to local leases: one after the other, or, in shared
+ * mode, to several at once. It knows until when it may be trusted (see "Trust" in docs/concepts.md), and it has one state:
+ * held, then ending (its release began) or lost. Whether it may be believed, lent, entered or renewed is a question to that
+ * state, so that nothing can be released and still be believed.
+ */
+import type { Bell } from "../contract/deadlines.ts";
+import type { Claim, Granted, Holding } from "../contract/backend.ts";
+import type { Clock } from "../contract/clock.ts";
+import type { Cohort } from "./renewal-group.ts";
+import { driftMs } from "../contract/trust.ts";
+import type { HeldLease } from "./lease.ts";
+import { added, remove } from "./short-list.ts";
+import type { Spec } from "./options.ts";
+
+/** A wall clock this far ahead of the monotonic one means that the machine slept. */
+const SLEPT_MS = 2000;
+
+/** When a request left: read before it did. */
+export interface Departure {
+  readonly atMs: number;
+  /** How far the wall clock was ahead of the monotonic one: a sleep on the way shows as a difference. */
+  readonly wallLeadMs: number;
+}
+
+export function departure(clock: Clock): Departure {
+  const atMs = clock.now();
+  return { atMs, wallLeadMs: clock.wall() - atMs };
+}
+
+/** A grant, and when the request that brought it left. */
+export interface Grant {
+  readonly granted: Granted;
+  readonly sent: Departure;
+}
+
+/** The queue that lends the hold, and has to know when it ends. */
+export interface HoldHome {
+  lose(hold: Hold, reason: string): void;
+  forceEnd(hold: Hold, reason: string): Promise<unknown>;
+}
+
+export class Hold implements Bell {
+  readonly home: HoldHome;
+  readonly claim: Claim;
+  readonly spec: Spec;
+  readonly firstFence: bigint;
+  readonly run: number;
+  readonly ttlMs: number;
+  readonly grantedAtMs: number;
+  /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
+  leases: HeldLease[] = [];
+  /** How many local leases it has been lent to. */
+  lent = 0;
+
+  /** Its place among all that the desk keeps. */
+  deskPlace = -1;
+
+  // The keeper's own notes.
+  cohort: Cohort | undefined;
+  cohortPlace = -1;
+  atMs = 0;
+  place = -1;
+
+  readonly #clock: Clock;
+  readonly #endAtMs: number;
+  #state: "held" | "ending" | "lost" = "held";
+  #fromMs: number;
+  #wallLeadMs: number;
+  #thread: (() => Departure) | undefined;
+
+  constructor(home: HoldHome, clock: Clock, claim: Claim, spec: Spec, { granted, sent }: Grant) {
+    this.home = home;
+    this.#clock = clock;
+    this.claim = claim;
+    this.spec = spec;
+    this.firstFence = granted.fence;
+    this.run = granted.run;
+    this.ttlMs = granted.ttlMs ?? claim.ttlMs;
+    this.#fromMs = granted.fromMs ?? sent.atMs;
+    this.grantedAtMs = clock.now();
+    this.#endAtMs = this.grantedAtMs + spec.maxHoldMs;
+    this.#wallLeadMs = sent.wallLeadMs;
+  }
+
+  get state(): "held" | "ending" | "lost" {
+    return this.#state;
+  }
+
+  /** Its release begins, or it is lost. A lease ends once: `false` where it had ended before. */
+  end(how: "ending" | "lost"): boolean {
+    if (this.#state !== "held") return false;
+    this.#state = how;
+    return true;
+  }
+
+  lend(lease: HeldLease): void {
+    this.leases = added(this.leases, lease);
+  }
+
+  takeBack(lease: HeldLease): void {
+    remove(this.leases, lease);
+  }
+
+  /** The fence for the next local lease. Shared leases have one in common. */
+  nextFence(): bigint {
+    const before = this.lent++;
+    // The first lease, mostly the only one, needs no arithmetic.
+    return before === 0 || this.claim.mode === "shared" ? this.firstFence : this.firstFence + BigInt(before);
+  }
+
+  /** The instant at which belief ends: before the store can give the lock away, by 1 % of the ttl + 2 ms for drifting clocks. */
+  get trustedUntilMs(): number {
+    return Math.min(this.fromMs + this.ttlMs - driftMs(this.ttlMs), this.#endAtMs);
+  }
+
+  /** Trust counts from here: when the request that last confirmed the lease left. */
+  get fromMs(): number {
+    return this.#thread === undefined ? this.#fromMs : Math.max(this.#fromMs, this.#thread().atMs);
+  }
+
+  /** How far the wall clock was ahead of the monotonic one then. */
+  get wallLeadMs(): number {
+    return this.#thread === undefined ? this.#wallLeadMs : this.#thread().wallLeadMs;
+  }
+
+  /** No renewal goes out from here on: the holder has had its `maxHold`. */
+  get endAtMs(): number {
+    return this.#endAtMs;
+  }
+
+  /** Held, and its time has not passed. */
+  trusted(nowMs: number): boolean {
+    return this.#state === "held" && this.#hasTime(nowMs);
+  }
+
+  /**
+   * True when the machine seems to have slept since the last confirmation: the monotonic clock may have stood still.
+   * Only a renewal can settle that. One that is never renewed is not in doubt: the sleep is taken off its time.
+   */
+  inDoubt(nowMs: number): boolean {
+    return this.spec.renew !== false && this.#sleptMs(nowMs) > 0;
+  }
+
+  /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */
+  isSure(nowMs: number): boolean {
+    return this.trusted(nowMs) && !this.inDoubt(nowMs);
+  }
+
+  /** The store cannot have let go by itself yet, whatever has become of the hold here. Says nothing about belief. */
+  isUnexpired(nowMs: number): boolean {
+    return this.#hasTime(nowMs) && !this.inDoubt(nowMs);
+  }
+
+  /** How much of its time is left, counting the sleep of the machine where no renewal can settle that. */
+  remainingMs(nowMs: number): number {
+    const sleptMs = this.spec.renew === false ? this.#sleptMs(nowMs) : 0;
+    return this.trustedUntilMs - nowMs - sleptMs;
+  }
+
+  #hasTime(nowMs: number): boolean {
+    return this.remainingMs(nowMs) > 0;
+  }
+
+  #sleptMs(nowMs: number): number {
+    const sleptMs = this.#clock.wall() - nowMs - this.wallLeadMs;
+    return sleptMs > SLEPT_MS ? sleptMs : 0;
+  }
+
+  /** Moves the trusted instant forward, counted from when the renewal left; never back. */
+  confirm(fromMs: number, sent: Departure): void {
+    if (fromMs > this.#fromMs) this.#fromMs = fromMs;
+    // An older proof, sent before this renewal was asked for, says nothing about a sleep in between.
+    if (fromMs >= sent.atMs) this.#wallLeadMs = sent.wallLeadMs;
+  }
+
+  /** As the store would show it, for messages. */
+  describe(nowMs: number): Holding {
+    const { name, mode, limit, holder, meta } = this.claim;
+    const remainingMs = Math.max(0, this.remainingMs(nowMs));
+    return { name, mode, limit, holder, fence: this.firstFence, heldMs: nowMs - this.grantedAtMs, remainingMs, meta };
+  }
+
+  /** Lets a worker thread's confirmations count too. */
+  follow(latest: () => Departure): void {
+    this.#thread = latest;
+  }
+}

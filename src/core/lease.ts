@@ -1,0 +1,284 @@
+/**
+ * One held lock, as its user sees it: a hold lent for a while, or a re-entry into such a lease. A lease is held, then
+ * released or lost, once. Re-entries are leases inside a lease: it goes back when it and all inside it are released.
+ */
+import type { Lease, ReleaseResult } from "./api.ts";
+import type { Clock } from "../contract/clock.ts";
+import type { Holding, Mode } from "../contract/backend.ts";
+import { LockLostError } from "../contract/errors.ts";
+import { holdChannel, type HoldEvent } from "../contract/events.ts";
+import type { Hold } from "./hold.ts";
+import type { Peekable, Peeked } from "./peek.ts";
+
+/** Where a lease comes from, and goes when it is over. */
+export interface LeaseHome {
+  readonly clock: Clock;
+  readonly backendName: string;
+  /** The lease and all inside it are over: pass the hold on, or release it. */
+  giveBack(lease: HeldLease, hold: Hold): ReleaseResult | Promise<ReleaseResult>;
+  /** The hold's time has passed, and no timer has noticed yet. */
+  lose(hold: Hold, reason: string): void;
+  /** Only the store can settle whether this hold is still ours: ask it. */
+  confirm(hold: Hold): void;
+}
+
+/** What a lease is at one instant, by the monotonic clock. `doubt`: the machine seems to have slept. */
+export type Standing = "held" | "doubt" | "released" | "lost";
+
+const UNKNOWN = "the store no longer knew it when it was released";
+const SLEPT = "the machine seems to have slept, and the store could not be asked whether it was still held";
+const LATE = "its ttl passed before it could be renewed (the event loop was blocked, or the process paused)";
+
+export class HeldLease implements Lease, Peekable {
+  readonly name: string;
+  readonly fence: bigint;
+  /** @internal What its user asked for: a shared re-entry into an exclusive lease is shared. */
+  readonly mode: Mode;
+  readonly #hold: Hold;
+  readonly #home: LeaseHome;
+  readonly #outer: HeldLease | undefined;
+  readonly #left: (() => void) | undefined;
+  #inner: Set<HeldLease> | undefined;
+  /** Itself until it is released, and all inside it. */
+  #open = 1;
+  #released = false;
+  #lost: LockLostError | undefined;
+  #stopReason: unknown;
+  #disposed = false;
+  #controller: AbortController | undefined;
+  #result: Promise<ReleaseResult> | undefined;
+  #event: HoldEvent | undefined;
+  /** @internal Called after the hold was lost, when all states are consistent; also where this lease was released before. */
+  onLost: ((reason: string) => void) | undefined;
+
+  /** @internal Leases come from acquire(). */
+  constructor(
+    name: string,
+    fence: bigint,
+    hold: Hold,
+    home: LeaseHome,
+    inside?: { readonly outer: HeldLease; readonly mode: Mode; readonly left: () => void },
+  ) {
+    this.name = name;
+    this.fence = fence;
+    this.#hold = hold;
+    this.#home = home;
+    this.mode = inside?.mode ?? hold.claim.mode;
+    this.#outer = inside?.outer;
+    this.#left = inside?.left;
+  }
+
+  /** @internal Tells subscribers that the lease has begun. They may do anything, so that it is in its user's hands before. */
+  announce(): void {
+    if (!holdChannel.hasSubscribers) return;
+    this.#event = { backend: this.#home.backendName, name: this.name, mode: this.mode, fence: this.fence };
+    holdChannel.start.publish(this.#event);
+  }
+
+  get fences(): ReadonlyMap<string, bigint> {
+    return new Map([[this.name, this.fence]]);
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      const reason = this.#lost ?? this.#stopReason;
+      if (reason !== undefined) this.#controller.abort(reason);
+    }
+    return this.#controller.signal;
+  }
+
+  remaining(): number {
+    return this.#whyNot() === undefined ? this.#hold.remainingMs(this.#home.clock.now()) : 0;
+  }
+
+  assertHeld(): void {
+    const reason = this.#whyNot();
+    if (reason !== undefined) throw this.#lost ?? new LockLostError(this.name, this.fence, reason);
+  }
+
+  release(): Promise<ReleaseResult> {
+    if (this.#result === undefined) {
+      // Listeners of a loss that is noticed here may release this very lease.
+      this.#lookAtTime();
+      this.#result ??= this.#release();
+    }
+    return this.#result;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // The answer to an explicit release() has said it already, or another disposal does.
+    if (this.#released || this.#disposed) return void (await this.release());
+    this.#disposed = true;
+    const lost = await this.finish();
+    if (lost !== undefined) throw lost;
+  }
+
+  /**
+   * @internal Ends the lease when the work under it has settled. Returns the loss if that work may not be taken for complete:
+   * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides.
+   */
+  async finish(): Promise<LockLostError | undefined> {
+    const standing = this.standing();
+    const result = await this.release();
+    if (standing === "doubt" && result === "unknown") {
+      this.#lost = new LockLostError(this.name, this.fence, SLEPT);
+      this.abort();
+    }
+    return this.#lost;
+  }
+
+  /** @internal */
+  get lost(): LockLostError | undefined {
+    return this.#lost;
+  }
+
+  /** @internal What it is now. An end that no timer has noticed yet is noticed here. */
+  standing(): Standing {
+    if (this.#lost === undefined && !this.#released) this.#lookAtTime();
+    if (this.#lost !== undefined) return "lost";
+    if (this.#released) return "released";
+    return this.#hold.inDoubt(this.#home.clock.now()) ? "doubt" : "held";
+  }
+
+  /** @internal The same as {@link standing}, without noticing anything: for tests that watch. */
+  peek(): readonly Peeked[] {
+    const { name, fence } = this;
+    const nowMs = this.#home.clock.now();
+    return [{ name, fence, state: this.#state(nowMs), trustedUntilMs: nowMs + this.#hold.remainingMs(nowMs) }];
+  }
+
+  #state(nowMs: number): Standing {
+    if (this.#lost !== undefined) return "lost";
+    if (this.#released) return "released";
+    if (!this.#hold.trusted(nowMs)) return "lost";
+    return this.#hold.inDoubt(nowMs) ? "doubt" : "held";
+  }
+
+  /** @internal For messages. */
+  describe(): Holding {
+    return this.#hold.describe(this.#home.clock.now());
+  }
+
+  /** @internal A re-entry: one more lease on the same hold, with the same fence. `left` is called when it is over. */
+  enter(mode: Mode, left: () => void): HeldLease {
+    const inner = new HeldLease(this.name, this.fence, this.#hold, this.#home, { outer: this, mode, left });
+    // What was asked to stop stays so: work that enters now must learn of it.
+    inner.#stopReason = this.#stopReason;
+    this.#open++;
+    (this.#inner ??= new Set()).add(inner);
+    return inner;
+  }
+
+  /** @internal Asks the work to stop, while the lease is still held. */
+  stop(reason: unknown): void {
+    if (this.#stopReason !== undefined) return;
+    const all = this.withInner();
+    // First every state: whoever enters from a listener must learn of it.
+    for (const lease of all) lease.#stopReason ??= reason;
+    for (const lease of all) if (!lease.#released) lease.#controller?.abort(reason);
+  }
+
+  /** @internal It and all inside it, the outer ones first. A loop: nothing forbids to enter 20,000 deep. */
+  withInner(): readonly HeldLease[] {
+    const all: HeldLease[] = [this];
+    for (const lease of all) for (const inner of lease.#inner ?? []) all.push(inner);
+    return all;
+  }
+
+  /** @internal True: one more may enter it. The hold decides, since a lease that was released may have others inside. */
+  get canBeEntered(): boolean {
+    return this.#hold.trusted(this.#home.clock.now());
+  }
+
+  /** @internal The loss, for one who wanted to enter. */
+  lossFor(reason: string): LockLostError {
+    return this.#lost ?? new LockLostError(this.name, this.fence, reason);
+  }
+
+  /** @internal Marks the lease as lost, and calls nothing: see {@link tellLost}. `false`: it was over before. */
+  markLost(reason: string): boolean {
+    // A lease ends once: what was released is over, and its user has had the answer.
+    if (this.#lost !== undefined || this.#released) return false;
+    this.#lost = new LockLostError(this.name, this.fence, reason);
+    return true;
+  }
+
+  /** @internal Calls the user's listeners. */
+  abort(): void {
+    this.#controller?.abort(this.#lost);
+  }
+
+  #lookAtTime(): void {
+    const hold = this.#hold;
+    if (hold.state === "held" && !hold.trusted(this.#home.clock.now())) this.#home.lose(hold, LATE);
+  }
+
+  /** Undefined while the lease is surely held: the clock decides, not a flag that a late timer would have to set. */
+  #whyNot(): string | undefined {
+    if (this.#lost !== undefined) return this.#lost.reason;
+    if (this.#released) return "it was released";
+    const nowMs = this.#home.clock.now();
+    if (!this.#hold.trusted(nowMs)) return LATE;
+    if (this.#hold.inDoubt(nowMs)) {
+      this.#home.confirm(this.#hold);
+      return "it is in doubt until the store confirms it: the machine seems to have slept";
+    }
+    return undefined;
+  }
+
+  #release(): Promise<ReleaseResult> {
+    this.#released = true;
+    const given = HeldLease.#leave(this);
+    return typeof given === "string"
+      ? Promise.resolve(this.#conclude(given))
+      : given.then((result) => this.#conclude(result));
+  }
+
+  /** The lease is released. The last one out gives the hold back, and takes those around it along that wait for nothing else. */
+  static #leave(released: HeldLease): ReleaseResult | Promise<ReleaseResult> {
+    let leaving = released;
+    while (--leaving.#open === 0) {
+      const outer = leaving.#outer;
+      if (outer === undefined) {
+        const given = leaving.#home.giveBack(leaving, leaving.#hold);
+        return leaving.#event === undefined ? given : leaving.#publish(leaving.#event, given);
+      }
+      outer.#inner!.delete(leaving);
+      // Its turn goes to the next sibling in the same step, so that a lease with somebody in line is never over in between.
+      leaving.#left!();
+      leaving = outer;
+    }
+    // Others inside go on with it. Where it is in doubt, nobody has asked the store yet.
+    return leaving.#hold.inDoubt(leaving.#home.clock.now()) ? "unknown" : "released";
+  }
+
+  #conclude(given: ReleaseResult): ReleaseResult {
+    if (this.#lost === undefined && given === "lost") {
+      this.#lost = new LockLostError(this.name, this.fence, UNKNOWN);
+      this.abort();
+    }
+    return this.#lost === undefined ? given : "lost";
+  }
+
+  async #publish(event: HoldEvent, given: ReleaseResult | Promise<ReleaseResult>): Promise<ReleaseResult> {
+    const result = await given;
+    const lost = this.#lost ?? (result === "lost" ? new LockLostError(this.name, this.fence, UNKNOWN) : undefined);
+    event.end = lost === undefined ? result : "lost";
+    event.heldMs = this.#home.clock.now() - this.#hold.grantedAtMs;
+    if (lost !== undefined) {
+      event.error = lost;
+      holdChannel.error.publish(event);
+    }
+    holdChannel.end.publish(event);
+    return result;
+  }
+}
+
+/** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
+export function tellLost(leases: readonly HeldLease[], reason: string): void {
+  const all = leases.flatMap((lease) => lease.withInner());
+  const marked = all.filter((lease) => lease.markLost(reason));
+  for (const lease of all) lease.onLost?.(reason);
+  for (const lease of marked) lease.abort();
+}

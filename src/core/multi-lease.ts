@@ -1,0 +1,79 @@
+/** A lease over several locks: all or nothing. It is held while all of its parts are. */
+import type { Lease, ReleaseResult } from "./api.ts";
+import type { LockLostError } from "../contract/errors.ts";
+import type { HeldLease } from "./lease.ts";
+import type { Peekable, Peeked } from "./peek.ts";
+
+export class GroupLease implements Lease, Peekable {
+  readonly name: string;
+  readonly fences: ReadonlyMap<string, bigint>;
+  /** @internal In the order they were taken. */
+  readonly parts: readonly HeldLease[];
+  #signal: AbortSignal | undefined;
+  #disposed = false;
+  #result: Promise<ReleaseResult> | undefined;
+
+  /** @internal */
+  constructor(parts: readonly HeldLease[]) {
+    this.parts = parts;
+    this.name = parts.map((part) => part.name).join(", ");
+    this.fences = new Map(parts.map((part) => [part.name, part.fence]));
+  }
+
+  /** Several locks have several fences: each guard wants its own. */
+  get fence(): bigint {
+    throw new TypeError(`A lease over several locks has no single fence: use \`fences.get(name)\` (${this.name})`);
+  }
+
+  get signal(): AbortSignal {
+    return (this.#signal ??= firstOf(this.parts));
+  }
+
+  remaining(): number {
+    return Math.min(...this.parts.map((part) => part.remaining()));
+  }
+
+  assertHeld(): void {
+    for (const part of this.parts) part.assertHeld();
+  }
+
+  release(): Promise<ReleaseResult> {
+    return (this.#result ??= this.#release());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // The answer to an explicit release() has said it already, or another disposal does.
+    if (this.#result !== undefined || this.#disposed) return void (await this.release());
+    this.#disposed = true;
+    const lost = await this.finish();
+    if (lost !== undefined) throw lost;
+  }
+
+  /** @internal As {@link HeldLease.finish}: all parts are judged at the same instant. */
+  async finish(): Promise<LockLostError | undefined> {
+    const losses = await Promise.all(this.parts.toReversed().map((part) => part.finish()));
+    this.#result ??= this.#release();
+    return losses.find((lost) => lost !== undefined);
+  }
+
+  /** @internal */
+  peek(): readonly Peeked[] {
+    return this.parts.flatMap((part) => part.peek());
+  }
+
+  async #release(): Promise<ReleaseResult> {
+    const results = await Promise.all(this.parts.toReversed().map((part) => part.release()));
+    if (results.includes("lost")) return "lost";
+    return results.includes("unknown") ? "unknown" : "released";
+  }
+}
+
+/** Not AbortSignal.any(): as long as somebody listens, Node keeps what that returns for ever, and all that the listener knows. */
+function firstOf(parts: readonly HeldLease[]): AbortSignal {
+  const controller = new AbortController();
+  for (const { signal } of parts) {
+    if (signal.aborted) controller.abort(signal.reason);
+    else signal.addEventListener("abort", () => controller.abort(signal.reason), { once: true });
+  }
+  return controller.signal;
+}

@@ -1,0 +1,209 @@
+/** What options come to once they are checked: the one place where defaults are filled in. */
+import type { AcquireOptions, LocksOptions, QueryOptions, TryOptions } from "./api.ts";
+import type { Meta, Mode } from "../contract/backend.ts";
+import { got } from "./check.ts";
+import { type Duration, MAX_TTL_MS, toMs } from "../contract/duration.ts";
+import { META_BYTES_MAX } from "../contract/foreign.ts";
+
+export interface Spec {
+  readonly mode: Mode;
+  readonly limit: number;
+  readonly ttlMs: number;
+  readonly waitMs: number;
+  readonly lockDelayMs: number;
+  readonly minHoldMs: number;
+  readonly maxHoldMs: number;
+  readonly renew: boolean | "thread";
+  readonly meta: Meta;
+  readonly signal: AbortSignal | undefined;
+  /** Claims of equal shape may use one lease of the store after each other. */
+  readonly shape: string;
+  /** False: the lease is one holder's own and always goes back to the store. */
+  readonly lendable: boolean;
+}
+
+const DEFAULTS = {
+  ttl: "30s",
+  wait: "10s",
+  mode: "exclusive",
+  limit: 1,
+  renew: true,
+} as const satisfies AcquireOptions;
+
+const OPTIONS = new Set(["ttl", "wait", "signal", "mode", "limit", "renew", "maxHold", "minHold", "lockDelay", "meta"]);
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  timeout: "`wait` (how long to queue) or `ttl` (how long the lock outlives a dead holder)",
+  retryCount: "`wait`",
+  retryDelay: "`wait`",
+  permits: "`limit`",
+  shared: '`mode: "shared"`',
+  expiry: "`ttl`",
+  lease: "`ttl`",
+};
+const NO_META: Meta = Object.freeze({});
+const NAME_BYTES_MAX = 1024;
+/** Two names that differ only there would become one in UTF-8. */
+const LONE_SURROGATE = /\p{Surrogate}/u;
+const WAIT = { minMs: 0, maxMs: Infinity };
+/** A try that the store does not answer is given up after this long; its claim is cleaned up behind it. */
+const TRY_MAX_MS = 5000;
+const QUERY_TIMEOUT = "10s";
+/** Shorter ones are mistakes (seconds given for milliseconds), and no store can be asked often enough to keep them. */
+const MIN_TTL_MS = 100;
+const MAX_HOLD_MS = 30 * MAX_TTL_MS;
+
+/** Checks options against their rules. Throws a `TypeError` that names the option; nothing has been sent then. */
+export function toSpec(options: AcquireOptions, defaults: LocksOptions): Spec {
+  for (const option in options) {
+    if (!OPTIONS.has(option)) throw unknownOption(option);
+  }
+  const mode = options.mode ?? defaults.mode ?? DEFAULTS.mode;
+  if (mode !== "exclusive" && mode !== "shared") {
+    throw new TypeError(`Expected \`mode\` to be "exclusive" or "shared", got ${got(mode)}`);
+  }
+  const limit = options.limit ?? defaults.limit ?? DEFAULTS.limit;
+  if (!Number.isInteger(limit) || limit < 1 || limit > 1_000_000) {
+    throw new TypeError(`Expected \`limit\` to be a whole number from 1 to 1000000, got ${got(limit)}`);
+  }
+  if (mode === "shared" && limit !== 1) {
+    throw new TypeError('Expected no `limit` with `mode: "shared"`: readers are not counted');
+  }
+  const renew = options.renew ?? defaults.renew ?? DEFAULTS.renew;
+  if (renew !== true && renew !== false && renew !== "thread") {
+    throw new TypeError(`Expected \`renew\` to be true, false or "thread", got ${got(renew)}`);
+  }
+  const signal = toSignal(options.signal ?? defaults.signal);
+  const ttlMs = toMs(options.ttl ?? defaults.ttl ?? DEFAULTS.ttl, "ttl", { minMs: MIN_TTL_MS, maxMs: MAX_TTL_MS });
+  const lockDelayMs = optional(options.lockDelay ?? defaults.lockDelay, "lockDelay", 0);
+  const minHoldMs = optional(options.minHold ?? defaults.minHold, "minHold", 0);
+  const maxHoldMs = optional(options.maxHold ?? defaults.maxHold, "maxHold", Infinity);
+  if (minHoldMs > maxHoldMs) throw new TypeError("Expected `minHold` to be at most `maxHold`");
+  const meta = toMeta(options.meta, defaults.meta);
+  return {
+    mode,
+    limit,
+    ttlMs,
+    waitMs: toWaitMs(options.wait ?? defaults.wait ?? DEFAULTS.wait),
+    lockDelayMs,
+    minHoldMs,
+    maxHoldMs,
+    renew,
+    meta,
+    signal,
+    shape: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew} ${meta === NO_META ? "" : JSON.stringify(meta)}`,
+    lendable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
+  };
+}
+
+/** What most calls that say anything say: how long to wait. The rest is as usual. `undefined`: these options say more. */
+export function toPatience(options: AcquireOptions, usual: Spec): Spec | undefined {
+  checkObject(options);
+  for (const option in options) if (option !== "wait" && option !== "signal") return undefined;
+  return {
+    ...usual,
+    waitMs: options.wait === undefined ? usual.waitMs : toWaitMs(options.wait),
+    signal: options.signal === undefined ? usual.signal : toSignal(options.signal),
+  };
+}
+
+/** The options of tryAcquire(): it never queues, so that it has no `wait`, and its patience is for the store. */
+export function toTrySpec(options: TryOptions | undefined, usual: Spec, defaults: LocksOptions): Spec {
+  // What is inherited counts too, as for the other verbs.
+  const rest: Record<string, unknown> = {};
+  const given = checkObject(options ?? {}) as Readonly<Record<string, unknown>>;
+  for (const option in given) rest[option] = given[option];
+  const { timeout } = rest as TryOptions;
+  delete rest["timeout"];
+  if (rest["wait"] !== undefined) {
+    throw new TypeError(
+      "Expected no `wait` for tryAcquire(): it answers at once whether the lock is free. To wait for it, use acquire(name, { wait }).",
+    );
+  }
+  const spec = toPatience(rest, usual) ?? toSpec(rest, defaults);
+  return { ...spec, waitMs: timeout === undefined ? answerMs(spec) : toMs(timeout, "timeout", { maxMs: Infinity }) };
+}
+
+/** How long the store has to answer one that does not queue. */
+export function answerMs({ ttlMs }: Spec): number {
+  return Math.min(TRY_MAX_MS, ttlMs);
+}
+
+export interface QuerySpec {
+  readonly signal: AbortSignal | undefined;
+  readonly timeoutMs: number;
+}
+
+export function toQuerySpec(options: QueryOptions): QuerySpec {
+  for (const option in checkObject(options)) {
+    if (option !== "signal" && option !== "timeout") throw unknownOption(option);
+  }
+  const timeoutMs = toMs(options.timeout ?? QUERY_TIMEOUT, "timeout", { maxMs: Infinity });
+  return { signal: toSignal(options.signal), timeoutMs };
+}
+
+function checkObject<T>(options: T): T {
+  if (typeof options === "object" && options !== null) return options;
+  throw new TypeError(`Expected \`options\` to be an object, got ${got(options)}`);
+}
+
+/** Checks the names of a group. */
+export function checkNames(names: unknown): readonly string[] {
+  if (!Array.isArray(names) || names.length === 0) {
+    throw new TypeError("Expected `name` to be a string or an array of at least one string");
+  }
+  // A copy: the caller's own may change after the look.
+  const checked = [...(names as unknown[])];
+  for (const name of checked) checkName(name);
+  return checked as readonly string[];
+}
+
+/** Checks a lock's name: any string that is not empty, up to 1 KiB of UTF-8. */
+export function checkName(name: unknown): asserts name is string {
+  if (typeof name !== "string" || name === "") {
+    throw new TypeError(`Expected \`name\` to be a string that is not empty, got ${got(name)}`);
+  }
+  // A UTF-16 unit becomes at most three bytes, so that short names need no counting.
+  if (name.length * 3 > NAME_BYTES_MAX && Buffer.byteLength(name) > NAME_BYTES_MAX) {
+    throw new TypeError(
+      `Expected \`name\` to be at most ${NAME_BYTES_MAX} bytes of UTF-8, got ${Buffer.byteLength(name)}`,
+    );
+  }
+  if (LONE_SURROGATE.test(name)) throw new TypeError("Expected `name` to be well-formed Unicode, got a lone surrogate");
+}
+
+function toWaitMs(wait: unknown): number {
+  return toMs(wait, "wait", WAIT);
+}
+
+function toSignal(signal: unknown): AbortSignal | undefined {
+  if (signal === undefined || signal instanceof AbortSignal) return signal;
+  throw new TypeError(`Expected \`signal\` to be an AbortSignal, got ${got(signal)}`);
+}
+
+function optional(value: Duration | undefined, option: string, absent: number): number {
+  if (value === undefined) return absent;
+  return toMs(value, option, { maxMs: MAX_HOLD_MS });
+}
+
+/** What is shown to whoever inspects the lock. Throws a `TypeError` when it is no object of texts, or too large. */
+export function toMeta(own: Meta | undefined, shared: Meta | undefined): Meta {
+  if (own === undefined && shared === undefined) return NO_META;
+  for (const part of [own, shared]) {
+    if (part !== undefined && (typeof part !== "object" || part === null || Array.isArray(part))) {
+      throw new TypeError(`Expected \`meta\` to be an object of texts, such as { job: "42" }, got ${got(part)}`);
+    }
+  }
+  const meta: Record<string, string> = { ...shared, ...own };
+  for (const [field, text] of Object.entries(meta)) {
+    if (typeof text !== "string") throw new TypeError(`Expected \`meta.${field}\` to be a string, got ${got(text)}`);
+  }
+  const bytes = Buffer.byteLength(JSON.stringify(meta));
+  if (bytes > META_BYTES_MAX)
+    throw new TypeError(`Expected \`meta\` to be at most ${META_BYTES_MAX} bytes as JSON, got ${bytes}`);
+  return Object.freeze(meta);
+}
+
+function unknownOption(option: string): TypeError {
+  const hint = ELSEWHERE[option];
+  return new TypeError(`Unknown option \`${option}\`${hint === undefined ? "" : `: did you mean ${hint}?`}`);
+}

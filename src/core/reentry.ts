@@ -1,0 +1,143 @@
+/**
+ * Re-entry: a run() or acquire() inside the function of a run() on the same lock takes part in the lease it is already
+ * in: same fence, released when all are. Siblings started in parallel inside one holder take turns.
+ *
+ * Only functions open a context. A lease from acquire() does not: it would leak into whatever its caller does next,
+ * and two unrelated workers would find themselves inside each other's lease.
+ *
+ * To enter is decided and counted in one synchronous step: a lease that is over is never entered, and one that somebody is
+ * in, or waits to be in, is not over.
+ */
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { Holding, Mode } from "../contract/backend.ts";
+import { quote } from "../contract/errors.ts";
+import type { HeldLease } from "./lease.ts";
+import { Line, type Queue, type Ticket } from "./request.ts";
+
+const contexts = new AsyncLocalStorage<Frame>();
+let opened = false;
+
+/** One lock held by the function that is running, and the turns inside it. */
+export class Frame implements Queue {
+  readonly name: string;
+  readonly #locks: object;
+  /** Gone when the function has ended and nobody is inside: a context lives as long as any promise made in it. */
+  #lease: HeldLease | undefined;
+  #outer: Frame | undefined;
+  #running = true;
+  #readers = 0;
+  #writers = 0;
+  readonly #line: Line = new Line();
+
+  constructor(locks: object, lease: HeldLease) {
+    this.name = lease.name;
+    this.#locks = locks;
+    this.#lease = lease;
+    this.#outer = Frame.#living(contexts.getStore());
+  }
+
+  /** Runs the holder's function in this context. */
+  async run<T>(work: () => T | Promise<T>): Promise<T> {
+    opened = true;
+    try {
+      return await contexts.run(this, work);
+    } finally {
+      this.#running = false;
+      this.#letGo();
+    }
+  }
+
+  /** The innermost running holder of `name`, seen from the code that asks. One that has released its lease is none. */
+  static of(locks: object, name: string): Frame | undefined {
+    // Asking costs nothing until somebody has opened a context.
+    if (!opened) return undefined;
+    for (let frame = Frame.#living(contexts.getStore()); frame !== undefined; frame = frame.#outer) {
+      frame.#outer = Frame.#living(frame.#outer);
+      if (frame.#locks !== locks || frame.name !== name) continue;
+      if (frame.#lease!.standing() !== "released") return frame;
+    }
+    return undefined;
+  }
+
+  /** The frame, or the next one around it whose function still runs. Those that ended are let go of, not kept for ever. */
+  static #living(frame: Frame | undefined): Frame | undefined {
+    let found = frame;
+    while (found !== undefined && !found.#running) found = found.#outer;
+    return found;
+  }
+
+  /** Throws where this lease cannot be entered, now or later: the mode does not fit, or it was lost. */
+  check(mode: Mode): void {
+    if (mode === "exclusive" && this.#lease!.mode === "shared") {
+      throw new TypeError(
+        `Expected \`mode\` to be "shared": lock ${quote(this.name)} is held in shared mode by the function that asks, ` +
+          "and would wait for itself. Release it first, or take it in exclusive mode from the start.",
+      );
+    }
+    if (this.#lease!.lost !== undefined) throw this.#lease!.lost;
+  }
+
+  /** Enters at once; `undefined` where a sibling is inside or in line. */
+  enterNow(mode: Mode): HeldLease | undefined {
+    if (this.#line.first !== undefined || !this.#mayEnter(mode)) return undefined;
+    return this.#lease!.canBeEntered ? this.#enter(mode) : undefined;
+  }
+
+  /** Waits for its turn among its siblings. */
+  enter(ticket: Ticket): void {
+    if (!ticket.waits) return ticket.refuse(this.heldBy());
+    this.#line.push(ticket);
+    this.#lease!.onLost = (reason) => this.#sendAway(reason);
+    return undefined;
+  }
+
+  leave(ticket: Ticket): void {
+    if (this.#line.remove(ticket)) this.#serve();
+  }
+
+  heldBy(): readonly Holding[] {
+    return [this.#lease!.describe()];
+  }
+
+  trouble(): undefined {
+    return undefined;
+  }
+
+  nudge(): void {}
+
+  #mayEnter(mode: Mode): boolean {
+    return this.#writers === 0 && (mode === "shared" || this.#readers === 0);
+  }
+
+  #enter(mode: Mode): HeldLease {
+    if (mode === "shared") this.#readers++;
+    else this.#writers++;
+    return this.#lease!.enter(mode, () => {
+      if (mode === "shared") this.#readers--;
+      else this.#writers--;
+      this.#serve();
+      // Nobody is inside and yet nobody could enter: its time passed in this very moment.
+      if (this.#readers + this.#writers === 0) this.#sendAway("its ttl passed while it was waited for");
+      this.#letGo();
+    });
+  }
+
+  /** Lets the next siblings in, as far as it goes. */
+  #serve(): void {
+    if (!this.#lease!.canBeEntered) return;
+    for (let next = this.#line.first; next !== undefined && this.#mayEnter(next.spec.mode); next = this.#line.first) {
+      this.#line.remove(next);
+      next.grant(this.#enter(next.spec.mode));
+    }
+  }
+
+  #letGo(): void {
+    if (!this.#running && this.#readers + this.#writers === 0) this.#lease = undefined;
+  }
+
+  /** The lease is lost: nobody enters it any more. */
+  #sendAway(reason: string): void {
+    const lost = this.#lease!.lossFor(reason);
+    for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) next.fail(lost);
+  }
+}

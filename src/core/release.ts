@@ -1,0 +1,214 @@
+/**
+ * Everything that goes back to the store: holds that are released, and claims that nobody wants any more. A store that is
+ * silent is asked again; the holder has its answer in bounded time; the asking goes on behind it until the store has let go
+ * by itself. close() waits here, so that nothing is left behind without being named.
+ */
+import { Alarm, type Bell } from "../contract/deadlines.ts";
+import type { ReleaseResult } from "./api.ts";
+import type { Backend, Claim, Granted, Refused, Released } from "../contract/backend.ts";
+import type { Clock } from "../contract/clock.ts";
+import { LockBackendError } from "../contract/errors.ts";
+import type { Hold } from "./hold.ts";
+import { asked, type Surroundings } from "./surroundings.ts";
+import { within } from "../contract/time-limit.ts";
+
+/** A release that the store does not answer is asked for again after this long at most. */
+const SILENCE_MS = 2000;
+const PAUSE_MIN_MS = 20;
+const PAUSE_MAX_MS = 1000;
+const PATIENCE_MIN_MS = 100;
+const PATIENCE_MAX_MS = 5000;
+
+/** A release that the store has not answered yet. */
+class Pending implements Bell {
+  readonly hold: Hold;
+  readonly resolve: (result: ReleaseResult) => void;
+  /** It was asked for more than once, so that "absent" may be our own doing. */
+  repeated = false;
+  /** The holder has its answer. */
+  answered = false;
+  /** The machine had slept: that the claim held the lock does not prove that its lease did. */
+  readonly inDoubt: boolean;
+
+  // The alarm's own notes.
+  atMs = 0;
+  place = -1;
+
+  constructor(hold: Hold, resolve: (result: ReleaseResult) => void, nowMs: number) {
+    this.hold = hold;
+    this.resolve = resolve;
+    this.inDoubt = hold.inDoubt(nowMs);
+  }
+}
+
+/** Releases a claim, asking again until the store has answered or `untilMs` has passed, when it has let go by itself. */
+export async function releaseUntil(
+  { backend, clock, chance }: Surroundings,
+  claim: Claim,
+  untilMs: number,
+  isStopped: () => boolean = () => false,
+): Promise<Released | undefined> {
+  for (let round = 0; !isStopped(); round++) {
+    try {
+      // One that hangs is asked for again, ever more slowly: its connection may be queueing all of it.
+      const patienceMs = Math.min(SILENCE_MS * 2 ** Math.min(round, 10), Math.max(0, untilMs - clock.now()));
+      const was = await within(clock, backend.release(claim), patienceMs);
+      if (was !== undefined) return was;
+    } catch (cause) {
+      if (cause instanceof LockBackendError && cause.fatal) return undefined;
+    }
+    const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10)) * (0.5 + 0.5 * chance.fraction());
+    if (isStopped() || clock.now() + pauseMs >= untilMs) return undefined;
+    await new Promise<void>((resolve) => clock.setTimer(resolve, pauseMs));
+  }
+  return undefined;
+}
+
+export class Releases {
+  readonly #around: Surroundings;
+  readonly #clock: Clock;
+  readonly #backend: Backend;
+  /** Those whose holder waits for an answer. */
+  readonly #waiting: Alarm<Pending>;
+  /** What goes on behind everybody's back, with the names of the locks. */
+  readonly #behind: Map<Promise<unknown>, string> = new Map();
+  #idle: (() => void) | undefined;
+  #stopped = false;
+
+  constructor(around: Surroundings) {
+    this.#around = around;
+    this.#clock = around.clock;
+    this.#backend = around.backend;
+    this.#waiting = new Alarm<Pending>(around.clock, true, (nowMs) => this.#late(nowMs));
+  }
+
+  /** Releases a hold, and says what became of it in bounded time. */
+  release(hold: Hold): Promise<ReleaseResult> {
+    return this.#send(hold, (inDoubt) => (inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim)));
+  }
+
+  /** After a sleep the claim may hold the lock anew, by an attempt that was long on its way: the old lease is not that one. */
+  async #releaseInDoubt({ claim, firstFence }: Hold): Promise<Released | undefined> {
+    const [renewal] = await this.#backend.renew([claim], [firstFence]);
+    const was = await this.#backend.release(claim);
+    if (was !== "held" || renewal?.held === true) return was;
+    return renewal?.held === false ? "absent" : undefined;
+  }
+
+  /** Releases a hold and asks for the next claim in one step of the store. `answer` is the next claim's. */
+  swap(hold: Hold, next: Claim, answer: (asked: Promise<Granted | Refused>) => void): Promise<ReleaseResult> {
+    return this.#send(hold, () => {
+      // Followed before anything else: one that fails at once must not leave the next claim without anybody to ask for it.
+      const answered = asked(() => this.#backend.swap!(hold.claim, next));
+      answer(answered);
+      return answered.then((swapped) => swapped?.released);
+    });
+  }
+
+  /** The names of the locks of which something may be in the store yet. */
+  get names(): readonly string[] {
+    return [...this.#waiting.all().map(({ hold }) => hold.claim.name), ...this.#behind.values()];
+  }
+
+  /** Remembers what is still under way for a claim that nobody waits for, until it has settled. */
+  track(name: string, work: Promise<unknown>): void {
+    this.#behind.set(work, name);
+    const forget = (): void => {
+      this.#behind.delete(work);
+      this.#lookIfIdle();
+    };
+    work.then(forget, forget);
+  }
+
+  /** Resolves when nothing is under way, or after `ms`. */
+  async settled(ms: number): Promise<void> {
+    const idle = new Promise<void>((resolve) => {
+      this.#idle = resolve;
+      this.#lookIfIdle();
+    });
+    await within(this.#clock, idle, ms);
+  }
+
+  /** Asks for nothing more. Whoever still waits for an answer gets one now. */
+  stop(): void {
+    this.#stopped = true;
+    for (const pending of this.#waiting.all()) this.#answer(pending, "unknown");
+    this.#waiting.stop();
+  }
+
+  #send(hold: Hold, ask: (inDoubt: boolean) => Promise<Released | undefined>): Promise<ReleaseResult> {
+    // After the end nobody can be asked: what is left goes by itself.
+    if (this.#stopped) return Promise.resolve("unknown");
+    return new Promise((resolve) => {
+      const nowMs = this.#clock.now();
+      const pending = new Pending(hold, resolve, nowMs);
+      const wasSure = hold.isUnexpired(nowMs);
+      this.#waiting.set(pending, nowMs + Math.min(SILENCE_MS, hold.ttlMs / 3));
+      asked(() => ask(pending.inDoubt)).then(
+        (was) => this.#heard(pending, was, wasSure),
+        () => this.#again(pending),
+      );
+    });
+  }
+
+  /** The answer to the first asking. */
+  #heard(pending: Pending, was: Released | undefined, wasSure: boolean): void {
+    if (was === "held") return this.#answer(pending, "released");
+    if (was === "queued") return this.#answer(pending, "lost");
+    // Once it was asked for again, "absent" proves nothing: the second asking may have been the first to arrive.
+    if (pending.repeated) return;
+    const stillSure = pending.hold.isUnexpired(this.#clock.now());
+    // The backend cannot tell: nobody else can have had it before its time was over.
+    if (was === undefined) return this.#answer(pending, stillSure && wasSure ? "released" : "unknown");
+    // It may have run out on the way, after it was given back in time.
+    return this.#answer(pending, stillSure || !wasSure ? "lost" : "unknown");
+  }
+
+  #late(nowMs: number): void {
+    for (let pending = this.#waiting.take(nowMs); pending !== undefined; pending = this.#waiting.take(nowMs)) {
+      if (pending.repeated) this.#answer(pending, "unknown");
+      else this.#again(pending);
+    }
+    this.#lookIfIdle();
+  }
+
+  /** The first asking got no answer: its reply was lost, or the request was. */
+  #again(pending: Pending): void {
+    if (pending.repeated || pending.answered || this.#stopped) return;
+    pending.repeated = true;
+    const { hold } = pending;
+    const { claim, trustedUntilMs } = hold;
+    const nowMs = this.#clock.now();
+    const untilMs = Math.max(nowMs, trustedUntilMs + claim.ttlMs / 50 + 4) + claim.lockDelayMs;
+    const asked = releaseUntil(this.#around, claim, untilMs, () => this.#stopped).then((was) =>
+      this.#heardAgain(pending, was),
+    );
+    this.track(claim.name, asked);
+    const patienceMs = Math.min(PATIENCE_MAX_MS, claim.ttlMs / 3, trustedUntilMs - nowMs);
+    // At its very end too, the store gets the time of an answer.
+    if (!pending.answered) this.#waiting.set(pending, nowMs + Math.max(PATIENCE_MIN_MS, patienceMs));
+  }
+
+  #heardAgain(pending: Pending, was: Released | undefined): void {
+    // Gone though it cannot have run out: nobody else could have removed it, so that our first release did. (Queued: a late
+    // attempt of the same claim arrived after that.)
+    // In doubt at the beginning stays in doubt, whatever the wall clock says since.
+    const removedByUs = was !== undefined && pending.hold.isUnexpired(this.#clock.now());
+    this.#answer(pending, !pending.inDoubt && (was === "held" || removedByUs) ? "released" : "unknown");
+  }
+
+  #answer(pending: Pending, result: ReleaseResult): void {
+    if (pending.answered) return;
+    pending.answered = true;
+    this.#waiting.clear(pending);
+    pending.resolve(result);
+    this.#lookIfIdle();
+  }
+
+  #lookIfIdle(): void {
+    if (this.#idle === undefined || this.#waiting.size + this.#behind.size > 0) return;
+    const idle = this.#idle;
+    this.#idle = undefined;
+    idle();
+  }
+}

@@ -1,0 +1,203 @@
+/**
+ * `renew: "thread"`: holds renewed from a worker thread, so that a blocked event loop does not lose them.
+ * The worker writes each confirmation into shared memory; here it is only read, so no message has to get through.
+ * A worker that dies is replaced while its holds can still be trusted. It never keeps the process alive: who waits does.
+ */
+import { Worker } from "node:worker_threads";
+import type { Backend, Claim } from "../contract/backend.ts";
+import type { Clock } from "../contract/clock.ts";
+import type { Desk } from "./engine.ts";
+import { LockBackendError, LockClosedError, messageOf, quote } from "../contract/errors.ts";
+import type { Hold } from "./hold.ts";
+import { onAbort } from "../contract/on-abort.ts";
+import type { Spec } from "./options.ts";
+import { asked } from "./surroundings.ts";
+
+/** Between two starts, so that a worker that dies at once does not become a busy loop. */
+const RESTART_MS = 1000;
+
+/** What goes to the worker. Instants are of its own monotonic clock, which `offsetMs` relates to ours. */
+export type ToWorker =
+  | {
+      readonly keep: Claim;
+      /** With which it was granted. */
+      readonly fence: bigint;
+      /** Two numbers: when the request left that last confirmed the lease, and how far the wall clock was ahead then. */
+      readonly slot: SharedArrayBuffer;
+      readonly ttlMs: number;
+      readonly untilMs: number;
+    }
+  | { readonly drop: string }
+  | { readonly renew: string }
+  | { readonly close: true };
+
+export interface WorkerStart {
+  readonly module: string;
+  readonly data: unknown;
+}
+
+/** What comes back: that it is ready, that it cannot be, or a certain loss. Everything else is in the slot. */
+export type FromWorker =
+  | { readonly ready: true }
+  | { readonly failed: string }
+  | { readonly lost: string; readonly reason: string };
+
+export class RenewThread {
+  readonly #backend: Backend;
+  readonly #clock: Clock;
+  readonly #lose: (claimId: string, reason: string) => void;
+  /** What the worker has to know of each hold: told again to the next worker. */
+  readonly #kept: Map<string, ToWorker> = new Map();
+  #worker: Worker | undefined;
+  #ready: Promise<void> | undefined;
+  #startedAtMs = -Infinity;
+  #restart: unknown;
+  #closed = false;
+
+  constructor(backend: Backend, clock: Clock, lose: (claimId: string, reason: string) => void) {
+    this.#backend = backend;
+    this.#clock = clock;
+    this.#lose = lose;
+  }
+
+  /** Resolves when the worker can renew: a thread takes longer to start than a short ttl lasts. */
+  ready(): Promise<void> {
+    // A worker that nobody would end is not started.
+    if (this.#closed) return Promise.reject(new Error("the locks are closed"));
+    if (this.#ready !== undefined) return this.#ready;
+    const ready = asked(() => this.#start());
+    this.#ready = ready;
+    // Whoever acquires with it learns of a failure; nobody else has to listen.
+    ready.catch(() => this.#ready === ready && this.#ended());
+    return ready;
+  }
+
+  keep(hold: Hold): void {
+    const slot = new SharedArrayBuffer(16);
+    const view = new Float64Array(slot);
+    // Both clocks are CLOCK_MONOTONIC; they differ by a constant, read here as closely as two calls allow.
+    const offsetMs = this.#clock.now() - Number(process.hrtime.bigint()) / 1e6;
+    view[0] = hold.fromMs - offsetMs;
+    view[1] = hold.wallLeadMs + offsetMs;
+    hold.follow(() => ({ atMs: view[0]! + offsetMs, wallLeadMs: view[1]! - offsetMs }));
+    const order: ToWorker = {
+      keep: hold.claim,
+      fence: hold.firstFence,
+      slot,
+      ttlMs: hold.ttlMs,
+      untilMs: hold.endAtMs - offsetMs,
+    };
+    this.#kept.set(hold.claim.id, order);
+    // It may have died between its start and the grant.
+    if (this.#worker === undefined) this.#startAgain();
+    else this.#tell(order);
+  }
+
+  drop(hold: Hold): void {
+    if (this.#kept.delete(hold.claim.id)) this.#tell({ drop: hold.claim.id });
+  }
+
+  /** Asks for this one at once. */
+  renewNow(hold: Hold): void {
+    this.#tell({ renew: hold.claim.id });
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#clock.clearTimer(this.#restart);
+    this.#tell({ close: true });
+    await this.#worker?.terminate();
+  }
+
+  #start(): Promise<void> {
+    this.#startedAtMs = this.#clock.now();
+    const { module, data } = this.#backend.renewer!;
+    const workerData: WorkerStart = { module, data };
+    // The worker needs none of the flags that the program was started with, and some (`-e`) would stop it.
+    const worker = new Worker(new URL("./renew-thread-worker.js", import.meta.url), { workerData, execArgv: [] });
+    this.#worker = worker;
+    const ready = new Promise<void>((resolve, reject) => {
+      worker.on("message", (message: FromWorker) => {
+        if ("ready" in message) resolve();
+        else if ("failed" in message) reject(new Error(message.failed));
+        else this.#lose(message.lost, message.reason);
+      });
+      worker.on("error", reject);
+      worker.on("exit", () => {
+        reject(new Error("the thread ended"));
+        if (this.#worker === worker) this.#ended();
+      });
+    });
+    // Last: a listener for messages would keep the process again.
+    worker.unref();
+    for (const order of this.#kept.values()) worker.postMessage(order);
+    return ready;
+  }
+
+  /** The worker is of no use any more, or there never was one. */
+  #ended(): void {
+    void this.#worker?.terminate();
+    this.#worker = undefined;
+    this.#ready = undefined;
+    this.#startAgain();
+  }
+
+  /** Holds that count on the worker get another one, as long as there are any: at once after a long life, for a short ttl does not wait. */
+  #startAgain(): void {
+    this.#clock.clearTimer(this.#restart);
+    if (this.#closed || this.#kept.size === 0) return;
+    const pauseMs = Math.max(0, this.#startedAtMs + RESTART_MS - this.#clock.now());
+    this.#restart = this.#clock.setTimer(() => {
+      if (!this.#closed && this.#kept.size > 0) this.ready().catch(() => {});
+    }, pauseMs);
+  }
+
+  #tell(message: ToWorker): void {
+    this.#worker?.postMessage(message);
+  }
+}
+
+/** Resolves when the thread can renew: no later than its caller stops waiting, for whatever reason. */
+export async function awaitThread(
+  thread: RenewThread,
+  { backend, clock, closing }: Desk,
+  name: string,
+  { signal }: Spec,
+  untilMs: number,
+): Promise<void> {
+  if (closing.aborted) throw new LockClosedError(name);
+  if (signal?.aborted === true) throw signal.reason;
+  if (backend.renewer === undefined) throw noThread(backend.name, name);
+  const stop: (() => void)[] = [];
+  try {
+    await new Promise<void>((resolve, reject) => {
+      const fail = (detail: string, cause?: unknown): void => {
+        const message = `Lock ${quote(name)} was not acquired: the thread that should renew it ${detail}.`;
+        reject(new LockBackendError(backend.name, name, message, { cause }));
+      };
+      stop.push(onAbort(closing, () => reject(new LockClosedError(name))));
+      if (signal !== undefined) stop.push(onAbort(signal, () => reject(signal.reason)));
+      let timer: unknown;
+      // Keeps the process alive meanwhile: somebody counts on the lock.
+      const look = (): void => {
+        const leftMs = untilMs - clock.now();
+        if (leftMs > 0) timer = clock.setTimer(look, leftMs, true);
+        else fail("has not started in time");
+      };
+      look();
+      stop.push(() => clock.clearTimer(timer));
+      thread
+        .ready()
+        .then(resolve, (cause: unknown) => fail(`cannot reach the ${backend.name} store (${messageOf(cause)})`, cause));
+    });
+  } finally {
+    for (const end of stop) end();
+  }
+}
+
+function noThread(backend: string, name: string): TypeError {
+  return new TypeError(
+    `Expected \`renew\` not to be "thread" for lock ${quote(name)}: the ${backend} backend cannot be renewed from a thread. ` +
+      "Open it by URL with connect(), or use `renew: true`.",
+  );
+}

@@ -1,0 +1,65 @@
+/** Holds of one ttl that are renewed together: so that 100,000 leases are a handful of things to look after. */
+import type { Bell } from "../contract/deadlines.ts";
+import type { Hold } from "./hold.ts";
+
+export class Cohort implements Bell {
+  readonly ttlMs: number;
+  /** In no order. An array in which each hold knows its place: a Set would cost more than the rest of keeping it. */
+  readonly holds: Hold[] = [];
+  /** When to renew next. */
+  renewAtMs: number;
+  /** When the question that is out left; -Infinity when none is. */
+  askedAtMs: number = -Infinity;
+  /**
+   * No hold can be trusted for less: the first end among them, or earlier where that one has left or was renewed since.
+   * Kept and not searched for, because looking at thousands of holds is most of what renewing them costs the core.
+   */
+  firstEndMs: number = Infinity;
+  /** How often in a row the store gave no answer. A cohort in trouble is asked for on its own. */
+  failures = 0;
+
+  // The alarm's own notes.
+  atMs = 0;
+  place = -1;
+
+  constructor(ttlMs: number, renewAtMs: number) {
+    this.ttlMs = ttlMs;
+    this.renewAtMs = renewAtMs;
+  }
+
+  add(hold: Hold): void {
+    hold.cohort = this;
+    hold.cohortPlace = this.holds.push(hold) - 1;
+    this.#seeEnd(hold.trustedUntilMs);
+  }
+
+  /** Makes {@link firstEndMs} exact. */
+  findFirstEnd(): void {
+    this.firstEndMs = Infinity;
+    for (const hold of this.holds) this.#seeEnd(hold.trustedUntilMs);
+  }
+
+  #seeEnd(endMs: number): void {
+    if (endMs < this.firstEndMs) this.firstEndMs = endMs;
+  }
+
+  remove(hold: Hold): void {
+    hold.cohort = undefined;
+    const last = this.holds.pop()!;
+    if (last === hold) return;
+    this.holds[hold.cohortPlace] = last;
+    last.cohortPlace = hold.cohortPlace;
+  }
+
+  /** Takes the other's holds over. */
+  merge(other: Cohort): void {
+    for (const hold of other.holds) this.add(hold);
+    other.holds.length = 0;
+    if (other.renewAtMs < this.renewAtMs) this.renewAtMs = other.renewAtMs;
+  }
+
+  /** True while an answer is out that may still come. One that hangs for a third of the ttl is asked for again. */
+  isAsking(nowMs: number): boolean {
+    return nowMs < this.askedAtMs + this.ttlMs / 3;
+  }
+}

@@ -1,0 +1,20 @@
+/** What every part that talks to the store needs: the store itself, time, and chance. */
+import type { Backend } from "../contract/backend.ts";
+import type { Chance } from "../contract/random.ts";
+import type { Clock } from "../contract/clock.ts";
+
+export interface Surroundings {
+  readonly backend: Backend;
+  readonly clock: Clock;
+  readonly chance: Chance;
+}
+
+/** Asks the store. A backend that throws instead of rejecting has failed in the same way: our own state must not care. */
+export function asked<T>(ask: () => Promise<T>): Promise<T> {
+  try {
+    // What is no promise is an answer all the same; a promise comes back as it is.
+    return Promise.resolve(ask());
+  } catch (error) {
+    return Promise.reject(error as Error);
+  }
+}

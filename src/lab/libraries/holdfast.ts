@@ -1,0 +1,51 @@
+/** Holdfast itself as a contender: the public API and nothing else. */
+import type { AcquireOptions, Lease } from "../../core/api.ts";
+import { connect } from "../../connect.ts";
+import { LockLostError, LockTimeoutError } from "../../contract/errors.ts";
+import { machineMs } from "../events.ts";
+import type { Contender, Hold, Link, Terms } from "./library.ts";
+
+export async function openHoldfast(link: Link, holder: string): Promise<Contender> {
+  const locks = await connect(link.url, { holder });
+  return {
+    acquire: async (name, terms) => {
+      try {
+        return toHold(await locks.acquire(name, toOptions(terms)));
+      } catch (error) {
+        if (error instanceof LockTimeoutError) return undefined;
+        throw error;
+      }
+    },
+    close: () => locks.close({ grace: 1, force: true }),
+  };
+}
+
+function toOptions(terms: Terms): AcquireOptions {
+  return {
+    ttl: terms.ttlMs,
+    wait: terms.waitMs,
+    lockDelay: terms.lockDelayMs,
+    maxHold: terms.maxHoldMs,
+    renew: terms.renew,
+    mode: terms.mode,
+  };
+}
+
+function toHold(lease: Lease): Hold {
+  return {
+    fence: lease.fence,
+    trustedUntilMs: () => machineMs() + lease.remaining(),
+    onLost: (tell) => {
+      const say = (): void => tell(reasonOf(lease.signal.reason));
+      if (lease.signal.aborted) say();
+      else lease.signal.addEventListener("abort", say, { once: true });
+    },
+    isHeld: () => lease.remaining() > 0,
+    release: () => lease.release(),
+  };
+}
+
+function reasonOf(reason: unknown): string {
+  if (reason instanceof LockLostError) return reason.reason;
+  return reason instanceof Error ? reason.message : String(reason);
+}

@@ -1,0 +1,95 @@
+/** The soak's clients on one stage: started, replaced when killed, stopped and counted at the end. */
+import { startClient } from "../clients/client.ts";
+import type { Client, SectionMessage } from "../clients/client.ts";
+import { History } from "../events.ts";
+import { makeWallskew } from "../servers/wall-clock.ts";
+import type { Stage, StageLink } from "../stage.ts";
+import type { Victim } from "./faults.ts";
+import { SoakRecord } from "./record.ts";
+
+export interface CampOptions {
+  readonly seed: number;
+  readonly ttlMs: number;
+  readonly epochMs: number;
+  readonly clients: number;
+}
+
+const LOCKS = 3;
+const LOOPS = 3;
+
+export class Camp {
+  readonly record: SoakRecord;
+  readonly victims: Victim[] = [];
+  readonly #stage: Stage;
+  readonly #options: CampOptions;
+  #lives = 0;
+
+  constructor(stage: Stage, options: CampOptions) {
+    this.#stage = stage;
+    this.#options = options;
+    this.record = new SoakRecord(options.epochMs);
+  }
+
+  async start(): Promise<void> {
+    for (let i = 1; i <= this.#options.clients; i++) this.victims.push(await this.#enlist(`client${i}`));
+  }
+
+  /** Ends the loops and closes the locks. Resolves to what the clients left open. */
+  async stop(): Promise<readonly string[]> {
+    await Promise.all(this.victims.map(({ client }) => client.tell({ do: "stop sections" })));
+    const left = await Promise.all(this.victims.map(({ client }) => client.stop(true)));
+    return left.flat();
+  }
+
+  /** For the end of a soak that failed. */
+  async kill(): Promise<void> {
+    await Promise.all(this.victims.map(({ client }) => client.kill()));
+    for (const { skew } of this.victims) skew?.stop();
+  }
+
+  async #enlist(name: string): Promise<Victim> {
+    const link = await this.#stage.link(name);
+    const skew = link.proxies.length > 0 ? await makeWallskew() : undefined;
+    const start = (): Promise<Client> => this.#startClient(name, link, skew?.env);
+    const victim: Victim = {
+      client: await start(),
+      proxies: link.proxies,
+      skew,
+      replace: async () => {
+        victim.client = await start();
+      },
+    };
+    return victim;
+  }
+
+  async #startClient(
+    name: string,
+    link: StageLink,
+    env: Readonly<Record<string, string>> | undefined,
+  ): Promise<Client> {
+    const life = ++this.#lives;
+    // Each life is another claimant: a dead one's last words are not its successor's.
+    const client = await startClient(
+      {
+        client: `${name}.${life}`,
+        lock: "",
+        library: "holdfast",
+        link: { url: link.url, ports: link.ports },
+        ledgerUrl: "",
+        env,
+        onSection: (message) => this.#hear(message),
+      },
+      new History(),
+    );
+    const { seed, ttlMs, epochMs } = this.#options;
+    const plan = { seed: seed + 100 * life, loops: LOOPS, ttlMs, locks: LOCKS, epochMs };
+    // Ends with the client, one way or another.
+    client.tell({ do: "sections", plan }).catch(() => undefined);
+    return client;
+  }
+
+  #hear(message: SectionMessage): void {
+    if (message.type === "claimant") this.record.hear(message.event);
+    else void this.record.write(message.lock, message.who, message.fence);
+  }
+}

@@ -1,0 +1,120 @@
+/** What the store's own log proves: belief ended in time, nobody was robbed, the queue was fair, and answers were true. */
+import { type Belief, beliefsOf } from "./beliefs.ts";
+import type { HistoryEvent, HistoryOptions, Oracle, Violation } from "./check.ts";
+
+interface StoreLease {
+  readonly claim: string;
+  readonly fence: bigint;
+  readonly lastFence: bigint;
+  readonly grantedMs: number;
+  endMs: number;
+  how: "released" | "ran-out" | "forced" | undefined;
+}
+
+export function checkStore(
+  lock: string,
+  events: readonly HistoryEvent[],
+  options: HistoryOptions,
+): readonly Violation[] {
+  const leases = storeLeases(events);
+  if (leases.length === 0) return [];
+  const order = (options.fair ?? true) ? fairness(lock, events) : [];
+  return [...order, ...judged(lock, beliefsOf(events), leases, options.marginMs ?? 0)];
+}
+
+function storeLeases(events: readonly HistoryEvent[]): readonly StoreLease[] {
+  const leases: StoreLease[] = [];
+  const current = new Map<string, StoreLease>();
+  for (const event of events) {
+    if (event.kind === "granted") {
+      const { claim, fence, run, atMs } = event;
+      const lastFence = fence + BigInt(run) - 1n;
+      const lease: StoreLease = { claim, fence, lastFence, grantedMs: atMs, endMs: Infinity, how: undefined };
+      leases.push(lease);
+      current.set(claim, lease);
+    } else if (event.kind === "dropped") {
+      const lease = current.get(event.claim);
+      if (lease !== undefined) Object.assign(lease, { endMs: event.atMs, how: event.how });
+    }
+  }
+  return leases;
+}
+
+function judged(
+  lock: string,
+  beliefs: readonly Belief[],
+  leases: readonly StoreLease[],
+  marginMs: number,
+): Violation[] {
+  const violations: Violation[] = [];
+  const bySmallest = leases.toSorted((a, b) => (a.fence < b.fence ? -1 : 1));
+  for (const belief of beliefs) {
+    const say = (oracle: Oracle, message: string): void => {
+      violations.push({
+        oracle,
+        atMs: belief.fromMs,
+        lock,
+        message: `${belief.who} (fence ${belief.fence}) ${message}`,
+      });
+    };
+    const lease = bySmallest.findLast(({ fence, lastFence }) => fence <= belief.fence && belief.fence <= lastFence);
+    if (lease === undefined) {
+      say("O8 truthfulness", "holds a lease that the store never gave");
+      continue;
+    }
+    ending(belief, lease, marginMs, say);
+    truth(belief, lease, say);
+  }
+  return violations;
+}
+
+/** O3 and O4: belief ends before the store's lease does, unless somebody broke it by force. */
+function ending(
+  belief: Belief,
+  lease: StoreLease,
+  marginMs: number,
+  say: (oracle: Oracle, message: string) => void,
+): void {
+  if (lease.how === "forced" || belief.untilMs <= lease.endMs - (lease.how === "ran-out" ? marginMs : 0)) return;
+  // It may never have believed: a lease that arrives too late is given back.
+  if (belief.untilMs <= belief.fromMs) return;
+  const lateMs = (belief.untilMs - lease.endMs).toFixed(3);
+  if (lease.how === "released") {
+    say("O3 no foreign release", `was released by somebody else: it believed for ${lateMs} ms more`);
+  } else {
+    say("O4 early signal", `believed ${lateMs} ms longer than the store held, margin ${marginMs} ms`);
+  }
+}
+
+/** O8: a release that says "released" ended the lease or passed it on; "lost" is said only of what had ended. */
+function truth(belief: Belief, lease: StoreLease, say: (oracle: Oracle, message: string) => void): void {
+  const { result, untilMs, releasedMs } = belief;
+  if (releasedMs === undefined) return;
+  // Of a lease broken by force, a repeated release cannot know whether the first one ended it.
+  if (result === "released" && lease.how === "ran-out" && lease.endMs < untilMs) {
+    say("O8 truthfulness", `was told "released", but the store's lease had ended before (${lease.how})`);
+  }
+  // A release that reached the store too late may say so: the lease ran out, or was broken, while it was on its way.
+  if (result === "lost" && belief.end === "releasing" && untilMs < belief.trustedUntilMs && lease.how === "released") {
+    say("O8 truthfulness", 'was told "lost", but it held the lease until it released it');
+  }
+}
+
+/** O7: nobody is granted while somebody queued earlier still waits. */
+function fairness(lock: string, events: readonly HistoryEvent[]): Violation[] {
+  const violations: Violation[] = [];
+  const queue = new Set<string>();
+  for (const event of events) {
+    if (event.kind === "queued") queue.add(event.claim);
+    else if (event.kind === "left") queue.delete(event.claim);
+    else if (event.kind === "granted") {
+      const [first] = queue;
+      if (first !== undefined && first !== event.claim) {
+        const message = `claim ${event.claim} was granted before ${first}, which had queued earlier`;
+        violations.push({ oracle: "O7 order", atMs: event.atMs, lock, message });
+      }
+      queue.delete(event.claim);
+    }
+  }
+  return violations;
+}

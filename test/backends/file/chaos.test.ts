@@ -1,0 +1,27 @@
+/** Four processes, two locks, and somebody who kills: nobody is ever inside with somebody else, and no fence comes twice. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import type { SelfTestOptions, SelfTestResult } from "../../../src/cli/doctor/file-self-test.ts";
+import { DIST } from "../../dist.ts";
+
+interface SelfTest {
+  readonly selfTest: (directory: string, options?: SelfTestOptions) => Promise<SelfTestResult>;
+}
+
+test(
+  "survives 150 kills at random moments; `npm run chaos:file` tries as many as wanted",
+  { timeout: 600_000 },
+  async () => {
+    const { selfTest } = (await import(join(DIST, "file/self-test.js"))) as SelfTest;
+    const directory = mkdtempSync(join(tmpdir(), "hf-chaos-"));
+    try {
+      const result = await selfTest(directory, { workers: 4, kills: 150, killsForMs: 500_000 });
+      expect(result).toMatchObject({ ok: true, kills: 150, faults: [] });
+      expect(result.leases).toBeGreaterThan(150);
+    } finally {
+      rmSync(directory, { recursive: true, force: true });
+    }
+  },
+);

@@ -1,0 +1,125 @@
+/** Closing: everything of this backend that is no lease goes, in bounded time, and what could not be removed is said. */
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { LockBackendError } from "../../../src/contract/errors.ts";
+import { type Disk, disk } from "../../../src/backends/file/disk.ts";
+import { file } from "../../../src/backends/file/index.ts";
+import { claim, eventually, granted, Scene, sleep } from "./peers.ts";
+
+const real: Disk = { ...disk };
+
+let scene: Scene;
+beforeEach(() => {
+  scene = new Scene();
+});
+afterEach(async () => {
+  Object.assign(disk, real);
+  await scene.end();
+});
+
+/** What is there besides locks: owner files, tickets, sockets, companions, half-made things. */
+function left(): string[] {
+  return ["o", "q", "s", "t", "a"]
+    .flatMap((part) => readdirSync(join(scene.dir, part), { recursive: true, withFileTypes: true }))
+    .filter((entry) => !entry.isDirectory())
+    .map((entry) => join(entry.parentPath, entry.name).slice(scene.dir.length + 1));
+}
+
+test.each([true, false])(
+  "leaves nothing behind, however its claims ended (sharing owner files: %s)",
+  async (renewed) => {
+    const [backend, other] = [scene.open(), scene.open({ hints: "poll" })];
+    const wish = (name: string, change = {}): ReturnType<typeof claim> => claim({ name, renewed, ...change });
+    const kept = wish("kept");
+    await granted(other.attempt(kept));
+    const before = left();
+    const [released, broken, lapsed, told] = [wish("a"), wish("b"), wish("c", { ttlMs: 150 }), wish("d")];
+    for (const one of [released, broken, lapsed, told]) await granted(backend.attempt(one));
+    const waiting = wish("kept");
+    expect(await backend.attempt(waiting)).toMatchObject({ position: 1 });
+    expect(await backend.attempt(wish("kept", { queues: false }))).toMatchObject({ granted: false });
+    backend.alsoAlive(process.pid);
+    expect(await backend.release(released)).toBe("held");
+    for (const { name } of [broken, told]) {
+      const { fence } = (await other.query(name)).held[0]!;
+      expect(await other.forceRelease(name, fence, "ops", "stuck")).toBe(true);
+    }
+    expect(await backend.renew([broken])).toMatchObject([{ held: false }]);
+    expect(await backend.release(broken)).toBe("absent");
+    await sleep(200);
+    await backend.close();
+    expect(left().filter((path) => !before.includes(path))).toEqual([]);
+    expect((await other.query("")).pending).toEqual([]);
+  },
+);
+
+test("leaves a lease that is held until its time is over, and nothing else", async () => {
+  const backend = scene.open();
+  await granted(backend.attempt(claim()));
+  await backend.close();
+  expect(left()).toEqual([expect.stringMatching(/^o\//)]);
+  expect((await scene.open({ hints: "poll" }).query("")).held).toHaveLength(1);
+});
+
+test("does not wait for a process that stands still", async () => {
+  const peer = await scene.peer();
+  const [backend, held] = [scene.open(), claim()];
+  await granted(peer.attempt(claim({ name: "its own" })));
+  await granted(backend.attempt(held));
+  expect(await peer.attempt(claim())).toMatchObject({ position: 1 });
+  expect(await backend.attempt(claim({ name: "its own" }))).toMatchObject({ position: 1 });
+  peer.process.kill("SIGSTOP");
+  await backend.release(held);
+  await backend.close();
+  expect(left().filter((path) => path.startsWith("q/"))).toHaveLength(1);
+});
+
+test("says what could not be removed, removes all the rest, and says it again when asked again", async () => {
+  const [holder, backend] = [scene.open(), file({ dir: scene.dir })];
+  const names = ["one", "two", "three"];
+  for (const name of names) await granted(holder.attempt(claim({ name })));
+  for (const name of names) expect(await backend.attempt(claim({ name }))).toMatchObject({ position: 1 });
+  disk.unlink = (path) => {
+    if (path.includes("/q/_two/")) throw Object.assign(new Error("EROFS"), { code: "EROFS", path });
+    real.unlink(path);
+  };
+  const error: unknown = await backend.close().catch((cause: unknown) => cause);
+  expect(error).toBeInstanceOf(LockBackendError);
+  expect((error as Error).message).toMatch(/left in .*Lock "two".*read-only.*q\/_two\//);
+  await expect(backend.close()).rejects.toBe(error);
+  expect(left().filter((path) => path.startsWith("q/"))).toEqual([expect.stringMatching(/^q\/_two\//)]);
+  Object.assign(disk, real);
+});
+
+test("ends the cleaning that is under way: afterwards this backend does nothing more", async () => {
+  const backend = scene.open();
+  await backend.query("");
+  for (let at = 0; at < 300; at++) writeFileSync(join(scene.dir, "o", `notes-${at}.txt`), "mine");
+  const cleaning = backend.clean();
+  let calls = 0;
+  for (const [name, call] of Object.entries(real)) {
+    Object.assign(disk, {
+      [name]: (...args: never[]) => {
+        calls++;
+        return (call as (...all: never[]) => unknown)(...args);
+      },
+    });
+  }
+  await backend.close();
+  calls = 0;
+  await cleaning;
+  for (let turns = 0; turns < 50; turns++) await new Promise((resolve) => setImmediate(resolve));
+  expect(calls).toBe(0);
+});
+
+test("ends whoever watches", async () => {
+  const [holder, backend] = [scene.open(), scene.open()];
+  const wish = claim();
+  await granted(holder.attempt(claim()));
+  expect(await backend.attempt(wish)).toMatchObject({ position: 1 });
+  const watching = backend.watch(wish, new AbortController().signal);
+  await backend.close();
+  expect(await watching).toBeUndefined();
+  await eventually(async () => ((await holder.query("")).pending.length === 0 ? true : undefined));
+});

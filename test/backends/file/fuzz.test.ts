@@ -1,0 +1,264 @@
+/**
+ * Everything that is read from files or sockets, fed with what nobody of ours wrote: random and changed bytes, files cut
+ * short, other things in their place. It is never believed, never waited for, and never an error that is not ours.
+ * `HOLDFAST_FUZZ_SEED` and `HOLDFAST_FUZZ_RUNS` choose another run; a failure names its seed.
+ */
+import { execFileSync } from "node:child_process";
+import {
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { LockBackendError } from "../../../src/contract/errors.ts";
+import { ForeignError } from "../../../src/backends/file/foreign.ts";
+import { ownLife } from "../../../src/backends/file/process-identity.ts";
+import { fromDirectory } from "../../../src/backends/file/names.ts";
+import {
+  FREE,
+  type OwnerFacts,
+  parseCompany,
+  parseEntry,
+  parseEpoch,
+  parseForced,
+  parseOwner,
+} from "../../../src/backends/file/records.ts";
+import { seal } from "../../../src/backends/file/checksum.ts";
+import { seeded, type SeededChance } from "../../../src/testing/seeded-random.ts";
+import { claim, granted, Scene } from "./peers.ts";
+
+const SEED = Number(process.env["HOLDFAST_FUZZ_SEED"] ?? 1);
+const RUNS = Number(process.env["HOLDFAST_FUZZ_RUNS"] ?? 60);
+
+const owner: OwnerFacts = {
+  kind: "owner",
+  id: "owner-of-16-char",
+  instance: "instance-16-char",
+  life: ownLife(),
+  mode: "exclusive",
+  limit: 1,
+  ttlMs: 30_000,
+  lockDelayMs: 0,
+  minHoldMs: 0,
+  holder: "web-3:812",
+  meta: { task: "import" },
+};
+const holder = { owner, fence: 1_700_000_000_000_000, run: 64, sinceMs: 1, sinceWallMs: 2 };
+const forced = { name: "a lock", fence: 1_700_000_000_000_000, by: "ops", reason: "stuck", wallMs: 1 };
+const state = { ...FREE, holders: [holder], kept: [{ ...holder, untilMs: 1, untilWallMs: 2, life: ownLife() }] };
+const epoch = { kind: "epoch", format: 2, id: "1-epoch", name: "a lock", base: 1, stride: 64, boot: "boot", state };
+const company = { life: ownLife(), companions: [{ pid: 812, start: "1" }] };
+
+const READERS: Readonly<Record<string, { readonly record: object; readonly read: (text: string) => unknown }>> = {
+  owner: { record: owner, read: (text) => parseOwner("path", text) },
+  "owner entry": { record: owner, read: (text) => parseEntry("path", text, 2) },
+  "state entry": { record: { ...state, forced: [forced] }, read: (text) => parseEntry("path", text, 2) },
+  "last entry": { record: { kind: "gone" }, read: (text) => parseEntry("path", text, 2) },
+  epoch: { record: epoch, read: (text) => parseEpoch("path", text) },
+  forced: { record: forced, read: parseForced },
+  company: { record: company, read: parseCompany },
+};
+
+/** Changes a text in one of many ways. */
+function mutate(chance: SeededChance, text: string, other: string): string {
+  const bytes = Buffer.from(text);
+  const at = Math.floor(chance.between(0, bytes.length));
+  const length = 1 + Math.floor(chance.between(0, chance.pick([1, 4, 40, bytes.length])));
+  const noise = Buffer.from(Array.from({ length }, () => Math.floor(chance.between(0, 256))));
+  const [before, after] = [bytes.subarray(0, at), bytes.subarray(at)];
+  return chance
+    .pick([
+      () => noise,
+      () => before,
+      () => Buffer.concat([before, after.subarray(length)]),
+      () => Buffer.concat([before, noise, after]),
+      () => Buffer.concat([before, noise, after.subarray(length)]),
+      () => Buffer.concat([before, after.subarray(0, length), after]),
+      () => Buffer.concat([before, Buffer.from(other).subarray(at)]),
+      () => Buffer.concat([before, Buffer.alloc(after.length)]),
+      () => Buffer.from(text.replace(/\d(?=[^"]*$)/, (digit) => String((Number(digit) + 1) % 10))),
+      () => Buffer.from(text.replace(/^.{17}/, "")),
+      () => Buffer.from(text.replace(/^\{"sum":"\w+",/, "{")),
+    ])()
+    .toString("utf8");
+}
+
+test.each(Object.entries(READERS))("S143: no changed %s is believed", (_what, { record, read }) => {
+  const text = seal(record);
+  expect(read(text)).toEqual(record);
+  const others = Object.values(READERS).map((reader) => seal(reader.record));
+  for (let run = 0; run < RUNS * 20; run++) {
+    const seed = SEED * 1_000_003 + run;
+    const chance = seeded(seed);
+    const changed = mutate(chance, text, chance.pick(others));
+    if (changed === text || others.includes(changed)) continue;
+    let value: unknown;
+    try {
+      value = read(changed);
+    } catch (error) {
+      expect(error, `seed ${seed}`).toBeInstanceOf(ForeignError);
+    }
+    expect(value, `seed ${seed}: ${changed}`).toBeUndefined();
+  }
+});
+
+test("S143: depth, length and numbers beyond all bounds are not believed either", () => {
+  const deep = `{"kind":${"[".repeat(200_000)}${"]".repeat(200_000)}}`;
+  const texts = [deep, "9".repeat(1_000_000), `"${"x".repeat(1_000_000)}"`, seal({ deep: JSON.parse("[]") as object })];
+  for (const fence of [-1, 0.5, 2 ** 53, 1e300])
+    texts.push(seal({ ...forced, fence }), seal({ ...epoch, base: fence }));
+  for (const stride of [0, 65, 2 ** 40]) texts.push(seal({ ...epoch, stride }));
+  for (const id of ["", "..", "a/b", "x".repeat(65), "\0"]) texts.push(seal({ ...owner, id }), seal({ ...epoch, id }));
+  for (const text of texts) {
+    for (const { read } of Object.values(READERS)) {
+      let value: unknown;
+      try {
+        value = read(text);
+      } catch (error) {
+        expect(error).toBeInstanceOf(ForeignError);
+      }
+      expect(value, text.slice(0, 200)).toBeUndefined();
+    }
+  }
+  const chance = seeded(SEED);
+  for (let run = 0; run < RUNS * 20; run++) {
+    const name = Array.from({ length: 12 }, () => chance.pick("_~%aZ09.-/\\".split(""))).join("");
+    const read = fromDirectory(name);
+    if (read !== undefined) expect(name).toMatch(/^_[-_a-z0-9%]*$/);
+  }
+});
+
+/** Every file below a directory, the same for the same seed as far as names that are made by chance allow. */
+function filesIn(dir: string): string[] {
+  return readdirSync(dir, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .filter((path) => path !== join(dir, "holdfast"))
+    .toSorted();
+}
+
+/** Puts something else in the place of a file, or changes what is in it. */
+function spoil(chance: SeededChance, path: string): string {
+  const text = readFileSync(path, "utf8");
+  const put: Record<string, () => void> = {
+    changed: () => writeFileSync(path, mutate(chance, text, seal(owner))),
+    "cut short": () => truncateSync(path, Math.floor(chance.between(0, lstatSync(path).size))),
+    emptied: () => truncateSync(path),
+    huge: () => truncateSync(path, 2 ** 40),
+    "a directory": () => mkdirSync(path),
+    "a pipe": () => execFileSync("mkfifo", [path]),
+    "a link": () => symlinkSync(chance.pick(["/nowhere", "/dev/zero", path, "/etc"]), path),
+    "another file": () => writeFileSync(path, chance.pick([text, "", "hello", seal(owner)])),
+  };
+  const what = chance.pick(Object.keys(put));
+  if (["a directory", "a pipe", "a link", "another file"].includes(what)) rmSync(path);
+  put[what]!();
+  return what;
+}
+
+test(
+  "S143: a spoilt file lets nobody hold beside the holder, harms no other lock, and ends in an answer or our error",
+  { timeout: 120_000 },
+  async () => {
+    for (let run = 0; run < RUNS / 2; run++) {
+      const seed = SEED * 1_000_003 + run;
+      const chance = seeded(seed);
+      const scene = new Scene();
+      const [a, b, c] = [scene.open({ hints: "poll" }), scene.open({ hints: "poll" }), scene.open({ hints: "poll" })];
+      const mode = chance.pick([{}, { mode: "shared" }, { limit: 2 }, { minHoldMs: 1 }] as const);
+      const [held, waiting, rival, healthy] = [
+        claim(mode),
+        claim(),
+        claim({ queues: false }),
+        claim({ name: "healthy" }),
+      ];
+      await granted(a.attempt(held));
+      await granted(a.attempt(claim({ name: "broken" })));
+      const { fence } = (await a.query("broken")).held[0]!;
+      await b.forceRelease("broken", fence, "ops", "stuck");
+      a.alsoAlive(process.pid);
+      if (!("limit" in mode)) await b.attempt(waiting);
+      await granted(b.attempt(healthy));
+      const files = filesIn(scene.dir).map((path) => ({ path, ino: lstatSync(path).ino }));
+      const spared = new Set(files.filter(({ path }) => path.includes("/_healthy/")).map(({ ino }) => ino));
+      const { path } = chance.pick(files.filter(({ ino }) => !spared.has(ino)));
+      const what = `seed ${seed}: ${path.slice(scene.dir.length)} is ${spoil(chance, path)}`;
+
+      const ask = async <T>(call: () => Promise<T>): Promise<T | undefined> => {
+        try {
+          return await call();
+        } catch (error) {
+          expect(error, what).toBeInstanceOf(LockBackendError);
+          return undefined;
+        }
+      };
+      const taken = await ask(() => c.attempt("limit" in mode ? { ...rival, limit: 2 } : rival));
+      const beside = "limit" in mode ? 2 : 1;
+      const renewal = (await a.renew([held]))[0]!;
+      if (taken?.granted === true && beside === 1) expect(renewal.held, what).not.toBe(true);
+      await ask(() => b.attempt(waiting));
+      expect(
+        (await c.query("")).held.map(({ name }) => name),
+        what,
+      ).toContain("healthy");
+      await c.clean();
+      expect(await b.renew([healthy]), what).toMatchObject([{ held: true }]);
+      expect(await c.attempt(claim({ name: "healthy", queues: false })), what).toMatchObject({ granted: false });
+      await ask(() => a.release(held));
+      expect(await b.release(healthy), what).toBe("held");
+      await granted(c.attempt(claim({ name: "healthy" })));
+      await Promise.all([a, b, c].map((backend) => ask(() => backend.close())));
+      await scene.end().catch(() => {});
+      rmSync(join(scene.dir, ".."), { recursive: true, force: true });
+    }
+  },
+);
+
+test("S143: a lease whose owner file was replaced by another is not believed to be renewed", async () => {
+  const scene = new Scene();
+  for (const renewed of [true, false]) {
+    const [backend, held] = [scene.open(), claim({ renewed, name: `lock ${renewed}` })];
+    await granted(backend.attempt(held));
+    for (const name of readdirSync(join(scene.dir, "o"))) {
+      const text = readFileSync(join(scene.dir, "o", name));
+      rmSync(join(scene.dir, "o", name));
+      writeFileSync(join(scene.dir, "o", name), text);
+    }
+    expect(await backend.renew([held])).toMatchObject([{ held: false }]);
+  }
+  await scene.end();
+});
+
+test("S143: whatever comes over a socket, hints go on, and nothing is kept", async () => {
+  const scene = new Scene();
+  const [a, b] = [scene.open(), scene.open()];
+  const [held, waiting] = [claim(), claim()];
+  await granted(a.attempt(held));
+  await b.attempt(waiting);
+  const chance = seeded(SEED);
+  for (let run = 0; run < RUNS; run++) {
+    for (const name of readdirSync(join(scene.dir, "s"))) {
+      const socket = connect({ path: join(scene.dir, "s", name) });
+      const noise = Buffer.from(Array.from({ length: 2000 }, () => Math.floor(chance.between(0, 256))));
+      socket.on("error", () => {});
+      socket.resume();
+      socket.write(
+        chance.pick([noise, "look ", "look ../../etc\n", `look ${"x".repeat(64)}\n`.repeat(500), "\n".repeat(9999)]),
+      );
+      if (chance.happens(0.3)) socket.write("y".repeat(100_000));
+      socket.end();
+      await new Promise((resolve) => socket.once("close", resolve));
+    }
+  }
+  const news = b.watch(waiting, new AbortController().signal);
+  await a.release(held);
+  expect(await news).toMatchObject({ granted: true });
+  await scene.end();
+});

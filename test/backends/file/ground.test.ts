@@ -1,0 +1,301 @@
+/** A directory for locks: only one that is ours alone is used, and nothing is removed that we did not make. */
+import { execFileSync } from "node:child_process";
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:net";
+import { dirname, join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { LockBackendError } from "../../../src/contract/errors.ts";
+import { disk } from "../../../src/backends/file/disk.ts";
+import { claim, granted, Peer, Scene } from "./peers.ts";
+
+const ROOT = process.getuid?.() === 0;
+const CHILDREN = ["o", "l", "q", "f", "a", "s", "n", "t"];
+
+let scene: Scene;
+beforeEach(() => {
+  scene = new Scene();
+});
+afterEach(() => scene.end());
+
+async function refusal(dir = scene.dir): Promise<string> {
+  const error: unknown = await scene
+    .open({ dir })
+    .attempt(claim())
+    .catch((cause: unknown) => cause);
+  expect(error).toBeInstanceOf(LockBackendError);
+  expect((error as LockBackendError).fatal).toBe(true);
+  return (error as LockBackendError).message;
+}
+
+/** All that is in a directory, by name and kind. */
+function tree(path: string): string[] {
+  return readdirSync(path, { recursive: true }).map(String).toSorted();
+}
+
+describe("S172: a directory in which something lies already", () => {
+  test.each([
+    ["a file", () => writeFileSync(join(scene.dir, "notes.txt"), "mine")],
+    ["directories with names like ours", () => ["t", "s", "o"].forEach((name) => mkdirSync(join(scene.dir, name)))],
+    [
+      "all our directories and one thing more",
+      () => [...CHILDREN, "thesis"].forEach((name) => mkdirSync(join(scene.dir, name))),
+    ],
+  ])("is refused, and nothing in it is touched: %s", async (_what, fill) => {
+    mkdirSync(scene.dir, { mode: 0o700 });
+    fill();
+    const before = tree(scene.dir);
+    expect(await refusal()).toMatch(/there is something in it .*no file "holdfast".*Name an empty directory/);
+    expect(tree(scene.dir)).toEqual(before);
+  });
+
+  test("is used if it is empty, and marked before anything else is made in it", async () => {
+    mkdirSync(scene.dir, { mode: 0o700 });
+    await granted(scene.open().attempt(claim()));
+    expect(readFileSync(join(scene.dir, "holdfast"), "utf8")).toMatch(/^holdfast 1\n/);
+  });
+
+  test("is used if 0.1 made it: all its directories and nothing else; its locks and their fences go on", async () => {
+    await scene.open().query("");
+    // As 0.1 left a lock: entries without checksums, an empty file for "free", and no marker.
+    rmSync(join(scene.dir, "holdfast"));
+    const epoch = join(scene.dir, "l/_a%20lock/incarnation-1234/e1-epoch");
+    mkdirSync(epoch, { recursive: true });
+    const base = Date.now() * 1000 + 60_000_000;
+    const state = { kind: "state", holders: [], kept: [], forced: [] };
+    const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+    const first = { kind: "epoch", format: 1, id: "1-epoch", name: "a lock", base, stride: 64, boot, state };
+    writeFileSync(join(epoch, "0"), JSON.stringify(first));
+    for (const file of ["f", "1"]) writeFileSync(join(epoch, file), "");
+    const backend = scene.open({ entriesMax: 3 });
+    let last = BigInt(base + 64);
+    for (let round = 0; round < 6; round++) {
+      const wish = claim();
+      const { fence } = await granted(backend.attempt(wish));
+      expect(fence).toBeGreaterThan(last);
+      last = fence;
+      await backend.release(wish);
+    }
+    expect(existsSync(join(scene.dir, "holdfast"))).toBe(true);
+  });
+
+  test("is refused if another version has marked it, and so is one whose marker is no file", async () => {
+    await scene.open().query("");
+    writeFileSync(join(scene.dir, "holdfast"), "holdfast 2\n");
+    expect(await refusal()).toMatch(/another version/);
+    rmSync(join(scene.dir, "holdfast"));
+    execFileSync("mkfifo", [join(scene.dir, "holdfast")]);
+    expect(await refusal()).toMatch(/is not what this backend writes/);
+  });
+
+  test("is made again by a process that has it open while somebody is still removing it", async () => {
+    const backend = scene.open();
+    await granted(backend.attempt(claim()));
+    for (const name of ["holdfast", "l", "q", "t"]) rmSync(join(scene.dir, name), { recursive: true });
+    await granted(backend.attempt(claim({ name: "another" })));
+    expect(existsSync(join(scene.dir, "holdfast"))).toBe(true);
+  });
+
+  test("is made by several processes at once without one refusing what another has just begun", async () => {
+    const peers = await Promise.all([1, 2, 3, 4].map(() => scene.peer()));
+    for (let round = 0; round < 25; round++) {
+      const answers = peers.map((peer) => peer.attempt(claim({ name: `lock ${round}`, queues: false })));
+      const settled = await Promise.all(answers);
+      expect(settled.filter(({ granted: yes }) => yes).length).toBeGreaterThan(0);
+      // The peers live, and may put something in while it is being emptied: so it goes in one step.
+      const away = `${scene.dir}-${round}`;
+      renameSync(scene.dir, away);
+      rmSync(away, { recursive: true });
+    }
+  });
+});
+
+describe("S172: every level is looked at, and no link is followed", () => {
+  test("a symbolic link in the place of the directory is refused, with the name to use instead", async () => {
+    const real = join(scene.dir, "../real");
+    mkdirSync(real, { mode: 0o700 });
+    symlinkSync(real, scene.dir);
+    expect(await refusal()).toMatch(/symbolic link to .*\/real\. Name the directory itself/);
+    expect(await refusal(`${scene.dir}/`)).toMatch(/symbolic link/);
+    expect(readdirSync(real)).toEqual([]);
+  });
+
+  test.each(CHILDREN)(
+    "a symbolic link in the place of %s/ is refused, and nothing is made behind it",
+    async (child) => {
+      await scene.open().query("");
+      const elsewhere = join(scene.dir, "../elsewhere");
+      renameSync(join(scene.dir, child), elsewhere);
+      symlinkSync(elsewhere, join(scene.dir, child));
+      expect(await refusal()).toMatch(new RegExp(`/${child} is a symbolic link`));
+    },
+  );
+
+  test.each(CHILDREN)(
+    "a file in the place of %s/ is refused, and so is a directory that others may write to",
+    async (child) => {
+      await scene.open().query("");
+      rmSync(join(scene.dir, child), { recursive: true });
+      writeFileSync(join(scene.dir, child), "");
+      expect(await refusal()).toMatch(new RegExp(`/${child} is not a directory`));
+      rmSync(join(scene.dir, child));
+      mkdirSync(join(scene.dir, child));
+      chmodSync(join(scene.dir, child), 0o770);
+      expect(await refusal()).toMatch(new RegExp(`others may write to .*/${child} \\(mode 770\\)`));
+    },
+  );
+
+  test("a parent that others may write to is refused: they could put another directory in its place", async () => {
+    const open = join(scene.dir, "../open");
+    mkdirSync(join(open, "between"), { recursive: true });
+    chmodSync(open, 0o777);
+    expect(await refusal(join(open, "between/locks"))).toMatch(/others may write to .*\/open \(mode 777\)/);
+    expect(readdirSync(join(open, "between"))).toEqual([]);
+    // Where only its owner can replace a thing, as in /tmp, it is safe.
+    chmodSync(open, 0o1777);
+    await granted(scene.open({ dir: join(open, "between/locks") }).attempt(claim()));
+  });
+
+  test.runIf(ROOT)("a parent, a link on the way, or the directory of somebody else is refused", async () => {
+    const theirs = join(scene.dir, "../theirs");
+    mkdirSync(theirs);
+    chownSync(theirs, 65534, 65534);
+    expect(await refusal(join(theirs, "locks"))).toMatch(/\/theirs belongs to uid 65534, who could replace/);
+    chownSync(theirs, 0, 0);
+    await granted(scene.open({ dir: join(theirs, "locks") }).attempt(claim()));
+    symlinkSync(theirs, join(scene.dir, "../way"));
+    await granted(scene.open({ dir: join(scene.dir, "../way/locks") }).attempt(claim({ name: "by a link of root's" })));
+    execFileSync("chown", ["-h", "65534", join(scene.dir, "../way")]);
+    expect(await refusal(join(dirname(scene.dir), "way/locks"))).toMatch(/\/way belongs to uid 65534/);
+    chownSync(join(theirs, "locks/q"), 65534, 65534);
+    expect(await refusal(join(theirs, "locks"))).toMatch(/\/q belongs to uid 65534/);
+  });
+
+  test.runIf(ROOT)("a missing parent that somebody else makes at that very moment is refused", async () => {
+    const between = join(scene.dir, "../between");
+    const { ...real } = disk;
+    disk.mkdir = (path) => {
+      if (path !== between || existsSync(path)) return real.mkdir(path);
+      mkdirSync(between, { mode: 0o777 });
+      chmodSync(between, 0o777);
+      chownSync(between, 65534, 65534);
+      return real.mkdir(path);
+    };
+    try {
+      expect(await refusal(join(between, "locks"))).toMatch(/\/between belongs to uid 65534, who could replace/);
+    } finally {
+      Object.assign(disk, real);
+    }
+    expect(existsSync(join(between, "locks/holdfast"))).toBe(false);
+  });
+
+  test.runIf(ROOT).each([
+    ["we are root", ["--map-root-user"], /\/theirs belongs to a user who is unknown in this/],
+    ["we are nobody, too", [], /belongs to a user who is unknown in this/],
+  ])(
+    "in a user namespace where %s, an owner who is nobody there is refused where anybody can make things",
+    async (_who, flags, refusal) => {
+      const open = join(scene.dir, "../open");
+      mkdirSync(join(open, "theirs/locks"), { recursive: true });
+      chmodSync(join(open, "theirs/locks"), 0o700);
+      chownSync(join(open, "theirs"), 2222, 2222);
+      chmodSync(open, 0o1777);
+      const execArgv = ["--user", ...flags, process.execPath];
+      const peer = await Peer.start(join(open, "theirs/locks"), {}, { execPath: "unshare", execArgv });
+      const error = await peer.attempt(claim()).catch((cause: unknown) => cause);
+      await peer.kill();
+      expect(error).toMatchObject({
+        message: expect.stringMatching(refusal),
+      });
+      expect(readdirSync(join(open, "theirs/locks"))).toEqual([]);
+    },
+  );
+
+  test("a directory that is replaced while it is used is looked at again", async () => {
+    const [backend, held] = [scene.open(), claim()];
+    await granted(backend.attempt(held));
+    rmSync(scene.dir, { recursive: true });
+    mkdirSync(scene.dir, { mode: 0o700 });
+    writeFileSync(join(scene.dir, "notes.txt"), "mine");
+    await expect(backend.attempt(claim())).rejects.toThrow(/there is something in it/);
+    expect(readdirSync(scene.dir)).toEqual(["notes.txt"]);
+  });
+});
+
+describe("S172: what we did not make is not removed", () => {
+  test("neither from t/, s/, o/, a/, q/ and l/, nor what a link there leads to", async () => {
+    const backend = scene.open();
+    await backend.query("");
+    const outside = join(scene.dir, "../outside");
+    mkdirSync(join(outside, "0123456789abcdef/e1-x"), { recursive: true });
+    for (const file of ["0", "1", "f"]) writeFileSync(join(outside, "0123456789abcdef/e1-x", file), "mine");
+    const put = (path: string, text?: string): void => {
+      mkdirSync(dirname(join(scene.dir, path)), { recursive: true });
+      if (text === undefined) mkdirSync(join(scene.dir, path));
+      else writeFileSync(join(scene.dir, path), text);
+    };
+    put("t/photos");
+    put("t/photos/0", "mine");
+    put("t/letter.txt", "mine");
+    put("t/exactly16letters/letter.txt", "mine");
+    put("t/exactly16letters/e1-x/letter.txt", "mine");
+    put("s/notes", "mine");
+    put("s/exactly16letters", "");
+    put("o/notes", "");
+    put("o/notes.txt", "mine");
+    put("o/exactly16letters", "mine");
+    put("a/exactly16letters", "mine");
+    put("q/notes.txt", "mine");
+    put("q/_a/notes.txt", "mine");
+    put("l/notes.txt", "mine");
+    put("l/thesis/chapter/n1-x/0", "mine");
+    put("l/_a/exactly16letters/thesis.txt", "mine");
+    put("f/notes.txt", "mine");
+    put("n/notes.txt", "mine");
+    for (const place of ["t", "l", "q"]) {
+      symlinkSync(outside, join(scene.dir, place, place === "t" ? "a-link-16-letter" : "_link"));
+      symlinkSync(join(outside, "0123456789abcdef"), join(scene.dir, place, place === "t" ? "b-link-16-letter" : "_b"));
+    }
+    const server = createServer().listen(join(scene.dir, "s/socket-of-theirs"));
+    await new Promise((resolve) => server.once("listening", resolve));
+    const before = tree(join(scene.dir, ".."));
+    await backend.clean();
+    await backend.clean();
+    expect(tree(join(scene.dir, "..")).filter((name) => !/\/(?:cleaned|s\/.{16})$/.test(name))).toEqual(
+      before.filter((name) => !/\/(?:cleaned|s\/.{16})$/.test(name)),
+    );
+    expect(lstatSync(join(scene.dir, "s/exactly16letters")).isFile()).toBe(true);
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  test("nor a thing that a stranger put into a lock: it is carried aside with what is thrown away, and stays there", async () => {
+    const backend = scene.open({ entriesMax: 2 });
+    const first = claim();
+    await granted(backend.attempt(first));
+    const [home] = readdirSync(join(scene.dir, "l/_a%20lock"));
+    const [epoch] = readdirSync(join(scene.dir, "l/_a%20lock", home!));
+    writeFileSync(join(scene.dir, "l/_a%20lock", home!, epoch!, "thesis.txt"), "mine");
+    cpSync(join(scene.dir, "holdfast"), join(scene.dir, "l/_a%20lock", home!, "letter.txt"));
+    await backend.release(first);
+    for (let round = 0; round < 5; round++) {
+      const wish = claim();
+      await granted(backend.attempt(wish));
+      await backend.release(wish);
+    }
+    await backend.clean();
+    const left = tree(scene.dir).filter((name) => name.endsWith(".txt"));
+    expect(left.map((name) => name.replace(/^.*\//, ""))).toEqual(expect.arrayContaining(["letter.txt", "thesis.txt"]));
+  });
+});

@@ -1,0 +1,319 @@
+/** Leases that share an owner file: one utimes() renews them all, and yet each ends alone. */
+import { readdirSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { Claim } from "../../../src/contract/backend.ts";
+import { type Disk, disk } from "../../../src/backends/file/disk.ts";
+import { createLocks } from "../../../src/core/locks.ts";
+import { claim, eventually, granted, grantedAtLast, type PeerError, Scene, sleep } from "./peers.ts";
+
+const real: Disk = { ...disk };
+
+let scene: Scene;
+beforeEach(() => {
+  scene = new Scene();
+});
+afterEach(async () => {
+  Object.assign(disk, real);
+  await scene.end();
+});
+
+/** Claims on locks of their own, which the core would renew. */
+function several(count: number, change: Partial<Claim> = {}): Claim[] {
+  return Array.from({ length: count }, (_, at) => claim({ name: `lock ${at}`, renewed: true, ...change }));
+}
+
+async function take(backend: ReturnType<Scene["open"]>, claims: readonly Claim[]): Promise<void> {
+  for (const wish of claims) await granted(backend.attempt(wish));
+}
+
+function ownerFiles(): string[] {
+  return readdirSync(join(scene.dir, "o"));
+}
+
+/** Counts the calls of utimes(), by owner file. */
+function countRenewals(): Map<string, number> {
+  const counts = new Map<string, number>();
+  disk.utimes = (path, mtimeMs) => {
+    if (/\/o\/[^/]+$/.test(path)) counts.set(path, (counts.get(path) ?? 0) + 1);
+    real.utimes(path, mtimeMs);
+  };
+  return counts;
+}
+
+describe("a renewal", () => {
+  test("of 1000 leases is one utimes(), and each is told whether it is still held", async () => {
+    const backend = scene.open();
+    const claims = several(1000);
+    await take(backend, claims);
+    expect(ownerFiles()).toHaveLength(1);
+    const { fence } = (await backend.query("lock 500")).held[0]!;
+    expect(await scene.open({ hints: "poll" }).forceRelease("lock 500", fence, "ops", "stuck")).toBe(true);
+    const counts = countRenewals();
+    const renewals = await backend.renew(claims.filter(({ name }) => name !== "lock 501"));
+    expect([...counts.values()]).toEqual([1]);
+    expect(renewals.filter(({ held }) => held === true)).toHaveLength(998);
+  });
+
+  test("of the core's own leases is one utimes() too", async () => {
+    const locks = createLocks(scene.open());
+    const leases = [];
+    for (let at = 0; at < 50; at++) leases.push(await locks.acquire(`lock ${at}`, { ttl: 6000 }));
+    const counts = countRenewals();
+    await eventually(() => (counts.size > 0 ? true : undefined));
+    // All were taken within a moment, so that they are due together: whatever is asked for, it is one file.
+    await sleep(0);
+    expect(counts.size).toBe(1);
+    expect([...counts.values()][0]).toBeLessThan(5);
+    for (const lease of leases) expect(await lease.release()).toBe("released");
+    await locks.close();
+    expect(ownerFiles()).toEqual([]);
+  });
+
+  test("counts trust from before its utimes(), also for a claim that came later and needed none", async () => {
+    const backend = scene.open();
+    const [first, second] = several(2);
+    const counts = countRenewals();
+    const before = await granted(backend.attempt(first!));
+    await sleep(5);
+    const after = await granted(backend.attempt(second!));
+    expect([...counts.values()]).toEqual([1]);
+    expect(after.fromMs).toBe(before.fromMs);
+    const { held } = await backend.query("");
+    const endMs = performance.now() + Math.max(...held.map(({ remainingMs }) => remainingMs));
+    expect(endMs).toBeGreaterThanOrEqual(after.fromMs! + second!.ttlMs);
+  });
+});
+
+describe("has a file of its own", () => {
+  test.each<[string, Partial<Claim>]>([
+    ["what is not renewed by the core for as long as it is held", { renewed: false }],
+    ["a claim with a lockDelay", { lockDelayMs: 1000 }],
+    ["a claim with a minHold", { minHoldMs: 1 }],
+    ["a claim that says something else", { meta: { task: "another" } }],
+    ["a claim with another ttl", { ttlMs: 50_000 }],
+  ])("%s", async (_what, change) => {
+    const backend = scene.open();
+    await take(backend, [...several(2), claim({ renewed: true, ...change })]);
+    expect(ownerFiles()).toHaveLength(2);
+  });
+
+  test("every lease that outlives its process", async () => {
+    const backend = scene.open({ detached: true });
+    await take(backend, several(3));
+    expect(ownerFiles()).toHaveLength(3);
+  });
+
+  test("a second holder of the same lock: each of them ends alone", async () => {
+    const backend = scene.open();
+    const claims = several(3, { name: "a lock", limit: 3 });
+    await take(backend, claims);
+    expect(ownerFiles()).toHaveLength(3);
+    expect(await backend.release(claims[0]!)).toBe("held");
+    expect(await backend.renew(claims)).toMatchObject([{ held: false }, { held: true }, { held: true }]);
+    expect((await backend.query("")).held).toHaveLength(2);
+  });
+
+  test("a waiter, also after the lock was handed to it", async () => {
+    const [a, b] = [scene.open(), scene.open()];
+    const [holder, waiter, other] = [claim(), claim(), claim({ name: "other" })];
+    await granted(b.attempt(other));
+    await granted(a.attempt(holder));
+    expect(await b.attempt(waiter)).toMatchObject({ position: 1 });
+    await a.release(holder);
+    await grantedAtLast(b, waiter);
+    const counts = countRenewals();
+    expect(await b.renew([waiter, other])).toMatchObject([{ held: true }, { held: true }]);
+    expect(counts.size).toBe(2);
+  });
+});
+
+describe("ends at its own time beside leases that are renewed", () => {
+  test("a lease that is not renewed, and one with a maxHold", async () => {
+    const [locks, other] = [createLocks(scene.open()), scene.open()];
+    const kept = await locks.acquire("kept", { ttl: 600 });
+    const short = await locks.acquire("not renewed", { ttl: 600, renew: false });
+    const bounded = await locks.acquire("bounded", { ttl: 600, maxHold: 500 });
+    await grantedAtLast(other, claim({ name: "not renewed" }));
+    await grantedAtLast(other, claim({ name: "bounded" }));
+    expect([short.signal.aborted, bounded.signal.aborted]).toEqual([true, true]);
+    kept.assertHeld();
+    expect(await kept.release()).toBe("released");
+    await locks.close();
+  });
+
+  test("a lease that nobody asks to renew any more, though the others' renewals lengthen its time", async () => {
+    const [backend, other] = [scene.open(), scene.open()];
+    const [kept, forgotten] = several(2, { ttlMs: 500 });
+    await take(backend, [kept!, forgotten!]);
+    const fromMs = performance.now();
+    await eventually(async () => {
+      expect(await backend.renew([kept!])).toMatchObject([{ held: true }]);
+      return (await other.attempt(claim({ name: forgotten!.name, queues: false }))).granted ? true : undefined;
+    });
+    expect(performance.now() - fromMs).toBeGreaterThanOrEqual(400);
+    expect(await backend.renew([forgotten!])).toMatchObject([{ held: false }]);
+  });
+
+  test("and so it does when all that happens is that others come and go", async () => {
+    const [backend, other] = [scene.open(), scene.open()];
+    const [forgotten] = several(1, { ttlMs: 500 });
+    await take(backend, [forgotten!]);
+    await eventually(async () => {
+      const brief = claim({ name: "brief", ttlMs: 500, renewed: true });
+      await granted(backend.attempt(brief));
+      await backend.release(brief);
+      return (await other.attempt(claim({ name: forgotten!.name, queues: false }))).granted ? true : undefined;
+    });
+  });
+});
+
+describe("a file whose time was over while it held a lease", () => {
+  test("is never used again: a new claim does not bring an old lease back", async () => {
+    const [backend, other] = [scene.open(), scene.open()];
+    const [late, next] = several(2, { ttlMs: 300 });
+    await take(backend, [late!]);
+    await sleep(350);
+    await granted(backend.attempt(next!));
+    expect(ownerFiles()).toHaveLength(2);
+    expect((await other.query("")).held).toMatchObject([{ name: next!.name }]);
+    expect(await backend.renew([late!, next!])).toMatchObject([{ held: false }, { held: true }]);
+    await granted(other.attempt(claim({ name: late!.name, queues: false })));
+  });
+
+  test("loses all its leases, and a renewal of one does not bring back another", async () => {
+    const [backend, other] = [scene.open(), scene.open()];
+    const claims = several(3, { ttlMs: 300 });
+    await take(backend, claims);
+    await sleep(350);
+    await granted(other.attempt(claim({ name: claims[1]!.name })));
+    expect(await backend.renew(claims)).toMatchObject([{ held: false }, { held: false }, { held: false }]);
+    expect((await other.query("")).held).toHaveLength(1);
+    for (const wish of claims) await backend.release(wish);
+    await take(backend, several(1));
+    // Nothing is left of the old one, and the new one is the only file of this backend.
+    expect(ownerFiles()).toHaveLength(2);
+  });
+
+  test("is one that was renewed too late, too", async () => {
+    const [a, b] = [scene.open(), scene.open()];
+    const claims = several(2, { ttlMs: 1000 });
+    await take(a, claims);
+    let taken: Promise<unknown> | undefined;
+    disk.utimes = (path, mtimeMs) => {
+      if (taken === undefined) {
+        taken = Promise.resolve();
+        const endMs = performance.now() + 1010;
+        while (performance.now() < endMs);
+        taken = b.attempt(claim({ name: claims[1]!.name }));
+      }
+      real.utimes(path, mtimeMs);
+    };
+    expect(await a.renew(claims)).toMatchObject([{ held: false }, { held: false }]);
+    expect(await taken).toMatchObject({ granted: true });
+    expect((await b.query("")).held).toMatchObject([{ name: claims[1]!.name }]);
+  });
+});
+
+describe("another process", () => {
+  test("ends one of several by force: only that one ends, and its holder is told at once", async () => {
+    const peer = await scene.peer();
+    const claims = several(3);
+    const grants = [];
+    for (const wish of claims) grants.push(await granted(peer.attempt(wish)));
+    const backend = scene.open();
+    expect(await backend.forceRelease("lock 1", grants[1]!.fence, "ops@desk", "it hangs")).toBe(true);
+    const told = await eventually(async () => {
+      const all = await peer.call<{ id: string; reason: string }[]>("told");
+      return all.length > 0 ? all : undefined;
+    });
+    expect(told).toMatchObject([{ id: claims[1]!.id, reason: expect.stringMatching(/ops@desk.*it hangs/) }]);
+    expect(await peer.call("renew", claims)).toMatchObject([{ held: true }, { held: false }, { held: true }]);
+    // The file serves that lock again.
+    await granted(peer.attempt(claim({ name: "lock 1", renewed: true })));
+    expect(ownerFiles()).toHaveLength(1);
+  });
+
+  test("takes over all of them at once when their process is killed", async () => {
+    const peer = await scene.peer();
+    const claims = several(3);
+    for (const wish of claims) await granted(peer.attempt(wish));
+    await peer.kill();
+    const backend = scene.open();
+    for (const { name } of claims) await granted(backend.attempt(claim({ name })));
+  });
+
+  test("takes over after the ttl when their process is stopped, which learns it for each of them", async () => {
+    const peer = await scene.peer();
+    const claims = several(3, { ttlMs: 400 });
+    for (const wish of claims) await granted(peer.attempt(wish));
+    peer.process.kill("SIGSTOP");
+    const backend = scene.open();
+    await grantedAtLast(backend, claim({ name: "lock 1" }));
+    peer.process.kill("SIGCONT");
+    expect(await peer.call("renew", claims)).toMatchObject([{ held: false }, { held: false }, { held: false }]);
+    const again = several(3);
+    expect(await peer.attempt(again[0]!)).toMatchObject({ granted: true });
+    expect(await peer.attempt(again[1]!)).toMatchObject({ granted: false });
+    expect((await backend.query("")).held).toMatchObject([{ name: "lock 0" }, { name: "lock 1" }]);
+  });
+});
+
+test("an owner file that has no links left is replaced for new claims, and keeps the leases that it has", async () => {
+  const backend = scene.open();
+  disk.link = (from, to) => {
+    if ((statSync(from, { throwIfNoEntry: false })?.nlink ?? 0) >= 4)
+      throw Object.assign(new Error("EMLINK"), { code: "EMLINK" });
+    real.link(from, to);
+  };
+  const claims = several(8);
+  await take(backend, claims);
+  expect(ownerFiles()).toHaveLength(3);
+  const counts = countRenewals();
+  expect((await backend.renew(claims)).every(({ held }) => held === true)).toBe(true);
+  expect([...counts.values()]).toEqual([1, 1, 1]);
+  for (const wish of claims) expect(await backend.release(wish)).toBe("held");
+  expect(ownerFiles()).toHaveLength(1);
+});
+
+test("a shared file that somebody removed is replaced by another", async () => {
+  const backend = scene.open();
+  const [first, second] = several(2);
+  await take(backend, [first!]);
+  rmSync(join(scene.dir, "o", ownerFiles()[0]!));
+  await take(backend, [second!]);
+  expect(await backend.renew([first!, second!])).toMatchObject([{ held: false }, { held: true }]);
+});
+
+test("files for claims that each say something else are not kept for ever", async () => {
+  const backend = scene.open();
+  for (let at = 0; at < 100; at++) {
+    const wish = claim({ renewed: true, meta: { request: String(at) } });
+    await granted(backend.attempt(wish));
+    await backend.release(wish);
+  }
+  expect(ownerFiles().length).toBeLessThanOrEqual(64);
+});
+
+describe.each(["space", "inodes"])("on a full disk (no %s left)", (what) => {
+  test("a release that cannot be written fails clearly, ends nothing else, and is done as soon as there is space", async () => {
+    const peer = await scene.confined();
+    const filler = join(scene.dir, "../filler");
+    const claims = several(3);
+    for (const wish of claims) await granted(peer.attempt(wish));
+    await peer.call("fill", filler, what);
+    const outcome = await peer.call("release", claims[1]!).catch((cause: unknown) => cause as PeerError);
+    // One more name in a directory of a tmpfs takes an inode, but no space.
+    if (what === "space") expect(outcome).toBe("held");
+    else {
+      expect(outcome).toMatchObject({ name: "LockBackendError", fatal: false, message: expect.stringMatching(/full/) });
+      expect(await peer.call("query", "lock 1")).toMatchObject({ held: [{ name: "lock 1" }] });
+    }
+    expect(await peer.call("renew", [claims[0]!, claims[2]!])).toMatchObject([{ held: true }, { held: true }]);
+    await peer.call("unfill", filler);
+    // Nobody asks for it again: the others' next renewal ends it.
+    expect(await peer.call("renew", [claims[0]!, claims[2]!])).toMatchObject([{ held: true }, { held: true }]);
+    expect(await peer.call("query", "")).toMatchObject({ held: [{ name: "lock 0" }, { name: "lock 2" }] });
+    await granted(peer.attempt(claim({ name: "lock 1" })));
+  });
+});

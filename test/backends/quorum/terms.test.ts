@@ -1,0 +1,120 @@
+/** S125: processes that use the same members with different `maxTtl`. The longest quarantine holds, and the difference is said. */
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, expect, type MockInstance, test, vi } from "vitest";
+import type { Backend, Member } from "../../../src/contract/backend.ts";
+import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
+import { initMembers, quorum, type QuorumOptions } from "../../../src/backends/quorum/index.ts";
+import { redis } from "../../../src/backends/redis/index.ts";
+import { PASSWORD } from "../../login.ts";
+import { granted } from "./lab.ts";
+import { newClaim } from "./servers.ts";
+import { failure } from "./stage.ts";
+
+const opened: (() => unknown)[] = [];
+let warned: MockInstance<typeof process.emitWarning>;
+beforeEach(() => {
+  warned = vi.spyOn(process, "emitWarning").mockReturnValue(undefined);
+});
+afterEach(async () => {
+  warned.mockRestore();
+  for (const close of opened.splice(0).toReversed()) await close();
+});
+
+const SHORT: QuorumOptions = { maxTtl: "5s" };
+/** About 67 s, and not 2. */
+const LONG_TIME: unknown = expect.stringMatching(/^(1 m|[56]\d)/);
+const LONG: QuorumOptions = { maxTtl: "60s" };
+
+async function servers(): Promise<readonly RedisServer[]> {
+  const all = await Promise.all([startRedis(), startRedis(), startRedis()]);
+  for (const server of all) opened.push(() => server.stop());
+  return all;
+}
+
+function membersOf(all: readonly RedisServer[]): readonly Member[] {
+  return all.map(({ port }) => {
+    const client = new Redis({
+      port,
+      host: "127.0.0.1",
+      password: PASSWORD,
+      maxRetriesPerRequest: null,
+      retryStrategy: () => 20,
+    });
+    client.on("error", () => undefined);
+    opened.push(() => client.disconnect());
+    return redis(client);
+  });
+}
+
+async function open(all: readonly RedisServer[], options: QuorumOptions): Promise<Backend> {
+  const backend = quorum(membersOf(all), { memberWait: "2s", ...options });
+  opened.push(() => backend.close());
+  const claim = newClaim({ ttlMs: 5000 });
+  await granted(backend, claim);
+  await backend.release(claim);
+  return backend;
+}
+
+/** How long the first two members abstain, as the error tells. */
+async function abstentions(backend: Backend): Promise<readonly (string | undefined)[]> {
+  const error = await vi.waitFor(async () => {
+    const failed = await failure(backend.attempt(newClaim({ ttlMs: 5000 })));
+    expect(failed.votes.slice(0, 2).map(({ vote }) => vote)).toEqual(["young", "young"]);
+    return failed;
+  }, 10_000);
+  return error.votes.slice(0, 2).map(({ detail }) => /abstains for (.*)/.exec(detail)?.[1]);
+}
+
+test("S125: a member that forgot abstains as long as the longest maxTtl asks, whoever asks first", async () => {
+  const all = await servers();
+  await initMembers(membersOf(all), SHORT);
+  const [short, long] = [await open(all, SHORT), await open(all, LONG)];
+  for (const server of all.slice(0, 2)) await server.restart();
+  // The longer one has written its quarantine of 67 s; the shorter one comes after it.
+  expect(await abstentions(long)).toEqual([LONG_TIME, LONG_TIME]);
+  expect(await abstentions(short)).toEqual([LONG_TIME, LONG_TIME]);
+});
+
+test("S125: a process with the shorter maxTtl knows the longer one of members that have not forgotten it", async () => {
+  const all = await servers();
+  await initMembers(membersOf(all), LONG);
+  const short = await open(all, SHORT);
+  // All that these two know is gone, and no process with the longer maxTtl is there to say it again.
+  for (const server of all.slice(0, 2)) await server.cli("FLUSHALL");
+  expect(await abstentions(short)).toEqual([LONG_TIME, LONG_TIME]);
+});
+
+test("S125: a process that calls the members durable obeys the quarantine of one that does not", async () => {
+  const all = await servers();
+  await initMembers(membersOf(all), LONG);
+  const durable = await open(all, { durable: true, maxTtl: "60s" });
+  for (const server of all.slice(0, 2)) await server.cli("FLUSHALL");
+  expect(await abstentions(durable)).toEqual([expect.any(String), expect.any(String)]);
+});
+
+test("S125: that they differ is said once, in a process warning; and not where they agree", async () => {
+  const all = await servers();
+  await initMembers(membersOf(all), LONG);
+  await open(all, LONG);
+  expect(warned).not.toHaveBeenCalled();
+  await open(all, SHORT);
+  expect(warned).toHaveBeenCalledOnce();
+  expect(warned).toHaveBeenCalledWith(
+    expect.stringMatching(
+      /member redis#\d is also used with a quarantine of 1 m 7 s, .* with a quarantine of 6\.5 s.*maxTtl/s,
+    ),
+    { code: "HOLDFAST_MAX_TTL" },
+  );
+});
+
+test("S125: an operator who vouches for the members says which maxTtl holds from then on", async () => {
+  const all = await servers();
+  await initMembers(membersOf(all), LONG);
+  await initMembers(membersOf(all), SHORT);
+  const short = await open(all, SHORT);
+  for (const server of all.slice(0, 2)) await server.restart();
+  expect(await abstentions(short)).toEqual([
+    expect.stringMatching(/ms$|^[0-6](\.\d)? s$/),
+    expect.stringMatching(/ms$|^[0-6](\.\d)? s$/),
+  ]);
+});

@@ -1,0 +1,126 @@
+/** What a waiter costs the holder and the members, and what it may not cost them. */
+import { expect, test } from "vitest";
+import type { Backend, Claim } from "../../../src/contract/backend.ts";
+import { type FakeClock, seeded } from "../../../src/testing/index.ts";
+import { newClaim } from "./servers.ts";
+import { granted, play, type Stage } from "./stage.ts";
+
+const name = "lock";
+
+/** Waits as the core does, until `endMs`. */
+async function wait(backend: Backend, claim: Claim, clock: FakeClock, endMs: number): Promise<void> {
+  while (clock.now() < endMs) {
+    const answer = await backend.attempt(claim).catch(() => undefined);
+    if (answer?.granted === true) return;
+    const over = new AbortController();
+    clock.setTimer(() => over.abort(), answer?.retryMs ?? 100);
+    await backend.watch?.(claim, over.signal);
+  }
+}
+
+async function pass(
+  clock: FakeClock,
+  ms: number,
+  stepMs: number,
+  step: () => unknown = () => undefined,
+): Promise<void> {
+  for (let passedMs = 0; passedMs < ms; passedMs += stepMs) {
+    await step();
+    await clock.advance(stepMs);
+  }
+}
+
+function votes(stages: readonly Stage[]): number {
+  return stages.reduce((sum, { asked }) => sum + asked.vote, 0);
+}
+
+test("S141: a rolling restart ends no lease, though others wait for the lock all the time", async () => {
+  const { clock, stages, open } = play(5);
+  const [a, b] = [open({ memberWait: 100 }), open({ memberWait: 100, chance: seeded(2) })];
+  const claim = newClaim({ name, holder: "a:1", ttlMs: 3000 });
+  await granted(a, claim);
+  const waiting = wait(b, newClaim({ name, holder: "b:1", ttlMs: 3000, queues: true }), clock, clock.now() + 60_000);
+  for (const stage of stages) {
+    // It comes back empty. Others get to it first, in vain, and with greater ballots.
+    stage.restart();
+    for (let renewals = 0; renewals < 6; renewals++) {
+      await pass(clock, 1000, 100);
+      expect((await a.renew([claim]))[0]?.held).toBe(true);
+    }
+  }
+  expect(stages.map(({ holders }) => holders)).toEqual(["a:1", "a:1", "a:1", "a:1", "a:1"]);
+  expect(await a.release(claim)).toBe("held");
+  await clock.advance(60_000);
+  await waiting;
+});
+
+test("S171: false hints of a release make a waiter ask no more often than its own pace does", async () => {
+  const { clock, stages, open } = play(3);
+  const wakes = stages.map(() => new Set<() => void>());
+  for (const [at, { member }] of stages.entries()) {
+    member.freed = (_, wake) => {
+      wakes[at]!.add(wake);
+      return () => wakes[at]!.delete(wake);
+    };
+  }
+  const [a, b] = [open(), open({ chance: seeded(2) })];
+  const claim = newClaim({ name, ttlMs: 30_000 });
+  await granted(a, claim);
+  const waiting = wait(b, newClaim({ name, ttlMs: 30_000, queues: true }), clock, clock.now() + 20_000);
+  await pass(clock, 2000, 10);
+  const before = votes(stages);
+  // A storm: every millisecond each member says that the lock is free.
+  await pass(clock, 10_000, 1, () => wakes.forEach((set) => set.forEach((wake) => wake())));
+  expect(votes(stages) - before).toBeLessThan(3 * 10 * 4);
+  // And a true one is still heard within the pace.
+  await a.release(claim);
+  await pass(clock, 3000, 1, () => wakes.forEach((set) => set.forEach((wake) => wake())));
+  expect(stages.filter(({ holders }) => holders !== "").length).toBeGreaterThanOrEqual(2);
+  await waiting;
+});
+
+test("two halves of an even number of members are no majority: nobody holds beside another", async () => {
+  for (const count of [2, 4]) {
+    const { clock, stages, open } = play(count);
+    const [a, b] = [open({ memberWait: 100 }), open({ memberWait: 100, chance: seeded(2) })];
+    const half = stages.slice(count / 2);
+    for (const stage of half) stage.isCutOff = true;
+    const first = a.attempt(newClaim({ name, holder: "a:1" })).catch(() => undefined);
+    await clock.advance(200);
+    expect(await first).not.toMatchObject({ granted: true });
+    // What half of the members granted is not enough for a renewal either.
+    for (const stage of half) stage.isCutOff = false;
+    const claim = newClaim({ name: "other", holder: "a:1" });
+    await granted(a, claim);
+    for (const stage of half) stage.isCutOff = true;
+    const renewal = a.renew([claim]);
+    await clock.advance(200);
+    expect((await renewal)[0]?.held).toBe("unknown");
+    const second = b.attempt(newClaim({ name: "other", holder: "b:1" })).catch(() => undefined);
+    await clock.advance(200);
+    expect(await second).not.toMatchObject({ granted: true });
+  }
+});
+
+test("a vote that arrives at the member after its release is taken back when its answer comes", async () => {
+  const { clock, stages, open } = play(3);
+  const late = stages[2]!;
+  const vote = late.member.vote.bind(late.member);
+  let arrives = (): void => undefined;
+  // The question is on its way for longer than the round lasts, and is overtaken by the release.
+  late.member.vote = (claim, ballot) =>
+    new Promise((resolve, reject) => {
+      arrives = () => void vote(claim, ballot).then(resolve, reject);
+    });
+  for (const stage of stages.slice(0, 2)) await stage.member.vote(newClaim({ name, holder: "rival:1" }), 1n);
+  const backend = open({ memberWait: 100 });
+  expect(await backend.attempt(newClaim({ name, holder: "a:1" }))).toMatchObject({ granted: false });
+  await clock.advance(50);
+  expect(late.holders).toBe("");
+  const released = late.asked.release;
+  arrives();
+  await clock.advance(10);
+  expect(late.asked.vote).toBe(1);
+  expect(late.asked.release).toBeGreaterThan(released);
+  expect(late.holders).toBe("");
+});

@@ -1,0 +1,144 @@
+/** The connection for messages, when its server is slow to confirm a subscription, or never does. */
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { describe, expect, test } from "vitest";
+import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
+import { type RedisBackend, redis } from "../../../src/backends/redis/index.ts";
+import { libraries } from "./clients.ts";
+import { claimOf, Desk, eventually, granted } from "./lab.ts";
+
+/** Passes everything on, but while it is shut no SUBSCRIBE, and nothing that follows one on its connection. */
+class Gate implements AsyncDisposable {
+  shut = true;
+  /** The connections that have asked for a subscription and are open. */
+  readonly inboxes: Set<Socket> = new Set();
+  readonly #server = createServer((socket) => this.#join(socket));
+  readonly #sockets: Set<Socket> = new Set();
+  readonly #held: Map<Socket, Buffer[]> = new Map();
+  readonly #port: number;
+
+  constructor(port: number) {
+    this.#port = port;
+  }
+
+  async open(): Promise<number> {
+    await once(this.#server.listen(0, "127.0.0.1"), "listening");
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** What was held back arrives at last. */
+  heal(): void {
+    this.shut = false;
+    for (const [server, parts] of this.#held) for (const part of parts) server.write(part);
+    this.#held.clear();
+  }
+
+  /** What was held back is lost for ever; only new connections are served. */
+  forget(): void {
+    this.shut = false;
+  }
+
+  cut(): void {
+    for (const socket of this.inboxes) socket.destroy();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  #join(client: Socket): void {
+    const server = connect(this.#port, "127.0.0.1");
+    const ends = [client, server];
+    for (const socket of ends) {
+      this.#sockets.add(socket);
+      socket.on("error", () => {});
+      socket.on("close", () => {
+        for (const end of ends) end.destroy();
+        this.inboxes.delete(client);
+        this.#held.delete(server);
+      });
+    }
+    client.on("data", (part) => {
+      const asks = /\bsubscribe\r\n/iu.test(part.toString("latin1"));
+      if (asks) this.inboxes.add(client);
+      if (asks && this.shut) this.#held.set(server, this.#held.get(server) ?? []);
+      const held = this.#held.get(server);
+      if (held === undefined) server.write(part);
+      else held.push(part);
+    });
+    server.on("data", (part) => client.write(part));
+  }
+}
+
+async function channels(server: RedisServer): Promise<readonly string[]> {
+  return (await server.cli("PUBSUB", "CHANNELS", "*")).split("\n").filter((line) => line !== "");
+}
+
+async function listens(server: RedisServer, ending: string): Promise<void> {
+  await eventually(`${ending} is listened to`, async () =>
+    (await channels(server)).some((channel) => channel.endsWith(ending)) ? true : undefined,
+  );
+}
+
+/** The lock's channel is asked for in vain until the gate opens. */
+async function asked(gate: Gate): Promise<void> {
+  await eventually("SUBSCRIBE was sent", () => (gate.inboxes.size > 0 ? true : undefined));
+}
+
+describe.concurrent.each(Object.values(libraries))("a SUBSCRIBE that is not answered, with $name", (library) => {
+  async function open(desk: Desk, gate: Gate): Promise<RedisBackend> {
+    const { client, close } = await library.standalone(await gate.open());
+    desk.later(close);
+    return desk.own(redis(client));
+  }
+
+  test("is asked again on another connection", { timeout: 60_000 }, async () => {
+    await using server = await startRedis();
+    await using gate = new Gate(server.port);
+    await using desk = new Desk();
+    const backend = await open(desk, gate);
+    await granted(backend, claimOf({ ttlMs: 100 }));
+    await asked(gate);
+    gate.forget();
+    await eventually("the inbox is open", async () => ((await channels(server)).length > 0 ? true : undefined));
+  });
+
+  test("does not keep its connection open behind close()", { timeout: 60_000 }, async () => {
+    await using server = await startRedis();
+    await using gate = new Gate(server.port);
+    await using desk = new Desk();
+    const backend = await open(desk, gate);
+    const claim = claimOf({ ttlMs: 1000 });
+    await granted(backend, claim);
+    await asked(gate);
+    await backend.release(claim);
+    await backend.close();
+    await eventually("the connection is closed", () => (gate.inboxes.size === 0 ? true : undefined));
+  });
+
+  test("leaves nothing behind of a lock that nobody waits for any more", { timeout: 60_000 }, async () => {
+    await using server = await startRedis();
+    await using gate = new Gate(server.port);
+    await using desk = new Desk();
+    const backend = await open(desk, gate);
+    const [early, late] = ["early", "late"].map((name) => backend.freed(name, () => {})) as [() => void, () => void];
+    await asked(gate);
+    early();
+    gate.heal();
+    await listens(server, ":late");
+    // The same for one that is subscribed again when the connection has ended.
+    gate.shut = true;
+    gate.cut();
+    await eventually("the old connection is gone", () => (gate.inboxes.size === 0 ? true : undefined));
+    await asked(gate);
+    late();
+    gate.heal();
+    backend.freed("other", () => {});
+    await listens(server, ":other");
+    await eventually("nobody listens to the others", async () =>
+      (await channels(server)).some((channel) => /:(early|late)$/u.test(channel)) ? undefined : true,
+    );
+    expect((await channels(server)).length).toBe(2);
+  });
+});

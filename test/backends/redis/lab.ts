@@ -1,0 +1,121 @@
+/** What the Redis tests share: claims, clients that are closed for them, and ways to wait without guessing. */
+import { Redis, type RedisOptions as IoredisOptions } from "ioredis";
+import type { Backend, Claim, Granted, Refused } from "../../../src/contract/backend.ts";
+import { systemChance } from "../../../src/contract/random.ts";
+import { type RedisBackend, redis, type RedisOptions } from "../../../src/backends/redis/index.ts";
+import { PASSWORD } from "../../login.ts";
+
+const PATIENCE_MS = 20_000;
+
+export function claimOf(change: Partial<Claim> = {}): Claim {
+  return {
+    id: systemChance.id(),
+    name: `test:${systemChance.id()}`,
+    mode: "exclusive",
+    limit: 1,
+    ttlMs: 60_000,
+    lockDelayMs: 0,
+    minHoldMs: 0,
+    holder: "test:1",
+    meta: {},
+    queues: true,
+    ...change,
+  };
+}
+
+/** The same lock, another claim. */
+export function rivalOf(claim: Claim, change: Partial<Claim> = {}): Claim {
+  return { ...claim, id: systemChance.id(), ...change };
+}
+
+export function sleep(ms: number): Promise<void> {
+  return new Promise((resolve_) => setTimeout(resolve_, ms));
+}
+
+/** Looks until there is something to see. */
+export async function eventually<T>(
+  what: string,
+  look: () => Promise<T | undefined> | T | undefined,
+  { paceMs = 10, patienceMs = PATIENCE_MS }: { paceMs?: number; patienceMs?: number } = {},
+): Promise<T> {
+  const untilMs = performance.now() + patienceMs;
+  for (;;) {
+    const seen = await look();
+    if (seen !== undefined) return seen;
+    if (performance.now() > untilMs) throw new Error(`expected at last: ${what}`);
+    await sleep(paceMs);
+  }
+}
+
+/** Waits as the core does, without its pace: attempt, watch, attempt. */
+export async function waitFor(backend: Backend, claim: Claim): Promise<Granted> {
+  return eventually(`${claim.name} is granted`, async () => {
+    const answer = await backend.attempt(claim);
+    if (answer.granted) return answer;
+    return backend.watch?.(claim, AbortSignal.timeout(answer.retryMs ?? 1000));
+  });
+}
+
+export async function granted(backend: Backend, claim: Claim): Promise<Granted> {
+  const answer = await backend.attempt(claim);
+  if (!answer.granted)
+    throw new Error(`expected the lease, but it is held by ${JSON.stringify(answer.heldBy[0]?.holder)}`);
+  return answer;
+}
+
+export async function refused(backend: Backend, claim: Claim): Promise<Refused> {
+  const answer = await backend.attempt(claim);
+  if (answer.granted) throw new Error(`expected a no, but got fence ${answer.fence}`);
+  return answer;
+}
+
+/** Clients and backends that are closed at the end of a test. */
+export class Desk implements AsyncDisposable {
+  readonly #closes: (() => unknown)[] = [];
+
+  /** A client that never gives up, as a lock's client should be. */
+  client(port: number, options: IoredisOptions = {}): Redis {
+    const client = new Redis({
+      port,
+      host: "127.0.0.1",
+      password: PASSWORD,
+      maxRetriesPerRequest: null,
+      retryStrategy: () => 20,
+      ...options,
+    });
+    client.on("error", () => {});
+    this.#closes.push(() => client.disconnect());
+    return client;
+  }
+
+  backend(port: number, options: RedisOptions = {}, client: IoredisOptions = {}): RedisBackend {
+    return this.own(redis(this.client(port, client), options));
+  }
+
+  own<T extends { close(): unknown }>(opened: T): T {
+    this.#closes.push(() => opened.close());
+    return opened;
+  }
+
+  later(close: () => unknown): void {
+    this.#closes.push(close);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const close of this.#closes.toReversed()) await close();
+  }
+}
+
+/** How often the server ran each command since the last reset; scripts' own calls are counted too. */
+export async function calls(client: Redis): Promise<Record<string, number>> {
+  const stats = await client.info("commandstats");
+  const found = stats.matchAll(/cmdstat_([\w|]+):calls=(\d+)/gu);
+  return Object.fromEntries([...found].map(([, name, count]) => [name as string, Number(count)]));
+}
+
+/** Every key that would stay for ever. */
+export async function immortalKeys(client: Redis): Promise<string[]> {
+  const keys = await client.keys("*");
+  const ttls = await Promise.all(keys.map((key) => client.pttl(key)));
+  return keys.filter((_, index) => ttls[index] === -1);
+}

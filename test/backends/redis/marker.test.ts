@@ -1,0 +1,229 @@
+/** The incarnation marker: a server that may have forgotten leases notices it by itself, and abstains until they are over. */
+import { describe, expect, test } from "vitest";
+import type { Vote } from "../../../src/contract/backend.ts";
+import { startCluster } from "../../../src/lab/servers/cluster.ts";
+import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
+import { makeWallskew } from "../../../src/lab/servers/wall-clock.ts";
+import type { RedisBackend } from "../../../src/backends/redis/index.ts";
+import { claimOf, Desk, eventually, waitFor } from "./lab.ts";
+
+/** Long enough that what happens before the first vote cannot outlast it, however busy the machine. */
+const QUARANTINE_MS = 6000;
+const QUICK_SYNC = ["--repl-diskless-sync-delay", "0"];
+const TERMS = { quarantineMs: QUARANTINE_MS, allowEviction: false };
+
+/** A member that has been known for longer than a quarantine. */
+async function settled(desk: Desk, server: RedisServer): Promise<RedisBackend> {
+  const member = desk.backend(server.port);
+  await member.join(TERMS);
+  await member.admit();
+  expect(await ask(member)).toMatchObject({ vote: "granted" });
+  return member;
+}
+
+let ballot = BigInt(Date.now()) * 1000n;
+
+function ask(member: RedisBackend): Promise<Vote> {
+  return member.vote(claimOf({ ttlMs: 1000 }), (ballot += 1000n));
+}
+
+/** Expects a member to abstain for a whole quarantine that began at `sinceMs` or later, and to vote again at last. */
+async function abstains(member: RedisBackend, sinceMs: number): Promise<void> {
+  const first = await ask(member);
+  const passedMs = performance.now() - sinceMs;
+  expect(first).toMatchObject({ vote: "young" });
+  // The server counts in whole milliseconds, of its own clock.
+  if (first.vote === "young") expect(first.forMs).toBeGreaterThan(QUARANTINE_MS - passedMs - 10);
+  await eventually("it votes again", async () => ((await ask(member)).vote === "granted" ? true : undefined));
+}
+
+async function linked(replica: RedisServer): Promise<void> {
+  await eventually("the replica follows", async () => {
+    const info = await replica.cli("INFO", "replication");
+    return info.includes("master_link_status:up") ? true : undefined;
+  });
+}
+
+describe.concurrent("a member abstains for a quarantine", { timeout: 90_000 }, () => {
+  test("at its very first vote, unless an operator vouches for it", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const member = desk.backend(server.port);
+    const sinceMs = performance.now();
+    await member.join(TERMS);
+    await abstains(member, sinceMs);
+    const other = desk.backend(server.port, { prefix: "other" });
+    await other.join(TERMS);
+    expect(await ask(other)).toMatchObject({ vote: "young" });
+    await other.admit();
+    expect(await ask(other)).toMatchObject({ vote: "granted" });
+  });
+
+  test("after it was killed and came back empty", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const member = await settled(desk, server);
+    const sinceMs = performance.now();
+    await server.restart();
+    await abstains(member, sinceMs);
+  });
+
+  test("after it was killed and came back with its data, because the last second may be missing", async () => {
+    await using server = await startRedis({ args: ["--appendonly", "yes", "--appendfsync", "always"] });
+    await using desk = new Desk();
+    const member = await settled(desk, server);
+    const sinceMs = performance.now();
+    await server.restart();
+    await abstains(member, sinceMs);
+  });
+
+  test("after FLUSHALL", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const member = await settled(desk, server);
+    const sinceMs = performance.now();
+    await server.cli("FLUSHALL");
+    await abstains(member, sinceMs);
+  });
+
+  test("when it is a replica that was promoted, and when a former primary is promoted again", async () => {
+    await using first = await startRedis({ args: QUICK_SYNC });
+    await using second = await startRedis({ args: [...QUICK_SYNC, "--replicaof", `127.0.0.1 ${first.port}`] });
+    await using desk = new Desk();
+    const old = await settled(desk, first);
+    await linked(second);
+    const promotedMs = performance.now();
+    await second.cli("REPLICAOF", "NO", "ONE");
+    const promoted = desk.backend(second.port);
+    await promoted.join(TERMS);
+    await abstains(promoted, promotedMs);
+    // The same process, with the same run_id, has been a replica in between.
+    expect(await ask(old)).toMatchObject({ vote: "granted" });
+    await first.cli("REPLICAOF", "127.0.0.1", String(second.port));
+    await linked(first);
+    const againMs = performance.now();
+    await first.cli("REPLICAOF", "NO", "ONE");
+    await abstains(old, againMs);
+  });
+
+  test("when it was a replica for a while of a copy of itself that nobody used", async () => {
+    await using first = await startRedis({ args: QUICK_SYNC });
+    await using second = await startRedis({ args: [...QUICK_SYNC, "--replicaof", `127.0.0.1 ${first.port}`] });
+    await using desk = new Desk();
+    const member = await settled(desk, first);
+    await linked(second);
+    await second.cli("REPLICAOF", "NO", "ONE");
+    // What it grants now is lost with the next line; and its marker, with its own run_id, comes back from the copy.
+    expect(await ask(member)).toMatchObject({ vote: "granted" });
+    await first.cli("REPLICAOF", "127.0.0.1", String(second.port));
+    await linked(first);
+    const sinceMs = performance.now();
+    await first.cli("REPLICAOF", "NO", "ONE");
+    await abstains(member, sinceMs);
+  });
+
+  test("not for longer than one quarantine when its clock is set back", async () => {
+    const skew = await makeWallskew();
+    await using server = await startRedis({ env: skew.env });
+    await using desk = new Desk();
+    desk.later(() => skew.stop());
+    const member = desk.backend(server.port);
+    await member.join(TERMS);
+    expect(await ask(member)).toMatchObject({ vote: "young" });
+    const sinceMs = performance.now();
+    skew.jump(-3_600_000);
+    const back = await ask(member);
+    expect(back).toMatchObject({ vote: "young" });
+    if (back.vote === "young") expect(back.forMs).toBeLessThanOrEqual(QUARANTINE_MS);
+    await abstains(member, sinceMs);
+  });
+
+  test('and under `failover: "quarantine"` it queues waiters meanwhile, and serves them in order', async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const options = { failover: "quarantine", maxTtl: 1000, maxLag: 3000, checkReplicas: false } as const;
+    const backend = desk.backend(server.port, options);
+    const claim = claimOf({ ttlMs: 1000 });
+    const [first, second] = [claim, { ...claim, id: claimOf().id }];
+    const startMs = performance.now();
+    expect(await backend.attempt(first)).toMatchObject({ granted: false, position: 1 });
+    expect(await backend.attempt(second)).toMatchObject({ granted: false, position: 2 });
+    await waitFor(backend, first);
+    // Nobody is served before the quarantine is over, though signs of life come every third of a second.
+    expect(performance.now() - startMs).toBeGreaterThan(3800);
+    await backend.release(first);
+    await waitFor(backend, second);
+  });
+});
+
+describe.concurrent("a quorum refuses as a member", () => {
+  test("a replica", async () => {
+    await using primary = await startRedis({ args: QUICK_SYNC });
+    await using replica = await startRedis({ args: ["--replicaof", `127.0.0.1 ${primary.port}`] });
+    await using desk = new Desk();
+    await linked(replica);
+    await expect(desk.backend(replica.port).join(TERMS)).rejects.toMatchObject({
+      fatal: true,
+      message: expect.stringContaining("replica") as string,
+    });
+  });
+
+  test("a server that may evict leases, unless told otherwise", async () => {
+    await using server = await startRedis({ args: ["--maxmemory-policy", "allkeys-lru"] });
+    await using desk = new Desk();
+    const member = desk.backend(server.port);
+    await expect(member.join(TERMS)).rejects.toThrow(/allkeys-lru.*noeviction/u);
+    await expect(member.join({ ...TERMS, allowEviction: true })).resolves.toMatchObject({
+      id: expect.any(String) as string,
+    });
+  });
+
+  test("a node of a cluster", async () => {
+    await using cluster = await startCluster();
+    await using desk = new Desk();
+    const [node] = cluster.nodes;
+    await expect(desk.backend(node?.port ?? 0).join(TERMS)).rejects.toThrow(/Redis Cluster/u);
+  });
+});
+
+test("a member is told apart from others, and from itself after a restart, by its id; and tells its clock", async () => {
+  await using server = await startRedis();
+  await using other = await startRedis();
+  await using desk = new Desk();
+  const [one, same, another] = [server, server, other].map(({ port }) => desk.backend(port)) as [
+    RedisBackend,
+    RedisBackend,
+    RedisBackend,
+  ];
+  const { id } = await one.join(TERMS);
+  expect((await same.join(TERMS)).id).toBe(id);
+  expect((await another.join(TERMS)).id).not.toBe(id);
+  await server.restart();
+  expect((await one.join(TERMS)).id).not.toBe(id);
+  const identity = await one.identify();
+  expect(identity).toMatchObject({ role: "master", cluster: false, policy: "noeviction" });
+  expect(Math.abs(identity.wallMs - Date.now())).toBeLessThan(60_000);
+});
+
+test("a voted lease that is released or ended by force wakes those who listen for it", async () => {
+  await using server = await startRedis();
+  await using desk = new Desk();
+  const [a, b] = [desk.backend(server.port), desk.backend(server.port)];
+  for (const member of [a, b]) await member.join({ quarantineMs: 0, allowEviction: false });
+  const claim = claimOf();
+  let woken = 0;
+  const stop = b.freed(claim.name, () => void woken++);
+  // One hint comes when the subscription stands, because the lock may have been freed until then.
+  await eventually("it listens", () => (woken === 1 ? true : undefined));
+  expect(await a.vote(claim, 5n)).toMatchObject({ vote: "granted" });
+  await a.release(claim);
+  await eventually("a hint on release", () => (woken === 2 ? true : undefined));
+  expect(await a.vote(claim, 6n)).toMatchObject({ vote: "granted" });
+  expect(await b.forceRelease(claim.name, 6n, "ops", "test")).toBe(true);
+  await eventually("a hint on force", () => (woken === 3 ? true : undefined));
+  stop();
+  await eventually("it listens no more", async () => {
+    const channels = await server.cli("PUBSUB", "CHANNELS", "*:{*");
+    return channels === "" ? true : undefined;
+  });
+});

@@ -1,0 +1,229 @@
+/** One marker for everybody on a server: the longest quarantine holds, for processes that ask for less, and for those that ask for none. */
+import type { Redis } from "ioredis";
+import { describe, expect, test } from "vitest";
+import type { Claim } from "../../../src/contract/backend.ts";
+import { startCluster } from "../../../src/lab/servers/cluster.ts";
+import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
+import { type RedisBackend, redis, type RedisOptions } from "../../../src/backends/redis/index.ts";
+import { namesOf } from "../../../src/backends/redis/keys.ts";
+import { libraries } from "./clients.ts";
+import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
+
+/** Data and marker are there after a restart; whether they are complete nobody knows. */
+const KEPT = ["--appendonly", "yes", "--appendfsync", "always"];
+
+function quarantine(maxTtl: number): RedisOptions {
+  return { failover: "quarantine", maxTtl, maxLag: 100, checkReplicas: false };
+}
+
+/** Grants as soon as the first quarantine is over. */
+async function settled(desk: Desk, server: RedisServer, options: RedisOptions): Promise<RedisBackend> {
+  const backend = desk.backend(server.port, options);
+  await backend.admit();
+  const claim = claimOf({ ttlMs: 100, queues: false });
+  await granted(backend, claim);
+  await backend.release(claim);
+  return backend;
+}
+
+/** Whoever listened before the restart does so again: a client that is closed in the middle of that complains. */
+async function listening(server: RedisServer, count: number): Promise<void> {
+  await eventually("all listen again", async () => {
+    const channels = (await server.cli("PUBSUB", "CHANNELS", "*")).split("\n").filter((line) => line !== "");
+    return channels.length >= count ? true : undefined;
+  });
+}
+
+function isQuarantined({ heldBy }: { readonly heldBy: readonly { readonly holder: string }[] }): boolean {
+  return heldBy[0]?.holder.includes("quarantine") === true;
+}
+
+describe.concurrent("S160: the longest quarantine that anybody asked for", () => {
+  test("is kept when a process with a shorter one comes", async () => {
+    await using server = await startRedis({ args: KEPT });
+    await using desk = new Desk();
+    await settled(desk, server, quarantine(30_000));
+    await server.restart();
+    const [short, long] = [desk.backend(server.port, quarantine(500)), desk.backend(server.port, quarantine(30_000))];
+    const claim = claimOf({ ttlMs: 500, queues: false });
+    // Whoever comes first after the restart: the longer one is still known.
+    const first = await refused(short, claim);
+    expect(isQuarantined(first)).toBe(true);
+    expect(first.heldBy[0]?.remainingMs).toBeGreaterThan(20_000);
+    await refused(long, rivalOf(claim));
+    const again = await refused(short, rivalOf(claim));
+    expect(again.heldBy[0]?.remainingMs).toBeGreaterThan(20_000);
+    await listening(server, 3);
+  });
+
+  test("begins when the server forgot, also for a process that comes later and asks for more", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    await settled(desk, server, quarantine(10_000));
+    await server.restart();
+    const short = desk.backend(server.port, quarantine(10_000));
+    const claim = claimOf({ ttlMs: 500, queues: false });
+    expect(isQuarantined(await refused(short, claim))).toBe(true);
+    const long = desk.backend(server.port, quarantine(60_000));
+    expect((await refused(long, rivalOf(claim))).heldBy[0]?.remainingMs).toBeGreaterThan(30_000);
+    expect((await refused(short, rivalOf(claim))).heldBy[0]?.remainingMs).toBeGreaterThan(30_000);
+    // An operator who vouches says which one holds from then on.
+    await short.admit();
+    await granted(short, rivalOf(claim));
+    await listening(server, 3);
+  });
+
+  test.each(Object.values(libraries))("holds for a process that asks for none ($name)", async (library) => {
+    await using server = await startRedis({ args: KEPT });
+    await using desk = new Desk();
+    const opened = await library.standalone(server.port);
+    desk.later(() => opened.close());
+    const plain = desk.own(redis(opened.client));
+    await settled(desk, server, quarantine(30_000));
+    const claim = claimOf({ queues: false });
+    // While the server is known, nothing changes.
+    await granted(plain, claim);
+    await plain.release(claim);
+    await server.restart();
+    const answer = await eventually("the server is back", () => plain.attempt(rivalOf(claim)).catch(() => undefined));
+    if (answer.granted) throw new Error("expected a no");
+    expect(isQuarantined(answer)).toBe(true);
+    await listening(server, 2);
+  });
+
+  test.each<[string, (backend: RedisBackend, held: Claim, next: Claim, fence: bigint) => Promise<unknown>]>([
+    ["a release", (backend, held) => backend.release(held)],
+    ["a forced end", (backend, held, _, fence) => backend.forceRelease(held.name, fence, "ops", "test")],
+    ["a swap", (backend, held, next) => backend.swap(held, rivalOf(next))],
+  ])("holds for hand-overs of processes that ask for none: %s", async (_, end) => {
+    await using server = await startRedis({ args: KEPT });
+    await using desk = new Desk();
+    const plain = desk.backend(server.port);
+    await settled(desk, server, quarantine(30_000));
+    const held = claimOf();
+    const waiting = rivalOf(held);
+    const { fence } = await granted(plain, held);
+    expect(await refused(plain, waiting)).toMatchObject({ position: 1 });
+    await server.restart();
+    await eventually("the server is back", () => server.cli("PING").catch(() => undefined));
+    await eventually("it ends", () =>
+      end(plain, held, waiting, fence)
+        .then(() => true)
+        .catch(() => undefined),
+    );
+    // Signs of life come meanwhile, and may not let it in either.
+    const { held: holders, pending } = await plain.query(held.name);
+    expect(holders).toEqual([]);
+    expect(pending.length).toBeGreaterThan(0);
+    expect(isQuarantined(await refused(plain, waiting))).toBe(true);
+    await listening(server, 2);
+  });
+
+  test("holds in a cluster too, where a process that asks for none does not name the marker", async () => {
+    await using cluster = await startCluster();
+    await using desk = new Desk();
+    const opened = await libraries.ioredis5.cluster(cluster);
+    desk.later(() => opened.close());
+    const options = quarantine(30_000);
+    const [asking, plain] = [desk.own(redis(opened.client, options)), desk.own(redis(opened.client))];
+    await asking.admit();
+    const held = claimOf();
+    await granted(plain, held);
+    // As if another node had been promoted: the marker came with the data, and was written by another server.
+    const bucket = /\{..\}/.exec(namesOf("holdfast", true).lock(held.name))![0];
+    await (opened.client as Redis).hset(`holdfast:${bucket}`, "run", "\nrun_id:0\r");
+    const waiting = rivalOf(held);
+    await refused(plain, waiting);
+    await plain.release(held);
+    expect((await plain.query(held.name)).held).toEqual([]);
+    expect(isQuarantined(await refused(plain, waiting))).toBe(true);
+  });
+
+  test("costs a process that asks for none nothing but a look, and leaves no marker", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const plain = desk.backend(server.port);
+    const claim = claimOf({ ttlMs: 1000 });
+    await granted(plain, claim);
+    await plain.release(claim);
+    expect(await server.cli("KEYS", "*marker*")).toBe("");
+  });
+});
+
+describe.concurrent("S164: SWAPDB, with a marker in both databases", () => {
+  test("is noticed by attempts in either of them", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const options = quarantine(30_000);
+    const [zero, one] = [0, 1].map((db) => desk.backend(server.port, options, { db })) as [RedisBackend, RedisBackend];
+    const claim = claimOf({ ttlMs: 20_000, queues: false });
+    for (const backend of [zero, one]) await backend.admit();
+    await granted(zero, claim);
+    await granted(one, { ...claim, name: "another" });
+    await server.cli("SWAPDB", "0", "1");
+    expect(isQuarantined(await refused(zero, rivalOf(claim)))).toBe(true);
+    expect(isQuarantined(await refused(one, rivalOf(claim, { name: "another" })))).toBe(true);
+    // And back: what is there now was marked where the other was.
+    await server.cli("SWAPDB", "0", "1");
+    expect(isQuarantined(await refused(zero, rivalOf(claim, { name: "third" })))).toBe(true);
+  });
+
+  test("is noticed by votes, and everything stays in its own database", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const members = [3, 5].map((db) => desk.backend(server.port, {}, { db })) as [RedisBackend, RedisBackend];
+    for (const member of members) {
+      await member.join({ quarantineMs: 30_000, allowEviction: false });
+      await member.admit();
+    }
+    const claim = claimOf();
+    expect(await members[0].vote(claim, 5n)).toMatchObject({ vote: "granted" });
+    expect(await server.cli("-n", "3", "DBSIZE")).toBe("2");
+    expect(await server.cli("-n", "5", "DBSIZE")).toBe("1");
+    await server.cli("SWAPDB", "3", "5");
+    expect(await members[0].vote(rivalOf(claim), 6n)).toMatchObject({ vote: "young" });
+    expect(await members[1].vote(rivalOf(claim), 6n)).toMatchObject({ vote: "young" });
+    expect(await server.cli("-n", "0", "DBSIZE")).toBe("0");
+    for (const member of members) {
+      await member.admit();
+      expect(await member.vote(rivalOf(claim, { name: "free" }), 7n)).toMatchObject({ vote: "granted" });
+    }
+  });
+
+  // The marker that comes back is of this server and this database, and knows nothing of what was granted while it was away.
+  test("there and back is noticed by attempts, though the marker is the database's own again", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const backend = desk.backend(server.port, quarantine(30_000));
+    await backend.admit();
+    await server.cli("SWAPDB", "0", "1");
+    const claim = claimOf({ ttlMs: 20_000, queues: false });
+    expect(isQuarantined(await refused(backend, rivalOf(claim)))).toBe(true);
+    await backend.admit();
+    await granted(backend, claim);
+    await server.cli("SWAPDB", "0", "1");
+    expect(isQuarantined(await refused(backend, rivalOf(claim)))).toBe(true);
+    // And once more: the other one was away just as well.
+    await backend.admit();
+    await granted(backend, rivalOf(claim));
+    await server.cli("SWAPDB", "0", "1");
+    expect(isQuarantined(await refused(backend, rivalOf(claim)))).toBe(true);
+  });
+
+  test("there and back is noticed by votes, also by a longer way", async () => {
+    await using server = await startRedis();
+    await using desk = new Desk();
+    const member = desk.backend(server.port, {}, { db: 3 });
+    await member.join({ quarantineMs: 30_000, allowEviction: false });
+    await member.admit();
+    await server.cli("SWAPDB", "3", "5");
+    await server.cli("SWAPDB", "5", "9");
+    const claim = claimOf();
+    expect(await member.vote(claim, 5n)).toMatchObject({ vote: "young" });
+    await member.admit();
+    expect(await member.vote(claim, 6n)).toMatchObject({ vote: "granted" });
+    expect(await server.cli("-n", "0", "DBSIZE")).toBe("0");
+    await server.cli("SWAPDB", "9", "3");
+    expect(await member.vote(rivalOf(claim), 7n)).toMatchObject({ vote: "young" });
+  });
+});
