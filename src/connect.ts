@@ -1,28 +1,10 @@
-/** connect(): locks by URL. The one place that knows which backend serves which scheme; each is imported when asked for. */
+/** connect(): locks by URL. */
+import { backendOf, SCHEMES } from "./backends/all.ts";
 import type { Locks, LocksOptions } from "./core/api.ts";
 import type { Backend } from "./contract/backend.ts";
-import { checkCreateOptions, got } from "./core/check.ts";
+import { checkCreateOptions } from "./core/check.ts";
+import { got } from "./contract/show-value.ts";
 import { createLocks } from "./core/locks.ts";
-
-interface Opener {
-  openBackend(url: string): Promise<Backend>;
-}
-
-const SCHEMES: Readonly<Record<string, () => Promise<Opener>>> = {
-  memory: () => import("./backends/memory/open.ts"),
-  file: () => import("./backends/file/open.ts"),
-  redis: () => import("./backends/redis/open.ts"),
-  rediss: () => import("./backends/redis/open.ts"),
-  "redis+sentinel": () => import("./backends/redis/open.ts"),
-  "rediss+sentinel": () => import("./backends/redis/open.ts"),
-  "redis-sentinel": () => import("./backends/redis/open.ts"),
-  "redis+cluster": () => import("./backends/redis/open.ts"),
-  "rediss+cluster": () => import("./backends/redis/open.ts"),
-  "redis+unix": () => import("./backends/redis/open.ts"),
-  redlock: () => import("./backends/quorum/open.ts"),
-  zk: () => import("./backends/zookeeper/open.ts"),
-  zookeeper: () => import("./backends/zookeeper/open.ts"),
-};
 
 /**
  * Opens a backend by URL. Without one: `HOLDFAST_URL`, else `file:`, the embedded backend of this machine. Only a missing
@@ -36,20 +18,20 @@ export async function openBackend(...given: readonly [] | readonly [url: string]
     );
   }
   const scheme = /^([a-z][a-z0-9+-]{0,30}):/i.exec(url)?.[1]?.toLowerCase();
-  const load = scheme !== undefined && Object.hasOwn(SCHEMES, scheme) ? SCHEMES[scheme] : undefined;
-  if (load === undefined) {
+  const entry = scheme === undefined ? undefined : backendOf(scheme);
+  if (entry === undefined) {
     // The rest of the URL may hold a password: only the scheme is repeated.
     const found = scheme === undefined ? "a text without a scheme" : `${scheme}:`;
-    throw new TypeError(`Expected \`url\` to start with one of ${Object.keys(SCHEMES).join(":, ")}:, got ${found}`);
+    throw new TypeError(`Expected \`url\` to start with one of ${SCHEMES.join(":, ")}:, got ${found}`);
   }
-  const opener = await load();
+  const opener = await entry.load();
   return await opener.openBackend(url);
 }
 
 /** Few have it in a variable, and fewer in another or in a file: who has not does not load what reads those. */
 async function urlByDefault(): Promise<string> {
   const { env } = process;
-  return env["HOLDFAST_URL"] === undefined ? "file:" : (await import("./url-source.ts")).defaultUrl(env);
+  return env["HOLDFAST_URL"] === undefined ? "file:" : (await import("./backends/url-source.ts")).defaultUrl(env);
 }
 
 /** Opens the locks that `HOLDFAST_URL` names, or the embedded ones of this machine. */

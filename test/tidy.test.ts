@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { describe, expect, test } from "vitest";
+import { BACKENDS } from "../src/backends/all.ts";
 
 const root = join(import.meta.dirname, "..");
 const LINES_MAX = 300;
@@ -31,49 +32,112 @@ function code(text: string): string {
 const src = sources("src", /\.ts$/);
 const tests = sources("test", /\.ts$/);
 
-/** The part of the house a source file belongs to: `core`, or its folder. */
-function part(path: string): string {
-  const inside = relative("src", path);
-  return inside.includes("/") ? inside.slice(0, inside.indexOf("/")) : "core";
+/** The room that a source file is in: a folder of src/, each backend by itself, or one of the few files at the top. */
+function room(path: string): string {
+  const [first, second, third] = relative("src", path).split("/");
+  if (second === undefined) return path;
+  return first === "backends" && third !== undefined ? `backends/${second}` : (first as string);
 }
 
+/** Types too: a reader follows them as well. */
 function imports(source: Source): string[] {
   const found = source.text.matchAll(/(?:from|import)\s*\(?\s*"(\.[^"]+)"/g);
   return [...found].map(([, specifier]) => join(dirname(source.path), specifier!));
 }
 
-const BACKENDS = ["memory", "file", "redis", "quorum", "zookeeper"];
-const MAY_KNOW: Readonly<Record<string, readonly string[]>> = {
-  core: ["core"],
-  ...Object.fromEntries(BACKENDS.map((backend) => [backend, ["core", backend]])),
-  fence: ["core", "fence"],
-  testing: ["core", "memory", "testing"],
-  lab: ["core", ...BACKENDS, "fence", "testing", "lab"],
-  cli: ["core", ...BACKENDS, "fence", "lab", "cli"],
+/** Which rooms have a door to which, from the outside inwards. `*` stands for any backend. */
+const DOORS: Readonly<Record<string, readonly string[]>> = {
+  "src/index.ts": ["src/connect.ts", "core", "contract"],
+  "src/connect.ts": ["backends", "core", "contract"],
+  backends: ["backends/*", "contract"],
+  core: ["contract"],
+  fence: ["contract"],
+  testing: ["core", "backends/memory", "contract"],
+  lab: ["src/index.ts", "src/connect.ts", "testing", "fence", "backends", "backends/*", "core", "contract"],
+  cli: ["src/index.ts", "src/connect.ts", "lab", "fence", "backends", "backends/*", "core", "contract"],
 };
 
-/** The doors through which a lower part may reach a higher one, each with its reason. */
-const DOORS: readonly (readonly [from: string, to: RegExp])[] = [
-  // connect() opens backends by URL; each is imported only when its scheme is asked for.
-  ["src/connect.ts", /^src\/(memory|file|redis|quorum|zookeeper)\/open\.ts$/],
-  // redlock:// names Redis servers: the members are opened by the Redis backend.
-  ["src/backends/quorum/open.ts", /^src\/redis\/open\.ts$/],
+/** Doors for one file, each with its reason. */
+const EXCEPTIONS: readonly (readonly [from: string, to: string])[] = [
+  // redlock:// names Redis servers: the Redis backend opens the members.
+  ["src/backends/quorum/open.ts", "src/backends/redis/open.ts"],
 ];
 
+function isOpen(from: string, to: string): boolean {
+  const [here, there] = [room(from), room(to)];
+  if (here === there || EXCEPTIONS.some(([a, b]) => a === from && b === to)) return true;
+  const doors = here.startsWith("backends/") ? ["contract"] : (DOORS[here] ?? []);
+  return doors.some((door) => door === there || (door === "backends/*" && there.startsWith("backends/")));
+}
+
+/** Files that import each other, however far around, as one list for each circle. */
+function circles(): string[][] {
+  const order = new Map<string, number>();
+  const lowest = new Map<string, number>();
+  const path: string[] = [];
+  const found: string[][] = [];
+  const edges = new Map(src.map((source) => [source.path, imports(source)]));
+  const visit = (file: string): void => {
+    order.set(file, order.size);
+    lowest.set(file, order.get(file)!);
+    path.push(file);
+    for (const target of edges.get(file) ?? []) {
+      if (!edges.has(target)) continue;
+      if (!order.has(target)) visit(target);
+      if (path.includes(target)) lowest.set(file, Math.min(lowest.get(file)!, lowest.get(target)!));
+    }
+    if (lowest.get(file) !== order.get(file)) return;
+    const circle = path.splice(path.indexOf(file));
+    if (circle.length > 1) found.push(circle.toSorted());
+  };
+  for (const { path: file } of src) if (!order.has(file)) visit(file);
+  return found;
+}
+
 describe("architecture", () => {
-  test("imports point downwards: cli and lab → backends → core", () => {
+  test("doors are one-way: cli, lab → connect → backends → contract ← core", () => {
     const wrong = src.flatMap((source) =>
       imports(source)
-        .filter((target) => !MAY_KNOW[part(source.path)]?.includes(part(target)))
-        .filter((target) => !DOORS.some(([from, to]) => from === source.path && to.test(target)))
+        .filter((target) => !isOpen(source.path, target))
         .map((target) => `${source.path} imports ${target}`),
     );
     expect(wrong).toEqual([]);
   });
 
+  test("a wrong door is seen", () => {
+    expect(isOpen("src/contract/clock.ts", "src/core/hold.ts")).toBe(false);
+    expect(isOpen("src/core/hold.ts", "src/backends/memory/index.ts")).toBe(false);
+    expect(isOpen("src/backends/new/open.ts", "src/core/locks.ts")).toBe(false);
+    expect(isOpen("src/backends/new/open.ts", "src/backends/redis/open.ts")).toBe(false);
+    expect(isOpen("src/backends/new/open.ts", "src/contract/backend.ts")).toBe(true);
+    expect(isOpen("src/newroom/a.ts", "src/contract/backend.ts")).toBe(false);
+  });
+
+  test("no files import each other in a circle, types included", () => {
+    expect(circles()).toEqual([]);
+  });
+
+  test("only index.ts and connect.ts are outside of the rooms", () => {
+    const top = src.map(({ path }) => path).filter((path) => path.split("/").length === 2);
+    expect(top.toSorted()).toEqual(["src/connect.ts", "src/index.ts"]);
+  });
+
+  test("the table of backends has a row for each folder, and a backend has the files that every backend has", () => {
+    const folders = readdirSync(join(root, "src/backends"), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name);
+    expect(BACKENDS.map(({ name }) => name).toSorted()).toEqual(folders.toSorted());
+    const missing = folders.flatMap((name) =>
+      ["index", "open", "backend"]
+        .map((file) => `src/backends/${name}/${file}.ts`)
+        .filter((path) => !existsSync(join(root, path))),
+    );
+    expect(missing).toEqual([]);
+  });
+
   test("the core imports nothing but Node's own modules", () => {
     const wrong = src
-      .filter(({ path }) => part(path) === "core")
+      .filter(({ path }) => ["core", "contract"].includes(room(path)))
       .flatMap(({ path, text }) =>
         [...text.matchAll(/from "([^".][^"]*)"/g)]
           .map(([, name]) => name!)
@@ -148,7 +212,7 @@ describe("words", () => {
   });
 
   test("the wall clock decides nothing: Date.now() stands only where it is told why", () => {
-    const allowed = [/^src\/clock\.ts$/, /^src\/(file|lab|cli|testing|quorum|zookeeper)\//];
+    const allowed = [/^src\/contract\/clock\.ts$/, /^src\/(lab|cli|testing|backends\/(file|quorum|zookeeper))\//];
     const wrong = src
       .filter(
         ({ path, text }) => /Date\.now\(\)|new Date\(/.test(code(text)) && !allowed.some((place) => place.test(path)),
@@ -162,7 +226,10 @@ describe("words", () => {
     // The options of users are checked there, and `timeout` is one: how long to wait for an answer of the store.
     const options = ["src/core/options.ts", "src/core/api.ts"];
     const wrong = src
-      .filter(({ path, text }) => part(path) === "core" && !options.includes(path) && banned.test(code(text)))
+      .filter(
+        ({ path, text }) =>
+          ["core", "contract"].includes(room(path)) && !options.includes(path) && banned.test(code(text)),
+      )
       .map(({ path }) => path);
     expect(wrong).toEqual([]);
   });

@@ -12,7 +12,7 @@ export const contestants = {
   holdfast: {
     own: true,
     open: async ({ dir }) => {
-      const [{ createLocks }, { file }] = await Promise.all([built("index.js"), built("file/index.js")]);
+      const [{ createLocks }, { file }] = await Promise.all([built("index.js"), built("backends/file/index.js")]);
       const locks = createLocks(file({ dir: join(dir, "holdfast") }));
       return {
         acquire: (name) => locks.acquire(name, { wait: Infinity }),

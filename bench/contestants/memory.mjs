@@ -5,7 +5,7 @@ export const contestants = {
   holdfast: {
     own: true,
     open: async () => {
-      const [{ createLocks }, { memory }] = await Promise.all([built("index.js"), built("memory/index.js")]);
+      const [{ createLocks }, { memory }] = await Promise.all([built("index.js"), built("backends/memory/index.js")]);
       const locks = createLocks(memory());
       return {
         acquire: (name) => locks.acquire(name, { wait: Infinity }),

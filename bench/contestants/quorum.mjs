@@ -18,8 +18,8 @@ export const contestants = {
     open: async (env) => {
       const [{ createLocks }, { redis }, { quorum }] = await Promise.all([
         built("index.js"),
-        built("redis/index.js"),
-        built("quorum/index.js"),
+        built("backends/redis/index.js"),
+        built("backends/quorum/index.js"),
       ]);
       const clients = await connectAll(env);
       const locks = createLocks(quorum(clients.map((client) => redis(client))));

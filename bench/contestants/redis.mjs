@@ -24,7 +24,10 @@ async function loaded(client, script) {
 }
 
 async function holdfastOver(env, dist) {
-  const [{ createLocks }, { redis }] = await Promise.all([built("index.js", dist), built("redis/index.js", dist)]);
+  const [{ createLocks }, { redis }] = await Promise.all([
+    built("index.js", dist),
+    built("backends/redis/index.js", dist),
+  ]);
   const client = await connect(env);
   const backend = redis(client);
   const locks = createLocks(backend);

@@ -34,7 +34,10 @@ export const contestants = {
   holdfast: {
     own: true,
     open: async ({ port }) => {
-      const [{ createLocks }, { zookeeper }] = await Promise.all([built("index.js"), built("zookeeper/index.js")]);
+      const [{ createLocks }, { zookeeper }] = await Promise.all([
+        built("index.js"),
+        built("backends/zookeeper/index.js"),
+      ]);
       const locks = createLocks(zookeeper({ servers: `127.0.0.1:${port}` }));
       await (await locks.acquire(`warm-${process.pid}`)).release();
       return {

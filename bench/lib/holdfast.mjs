@@ -1,9 +1,13 @@
 /** Where the build under test is: `dist/`, or the folder named by HOLDFAST_DIST, to compare two builds. */
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 export const DIST = process.env.HOLDFAST_DIST ?? join(import.meta.dirname, "..", "..", "dist");
 
+/** Backends had no folder of their own in builds before 0.2. */
 export async function built(file, dist = DIST) {
-  return await import(pathToFileURL(join(dist, file)).href);
+  const old = join(dist, file.replace(/^backends\//, ""));
+  const path = join(dist, file);
+  return await import(pathToFileURL(existsSync(path) ? path : old).href);
 }

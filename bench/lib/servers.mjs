@@ -29,7 +29,7 @@ export async function withMembers(use) {
 
 /** What `holdfast doctor --init` does: says that this member has lost no lease that is alive. */
 export async function vouch(server) {
-  const { openMember } = await built("redis/open.js");
+  const { openMember } = await built("backends/redis/open.js");
   const member = await openMember(server.url);
   try {
     await member.admit();

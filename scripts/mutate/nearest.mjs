@@ -5,23 +5,23 @@ import { basename, join } from "node:path";
 /** Source folders, and the tests that answer for them. */
 const AREAS = [
   [
-    /^src\/redis\//,
+    /^src\/backends\/redis\//,
     ["test/backends/redis", "test/conformance/redis.test.ts", "test/conformance/redis-cluster.test.ts"],
   ],
   [
-    /^src\/quorum\//,
+    /^src\/backends\/quorum\//,
     ["test/backends/quorum", "test/conformance/quorum.test.ts", "test/conformance/quorum-of-memory.test.ts"],
   ],
-  [/^src\/zookeeper\//, ["test/backends/zookeeper", "test/conformance/zookeeper.test.ts"]],
-  [/^src\/file\//, ["test/backends/file", "test/conformance/file.test.ts"]],
+  [/^src\/backends\/zookeeper\//, ["test/backends/zookeeper", "test/conformance/zookeeper.test.ts"]],
+  [/^src\/backends\/file\//, ["test/backends/file", "test/conformance/file.test.ts"]],
   [/^src\/fence\//, ["test/fence"]],
   [
-    /^src\/memory\//,
+    /^src\/backends\/memory\//,
     ["test/backends/memory/store.test.ts", "test/conformance/memory.test.ts", "test/testing", "test/core"],
   ],
   [/^src\/testing\//, ["test/testing", "test/conformance/memory.test.ts", "test/simulation"]],
   [
-    /^src\/[^/]+\.ts$/,
+    /^src\/(?:contract|core)\//,
     ["test/core", "test/backends/memory/store.test.ts", "test/conformance/memory.test.ts", "test/testing"],
   ],
 ];
@@ -30,7 +30,7 @@ const AREAS = [
 const ABOUT_TEXT = new Set(["test/backends/redis/lua.test.ts", "test/core/size.test.ts", "test/fence/sources.test.ts"]);
 /** Take long, or wait for servers to elect each other: left to a second run, over what `--quick` did not catch. */
 const SLOW =
-  /^test\/(?:core\/(?:thread|fuzz|process|arguments)|testing\/|simulation\/|redis\/(?:sentinel|cluster|topologies|waiting|crowds|durability|quarantines|marker|fuzz|open|quirks)|conformance\/(?:redis-|quorum\.)|quorum\/(?:simulation|model|faults|members|identity|closing|terms|down)|zookeeper\/(?:faults|interop|fuzz|hostile)|file\/(?:kills|chaos|death|fuzz|company|sharing))/;
+  /^test\/(?:core\/(?:thread|fuzz|process|arguments)|testing\/|simulation\/|backends\/redis\/(?:sentinel|cluster|topologies|waiting|crowds|durability|quarantines|marker|fuzz|open|quirks)|conformance\/(?:redis-|quorum\.)|backends\/quorum\/(?:simulation|model|faults|members|identity|closing|terms|down)|backends\/zookeeper\/(?:faults|interop|fuzz|hostile)|backends\/file\/(?:kills|chaos|death|fuzz|company|sharing))/;
 /** Seconds of testing at once: a red test in the first group saves all others. */
 const GROUPS_MS = [4000, 15_000];
 

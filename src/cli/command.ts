@@ -26,14 +26,12 @@ export interface Command {
   run(io: Io, flags: Flags): Promise<number>;
 }
 
-/** Wrong usage: its message is for the person at the prompt, and nothing has been done. */
-export class UsageError extends Error {
-  override readonly name = "UsageError";
-  /** Whose `--help` helps. */
-  readonly command: string | undefined;
+/** A command that parses its own arguments. */
+export type Passthrough = (args: readonly string[], io: Io) => Promise<number>;
 
-  constructor(message: string, command?: string) {
-    super(message);
-    this.command = command;
-  }
+/** What is known of a command before it is loaded. */
+export interface CommandEntry {
+  readonly name: string;
+  readonly summary: string;
+  readonly load: () => Promise<Command | Passthrough>;
 }

@@ -1,5 +1,5 @@
 /** `--fence N`: the number that names one lease, so that its successor cannot be hit. */
-import { UsageError } from "./command.ts";
+import { UsageError } from "./usage-error.ts";
 import type { Flags } from "./flags.ts";
 
 export function fenceOf(flags: Flags, command: string): bigint | undefined {

@@ -2,7 +2,7 @@
 import { parseArgs } from "node:util";
 
 import { formatMs } from "../contract/duration.ts";
-import { UsageError } from "./command.ts";
+import { UsageError } from "./usage-error.ts";
 import { parseDurationMs } from "./duration-flag.ts";
 import { nearest } from "./suggest.ts";
 

@@ -5,7 +5,7 @@ import type { AcquireOptions } from "../core/api.ts";
 import { MAX_TTL_MS } from "../contract/duration.ts";
 import { clipped, HOLDER_MAX } from "../contract/foreign.ts";
 import { toMeta } from "../core/options.ts";
-import { UsageError } from "./command.ts";
+import { UsageError } from "./usage-error.ts";
 import type { Flags, FlagSpec, FlagSpecs } from "./flags.ts";
 
 const MAX_HOLD_MS = 30 * MAX_TTL_MS;

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /** The `holdfast` program: finds the command, runs it, and exits with its code. */
-import { UsageError } from "./command.ts";
+import { UsageError } from "./usage-error.ts";
 import { COMMANDS, findCommand } from "./commands/all.ts";
 import { EXIT } from "./exit-codes.ts";
 import { reportFailure } from "./report-error.ts";

@@ -6,7 +6,7 @@ import type { Backend } from "../contract/backend.ts";
 import { openBackend } from "../connect.ts";
 import type { FileBackend } from "../backends/file/index.ts";
 import { createLocks } from "../core/locks.ts";
-import { UsageError } from "./command.ts";
+import { UsageError } from "./usage-error.ts";
 import type { Flags } from "./flags.ts";
 import type { Io } from "./io.ts";
 import { ownHolder } from "./lock-flags.ts";

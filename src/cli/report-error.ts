@@ -1,6 +1,6 @@
 /** Turns an error into a message for people, an object for scripts, and an exit code. */
 import { LockBackendError, LockError, LockLostError, LockTimeoutError } from "../contract/errors.ts";
-import { UsageError } from "./command.ts";
+import { UsageError } from "./usage-error.ts";
 import { EXIT } from "./exit-codes.ts";
 import type { Io } from "./io.ts";
 import { printable } from "../contract/foreign.ts";

@@ -20,7 +20,7 @@ import { userInfo } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 
 import { checkOwn, checkWay } from "../backends/file/blocked-by.ts";
-import { UsageError } from "./command.ts";
+import { UsageError } from "./usage-error.ts";
 import type { Io } from "./io.ts";
 
 /** Many times what any note of ours has. */

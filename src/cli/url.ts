@@ -4,8 +4,8 @@
  */
 import { resolve } from "node:path";
 
-import { defaultUrl, resolveUrl } from "../url-source.ts";
-import { UsageError } from "./command.ts";
+import { defaultUrl, resolveUrl } from "../backends/url-source.ts";
+import { UsageError } from "./usage-error.ts";
 import type { Flags, FlagSpec } from "./flags.ts";
 import type { Io } from "./io.ts";
 import { maskSecrets, withoutSecrets } from "./mask-secrets.ts";

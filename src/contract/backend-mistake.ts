@@ -1,6 +1,6 @@
 /** Says what a backend did wrong, for whoever wrote it. Loaded when one has: nobody else needs the words. */
 import type { Granted } from "./backend.ts";
-import { got } from "../core/check.ts";
+import { got } from "./show-value.ts";
 import { LockBackendError, quote } from "./errors.ts";
 
 export function mistakenGrant(backend: string, lock: string, { fence, run, ttlMs, fromMs }: Granted): LockBackendError {

@@ -1,5 +1,5 @@
 /** Durations as people write them, checked at the door; inside, everything is `…Ms`. */
-import { got } from "../core/check.ts";
+import { got } from "./show-value.ts";
 
 export type Duration = number | `${number}ms` | `${number}s` | `${number}m` | `${number}h`;
 

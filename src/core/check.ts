@@ -1,7 +1,8 @@
 /** Checks on what people pass in, so that a wrong argument fails there and then, with a text that says what it was. */
 import type { LocksOptions } from "./api.ts";
 import type { Backend } from "../contract/backend.ts";
-import { clipped, HOLDER_MAX, printable, REASON_MAX } from "../contract/foreign.ts";
+import { HOLDER_MAX, REASON_MAX } from "../contract/foreign.ts";
+import { got } from "../contract/show-value.ts";
 
 const VERBS = ["attempt", "renew", "release", "query", "forceRelease", "close"] as const;
 const OPTIONS = new Set([
@@ -49,15 +50,4 @@ export function checkReason(reason: unknown): asserts reason is string {
       `Expected \`reason\` to be a text of 1 to ${REASON_MAX} characters that is not blank, got ${got(reason)}`,
     );
   }
-}
-
-/** A value for an error message, such that `"3"` and 3, and null and an object, are told apart. */
-export function got(value: unknown): string {
-  if (typeof value === "string") {
-    return printable(JSON.stringify(clipped(value, 40))) + (value.length > 40 ? ` (${value.length} characters)` : "");
-  }
-  if (Array.isArray(value)) return "an array";
-  return value !== null && /object|function/.test(typeof value)
-    ? `${typeof value === "object" ? "an" : "a"} ${typeof value}`
-    : String(value);
 }

@@ -12,7 +12,8 @@ import type {
   Work,
 } from "./api.ts";
 import type { Backend, Snapshot } from "../contract/backend.ts";
-import { checkBackend, checkCreateOptions, checkReason, got } from "./check.ts";
+import { checkBackend, checkCreateOptions, checkReason } from "./check.ts";
+import { got } from "../contract/show-value.ts";
 import { type Call, Closing, Running } from "./close.ts";
 import { Desk } from "./engine.ts";
 import { elect } from "./election.ts";

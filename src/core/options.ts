@@ -1,7 +1,7 @@
 /** What options come to once they are checked: the one place where defaults are filled in. */
 import type { AcquireOptions, LocksOptions, QueryOptions, TryOptions } from "./api.ts";
 import type { Meta, Mode } from "../contract/backend.ts";
-import { got } from "./check.ts";
+import { got } from "../contract/show-value.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "../contract/duration.ts";
 import { META_BYTES_MAX } from "../contract/foreign.ts";
 

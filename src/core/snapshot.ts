@@ -1,6 +1,6 @@
 /** What query() brings: text that others wrote. Loaded when somebody asks: holders and waiters never do. */
 import type { Forced, Meta, Snapshot } from "../contract/backend.ts";
-import { got } from "./check.ts";
+import { got } from "../contract/show-value.ts";
 import { LockBackendError } from "../contract/errors.ts";
 import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../contract/foreign.ts";
 

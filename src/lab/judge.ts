@@ -1,7 +1,7 @@
 /** The judge: reads what happened in a play, and holds it against the oracles and against what the scenario promises. */
 import { beliefsOf } from "./events.ts";
 import type { Belief, LabEvent, Register } from "./events.ts";
-import type { PlayResult, Surprise } from "./play.ts";
+import type { PlayResult, Surprise } from "./play-types.ts";
 import { objections } from "./oracles.ts";
 import type { Outcome } from "./scenarios/scenario.ts";
 

@@ -1,7 +1,7 @@
 /** Hands a play's events to the oracles that judge every history of Holdfast, simulated or real. */
 import type { ReleaseResult } from "../core/api.ts";
 import { checkHistory } from "../testing/history/check.ts";
-import type { HistoryEvent, Violation } from "../testing/history/check.ts";
+import type { HistoryEvent, Violation } from "../testing/history/events.ts";
 import type { LabEvent } from "./events.ts";
 
 const LOCK = "lab";

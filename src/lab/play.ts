@@ -1,59 +1,17 @@
 /** Puts a scenario on stage: starts the clients, follows the steps, and hands back what happened. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { startClient } from "./clients/client.ts";
-import type { Client } from "./clients/client.ts";
 import type { Library } from "./libraries/library.ts";
 import { History, machineMs } from "./events.ts";
-import type { LabEvent } from "./events.ts";
 import { startLedger } from "./protected-counter.ts";
 import type { Ledger } from "./protected-counter.ts";
 import { startProxy } from "./proxy.ts";
-import type { Proxy } from "./proxy.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import { TTL_MS } from "./scenarios/scenario.ts";
 import { makeWallskew } from "./servers/wall-clock.ts";
-import type { Wallskew } from "./servers/wall-clock.ts";
-import type { Observer, Stage, StageLink } from "./stage.ts";
+import type { Observer, Stage } from "./stage.ts";
+import type { Actor, PlayResult, Surprise } from "./play-types.ts";
 import { follow } from "./steps.ts";
-
-/** A client on stage, with its own network and, where a step asks for it, its own wall clock. */
-export interface Actor {
-  readonly client: Client;
-  readonly link: StageLink;
-  /** Its way to the protected thing. */
-  readonly ledgerProxy: Proxy;
-  readonly skew: Wallskew | undefined;
-  /** What it does in the background. */
-  later: Promise<unknown>;
-}
-
-/** A step that did not end as the scenario says. */
-export interface Surprise {
-  readonly about: "acquire" | "check" | "release" | "error";
-  readonly text: string;
-}
-
-export interface Play {
-  readonly scenario: Scenario;
-  readonly stage: Stage;
-  readonly history: History;
-  readonly actors: ReadonlyMap<string, Actor>;
-  readonly surprises: Surprise[];
-}
-
-export interface PlayResult {
-  readonly scenario: Scenario;
-  readonly stage: { readonly backend: Stage["backend"]; readonly observers: readonly string[] };
-  readonly library: Library;
-  readonly ttlMs: number;
-  readonly events: readonly LabEvent[];
-  readonly startMs: number;
-  readonly endMs: number;
-  readonly surprises: readonly Surprise[];
-  /** What was left in the store at the end. */
-  readonly leaks: readonly string[];
-  readonly values: { readonly plain: number; readonly guarded: number };
-}
 
 const LOCK = "lab:account";
 const LOOK_MS = 20;

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Terms } from "./libraries/library.ts";
 import { machineMs } from "./events.ts";
 import type { FaultSign } from "./events.ts";
-import type { Actor, Play } from "./play.ts";
+import type { Actor, Play } from "./play-types.ts";
 import type { Proxy } from "./proxy.ts";
 import type { NetworkFault, ServerFault, Step } from "./scenarios/scenario.ts";
 import { TTL_MS } from "./scenarios/scenario.ts";

@@ -1,15 +1,15 @@
 export { conformance, type Declined, memberConformance, withoutDeclined } from "./conformance.ts";
 export { FakeClock, type FakeClockOptions } from "./fake-clock.ts";
 export { type FaultPlan, type Faulty, faulty } from "./faulty.ts";
+export { checkHistory } from "./history/check.ts";
 export {
-  checkHistory,
   type ClaimantEvent,
   type HistoryEvent,
   type HistoryOptions,
   type Oracle,
   type StoreEvent,
   type Violation,
-} from "./history/check.ts";
+} from "./history/events.ts";
 export { LeftoverError } from "./leftovers.ts";
 export { findLinearization, type Linearizability } from "./history/linearizable.ts";
 export type { ConformancePromise } from "./promises/promise.ts";

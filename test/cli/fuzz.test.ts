@@ -8,7 +8,8 @@ import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { loadClaim, storeClaim } from "../../src/cli/saved-claims.ts";
-import { type Command, UsageError } from "../../src/cli/command.ts";
+import { type Command } from "../../src/cli/command.ts";
+import { UsageError } from "../../src/cli/usage-error.ts";
 import { COMMANDS } from "../../src/cli/commands/all.ts";
 import { parseDurationMs } from "../../src/cli/duration-flag.ts";
 import { fenceOf } from "../../src/cli/fence-flag.ts";
@@ -18,7 +19,7 @@ import { readLockFlags } from "../../src/cli/lock-flags.ts";
 import { maskSecrets, secretsOf, withoutSecrets } from "../../src/cli/mask-secrets.ts";
 import { parseUrl as parseQuorum } from "../../src/backends/quorum/open.ts";
 import { parseUrl as parseRedis } from "../../src/backends/redis/url.ts";
-import { resolveUrl } from "../../src/url-source.ts";
+import { resolveUrl } from "../../src/backends/url-source.ts";
 import { parseUrl as parseZooKeeper } from "../../src/backends/zookeeper/open.ts";
 import { Bench } from "./harness.ts";
 

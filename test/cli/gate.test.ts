@@ -13,7 +13,7 @@ afterAll(() => bench.close());
 /** Starts a gated command in a process of its own, which then does `then` to `gated`. Returns the gate's pid. */
 function startGated(then: string): number {
   const script = `
-    import { startGated } from ${JSON.stringify(join(dirname(MAIN), "child", "gate.js"))};
+    import { startGated } from ${JSON.stringify(join(dirname(MAIN), "run", "gated-start.js"))};
     const gated = await startGated({ path: "/bin/sh", args: ["-c", "echo ran >> ran"], env: process.env, ownGroup: true });
     console.log(gated.family.pid);
     ${then}`;

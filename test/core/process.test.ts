@@ -7,7 +7,7 @@ import { DIST } from "../dist.ts";
 const run = promisify(execFile);
 
 async function script(body: string): Promise<string> {
-  const text = `import { createLocks } from "${DIST}/index.js"; import { memory } from "${DIST}/memory/index.js"; ${body}`;
+  const text = `import { createLocks } from "${DIST}/index.js"; import { memory } from "${DIST}/backends/memory/index.js"; ${body}`;
   const { stdout } = await run(process.execPath, ["--input-type=module", "-e", text]);
   return stdout.trim();
 }

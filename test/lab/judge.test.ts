@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Happening, LabEvent } from "../../src/lab/events.ts";
 import { judge } from "../../src/lab/judge.ts";
-import type { PlayResult } from "../../src/lab/play.ts";
+import type { PlayResult } from "../../src/lab/play-types.ts";
 import type { Outcome } from "../../src/lab/scenarios/scenario.ts";
 
 type Told = readonly [atMs: number, lane: string, happening: Happening];

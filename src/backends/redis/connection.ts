@@ -1,6 +1,4 @@
-/** What the backend needs of a client library, whichever it is. One small adapter each: ioredis.ts, node-redis.ts. */
-import { adaptIoredis, isIoredis } from "./clients/ioredis.ts";
-import { adaptNodeRedis, isNodeRedis, whyUnusable } from "./clients/node-redis.ts";
+/** What the backend needs of a client library. The adapters are in clients/. */
 
 export type Topology = "standalone" | "sentinel" | "cluster";
 
@@ -60,16 +58,4 @@ export interface Connection {
   onReconnect(back: () => void): () => void;
   /** Opens a connection of our own. Rejects when it cannot be opened; it may also take for ever. */
   wire(to: Destination, events: WireEvents): Promise<Wire>;
-}
-
-/** Recognises a client by what it can do, never by its class: two copies of a library in one program are common. */
-export function connectionOf(client: unknown): Connection {
-  const trouble = whyUnusable(client);
-  if (trouble !== undefined)
-    throw new TypeError(`Expected \`client\` to be a client that can run commands, got ${trouble}`);
-  if (isIoredis(client)) return adaptIoredis(client);
-  if (isNodeRedis(client)) return adaptNodeRedis(client);
-  throw new TypeError(
-    "Expected `client` to be a client of ioredis (5 or 6) or node-redis (5 or 6): standalone, Sentinel or Cluster",
-  );
 }

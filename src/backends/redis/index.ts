@@ -1,6 +1,6 @@
 /** `holdfast/redis`: locks in one Redis, behind Sentinel, or in a Cluster, through a client that you already have. */
 import { RedisBackend } from "./backend.ts";
-import { connectionOf } from "./connection.ts";
+import { connectionOf } from "./clients/choose.ts";
 import { type RedisOptions, toSettings } from "./options.ts";
 
 /** An ioredis or node-redis client: standalone, Sentinel or Cluster. It stays yours: close() does not close it. */

@@ -2,7 +2,8 @@
 import type { Backend, Member, Renewer } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import { RedisBackend } from "./backend.ts";
-import { type Connection, connectionOf } from "./connection.ts";
+import { type Connection } from "./connection.ts";
+import { connectionOf } from "./clients/choose.ts";
 import { wordsOf, toBackendError } from "./errors.ts";
 import { identify, type Identity } from "./query.ts";
 import { namesOf } from "./keys.ts";

@@ -20,7 +20,8 @@ import {
   type StoredClaim,
   storeClaim,
 } from "../saved-claims.ts";
-import { type Command, UsageError } from "../command.ts";
+import { type Command } from "../command.ts";
+import { UsageError } from "../usage-error.ts";
 import { whileStoreAnswers } from "../store-reachable.ts";
 import { EXIT } from "../exit-codes.ts";
 import { reportFailure } from "../report-error.ts";

@@ -1,15 +1,5 @@
 /** The commands, in one place. Each is loaded only when it is called, so that `run` starts fast. */
-import type { Command } from "../command.ts";
-import type { Io } from "../io.ts";
-
-/** A command that parses its own arguments. */
-export type Passthrough = (args: readonly string[], io: Io) => Promise<number>;
-
-export interface CommandEntry {
-  readonly name: string;
-  readonly summary: string;
-  readonly load: () => Promise<Command | Passthrough>;
-}
+import type { CommandEntry } from "../command.ts";
 
 export const COMMANDS: readonly CommandEntry[] = [
   {
@@ -70,7 +60,7 @@ export const COMMANDS: readonly CommandEntry[] = [
   {
     name: "completion",
     summary: "print completions for bash, zsh or fish",
-    load: async () => (await import("./completion.ts")).completionCommand,
+    load: async () => (await import("./completion.ts")).completionOf(COMMANDS),
   },
   {
     name: "version",

@@ -1,35 +1,38 @@
 /** `holdfast completion SHELL`: completions made from the commands' own data. */
-import { type Command, type CommandSpec, UsageError } from "../command.ts";
-import { COMMANDS } from "./all.ts";
+import type { Command, CommandEntry, CommandSpec } from "../command.ts";
+import { UsageError } from "../usage-error.ts";
 import { EXIT } from "../exit-codes.ts";
 import { COMMON_FLAGS, type FlagSpecs } from "../flags.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
-export const completionCommand: Command = {
-  spec: {
-    name: "completion",
-    summary: "Print completions for bash, zsh or fish",
-    usage: ["completion bash|zsh|fish"],
-    flags: {},
-    examples: [
-      ["source <(holdfast completion bash)", "for this shell; put it into ~/.bashrc"],
-      ["holdfast completion zsh > ~/.zfunc/_holdfast", "a folder in $fpath, before compinit"],
-      ["holdfast completion fish > ~/.config/fish/completions/holdfast.fish", ""],
-    ],
-    exits: ["ok", "usage"],
-    completes: SHELLS,
-  },
-  async run(io, flags) {
-    const [shell] = flags.positionals;
-    const specs = await allSpecs();
-    if (shell === "bash") io.print(bash(specs));
-    else if (shell === "zsh") io.print(zsh(specs));
-    else if (shell === "fish") io.print(fish(specs));
-    else throw new UsageError(`for which shell? ${SHELLS.join(", ")}`, "completion");
-    return EXIT.ok;
-  },
-};
+/** Gets the list of commands, itself among them. */
+export function completionOf(entries: readonly CommandEntry[]): Command {
+  return {
+    spec: {
+      name: "completion",
+      summary: "Print completions for bash, zsh or fish",
+      usage: ["completion bash|zsh|fish"],
+      flags: {},
+      examples: [
+        ["source <(holdfast completion bash)", "for this shell; put it into ~/.bashrc"],
+        ["holdfast completion zsh > ~/.zfunc/_holdfast", "a folder in $fpath, before compinit"],
+        ["holdfast completion fish > ~/.config/fish/completions/holdfast.fish", ""],
+      ],
+      exits: ["ok", "usage"],
+      completes: SHELLS,
+    },
+    async run(io, flags) {
+      const [shell] = flags.positionals;
+      const specs = await allSpecs(entries);
+      if (shell === "bash") io.print(bash(specs));
+      else if (shell === "zsh") io.print(zsh(specs));
+      else if (shell === "fish") io.print(fish(specs));
+      else throw new UsageError(`for which shell? ${SHELLS.join(", ")}`, "completion");
+      return EXIT.ok;
+    },
+  };
+}
 
 /** What a shell needs to know of a command. */
 interface Completed {
@@ -39,8 +42,8 @@ interface Completed {
   readonly completes: CommandSpec["completes"];
 }
 
-async function allSpecs(): Promise<readonly Completed[]> {
-  const commands = await Promise.all(COMMANDS.map(async (entry) => ({ entry, command: await entry.load() })));
+async function allSpecs(entries: readonly CommandEntry[]): Promise<readonly Completed[]> {
+  const commands = await Promise.all(entries.map(async (entry) => ({ entry, command: await entry.load() })));
   return commands.map(({ entry: { name, summary }, command }) =>
     typeof command === "function"
       ? { name, summary, flags: {}, completes: undefined }

@@ -4,7 +4,8 @@ import { hostname } from "node:os";
 import type { Claim, Released } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import { printable, REASON_MAX } from "../../contract/foreign.ts";
-import { type Command, UsageError } from "../command.ts";
+import { type Command } from "../command.ts";
+import { UsageError } from "../usage-error.ts";
 import {
   beginRelease,
   isClaimId,

@@ -1,5 +1,6 @@
 /** `holdfast doctor`: says what this store does and does not promise, from what it finds there. */
-import { type Command, UsageError } from "../command.ts";
+import { type Command } from "../command.ts";
+import { UsageError } from "../usage-error.ts";
 import { EXIT } from "../exit-codes.ts";
 import type { Io, Style } from "../io.ts";
 import { urlOf } from "../open-store.ts";

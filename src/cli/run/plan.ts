@@ -3,7 +3,7 @@ import { basename } from "node:path";
 
 import type { Lease } from "../../core/api.ts";
 import { type Found, findProgram } from "./find-program.ts";
-import { UsageError } from "../command.ts";
+import { UsageError } from "../usage-error.ts";
 import { formatMs } from "../../contract/duration.ts";
 import type { Flags, FlagSpecs } from "../flags.ts";
 import type { Io } from "../io.ts";

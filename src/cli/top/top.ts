@@ -3,7 +3,8 @@ import { constants } from "node:os";
 
 import type { Snapshot } from "../../contract/backend.ts";
 import { ask, Silence } from "../ask-store.ts";
-import { type Command, UsageError } from "../command.ts";
+import { type Command } from "../command.ts";
+import { UsageError } from "../usage-error.ts";
 import { EXIT } from "../exit-codes.ts";
 import type { Flags } from "../flags.ts";
 import { type Io, paint, wantsColour } from "../io.ts";

@@ -1,6 +1,6 @@
 /** What the lab says to a client process, and what comes back. */
 import type { Library, Link, Terms } from "../libraries/library.ts";
-import type { ClaimantEvent } from "../../testing/history/check.ts";
+import type { ClaimantEvent } from "../../testing/history/events.ts";
 import type { Happening } from "../events.ts";
 
 /** In which a client process finds its setup. */

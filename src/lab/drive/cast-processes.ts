@@ -2,7 +2,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type { HistoryEvent } from "../../testing/history/check.ts";
+import type { HistoryEvent } from "../../testing/history/events.ts";
 import { tiedNode } from "../clients/client.ts";
 import { machineMs } from "../events.ts";
 import type { Cast, CastTerms } from "./cast.ts";

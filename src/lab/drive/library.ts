@@ -1,4 +1,5 @@
 /** The Holdfast that is driven: this one, or another build of it, to see what the driver would have found there. */
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Lease, Locks, LocksOptions } from "../../core/api.ts";
@@ -24,9 +25,12 @@ export interface Holdfast {
 /** `dist`: the directory of another build. */
 export async function loadHoldfast(dist?: string): Promise<Holdfast> {
   if (dist === undefined) return { createLocks, redis, quorum, initMembers, zookeeper, file, leftMs };
-  const load = (part: string): Promise<never> =>
-    import(pathToFileURL(join(dist, part, "index.js")).href) as Promise<never>;
-  const parts = await Promise.all(["", "redis", "quorum", "zookeeper", "file", "testing"].map(load));
+  const load = (...parts: readonly string[]): Promise<never> =>
+    import(pathToFileURL(join(dist, ...parts, "index.js")).href) as Promise<never>;
+  // Backends had no folder of their own in builds before 0.2.
+  const folder = existsSync(join(dist, "backends")) ? "backends" : "";
+  const backends = ["redis", "quorum", "zookeeper", "file"].map((name) => load(folder, name));
+  const parts = await Promise.all([load(), ...backends, load("testing")]);
   const [main, ofRedis, ofQuorum, ofZooKeeper, ofFile, testing] = parts as unknown as [Holdfast, ...Holdfast[]];
   const canPeek = typeof (testing as { peek?: unknown } | undefined)?.peek === "function";
   return {

@@ -1,5 +1,5 @@
 /** What the driver says to a client in a process of its own, and what comes back. */
-import type { HistoryEvent } from "../../testing/history/check.ts";
+import type { HistoryEvent } from "../../testing/history/events.ts";
 import type { OwnAct } from "./actor.ts";
 import type { Finding } from "./report.ts";
 

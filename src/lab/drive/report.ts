@@ -1,5 +1,5 @@
 /** What a round tells: events for the oracles, findings, and counts. */
-import type { HistoryEvent } from "../../testing/history/check.ts";
+import type { HistoryEvent } from "../../testing/history/events.ts";
 
 export interface Finding {
   /** The step that it comes from; 0: the round as a whole. */

@@ -1,7 +1,8 @@
 /** One round: a schedule is played on a store, everything is mended, and then everything must settle and nothing be left. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Snapshot } from "../../contract/backend.ts";
-import { checkHistory, type HistoryEvent } from "../../testing/history/check.ts";
+import { checkHistory } from "../../testing/history/check.ts";
+import { type HistoryEvent } from "../../testing/history/events.ts";
 import { machineMs } from "../events.ts";
 import type { OwnAct } from "./actor.ts";
 import type { Cast, CastTerms } from "./cast.ts";

@@ -1,6 +1,6 @@
 /** The moments of a play that people want to read: one line each, numbered as in the picture. */
 import type { LabEvent } from "../events.ts";
-import type { PlayResult } from "../play.ts";
+import type { PlayResult } from "../play-types.ts";
 
 export type Mark = "grant" | "lost" | "accepted" | "stale" | "refused" | "fault" | "heal" | "quiet";
 

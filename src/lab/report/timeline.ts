@@ -2,7 +2,7 @@
 import { beliefsOf } from "../events.ts";
 import type { LabEvent } from "../events.ts";
 import { awake } from "../judge.ts";
-import type { PlayResult } from "../play.ts";
+import type { PlayResult } from "../play-types.ts";
 import { escapeHtml } from "./escape.ts";
 import { GUARDED_LANE, momentsOf, PLAIN_LANE } from "./moments.ts";
 import type { Moment } from "./moments.ts";

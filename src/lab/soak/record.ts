@@ -1,7 +1,7 @@
 /** What a soak of one backend has seen: the history of its locks, epoch by epoch, judged and then forgotten. */
 import { memoryMarks } from "../../fence/index.ts";
 import { checkHistory } from "../../testing/history/check.ts";
-import type { ClaimantEvent, Violation } from "../../testing/history/check.ts";
+import type { ClaimantEvent, Violation } from "../../testing/history/events.ts";
 import { machineMs } from "../events.ts";
 
 /** Late events of a stopped client on a starved machine still belong to their epoch. */

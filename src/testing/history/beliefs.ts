@@ -1,7 +1,7 @@
 /** Who believed to hold a lock, from when to when: read off a history. */
 import type { Mode } from "../../contract/backend.ts";
 import type { ReleaseResult } from "../../core/api.ts";
-import type { HistoryEvent } from "./check.ts";
+import type { HistoryEvent } from "./events.ts";
 
 export interface Belief {
   readonly who: string;

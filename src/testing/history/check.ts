@@ -1,85 +1,13 @@
 /**
- * What happened to locks, as a list of events on one monotonic clock, and the judgement on it: the oracles.
+ * Judges what happened to locks: the oracles.
  *
  * Claimants tell what they asked for and believed; the store, where it can be watched, tells what was so. Simulation,
  * fault tests and the lab record such lists, and all of them are judged here.
  */
-import type { Mode } from "../../contract/backend.ts";
-import type { ReleaseResult } from "../../core/api.ts";
 import { checkClaimants } from "./claimants.ts";
+import type { HistoryEvent, HistoryOptions, Violation } from "./events.ts";
 import { checkStore } from "./store.ts";
 import { checkWrites } from "./writes.ts";
-
-interface Happened {
-  readonly atMs: number;
-  readonly lock: string;
-}
-
-/** `who` is one line of work: it does one thing at a time. */
-interface Claimant extends Happened {
-  readonly who: string;
-}
-
-export type ClaimantEvent =
-  /** Calls acquire(), or its like. */
-  | (Claimant & { readonly kind: "asked"; readonly mode?: Mode; readonly limit?: number })
-  /** Gets the lease, and believes from here on: until `trustedUntilMs` at most, if it says so. */
-  | (Claimant & { readonly kind: "held"; readonly fence: bigint; readonly trustedUntilMs?: number })
-  /** Learns that it may believe longer: a renewal. */
-  | (Claimant & { readonly kind: "trusted"; readonly fence: bigint; readonly trustedUntilMs: number })
-  /** Gets a no, or gives up. */
-  | (Claimant & { readonly kind: "refused" })
-  /** Enters again what it holds, and leaves that again. */
-  | (Claimant & { readonly kind: "entered" | "exited"; readonly fence: bigint })
-  /** Calls release(): believes no longer. */
-  | (Claimant & { readonly kind: "releasing"; readonly fence: bigint })
-  /** release() is done, with this result. */
-  | (Claimant & { readonly kind: "released"; readonly fence: bigint; readonly result: ReleaseResult })
-  /** Is told that the lease is lost: believes no longer. */
-  | (Claimant & { readonly kind: "lost"; readonly fence: bigint })
-  /** Wrote to what the lock protects; a guard let it in, or not. */
-  | (Claimant & { readonly kind: "wrote"; readonly fence: bigint; readonly accepted: boolean });
-
-/** The truth, where the store can be watched. */
-export type StoreEvent = Happened & { readonly claim: string } & (
-    | { readonly kind: "queued" | "left" }
-    | {
-        readonly kind: "granted";
-        readonly fence: bigint;
-        readonly run: number;
-        readonly mode: Mode;
-        readonly limit: number;
-      }
-    | { readonly kind: "dropped"; readonly fence: bigint; readonly how: "released" | "ran-out" | "forced" }
-  );
-
-export type HistoryEvent = ClaimantEvent | StoreEvent;
-
-/** Which promise was broken; see docs/testing.md. */
-export type Oracle =
-  | "O1 exclusion"
-  | "O2 fenced store"
-  | "O3 no foreign release"
-  | "O4 early signal"
-  | "O5 liveness"
-  | "O6 no leak"
-  | "O7 order"
-  | "O8 truthfulness"
-  | "fences";
-
-export interface Violation {
-  readonly oracle: Oracle;
-  readonly atMs: number;
-  readonly lock: string;
-  readonly message: string;
-}
-
-export interface HistoryOptions {
-  /** How long before the store's end belief must have ended. @default 0 */
-  readonly marginMs?: number | undefined;
-  /** False for stores that do not promise an order. @default true */
-  readonly fair?: boolean | undefined;
-}
 
 /** Judges a history. Events must be in the order in which they happened. Returns what was broken, the earliest first. */
 export function checkHistory(events: readonly HistoryEvent[], options: HistoryOptions = {}): readonly Violation[] {

@@ -1,6 +1,6 @@
 /** What claimants alone can prove: no two believe at once, and fences rise. */
 import { type Belief, beliefsOf } from "./beliefs.ts";
-import type { HistoryEvent, Violation } from "./check.ts";
+import type { HistoryEvent, Violation } from "./events.ts";
 
 export function checkClaimants(lock: string, events: readonly HistoryEvent[]): readonly Violation[] {
   const beliefs = beliefsOf(events);

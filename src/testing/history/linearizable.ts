@@ -3,7 +3,7 @@
  * re-entrant lock with leases would have answered just so? The search of Wing and Gong, with Lowe's memory.
  */
 import { beliefsOf } from "./beliefs.ts";
-import type { HistoryEvent } from "./check.ts";
+import type { HistoryEvent } from "./events.ts";
 
 interface Step {
   readonly who: string;

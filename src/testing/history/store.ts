@@ -1,6 +1,6 @@
 /** What the store's own log proves: belief ended in time, nobody was robbed, the queue was fair, and answers were true. */
 import { type Belief, beliefsOf } from "./beliefs.ts";
-import type { HistoryEvent, HistoryOptions, Oracle, Violation } from "./check.ts";
+import type { HistoryEvent, HistoryOptions, Oracle, Violation } from "./events.ts";
 
 interface StoreLease {
   readonly claim: string;

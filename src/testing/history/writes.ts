@@ -1,5 +1,5 @@
 /** O2: what a guard let in has never a smaller fence than what it let in before, and nobody writes without a lease. */
-import type { HistoryEvent, Violation } from "./check.ts";
+import type { HistoryEvent, Violation } from "./events.ts";
 
 export function checkWrites(lock: string, events: readonly HistoryEvent[]): readonly Violation[] {
   const violations: Violation[] = [];

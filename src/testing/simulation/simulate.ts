@@ -3,7 +3,8 @@
  * it happens exactly so again. Every world is judged by the oracles O1–O8.
  */
 import { createHash } from "node:crypto";
-import { checkHistory, type HistoryEvent, type Violation } from "../history/check.ts";
+import { checkHistory } from "../history/check.ts";
+import { type HistoryEvent, type Violation } from "../history/events.ts";
 import { findLinearization } from "../history/linearizable.ts";
 import { FAIR_WEATHER } from "./network.ts";
 import { calmDown, drawWeather, makeTrouble, type Trouble } from "./nemesis.ts";

@@ -4,7 +4,7 @@ import type { Backend, Member } from "../../contract/backend.ts";
 import { createLocks } from "../../core/locks.ts";
 import { memory, type MemoryStore, memoryStore } from "../../backends/memory/index.ts";
 import { FakeClock } from "../fake-clock.ts";
-import type { HistoryEvent, Oracle, Violation } from "../history/check.ts";
+import type { HistoryEvent, Oracle, Violation } from "../history/events.ts";
 import { seeded, type SeededChance } from "../seeded-random.ts";
 import { Network } from "./network.ts";
 import { SimulatedProcess } from "./process.ts";

@@ -2,7 +2,7 @@
 import { makePlace, removePlace } from "../../servers/scratch.ts";
 import { castProcesses } from "../cast-processes.ts";
 import type { Holdfast } from "../library.ts";
-import type { OpenedStore } from "./open.ts";
+import type { OpenedStore } from "./opened.ts";
 
 export async function driveFile({ createLocks, file }: Holdfast, dist: string | undefined): Promise<OpenedStore> {
   const dir = makePlace();

@@ -1,15 +1,12 @@
 /** Opens a store for the driver by name. */
 import type { ClientLibrary } from "../connections.ts";
 import type { Holdfast } from "../library.ts";
-import type { CastMaker } from "../round.ts";
-import type { DrivenStore, StoreName } from "../store.ts";
+import type { StoreName } from "../store.ts";
+import type { OpenedStore } from "./opened.ts";
 import { driveFile } from "./file.ts";
 import { driveQuorum, driveRedis } from "./redis.ts";
 import { driveCluster, driveSentinel } from "./replicated.ts";
 import { driveZooKeeper } from "./zookeeper.ts";
-
-/** `cast`: where the store's clients must be processes of their own. */
-export type OpenedStore = DrivenStore & { readonly cast?: CastMaker | undefined };
 
 export function openDrivenStore(
   name: StoreName,

@@ -1,0 +1,16 @@
+/** Finds the adapter that fits a client which the user brought. */
+import type { Connection } from "../connection.ts";
+import { adaptIoredis, isIoredis } from "./ioredis.ts";
+import { adaptNodeRedis, isNodeRedis, whyUnusable } from "./node-redis.ts";
+
+/** Recognises a client by what it can do, never by its class: two copies of a library in one program are common. */
+export function connectionOf(client: unknown): Connection {
+  const trouble = whyUnusable(client);
+  if (trouble !== undefined)
+    throw new TypeError(`Expected \`client\` to be a client that can run commands, got ${trouble}`);
+  if (isIoredis(client)) return adaptIoredis(client);
+  if (isNodeRedis(client)) return adaptNodeRedis(client);
+  throw new TypeError(
+    "Expected `client` to be a client of ioredis (5 or 6) or node-redis (5 or 6): standalone, Sentinel or Cluster",
+  );
+}
