@@ -1,5 +1,5 @@
 /** connect(): locks by URL. */
-import { backendOf, SCHEMES } from "./backends/all.ts";
+import { backendOf, BACKENDS, schemeOf, SCHEMES } from "./backends/all.ts";
 import type { Locks, LocksOptions } from "./core/api.ts";
 import type { Backend } from "./contract/backend.ts";
 import { checkCreateOptions } from "./core/check.ts";
@@ -17,14 +17,14 @@ export async function openBackend(...given: readonly [] | readonly [url: string]
       `Expected \`url\` to be a text such as "redis://host:6379", got ${got(url)}. For the embedded store of this machine say "file:", or leave it out.`,
     );
   }
-  const scheme = /^([a-z][a-z0-9+-]{0,30}):/i.exec(url)?.[1]?.toLowerCase();
-  const entry = scheme === undefined ? undefined : backendOf(scheme);
-  if (entry === undefined) {
+  const name = backendOf(url);
+  if (name === undefined) {
+    const scheme = schemeOf(url);
     // The rest of the URL may hold a password: only the scheme is repeated.
     const found = scheme === undefined ? "a text without a scheme" : `${scheme}:`;
     throw new TypeError(`Expected \`url\` to start with one of ${SCHEMES.join(":, ")}:, got ${found}`);
   }
-  const opener = await entry.load();
+  const opener = await BACKENDS[name].load();
   return await opener.openBackend(url);
 }
 

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { describe, expect, test } from "vitest";
-import { BACKENDS } from "../src/backends/all.ts";
+import { BACKEND_NAMES } from "../src/backends/all.ts";
 
 const root = join(import.meta.dirname, "..");
 const LINES_MAX = 300;
@@ -126,7 +126,7 @@ describe("architecture", () => {
     const folders = readdirSync(join(root, "src/backends"), { withFileTypes: true })
       .filter((entry) => entry.isDirectory())
       .map(({ name }) => name);
-    expect(BACKENDS.map(({ name }) => name).toSorted()).toEqual(folders.toSorted());
+    expect(BACKEND_NAMES.toSorted()).toEqual(folders.toSorted());
     const missing = folders.flatMap((name) =>
       ["index", "open", "backend"]
         .map((file) => `src/backends/${name}/${file}.ts`)

@@ -1,22 +1,24 @@
 /** The one table of backends. connect(), the command line, the lab and the tests read it: a new backend is a new row. */
 import type { Backend } from "../contract/backend.ts";
 
+/** Its folder here, and its page in docs/backends. */
+export type BackendName = "memory" | "file" | "redis" | "quorum" | "zookeeper";
+
 export interface BackendEntry {
-  /** Its folder here, its page in docs/backends, and its module of `holdfast doctor`. */
-  readonly name: string;
   /** What its URLs start with, without the colon. The first is the usual one. */
   readonly schemes: readonly string[];
-  /** The npm packages of which one must be installed beside Holdfast. */
+  /** npm packages, of which one must be installed beside Holdfast. */
   readonly clients: readonly string[];
-  /** Imported only when a URL asks for it. */
+  /** Imports it. Called only when a URL asks for it. */
   readonly load: () => Promise<{ openBackend(url: string): Promise<Backend> }>;
 }
 
-export const BACKENDS: readonly BackendEntry[] = [
-  { name: "memory", schemes: ["memory"], clients: [], load: () => import("./memory/open.ts") },
-  { name: "file", schemes: ["file"], clients: [], load: () => import("./file/open.ts") },
-  {
-    name: "redis",
+const REDIS_CLIENTS = ["ioredis", "redis"];
+
+export const BACKENDS: Readonly<Record<BackendName, BackendEntry>> = {
+  memory: { schemes: ["memory"], clients: [], load: () => import("./memory/open.ts") },
+  file: { schemes: ["file"], clients: [], load: () => import("./file/open.ts") },
+  redis: {
     schemes: [
       "redis",
       "rediss",
@@ -27,16 +29,24 @@ export const BACKENDS: readonly BackendEntry[] = [
       "rediss+cluster",
       "redis+unix",
     ],
-    clients: ["ioredis", "redis"],
+    clients: REDIS_CLIENTS,
     load: () => import("./redis/open.ts"),
   },
-  { name: "quorum", schemes: ["redlock"], clients: ["ioredis", "redis"], load: () => import("./quorum/open.ts") },
-  { name: "zookeeper", schemes: ["zk", "zookeeper"], clients: [], load: () => import("./zookeeper/open.ts") },
-];
+  quorum: { schemes: ["redlock"], clients: REDIS_CLIENTS, load: () => import("./quorum/open.ts") },
+  zookeeper: { schemes: ["zk", "zookeeper"], clients: [], load: () => import("./zookeeper/open.ts") },
+};
+
+export const BACKEND_NAMES: readonly BackendName[] = Object.keys(BACKENDS) as BackendName[];
 
 /** Every scheme, in the order of the table. */
-export const SCHEMES: readonly string[] = BACKENDS.flatMap(({ schemes }) => schemes);
+export const SCHEMES: readonly string[] = BACKEND_NAMES.flatMap((name) => BACKENDS[name].schemes);
 
-export function backendOf(scheme: string): BackendEntry | undefined {
-  return BACKENDS.find(({ schemes }) => schemes.includes(scheme));
+/** The backend that serves a URL; undefined when its scheme is not known. */
+export function backendOf(url: string): BackendName | undefined {
+  const scheme = schemeOf(url);
+  return BACKEND_NAMES.find((name) => scheme !== undefined && BACKENDS[name].schemes.includes(scheme));
+}
+
+export function schemeOf(url: string): string | undefined {
+  return /^([a-z][a-z0-9+-]{0,30}):/i.exec(url)?.[1]?.toLowerCase();
 }

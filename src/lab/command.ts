@@ -13,7 +13,7 @@ import { scenarios as all } from "./scenarios/all.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import { SOAK_BACKENDS, soak } from "./soak/soak.ts";
 import type { SoakBackend } from "./soak/soak.ts";
-import type { BackendName } from "./stage.ts";
+import type { StageName } from "./stage.ts";
 
 const USAGE = `holdfast lab: see what your lock does when things break. Starts real servers on this machine, on loopback only.
 
@@ -29,7 +29,7 @@ const USAGE = `holdfast lab: see what your lock does when things break. Starts r
 
 Exit: 0 all verdicts as promised, 1 not so, 64 wrong usage, 69 a server cannot be started here.`;
 
-const BACKENDS: readonly BackendName[] = ["redis", "quorum", "sentinel", "zookeeper", "file"];
+const BACKENDS: readonly StageName[] = ["redis", "quorum", "sentinel", "zookeeper", "file"];
 const CLEAR_LINE = "\r\u001B[K";
 
 /** What the command may read and write: the command line's own io is one. */
@@ -226,7 +226,7 @@ async function runComparison(wanted: Wanted, io: LabIo): Promise<number> {
   const line = progressLine(io);
   const onStart = (scenario: Scenario, { title }: { readonly title: string }): void =>
     line.show(`playing ${scenario.id} with ${title}`);
-  const backends = chooseBackends<BackendName>(wanted.backends, ["redis", "quorum"]);
+  const backends = chooseBackends<StageName>(wanted.backends, ["redis", "quorum"]);
   const cells = await compare(choose(wanted.names), { backends, jobs: wanted.jobs, onStart });
   line.clear();
   if (wanted.json) {

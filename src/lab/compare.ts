@@ -5,12 +5,12 @@ import { factsOf } from "./judge.ts";
 import type { Facts } from "./judge.ts";
 import { play } from "./play.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
-import type { BackendName } from "./stage.ts";
+import type { StageName } from "./stage.ts";
 import { openStage } from "./stages/open.ts";
 
 export interface Entrant {
   readonly library: Library;
-  readonly backend: BackendName;
+  readonly backend: StageName;
   readonly title: string;
 }
 
@@ -35,7 +35,7 @@ export interface Cell {
 
 export interface CompareOptions {
   /** Only entrants on these. @default all */
-  readonly backends?: readonly BackendName[] | undefined;
+  readonly backends?: readonly StageName[] | undefined;
   /** @default 2 */
   readonly jobs?: number | undefined;
   readonly onStart?: ((scenario: Scenario, entrant: Entrant) => void) | undefined;

@@ -3,16 +3,16 @@ import { judge } from "./judge.ts";
 import type { Verdict } from "./judge.ts";
 import { play } from "./play.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
-import type { BackendName } from "./stage.ts";
+import type { StageName } from "./stage.ts";
 import { openStage } from "./stages/open.ts";
 
 export interface RunOptions {
   /** Absent: every backend for which a scenario promises something. */
-  readonly backends?: readonly BackendName[] | undefined;
+  readonly backends?: readonly StageName[] | undefined;
   /** How many plays at once. More is faster, and noisier. @default 2 */
   readonly jobs?: number | undefined;
   /** Told when a play begins. */
-  readonly onStart?: ((scenario: Scenario, backend: BackendName, left: number) => void) | undefined;
+  readonly onStart?: ((scenario: Scenario, backend: StageName, left: number) => void) | undefined;
   readonly onVerdict?: ((verdict: Verdict) => void) | undefined;
 }
 
@@ -39,12 +39,12 @@ export async function runScenarios(
   return verdicts;
 }
 
-export function backendsOf(scenario: Scenario, wanted?: readonly BackendName[]): readonly BackendName[] {
-  const all = Object.keys(scenario.outcomes) as BackendName[];
+export function backendsOf(scenario: Scenario, wanted?: readonly StageName[]): readonly StageName[] {
+  const all = Object.keys(scenario.outcomes) as StageName[];
   return wanted === undefined ? all : all.filter((backend) => wanted.includes(backend));
 }
 
-async function playOnce(scenario: Scenario, backend: BackendName): Promise<Verdict> {
+async function playOnce(scenario: Scenario, backend: StageName): Promise<Verdict> {
   await using stage = await openStage(backend, scenario);
   return judge(await play(scenario, stage));
 }

@@ -1,9 +1,11 @@
 /** A stage: a store with its servers, on which plays are put on. */
+import type { BackendName } from "../backends/all.ts";
 import type { Snapshot } from "../contract/backend.ts";
 import type { Link } from "./libraries/library.ts";
 import type { Proxy } from "./proxy.ts";
 
-export type BackendName = "memory" | "file" | "redis" | "sentinel" | "quorum" | "zookeeper";
+/** A store as scenarios name it: a backend, or Redis behind Sentinel. */
+export type StageName = BackendName | "sentinel";
 
 /** What a play may do to a server. What a store cannot do is absent, and no scenario asks for it. */
 export interface StageServer {
@@ -34,7 +36,7 @@ export interface Observer {
 }
 
 export interface Stage extends AsyncDisposable {
-  readonly backend: BackendName;
+  readonly backend: StageName;
   readonly servers: readonly StageServer[];
   link(client: string): Promise<StageLink>;
   /** One per store whose truth counts: a quorum has one per member. */

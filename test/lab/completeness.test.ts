@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { scenarios } from "../../src/lab/scenarios/all.ts";
-import type { BackendName } from "../../src/lab/stage.ts";
+import type { StageName } from "../../src/lab/stage.ts";
 
 const root = join(import.meta.dirname, "..", "..");
 const RANGES = [
@@ -111,7 +111,7 @@ test("every test file and every play that the promises name exists", () => {
 });
 
 /** Sections of the promises, and the stages that they are about. */
-const SECTIONS: Readonly<Record<string, readonly BackendName[]>> = {
+const SECTIONS: Readonly<Record<string, readonly StageName[]>> = {
   "On every backend": ["file", "redis", "sentinel", "quorum", "zookeeper"],
   memory: ["memory"],
   file: ["file"],

@@ -10,7 +10,7 @@ import type { Verdict } from "../../src/lab/judge.ts";
 import { writePage } from "../../src/lab/report/page.ts";
 import { scenarios } from "../../src/lab/scenarios/all.ts";
 import { findProgram } from "../../src/lab/servers/programs.ts";
-import type { BackendName } from "../../src/lab/stage.ts";
+import type { StageName } from "../../src/lab/stage.ts";
 
 const FLAGS = [
   "--headless",
@@ -39,7 +39,7 @@ afterAll(async () => {
 });
 
 /** A play as the lab records it, with names that a page must not take for HTML. */
-function paused(backend: BackendName, observers: number): Verdict {
+function paused(backend: StageName, observers: number): Verdict {
   const scenario = scenarios.find(({ id }) => id === "pause");
   if (scenario === undefined) throw new Error("no scenario pause");
   const lanes = Array.from({ length: observers }, (_, i) => `redis <${i + 1}>`);

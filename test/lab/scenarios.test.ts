@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { Verdict } from "../../src/lab/judge.ts";
 import { scenarios } from "../../src/lab/scenarios/all.ts";
-import type { BackendName } from "../../src/lab/stage.ts";
+import type { StageName } from "../../src/lab/stage.ts";
 import { DIST } from "../dist.ts";
 
 /** The plays of every test run; `holdfast lab run` plays them all. */
-const PLAYS: readonly (readonly [id: string, backend: BackendName])[] = [
+const PLAYS: readonly (readonly [id: string, backend: StageName])[] = [
   ["failover", "sentinel"],
   ["pause", "zookeeper"],
   ["partition", "zookeeper"],

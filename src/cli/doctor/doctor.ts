@@ -1,4 +1,5 @@
 /** `holdfast doctor`: says what this store does and does not promise, from what it finds there. */
+import { backendOf, type BackendName } from "../../backends/all.ts";
 import { type Command } from "../command.ts";
 import { UsageError } from "../usage-error.ts";
 import { EXIT } from "../exit-codes.ts";
@@ -7,13 +8,14 @@ import { urlOf } from "../open-store.ts";
 import { printable } from "../../contract/foreign.ts";
 import type { Examine, Finding, Level, Report } from "./report.ts";
 
-/** Which page of the house examines which scheme. */
-const EXAMINERS: readonly (readonly [schemes: RegExp, load: () => Promise<Examine>])[] = [
-  [/^file:/i, async () => (await import("./file.ts")).examineFile],
-  [/^redis/i, async () => (await import("./redis.ts")).examineRedis],
-  [/^redlocks?:/i, async () => (await import("./redlock.ts")).examineRedlock],
-  [/^(zk|zookeeper):/i, async () => (await import("./zookeeper.ts")).examineZooKeeper],
-];
+/** Who examines which backend; null where there is nothing to examine. */
+const EXAMINERS: Readonly<Record<BackendName, (() => Promise<Examine>) | null>> = {
+  memory: null,
+  file: async () => (await import("./file.ts")).examineFile,
+  redis: async () => (await import("./redis.ts")).examineRedis,
+  quorum: async () => (await import("./redlock.ts")).examineRedlock,
+  zookeeper: async () => (await import("./zookeeper.ts")).examineZooKeeper,
+};
 
 const MARKS: Readonly<Record<Level, readonly [mark: string, style: Style]>> = {
   good: ["✓", "green"],
@@ -44,8 +46,9 @@ export const doctorCommand: Command = {
   },
   async run(io, flags) {
     const url = urlOf(io, flags);
-    const load = EXAMINERS.find(([schemes]) => schemes.test(url))?.[1];
-    if (load === undefined) throw new UsageError(`doctor knows no stores of this kind: ${io.mask(url)}`, "doctor");
+    const backend = backendOf(url);
+    const load = backend === undefined ? null : EXAMINERS[backend];
+    if (load === null) throw new UsageError(`doctor knows no stores of this kind: ${io.mask(url)}`, "doctor");
     const examine = await load();
     const say = (line: string): void => {
       if (!flags.has("quiet") && !flags.has("json")) io.note(line);

@@ -1,6 +1,6 @@
 /** A scenario is data: who does what, what goes wrong when, and what must come of it on which backend. */
 import type { Terms } from "../libraries/library.ts";
-import type { BackendName } from "../stage.ts";
+import type { StageName } from "../stage.ts";
 
 export type Who = string;
 
@@ -63,7 +63,7 @@ export interface Scenario {
   readonly source: string;
   /** Ids of the fault catalogue that it plays. */
   readonly plays: readonly string[];
-  readonly outcomes: Readonly<Partial<Record<BackendName, Outcome>>>;
+  readonly outcomes: Readonly<Partial<Record<StageName, Outcome>>>;
   readonly steps: readonly Step[];
   /** @default 2000 */
   readonly ttlMs?: number | undefined;

@@ -2,7 +2,7 @@
 import { atLast } from "../../testing/leftovers.ts";
 import { seeded } from "../../testing/seeded-random.ts";
 import { leftToSee } from "../leftovers.ts";
-import type { BackendName, Observer, Stage } from "../stage.ts";
+import type { StageName, Observer, Stage } from "../stage.ts";
 import { openFileStage } from "../stages/file.ts";
 import { openMemoryStage } from "../stages/memory.ts";
 import { openQuorumStage, openRedisStage } from "../stages/redis.ts";
@@ -11,7 +11,7 @@ import { Camp } from "./worker.ts";
 import { CLIENT_FAULTS, NETWORK_FAULTS, rage } from "./faults.ts";
 import type { FaultKind } from "./faults.ts";
 
-export type SoakBackend = Exclude<BackendName, "sentinel">;
+export type SoakBackend = Exclude<StageName, "sentinel">;
 
 export interface SoakOptions {
   readonly minutes: number;

@@ -1,7 +1,7 @@
 /** Opens the stage that a scenario wants. */
 import type { Scenario } from "../scenarios/scenario.ts";
 import { TTL_MS } from "../scenarios/scenario.ts";
-import type { BackendName, Stage } from "../stage.ts";
+import type { StageName, Stage } from "../stage.ts";
 import { openFileStage } from "./file.ts";
 import { openQuorumStage, openRedisStage } from "./redis.ts";
 import { openSentinelStage } from "./sentinel.ts";
@@ -10,7 +10,7 @@ import { openZooKeeperStage } from "./zookeeper.ts";
 /** Three Java servers and a loaded machine need some slack. */
 const MIN_SESSION_MS = 3500;
 
-export function openStage(backend: BackendName, scenario: Scenario): Promise<Stage> {
+export function openStage(backend: StageName, scenario: Scenario): Promise<Stage> {
   switch (backend) {
     case "redis":
       return openRedisStage({ durable: scenario.durable });
