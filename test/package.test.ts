@@ -21,7 +21,8 @@ test("the package holds dist, README, CHANGELOG, LICENSE and SECURITY, and nothi
   expect(besides.toSorted()).toEqual(["CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "package.json"]);
   expect(paths).toContain("dist/index.js");
   expect(paths).toContain("dist/cli/main.js");
-});
+  // npm itself needs long to start on a busy machine.
+}, 120_000);
 
 interface LockEntry {
   readonly integrity?: string;

@@ -11,25 +11,24 @@ import { soakLines } from "./report/soak.ts";
 import { backendsOf, runScenarios } from "./run.ts";
 import { scenarios as all } from "./scenarios/all.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
-import { SOAK_BACKENDS, soak } from "./soak/soak.ts";
-import type { SoakBackend } from "./soak/soak.ts";
+import { soak } from "./soak/soak.ts";
 import type { StageName } from "./stage.ts";
+import { PLAYED, SOAKED } from "./stages/all.ts";
 
 const USAGE = `holdfast lab: see what your lock does when things break. Starts real servers on this machine, on loopback only.
 
   holdfast lab                                    list the scenarios
   holdfast lab run [SCENARIO…] [--backend B,…]    play them, judge them, write a report
   holdfast lab compare [SCENARIO…]                play them with other lock libraries, too
-  holdfast lab soak --minutes N [--seed S]        random faults on five backends, judged all the time
+  holdfast lab soak --minutes N [--seed S]        random faults on ${SOAKED.length} backends, judged all the time
 
-  --backend B,…   redis, quorum, sentinel, zookeeper, file (soak: also memory)
+  --backend B,…   ${PLAYED.join(", ")} (soak: ${SOAKED.join(", ")})
   --report FILE   where run writes its page (holdfast-lab.html)
   --jobs N        plays at a time (2)
   --json          print one JSON document
 
 Exit: 0 all verdicts as promised, 1 not so, 64 wrong usage, 69 a server cannot be started here.`;
 
-const BACKENDS: readonly StageName[] = ["redis", "quorum", "sentinel", "zookeeper", "file"];
 const CLEAR_LINE = "\r\u001B[K";
 
 /** What the command may read and write: the command line's own io is one. */
@@ -170,7 +169,7 @@ async function list({ json }: Wanted, io: LabIo): Promise<number> {
 
 async function run(wanted: Wanted, io: LabIo): Promise<number> {
   const scenarios = choose(wanted.names);
-  const backends = chooseBackends(wanted.backends, BACKENDS);
+  const backends = chooseBackends(wanted.backends, PLAYED);
   const chosen = scenarios.filter((scenario) => backendsOf(scenario, backends).length > 0);
   if (chosen.length === 0) throw new LabUsageError("none of these scenarios applies to these backends");
   const line = progressLine(io);
@@ -238,7 +237,7 @@ async function runComparison(wanted: Wanted, io: LabIo): Promise<number> {
 
 async function runSoak(wanted: Wanted, io: LabIo): Promise<number> {
   const { minutes, seed } = wanted;
-  const backends = chooseBackends<SoakBackend>(wanted.backends, SOAK_BACKENDS);
+  const backends = chooseBackends(wanted.backends, SOAKED);
   const line = progressLine(io);
   const startMs = performance.now();
   const counts = await soak({

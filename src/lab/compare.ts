@@ -6,7 +6,7 @@ import type { Facts } from "./judge.ts";
 import { play } from "./play.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import type { StageName } from "./stage.ts";
-import { openStage } from "./stages/open.ts";
+import { openStage } from "./stages/all.ts";
 
 export interface Entrant {
   readonly library: Library;

@@ -4,7 +4,7 @@ import type { Verdict } from "./judge.ts";
 import { play } from "./play.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import type { StageName } from "./stage.ts";
-import { openStage } from "./stages/open.ts";
+import { openStage } from "./stages/all.ts";
 
 export interface RunOptions {
   /** Absent: every backend for which a scenario promises something. */

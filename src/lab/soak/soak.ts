@@ -1,29 +1,23 @@
-/** The soak: many clients on each of five backends, random faults, every oracle, for as long as asked. */
+/** The soak: many clients on each backend, random faults, every oracle, for as long as asked. */
 import { atLast } from "../../testing/leftovers.ts";
 import { seeded } from "../../testing/seeded-random.ts";
 import { leftToSee } from "../leftovers.ts";
 import type { StageName, Observer, Stage } from "../stage.ts";
-import { openFileStage } from "../stages/file.ts";
-import { openMemoryStage } from "../stages/memory.ts";
-import { openQuorumStage, openRedisStage } from "../stages/redis.ts";
-import { openZooKeeperStage } from "../stages/zookeeper.ts";
 import { Camp } from "./worker.ts";
-import { CLIENT_FAULTS, NETWORK_FAULTS, rage } from "./faults.ts";
-import type { FaultKind } from "./faults.ts";
-
-export type SoakBackend = Exclude<StageName, "sentinel">;
+import { openSoakStage, SOAKED, soakFaults } from "../stages/all.ts";
+import { rage } from "./faults.ts";
 
 export interface SoakOptions {
   readonly minutes: number;
   readonly seed: number;
-  /** @default all five */
-  readonly backends?: readonly SoakBackend[] | undefined;
+  /** @default all that can be soaked */
+  readonly backends?: readonly StageName[] | undefined;
   /** Told every ten seconds. */
   readonly onProgress?: ((counts: readonly SoakCounts[]) => void) | undefined;
 }
 
 export interface SoakCounts {
-  readonly backend: SoakBackend;
+  readonly backend: StageName;
   readonly sections: number;
   readonly refusals: number;
   readonly refusedWrites: number;
@@ -42,26 +36,14 @@ const PROGRESS_MS = 10_000;
 /** What a killed client left in a store ends by itself within this. */
 const RUN_OUT_MS = 30_000;
 
-export const SOAK_BACKENDS: readonly SoakBackend[] = ["memory", "file", "redis", "quorum", "zookeeper"];
-
-/** Faults under which the backend promises that exclusion is kept. */
-const KINDS: Readonly<Record<SoakBackend, readonly FaultKind[]>> = {
-  // Its store dies with the process, so there is nothing to kill.
-  memory: ["client stopped"],
-  file: CLIENT_FAULTS,
-  redis: [...CLIENT_FAULTS, ...NETWORK_FAULTS, "server stopped", "server killed and restarted"],
-  quorum: [...CLIENT_FAULTS, ...NETWORK_FAULTS, "server stopped", "server killed and restarted", "server emptied"],
-  zookeeper: [...CLIENT_FAULTS, ...NETWORK_FAULTS, "server stopped", "server killed and restarted"],
-};
-
 /** Soaks them all at once; the time counts from when all their clients run. Never rejects for a violation: it counts them. */
 export async function soak(options: SoakOptions): Promise<readonly SoakCounts[]> {
-  const backends = options.backends ?? SOAK_BACKENDS;
+  const backends = options.backends ?? SOAKED;
   const end = new AbortController();
-  const counts = new Map<SoakBackend, () => SoakCounts>();
+  const counts = new Map<StageName, () => SoakCounts>();
   let timer: NodeJS.Timeout | undefined;
   const progress = setInterval(() => options.onProgress?.([...counts.values()].map((count) => count())), PROGRESS_MS);
-  const started = (backend: SoakBackend, count: () => SoakCounts): void => {
+  const started = (backend: StageName, count: () => SoakCounts): void => {
     counts.set(backend, count);
     if (counts.size === backends.length) timer = setTimeout(() => end.abort(), options.minutes * 60_000);
   };
@@ -79,12 +61,12 @@ export async function soak(options: SoakOptions): Promise<readonly SoakCounts[]>
 }
 
 async function soakOne(
-  backend: SoakBackend,
+  backend: StageName,
   seed: number,
   signal: AbortSignal,
   started: (count: () => SoakCounts) => void,
 ): Promise<SoakCounts> {
-  await using stage = await openStage(backend);
+  await using stage = await openSoakStage(backend, TTL_MS);
   const observers = await stage.observe();
   const camp = new Camp(stage, { seed, ttlMs: TTL_MS, epochMs: EPOCH_MS, clients: backend === "memory" ? 1 : 3 });
   const { record } = camp;
@@ -105,7 +87,7 @@ async function soakOne(
     await camp.start();
     started(count);
     await rage(
-      { victims: camp.victims, servers: stage.servers, kinds: KINDS[backend], ttlMs: TTL_MS },
+      { victims: camp.victims, servers: stage.servers, kinds: soakFaults(backend), ttlMs: TTL_MS },
       record,
       seeded(seed),
       signal,
@@ -118,21 +100,6 @@ async function soakOne(
     clearInterval(judging);
     await camp.kill();
     await Promise.all(observers.map((observer) => observer.close()));
-  }
-}
-
-function openStage(backend: SoakBackend): Promise<Stage> {
-  switch (backend) {
-    case "memory":
-      return openMemoryStage();
-    case "file":
-      return openFileStage();
-    case "redis":
-      return openRedisStage({ durable: true });
-    case "quorum":
-      return openQuorumStage({ members: 3, maxTtlMs: TTL_MS });
-    case "zookeeper":
-      return openZooKeeperStage(TTL_MS);
   }
 }
 
