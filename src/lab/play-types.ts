@@ -4,7 +4,7 @@ import type { History, LabEvent } from "./events.ts";
 import type { Library } from "./libraries/library.ts";
 import type { Proxy } from "./proxy.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
-import type { Wallskew } from "./servers/wall-clock.ts";
+import type { WallClock } from "./servers/wall-clock.ts";
 import type { Stage, StageLink } from "./stage.ts";
 
 /** A client on stage, with its own network and, where a step asks for it, its own wall clock. */
@@ -12,8 +12,8 @@ export interface Actor {
   readonly client: Client;
   readonly link: StageLink;
   /** Its way to the protected thing. */
-  readonly ledgerProxy: Proxy;
-  readonly skew: Wallskew | undefined;
+  readonly counterProxy: Proxy;
+  readonly wallClock: WallClock | undefined;
   /** What it does in the background. */
   later: Promise<unknown>;
 }

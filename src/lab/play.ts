@@ -3,12 +3,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { startClient } from "./clients/client.ts";
 import type { Library } from "./libraries/library.ts";
 import { History, machineMs } from "./events.ts";
-import { startLedger } from "./protected-counter.ts";
-import type { Ledger } from "./protected-counter.ts";
+import { startProtectedCounter } from "./protected-counter.ts";
+import type { ProtectedCounter } from "./protected-counter.ts";
 import { startProxy } from "./proxy.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import { TTL_MS } from "./scenarios/scenario.ts";
-import { makeWallskew } from "./servers/wall-clock.ts";
+import { makeWallClock } from "./servers/wall-clock.ts";
 import type { Observer, Stage } from "./stage.ts";
 import type { Actor, PlayResult, Surprise } from "./play-types.ts";
 import { follow } from "./steps.ts";
@@ -19,13 +19,13 @@ const LOOK_MS = 20;
 /** Plays the scenario on the stage with clients of one library, and leaves the stage as it was found. */
 export async function play(scenario: Scenario, stage: Stage, library: Library = "holdfast"): Promise<PlayResult> {
   const history = new History();
-  const ledger = await startLedger(LOCK, history);
+  const counter = await startProtectedCounter(LOCK, history);
   const actors = new Map<string, Actor>();
   const surprises: Surprise[] = [];
   const observers = library === "holdfast" ? await stage.observe() : [];
   const watch = watchTruth(observers, history);
   try {
-    for (const who of whoPlays(scenario)) actors.set(who, await enter(who, scenario, stage, library, ledger, history));
+    for (const who of whoPlays(scenario)) actors.set(who, await enter(who, scenario, stage, library, counter, history));
     await follow({ scenario, stage, history, actors, surprises });
     const endMs = machineMs();
     await leave(actors, stage);
@@ -40,13 +40,13 @@ export async function play(scenario: Scenario, stage: Stage, library: Library = 
       endMs,
       surprises,
       leaks,
-      values: { plain: ledger.value("plain"), guarded: ledger.value("guarded") },
+      values: { plain: counter.value("plain"), guarded: counter.value("guarded") },
     };
   } finally {
     watch.stop();
     await Promise.all([...actors.values()].map(dismiss));
     await Promise.all(observers.map((observer) => observer.close()));
-    await ledger.stop();
+    await counter.stop();
   }
 }
 
@@ -60,33 +60,33 @@ async function enter(
   scenario: Scenario,
   stage: Stage,
   library: Library,
-  ledger: Ledger,
+  counter: ProtectedCounter,
   history: History,
 ): Promise<Actor> {
   const link = await stage.link(who);
-  const ledgerProxy = await startProxy(ledger);
-  const skewed = scenario.steps.some((step) => step.do === "client clock" && step.who === who);
-  const skew = skewed ? await makeWallskew() : undefined;
-  const ledgerUrl = `http://${ledgerProxy.host}:${ledgerProxy.port}`;
+  const counterProxy = await startProxy(counter);
+  const shifted = scenario.steps.some((step) => step.do === "client clock" && step.who === who);
+  const wallClock = shifted ? await makeWallClock() : undefined;
+  const counterUrl = `http://${counterProxy.host}:${counterProxy.port}`;
   const { url, ports } = link;
-  const setup = { client: who, lock: LOCK, library, link: { url, ports }, ledgerUrl };
-  const client = await startClient({ ...setup, env: skew?.env }, history);
-  return { client, link, ledgerProxy, skew, later: Promise.resolve() };
+  const setup = { client: who, lock: LOCK, library, link: { url, ports }, counterUrl };
+  const client = await startClient({ ...setup, env: wallClock?.env }, history);
+  return { client, link, counterProxy, wallClock, later: Promise.resolve() };
 }
 
 /** Heals everything first, so that clients can leave properly: what they leave behind then is a leak. */
 async function leave(actors: ReadonlyMap<string, Actor>, stage: Stage): Promise<void> {
   for (const server of stage.servers) server.resume?.();
-  for (const { link, ledgerProxy } of actors.values()) {
-    await Promise.all([...link.proxies, ledgerProxy].map((proxy) => proxy.heal()));
+  for (const { link, counterProxy } of actors.values()) {
+    await Promise.all([...link.proxies, counterProxy].map((proxy) => proxy.heal()));
   }
   await Promise.all([...actors.values()].map(({ client }) => client.stop()));
 }
 
 async function dismiss(actor: Actor): Promise<void> {
   await actor.client.kill();
-  await actor.ledgerProxy.stop();
-  actor.skew?.stop();
+  await actor.counterProxy.stop();
+  actor.wallClock?.stop();
 }
 
 /** Notes whenever the holders in a store change. */

@@ -9,7 +9,7 @@ import { admit, FenceRejectedError, memoryMarks, readFenceHeader } from "../fenc
 import type { History, Register } from "./events.ts";
 import { HOST } from "./servers/scratch.ts";
 
-export interface Ledger {
+export interface ProtectedCounter {
   readonly port: number;
   readonly url: string;
   value(register: Register): number;
@@ -22,8 +22,8 @@ interface WriteOrder {
   readonly value: number;
 }
 
-/** Starts the ledger for one lock; it reports every write to the history. */
-export async function startLedger(lock: string, history: History): Promise<Ledger> {
+/** Starts the counter for one lock; it reports every write to the history. */
+export async function startProtectedCounter(lock: string, history: History): Promise<ProtectedCounter> {
   const values: Record<Register, number> = { plain: 0, guarded: 0 };
   const marks = memoryMarks();
   const write = async (register: Register, order: WriteOrder, fence: bigint | undefined): Promise<boolean> => {
@@ -35,7 +35,7 @@ export async function startLedger(lock: string, history: History): Promise<Ledge
       accepted = false;
     }
     if (accepted) values[register] = order.value;
-    history.add("ledger", { kind: "write", register, fence, accepted, ...order });
+    history.add("counter", { kind: "write", register, fence, accepted, ...order });
     return accepted;
   };
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {

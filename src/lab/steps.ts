@@ -45,7 +45,7 @@ async function take(play: Play, step: Step): Promise<void> {
       return faultNetwork(play, actorOf(play, step.who), step.who, step.fault, step.of);
     case "client clock":
       play.history.add(step.who, fault("jump", `wall clock ${signed(step.jumpMs)}`));
-      return actorOf(play, step.who).skew?.jump(step.jumpMs);
+      return actorOf(play, step.who).wallClock?.jump(step.jumpMs);
   }
 }
 
@@ -94,13 +94,13 @@ async function act(play: Play, actor: Actor, step: ActorStep): Promise<void> {
       return client.kill();
     case "hold writes":
       play.history.add(step.who, fault("delay", "writes hang in the network"));
-      return actor.ledgerProxy.hang("requests");
+      return actor.counterProxy.hang("requests");
     case "deliver writes":
       play.history.add(step.who, fault("heal", "its writes arrive"));
-      return actor.ledgerProxy.heal();
+      return actor.counterProxy.heal();
     case "until writes hang":
       // One connection for each register.
-      return until(() => actor.ledgerProxy.holding >= 2);
+      return until(() => actor.counterProxy.holding >= 2);
     case "until written":
       return until(() => writesOf(play, step.who) >= 2);
     case "read":

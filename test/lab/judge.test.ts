@@ -47,7 +47,7 @@ test("a clean play is as promised", () => {
         [12, "redis", { kind: "truth", holders: [] }],
         [20, "B", { kind: "asked" }],
         [21, "B", granted(2n, 1000)],
-        [30, "ledger", write("guarded", "B", 2n, 0)],
+        [30, "counter", write("guarded", "B", 2n, 0)],
         [40, "B", { kind: "releasing" }],
       ],
       KEPT,
@@ -98,8 +98,8 @@ test("a stale write is one that built on an overwritten value", () => {
   const { facts } = judge(
     resultOf(
       [
-        [1, "ledger", write("plain", "B", 2n, 0)],
-        [2, "ledger", write("plain", "A", 1n, 0)],
+        [1, "counter", write("plain", "B", 2n, 0)],
+        [2, "counter", write("plain", "A", 1n, 0)],
       ],
       KEPT,
     ),
@@ -115,8 +115,8 @@ test("a guard that lets an old fence in is caught", () => {
         [1, "A", granted(1n, 10)],
         [20, "B", { kind: "asked" }],
         [21, "B", granted(2n, 1000)],
-        [30, "ledger", write("guarded", "B", 2n, 0)],
-        [40, "ledger", write("guarded", "A", 1n, 1)],
+        [30, "counter", write("guarded", "B", 2n, 0)],
+        [40, "counter", write("guarded", "A", 1n, 1)],
         [41, "A", { kind: "lost", reason: "" }],
         [50, "B", { kind: "releasing" }],
       ],

@@ -75,7 +75,7 @@ test(
     const history = new History();
     const link = { url: server.url, ports: [server.port] };
     const start = (client: string): ReturnType<typeof startClient> =>
-      startClient({ client, lock: "s60", library: "holdfast", link, ledgerUrl: "" }, history);
+      startClient({ client, lock: "s60", library: "holdfast", link, counterUrl: "" }, history);
     const [dead, reader, writer] = await Promise.all(["dead", "reader", "writer"].map(start));
     if (dead === undefined || reader === undefined || writer === undefined) throw new Error("no clients");
     // The store's password is nothing for `ps` to show (S174).

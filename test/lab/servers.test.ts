@@ -9,7 +9,7 @@ import { startCluster } from "../../src/lab/servers/cluster.ts";
 import { startPostgres } from "../../src/lab/servers/postgres.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
-import { makeWallskew } from "../../src/lab/servers/wall-clock.ts";
+import { makeWallClock } from "../../src/lab/servers/wall-clock.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
 import { DIST } from "../dist.ts";
 
@@ -103,16 +103,16 @@ test("a cluster of three primaries serves every slot, and moves one with its key
 });
 
 test("a wall clock jumps for one redis alone", async () => {
-  const skew = await makeWallskew();
-  await using server = await startRedis({ env: skew.env });
+  const wallClock = await makeWallClock();
+  await using server = await startRedis({ env: wallClock.env });
   await server.cli("SET", "lease", "1", "PX", "30000");
-  skew.jump(29_000);
+  wallClock.jump(29_000);
   expect(await server.cli("EXISTS", "lease")).toBe("1");
-  skew.jump(2000);
+  wallClock.jump(2000);
   expect(await server.cli("EXISTS", "lease")).toBe("0");
   const seconds = Number((await server.cli("TIME")).split("\n")[0]);
   expect(seconds - Date.now() / 1000).toBeGreaterThan(29);
-  skew.stop();
+  wallClock.stop();
 });
 
 test("one ZooKeeper server serves, and keeps its data over a restart", async () => {
@@ -207,7 +207,7 @@ describe("on a machine that others use too (S174)", () => {
       const isRoot = process.getuid?.() === 0;
       if (isRoot) chownSync(foreign as string, 65_534, 65_534);
       const module = join(DIST, "lab/servers/place.js");
-      const script = `process.env.TMPDIR = ${JSON.stringify(shared)}; (await import(${JSON.stringify(module)})).makePlace();`;
+      const script = `process.env.TMPDIR = ${JSON.stringify(shared)}; (await import(${JSON.stringify(module)})).makeScratch();`;
       execFileSync(process.execPath, ["--input-type=module", "-e", script]);
       expect(existsSync(own as string)).toBe(false);
       expect(existsSync(join(link as string, "inside"))).toBe(true);

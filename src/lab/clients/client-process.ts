@@ -1,7 +1,7 @@
 /** A client of the lab, in a process of its own: takes orders from the lab, and reports what it sees, when. */
 import { type ClientSetup, type FromClient, type Order, SETUP_VARIABLE, type ToClient } from "./orders.ts";
-import type { Contender, Hold } from "../libraries/library.ts";
-import { openContender } from "../libraries/open.ts";
+import type { LockLibrary, Hold } from "../libraries/library.ts";
+import { openLibrary } from "../libraries/open.ts";
 import { writeFenceHeader } from "../../fence/index.ts";
 import { machineMs } from "../events.ts";
 import type { Happening, Register } from "../events.ts";
@@ -15,13 +15,13 @@ const LEFTOVER_LOOKS = 120;
 
 class Client {
   readonly #setup: ClientSetup;
-  readonly #contender: Contender;
+  readonly #contender: LockLibrary;
   readonly #read: Record<Register, number> = { plain: 0, guarded: 0 };
   #hold: Hold | undefined;
   #sections: Sections | undefined;
   #look: NodeJS.Timeout | undefined;
 
-  constructor(setup: ClientSetup, contender: Contender) {
+  constructor(setup: ClientSetup, contender: LockLibrary) {
     this.#setup = setup;
     this.#contender = contender;
   }
@@ -112,7 +112,7 @@ class Client {
 
   async #readBoth(): Promise<void> {
     for (const register of REGISTERS) {
-      const answer = await fetch(`${this.#setup.ledgerUrl}/${register}`);
+      const answer = await fetch(`${this.#setup.counterUrl}/${register}`);
       this.#read[register] = Number(await answer.text());
     }
   }
@@ -123,13 +123,13 @@ class Client {
   }
 
   async #write(register: Register): Promise<boolean> {
-    const { client, ledgerUrl, lock } = this.#setup;
+    const { client, counterUrl, lock } = this.#setup;
     const fence = this.#hold?.fence;
     const headers: Record<string, string> = {};
     if (fence !== undefined) headers["fencing-token"] = writeFenceHeader([{ name: lock, fence }]);
     const read = this.#read[register];
     const body = JSON.stringify({ by: client, read, value: read + 1 });
-    const answer = await fetch(`${ledgerUrl}/${register}`, { method: "POST", headers, body });
+    const answer = await fetch(`${counterUrl}/${register}`, { method: "POST", headers, body });
     return answer.ok;
   }
 }
@@ -182,7 +182,7 @@ process.on("message", ({ id, order }: ToClient) => {
 // Opened here at the latest: some libraries do so by asking whether it is a terminal.
 void process.stderr;
 const before = process.getActiveResourcesInfo();
-const client = new Client(setup, await openContender(setup.library, setup.link, setup.client));
+const client = new Client(setup, await openLibrary(setup.library, setup.link, setup.client));
 // The first fetch compiles much code, which on a slow machine would cost a good part of a lease.
-if (setup.ledgerUrl !== "") await fetch(`${setup.ledgerUrl}/plain`).then((answer) => answer.text());
+if (setup.counterUrl !== "") await fetch(`${setup.counterUrl}/plain`).then((answer) => answer.text());
 send({ type: "ready" });

@@ -11,7 +11,7 @@ export interface ClientSetup {
   readonly lock: string;
   readonly library: Library;
   readonly link: Link;
-  readonly ledgerUrl: string;
+  readonly counterUrl: string;
 }
 
 export type Order =

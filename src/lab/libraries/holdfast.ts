@@ -3,9 +3,9 @@ import type { AcquireOptions, Lease } from "../../core/api.ts";
 import { connect } from "../../connect.ts";
 import { LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 import { machineMs } from "../events.ts";
-import type { Contender, Hold, Link, Terms } from "./library.ts";
+import type { LockLibrary, Hold, Link, Terms } from "./library.ts";
 
-export async function openHoldfast(link: Link, holder: string): Promise<Contender> {
+export async function openHoldfast(link: Link, holder: string): Promise<LockLibrary> {
   const locks = await connect(link.url, { holder });
   return {
     acquire: async (name, terms) => {

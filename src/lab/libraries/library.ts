@@ -27,7 +27,7 @@ export interface Hold {
   release(): Promise<string>;
 }
 
-export interface Contender {
+export interface LockLibrary {
   /** `undefined`: not acquired. */
   acquire(name: string, terms: Terms): Promise<Hold | undefined>;
   close(): Promise<void>;

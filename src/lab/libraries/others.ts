@@ -7,7 +7,7 @@ import type { Redis } from "ioredis";
 import { machineMs } from "../events.ts";
 import { HOST } from "../servers/scratch.ts";
 import { labPassword } from "../servers/secret.ts";
-import type { Contender, Hold, Library, Link, Terms } from "./library.ts";
+import type { LockLibrary, Hold, Library, Link, Terms } from "./library.ts";
 
 export type OtherLibrary = Exclude<Library, "holdfast">;
 
@@ -23,7 +23,7 @@ export const SETTINGS: Readonly<Record<OtherLibrary, string>> = {
   verrou: "@verrou/core 0.5: redisStore, retry delay 50 ms; it does not renew, so its extend() is called every ttl/3",
 };
 
-export async function openOther(library: OtherLibrary, link: Link): Promise<Contender> {
+export async function openOther(library: OtherLibrary, link: Link): Promise<LockLibrary> {
   const clients = await Promise.all(link.ports.map(openClient));
   const [first] = clients;
   if (first === undefined) throw new TypeError(`${library} needs a Redis`);
@@ -80,7 +80,7 @@ async function openClient(port: number): Promise<Redis> {
   return client;
 }
 
-type Acquire = Contender["acquire"];
+type Acquire = LockLibrary["acquire"];
 
 async function acquireRedlock(clients: readonly Redis[]): Promise<Acquire> {
   // Its types cannot be found through its package's exports, so they are written down here.

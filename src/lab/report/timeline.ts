@@ -34,7 +34,7 @@ interface Canvas {
 interface Lane {
   readonly name: string;
   readonly label: string;
-  readonly kind: "client" | "store" | "ledger";
+  readonly kind: "client" | "store" | "counter";
 }
 
 /** `width` is the picture's own width: text keeps its size, so a narrow picture is drawn, not shrunk. */
@@ -66,8 +66,8 @@ function makeCanvas(result: PlayResult, clients: readonly string[], width: numbe
   const lanes: Lane[] = [
     ...clients.map((name) => ({ name, label: `client ${name}: what it believes`, kind: "client" as const })),
     ...[...stores].map((name) => ({ name, label: `${name}: who holds the lock`, kind: "store" as const })),
-    { name: PLAIN_LANE, label: "protected thing, fencing off", kind: "ledger" },
-    { name: GUARDED_LANE, label: "protected thing, fencing on", kind: "ledger" },
+    { name: PLAIN_LANE, label: "protected thing, fencing off", kind: "counter" },
+    { name: GUARDED_LANE, label: "protected thing, fencing on", kind: "counter" },
   ];
   const rows = new Map(lanes.map(({ name }, i) => [name, i * LANE_HEIGHT]));
   const spanMs = Math.max(1, result.endMs - result.startMs) * 1.02;

@@ -1,6 +1,6 @@
 /** A Redis Cluster of three primaries with one replica each. */
 import { onFreePort } from "./child.ts";
-import { freePort, HOST, makePlace, removePlace } from "./scratch.ts";
+import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { startServer } from "./redis.ts";
 import type { RedisServer } from "./redis.ts";
 import { labPassword } from "./secret.ts";
@@ -39,11 +39,11 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
   const started: RedisServer[] = [];
   const stop = async (): Promise<void> => {
     await Promise.all(started.map((server) => server.stop()));
-    for (const place of places) removePlace(place);
+    for (const place of places) removeScratch(place);
   };
   try {
     const startOne = async (): Promise<RedisServer> => {
-      const place = makePlace();
+      const place = makeScratch();
       places.push(place);
       const node = await startNode(place, options);
       started.push(node);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { onFreePort, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
-import { freePort, HOST, makePlace, removePlace } from "./scratch.ts";
+import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { findProgram } from "./programs.ts";
 import { labPassword } from "./secret.ts";
 
@@ -39,7 +39,7 @@ const USER = process.getuid?.() === 0 ? "postgres" : undefined;
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   const postgres = await findProgram("postgres");
   const psql = await findProgram("psql");
-  const place = makePlace({ open: true });
+  const place = makeScratch({ open: true });
   // Its own below ours: only its user reads it, and only we remove it.
   const home = join(place, "postgres");
   const data = join(home, "data");
@@ -66,7 +66,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     const env = { ...process.env, PGPASSWORD: labPassword() };
     const stop = async (): Promise<void> => {
       await child.end();
-      removePlace(place);
+      removeScratch(place);
     };
     return {
       host: HOST,
@@ -87,7 +87,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
       [Symbol.asyncDispose]: stop,
     };
   } catch (error) {
-    removePlace(place);
+    removeScratch(place);
     throw error;
   }
 }

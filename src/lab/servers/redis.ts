@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { onFreePort, PortTakenError, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
-import { freePort, HOST, makePlace, removePlace } from "./scratch.ts";
+import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { findProgram } from "./programs.ts";
 import { labPassword } from "./secret.ts";
 
@@ -48,13 +48,13 @@ const READY = /Ready to accept connections|Sentinel ID is/u;
 /** Starts redis-server and resolves when it accepts connections. */
 export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
   const { args = [] } = options;
-  const dir = options.dir ?? makePlace();
+  const dir = options.dir ?? makeScratch();
   const start = (port: number): Promise<Server> => startServer("redis-server", dir, port, options.env, args);
   try {
     const server = await (options.port === undefined ? onFreePort(freePort, start) : start(options.port));
     return options.dir === undefined ? withRemoval(server) : server;
   } catch (error) {
-    if (options.dir === undefined) removePlace(dir);
+    if (options.dir === undefined) removeScratch(dir);
     throw error;
   }
 }
@@ -138,7 +138,7 @@ async function relaunch(launch: () => Promise<Child>): Promise<Child> {
 function withRemoval(server: RedisServer): RedisServer {
   const stop = async (): Promise<void> => {
     await server.kill();
-    removePlace(server.dir);
+    removeScratch(server.dir);
   };
   // Not a spread: `pid` is a getter.
   return Object.defineProperties(server, { stop: { value: stop }, [Symbol.asyncDispose]: { value: stop } });

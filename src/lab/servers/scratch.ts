@@ -36,12 +36,12 @@ const ours = new Set<string>();
 let watchesExit = false;
 
 /** A new directory that only this user reads (`open`: everybody), removed at the latest when this process exits. */
-export function makePlace(options: { readonly open?: boolean } = {}): string {
+export function makeScratch(options: { readonly open?: boolean } = {}): string {
   if (!watchesExit) {
     watchesExit = true;
     sweep();
     process.once("exit", () => {
-      for (const place of ours) removePlace(place);
+      for (const place of ours) removeScratch(place);
     });
   }
   const place = mkdtempSync(join(tmpdir(), `${PREFIX}${process.pid}-`));
@@ -50,7 +50,7 @@ export function makePlace(options: { readonly open?: boolean } = {}): string {
   return place;
 }
 
-export function removePlace(place: string): void {
+export function removeScratch(place: string): void {
   ours.delete(place);
   rmSync(place, { recursive: true, force: true, maxRetries: 3 });
 }

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { onFreePort } from "./child.ts";
-import { freePort, HOST, makePlace, removePlace } from "./scratch.ts";
+import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { startRedis, startServer } from "./redis.ts";
 import type { RedisServer } from "./redis.ts";
 import { labPassword } from "./secret.ts";
@@ -63,7 +63,7 @@ async function startOnce(options: SentinelOptions): Promise<SentinelLab> {
   const places: string[] = [];
   const stop = async (): Promise<void> => {
     await Promise.all(started.map((server) => server.stop()));
-    for (const place of places) removePlace(place);
+    for (const place of places) removeScratch(place);
   };
   try {
     // No waiting for more replicas to come before the first transfer.
@@ -78,7 +78,7 @@ async function startOnce(options: SentinelOptions): Promise<SentinelLab> {
     await untilOnline(primary, count);
     const sentinels = await Promise.all(
       Array.from({ length: 3 }, () => {
-        const place = makePlace();
+        const place = makeScratch();
         places.push(place);
         return startSentinel(place, primaryPort, options);
       }),

@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { closeSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { makePlace, removePlace } from "./scratch.ts";
+import { makeScratch, removeScratch } from "./scratch.ts";
 import { findProgram } from "./programs.ts";
 
 const run = promisify(execFile);
@@ -59,8 +59,8 @@ time_t time(time_t *at) {
 }
 `;
 
-export interface Wallskew {
-  /** Start the process with this environment: `startRedis({ env: skew.env })`. */
+export interface WallClock {
+  /** Start the process with this environment: `startRedis({ env: wallClock.env })`. */
   readonly env: Readonly<Record<string, string>>;
   /** Moves the wall clock by so much more, forward or back. Takes effect at its next reading. */
   jump(ms: number): void;
@@ -69,9 +69,9 @@ export interface Wallskew {
 }
 
 /** Compiles the library (Linux with gcc only) and makes an offset of 0 for one process or several. */
-export async function makeWallskew(): Promise<Wallskew> {
+export async function makeWallClock(): Promise<WallClock> {
   const gcc = await findProgram("gcc");
-  const place = makePlace({ open: true });
+  const place = makeScratch({ open: true });
   const [source, library, file] = [join(place, "wallskew.c"), join(place, "wallskew.so"), join(place, "shift")];
   writeFileSync(source, SHIM);
   await run(gcc, ["-O2", "-shared", "-fPIC", "-o", library, source]);
@@ -88,6 +88,6 @@ export async function makeWallskew(): Promise<Wallskew> {
       writeSync(fd, bytes, 0, 8, 0);
       closeSync(fd);
     },
-    stop: () => removePlace(place),
+    stop: () => removeScratch(place),
   };
 }

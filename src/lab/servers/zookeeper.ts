@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { onFreePort, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
-import { freePort, HOST, makePlace, removePlace } from "./scratch.ts";
+import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { findProgram } from "./programs.ts";
 import { until } from "./sentinels.ts";
 
@@ -69,11 +69,11 @@ interface Ports {
 
 /** Starts the servers and resolves when they serve clients. */
 export async function startZooKeeper(options: ZooKeeperOptions = {}): Promise<ZooKeeperLab> {
-  const place = makePlace();
+  const place = makeScratch();
   const servers: ZooKeeperServer[] = [];
   const stop = async (): Promise<void> => {
     await Promise.all(servers.map((server) => server.kill()));
-    removePlace(place);
+    removeScratch(place);
   };
   try {
     const started = await onFreePort(freePort, (first) => startAll(place, first, options));

@@ -4,7 +4,7 @@ import type { SeededChance } from "../../testing/seeded-random.ts";
 import type { Client } from "../clients/client.ts";
 import { machineMs } from "../events.ts";
 import type { Proxy } from "../proxy.ts";
-import type { Wallskew } from "../servers/wall-clock.ts";
+import type { WallClock } from "../servers/wall-clock.ts";
 import type { StageServer } from "../stage.ts";
 import type { SoakRecord } from "./record.ts";
 
@@ -12,7 +12,7 @@ import type { SoakRecord } from "./record.ts";
 export interface Victim {
   client: Client;
   readonly proxies: readonly Proxy[];
-  readonly skew: Wallskew | undefined;
+  readonly wallClock: WallClock | undefined;
   /** Starts another process in the place of one that was killed. */
   replace(): Promise<void>;
 }
@@ -74,9 +74,9 @@ const FAULTS: Readonly<Record<FaultKind, (strike: Strike) => Promise<void>>> = {
     await victim.replace();
   },
   "client's wall clock moved": async ({ victim, forMs }) => {
-    victim.skew?.jump(600_000);
+    victim.wallClock?.jump(600_000);
     await sleep(forMs);
-    victim.skew?.jump(-600_000);
+    victim.wallClock?.jump(-600_000);
   },
   "connections reset": network((proxy) => proxy.cut()),
   "network hung": network((proxy) => proxy.hang()),
@@ -114,7 +114,7 @@ export const NETWORK_FAULTS: readonly FaultKind[] = [
 ];
 
 /** Strikes until the signal aborts; the last fault is healed before it resolves. */
-export async function rage(
+export async function injectFaults(
   targets: Targets,
   record: SoakRecord,
   chance: SeededChance,

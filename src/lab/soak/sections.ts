@@ -4,7 +4,7 @@ import { seeded } from "../../testing/seeded-random.ts";
 import type { SeededChance } from "../../testing/seeded-random.ts";
 import type { ReleaseResult } from "../../core/api.ts";
 import type { FromClient, SectionPlan } from "../clients/orders.ts";
-import type { Contender, Hold } from "../libraries/library.ts";
+import type { LockLibrary, Hold } from "../libraries/library.ts";
 import { machineMs } from "../events.ts";
 
 const TRUST_LOOK_MS = 10;
@@ -16,7 +16,7 @@ interface OpenHold {
 }
 
 export class Sections {
-  readonly #contender: Contender;
+  readonly #contender: LockLibrary;
   readonly #client: string;
   readonly #plan: SectionPlan;
   readonly #send: (message: FromClient) => void;
@@ -26,7 +26,7 @@ export class Sections {
   #done = 0;
   #ended: Promise<number> = Promise.resolve(0);
 
-  constructor(contender: Contender, client: string, plan: SectionPlan, send: (message: FromClient) => void) {
+  constructor(contender: LockLibrary, client: string, plan: SectionPlan, send: (message: FromClient) => void) {
     this.#contender = contender;
     this.#client = client;
     this.#plan = plan;

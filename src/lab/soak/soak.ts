@@ -3,9 +3,9 @@ import { atLast } from "../../testing/leftovers.ts";
 import { seeded } from "../../testing/seeded-random.ts";
 import { leftToSee } from "../leftovers.ts";
 import type { StageName, Observer, Stage } from "../stage.ts";
-import { Camp } from "./worker.ts";
+import { SoakClients } from "./clients.ts";
 import { openSoakStage, SOAKED, soakFaults } from "../stages/all.ts";
-import { rage } from "./faults.ts";
+import { injectFaults } from "./faults.ts";
 
 export interface SoakOptions {
   readonly minutes: number;
@@ -68,8 +68,13 @@ async function soakOne(
 ): Promise<SoakCounts> {
   await using stage = await openSoakStage(backend, TTL_MS);
   const observers = await stage.observe();
-  const camp = new Camp(stage, { seed, ttlMs: TTL_MS, epochMs: EPOCH_MS, clients: backend === "memory" ? 1 : 3 });
-  const { record } = camp;
+  const clients = new SoakClients(stage, {
+    seed,
+    ttlMs: TTL_MS,
+    epochMs: EPOCH_MS,
+    clients: backend === "memory" ? 1 : 3,
+  });
+  const { record } = clients;
   const leaks = { keys: [] as readonly string[], handles: [] as readonly string[] };
   const count = (): SoakCounts => ({
     backend,
@@ -84,21 +89,21 @@ async function soakOne(
   });
   const judging = setInterval(() => record.judge(), EPOCH_MS);
   try {
-    await camp.start();
+    await clients.start();
     started(count);
-    await rage(
-      { victims: camp.victims, servers: stage.servers, kinds: soakFaults(backend), ttlMs: TTL_MS },
+    await injectFaults(
+      { victims: clients.victims, servers: stage.servers, kinds: soakFaults(backend), ttlMs: TTL_MS },
       record,
       seeded(seed),
       signal,
     );
-    leaks.handles = await camp.stop();
+    leaks.handles = await clients.stop();
     leaks.keys = await leftIn(stage, observers);
     record.judge(true);
     return count();
   } finally {
     clearInterval(judging);
-    await camp.kill();
+    await clients.kill();
     await Promise.all(observers.map((observer) => observer.close()));
   }
 }

@@ -1,13 +1,13 @@
 /** A directory: no server, no network. Only the clients can go wrong. */
 import { leftInQueues } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
-import { makePlace, removePlace } from "../servers/scratch.ts";
+import { makeScratch, removeScratch } from "../servers/scratch.ts";
 import type { Stage } from "../stage.ts";
 
 export async function openFileStage(): Promise<Stage> {
-  const place = makePlace();
+  const place = makeScratch();
   const url = `file://${place}`;
-  const stop = async (): Promise<void> => removePlace(place);
+  const stop = async (): Promise<void> => removeScratch(place);
   return {
     backend: "file",
     servers: [],

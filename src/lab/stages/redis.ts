@@ -7,8 +7,8 @@ import { HOST } from "../servers/scratch.ts";
 import { startRedis } from "../servers/redis.ts";
 import type { RedisServer } from "../servers/redis.ts";
 import { labPassword } from "../servers/secret.ts";
-import { makeWallskew } from "../servers/wall-clock.ts";
-import type { Wallskew } from "../servers/wall-clock.ts";
+import { makeWallClock } from "../servers/wall-clock.ts";
+import type { WallClock } from "../servers/wall-clock.ts";
 import type { Stage, StageServer } from "../stage.ts";
 import { makeLinks } from "./proxied-links.ts";
 
@@ -53,34 +53,38 @@ async function vouch(url: string): Promise<void> {
   }
 }
 
-interface Skewed {
+interface ShiftedServer {
   readonly server: RedisServer;
-  readonly skew: Wallskew;
+  readonly wallClock: WallClock;
 }
 
-async function startAll(count: number, args: readonly string[]): Promise<readonly Skewed[]> {
+async function startAll(count: number, args: readonly string[]): Promise<readonly ShiftedServer[]> {
   return Promise.all(
     Array.from({ length: count }, async () => {
-      const skew = await makeWallskew();
-      return { skew, server: await startRedis({ args, env: skew.env }) };
+      const wallClock = await makeWallClock();
+      return { wallClock, server: await startRedis({ args, env: wallClock.env }) };
     }),
   );
 }
 
-function portsOf(servers: readonly Skewed[]): readonly number[] {
+function portsOf(servers: readonly ShiftedServer[]): readonly number[] {
   return servers.map(({ server }) => server.port);
 }
 
-function toStage(backend: "redis" | "quorum", servers: readonly Skewed[], links: ReturnType<typeof makeLinks>): Stage {
+function toStage(
+  backend: "redis" | "quorum",
+  servers: readonly ShiftedServer[],
+  links: ReturnType<typeof makeLinks>,
+): Stage {
   const nameOf = (i: number): string => (servers.length === 1 ? "redis" : `redis ${i + 1}`);
   const stop = async (): Promise<void> => {
     await links.stop();
     await Promise.all(servers.map(({ server }) => server.stop()));
-    for (const { skew } of servers) skew.stop();
+    for (const { wallClock } of servers) wallClock.stop();
   };
   return {
     backend,
-    servers: servers.map((skewed, i) => toStageServer(nameOf(i), skewed)),
+    servers: servers.map((shifted, i) => toStageServer(nameOf(i), shifted)),
     link: (client) => links.link(client),
     observe: () => Promise.all(servers.map(({ server }, i) => openObserver(nameOf(i), server.url))),
     left: async () => (await Promise.all(servers.map(({ server }) => leftInRedis(server)))).flat(),
@@ -90,7 +94,7 @@ function toStage(backend: "redis" | "quorum", servers: readonly Skewed[], links:
   };
 }
 
-function toStageServer(name: string, { server, skew }: Skewed): StageServer {
+function toStageServer(name: string, { server, wallClock }: ShiftedServer): StageServer {
   return {
     name,
     pause: () => server.pause(),
@@ -98,7 +102,7 @@ function toStageServer(name: string, { server, skew }: Skewed): StageServer {
     kill: () => server.kill(),
     restart: () => server.restart(),
     flush: async () => void (await server.cli("FLUSHALL")),
-    jump: (ms) => skew.jump(ms),
+    jump: (ms) => wallClock.jump(ms),
   };
 }
 

@@ -11,7 +11,7 @@ const name = "invoice:42";
 
 describe("S31: A holds {1,2,3}, B reaches {3,4,5}, and the clock of 3 jumps", () => {
   async function jump(options: QuorumOptions): Promise<{ lab: Lab; a: Claim; b: Claim; fence: bigint }> {
-    const lab = await startLab({ skewed: true, ...options });
+    const lab = await startLab({ shifted: true, ...options });
     cutOff(lab, 0, [3, 4]);
     cutOff(lab, 1, [0, 1]);
     const [a, b] = [newClaim({ name, holder: "a:1" }), newClaim({ name, holder: "b:1" })];

@@ -4,7 +4,7 @@ import { afterEach, expect } from "vitest";
 import type { Backend, Claim, Member } from "../../../src/contract/backend.ts";
 import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
-import { makeWallskew, type Wallskew } from "../../../src/lab/servers/wall-clock.ts";
+import { makeWallClock, type WallClock } from "../../../src/lab/servers/wall-clock.ts";
 import { initMembers, quorum, type QuorumOptions } from "../../../src/backends/quorum/index.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
 import { newClaim } from "./servers.ts";
@@ -24,7 +24,7 @@ export interface Lab {
   readonly backends: readonly Backend[];
   /** The members without any proxy. */
   readonly members: readonly Member[];
-  readonly skews: readonly Wallskew[];
+  readonly skews: readonly WallClock[];
 }
 
 function memberAt(port: number): Member {
@@ -44,18 +44,18 @@ export interface LabOptions extends QuorumOptions {
   readonly count?: number;
   readonly clients?: number;
   /** Makes their clocks movable. */
-  readonly skewed?: boolean;
+  readonly shifted?: boolean;
 }
 
-export async function startLab({ count = 5, clients = 2, skewed = false, ...options }: LabOptions = {}): Promise<Lab> {
-  const skews: Wallskew[] = [];
+export async function startLab({ count = 5, clients = 2, shifted = false, ...options }: LabOptions = {}): Promise<Lab> {
+  const skews: WallClock[] = [];
   const servers = await Promise.all(
     Array.from({ length: count }, async (_, at) => {
-      if (skewed) skews[at] = await makeWallskew();
-      return startRedis(skewed ? { env: skews[at]!.env } : {});
+      if (shifted) skews[at] = await makeWallClock();
+      return startRedis(shifted ? { env: skews[at]!.env } : {});
     }),
   );
-  for (const skew of skews) opened.push(() => skew.stop());
+  for (const wallClock of skews) opened.push(() => wallClock.stop());
   for (const server of servers) {
     opened.push(() => server.stop());
     opened.push(() => server.resume());

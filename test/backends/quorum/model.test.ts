@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Claim, Member, Mode } from "../../../src/contract/backend.ts";
 import { systemChance } from "../../../src/contract/random.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
-import { makeWallskew, type Wallskew } from "../../../src/lab/servers/wall-clock.ts";
+import { makeWallClock, type WallClock } from "../../../src/lab/servers/wall-clock.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
 import { ForgetfulMember } from "./forgetful.ts";
 import { newClaim } from "./servers.ts";
@@ -59,13 +59,13 @@ const shapes: fc.Arbitrary<Shape[]> = fc.array(
   { minLength: 3, maxLength: 3 },
 );
 let server: RedisServer;
-let skew: Wallskew;
+let wallClock: WallClock;
 let client: Redis;
 let real: Member;
 
 beforeAll(async () => {
-  skew = await makeWallskew();
-  server = await startRedis({ env: skew.env });
+  wallClock = await makeWallClock();
+  server = await startRedis({ env: wallClock.env });
   client = new Redis(server.url);
   real = redis(client);
 });
@@ -73,7 +73,7 @@ beforeAll(async () => {
 afterAll(async () => {
   client?.disconnect();
   await server?.stop();
-  skew?.stop();
+  wallClock?.stop();
 });
 
 /** What a member says to a command, without what depends on seconds. */
@@ -139,7 +139,7 @@ test(
           steps++;
           if (command.do === "wait") {
             nowMs += command.minutes * MINUTE_MS;
-            skew.jump(command.minutes * MINUTE_MS + SLACK_MS);
+            wallClock.jump(command.minutes * MINUTE_MS + SLACK_MS);
           } else if (command.do === "forget") {
             model.forget();
             await client.flushall();

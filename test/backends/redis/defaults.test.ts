@@ -1,7 +1,7 @@
 /** How long things last where nobody says so, as the documentation promises it, by the server's own clock. */
 import { expect, test } from "vitest";
 import { startRedis } from "../../../src/lab/servers/redis.ts";
-import { makeWallskew } from "../../../src/lab/servers/wall-clock.ts";
+import { makeWallClock } from "../../../src/lab/servers/wall-clock.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { toSettings } from "../../../src/backends/redis/options.ts";
 import { claimOf, Desk, granted, refused, rivalOf } from "./lab.ts";
@@ -33,17 +33,17 @@ test("an idle lock remembers its last fence for an hour, a waiter that says noth
 });
 
 test("who ended a lease by force can be seen for an hour, and no longer", async () => {
-  const skew = await makeWallskew();
-  await using server = await startRedis({ env: skew.env });
+  const wallClock = await makeWallClock();
+  await using server = await startRedis({ env: wallClock.env });
   await using desk = new Desk();
-  desk.later(() => skew.stop());
+  desk.later(() => wallClock.stop());
   const backend = desk.backend(server.port);
   const claim = claimOf();
   const { fence } = await granted(backend, claim);
   expect(await backend.forceRelease(claim.name, fence, "ops", "stuck")).toBe(true);
-  skew.jump(HOUR_MS - 60_000);
+  wallClock.jump(HOUR_MS - 60_000);
   expect((await backend.query(claim.name)).forced).toMatchObject([{ fence, by: "ops", reason: "stuck" }]);
-  skew.jump(60_000);
+  wallClock.jump(60_000);
   expect((await backend.query(claim.name)).forced).toEqual([]);
 });
 

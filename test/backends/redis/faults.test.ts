@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createLocks } from "../../../src/core/locks.ts";
 import { LockBackendError, LockLostError } from "../../../src/contract/errors.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
-import { makeWallskew } from "../../../src/lab/servers/wall-clock.ts";
+import { makeWallClock } from "../../../src/lab/servers/wall-clock.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { claimOf, Desk, eventually, granted, refused, rivalOf, sleep, waitFor } from "./lab.ts";
@@ -158,14 +158,14 @@ describe.concurrent("a server that misbehaves", () => {
   });
 
   test("S16: a server's clock that jumps ahead ends leases early: lost at the next renewal, and the next fence is greater", async () => {
-    const skew = await makeWallskew();
-    await using own = await startRedis({ env: skew.env });
+    const wallClock = await makeWallClock();
+    await using own = await startRedis({ env: wallClock.env });
     await using desk = new Desk();
-    desk.later(() => skew.stop());
+    desk.later(() => wallClock.stop());
     const backend = desk.backend(own.port);
     const claim = claimOf();
     const { fence } = await granted(backend, claim);
-    skew.jump(3_600_000);
+    wallClock.jump(3_600_000);
     const successor = await granted(backend, rivalOf(claim));
     expect(successor.fence).toBeGreaterThan(fence);
     expect((await backend.renew([claim]))[0]?.held).toBe(false);
@@ -173,17 +173,17 @@ describe.concurrent("a server that misbehaves", () => {
   });
 
   test("S16: a server's clock that is set back makes leases last longer, and fences still rise", async () => {
-    const skew = await makeWallskew();
-    await using own = await startRedis({ env: skew.env });
+    const wallClock = await makeWallClock();
+    await using own = await startRedis({ env: wallClock.env });
     await using desk = new Desk();
-    desk.later(() => skew.stop());
+    desk.later(() => wallClock.stop());
     const backend = desk.backend(own.port);
     const claim = claimOf({ ttlMs: 1000 });
     // A lock that was used before takes the short way.
     await granted(backend, claim);
     await backend.release(claim);
     const { fence, run } = await granted(backend, claim);
-    skew.jump(-600_000);
+    wallClock.jump(-600_000);
     await refused(backend, rivalOf(claim, { queues: false }));
     expect(await backend.release(claim)).toBe("held");
     expect((await granted(backend, rivalOf(claim))).fence).toBeGreaterThanOrEqual(fence + BigInt(run));

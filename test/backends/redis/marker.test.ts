@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Vote } from "../../../src/contract/backend.ts";
 import { startCluster } from "../../../src/lab/servers/cluster.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
-import { makeWallskew } from "../../../src/lab/servers/wall-clock.ts";
+import { makeWallClock } from "../../../src/lab/servers/wall-clock.ts";
 import type { RedisBackend } from "../../../src/backends/redis/index.ts";
 import { claimOf, Desk, eventually, waitFor } from "./lab.ts";
 
@@ -123,15 +123,15 @@ describe.concurrent("a member abstains for a quarantine", { timeout: 90_000 }, (
   });
 
   test("not for longer than one quarantine when its clock is set back", async () => {
-    const skew = await makeWallskew();
-    await using server = await startRedis({ env: skew.env });
+    const wallClock = await makeWallClock();
+    await using server = await startRedis({ env: wallClock.env });
     await using desk = new Desk();
-    desk.later(() => skew.stop());
+    desk.later(() => wallClock.stop());
     const member = desk.backend(server.port);
     await member.join(TERMS);
     expect(await ask(member)).toMatchObject({ vote: "young" });
     const sinceMs = performance.now();
-    skew.jump(-3_600_000);
+    wallClock.jump(-3_600_000);
     const back = await ask(member);
     expect(back).toMatchObject({ vote: "young" });
     if (back.vote === "young") expect(back.forMs).toBeLessThanOrEqual(QUARANTINE_MS);

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createLocks, type Lease, type Locks } from "../../../src/index.ts";
-import { makePlace, removePlace } from "../../../src/lab/servers/scratch.ts";
+import { makeScratch, removeScratch } from "../../../src/lab/servers/scratch.ts";
 import { findProgram } from "../../../src/lab/servers/programs.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../../src/lab/servers/zookeeper.ts";
 import { type Dialect, zookeeper } from "../../../src/backends/zookeeper/index.ts";
@@ -28,7 +28,7 @@ let java: string;
 const children: ChildProcess[] = [];
 
 beforeAll(async () => {
-  place = makePlace();
+  place = makeScratch();
   const javac = await findProgram("javac");
   java = await findProgram("java");
   await findProgram("curator-recipes.jar");
@@ -43,7 +43,7 @@ afterAll(async () => {
   // After a failed test the other side still waits.
   for (const child of children) child.kill("SIGKILL");
   await lab.stop();
-  removePlace(place);
+  removeScratch(place);
 });
 
 interface Report {

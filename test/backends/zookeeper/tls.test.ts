@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { freePort, makePlace, removePlace } from "../../../src/lab/servers/scratch.ts";
+import { freePort, makeScratch, removeScratch } from "../../../src/lab/servers/scratch.ts";
 import { findProgram } from "../../../src/lab/servers/programs.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../../src/lab/servers/zookeeper.ts";
 import { openBackend } from "../../../src/backends/zookeeper/open.ts";
@@ -18,7 +18,7 @@ let ca: string;
 let port: number;
 
 beforeAll(async () => {
-  place = makePlace();
+  place = makeScratch();
   const [store, password] = [join(place, "store.p12"), "changeit"];
   const keytool = await findProgram("keytool");
   const common = ["-keystore", store, "-storetype", "PKCS12", "-storepass", password, "-alias", "zk"];
@@ -45,7 +45,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await lab.stop();
-  removePlace(place);
+  removeScratch(place);
 });
 
 test("locks over TLS, with the server's certificate checked against a given authority", async () => {

@@ -1,15 +1,15 @@
 /** A directory under the driver: no server and no network, but processes that are stopped and killed. */
-import { makePlace, removePlace } from "../../servers/scratch.ts";
+import { makeScratch, removeScratch } from "../../servers/scratch.ts";
 import { castProcesses } from "../cast-processes.ts";
 import type { Holdfast } from "../library.ts";
 import type { OpenedStore } from "./opened.ts";
 
 export async function driveFile({ createLocks, file }: Holdfast, dist: string | undefined): Promise<OpenedStore> {
-  const dir = makePlace();
+  const dir = makeScratch();
   const observer = createLocks(file({ dir }), { holder: "observer" });
   const stop = async (): Promise<void> => {
     await observer.close().catch(() => undefined);
-    removePlace(dir);
+    removeScratch(dir);
   };
   const clients = 3;
   return {

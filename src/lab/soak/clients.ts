@@ -2,12 +2,12 @@
 import { startClient } from "../clients/client.ts";
 import type { Client, SectionMessage } from "../clients/client.ts";
 import { History } from "../events.ts";
-import { makeWallskew } from "../servers/wall-clock.ts";
+import { makeWallClock } from "../servers/wall-clock.ts";
 import type { Stage, StageLink } from "../stage.ts";
 import type { Victim } from "./faults.ts";
 import { SoakRecord } from "./record.ts";
 
-export interface CampOptions {
+export interface SoakClientsOptions {
   readonly seed: number;
   readonly ttlMs: number;
   readonly epochMs: number;
@@ -17,14 +17,14 @@ export interface CampOptions {
 const LOCKS = 3;
 const LOOPS = 3;
 
-export class Camp {
+export class SoakClients {
   readonly record: SoakRecord;
   readonly victims: Victim[] = [];
   readonly #stage: Stage;
-  readonly #options: CampOptions;
+  readonly #options: SoakClientsOptions;
   #lives = 0;
 
-  constructor(stage: Stage, options: CampOptions) {
+  constructor(stage: Stage, options: SoakClientsOptions) {
     this.#stage = stage;
     this.#options = options;
     this.record = new SoakRecord(options.epochMs);
@@ -44,17 +44,17 @@ export class Camp {
   /** For the end of a soak that failed. */
   async kill(): Promise<void> {
     await Promise.all(this.victims.map(({ client }) => client.kill()));
-    for (const { skew } of this.victims) skew?.stop();
+    for (const { wallClock } of this.victims) wallClock?.stop();
   }
 
   async #enlist(name: string): Promise<Victim> {
     const link = await this.#stage.link(name);
-    const skew = link.proxies.length > 0 ? await makeWallskew() : undefined;
-    const start = (): Promise<Client> => this.#startClient(name, link, skew?.env);
+    const wallClock = link.proxies.length > 0 ? await makeWallClock() : undefined;
+    const start = (): Promise<Client> => this.#startClient(name, link, wallClock?.env);
     const victim: Victim = {
       client: await start(),
       proxies: link.proxies,
-      skew,
+      wallClock,
       replace: async () => {
         victim.client = await start();
       },
@@ -75,7 +75,7 @@ export class Camp {
         lock: "",
         library: "holdfast",
         link: { url: link.url, ports: link.ports },
-        ledgerUrl: "",
+        counterUrl: "",
         env,
         onSection: (message) => this.#hear(message),
       },
