@@ -53,10 +53,10 @@ test("in Redis", async () => {
   ]);
   await server.cli("DEL", "stray");
   // Whoever died is no leftover once its time is over, though its record lies there until somebody looks at the lock.
-  const brief = claimOf({ ttlMs: 100 });
+  const brief = claimOf({ ttlMs: 3000 });
   await backend.attempt(brief);
   expect(await leftInRedis(server, brief.name)).toHaveLength(1);
-  await expect.poll(() => leftInRedis(server, brief.name)).toEqual([]);
+  await expect.poll(() => leftInRedis(server, brief.name), { timeout: 25_000 }).toEqual([]);
   await server.cli("HSET", "holdfast:{00}:torn", "q0000000000000001", "nobody");
   expect(await leftInRedis(server, "torn")).toContainEqual(expect.stringContaining("that nobody waits at"));
 });
