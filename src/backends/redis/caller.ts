@@ -5,7 +5,7 @@ import { toBackendError } from "./errors.ts";
 import type { Names } from "./keys.ts";
 import { quarantineText, type Settings } from "./options.ts";
 import type { Replicator } from "./replicated.ts";
-import { isNoScript, runScript, type Script } from "./scripts.ts";
+import { isNoScript, runScript, type Script } from "./script.ts";
 
 /** Fewer replicas than asked for have what was written. */
 export class TooFewReplicas extends Error {

@@ -3,7 +3,7 @@ import type { Connection } from "./connection.ts";
 import { beat } from "./generated/beat.ts";
 import type { Names } from "./keys.ts";
 import type { Waiter } from "./waiting.ts";
-import { isTryAgain, runScript } from "./scripts.ts";
+import { isTryAgain, runScript } from "./script.ts";
 
 /** Answers in the order asked (see beat.lua). Rejects when no answer came. */
 export async function sendBeat(

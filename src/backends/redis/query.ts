@@ -4,7 +4,7 @@ import type { Connection, Primary } from "./connection.ts";
 import { peek } from "./generated/peek.ts";
 import type { Names } from "./keys.ts";
 import { toForced, toHolding, toWaiting } from "./record.ts";
-import { runScript } from "./scripts.ts";
+import { runScript } from "./script.ts";
 
 const SCAN_COUNT = "512";
 const ALONE = /^\d{16} \d{13} =\S+ /u;

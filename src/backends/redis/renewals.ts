@@ -10,7 +10,7 @@ import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
 import { forcedReason } from "./record.ts";
 import type { Replicator } from "./replicated.ts";
-import { isTryAgain, runScript } from "./scripts.ts";
+import { isTryAgain, runScript } from "./script.ts";
 
 /** What one call asks: leases that last equally long and, in a cluster, lie in one slot. */
 interface Call {

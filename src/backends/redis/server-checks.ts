@@ -7,7 +7,7 @@ import { beat } from "./generated/beat.ts";
 import { type Identity, identifyOne } from "./query.ts";
 import type { Names } from "./keys.ts";
 import { quarantineText, type Settings } from "./options.ts";
-import { runScript } from "./scripts.ts";
+import { runScript } from "./script.ts";
 
 /** Before this version scripts wrote also where `min-replicas-to-write` forbade it. */
 const OLDEST = [6, 2, 7] as const;

@@ -13,7 +13,7 @@ import { withdraw } from "./generated/withdraw.ts";
 import { identify } from "./query.ts";
 import type { Names } from "./keys.ts";
 import { toReleased, toVote } from "./reply.ts";
-import { isNoScript, runScript, type Script } from "./scripts.ts";
+import { isNoScript, runScript, type Script } from "./script.ts";
 import { isBallot, type Terms, toBallot } from "./terms.ts";
 
 export class Voter {

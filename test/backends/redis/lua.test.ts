@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { startRedis } from "../../../src/lab/servers/redis.ts";
-import type { Script } from "../../../src/backends/redis/scripts.ts";
+import type { Script } from "../../../src/backends/redis/script.ts";
 import { Desk } from "./lab.ts";
 
 interface BuildLua {
