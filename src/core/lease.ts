@@ -20,6 +20,8 @@ export interface LeaseHome {
   lose(hold: Hold, reason: string): void;
   /** Only the store can settle whether this hold is still ours: ask it. */
   confirm(hold: Hold): void;
+  /** A lease is over whose hold others go on with: was it still ours? */
+  leftToOthers(hold: Hold): ReleaseResult | Promise<ReleaseResult>;
 }
 
 /** What a lease is at one instant, by the monotonic clock. `doubt`: the machine seems to have slept. */
@@ -249,8 +251,7 @@ export class HeldLease implements Lease, Peekable {
       leaving.#left!();
       leaving = outer;
     }
-    // Others inside go on with it. Where it is in doubt, nobody has asked the store yet.
-    return leaving.#hold.inDoubt(leaving.#home.clock.now()) ? "unknown" : "released";
+    return leaving.#home.leftToOthers(leaving.#hold);
   }
 
   #conclude(given: ReleaseResult): ReleaseResult {
@@ -262,7 +263,8 @@ export class HeldLease implements Lease, Peekable {
   }
 
   async #publish(event: HoldEvent, given: ReleaseResult | Promise<ReleaseResult>): Promise<ReleaseResult> {
-    const result = await given;
+    // Where the backend's answer is a mistake, the lease is over all the same.
+    const result = await Promise.resolve(given).catch(() => "unknown" as const);
     const lost = this.#lost ?? (result === "lost" ? new LockLostError(this.name, this.fence, UNKNOWN) : undefined);
     event.end = lost === undefined ? result : "lost";
     event.heldMs = this.#home.clock.now() - this.#hold.grantedAtMs;
@@ -271,7 +273,7 @@ export class HeldLease implements Lease, Peekable {
       holdChannel.error.publish(event);
     }
     holdChannel.end.publish(event);
-    return result;
+    return await given;
   }
 }
 

@@ -65,13 +65,13 @@ export class FileBackend implements Backend {
     this.#options = options;
     this.directory = options.dir ?? defaultDirectory();
     this.#place = placeAt(this.directory);
-    const place = this.#place;
-    const moment = momentOf(clock);
+    const [place, moment] = [this.#place, momentOf(clock)];
     this.#owners = new Owners({
       place,
       moment,
       instance,
       detached: options.detached ?? false,
+      beforeDetached: options.beforeDetached,
       // Later: whoever finds it is in the middle of something else.
       lapsed: (mine) => queueMicrotask(() => this.#closed || this.#renewals.end(mine)),
     });

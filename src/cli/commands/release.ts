@@ -2,7 +2,6 @@
 import { hostname } from "node:os";
 
 import type { Claim, Released } from "../../contract/backend.ts";
-import { LockBackendError } from "../../contract/errors.ts";
 import { printable, REASON_MAX } from "../../contract/foreign.ts";
 import { type Command } from "../command.ts";
 import { UsageError } from "../usage-error.ts";
@@ -22,7 +21,7 @@ import type { Flags } from "../flags.ts";
 import type { Io } from "../io.ts";
 import { ownHolder } from "../lock-flags.ts";
 import { nameOf, type OpenStore, operator, urlOf, withLocks } from "../open-store.ts";
-import { insist } from "../retry.ts";
+import { insist, isUnsure } from "../retry.ts";
 
 export const releaseCommand: Command = {
   spec: {
@@ -110,11 +109,6 @@ export function claimById(name: string, id: string, command: string): Claim {
   };
 }
 
-/** True: the store said no, so that nothing of it is under way. */
-function isRefusal(error: unknown): boolean {
-  return error instanceof LockBackendError && error.fatal;
-}
-
 /** True: another release has had its "yes" meanwhile. */
 function wasReleased(io: Io, url: string, name: string, fence: bigint | undefined): boolean {
   return fence !== undefined && loadClaim(io, url, name, fence)?.state === "released";
@@ -136,18 +130,19 @@ async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<n
     const noted = fence !== undefined && flags.text("claim") === undefined;
     const release = async ({ backend, immediate }: OpenStore): Promise<Released> => {
       // Not before the store is open: a release that was never sent must not explain why the lease is gone.
-      keep("releasing");
       if (noted) beginRelease(io, url, name, fence);
       let sent = 0;
       try {
+        keep("releasing");
         return await insist(() => {
           sent++;
           return backend.release(own.claim);
         });
       } catch (error) {
-        if (immediate || (sent === 1 && isRefusal(error))) {
-          keep(own.state);
+        // Never sent, or a certain no to all that was: nothing of it is under way.
+        if (immediate || sent === 0 || (sent === 1 && !isUnsure(error))) {
           if (noted) takeBackRelease(io, url, name, fence);
+          if (sent > 0) keep(own.state);
         }
         throw error;
       }

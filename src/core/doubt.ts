@@ -1,0 +1,37 @@
+/**
+ * A lease that ends in doubt while others go on with its hold: a re-entry, or one of several that share it. No release of its
+ * own could say whether it was still held, so that the store's next word on the hold does: a renewal, or the release by the
+ * last one out.
+ */
+import type { ReleaseResult } from "./api.ts";
+import type { Clock } from "../contract/clock.ts";
+import type { Hold } from "./hold.ts";
+import { within } from "../contract/time-limit.ts";
+
+const PATIENCE_MIN_MS = 100;
+const PATIENCE_MAX_MS = 5000;
+/** A worker thread confirms in silence: its holds are looked at. Nobody is asked more often than that. */
+const LOOK_MS = 50;
+
+/** `home.confirm` asks the store, unless it is being asked. `unknown`: it did not answer in time. */
+export async function settleDoubt(
+  hold: Hold,
+  clock: Clock,
+  home: { confirm(hold: Hold): void },
+): Promise<ReleaseResult> {
+  const patienceMs = Math.max(PATIENCE_MIN_MS, Math.min(PATIENCE_MAX_MS, hold.ttlMs / 3));
+  const untilMs = clock.now() + patienceMs;
+  // Asks, and then looks for a while: a word that settles nothing, as one that is older than the sleep, is not asked for without a pause.
+  for (let asks = true; ; asks = !asks) {
+    const nowMs = clock.now();
+    const leftMs = untilMs - nowMs;
+    if (hold.state === "ending") return (await within(clock, hold.released!, Math.max(0, leftMs))) ?? "unknown";
+    if (!hold.trusted(nowMs)) return "lost";
+    if (!hold.inDoubt(nowMs)) return "released";
+    if (leftMs <= 0) return "unknown";
+    if (asks) home.confirm(hold);
+    const lookMs = asks && hold.spec.renew !== "thread" ? leftMs : Math.min(LOOK_MS, leftMs);
+    // At least a millisecond: a timer that is a hair early must not be set again and again for nothing.
+    await within(clock, hold.changed(), Math.max(1, lookMs));
+  }
+}
