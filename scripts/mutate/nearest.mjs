@@ -9,9 +9,19 @@ const within = (folder, names) => names.split(" ").map((name) => `test/${folder}
 /** Source files, the tests that answer for them, and those for a quick look where SLOW does not say it. The first that fits counts. */
 const AREAS = [
   [
+    /^src\/backends\/redis\/lua\/(?:_incarnation|_identity|_replicas|vote|meet|vouch|recall)\.lua$/,
+    REDIS,
+    within("backends/redis", "noticed marker quarantines fences"),
+  ],
+  [
+    /^src\/backends\/redis\/lua\/(?:_queue|beat)\.lua$/,
+    REDIS,
+    within("backends/redis", "noticed reference messages crowds"),
+  ],
+  [
     /^src\/backends\/redis\/lua\//,
     REDIS,
-    within("backends/redis", "noticed reference keeping fences keys renewal messages crowds marker quarantines"),
+    within("backends/redis", "noticed reference keeping fences renewal messages"),
   ],
   [
     /^src\/backends\/redis\//,
@@ -46,7 +56,7 @@ const AREAS = [
     [...within("core", "noticed arguments bad-input"), ...within("cli", "secrets url-file")],
     within("core", "noticed arguments bad-input"),
   ],
-  [/^src\/core\/renew-thread[^/]*\.ts$/, within("core", "thread process"), within("core", "thread")],
+  [/^src\/core\/renew-thread[^/]*\.ts$/, within("core", "noticed thread process"), within("core", "noticed thread")],
   [/^src\/(?:contract|core)\//, CORE],
 ];
 
