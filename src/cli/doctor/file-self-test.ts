@@ -8,7 +8,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const PROGRAM = fileURLToPath(new URL("self-test-worker.js", import.meta.url));
+const PROGRAM = fileURLToPath(new URL("file-self-test-worker.js", import.meta.url));
 const PATIENCE_MS = 30_000;
 
 export interface SelfTestOptions {

@@ -14,7 +14,7 @@ test(
   "survives 150 kills at random moments; `npm run chaos:file` tries as many as wanted",
   { timeout: 600_000 },
   async () => {
-    const { selfTest } = (await import(join(DIST, "file/self-test.js"))) as SelfTest;
+    const { selfTest } = (await import(join(DIST, "cli/doctor/file-self-test.js"))) as SelfTest;
     const directory = mkdtempSync(join(tmpdir(), "hf-chaos-"));
     try {
       const result = await selfTest(directory, { workers: 4, kills: 150, killsForMs: 500_000 });

@@ -200,7 +200,7 @@ describe("a worker thread", () => {
   test("keeps a lease of a process whose event loop is blocked for longer than the ttl", async () => {
     const program = `
       import { createLocks } from "${DIST}/index.js";
-      import { file } from "${DIST}/file/index.js";
+      import { file } from "${DIST}/backends/file/index.js";
       const locks = createLocks(file({ dir: ${JSON.stringify(scene.dir)} }));
       const lease = await locks.acquire("a lock", { ttl: 2000, renew: "thread" });
       await new Promise((resolve) => setTimeout(resolve, 500));

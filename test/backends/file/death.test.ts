@@ -194,7 +194,7 @@ describe("S126: in a pid namespace that sees another one's /proc", () => {
 
   test("nothing but its own start time is believed from such a /proc", async () => {
     const program = `
-      const { ownLife, seesProcesses, startOf } = await import("${DIST}/file/life.js");
+      const { ownLife, seesProcesses, startOf } = await import("${DIST}/backends/file/process-identity.js");
       console.log(JSON.stringify({ sees: seesProcesses(), own: ownLife().start, other: startOf(process.pid) }));`;
     const text = execFileSync(
       "unshare",

@@ -11,8 +11,8 @@ import { lstatSync, readdirSync, readFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 
 const [, , dist, dir, scenario, at, when, which, then] = process.argv;
-const { FileBackend } = await import(`${dist}/file/backend.js`);
-const { disk } = await import(`${dist}/file/disk.js`);
+const { FileBackend } = await import(`${dist}/backends/file/backend.js`);
+const { disk } = await import(`${dist}/backends/file/disk.js`);
 const CHANGES = ["link", "rename", "unlink", "mkdir", "rmdir", "utimes", "open", "write", "close"];
 
 // Time stands still, for the clocks and for what the disk says about its directories: how many calls there are, and which, must

@@ -4,7 +4,7 @@ import { appendFileSync, existsSync, readdirSync, rmSync, writeFileSync } from "
 import { basename, dirname, join } from "node:path";
 
 const [, , dist, dir, options] = process.argv;
-const { FileBackend } = await import(`${dist}/file/backend.js`);
+const { FileBackend } = await import(`${dist}/backends/file/backend.js`);
 const backend = new FileBackend({ dir, ...JSON.parse(options ?? "{}") });
 const told = [];
 backend.listen({ lost: (id, reason) => told.push({ id, reason }), doubt: () => told.push({ doubt: true }) });

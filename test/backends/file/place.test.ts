@@ -30,7 +30,7 @@ async function refusal(): Promise<LockBackendError> {
 }
 
 test("the default directory is the user's, whatever the environment says", () => {
-  const program = `import { file } from "${DIST}/file/index.js"; console.log(file().directory)`;
+  const program = `import { file } from "${DIST}/backends/file/index.js"; console.log(file().directory)`;
   const places = [
     {},
     { HOME: "/elsewhere", TMPDIR: "/elsewhere", XDG_RUNTIME_DIR: "/elsewhere", XDG_STATE_HOME: "/elsewhere" },
