@@ -30,7 +30,7 @@ const AREAS = [
 const ABOUT_TEXT = new Set(["test/backends/redis/lua.test.ts", "test/core/size.test.ts", "test/fence/sources.test.ts"]);
 /** Take long, or wait for servers to elect each other: left to a second run, over what `--quick` did not catch. */
 const SLOW =
-  /^test\/(?:core\/(?:thread|fuzz|process|arguments)|testing\/|simulation\/|backends\/redis\/(?:sentinel|cluster|topologies|waiting|crowds|durability|quarantines|marker|fuzz|open|quirks)|conformance\/(?:redis-|quorum\.)|backends\/quorum\/(?:simulation|model|faults|members|identity|closing|terms|down)|backends\/zookeeper\/(?:faults|interop|fuzz|hostile)|backends\/file\/(?:kills|chaos|death|fuzz|company|sharing))/;
+  /^test\/(?:core\/(?:thread|fuzz|process|arguments)|testing\/|simulation\/|backends\/redis\/(?:sentinel|cluster|topologies|waiting|crowds|durability|quarantines|marker|fuzz|open|quirks)|conformance\/(?:redis-|quorum\.)|backends\/quorum\/(?:simulation|model|faults|members|identity|closing|terms|down)|backends\/zookeeper\/(?:faults|interop|fuzz|hostile)|backends\/file\/(?:kills|chaos|death|fuzz|companions|sharing))/;
 /** Seconds of testing at once: a red test in the first group saves all others. */
 const GROUPS_MS = [4000, 15_000];
 

@@ -12,7 +12,7 @@ import { FileBackend } from "../../../src/backends/file/backend.ts";
 import { DIST } from "../../dist.ts";
 import { claim, grantedAtLast } from "./peers.ts";
 
-const PROGRAM = join(import.meta.dirname, "doomed.mjs");
+const PROGRAM = join(import.meta.dirname, "killed-process.mjs");
 const AT_ONCE = 4;
 
 interface Outcome {
@@ -75,9 +75,9 @@ async function survive(dir: string, outcome: Outcome): Promise<void> {
     const told = numberAfter("forced", outcome);
     if (!Number.isNaN(told)) expect(forced).toMatchObject([{ fence: BigInt(told), by: "ops", reason: "stuck" }]);
     await backend.close();
-    const janitor = new FileBackend({ dir });
-    await janitor.clean();
-    await janitor.close();
+    const cleanup = new FileBackend({ dir });
+    await cleanup.clean();
+    await cleanup.close();
     expect(["o", "q", "t", "s", "a"].flatMap((part) => readdirSync(join(dir, part)))).toEqual([]);
     expect(readdirSync(join(dir, "l"))).toEqual([]);
   } finally {

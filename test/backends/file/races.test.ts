@@ -3,17 +3,17 @@ import { closeSync, existsSync, openSync, rmdirSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type Disk, disk } from "../../../src/backends/file/disk.ts";
-import { claim, eventually, granted, grantedAtLast, Scene, sleep } from "./peers.ts";
+import { claim, eventually, granted, grantedAtLast, Scratch, sleep } from "./peers.ts";
 
 const real: Disk = { ...disk };
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
 afterEach(async () => {
   Object.assign(disk, real);
-  await scene.end();
+  await scratch.end();
 });
 
 /** Runs `act` once, in the very moment before a link whose source matches. The methods do their work before they return. */
@@ -30,7 +30,7 @@ function justBefore(source: RegExp, act: () => unknown): () => boolean {
 }
 
 test("a waiter that gives up in the moment of the hand-over is handed nothing, and the next one is", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+  const [a, b] = [scratch.open(), scratch.open()];
   const [holder, quitter, next] = [claim(), claim(), claim()];
   await granted(a.attempt(holder));
   expect(await b.attempt(quitter)).toMatchObject({ position: 1 });
@@ -46,7 +46,7 @@ test("a waiter that gives up in the moment of the hand-over is handed nothing, a
 });
 
 test("a waiter that comes in the moment of the release is handed the lock, not left waiting beside a free one", async () => {
-  const [a, b] = [scene.open(), scene.open({ hints: "poll" })];
+  const [a, b] = [scratch.open(), scratch.open({ hints: "poll" })];
   const [holder, waiter] = [claim({ holder: "first:1" }), claim({ holder: "second:2" })];
   await granted(a.attempt(holder));
   const happened = justBefore(/\/f$/, () => b.attempt(waiter));
@@ -57,7 +57,7 @@ test("a waiter that comes in the moment of the release is handed the lock, not l
 });
 
 test("two that saw the same free lock: one gets it, the other its place in the queue", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+  const [a, b] = [scratch.open(), scratch.open()];
   const [first, second] = [claim(), claim()];
   for (const backend of [a, b]) {
     const wish = claim();
@@ -73,7 +73,7 @@ test("two that saw the same free lock: one gets it, the other its place in the q
 });
 
 test("a link that was kept waiting in the kernel until its epoch had been emptied is not believed", async () => {
-  const [a, b] = [scene.open({ entriesMax: 4 }), scene.open({ entriesMax: 4 })];
+  const [a, b] = [scratch.open({ entriesMax: 4 }), scratch.open({ entriesMax: 4 })];
   const [late, holder] = [claim(), claim()];
   for (const backend of [a, b]) {
     const warm = claim();
@@ -107,7 +107,7 @@ test("a link that was kept waiting in the kernel until its epoch had been emptie
 });
 
 test("a lease that ends in the moment of its renewal is not revived, and the new holder keeps the lock", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+  const [a, b] = [scratch.open(), scratch.open()];
   const [late, next] = [claim({ ttlMs: 1000 }), claim()];
   await granted(a.attempt(late));
   let taken: Promise<unknown> | undefined;
@@ -128,7 +128,7 @@ test("a lease that ends in the moment of its renewal is not revived, and the new
 });
 
 test("a renewal that came too late does not lengthen the lease for others either", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+  const [a, b] = [scratch.open(), scratch.open()];
   const late = claim({ ttlMs: 1000 });
   await granted(a.attempt(late));
   let slow = true;
@@ -144,7 +144,7 @@ test("a renewal that came too late does not lengthen the lease for others either
 });
 
 test("a lock that is removed in the moment of an acquire is acquired anew", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+  const [a, b] = [scratch.open(), scratch.open()];
   const warm = claim();
   await granted(a.attempt(warm));
   await a.release(warm);
@@ -160,7 +160,7 @@ test("a lock that is removed in the moment of an acquire is acquired anew", asyn
 });
 
 test("who ended a lease by force, and why, is known even if that process died before it could write it down", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+  const [a, b] = [scratch.open(), scratch.open()];
   const { fence } = await granted(a.attempt(claim()));
   disk.link = (from, to) => {
     // As a kill would: after the lease has ended, before the record is in its place.
@@ -170,12 +170,12 @@ test("who ended a lease by force, and why, is known even if that process died be
   await expect(b.forceRelease("a lock", fence, "ops@desk", "it hangs")).rejects.toThrow("killed");
   Object.assign(disk, real);
   // Whoever takes the lock next overwrites the only place where it stands; so it is written down first.
-  await granted(scene.open().attempt(claim()));
-  expect((await scene.open().query("")).forced).toMatchObject([{ fence, by: "ops@desk", reason: "it hangs" }]);
+  await granted(scratch.open().attempt(claim()));
+  expect((await scratch.open().query("")).forced).toMatchObject([{ fence, by: "ops@desk", reason: "it hangs" }]);
 });
 
 test("readers that come and go leave the lock to the writer behind them", async () => {
-  const backends = [scene.open(), scene.open(), scene.open()];
+  const backends = [scratch.open(), scratch.open(), scratch.open()];
   const readers = backends.map(() => claim({ mode: "shared" }));
   await Promise.all(backends.map((backend, at) => granted(backend.attempt(readers[at]!))));
   const [writer, lateReader] = [claim(), claim({ mode: "shared" })];

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Claim, Granted } from "../../../src/contract/backend.ts";
 import { type Clock, systemClock } from "../../../src/contract/clock.ts";
 import type { FileBackend } from "../../../src/backends/file/index.ts";
-import { claim, eventually, granted, Scene } from "./peers.ts";
+import { claim, eventually, granted, Scratch } from "./peers.ts";
 
 /** What is looked at again soon: a process that is about to end, a place that is kept for a few milliseconds. */
 const SOON_MS = 150;
@@ -18,13 +18,13 @@ const pollless: Clock = {
   setTimer: (act, ms) => (ms <= SOON_MS ? systemClock.setTimer(act, ms) : undefined),
 };
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
-afterEach(() => scene.end());
+afterEach(() => scratch.end());
 
-const open = (): FileBackend => scene.open({ clock: pollless });
+const open = (): FileBackend => scratch.open({ clock: pollless });
 
 /** Watches and attempts, as the core does, until the claim holds. */
 async function wait(backend: FileBackend, wish: Claim): Promise<Granted> {
@@ -116,7 +116,7 @@ describe("a waiter is woken", () => {
 
   test("whoever becomes the first, so that it listens to the holder from then on", async () => {
     const [b, c] = [open(), open()];
-    const holder = await scene.peer();
+    const holder = await scratch.peer();
     const [held, first, second] = [claim(), claim(), claim()];
     await granted(holder.attempt(held));
     await queue(b, first);
@@ -131,7 +131,7 @@ describe("a waiter is woken", () => {
   });
 
   test("when the holder's process dies, and when that of the waiter just ahead does", async () => {
-    const [holder, ahead] = [await scene.peer(), await scene.peer()];
+    const [holder, ahead] = [await scratch.peer(), await scratch.peer()];
     await granted(holder.attempt(claim()));
     await ahead.attempt(claim());
     const [b, wish] = [open(), claim()];

@@ -3,7 +3,7 @@
  * file-system call. Prints each fence that it was granted, and how many calls there were if it gets that far; with an n
  * of 0 also the number of each call that left another disk than it found.
  *
- * Usage: node doomed.mjs <dist> <dir> <scenario> <n> before|after all|changes [hold]
+ * Usage: node killed-process.mjs <dist> <dir> <scenario> <n> before|after all|changes [hold]
  * With `changes` only calls that may change something are counted. With `hold` as a last word it takes a lock and waits
  * to die.
  */
@@ -94,7 +94,7 @@ const scenarios = {
       await a.release(one);
     }
   },
-  /** Leases that share an owner file: renewed together, one ended by force, one of another file beside them. */
+  /** Leases that share a lease file: renewed together, one ended by force, one of another file beside them. */
   async shared() {
     const [one, two, three] = [claim(), claim({ name: "two" }), claim({ name: "three" })];
     const own = claim({ name: "own", renewed: false });

@@ -7,21 +7,21 @@ import { LockBackendError } from "../../../src/contract/errors.ts";
 import { type Disk, disk } from "../../../src/backends/file/disk.ts";
 import { defaultDirectory } from "../../../src/backends/file/directory.ts";
 import { DIST } from "../../dist.ts";
-import { claim, granted, Scene } from "./peers.ts";
+import { claim, granted, Scratch } from "./peers.ts";
 
 const real: Disk = { ...disk };
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
 afterEach(async () => {
   Object.assign(disk, real);
-  await scene.end();
+  await scratch.end();
 });
 
 async function refusal(): Promise<LockBackendError> {
-  const error: unknown = await scene
+  const error: unknown = await scratch
     .open()
     .attempt(claim())
     .catch((cause: unknown) => cause);
@@ -42,7 +42,7 @@ test("the default directory is the user's, whatever the environment says", () =>
 });
 
 test("a relative directory is refused", () => {
-  expect(() => scene.open({ dir: "locks" })).toThrow(TypeError);
+  expect(() => scratch.open({ dir: "locks" })).toThrow(TypeError);
 });
 
 test("a file system without hard links is refused, with the reason", async () => {
@@ -64,9 +64,9 @@ test("a network file system is warned about, and a local one is not", async () =
   const hear = (warning: Error): unknown => warnings.push(warning);
   process.on("warning", hear);
   try {
-    await granted(scene.open().attempt(claim()));
-    disk.kind = () => 0x6969;
-    await granted(scene.open().attempt(claim({ name: "another" })));
+    await granted(scratch.open().attempt(claim()));
+    disk.fileSystemType = () => 0x6969;
+    await granted(scratch.open().attempt(claim({ name: "another" })));
     await new Promise((resolve) => setImmediate(resolve));
   } finally {
     process.off("warning", hear);
@@ -76,8 +76,8 @@ test("a network file system is warned about, and a local one is not", async () =
 });
 
 test("a directory whose path is too long for a socket's address is no slower", async () => {
-  const dir = join(scene.dir, "d".repeat(120));
-  const [a, b] = [scene.open({ dir }), scene.open({ dir })];
+  const dir = join(scratch.dir, "d".repeat(120));
+  const [a, b] = [scratch.open({ dir }), scratch.open({ dir })];
   const [holder, waiter] = [claim(), claim()];
   await granted(a.attempt(holder));
   const refused = await b.attempt(waiter);
