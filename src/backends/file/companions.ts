@@ -22,6 +22,7 @@ import {
   type LeaseFacts,
   parseChecked,
   parseJson,
+  PROCESS,
   withChecksum,
 } from "./records.ts";
 
@@ -73,7 +74,7 @@ export class Companions {
   #write(): void {
     if (this.#list.length === 0) return this.close();
     const aside = join(this.#paths.trash, freshName());
-    createFile(aside, withChecksum({ life: thisProcess(), companions: this.#list }));
+    createFile(aside, withChecksum({ [PROCESS]: thisProcess(), companions: this.#list }));
     if (!tryRename(aside, this.#path)) throw new Error(`${this.#path} could not be written`);
   }
 }
@@ -106,13 +107,13 @@ export function parseCompanions(text: string): CompanionList | undefined {
   const checked = parseChecked(text);
   const value = checked ?? parseJson(text);
   if (!isRecord(value) || (checked === undefined && !isAsFirstWritten(text, value))) return undefined;
-  const { life, companions } = value;
-  return isProcessIdentity(life) && isListOf(companions, isCompanion) ? { process: life, companions } : undefined;
+  const { [PROCESS]: process, companions } = value;
+  return isProcessIdentity(process) && isListOf(companions, isCompanion) ? { process, companions } : undefined;
 }
 
 /** A text that lost its checksum later differs from what 0.1 wrote. */
 function isAsFirstWritten(text: string, value: Record<string, unknown>): boolean {
-  return Object.keys(value).join() === "life,companions" && JSON.stringify(value) === text;
+  return Object.keys(value).join() === `${PROCESS},companions` && JSON.stringify(value) === text;
 }
 
 function isCompanion(value: unknown): value is Companion {

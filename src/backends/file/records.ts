@@ -5,8 +5,6 @@
  *
  * An entry of a lock's log is one of four: a lease file (one exclusive holder), a state (anything else: free, readers,
  * limits, kept places), a new epoch (where the log goes on), or the lock's end.
- *
- * In the files, facts are called `owner` and a process `life`, as in 0.1: versions must understand each other's leases.
  */
 import { crc32 } from "node:zlib";
 import type { Meta, Mode } from "../../contract/backend.ts";
@@ -88,6 +86,9 @@ export type Entry = LeaseFacts | LockState | Epoch | Gone;
 
 export const FREE: LockState = { kind: "state", holders: [], kept: [], forced: [] };
 
+/** What facts and a process are called in the files, as in 0.1: versions must understand each other's leases. */
+const FACTS = "owner";
+export const PROCESS = "life";
 const SHOWN_MAX = 60;
 const CHECKSUM_LENGTH = checksumOf("").length;
 
@@ -167,44 +168,44 @@ function foreignText(path: string, text: string): ForeignError {
   return new ForeignError(path, text === "" ? "it is empty" : JSON.stringify(text.slice(0, SHOWN_MAX)));
 }
 
-function fromFacts({ kind: _kind, id, instance, process: life, ...rest }: LeaseFacts): object {
-  return { kind: "owner", id, instance, life, ...rest };
+function fromFacts({ kind: _kind, id, instance, process, ...rest }: LeaseFacts): object {
+  return { kind: FACTS, id, instance, [PROCESS]: process, ...rest };
 }
 
 function toFacts(value: unknown): LeaseFacts | undefined {
-  if (!isRecord(value) || value["kind"] !== "owner") return undefined;
-  const { id, instance, life, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = value;
-  if (!isId(id) || !isId(instance) || !isProcessIdentity(life)) return undefined;
+  if (!isRecord(value) || value["kind"] !== FACTS) return undefined;
+  const { id, instance, [PROCESS]: process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = value;
+  if (!isId(id) || !isId(instance) || !isProcessIdentity(process)) return undefined;
   if ((mode !== "exclusive" && mode !== "shared") || !isCount(limit)) return undefined;
   if (!isCount(ttlMs) || !isCount(lockDelayMs) || !isCount(minHoldMs)) return undefined;
   if (typeof holder !== "string" || !isMeta(meta)) return undefined;
-  return { kind: "lease", id, instance, process: life, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta };
+  return { kind: "lease", id, instance, process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta };
 }
 
 function fromHolder({ facts, fence, run, sinceMs, sinceWallMs }: Holder): object {
-  return { owner: fromFacts(facts), fence, run, sinceMs, sinceWallMs };
+  return { [FACTS]: fromFacts(facts), fence, run, sinceMs, sinceWallMs };
 }
 
 function toHolder(value: unknown): Holder | undefined {
   if (!isRecord(value)) return undefined;
   const { fence, run, sinceMs, sinceWallMs } = value;
-  const facts = toFacts(value["owner"]);
+  const facts = toFacts(value[FACTS]);
   if (facts === undefined || !isFence(fence) || !isCount(run)) return undefined;
   if ((sinceMs !== undefined && !isTime(sinceMs)) || (sinceWallMs !== undefined && !isTime(sinceWallMs)))
     return undefined;
   return { facts, fence, run, sinceMs, sinceWallMs };
 }
 
-function fromKept({ process: life, untilMs, untilWallMs, ...holder }: Kept): object {
-  return { ...fromHolder(holder), life, untilMs, untilWallMs };
+function fromKept({ process, untilMs, untilWallMs, ...holder }: Kept): object {
+  return { ...fromHolder(holder), [PROCESS]: process, untilMs, untilWallMs };
 }
 
 function toKept(value: unknown): Kept | undefined {
   const holder = toHolder(value);
   if (holder === undefined || !isRecord(value)) return undefined;
-  const { untilMs, untilWallMs, life } = value;
-  if (!isTime(untilMs) || !isTime(untilWallMs) || !isProcessIdentity(life)) return undefined;
-  return { ...holder, untilMs, untilWallMs, process: life };
+  const { untilMs, untilWallMs, [PROCESS]: process } = value;
+  if (!isTime(untilMs) || !isTime(untilWallMs) || !isProcessIdentity(process)) return undefined;
+  return { ...holder, untilMs, untilWallMs, process };
 }
 
 function fromState({ kind, holders, kept, forced }: LockState): object {

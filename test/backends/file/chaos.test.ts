@@ -1,4 +1,4 @@
-/** Four processes, two locks, and somebody who kills: nobody is ever inside with somebody else, and no fence comes twice. */
+/** Four processes take two locks and are killed at random: mutual exclusion holds, and no fence is given twice. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ interface SelfTest {
 }
 
 test(
-  "survives 150 kills at random moments; `npm run chaos:file` tries as many as wanted",
+  "mutual exclusion survives 150 kills at random moments; `npm run chaos:file` tries as many as wanted",
   { timeout: 600_000 },
   async () => {
     const { selfTest } = (await import(join(DIST, "cli/doctor/file-self-test.js"))) as SelfTest;

@@ -1,4 +1,4 @@
-/** Nothing is left behind: by those who closed, by those who were killed, by locks that nobody uses any more. */
+/** Nothing is left behind: by closed backends, by killed processes, by idle locks. */
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -55,7 +55,7 @@ test("what living processes use is not touched", async () => {
   expect(await peer.attempt(waiting)).toMatchObject({ granted: false, position: 1 });
 });
 
-test("a lock that nobody uses is removed, and comes back with greater fences", async () => {
+test("an idle lock is removed, and comes back with greater fences", async () => {
   const [a, b] = [scratch.open(), scratch.open()];
   let last = 0n;
   for (let times = 0; times < 5; times++) {

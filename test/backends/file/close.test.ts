@@ -1,4 +1,4 @@
-/** Closing: everything of this backend that is no lease goes, in bounded time, and what could not be removed is said. */
+/** Closing: everything of this backend except leases is removed, in bounded time, and the error says what could not be removed. */
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -34,14 +34,14 @@ test.each([true, false])(
     const kept = wish("kept");
     await granted(other.attempt(kept));
     const before = left();
-    const [released, broken, lapsed, told] = [wish("a"), wish("b"), wish("c", { ttlMs: 150 }), wish("d")];
-    for (const one of [released, broken, lapsed, told]) await granted(backend.attempt(one));
+    const [released, broken, expired, lost] = [wish("a"), wish("b"), wish("c", { ttlMs: 150 }), wish("d")];
+    for (const one of [released, broken, expired, lost]) await granted(backend.attempt(one));
     const waiting = wish("kept");
     expect(await backend.attempt(waiting)).toMatchObject({ position: 1 });
     expect(await backend.attempt(wish("kept", { queues: false }))).toMatchObject({ granted: false });
     backend.alsoAlive(process.pid);
     expect(await backend.release(released)).toBe("held");
-    for (const { name } of [broken, told]) {
+    for (const { name } of [broken, lost]) {
       const { fence } = (await other.query(name)).held[0]!;
       expect(await other.forceRelease(name, fence, "ops", "stuck")).toBe(true);
     }
@@ -62,7 +62,7 @@ test("leaves a lease that is held until its time is over, and nothing else", asy
   expect((await scratch.open({ hints: "poll" }).query("")).held).toHaveLength(1);
 });
 
-test("does not wait for a process that stands still", async () => {
+test("does not wait for a stopped process", async () => {
   const peer = await scratch.peer();
   const [backend, held] = [scratch.open(), claim()];
   await granted(peer.attempt(claim({ name: "its own" })));
@@ -92,7 +92,7 @@ test("says what could not be removed, removes all the rest, and says it again wh
   Object.assign(disk, real);
 });
 
-test("ends the cleaning that is under way: afterwards this backend does nothing more", async () => {
+test("ends a running cleanup: afterwards this backend does nothing more", async () => {
   const backend = scratch.open();
   await backend.query("");
   for (let at = 0; at < 300; at++) writeFileSync(join(scratch.dir, "o", `notes-${at}.txt`), "mine");
@@ -113,7 +113,7 @@ test("ends the cleaning that is under way: afterwards this backend does nothing 
   expect(calls).toBe(0);
 });
 
-test("ends whoever watches", async () => {
+test("ends watches", async () => {
   const [holder, backend] = [scratch.open(), scratch.open()];
   const wish = claim();
   await granted(holder.attempt(claim()));

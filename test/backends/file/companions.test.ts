@@ -1,4 +1,4 @@
-/** Leases that depend on more, or on less, than the process that took them: companions, detached ones, worker threads. */
+/** Leases that do not end with the process that took them: companions, detached leases, worker threads. */
 import { execFile, spawn } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -160,7 +160,7 @@ describe("a detached lease that is renewed with another ttl", () => {
     await granted(scratch.open().attempt(claim()));
   });
 
-  test("also lasts that long for those who can only count it from the last renewal: after a reboot", async () => {
+  test("also lasts that long for processes that must count it from the last renewal: after a reboot", async () => {
     const wish = claim({ ttlMs: 300 });
     const taker = scratch.open({ detached: true });
     await granted(taker.attempt(wish));

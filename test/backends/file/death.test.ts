@@ -1,4 +1,4 @@
-/** Who counts as dead, and how fast: killed holders, zombies, stopped ones, and those that cannot be seen from here. */
+/** Which processes count as dead, and how fast: killed holders, zombies, stopped ones, and those that cannot be seen from here. */
 import { execFileSync, type ForkOptions, spawn } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ afterEach(() => scratch.end());
 /** Changes who made the only lease file, as if another kind of process had written it. */
 function pretend({ dir }: Scratch, change: Partial<ProcessIdentity>): void {
   const [id] = readdirSync(join(dir, "o"));
-  // In place, so that the entry in the log, which is a link to it, says it too.
+  // In place, so the entry in the log, which is a link to it, changes too.
   rewrite<{ life: ProcessIdentity }>(join(dir, "o", id!), (facts) => ({
     ...facts,
     life: { ...facts.life, ...change },
@@ -29,14 +29,14 @@ describe("a killed holder", () => {
     const before = await granted(peer.attempt(claim({ ttlMs: 3_600_000 })));
     const [backend, waiter] = [scratch.open(), claim()];
     expect(await backend.attempt(waiter)).toMatchObject({ granted: false, position: 1 });
-    const news = backend.watch(waiter, new AbortController().signal);
+    const watching = backend.watch(waiter, new AbortController().signal);
     await peer.kill();
-    await news;
+    await watching;
     const after = await grantedAtLast(backend, waiter);
     expect(after.fence).toBeGreaterThan(before.fence + BigInt(before.run) - 1n);
   });
 
-  test("leaves its place to the waiters in their order, and a killed waiter is passed", async () => {
+  test("is followed by the waiters in their order, and a killed waiter is skipped", async () => {
     const [holder, dead] = [await scratch.peer(), await scratch.peer()];
     const backend = scratch.open();
     await granted(holder.attempt(claim()));
@@ -67,11 +67,11 @@ describe("a killed holder", () => {
     expect(performance.now() - fromMs).toBeGreaterThanOrEqual(1200);
   });
 
-  test("is dead although nobody has waited for it yet: a zombie holds nothing", async () => {
+  test("is dead although its parent has not collected it yet: a zombie holds nothing", async () => {
     // The shell becomes `sleep`, which never waits for the child that it inherits.
     const program = `"$0" "$@" & exec sleep 60`;
-    const doomed = join(import.meta.dirname, "killed-process.mjs");
-    const args = ["-c", program, process.execPath, doomed, DIST, scratch.dir, "alone", "100000", "before", "all"];
+    const killed = join(import.meta.dirname, "killed-process.mjs");
+    const args = ["-c", program, process.execPath, killed, DIST, scratch.dir, "alone", "100000", "before", "all"];
     const parent = spawn("sh", [...args, "hold"], { stdio: ["ignore", "pipe", "inherit"] });
     try {
       let text = "";
@@ -92,7 +92,7 @@ describe("a killed holder", () => {
 });
 
 describe("liveness", () => {
-  test("tells this process from another that had its pid", () => {
+  test("distinguishes this process from another that had its pid", () => {
     expect(isRunning(process.pid, startOf(process.pid))).toBe(true);
     expect(isRunning(process.pid, "1")).toBe(false);
     expect(isRunning(2 ** 22 + 1, "1")).toBe(false);
@@ -210,7 +210,7 @@ describe("S126: in a pid namespace that sees another one's /proc", () => {
   });
 });
 
-test("S126: a holder whose time namespace shifts its start time is not taken for dead while it lives", async () => {
+test("S126: a holder whose time namespace shifts its start time is not taken for dead while it runs", async () => {
   const user = process.getuid?.() === 0 ? [] : ["--user", "--map-root-user"];
   const execArgv = [...user, "--time", "--boottime", "100000", "--fork", "--kill-child", process.execPath];
   const shifted = await scratch.peer({}, { execPath: "unshare", execArgv });
@@ -223,7 +223,7 @@ test("S126: a holder whose time namespace shifts its start time is not taken for
 });
 
 describe("a stopped holder", () => {
-  test("loses the lock when its time is over, and learns it when it goes on", async () => {
+  test("loses the lock when its ttl is over, and learns it when it continues", async () => {
     const peer = await scratch.peer();
     const [stopped, waiter] = [claim({ ttlMs: 400 }), claim()];
     const fromMs = performance.now();
@@ -239,7 +239,7 @@ describe("a stopped holder", () => {
     expect(await backend.renew([waiter])).toMatchObject([{ held: true }]);
   });
 
-  test("that waited is passed when its ticket lapses, and finds its place again", async () => {
+  test("that waited is skipped when its ticket expires, and can queue again", async () => {
     const peer = await scratch.peer();
     const backend = scratch.open();
     const [holder, stopped, next] = [claim(), claim({ ttlMs: 400 }), claim()];
@@ -260,7 +260,7 @@ describe("a stopped holder", () => {
   });
 });
 
-test("a process whose event loop is blocked holds up nobody else's locks", async () => {
+test("a process whose event loop is blocked does not delay the locks of others", async () => {
   const [blocked, other] = [await scratch.peer(), await scratch.peer()];
   const backend = scratch.open();
   await granted(blocked.attempt(claim({ name: "its own" })));
@@ -269,9 +269,9 @@ test("a process whose event loop is blocked holds up nobody else's locks", async
   const [first, second] = [claim(), claim()];
   await granted(backend.attempt(first));
   await other.attempt(second);
-  const news = other.call("watch", second);
+  const watching = other.call("watch", second);
   await backend.release(first);
-  await news;
+  await watching;
   await grantedAtLast(other, second);
   writeFileSync(enough, "");
   await blocking;

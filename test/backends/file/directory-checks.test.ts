@@ -1,4 +1,4 @@
-/** A directory for locks: only one that is ours alone is used, and nothing is removed that we did not make. */
+/** The lock directory: only one that is ours alone is used, and only what we made is removed. */
 import { execFileSync } from "node:child_process";
 import {
   chmodSync,
@@ -45,7 +45,7 @@ function tree(path: string): string[] {
   return readdirSync(path, { recursive: true }).map(String).toSorted();
 }
 
-describe("S172: a directory in which something lies already", () => {
+describe("S172: a directory that is not empty", () => {
   test.each([
     ["a file", () => writeFileSync(join(scratch.dir, "notes.txt"), "mine")],
     ["directories with names like ours", () => ["t", "s", "o"].forEach((name) => mkdirSync(join(scratch.dir, name)))],
@@ -100,7 +100,7 @@ describe("S172: a directory in which something lies already", () => {
     expect(await refusal()).toMatch(/is not what this backend writes/);
   });
 
-  test("is made again by a process that has it open while somebody is still removing it", async () => {
+  test("is made again by a process that has it open while another process is still removing it", async () => {
     const backend = scratch.open();
     await granted(backend.attempt(claim()));
     for (const name of ["holdfast", "l", "q", "t"]) rmSync(join(scratch.dir, name), { recursive: true });
@@ -122,8 +122,8 @@ describe("S172: a directory in which something lies already", () => {
   });
 });
 
-describe("S172: every level is looked at, and no link is followed", () => {
-  test("a symbolic link in the place of the directory is refused, with the name to use instead", async () => {
+describe("S172: every level is checked, and no link is followed", () => {
+  test("a symbolic link instead of the directory is refused, with the name to use instead", async () => {
     const real = join(scratch.dir, "../real");
     mkdirSync(real, { mode: 0o700 });
     symlinkSync(real, scratch.dir);
@@ -132,19 +132,16 @@ describe("S172: every level is looked at, and no link is followed", () => {
     expect(readdirSync(real)).toEqual([]);
   });
 
-  test.each(CHILDREN)(
-    "a symbolic link in the place of %s/ is refused, and nothing is made behind it",
-    async (child) => {
-      await scratch.open().query("");
-      const elsewhere = join(scratch.dir, "../elsewhere");
-      renameSync(join(scratch.dir, child), elsewhere);
-      symlinkSync(elsewhere, join(scratch.dir, child));
-      expect(await refusal()).toMatch(new RegExp(`/${child} is a symbolic link`));
-    },
-  );
+  test.each(CHILDREN)("a symbolic link instead of %s/ is refused, and nothing is made behind it", async (child) => {
+    await scratch.open().query("");
+    const elsewhere = join(scratch.dir, "../elsewhere");
+    renameSync(join(scratch.dir, child), elsewhere);
+    symlinkSync(elsewhere, join(scratch.dir, child));
+    expect(await refusal()).toMatch(new RegExp(`/${child} is a symbolic link`));
+  });
 
   test.each(CHILDREN)(
-    "a file in the place of %s/ is refused, and so is a directory that others may write to",
+    "a file instead of %s/ is refused, and so is a directory that others may write to",
     async (child) => {
       await scratch.open().query("");
       rmSync(join(scratch.dir, child), { recursive: true });
@@ -157,18 +154,18 @@ describe("S172: every level is looked at, and no link is followed", () => {
     },
   );
 
-  test("a parent that others may write to is refused: they could put another directory in its place", async () => {
+  test("a parent that others may write to is refused: they could replace the directory", async () => {
     const open = join(scratch.dir, "../open");
     mkdirSync(join(open, "between"), { recursive: true });
     chmodSync(open, 0o777);
     expect(await refusal(join(open, "between/locks"))).toMatch(/others may write to .*\/open \(mode 777\)/);
     expect(readdirSync(join(open, "between"))).toEqual([]);
-    // Where only its owner can replace a thing, as in /tmp, it is safe.
+    // Where a user can only replace what is his own, as in /tmp, it is safe.
     chmodSync(open, 0o1777);
     await granted(scratch.open({ dir: join(open, "between/locks") }).attempt(claim()));
   });
 
-  test.runIf(ROOT)("a parent, a link on the way, or the directory of somebody else is refused", async () => {
+  test.runIf(ROOT)("a parent, a link on the path, or the directory of another user is refused", async () => {
     const theirs = join(scratch.dir, "../theirs");
     mkdirSync(theirs);
     chownSync(theirs, 65534, 65534);
@@ -185,7 +182,7 @@ describe("S172: every level is looked at, and no link is followed", () => {
     expect(await refusal(join(theirs, "locks"))).toMatch(/\/q belongs to uid 65534/);
   });
 
-  test.runIf(ROOT)("a missing parent that somebody else makes at that very moment is refused", async () => {
+  test.runIf(ROOT)("a missing parent that another user makes at that moment is refused", async () => {
     const between = join(scratch.dir, "../between");
     const { ...real } = disk;
     disk.mkdir = (path) => {
@@ -205,9 +202,9 @@ describe("S172: every level is looked at, and no link is followed", () => {
 
   test.runIf(ROOT).each([
     ["we are root", ["--map-root-user"], /\/theirs belongs to a user who is unknown in this/],
-    ["we are nobody, too", [], /belongs to a user who is unknown in this/],
+    ["this user is unknown too", [], /belongs to a user who is unknown in this/],
   ])(
-    "in a user namespace where %s, an owner who is nobody there is refused where anybody can make things",
+    "in a user namespace where %s, a directory of an unknown user is refused where all users can make things",
     async (_who, flags, refusal) => {
       const open = join(scratch.dir, "../open");
       mkdirSync(join(open, "theirs/locks"), { recursive: true });
@@ -225,7 +222,7 @@ describe("S172: every level is looked at, and no link is followed", () => {
     },
   );
 
-  test("a directory that is replaced while it is used is looked at again", async () => {
+  test("a directory that is replaced while it is used is checked again", async () => {
     const [backend, held] = [scratch.open(), claim()];
     await granted(backend.attempt(held));
     rmSync(scratch.dir, { recursive: true });
@@ -266,11 +263,11 @@ describe("S172: what we did not make is not removed", () => {
     put("l/_a/exactly16letters/thesis.txt", "mine");
     put("f/notes.txt", "mine");
     put("n/notes.txt", "mine");
-    for (const place of ["t", "l", "q"]) {
-      symlinkSync(outside, join(scratch.dir, place, place === "t" ? "a-link-16-letter" : "_link"));
+    for (const child of ["t", "l", "q"]) {
+      symlinkSync(outside, join(scratch.dir, child, child === "t" ? "a-link-16-letter" : "_link"));
       symlinkSync(
         join(outside, "0123456789abcdef"),
-        join(scratch.dir, place, place === "t" ? "b-link-16-letter" : "_b"),
+        join(scratch.dir, child, child === "t" ? "b-link-16-letter" : "_b"),
       );
     }
     const server = createServer().listen(join(scratch.dir, "s/socket-of-theirs"));
@@ -285,7 +282,7 @@ describe("S172: what we did not make is not removed", () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  test("nor a thing that a stranger put into a lock: it is carried aside with what is thrown away, and stays there", async () => {
+  test("nor a foreign file in a lock: it is moved aside with what is removed, and stays there", async () => {
     const backend = scratch.open({ entriesMax: 2 });
     const first = claim();
     await granted(backend.attempt(first));

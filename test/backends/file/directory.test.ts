@@ -83,7 +83,7 @@ test("a directory whose path is too long for a socket's address is no slower", a
   const refused = await b.attempt(waiter);
   // Without working sockets it would say: ask again in some tens of milliseconds.
   expect(refused).toMatchObject({ granted: false, retryMs: expect.closeTo(1000, -3) });
-  const news = b.watch(waiter, new AbortController().signal);
+  const watching = b.watch(waiter, new AbortController().signal);
   await a.release(holder);
-  expect(await news).toMatchObject({ granted: true });
+  expect(await watching).toMatchObject({ granted: true });
 });

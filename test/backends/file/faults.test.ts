@@ -82,7 +82,7 @@ describe("permission is denied", () => {
     const held = claim();
     await granted(backend.attempt(held));
     const peer = await scratch.peer();
-    // Root may do everything, so that it has to become somebody else; anybody else can lock itself out.
+    // Root may do everything, so it must become another user. Any other user can lock itself out.
     if (ROOT) await peer.call("setuid", 65534);
     else chmodSync(scratch.dir, 0);
     const error = (await peer.attempt(claim()).catch((cause: unknown) => cause)) as PeerError;
@@ -113,8 +113,8 @@ describe("permission is denied", () => {
       (part) => statSync(join(scratch.dir, part)).mode & 0o777,
     );
     expect(new Set(modes)).toEqual(new Set([0o700]));
-    const [owner] = readdirSync(join(scratch.dir, "o"));
-    expect(statSync(join(scratch.dir, "o", owner!)).mode & 0o777).toBe(0o600);
+    const [id] = readdirSync(join(scratch.dir, "o"));
+    expect(statSync(join(scratch.dir, "o", id!)).mode & 0o777).toBe(0o600);
   });
 });
 
@@ -134,7 +134,7 @@ describe("every hint is lost", () => {
     await locks.close();
   });
 
-  test("a holder learns from its next renewal that its lease was ended by force, by whom and why", async () => {
+  test("a holder learns from its next renewal that its lease was ended by force, and why", async () => {
     const peer = await scratch.peer({ hints: "poll" });
     const victim = claim();
     const { fence } = await granted(peer.attempt(victim));
@@ -145,12 +145,12 @@ describe("every hint is lost", () => {
   });
 });
 
-test("a lease ended by force is told to its process at once, over a socket", async () => {
+test("a force release is reported to the holder's process at once, over a socket", async () => {
   const peer = await scratch.peer();
   const victim = claim();
   const { fence } = await granted(peer.attempt(victim));
   expect(await scratch.open().forceRelease("a lock", fence, "ops@desk", "it hangs")).toBe(true);
-  const told = await eventually(async () => (await peer.call<{ id: string; reason: string }[]>("told"))[0]);
-  expect(told.id).toBe(victim.id);
-  expect(told.reason).toMatch(/ops@desk.*it hangs/);
+  const lost = await eventually(async () => (await peer.call<{ id: string; reason: string }[]>("reports"))[0]);
+  expect(lost.id).toBe(victim.id);
+  expect(lost.reason).toMatch(/ops@desk.*it hangs/);
 });

@@ -1,4 +1,4 @@
-/** Foreign and unreadable things among the locks: each harms nobody but itself, and says what it is. */
+/** Foreign and unreadable files among the locks: each harms only its own lock, and the error names it. */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ const THINGS: Readonly<Record<string, (path: string) => void>> = {
     mkdirSync(path);
     writeFileSync(join(path, "notes.txt"), "mine");
   },
-  // Whoever opens it to read waits until somebody writes.
+  // Opening it for reading waits until another process writes.
   "a pipe": (path) => execFileSync("mkfifo", [path]),
   "a link that leads nowhere": (path) => symlinkSync("/nowhere/at/all", path),
   "a link to itself": (path) => symlinkSync(path, path),
@@ -63,7 +63,7 @@ async function othersGoOn(): Promise<void> {
 }
 
 describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
-  test("in the place of a lock makes that one unusable, with its path in the message, and no other", async () => {
+  test("instead of a lock makes only that lock unusable, with its path in the message", async () => {
     put(at("l/_bad"));
     // An empty directory is what a removed lock may leave.
     if (what === "a directory") await granted(scratch.open().attempt(claim({ name: "bad" })));
@@ -71,7 +71,7 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
     await othersGoOn();
   });
 
-  test("in the place of a lock's incarnation or newest entry does the same", async () => {
+  test("instead of a lock's incarnation or newest entry does the same", async () => {
     mkdirSync(at("l/_empty"));
     put(at("l/_empty/exactly16letters"));
     expect((await failure("empty")).message).toContain(at("l/_empty"));
@@ -80,14 +80,14 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
     const [home] = readdirSync(at("l/_bad"));
     const [epoch] = readdirSync(at(`l/_bad/${home}`));
     put(at(`l/_bad/${home}/${epoch}/2`));
-    // What leads nowhere is not there, until somebody wants to make the entry.
+    // A link that leads nowhere is not there, until a process wants to make the entry.
     if (what === "a link that leads nowhere" || what === "a link to itself")
       await expect(backend.release(held)).rejects.toThrow(/is not what this backend writes: it is a symbolic link/);
     else expect((await failure("bad")).message).toContain(at(`l/_bad/${home}/${epoch}/2 is not what`));
     await othersGoOn();
   });
 
-  test("in the place of a queue makes waiting there fail clearly, and of a ticket is nobody who waits", async () => {
+  test("instead of a queue makes waiting fail clearly, and instead of a ticket is ignored", async () => {
     const [backend, held, waiter] = [scratch.open(), claim({ name: "bad" }), claim({ name: "bad" })];
     await granted(backend.attempt(held));
     if (!what.includes("directory")) {
@@ -105,7 +105,7 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
     await othersGoOn();
   });
 
-  test("among lease files, companions, forced releases, sockets, fences and half-made things is passed over", async () => {
+  test("among lease files, companions, forced releases, sockets, fences and half-made things is ignored", async () => {
     const paths = ["o/exactly16letters", "a/exactly16letters", "s/exactly16letters", "t/exactly16letters"];
     paths.push("f/1-0123456789abcdef", "n/9007199254740993", "l/notes", `l/~${"0".repeat(64)}`, "q/notes");
     for (const path of paths) put(at(path));
@@ -116,7 +116,7 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
   });
 });
 
-test("S143: a lock with a stranger's things beside it stays, because without it they would be in its way", async () => {
+test("S143: a lock with foreign files beside it stays, because they would prevent making it again", async () => {
   const [backend, wish] = [scratch.open(), claim({ name: "shared room" })];
   await granted(backend.attempt(wish));
   await backend.release(wish);
@@ -126,7 +126,7 @@ test("S143: a lock with a stranger's things beside it stays, because without it 
   expect(existsSync(at("l/_shared%20room/notes.txt"))).toBe(true);
 });
 
-test("S143: query tells once of a lock that cannot be read, lists the others, and fails for its own name", async () => {
+test("S143: query warns once of a lock that cannot be read, lists the others, and fails for its own name", async () => {
   const warnings: (Error & { code?: string })[] = [];
   const hear = (warning: Error): unknown => warnings.push(warning);
   process.on("warning", hear);
@@ -143,7 +143,7 @@ test("S143: query tells once of a lock that cannot be read, lists the others, an
   expect(warnings).toMatchObject([{ code: "HOLDFAST_UNREADABLE_LOCK", message: expect.stringContaining("l/_bad") }]);
 });
 
-test("S143: a file that the system refuses to read keeps the cleanup from nothing else", async () => {
+test("S143: a file that the system refuses to read does not stop the cleanup", async () => {
   for (const path of ["o/exactly16letters", "t/exactly16letters"]) writeFileSync(at(path), "");
   const check = (path: string): void => {
     if (path.includes("exactly16letters")) throw Object.assign(new Error("EACCES"), { code: "EACCES", path });

@@ -1,6 +1,6 @@
 /**
- * Everything that is read from files or sockets, fed with what nobody of ours wrote: random and changed bytes, files cut
- * short, other things in their place. It is never believed, never waited for, and never an error that is not ours.
+ * Everything that is read from files or sockets, fed with what this backend did not write: random and changed bytes, files cut
+ * short, other things instead of them. It is never believed, never waited for, and every error is one of ours.
  * `HOLDFAST_FUZZ_SEED` and `HOLDFAST_FUZZ_RUNS` choose another run; a failure names its seed.
  */
 import { execFileSync } from "node:child_process";
@@ -189,7 +189,7 @@ function filesIn(dir: string): string[] {
     .toSorted();
 }
 
-/** Puts something else in the place of a file, or changes what is in it. */
+/** Replaces a file, or changes its text. */
 function spoil(chance: SeededChance, path: string): string {
   const text = readFileSync(path, "utf8");
   const put: Record<string, () => void> = {
@@ -209,7 +209,7 @@ function spoil(chance: SeededChance, path: string): string {
 }
 
 test(
-  "S143: a spoilt file lets nobody hold beside the holder, harms no other lock, and ends in an answer or our error",
+  "S143: a damaged file never leads to a second holder, harms no other lock, and ends in an answer or our error",
   { timeout: 120_000 },
   async () => {
     for (let run = 0; run < RUNS / 2; run++) {
@@ -285,7 +285,7 @@ test("S143: a lease whose lease file was replaced by another is not believed to 
   await scratch.end();
 });
 
-test("S143: whatever comes over a socket, hints go on, and nothing is kept", async () => {
+test("S143: whatever comes over a socket, wake-ups go on, and nothing is kept", async () => {
   const scratch = new Scratch();
   const [a, b] = [scratch.open(), scratch.open()];
   const [held, waiting] = [claim(), claim()];
@@ -306,8 +306,8 @@ test("S143: whatever comes over a socket, hints go on, and nothing is kept", asy
       await new Promise((resolve) => socket.once("close", resolve));
     }
   }
-  const news = b.watch(waiting, new AbortController().signal);
+  const watching = b.watch(waiting, new AbortController().signal);
   await a.release(held);
-  expect(await news).toMatchObject({ granted: true });
+  expect(await watching).toMatchObject({ granted: true });
   await scratch.end();
 });

@@ -32,13 +32,13 @@ for (const [name, call] of Object.entries(disk)) {
   if (which === "changes" && !CHANGES.includes(name)) continue;
   disk[name] = (...args) => {
     calls++;
-    const doomed = calls === Number(at);
-    if (doomed && when === "before") process.kill(process.pid, "SIGKILL");
+    const last = calls === Number(at);
+    if (last && when === "before") process.kill(process.pid, "SIGKILL");
     const before = at === "0" ? allOf(dir) : "";
     try {
       return call(...args);
     } finally {
-      if (doomed) process.kill(process.pid, "SIGKILL");
+      if (last) process.kill(process.pid, "SIGKILL");
       if (at === "0" && allOf(dir) !== before) writeSync(1, `changed ${calls}\n`);
     }
   };
@@ -75,7 +75,7 @@ const claim = (change = {}) => ({
 
 async function take(backend, wish) {
   const answer = await backend.attempt(wish);
-  // Written before anything else happens, so that whoever survives knows what was given away.
+  // Written before anything else happens, so the test knows what was granted.
   if (answer.granted && wish.name === "doomed") writeSync(1, `fence ${answer.fence} ${answer.run}\n`);
   return answer;
 }

@@ -1,4 +1,4 @@
-/** The log of one lock: one winner per entry, epochs that follow each other, and what a power cut or a stranger leaves. */
+/** The log of one lock: one winner per entry, epochs that follow each other, and what a power cut or another program leaves. */
 import {
   mkdirSync,
   readdirSync,
@@ -47,7 +47,7 @@ function head(log: LockLog): Head {
 }
 
 describe("an append", () => {
-  test("succeeds for one of those who saw the same head", () => {
+  test("succeeds for only one of several processes that read the same head", () => {
     const logs = [open(), open(), open()];
     for (let round = 0; round < 20; round++) {
       const heads = logs.map(head);
@@ -57,7 +57,7 @@ describe("an append", () => {
     }
   });
 
-  test("to an epoch that was retired long ago fails, however slow the process was", () => {
+  test("fails on an epoch that was retired long ago, however slow the process was", () => {
     const [slow, fast] = [open(), open()];
     const stale = head(slow);
     for (let round = 0; round < 30; round++) expect(fast.append(head(fast), { free: true })).toBeDefined();
@@ -65,7 +65,7 @@ describe("an append", () => {
     expect(head(slow)).toEqual(head(fast));
   });
 
-  test("to a lock that was removed and made anew fails", () => {
+  test("fails on a lock that was removed and made again", () => {
     const [slow, fast] = [open(), open()];
     const stale = head(slow);
     expect(fast.retire(head(fast))).toBe(true);
@@ -74,7 +74,7 @@ describe("an append", () => {
     expect(head(slow).incarnation).toBe(head(fast).incarnation);
   });
 
-  test("that prepared an epoch and came too late leaves no second one", () => {
+  test("leaves no second epoch when it prepared one too late", () => {
     const [slow, fast] = [open(), open()];
     for (let round = 0; round < 4; round++) expect(fast.append(head(fast), { free: true })).toBeDefined();
     const full = head(slow);
@@ -97,7 +97,7 @@ describe("an append", () => {
 });
 
 describe("an epoch that was chosen", () => {
-  test("is entered by whoever sees it, when the chooser died before", async () => {
+  test("is finished by the next process that sees it, when the chooser died before", async () => {
     const backend = scratch.open({ entriesMax: 2 });
     const wish = claim();
     const before = await granted(backend.attempt(wish));
@@ -126,7 +126,7 @@ describe("after a power cut", () => {
     const wish = claim();
     const before = await granted(backend.attempt(wish));
     await backend.release(wish);
-    // An epoch's name ends with what tells boots from each other.
+    // An epoch's name ends with a tag of its boot.
     const lost = epoch().replace(/.{8}$/, "another0");
     renameSync(epoch(), lost);
     truncateSync(join(lost, "0"));
@@ -157,7 +157,7 @@ describe("after a power cut", () => {
   });
 });
 
-/** No power cut has been since this epoch was made, so that nothing in it is lost: what is empty was emptied. */
+/** There was no power cut since this epoch was made, so nothing in it is lost: what is empty was emptied. */
 describe("S143: within one boot, an entry that was emptied is not taken for a free lock", () => {
   test.each([
     ["the first", "0"],
@@ -181,7 +181,7 @@ describe("what this backend would never write", () => {
     ["text", "hello"],
     ["a list", "[]"],
     ["a state with a wrong holder", '{"kind":"state","holders":[{"fence":1}],"kept":[],"forced":[]}'],
-    ["an owner with a path for an id", '{"kind":"owner","id":"../../etc/passwd"}'],
+    ["a lease file with a path for an id", '{"kind":"owner","id":"../../etc/passwd"}'],
   ])("is not believed: %s", async (_what, text) => {
     const backend = scratch.open();
     const wish = claim();

@@ -25,7 +25,7 @@ describe("names", () => {
     );
   });
 
-  test("a readable directory tells its name, and nothing else is taken for one", () => {
+  test("a readable directory gives its name, and nothing else is taken for one", () => {
     fc.assert(
       fc.property(anything, (name) => {
         const directory = toDirectory(name);
@@ -71,7 +71,7 @@ describe("fences", () => {
           const greatest = numbers.base + (ENTRIES_MAX + 1) * numbers.stride - 1;
           wallUs += ENTRIES_MAX + 2 + pauseUs;
           expect(greatest - wallUs).toBeLessThanOrEqual(AHEAD_MAX_US);
-          // The system's clock only tells milliseconds.
+          // The system's clock has only milliseconds.
           numbers = nextRange(numbers, ENTRIES_MAX, ENTRIES_MAX, Math.floor(wallUs / 1000));
         }
       }),

@@ -139,7 +139,7 @@ export async function granted(answer: Promise<Granted | Refused>): Promise<Grant
   return known;
 }
 
-/** Attempts until granted, as the core does, but without any news. */
+/** Attempts until granted, as the core does, but without watching. */
 export async function grantedAtLast(
   backend: { attempt(claim: Claim): Promise<Granted | Refused> },
   wish: Claim,
@@ -150,10 +150,10 @@ export async function grantedAtLast(
   });
 }
 
-export async function eventually<T>(look: () => Promise<T | undefined> | T | undefined): Promise<T> {
+export async function eventually<T>(check: () => Promise<T | undefined> | T | undefined): Promise<T> {
   const endMs = performance.now() + PATIENCE_MS;
   for (;;) {
-    const seen = await look();
+    const seen = await check();
     if (seen !== undefined) return seen;
     if (performance.now() > endMs) throw new Error(`nothing was seen within ${PATIENCE_MS} ms`);
     await sleep(3);

@@ -47,7 +47,7 @@ test("a claim that holds and is asked for again is renewed for others to see", a
   expect(again.fence).toBe(fence);
   const third = another();
   const next = await grantedAtLast(third, claim());
-  // Whoever gets it next got it after the first one's end, which its owner then learns.
+  // The next holder got it after the end of the first, whose process then learns that.
   expect(next.fence).toBeGreaterThan(fence);
   expect(await another().renew([wish])).toMatchObject([{ held: false }]);
   expect(await another().release(wish)).toBe("absent");
@@ -69,7 +69,7 @@ test("a claim that is asked for again in another mode is refused, and stays what
   expect(await another().renew([wish])).toMatchObject([{ held: true }]);
 });
 
-test("a claim that waits and is asked for again keeps its place, with one ticket", async () => {
+test("a claim that waits and is asked for again keeps its position, with one ticket", async () => {
   const [first, wish, behind] = [claim(), claim(), claim()];
   const holder = another();
   await granted(holder.attempt(first));
@@ -103,23 +103,23 @@ test("a waiter that is killed around the hand-over of a lease that is to outlive
     const waiter = await scratch.peer({ detached: true });
     await granted(holder.attempt(first));
     expect(await waiter.attempt(wish)).toMatchObject({ granted: false });
-    let told = false;
-    const news = grantedAtLast(waiter, wish).then(() => (told = true));
+    let reported = false;
+    const watching = grantedAtLast(waiter, wish).then(() => (reported = true));
     await holder.release(first);
     // About as long as it takes the waiter to see it and write it down.
     await sleep(Math.random() * 6);
     await waiter.kill();
-    void news.catch(() => {});
-    // Whoever was told of the lease has it, dead or not; who was not may have it, and then it can be given back.
+    void watching.catch(() => {});
+    // If the grant was reported, the lease lasts, dead or not. If not, it may last, and then it can be released.
     const lasts = (await another().release(wish)) === "held";
-    if (told) expect(lasts).toBe(true);
+    if (reported) expect(lasts).toBe(true);
     const next = claim();
     await grantedAtLast(holder, next);
     expect(await holder.release(next)).toBe("held");
   }
 });
 
-test("a waiter that goes on with the place of another one keeps it when that one is killed", async () => {
+test("a waiter that resumes the claim of another process keeps its position when that process is killed", async () => {
   const [first, wish, behind] = [claim(), claim(), claim()];
   const holder = scratch.open();
   await granted(holder.attempt(first));
@@ -140,7 +140,7 @@ test("a waiter that goes on with the place of another one keeps it when that one
   expect(await another().renew([wish])).toMatchObject([{ held: true }]);
 });
 
-test("a waiter whose process died is passed, although a companion keeps that process's leases alive", async () => {
+test("a waiter whose process died is skipped, although a companion keeps that process's leases alive", async () => {
   const [first, behind] = [claim(), claim()];
   const holder = scratch.open();
   await granted(holder.attempt(first));

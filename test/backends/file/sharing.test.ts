@@ -42,7 +42,7 @@ function countRenewals(): Map<string, number> {
 }
 
 describe("a renewal", () => {
-  test("of 1000 leases is one utimes(), and each is told whether it is still held", async () => {
+  test("of 1000 leases is one utimes(), and each answer says whether the lease is still held", async () => {
     const backend = scratch.open();
     const claims = several(1000);
     await take(backend, claims);
@@ -61,7 +61,7 @@ describe("a renewal", () => {
     for (let at = 0; at < 50; at++) leases.push(await locks.acquire(`lock ${at}`, { ttl: 6000 }));
     const counts = countRenewals();
     await eventually(() => (counts.size > 0 ? true : undefined));
-    // All were taken within a moment, so that they are due together: whatever is asked for, it is one file.
+    // All were taken together, so they are due together: it is one file in any case.
     await sleep(0);
     expect(counts.size).toBe(1);
     expect([...counts.values()][0]).toBeLessThan(5);
@@ -142,7 +142,7 @@ describe("ends at its own time beside leases that are renewed", () => {
     await locks.close();
   });
 
-  test("a lease that nobody asks to renew any more, though the others' renewals lengthen its time", async () => {
+  test("a lease that is not renewed any more, although the renewals of the others lengthen its time", async () => {
     const [backend, other] = [scratch.open(), scratch.open()];
     const [kept, forgotten] = several(2, { ttlMs: 500 });
     await take(backend, [kept!, forgotten!]);
@@ -216,18 +216,18 @@ describe("a file whose time was over while it held a lease", () => {
 });
 
 describe("another process", () => {
-  test("ends one of several by force: only that one ends, and its holder is told at once", async () => {
+  test("ends one of several by force: only that one ends, and its holder learns it at once", async () => {
     const peer = await scratch.peer();
     const claims = several(3);
     const grants = [];
     for (const wish of claims) grants.push(await granted(peer.attempt(wish)));
     const backend = scratch.open();
     expect(await backend.forceRelease("lock 1", grants[1]!.fence, "ops@desk", "it hangs")).toBe(true);
-    const told = await eventually(async () => {
-      const all = await peer.call<{ id: string; reason: string }[]>("told");
+    const lost = await eventually(async () => {
+      const all = await peer.call<{ id: string; reason: string }[]>("reports");
       return all.length > 0 ? all : undefined;
     });
-    expect(told).toMatchObject([{ id: claims[1]!.id, reason: expect.stringMatching(/ops@desk.*it hangs/) }]);
+    expect(lost).toMatchObject([{ id: claims[1]!.id, reason: expect.stringMatching(/ops@desk.*it hangs/) }]);
     expect(await peer.call("renew", claims)).toMatchObject([{ held: true }, { held: false }, { held: true }]);
     // The file serves that lock again.
     await granted(peer.attempt(claim({ name: "lock 1", renewed: true })));
@@ -276,7 +276,7 @@ test("a lease file that has no links left is replaced for new claims, and keeps 
   expect(leaseFiles()).toHaveLength(1);
 });
 
-test("a shared file that somebody removed is replaced by another", async () => {
+test("a shared file that was removed is replaced by another", async () => {
   const backend = scratch.open();
   const [first, second] = several(2);
   await take(backend, [first!]);
@@ -285,7 +285,7 @@ test("a shared file that somebody removed is replaced by another", async () => {
   expect(await backend.renew([first!, second!])).toMatchObject([{ held: false }, { held: true }]);
 });
 
-test("files for claims that each say something else are not kept for ever", async () => {
+test("files of claims with different share keys are not kept without limit", async () => {
   const backend = scratch.open();
   for (let at = 0; at < 100; at++) {
     const wish = claim({ renewed: true, meta: { request: String(at) } });
