@@ -1,6 +1,6 @@
 /**
- * Companions: other processes that keep a backend's leases alive while they run, even after its own process has died. Each
- * backend with companions has a file that lists them.
+ * Companions: other processes that keep a backend's leases alive while they run, even after its own process has died. They are
+ * listed in a file with the backend's name.
  */
 import { join } from "node:path";
 import { createFile, disk, remove, tryRename } from "./disk.ts";
