@@ -7,6 +7,8 @@ import { closeSync, openSync } from "node:fs";
 import { createServer, connect, type Server, type Socket } from "node:net";
 import { createHash } from "node:crypto";
 import { join } from "node:path";
+import { systemClock } from "../../contract/clock.ts";
+import { within } from "../../contract/time-limit.ts";
 import { remove } from "./disk.ts";
 import type { DirectoryPaths } from "./directory.ts";
 import { isId } from "./records.ts";
@@ -70,13 +72,10 @@ export class WakeUpSockets {
   /** Waits, but not long, until all wake-ups have left this process. If it exited before, they would be lost. */
   async flush(): Promise<void> {
     if (this.#unsent === 0) return;
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, FLUSH_MAX_MS);
-      this.#sent = () => {
-        clearTimeout(timer);
-        resolve();
-      };
+    const sent = new Promise<void>((resolve) => {
+      this.#sent = resolve;
     });
+    await within(systemClock, sent, FLUSH_MAX_MS);
   }
 
   /** Calls `ended` when the process behind that instance is gone, or cannot be reached. Returns how to stop. */
