@@ -12,7 +12,7 @@ import { selfTest } from "../dist/cli/doctor/file-self-test.js";
 const scratch = mkdtempSync(join(process.argv[2] ?? tmpdir(), "hf-chaos-"));
 const kills = Number(process.argv[3] ?? 1000);
 const dist = join(import.meta.dirname, "../dist");
-const program = join(import.meta.dirname, "../test/backends/file/doomed.mjs");
+const program = join(import.meta.dirname, "../test/backends/file/killed-process.mjs");
 const problems = [];
 
 try {

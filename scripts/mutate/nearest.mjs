@@ -64,7 +64,7 @@ const AREAS = [
 const ABOUT_TEXT = new Set(["test/backends/redis/lua.test.ts", "test/core/size.test.ts", "test/fence/sources.test.ts"]);
 /** Take long, or wait for servers to elect each other: left to a second run, over what `--quick` did not catch. */
 const SLOW =
-  /^test\/(?:cli\/|core\/(?:thread|fuzz|process|arguments)|testing\/|simulation\/|backends\/zookeeper\/(?:faults|interop|fuzz|hostile)|backends\/file\/(?:kills|chaos|death|fuzz|company|sharing))/;
+  /^test\/(?:cli\/|core\/(?:thread|fuzz|process|arguments)|testing\/|simulation\/|backends\/zookeeper\/(?:faults|interop|fuzz|hostile)|backends\/file\/(?:kills|chaos|death|fuzz|companions|sharing))/;
 /** Holds, in each folder, tests against bugs that lived. */
 const NOTICED = "noticed.test.ts";
 /** Single tests that take as long as all others of their file: also left to the second run. */

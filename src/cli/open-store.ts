@@ -61,7 +61,7 @@ async function openFor(url: string, { outlives = false, beforeDetached }: OpenOp
   if (outlives === false || !isFile(backend)) return backend;
   const { file } = await import("../backends/file/index.ts");
   if (outlives === true) return file({ dir: backend.directory, detached: true, beforeDetached });
-  // Its owner files bear the claims' ids from here on, so that `renew` and `release` find them.
+  // Its lease files have the claims' ids from here on, so `renew` and `release` find them.
   void backend.renewer;
   return backend;
 }

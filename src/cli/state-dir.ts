@@ -19,7 +19,7 @@ import {
 import { userInfo } from "node:os";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 
-import { checkOwn, checkWay } from "../backends/file/blocked-by.ts";
+import { checkOwn, checkParents } from "../backends/file/directory-checks.ts";
 import { UsageError } from "./usage-error.ts";
 import type { Io } from "./io.ts";
 
@@ -120,7 +120,7 @@ export class StateDir {
   #check(): void {
     const refuse = (why: string): Error => this.#refusal(why);
     if (lstatSync(this.path, { throwIfNoEntry: false }) === undefined) return;
-    checkWay(this.path, refuse);
+    checkParents(this.path, refuse);
     checkOwn(this.path, this.path, refuse);
   }
 

@@ -30,3 +30,11 @@ export const systemClock: Clock = {
     else (timer as NodeJS.Timeout).unref();
   },
 };
+
+/**
+ * Milliseconds of the machine's monotonic clock: the same in all processes of this boot, and standing still while the machine
+ * sleeps. A clock that was handed in cannot be compared between processes: its own time is the answer.
+ */
+export function machineMs(clock: Clock = systemClock): number {
+  return clock === systemClock ? Number(process.hrtime.bigint()) / 1e6 : clock.now();
+}

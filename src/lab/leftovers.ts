@@ -5,8 +5,9 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Backend } from "../contract/backend.ts";
-import { toDirectory } from "../backends/file/names.ts";
-import { placeAt } from "../backends/file/directory.ts";
+import { machineMs } from "../contract/clock.ts";
+import { toDirectory } from "../backends/file/epochs.ts";
+import { pathsIn } from "../backends/file/directory.ts";
 import { namesOf } from "../backends/redis/keys.ts";
 import type { ZooKeeperClient } from "../backends/zookeeper/index.ts";
 
@@ -69,31 +70,31 @@ export async function leftInRedis(server: RedisToAsk, prefix?: string): Promise<
 
 /** Of a directory of locks: tickets of locks whose names start with `prefix`. */
 export function leftInQueues(dir: string, prefix?: string): readonly string[] {
-  const { queues } = placeAt(dir);
+  const { queues } = pathsIn(dir);
   const ours = (directory: string): boolean => prefix === undefined || directory.startsWith(toDirectory(prefix));
   return list(queues)
     .filter((directory) => ours(directory))
     .flatMap((directory) => list(join(queues, directory)).map((ticket) => `a ticket ${ticket} in ${directory}`));
 }
 
-/** Where no process was killed, also: no socket, no companion, and no owner file of a lease that lasts. */
+/** Where no process was killed, also: no socket, no companion, and no lease file of a lease that lasts. */
 export function leftInFiles(dir: string): readonly string[] {
-  const place = placeAt(dir);
+  const paths = pathsIn(dir);
   return [
     ...leftInQueues(dir),
-    ...list(place.sockets).map((name) => `a socket ${name}`),
-    ...list(place.companions).map((name) => `a companion's note ${name}`),
-    ...list(place.owners)
-      .filter((name) => !isOver(join(place.owners, name)))
-      .map((name) => `an owner file ${name}`),
-    ...list(place.trash).map((name) => `something thrown away ${name}`),
+    ...list(paths.sockets).map((name) => `a socket ${name}`),
+    ...list(paths.companions).map((name) => `a companion's note ${name}`),
+    ...list(paths.leaseFiles)
+      .filter((name) => !isOver(join(paths.leaseFiles, name)))
+      .map((name) => `a lease file ${name}`),
+    ...list(paths.trash).map((name) => `something thrown away ${name}`),
   ];
 }
 
-/** The owner file of a lease that ended by itself: it counts for nothing, and the janitor removes it. */
-function isOver(owner: string): boolean {
-  const stat = statSync(owner, { throwIfNoEntry: false });
-  return stat === undefined || stat.mtimeMs < Number(process.hrtime.bigint()) / 1e6;
+/** The file of a lease that expired: it counts for nothing, and the cleanup removes it. */
+function isOver(file: string): boolean {
+  const stat = statSync(file, { throwIfNoEntry: false });
+  return stat === undefined || stat.mtimeMs < machineMs();
 }
 
 function list(directory: string): readonly string[] {

@@ -68,7 +68,7 @@ test("in files", async () => {
     for (const shape of SHAPES) {
       await walk(backend, shape, async (prefix, stage) => {
         expect(leftInQueues(dir, prefix).length).toBe(stage === "queued" ? 1 : 0);
-        if (stage === "held") expect(leftInFiles(dir)).toContainEqual(expect.stringContaining("an owner file"));
+        if (stage === "held") expect(leftInFiles(dir)).toContainEqual(expect.stringContaining("a lease file"));
       });
     }
     // Made when somebody waits.

@@ -1,54 +1,54 @@
-/** Who may hold beside whom, and who is next: the rules about a lock's state that need neither a clock nor a disk. */
+/** Which claims may hold together, and which is next: the rules about a lock's state that need neither clock nor disk. */
 import type { Claim, Mode } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
-import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
+import { FREE, type Holder, type LockState, type LeaseFacts } from "./records.ts";
 
-/** What decides about a claim. */
-export interface Wish {
+/** What decides whether a claim may hold. */
+export interface ModeAndLimit {
   readonly mode: Mode;
   readonly limit: number;
 }
 
-interface Terms extends Wish {
+interface ClaimTerms extends ModeAndLimit {
   readonly lockDelayMs: number;
   readonly minHoldMs: number;
 }
 
-/** Everything that takes a place: leases, and places kept for nobody. */
+/** Everything that takes a place: leases, and places kept after their end. */
 export function taken(state: LockState): readonly Holder[] {
   return state.kept.length === 0 ? state.holders : [...state.holders, ...state.kept];
 }
 
-/** How many of the line, from its head, may hold now, one beside the other. */
-export function admitted(state: LockState, line: readonly Wish[]): number {
+/** How many of the waiters, from the first on, may hold now, together. */
+export function admitted(state: LockState, waiters: readonly ModeAndLimit[]): number {
   const places = taken(state);
   let count = places.length;
-  let mode = places[0]?.owner.mode;
-  for (const [at, wish] of line.entries()) {
-    const fits = count === 0 || (wish.mode === mode && (wish.mode === "shared" || count < wish.limit));
+  let mode = places[0]?.facts.mode;
+  for (const [at, waiter] of waiters.entries()) {
+    const fits = count === 0 || (waiter.mode === mode && (waiter.mode === "shared" || count < waiter.limit));
     if (!fits) return at;
-    mode = wish.mode;
+    mode = waiter.mode;
     count++;
   }
-  return line.length;
+  return waiters.length;
 }
 
-/** The limit that everybody else here agreed on, where the claim asks for another. */
-export function otherLimit(claim: Wish, state: LockState, others: readonly Wish[]): number | undefined {
+/** The limit of all others of this lock, where the claim asks for another. */
+export function otherLimit(claim: ModeAndLimit, state: LockState, others: readonly ModeAndLimit[]): number | undefined {
   if (claim.mode === "shared") return undefined;
   const [first] = taken(state);
   const known =
-    first?.owner.mode === "exclusive" ? first.owner.limit : others.find(({ mode }) => mode === "exclusive")?.limit;
+    first?.facts.mode === "exclusive" ? first.facts.limit : others.find(({ mode }) => mode === "exclusive")?.limit;
   return known === claim.limit ? undefined : known;
 }
 
-/** True for a claim that an owner file alone describes: one holds at a time, and nothing stays behind when it ends. */
-export function isPlain({ mode, limit, lockDelayMs, minHoldMs }: Terms): boolean {
+/** True for a claim that its lease file describes completely: it holds alone, and leaves nothing behind when it ends. */
+export function isPlain({ mode, limit, lockDelayMs, minHoldMs }: ClaimTerms): boolean {
   return mode === "exclusive" && limit === 1 && lockDelayMs === 0 && minHoldMs === 0;
 }
 
 /** Only where one holds at a time: else a later holder of this run would be below an earlier one of the next. */
-export function runFor({ mode, limit }: Wish, stride: number): number {
+export function runFor({ mode, limit }: ModeAndLimit, stride: number): number {
   return mode === "exclusive" && limit === 1 ? stride : 1;
 }
 
@@ -61,12 +61,12 @@ export function isFree({ holders, kept }: LockState): boolean {
 }
 
 /** The state in which that claim alone holds. */
-export function heldBy(owner: OwnerFacts, fence: number, run: number): LockState {
-  return { ...FREE, holders: [{ owner, fence, run, sinceMs: undefined, sinceWallMs: undefined }] };
+export function heldBy(facts: LeaseFacts, fence: number, run: number): LockState {
+  return { ...FREE, holders: [{ facts, fence, run, sinceMs: undefined, sinceWallMs: undefined }] };
 }
 
-export function without(state: LockState, ownerId: string): LockState {
-  const others = <T extends Holder>(places: readonly T[]): T[] => places.filter(({ owner }) => owner.id !== ownerId);
+export function without(state: LockState, fileId: string): LockState {
+  const others = <T extends Holder>(places: readonly T[]): T[] => places.filter(({ facts }) => facts.id !== fileId);
   return { ...state, holders: others(state.holders), kept: others(state.kept) };
 }
 

@@ -1,4 +1,4 @@
-/** The backend: claims of this process, by id, and what the core may ask about them. The work on a lock is in `lock.ts`. */
+/** The backend: answers the core's calls with the claims of this process and the locks on the disk. `lock.ts` does the work on a lock. */
 import type {
   Backend,
   Claim,
@@ -11,51 +11,46 @@ import type {
   Swapped,
 } from "../../contract/backend.ts";
 import { systemClock } from "../../contract/clock.ts";
-import { LockBackendError } from "../../contract/errors.ts";
-import { Claims, grantedTo } from "./local-claim.ts";
-import { codeOf } from "./disk.ts";
-import { Companions } from "./liveness.ts";
-import { ForcedRecords } from "./force-release.ts";
-import { restorePlace } from "./directory-checks.ts";
-import { Hints } from "./wake-up-sockets.ts";
-import { Janitor } from "./cleanup.ts";
-import { Lock, type LockOptions } from "./lock.ts";
-import { momentOf } from "./clock.ts";
-import { News } from "./waiting.ts";
+import { grantedTo, LocalClaims } from "./local-claim.ts";
+import { Cleanup } from "./cleanup.ts";
+import { Companions } from "./companions.ts";
+import { defaultDirectory, type DirectoryPaths, freshName, pathsIn } from "./directory.ts";
+import { OpenDirectory } from "./directory-checks.ts";
+import { namesOfLocks } from "./epochs.ts";
+import { CloseErrors, warnOfUnreadable } from "./errors.ts";
 import { ENTRIES_MAX } from "./fences.ts";
-import type { Owner } from "./lease-file.ts";
-import { Owners } from "./lease-files.ts";
+import { ForcedRecords } from "./force-release.ts";
+import { LeaseFiles } from "./lease-files.ts";
+import { Lock, type LockOptions } from "./lock.ts";
 import type { FileOptions } from "./options.ts";
-import { checkFileSystem, defaultDirectory, freshName, type Place, placeAt } from "./directory.ts";
+import type { BlockedBy, LockSnapshot } from "./query.ts";
 import { FactsCache } from "./queue.ts";
 import { Renewals } from "./renewals.ts";
-import { namesOfLocks } from "./epochs.ts";
-import type { Obstacle, View } from "./query.ts";
-import { explain, Leftovers, warnOfUnreadable } from "./errors.ts";
+import { WaitingClaims } from "./waiting.ts";
+import { WakeUpSockets } from "./wake-up-sockets.ts";
 
 /** Locks whose newest entry is remembered, which saves finding it again: this many, and those in use. */
 const LOCKS_MAX = 2000;
-/** Long work is cut into slices, so that the event loop gets its turn. */
+/** Long work is cut into slices, so the event loop can run in between. */
 const SLICE = 100;
 
 export class FileBackend implements Backend {
   readonly name = "file";
   readonly directory: string;
   readonly #options: FileOptions;
-  readonly #place: Place;
-  readonly #owners: Owners;
+  readonly #paths: DirectoryPaths;
+  readonly #openDirectory: OpenDirectory;
+  readonly #leaseFiles: LeaseFiles;
   readonly #forced: ForcedRecords;
-  readonly #hints: Hints;
-  readonly #news: News;
+  readonly #sockets: WakeUpSockets;
+  readonly #waiting: WaitingClaims;
   readonly #companions: Companions;
-  readonly #janitor: Janitor;
-  readonly #around: LockOptions;
+  readonly #cleanup: Cleanup;
+  readonly #lockOptions: LockOptions;
   readonly #locks = new Map<string, Lock>();
-  readonly #claims: Claims;
+  readonly #claims: LocalClaims;
   readonly #renewals: Renewals;
   #listener: Listener | undefined;
-  #open = false;
-  #closed = false;
   #closing: Promise<void> | undefined;
 
   /** @internal Use {@link file}. */
@@ -64,82 +59,76 @@ export class FileBackend implements Backend {
     const clock = options.clock ?? systemClock;
     this.#options = options;
     this.directory = options.dir ?? defaultDirectory();
-    this.#place = placeAt(this.directory);
-    const [place, moment] = [this.#place, momentOf(clock)];
-    this.#owners = new Owners({
-      place,
-      moment,
+    this.#paths = pathsIn(this.directory);
+    const paths = this.#paths;
+    this.#openDirectory = new OpenDirectory(paths, {
+      opened: () => this.#opened(),
+      restored: () => this.#restored(),
+    });
+    this.#leaseFiles = new LeaseFiles({
+      paths,
+      clock,
       instance,
       detached: options.detached ?? false,
       beforeDetached: options.beforeDetached,
-      // Later: whoever finds it is in the middle of something else.
-      lapsed: (mine) => queueMicrotask(() => this.#closed || this.#renewals.end(mine)),
+      // Later: the renewal that finds it is in the middle of something else.
+      lapsed: ({ claim }) => queueMicrotask(() => this.#closed || this.#renewals.end(claim.id)),
     });
-    this.#claims = new Claims(this.#owners, moment);
-    this.#forced = new ForcedRecords(place, moment);
+    this.#claims = new LocalClaims(clock, (facts) => this.#leaseFiles.adopt(facts));
+    this.#forced = new ForcedRecords(paths, clock);
     this.#renewals = new Renewals({
-      place,
-      owners: this.#owners,
+      paths,
+      leaseFiles: this.#leaseFiles,
       claims: this.#claims,
       forced: this.#forced,
-      moment,
+      clock,
+      directory: this.#openDirectory,
       lock: (name) => this.#lock(name),
     });
-    this.#hints = new Hints(place, instance, (ownerId) => this.#look(ownerId));
-    this.#news = new News(this.#hints, clock, options.hints ?? "socket");
-    this.#companions = new Companions(place, instance);
-    this.#around = {
-      place,
-      moment,
+    this.#sockets = new WakeUpSockets(paths, instance, (fileId) => this.#woken(fileId));
+    this.#waiting = new WaitingClaims(this.#sockets, clock, options.hints ?? "socket");
+    this.#companions = new Companions(paths, instance);
+    this.#lockOptions = {
+      paths,
+      clock,
       entriesMax: options.entriesMax ?? ENTRIES_MAX,
-      owners: this.#owners,
+      leaseFiles: this.#leaseFiles,
       facts: new FactsCache(),
-      forced: this.#forced,
       keepForced: (records) => this.#forced.keep(records),
-      hint: (owner) => this.#hints.tell(owner.instance, owner.id),
+      wake: (facts) => this.#sockets.wake(facts.instance, facts.id),
       restored: () => this.#restored(),
     };
-    this.#janitor = new Janitor(this.#around, clock);
+    this.#cleanup = new Cleanup(this.#lockOptions, this.#forced, clock);
   }
 
   // The methods are async although little in them waits: a throw becomes a rejection, as from any other store.
 
   async attempt(claim: Claim): Promise<Granted | Refused> {
-    return this.#guarded(claim.name, () => this.#attempt(claim));
+    return this.#use(claim.name, () => this.#attempt(claim));
   }
 
   async watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
-    const mine = this.#claims.known(claim.id);
-    if (this.#closed || mine?.owner === undefined || mine.ticket === undefined) return undefined;
-    const ownerId = mine.owner.facts.id;
+    const local = this.#claims.known(claim.id);
+    if (this.#closed || local?.file === undefined || local.ticket === undefined) return undefined;
+    const fileId = local.file.facts.id;
     const directory = this.#lock(claim.name).log.seen?.directory;
-    await this.#news.wait(ownerId, directory, signal);
+    await this.#waiting.wait(fileId, directory, signal);
     if (this.#closed || signal.aborted) return undefined;
-    return this.#guarded(claim.name, () => (this.#lock(claim.name).look(mine) ? grantedTo(mine) : undefined));
+    return this.#use(claim.name, () => (this.#lock(claim.name).checkGranted(local) ? grantedTo(local) : undefined));
   }
 
-  async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
-    const renewals: Renewal[] = [];
-    const round = new Set<Owner>();
-    for (const [at, claim] of claims.entries()) {
-      if (renewals.length % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
-      try {
-        renewals.push(this.#guarded(claim.name, () => this.#renewals.renew(claim, round, fences?.[at])));
-      } catch (cause) {
-        renewals.push({ held: "unknown", cause });
-      }
-    }
-    return renewals;
+  renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
+    return this.#renewals.renew(claims, fences);
   }
 
   async release(claim: Claim): Promise<Released> {
-    return this.#guarded(claim.name, () => this.#release(claim));
+    return this.#use(claim.name, () => this.#release(claim));
   }
 
   async swap(held: Claim, next: Claim): Promise<Swapped> {
-    return this.#guarded(held.name, () => {
-      const [mine, following] = [this.#claims.known(held.id), this.#claims.of(next)];
-      if (mine?.held !== undefined && held.name === next.name && this.#lock(held.name).swap(mine, following)) {
+    return this.#use(held.name, () => {
+      const [local, following] = [this.#claims.known(held.id), this.#claims.of(next)];
+      if (local?.held !== undefined && held.name === next.name && this.#lock(held.name).swap(local, following)) {
         this.#claims.forget(held.id);
         return { ...grantedTo(following), released: "held" };
       }
@@ -149,32 +138,32 @@ export class FileBackend implements Backend {
   }
 
   async query(prefix: string): Promise<Snapshot> {
-    const names = this.#guarded(prefix, () => namesOfLocks(this.#place, prefix));
-    const views = [];
+    const names = this.#use(prefix, () => namesOfLocks(this.#paths, prefix));
+    const snapshots: LockSnapshot[] = [];
     for (const [at, name] of names.entries()) {
       if (at % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
-      const view = this.#view(name, prefix);
-      if (view !== undefined) views.push(view);
+      const snapshot = this.#snapshot(name, prefix);
+      if (snapshot !== undefined) snapshots.push(snapshot);
     }
-    this.#forced.keep(views.flatMap(({ forced }) => forced));
+    this.#forced.keep(snapshots.flatMap(({ forced }) => forced));
     return {
-      held: views.flatMap(({ held }) => held),
-      pending: views.flatMap(({ pending }) => pending),
-      forced: this.#guarded(prefix, () => this.#forced.list(prefix)),
+      held: snapshots.flatMap(({ held }) => held),
+      pending: snapshots.flatMap(({ pending }) => pending),
+      forced: this.#use(prefix, () => this.#forced.list(prefix)),
     };
   }
 
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
-    return this.#guarded(name, () => this.#lock(name).break(fence, by, reason));
+    return this.#use(name, () => this.#forced.forceRelease(this.#lock(name), fence, by, reason));
   }
 
   listen(listener: Listener): void {
     this.#listener = listener;
   }
 
-  /** Asked for when a worker thread is about to renew: from then on each owner file bears its claim's id, to be found by. */
+  /** Read when a worker thread is about to renew: from then on each lease file has its claim's id, so the thread finds it. */
   get renewer(): { readonly module: string; readonly data: unknown } {
-    this.#owners.nameAfterClaims();
+    this.#leaseFiles.nameAfterClaims();
     return { module: new URL("./open.js", import.meta.url).href, data: { dir: this.directory } };
   }
 
@@ -184,62 +173,70 @@ export class FileBackend implements Backend {
    */
   alsoAlive(pid: number): () => void {
     if (!Number.isSafeInteger(pid) || pid <= 0) throw new TypeError(`Expected \`pid\` to be a process id, got ${pid}`);
-    return this.#guarded("", () => this.#companions.add(pid));
+    return this.#use("", () => this.#companions.add(pid));
   }
 
-  /** Removes, now and without patience, what the janitor would remove in time. @internal */
+  /** Runs the cleanup now, ignoring its age limits. @internal */
   async clean(halfMadeMs = 0): Promise<void> {
-    this.#guarded("", () => {});
-    await this.#janitor.clean(0, halfMadeMs);
+    this.#use("", () => {});
+    await this.#cleanup.clean(0, halfMadeMs);
   }
 
-  /** Leases stay until their ttl, as after any process's end; the core releases them before. */
+  /** Leases stay until their ttl, as after the end of any process. The core releases them before. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
   }
 
   async #close(): Promise<void> {
-    this.#closed = true;
+    this.#openDirectory.close();
     this.#listener = undefined;
-    this.#janitor.stop();
-    this.#news.close();
-    if (!this.#open) return;
-    const left = new Leftovers(this.directory);
+    this.#cleanup.stop();
+    this.#waiting.close();
+    if (!this.#openDirectory.isOpen) return;
+    const errors = new CloseErrors(this.directory);
     let held = false;
-    for (const mine of this.#claims.all()) {
-      if (this.#claims.holds(mine)) held = true;
-      else left.unless(mine.claim.name, () => void this.#lock(mine.claim.name).release(mine));
+    for (const local of this.#claims.all()) {
+      if (this.#claims.holds(local)) held = true;
+      else errors.collect(local.claim.name, () => void this.#lock(local.claim.name).release(local));
     }
     this.#claims.clear();
-    left.unless("", () => this.#owners.close());
-    await this.#hints.flush();
-    left.unless("", () => this.#hints.close());
-    if (!held) left.unless("", () => this.#companions.close());
-    await this.#janitor.last();
-    left.check();
+    errors.collect("", () => this.#leaseFiles.close());
+    await this.#sockets.flush();
+    errors.collect("", () => this.#sockets.close());
+    if (!held) errors.collect("", () => this.#companions.close());
+    await this.#cleanup.last();
+    errors.throwIfAny();
+  }
+
+  get #closed(): boolean {
+    return this.#openDirectory.isClosed;
+  }
+
+  #use<T>(name: string, step: () => T): T {
+    return this.#openDirectory.use(name, step);
   }
 
   #attempt(claim: Claim): Granted | Refused {
-    const mine = this.#claims.of(claim);
-    let obstacle: Obstacle | undefined;
+    const local = this.#claims.of(claim);
+    let blockedBy: BlockedBy | undefined;
     try {
-      obstacle = this.#lock(claim.name).take(mine);
+      blockedBy = this.#lock(claim.name).take(local);
     } catch (error) {
-      if (mine.owner === undefined) this.#claims.forget(claim.id);
+      if (local.file === undefined) this.#claims.forget(claim.id);
       throw error;
     }
-    if (obstacle === undefined) return grantedTo(mine);
-    if (mine.owner === undefined) this.#claims.forget(claim.id);
-    const retryMs = this.#news.expect(mine, obstacle);
-    const { heldBy, ahead } = obstacle;
+    if (blockedBy === undefined) return grantedTo(local);
+    if (local.file === undefined) this.#claims.forget(claim.id);
+    const retryMs = this.#waiting.expect(local, blockedBy);
+    const { heldBy, ahead } = blockedBy;
     return ahead === undefined ? { granted: false, heldBy } : { granted: false, heldBy, position: ahead + 1, retryMs };
   }
 
-  /** `undefined`: the lock cannot be read, which is told once, and only its own name's query fails for it. */
-  #view(name: string, prefix: string): View | undefined {
+  /** `undefined`: the lock cannot be read. That is warned of once, and only a query for its own name fails. */
+  #snapshot(name: string, prefix: string): LockSnapshot | undefined {
     try {
-      return this.#guarded(name, () => this.#lock(name).view());
+      return this.#use(name, () => this.#lock(name).snapshot());
     } catch (error) {
       if (name === prefix || this.#closed) throw error;
       warnOfUnreadable(error);
@@ -249,62 +246,44 @@ export class FileBackend implements Backend {
 
   #release(claim: Claim): Released {
     const lock = this.#lock(claim.name);
-    const mine = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.find(claim.id));
-    if (mine === undefined) return "absent";
-    if (mine.owner !== undefined) this.#news.forget(mine.owner.facts.id);
-    const released = lock.release(mine);
+    const local = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.holderBy(claim.id));
+    if (local === undefined) return "absent";
+    if (local.file !== undefined) this.#waiting.forget(local.file.facts.id);
+    const released = lock.release(local);
     this.#claims.forget(claim.id);
     return released;
   }
 
-  /** Somebody says that one of our claims has news. */
-  #look(ownerId: string): void {
-    if (this.#closed || this.#news.tell(ownerId)) return;
-    for (const { id, reason } of this.#renewals.lost(ownerId)) this.#listener?.lost(id, reason);
+  /** Another process asks to check a claim of ours: it waits, or it may be lost. */
+  #woken(fileId: string): void {
+    if (this.#closed || this.#waiting.wake(fileId)) return;
+    for (const { id, reason } of this.#renewals.lost(fileId)) this.#listener?.lost(id, reason);
   }
 
   #lock(name: string): Lock {
     const known = this.#locks.get(name);
     if (known !== undefined) return known;
-    // Only what is remembered about them is lost; the truth is on the disk.
+    // Only what is remembered about them is lost: the truth is on the disk.
     if (this.#locks.size >= LOCKS_MAX + this.#claims.count) this.#locks.clear();
-    const lock = new Lock(name, this.#around);
+    const lock = new Lock(name, this.#lockOptions);
     this.#locks.set(name, lock);
     return lock;
   }
 
-  #guarded<T>(name: string, act: () => T): T {
-    if (this.#closed) throw new LockBackendError("file", name, "The file backend is closed.", { fatal: true });
-    try {
-      if (!this.#open) this.#start();
-      try {
-        return act();
-      } catch (error) {
-        // Somebody removed the directory, or a part of it: it is made anew, and what was asked is asked again.
-        if (codeOf(error) !== "ENOENT") throw error;
-        restorePlace(this.#place, true);
-        this.#restored();
-        return act();
-      }
-    } catch (error) {
-      throw explain(error, name, this.directory);
-    }
+  #opened(): void {
+    this.#listenOnSocket();
+    if (this.#options.renewsOnly !== true) this.#cleanup.start();
   }
 
-  #start(): void {
-    restorePlace(this.#place);
-    checkFileSystem(this.#place);
-    this.#open = true;
-    if (this.#options.renewsOnly === true) return;
-    if ((this.#options.hints ?? "socket") === "socket") this.#hints.listen();
-    this.#janitor.start();
-  }
-
-  /** The directory was removed and made anew: whatever was held is gone, and our socket with it. */
+  /** The directory was removed and made again: all leases in it are gone, and so is our socket. */
   #restored(): void {
-    this.#hints.close();
-    if ((this.#options.hints ?? "socket") === "socket" && this.#options.renewsOnly !== true) this.#hints.listen();
+    this.#sockets.close();
+    this.#listenOnSocket();
     this.#companions.restore();
     this.#listener?.doubt();
+  }
+
+  #listenOnSocket(): void {
+    if (this.#options.renewsOnly !== true && (this.#options.hints ?? "socket") === "socket") this.#sockets.listen();
   }
 }

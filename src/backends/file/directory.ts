@@ -1,4 +1,4 @@
-/** The directory: where it is, what is in it, and whether it can be trusted with locks. */
+/** The lock directory: where it is, what is in it, and whether its file system can do what locks need. */
 import { randomBytes } from "node:crypto";
 import { userInfo } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
@@ -25,14 +25,14 @@ const NETWORK: ReadonlyMap<number, string> = new Map([
 /** Directories that this process has been warned about: once is enough. */
 const warned = new Set<string>();
 
-/** The directories below the root; each name is one letter because socket paths are short. */
-export interface Place {
+/** The paths in the lock directory. Each name is one letter, because socket paths must be short. */
+export interface DirectoryPaths {
   readonly root: string;
-  /** Owner files. */
-  readonly owners: string;
+  /** Lease files. */
+  readonly leaseFiles: string;
   /** Locks: `<name>/<incarnation>/e<epoch>/<entry>`. */
   readonly locks: string;
-  /** Tickets: `<name>/<arrival>-<owner>`. */
+  /** Tickets: `<name>/<arrival>-<lease file>`. */
   readonly queues: string;
   /** Records of leases ended by force. */
   readonly forced: string;
@@ -41,19 +41,19 @@ export interface Place {
   readonly sockets: string;
   /** The greatest fence of any removed lock. */
   readonly floor: string;
-  /** Things being made, and things being thrown away. */
+  /** What is being made, and what is being removed. */
   readonly trash: string;
-  /** The file that says that all this is ours. */
+  /** The file that says that this directory was made for locks. */
   readonly marker: string;
 }
 
-export function placeAt(dir: string): Place {
+export function pathsIn(dir: string): DirectoryPaths {
   if (!isAbsolute(dir)) throw new TypeError(`Expected \`dir\` to be an absolute path, got ${JSON.stringify(dir)}`);
   const root = resolve(dir);
   const at = (name: string): string => join(root, name);
   return {
     root,
-    owners: at("o"),
+    leaseFiles: at("o"),
     locks: at("l"),
     queues: at("q"),
     forced: at("f"),
@@ -67,29 +67,29 @@ export function placeAt(dir: string): Place {
 
 /**
  * The same directory for every process of a user, from the passwd entry. Not from `$HOME`, `TMPDIR` or
- * `XDG_RUNTIME_DIR`, which differ between a shell, cron and a service: two directories exclude nobody, without any error.
+ * `XDG_RUNTIME_DIR`, which differ between a shell, cron and a service: two directories mean no mutual exclusion, without any error.
  */
 export function defaultDirectory(): string {
-  let home = "";
+  let incarnation = "";
   try {
-    home = userInfo().homedir;
+    incarnation = userInfo().homedir;
   } catch {
     // A uid without a passwd entry, as in many containers.
   }
-  if (!isAbsolute(home) || home === "/") {
+  if (!isAbsolute(incarnation) || incarnation === "/") {
     throw new LockBackendError(
       "file",
       "",
-      'The user of this process has no home directory in the passwd entry, so there is no default directory for locks. Name one, the same for all processes: file({ dir: "/var/lib/app/locks" }) or file:///var/lib/app/locks.',
+      'The user of this process has no incarnation directory in the passwd entry, so there is no default directory for locks. Name one, the same for all processes: file({ dir: "/var/lib/app/locks" }) or file:///var/lib/app/locks.',
       { fatal: true },
     );
   }
   return process.platform === "win32"
-    ? join(home, "AppData", "Local", "holdfast", "locks")
-    : join(home, ".local", "state", "holdfast", "locks");
+    ? join(incarnation, "AppData", "Local", "holdfast", "locks")
+    : join(incarnation, ".local", "state", "holdfast", "locks");
 }
 
-/** A name that nobody else makes. */
+/** A name that is made only once. */
 export function freshName(): string {
   return randomBytes(12).toString("base64url");
 }
@@ -99,20 +99,20 @@ export function isFreshName(name: string): boolean {
 }
 
 /** Throws unless the file system can do what locks need. Warns where it may be remote. */
-export function checkFileSystem(place: Place): void {
-  const flaw = hardLinkFlaw(place);
-  if (flaw !== undefined) throw unsuitable(place.root, flaw.why, flaw.cause);
-  warnIfRemote(place);
+export function checkFileSystem(paths: DirectoryPaths): void {
+  const flaw = hardLinkFlaw(paths);
+  if (flaw !== undefined) throw unsuitable(paths.root, flaw.why, flaw.cause);
+  warnIfRemote(paths);
 }
 
-/** The directory, or what is around it, is not to be trusted with locks. */
+/** The error for a directory that cannot be trusted with locks. */
 export function unsuitable(root: string, why: string, cause?: unknown): LockBackendError {
   return new LockBackendError("file", "", `Locks cannot be kept in ${root}: ${why}`, { fatal: true, cause });
 }
 
-/** Links cannot be replaced by anything else that is atomic and tells the loser; and mtimes carry the leases' ends. */
-function hardLinkFlaw(place: Place): { readonly why: string; readonly cause?: unknown } | undefined {
-  const one = join(place.trash, freshName());
+/** Nothing but link(2) is atomic and reports who was second; and mtimes are the ends of leases. */
+function hardLinkFlaw(paths: DirectoryPaths): { readonly why: string; readonly cause?: unknown } | undefined {
+  const one = join(paths.trash, freshName());
   const two = `${one}.2`;
   createFile(one, "");
   try {
@@ -135,13 +135,13 @@ function hardLinkFlaw(place: Place): { readonly why: string; readonly cause?: un
   }
 }
 
-function warnIfRemote(place: Place): void {
+function warnIfRemote(paths: DirectoryPaths): void {
   if (process.platform === "win32") return;
-  const kind = process.platform === "linux" ? NETWORK.get(disk.kind(place.root)) : undefined;
-  if (kind === undefined || warned.has(place.root)) return;
-  warned.add(place.root);
+  const kind = process.platform === "linux" ? NETWORK.get(disk.fileSystemType(paths.root)) : undefined;
+  if (kind === undefined || warned.has(paths.root)) return;
+  warned.add(paths.root);
   process.emitWarning(
-    `The lock directory ${place.root} is on a ${kind} file system, which may be shared with other machines. Locks in it hold between processes of one machine only.`,
+    `The lock directory ${paths.root} is on a ${kind} file system, which may be shared with other machines. Locks in it hold between processes of one machine only.`,
     { type: "HoldfastWarning", code: "HOLDFAST_REMOTE_DIRECTORY" },
   );
 }

@@ -1,6 +1,6 @@
 /**
- * Every file-system call of this backend, in one place: synchronous, because each takes microseconds where a trip
- * through the thread pool takes ten times that, and never fsync: nothing here has to survive a power cut.
+ * Every file-system call of this backend. They are synchronous, because each takes microseconds and the thread pool would take
+ * ten times as long. There is no fsync: nothing here has to survive a power cut.
  * Tests wrap these functions to kill the process before and after each call.
  */
 import {
@@ -22,9 +22,8 @@ import {
   utimesSync,
   writeSync,
 } from "node:fs";
-import { ForeignError } from "./foreign.ts";
 
-/** The times of a file, in milliseconds. `mtimeMs` is ours: until when a lease lasts. `ctimeMs` is the kernel's wall clock. */
+/** The times of a file, in milliseconds. We set `mtimeMs`: until when a lease lasts. `ctimeMs` is the kernel's wall clock. */
 export interface FileTimes {
   readonly mtimeMs: number;
   readonly ctimeMs: number;
@@ -33,8 +32,8 @@ export interface FileTimes {
   readonly ino: number;
 }
 
-/** What is at a path itself: a link is not followed. */
-export interface Nature {
+/** What is at a path. A link is not followed. */
+export interface FileInfo {
   readonly kind: "directory" | "file" | "socket" | "link" | "other";
   readonly uid: number;
   readonly gid: number;
@@ -58,16 +57,27 @@ export interface Disk {
   exists(path: string): boolean;
   /** `undefined`: there is no such directory. */
   list(path: string): string[] | undefined;
-  nature(path: string): Nature | undefined;
+  info(path: string): FileInfo | undefined;
   readlink(path: string): string;
-  /** The kernel's number for the kind of file system. */
-  kind(path: string): number;
+  /** The kernel's number for the type of file system. */
+  fileSystemType(path: string): number;
+}
+
+/** Something in our directory that this backend did not write. It is never believed and never removed, and the error names it. */
+export class ForeignError extends Error {
+  readonly path: string;
+
+  constructor(path: string, found: string) {
+    super(`${path} is not what this backend writes: ${found}`);
+    this.name = "ForeignError";
+    this.path = path;
+  }
 }
 
 const MAYBE = { throwIfNoEntry: false } as const;
-/** Thousands of holders with all that they say. */
+/** Enough for thousands of holders with their meta. */
 const SIZE_MAX = 16 * 1024 * 1024;
-/** Neither waits for the other end of a pipe nor follows a link, should the file be replaced by one in this moment. */
+/** Neither waits for the other end of a pipe nor follows a link, if the file is replaced by one at this moment. */
 const READ_FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOFOLLOW ?? 0);
 
 export const disk: Disk = {
@@ -81,7 +91,7 @@ export const disk: Disk = {
   write: (fd, text) => {
     const wanted = Buffer.byteLength(text);
     const written = writeSync(fd, text);
-    // A disk that fills up within one small write takes a part of it and says so only here.
+    // A disk that fills up during a small write takes a part of it and reports that only here.
     if (written !== wanted) throw Object.assign(new Error("ENOSPC: short write"), { code: "ENOSPC" });
   },
   close: closeSync,
@@ -90,18 +100,18 @@ export const disk: Disk = {
     if (stats === undefined) return undefined;
     if (!stats.isFile()) throw new ForeignError(path, `it is ${describe(stats)}`);
     if (stats.size > SIZE_MAX) throw new ForeignError(path, `it has ${stats.size} bytes`);
-    // The types know flags by their letters only.
+    // The types know flags only as letters.
     return orUndefined(() => readFileSync(path, { encoding: "utf8", flag: READ_FLAGS as never }));
   },
   times: (path) => lstatSync(path, MAYBE),
   exists: existsSync,
   list: (path) => orUndefined(() => readdirSync(path)),
-  nature: (path) => {
+  info: (path) => {
     const stats = lstatSync(path, MAYBE);
     return stats && { kind: kindOf(stats), uid: stats.uid, gid: stats.gid, mode: stats.mode & 0o7777 };
   },
   readlink: (path) => readlinkSync(path),
-  kind: (path) => statfsSync(path).type,
+  fileSystemType: (path) => statfsSync(path).type,
 };
 
 /** The system's name of an error: `ENOENT`, `EEXIST`, … */
@@ -122,7 +132,7 @@ export function createFile(path: string, text: string): void {
   disk.close(fd);
 }
 
-/** Links; answers whether it was this call that made the new name. `"gone"`: the source or the directory is not there. */
+/** Links. `"exists"`: the new name is taken. `"gone"`: the source or the directory is missing. */
 export function tryLink(from: string, to: string): "linked" | "exists" | "gone" | "too many" {
   try {
     disk.link(from, to);
@@ -136,17 +146,17 @@ export function tryLink(from: string, to: string): "linked" | "exists" | "gone" 
   }
 }
 
-/** Renames; `false` when the source is gone or the target is taken, that is, when somebody else was faster. */
+/** Renames. `false`: the source is gone or the target is taken, so another process was faster. */
 export function tryRename(from: string, to: string): boolean {
   return attempted(() => disk.rename(from, to), ["ENOENT", "ENOTEMPTY", "EEXIST", "ENOTDIR", "EPERM"]);
 }
 
-/** Removes a file; one that is not there is fine. */
+/** Removes a file. `false`: there was none. */
 export function remove(path: string): boolean {
   return attempted(() => disk.unlink(path), ["ENOENT", "ENOTDIR", "EISDIR", "EPERM"]);
 }
 
-/** Makes a directory; `false` when it is there already. */
+/** Makes a directory. `false`: it exists already. */
 export function tryMkdir(path: string): boolean {
   return attempted(() => disk.mkdir(path), ["EEXIST"]);
 }
@@ -156,24 +166,24 @@ export function tryRmdir(path: string): boolean {
   return attempted(() => disk.rmdir(path), ["ENOENT", "ENOTEMPTY", "EEXIST", "ENOTDIR", "EPERM", "EBUSY"]);
 }
 
-function kindOf(stats: Stats): Nature["kind"] {
+function kindOf(stats: Stats): FileInfo["kind"] {
   if (stats.isDirectory()) return "directory";
   if (stats.isFile()) return "file";
   if (stats.isSocket()) return "socket";
   return stats.isSymbolicLink() ? "link" : "other";
 }
 
-/** For people. */
-export function describe(what: Stats | Nature): string {
+/** For error messages. */
+export function describe(what: Stats | FileInfo): string {
   const kind = "kind" in what ? what.kind : kindOf(what);
   return { directory: "a directory", file: "a file", socket: "a socket", link: "a symbolic link", other: "no file" }[
     kind
   ];
 }
 
-/** Throws if something else is where one of our directories belongs; one that is missing is fine. */
+/** Throws if something else is where one of our directories belongs. A missing one is fine. */
 export function checkDirectory(path: string): void {
-  const found = disk.nature(path);
+  const found = disk.info(path);
   if (found !== undefined && found.kind !== "directory") throw new ForeignError(path, `it is ${describe(found)}`);
 }
 
@@ -187,9 +197,9 @@ function attempted(act: () => void, expected: readonly string[]): boolean {
   }
 }
 
-function orUndefined<T>(look: () => T): T | undefined {
+function orUndefined<T>(read: () => T): T | undefined {
   try {
-    return look();
+    return read();
   } catch (error) {
     if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") return undefined;
     throw error;

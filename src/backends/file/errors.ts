@@ -1,8 +1,7 @@
-/** What the system's errors mean for whoever wanted a lock. */
+/** The errors of this backend, with what the system's errors mean for its users. */
 import type { Claim } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
-import { codeOf } from "./disk.ts";
-import { ForeignError } from "./foreign.ts";
+import { codeOf, ForeignError } from "./disk.ts";
 
 const MEANINGS: Readonly<Record<string, { readonly what: string; readonly fatal: boolean }>> = {
   ENOSPC: { what: "the disk is full. Free some space there; leases that are held stay held", fatal: false },
@@ -37,13 +36,13 @@ export function explain(error: unknown, name: string, directory: string): Error 
   return new LockBackendError("file", name, message, { fatal: meaning?.fatal ?? false, cause: error });
 }
 
-/** Every failed try is somebody else's success: this many in a row do not happen in a sound directory. */
+/** Every failed try is another process's success: so many in a row do not happen in an intact directory. */
 export function tooBusy(name: string): LockBackendError {
   return new LockBackendError("file", name, `Lock ${quote(name)} changes faster than it can be read.`);
 }
 
 /** What could not be removed when a backend was closed. */
-export class Leftovers {
+export class CloseErrors {
   readonly #directory: string;
   readonly #errors: Error[] = [];
 
@@ -51,16 +50,16 @@ export class Leftovers {
     this.#directory = directory;
   }
 
-  unless(name: string, act: () => void): void {
+  collect(name: string, step: () => void): void {
     try {
-      act();
+      step();
     } catch (error) {
       this.#errors.push(explain(error, name, this.#directory));
     }
   }
 
-  /** Throws if anything was left. */
-  check(): void {
+  /** Throws if there were any. */
+  throwIfAny(): void {
     const [first] = this.#errors;
     if (first === undefined) return;
     const others = this.#errors.length === 1 ? "" : ` ${this.#errors.length - 1} more could not be removed either.`;
@@ -73,7 +72,7 @@ export class Leftovers {
 const warned = new Set<string>();
 const WARNED_MAX = 1000;
 
-/** For whoever asked about many locks and gets an answer about all but this one. */
+/** A query for many locks leaves this one out. */
 export function warnOfUnreadable(error: unknown): void {
   const message = error instanceof Error ? error.message : String(error);
   if (warned.has(message) || warned.size >= WARNED_MAX) return;
@@ -82,7 +81,7 @@ export function warnOfUnreadable(error: unknown): void {
 }
 
 export function tooShort({ name, ttlMs }: Claim): LockBackendError {
-  const message = `Lock ${quote(name)} was not taken: again and again its ttl of ${ttlMs} ms was over before the lease could begin. Use a longer ttl.`;
+  const message = `Lock ${quote(name)} was not taken: its ttl of ${ttlMs} ms was over before the lease could begin, several times in a row. Use a longer ttl.`;
   return new LockBackendError("file", name, message);
 }
 

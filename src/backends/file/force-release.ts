@@ -1,39 +1,57 @@
-/** Leases ended by force, kept for a day so that people can see who did it and why. */
+/** Force release: ends a lease, and records for a day who did it and why. */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { Forced } from "../../contract/backend.ts";
 import { createFile, disk, remove, tryLink } from "./disk.ts";
-import type { Moment } from "./clock.ts";
-import { freshName, type Place } from "./directory.ts";
-import { type ForcedRecord, parseForced } from "./records.ts";
-import { seal } from "./checksum.ts";
-import { isFull } from "./errors.ts";
+import type { Clock } from "../../contract/clock.ts";
+import { contains, taken, without } from "./admission.ts";
+import type { Lock } from "./lock.ts";
+import { isHead } from "./log.ts";
+import { freshName, type DirectoryPaths } from "./directory.ts";
+import { type ForcedRecord, type LockState, parseForced, withChecksum } from "./records.ts";
+import { isFull, tooBusy } from "./errors.ts";
 
 const KEPT_MS = 24 * 3_600_000;
 const TEXT_MAX = 2000;
+const TRIES_MAX = 10_000;
 
 export class ForcedRecords {
-  readonly #place: Place;
-  readonly #moment: Moment;
+  readonly #paths: DirectoryPaths;
+  readonly #clock: Clock;
 
-  constructor(place: Place, moment: Moment) {
-    this.#place = place;
-    this.#moment = moment;
+  constructor(paths: DirectoryPaths, clock: Clock) {
+    this.#paths = paths;
+    this.#clock = clock;
   }
 
-  record(name: string, fence: number, by: string, reason: string): ForcedRecord {
-    return { name, fence, by: by.slice(0, TEXT_MAX), reason: reason.slice(0, TEXT_MAX), wallMs: this.#moment.wallMs() };
+  /** Ends the lease whose run contains the fence. `false`: there is none. */
+  forceRelease(lock: Lock, fence: bigint, by: string, reason: string): boolean {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const head = lock.log.read(false);
+      if (head === undefined) return false;
+      const { state } = lock.query.liveState(head);
+      const target = taken(state).find((place) => contains(place, fence));
+      if (target === undefined) return false;
+      const record = this.#record(lock.name, target.fence, by, reason);
+      const next: LockState = { ...without(state, target.facts.id), forced: [record] };
+      if (!isHead(lock.log.append(head, { state: () => next }))) continue;
+      this.keep([record]);
+      lock.wake(target.facts);
+      lock.settle();
+      return true;
+    }
+    throw tooBusy(lock.name);
   }
 
-  /** Idempotent: the state that ended the lease says it too, and whoever supersedes that state keeps it here first. */
+  /** Idempotent: the state that ended the lease says it too, and it is kept here before the next state replaces that one. */
   keep(records: readonly ForcedRecord[]): void {
     for (const record of records) {
-      const aside = join(this.#place.trash, freshName());
+      const aside = join(this.#paths.trash, freshName());
       try {
-        createFile(aside, seal(record));
-        tryLink(aside, join(this.#place.forced, fileOf(record)));
+        createFile(aside, withChecksum(record));
+        tryLink(aside, join(this.#paths.forced, fileOf(record)));
       } catch (error) {
-        // A full disk must not keep anybody from the lock.
+        // A full disk must not make the lock unusable.
         if (!isFull(error)) throw error;
       } finally {
         remove(aside);
@@ -41,15 +59,15 @@ export class ForcedRecords {
     }
   }
 
-  /** Why the lease with this fence ended, if somebody ended it. */
+  /** Why the lease with this fence ended, if it was ended by force. */
   whyEnded(name: string, fence: number): string | undefined {
     const record = this.#read(fileOf({ name, fence }));
     return record?.name === name ? `broken by force by ${record.by}: ${record.reason}` : undefined;
   }
 
   list(prefix: string): Forced[] {
-    const wallMs = this.#moment.wallMs();
-    return (disk.list(this.#place.forced) ?? [])
+    const wallMs = this.#clock.wall();
+    return (disk.list(this.#paths.forced) ?? [])
       .map((file) => this.#read(file))
       .filter((record) => record !== undefined)
       .filter(({ name, wallMs: at }) => name.startsWith(prefix) && wallMs - at < KEPT_MS)
@@ -63,20 +81,23 @@ export class ForcedRecords {
       .toSorted((a, b) => b.agoMs - a.agoMs);
   }
 
-  /** Removes what is too old to matter. */
-  tidy(): void {
-    for (const file of disk.list(this.#place.forced) ?? []) {
+  /** Removes records that are too old. */
+  removeOld(): void {
+    for (const file of disk.list(this.#paths.forced) ?? []) {
       const record = this.#read(file);
-      if (record !== undefined && this.#moment.wallMs() - record.wallMs >= KEPT_MS)
-        remove(join(this.#place.forced, file));
+      if (record !== undefined && this.#clock.wall() - record.wallMs >= KEPT_MS) remove(join(this.#paths.forced, file));
     }
   }
 
-  /** `undefined`: it is gone, or not ours; it tells nothing then, and stays. */
+  #record(name: string, fence: number, by: string, reason: string): ForcedRecord {
+    return { name, fence, by: by.slice(0, TEXT_MAX), reason: reason.slice(0, TEXT_MAX), wallMs: this.#clock.wall() };
+  }
+
+  /** `undefined`: the record is gone, or foreign: then it is ignored, and stays. */
   #read(file: string): ForcedRecord | undefined {
     if (!/^\d{1,16}-[0-9a-f]{16}$/.test(file)) return undefined;
     try {
-      const record = parseForced(disk.read(join(this.#place.forced, file)) ?? "");
+      const record = parseForced(disk.read(join(this.#paths.forced, file)) ?? "");
       return record !== undefined && fileOf(record) === file ? record : undefined;
     } catch {
       return undefined;

@@ -2,7 +2,7 @@
  * Locks between the processes of one machine: no server, no native module.
  *
  * For the command line: `backend.alsoAlive(pid)` keeps every lease of this backend alive while that process runs, even
- * when this one was killed or stopped; register the process *before* it starts to work. `file({ detached: true })` makes
+ * when this one was killed or stopped. Register the process *before* it starts to work. `file({ detached: true })` makes
  * leases that outlive this process and end with their ttl: another process renews or releases them with the same claim.
  */
 import { FileBackend } from "./backend.ts";

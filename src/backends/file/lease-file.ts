@@ -1,136 +1,142 @@
 /**
- * One owner file: what it says never changes; its mtime is the instant, by the machine's monotonic clock, at which the time
- * of the claims that it stands for is over, so that one utimes() renews them and everybody sees it.
+ * One lease file. Its text never changes. Its mtime is the instant, by the machine's monotonic clock, at which its leases are
+ * over, so one utimes() renews them and all processes see it.
  *
- * The order that makes this safe: whoever wants to take over reads the clock *before* the mtime. The owner does not renew
- * once its time is over, looks at the clock again *after* the utimes(), and believes the renewal only if its old time was
- * still not over. An owner file whose time is over while it holds is never used again.
+ * The order makes this safe: a process that wants to take over reads the clock *before* the mtime. The holder does not renew
+ * once its time is over, reads the clock again *after* the utimes(), and believes the renewal only if its old time was
+ * still not over. A lease file whose time is over while it holds is never used again.
  */
 import { join } from "node:path";
 import type { Claim, Granted } from "../../contract/backend.ts";
-import type { Mine } from "./local-claim.ts";
+import { type Clock, machineMs } from "../../contract/clock.ts";
 import { codeOf, createFile, disk, remove } from "./disk.ts";
-import { isDead, type Life, ownLife, sharesClock } from "./process-identity.ts";
-import type { Moment } from "./clock.ts";
-import { freshName, type Place } from "./directory.ts";
-import { isId, type OwnerFacts, parseOwner, writeEntry } from "./records.ts";
-import { checkWording, waitingId } from "./resume.ts";
+import { isDead, type ProcessIdentity, thisProcess, sharesClock } from "./process-identity.ts";
+import { freshName, type DirectoryPaths } from "./directory.ts";
+import { isId, type LeaseFacts, parseLeaseFacts, writeEntry } from "./records.ts";
+import { checkSameTerms, waitingId } from "./resume.ts";
 
-/** An owner file of this process. */
-export interface Owner {
-  readonly facts: OwnerFacts;
-  readonly path: string;
-  /** Which file it is: one that was put in its place says nothing about what is linked elsewhere. */
-  readonly ino: number;
-  /** What it says, apart from its id: files that say the same can stand in for each other. */
-  readonly wording: string;
-  /** Until when its claims last, by the machine's clock. */
-  untilMs: number;
-  /** The core's clock just before that was written: from here trust counts. */
-  fromMs: number;
-  /** The leases that share it, by lock. Absent: it is one claim's own. */
-  readonly leases: Map<string, Mine> | undefined;
+/** What a shared lease file knows about each of its leases. */
+export interface SharedLease {
+  readonly claim: Claim;
+  /** When it was last renewed, by the core's clock. */
+  readonly fromMs: number;
 }
 
-export interface OwnerFileOptions {
-  readonly place: Place;
-  readonly moment: Moment;
+/** A lease file of this process. */
+export interface LeaseFile {
+  readonly facts: LeaseFacts;
+  readonly path: string;
+  /** Which file it is: another file under this path says nothing about what is linked elsewhere. */
+  readonly ino: number;
+  /** What it says, apart from its id: claims with the same key can share it. */
+  readonly shareKey: string;
+  /** Until when its claims last, by the machine's clock. */
+  untilMs: number;
+  /** The core's clock just before that was written: trust counts from here. */
+  fromMs: number;
+  /** The leases that share it, by lock. Absent: it is one claim's own. */
+  readonly leases: Map<string, SharedLease> | undefined;
+}
+
+export interface LeaseFileOptions {
+  readonly paths: DirectoryPaths;
+  readonly clock: Clock;
   readonly instance: string;
-  /** Leases outlive this process: nobody can tell by its pid whether they are still wanted. */
+  /** Leases outlive this process, so its pid does not show whether they are still wanted. */
   readonly detached: boolean;
   /** See {@link FileOptions.beforeDetached}. */
   readonly beforeDetached?: ((lease: Granted) => void) | undefined;
 }
 
-/** Makes owner files, and says until when they last. Which claim gets which is decided in `owners.ts`. */
-export class OwnerFiles {
-  readonly #options: OwnerFileOptions;
-  /** Whose end is the end of a lease. */
-  readonly #life: Life;
+/** Makes and renews lease files. Which claim gets which is decided in `lease-files.ts`. */
+export class LeaseFileStore {
+  readonly #options: LeaseFileOptions;
+  /** The leases end with this process. */
+  readonly #process: ProcessIdentity;
 
-  constructor(options: OwnerFileOptions) {
+  constructor(options: LeaseFileOptions) {
     this.#options = options;
-    this.#life = options.detached ? { ...ownLife(), pid: 0, start: "" } : ownLife();
+    this.#process = options.detached ? { ...thisProcess(), pid: 0, start: "" } : thisProcess();
   }
 
-  /** A file that one claim has for itself. `named`: it bears the claim's id, so that another thread or process can find it. */
-  forOne(claim: Claim, wording: string, named: boolean): Owner {
+  /** A file that one claim has for itself. `named`: it has the claim's id, so another thread or process can find it. */
+  forOne(claim: Claim, shareKey: string, named: boolean): LeaseFile {
     const found = this.#options.detached ? this.#find(claim) : undefined;
-    return found ?? this.#make(claim, this.#idFor(claim, named), wording, undefined);
+    return found ?? this.#make(claim, this.#idFor(claim, named), shareKey, undefined);
   }
 
-  /** A file to wait by for a lease that is to outlive this process: a waiter that has died wants nothing any more. */
-  forWaiting(claim: Claim, wording: string): Owner {
-    return this.#make(claim, waitingId(claim.id), wording, undefined, ownLife());
+  /** A file to wait by for a lease that is to outlive this process. The wait itself ends with the process. */
+  forWaiting(claim: Claim, shareKey: string): LeaseFile {
+    return this.#make(claim, waitingId(claim.id), shareKey, undefined, thisProcess());
   }
 
-  /** A file for all claims of this wording, on different locks. */
-  forMany(claim: Claim, wording: string): Owner {
-    return this.#make(claim, freshName(), wording, new Map());
+  /** A file for all claims with this share key, on different locks. */
+  forMany(claim: Claim, shareKey: string): LeaseFile {
+    return this.#make(claim, freshName(), shareKey, new Map());
   }
 
-  /** The file that bears the claim's id, whoever made it. */
-  named({ id }: Claim): Owner | undefined {
-    const facts = isId(id) ? readOwner(join(this.#options.place.owners, id)) : undefined;
+  /** The file that has the claim's id, whichever process made it. */
+  named({ id }: Claim): LeaseFile | undefined {
+    const facts = isId(id) ? readLeaseFile(join(this.#options.paths.leaseFiles, id)) : undefined;
     return facts && this.adopt(facts);
   }
 
-  /** An owner file that another thread or process made for this claim. */
-  adopt(facts: OwnerFacts): Owner | undefined {
-    const path = join(this.#options.place.owners, facts.id);
+  /** The lease file with these facts, which another thread or process made. */
+  adopt(facts: LeaseFacts): LeaseFile | undefined {
+    const path = join(this.#options.paths.leaseFiles, facts.id);
     const times = disk.times(path);
-    return times && { facts, path, ino: times.ino, wording: "", untilMs: times.mtimeMs, fromMs: 0, leases: undefined };
+    return times && { facts, path, ino: times.ino, shareKey: "", untilMs: times.mtimeMs, fromMs: 0, leases: undefined };
   }
 
-  /** Renews whatever holds or waits by this file. `false`: its time was over, or the file is gone. */
-  renew(owner: Owner, ttlMs: number): boolean {
-    const { moment } = this.#options;
-    if (owner.leases === undefined && moment.machineMs() >= owner.untilMs) this.#reread(owner);
-    const untilMs = owner.untilMs;
-    if (moment.machineMs() >= untilMs) return false;
-    if (!this.extend(owner, ttlMs)) return false;
-    if (moment.machineMs() < untilMs) return true;
-    // Too late: somebody may have found it over. It ends when it would have ended.
-    disk.utimes(owner.path, untilMs);
-    owner.untilMs = untilMs;
+  /** Renews what holds or waits by this file. `false`: its time was over, or the file is gone. */
+  renew(file: LeaseFile, ttlMs: number): boolean {
+    const { clock } = this.#options;
+    if (file.leases === undefined && machineMs(clock) >= file.untilMs) this.#reread(file);
+    const untilMs = file.untilMs;
+    if (machineMs(clock) >= untilMs) return false;
+    if (!this.extend(file, ttlMs)) return false;
+    if (machineMs(clock) < untilMs) return true;
+    // Too late: another process may have found it over. It ends when it would have ended.
+    disk.utimes(file.path, untilMs);
+    file.untilMs = untilMs;
     return false;
   }
 
   /** Gives the file its whole ttl, whatever it had before: right only while nothing holds or waits by it. `false`: it is gone. */
-  extend(owner: Owner, ttlMs: number): boolean {
-    const { moment } = this.#options;
-    const fromMs = moment.localMs();
-    let untilMs = moment.machineMs() + ttlMs;
-    // Whoever asks for less than the others must not shorten what they are given.
-    if (owner.leases !== undefined)
-      untilMs = Math.max(untilMs + Math.max(0, owner.facts.ttlMs - ttlMs), owner.leases.size > 1 ? owner.untilMs : 0);
+  extend(file: LeaseFile, ttlMs: number): boolean {
+    const { clock } = this.#options;
+    const fromMs = clock.now();
+    let untilMs = machineMs(clock) + ttlMs;
+    // A claim that asks for less than the others must not shorten theirs.
+    if (file.leases !== undefined)
+      untilMs = Math.max(untilMs + Math.max(0, file.facts.ttlMs - ttlMs), file.leases.size > 1 ? file.untilMs : 0);
     try {
-      disk.utimes(owner.path, untilMs);
-      // Somebody restored it from a backup, say: others judge by the file that they have linked.
-      if (disk.times(owner.path)?.ino !== owner.ino) return false;
+      disk.utimes(file.path, untilMs);
+      // Restored from a backup, for example: others judge by the file that they have linked.
+      if (disk.times(file.path)?.ino !== file.ino) return false;
     } catch (error) {
       if (["ENOENT", "ENOTDIR", "ELOOP"].includes(codeOf(error))) return false;
       throw error;
     }
-    owner.untilMs = untilMs;
-    owner.fromMs = fromMs;
+    file.untilMs = untilMs;
+    file.fromMs = fromMs;
     return true;
   }
 
   /** Ends its time, which needs no space on the disk. */
-  end(owner: Owner): void {
-    disk.utimes(owner.path, 1);
-    owner.untilMs = 1;
+  expire(file: LeaseFile): void {
+    disk.utimes(file.path, 1);
+    file.untilMs = 1;
   }
 
-  #make(claim: Claim, id: string, wording: string, leases: Map<string, Mine> | undefined, life = this.#life): Owner {
-    const { place, instance } = this.#options;
+  #make(claim: Claim, id: string, shareKey: string, leases: LeaseFile["leases"], process = this.#process): LeaseFile {
+    const { paths, instance } = this.#options;
     const { mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = claim;
-    const facts: OwnerFacts = {
-      kind: "owner",
+    const facts: LeaseFacts = {
+      kind: "lease",
       id,
       instance,
-      life,
+      process,
       mode,
       limit,
       ttlMs,
@@ -139,45 +145,45 @@ export class OwnerFiles {
       holder,
       meta,
     };
-    const path = join(place.owners, id);
+    const path = join(paths.leaseFiles, id);
     createFile(path, writeEntry(facts));
     const ino = disk.times(path)?.ino ?? 0;
-    const owner: Owner = { facts, path, ino, wording, untilMs: 0, fromMs: 0, leases };
-    if (!this.extend(owner, ttlMs)) throw Object.assign(new Error(`${path} vanished`), { code: "ENOENT" });
-    return owner;
+    const file: LeaseFile = { facts, path, ino, shareKey, untilMs: 0, fromMs: 0, leases };
+    if (!this.extend(file, ttlMs)) throw Object.assign(new Error(`${path} vanished`), { code: "ENOENT" });
+    return file;
   }
 
   /** The file that another process made for this claim, and may hold by at any moment, if its time is not over. */
-  #find(claim: Claim): Owner | undefined {
-    const path = join(this.#options.place.owners, claim.id);
+  #find(claim: Claim): LeaseFile | undefined {
+    const path = join(this.#options.paths.leaseFiles, claim.id);
     if (!isId(claim.id) || !disk.exists(path)) return undefined;
-    const facts = readOwner(path);
-    if (facts === undefined || !sharesClock(facts.life) || isDead(facts.life)) return undefined;
-    const owner = this.adopt(facts);
-    if (owner === undefined || owner.untilMs <= this.#options.moment.machineMs()) return undefined;
-    checkWording(claim, facts);
-    return this.renew(owner, claim.ttlMs) ? owner : undefined;
+    const facts = readLeaseFile(path);
+    if (facts === undefined || !sharesClock(facts.process) || isDead(facts.process)) return undefined;
+    const file = this.adopt(facts);
+    if (file === undefined || file.untilMs <= machineMs(this.#options.clock)) return undefined;
+    checkSameTerms(claim, facts);
+    return this.renew(file, claim.ttlMs) ? file : undefined;
   }
 
   #idFor({ id }: Claim, named: boolean): string {
-    const path = join(this.#options.place.owners, id);
+    const path = join(this.#options.paths.leaseFiles, id);
     if (!isId(id)) return freshName();
     if (!disk.exists(path)) return id;
     if (!named) return freshName();
-    // A claim that ended and asks again: its old file is linked nowhere that matters.
+    // A claim that ended and asks again: its old file is linked nowhere that counts.
     remove(path);
     return id;
   }
 
   /** A worker thread may have renewed it. */
-  #reread(owner: Owner): void {
-    const times = disk.times(owner.path);
-    if (times !== undefined) owner.untilMs = Math.max(owner.untilMs, times.mtimeMs);
+  #reread(file: LeaseFile): void {
+    const times = disk.times(file.path);
+    if (times !== undefined) file.untilMs = Math.max(file.untilMs, times.mtimeMs);
   }
 }
 
-/** Reads an owner file. `undefined`: it is gone, or half made. */
-export function readOwner(path: string): OwnerFacts | undefined {
+/** Reads a lease file. `undefined`: it is gone, or half made. */
+export function readLeaseFile(path: string): LeaseFacts | undefined {
   const text = disk.read(path);
-  return text === undefined || text === "" ? undefined : parseOwner(path, text);
+  return text === undefined || text === "" ? undefined : parseLeaseFacts(path, text);
 }

@@ -1,47 +1,47 @@
-/** The claims of this process that the store knows of, by id. */
+/** The claims of this process that the store knows, by id. */
 import type { Claim, Granted } from "../../contract/backend.ts";
-import type { Next, Told } from "./log.ts";
-import type { Moment } from "./clock.ts";
-import type { Owner } from "./lease-file.ts";
-import type { Owners } from "./lease-files.ts";
-import type { Holder, LockState } from "./records.ts";
+import { type Clock, machineMs } from "../../contract/clock.ts";
+import type { Announce, Next } from "./log.ts";
+import type { LeaseFile } from "./lease-file.ts";
+import type { Holder, LeaseFacts, LockState } from "./records.ts";
 import { isFree, isPlain, runFor } from "./admission.ts";
 
 const SWEEP_FROM = 1000;
-/** A claim whose time is over before it holds, this often in a row, asks for less time than it takes to take a lock. */
+/** A claim whose time is over before it holds, this often in a row, asks for less time than taking a lock takes. */
 export const ABANDONED_MAX = 4;
 
 /** A claim of this process, on its way through the store. */
-export interface Mine {
+export interface LocalClaim {
   readonly claim: Claim;
   /** Absent until the claim holds or waits. */
-  owner: Owner | undefined;
-  /** When it first queued; kept when a ticket that lapsed is made again. */
+  file: LeaseFile | undefined;
+  /** When it first queued. It stays when an expired ticket is made again. */
   arrivalUs: number | undefined;
   ticket: string | undefined;
   /** The lease, while it holds. */
   held: Holder | undefined;
   /** Trust counts from here, by the core's clock. */
   fromMs: number;
-  /** Until when, by the machine's clock, it is not worth a look whether somebody waits: nobody did when it took the lock. */
+  /** Until then, by the machine's clock, waiters are not checked for: there were none when it took the lock. */
   aloneUntilMs: number;
-  /** How often its owner file turned out to be of no use, since it last began to ask. */
+  /** How often its lease file turned out to be useless, since it last began to ask. */
   abandoned: number;
-  /** How often in a row those ahead of it could not be reached. */
+  /** How often in a row the processes ahead of it could not be reached. */
   misses: number;
 }
 
-export class Claims {
-  readonly #owners: Owners;
-  readonly #moment: Moment;
-  readonly #known = new Map<string, Mine>();
+export class LocalClaims {
+  readonly #clock: Clock;
+  readonly #adopt: (facts: LeaseFacts) => LeaseFile | undefined;
+  readonly #known = new Map<string, LocalClaim>();
 
-  constructor(owners: Owners, moment: Moment) {
-    this.#owners = owners;
-    this.#moment = moment;
+  /** `adopt`: finds the lease file that another thread or process made. */
+  constructor(clock: Clock, adopt: (facts: LeaseFacts) => LeaseFile | undefined) {
+    this.#clock = clock;
+    this.#adopt = adopt;
   }
 
-  known(id: string): Mine | undefined {
+  known(id: string): LocalClaim | undefined {
     return this.#known.get(id);
   }
 
@@ -49,23 +49,23 @@ export class Claims {
     return this.#known.size;
   }
 
-  all(): Iterable<Mine> {
+  all(): Iterable<LocalClaim> {
     return this.#known.values();
   }
 
   /** True while the claim holds its lock and its time is not over. */
-  holds({ held, owner }: Mine): boolean {
-    return held !== undefined && owner !== undefined && this.#moment.machineMs() < owner.untilMs;
+  holds({ held, file }: LocalClaim): boolean {
+    return held !== undefined && file !== undefined && machineMs(this.#clock) < file.untilMs;
   }
 
-  of(claim: Claim): Mine {
+  of(claim: Claim): LocalClaim {
     return this.#known.get(claim.id) ?? this.#add(claim, undefined, undefined);
   }
 
   /** A claim that another thread or process holds, under its own id. */
-  adopt(claim: Claim, held: Holder | undefined): Mine | undefined {
-    const owner = held && this.#owners.adopt(held.owner);
-    return owner && this.#add(claim, owner, held);
+  adopt(claim: Claim, held: Holder | undefined): LocalClaim | undefined {
+    const file = held && this.#adopt(held.facts);
+    return file && this.#add(claim, file, held);
   }
 
   forget(id: string): void {
@@ -76,20 +76,20 @@ export class Claims {
     this.#known.clear();
   }
 
-  /** Leases that ended by themselves, and that nobody asked about since. */
+  /** Forgets leases that expired and were not asked about since. */
   #sweep(): void {
-    const nowMs = this.#moment.machineMs();
-    for (const [id, { claim, owner, ticket }] of this.#known) {
-      const over = owner === undefined || owner.untilMs + claim.lockDelayMs < nowMs;
+    const nowMs = machineMs(this.#clock);
+    for (const [id, { claim, file, ticket }] of this.#known) {
+      const over = file === undefined || file.untilMs + claim.lockDelayMs < nowMs;
       if (over && ticket === undefined) this.#known.delete(id);
     }
   }
 
-  #add(claim: Claim, owner: Owner | undefined, held: Holder | undefined): Mine {
+  #add(claim: Claim, file: LeaseFile | undefined, held: Holder | undefined): LocalClaim {
     if (this.#known.size >= SWEEP_FROM && this.#known.size % SWEEP_FROM === 0) this.#sweep();
-    const mine: Mine = {
+    const local: LocalClaim = {
       claim,
-      owner,
+      file,
       arrivalUs: undefined,
       ticket: undefined,
       held,
@@ -98,28 +98,28 @@ export class Claims {
       abandoned: 0,
       misses: 0,
     };
-    this.#known.set(claim.id, mine);
-    return mine;
+    this.#known.set(claim.id, local);
+    return local;
   }
 }
 
-export function holderIn(state: LockState, { owner }: Mine): Holder | undefined {
-  return owner && state.holders.find(({ owner: { id } }) => id === owner.facts.id);
+export function holderIn(state: LockState, { file }: LocalClaim): Holder | undefined {
+  return file && state.holders.find(({ facts }) => facts.id === file.facts.id);
 }
 
-export function grantedTo({ held, fromMs }: Mine): Granted {
+export function grantedTo({ held, fromMs }: LocalClaim): Granted {
   const { fence, run } = held!;
   return { granted: true, fence: BigInt(fence), run, fromMs };
 }
 
-/** The entry that adds a holder: its own owner file where that says all, else the whole state. */
-export function withHolder(state: LockState, { facts, path }: Owner, moment: Moment, told?: Told): Next {
-  if (isFree(state) && isPlain(facts)) return { owner: facts, source: path, told };
-  const [sinceMs, sinceWallMs] = [moment.machineMs(), moment.wallMs()];
+/** The entry that adds a holder: its lease file where that says all, else the whole state. */
+export function withHolder(state: LockState, { facts, path }: LeaseFile, clock: Clock, announce?: Announce): Next {
+  if (isFree(state) && isPlain(facts)) return { facts, source: path, announce };
+  const [sinceMs, sinceWallMs] = [machineMs(clock), clock.wall()];
   return {
     state: (fence, stride) => {
-      const holder: Holder = { owner: facts, fence, run: runFor(facts, stride), sinceMs, sinceWallMs };
-      told?.(fence, holder.run);
+      const holder: Holder = { facts, fence, run: runFor(facts, stride), sinceMs, sinceWallMs };
+      announce?.(fence, holder.run);
       return { ...state, holders: [...state.holders, holder], forced: [] };
     },
   };

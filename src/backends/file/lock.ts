@@ -1,298 +1,275 @@
 /**
- * One lock and what can be done to it: take, release, break, hand over. Each is a loop of "look at the newest entry,
- * decide, append the next one"; an append that fails means that somebody else was faster, so look again.
+ * One lock and what can be done to it: take, release, swap, hand over. Each is a loop of "read the newest entry, decide,
+ * append the next one". An append that fails means that another process was faster, so the loop reads again.
  */
 import type { Released } from "../../contract/backend.ts";
-import { ABANDONED_MAX, holderIn, type Mine, withHolder } from "./local-claim.ts";
+import { machineMs } from "../../contract/clock.ts";
+import { ABANDONED_MAX, holderIn, type LocalClaim, withHolder } from "./local-claim.ts";
 import { disk } from "./disk.ts";
-import { type FateOptions, keep } from "./liveness.ts";
-import type { ForcedRecords } from "./force-release.ts";
+import { type LivenessOptions, keep } from "./liveness.ts";
 import { type Head, isHead, LockLog, type LogOptions } from "./log.ts";
-import type { Owner } from "./lease-file.ts";
-import type { Owners } from "./lease-files.ts";
-import { accept, detach } from "./accept.ts";
-import { type FactsCache, factsOf, limitFlaw, type Ticket } from "./queue.ts";
-import { FREE, type Holder, type LockState, type OwnerFacts } from "./records.ts";
-import { admitted, contains, isFree, isPlain, taken, without } from "./admission.ts";
-import { type Obstacle, Sight, type View } from "./query.ts";
+import type { LeaseFile } from "./lease-file.ts";
+import type { LeaseFiles } from "./lease-files.ts";
+import { accept, detach } from "./lease-changes.ts";
+import { type FactsCache, factsOf, type Ticket, wrongLimit } from "./queue.ts";
+import { FREE, type Holder, type LeaseFacts, type LockState } from "./records.ts";
+import { admitted, isFree, isPlain, without } from "./admission.ts";
+import { type BlockedBy, LockQuery, type LockSnapshot } from "./query.ts";
 import { isFull, tooBusy, tooShort } from "./errors.ts";
 
-/** Every failed try is somebody else's success, so that this many in a row mean that something is wrong. */
+/** Every failed try is another process's success, so this many in a row mean that something is wrong. */
 const TRIES_MAX = 10_000;
-/** A lock held shorter than this is freed first, and then given to whoever came meanwhile, so that mostly there is one look. */
+/** A lock held shorter than this is freed before waiters are checked for: mostly there are none. */
 const ALONE_MS = 1;
 
 /** What every lock of a backend shares. */
-export interface LockOptions extends FateOptions, LogOptions {
-  readonly owners: Owners;
+export interface LockOptions extends LivenessOptions, LogOptions {
+  readonly leaseFiles: LeaseFiles;
   readonly facts: FactsCache;
-  readonly forced: ForcedRecords;
-  /** Tells whoever has that owner file to look at its claim. */
-  hint(owner: OwnerFacts): void;
+  /** Wakes the process of that lease file, to check its claim. */
+  wake(facts: LeaseFacts): void;
 }
 
 export class Lock {
   readonly name: string;
   readonly log: LockLog;
   readonly #options: LockOptions;
-  readonly #sight: Sight;
-  /** Free since our own release, after which nobody waited. Whoever came later took it, or found it taken: it is not the head then. */
-  #quiet: Head | undefined;
+  readonly query: LockQuery;
+  /** Free since our own release, with no waiters. A claim that came later has changed the head. */
+  #idleHead: Head | undefined;
 
   constructor(name: string, options: LockOptions) {
     this.name = name;
     this.#options = options;
     this.log = new LockLog(name, options);
-    this.#sight = new Sight(name, this.log.directory, options, options.facts);
+    this.query = new LockQuery(name, this.log.directory, options, options.facts);
   }
 
-  /** Takes the lock for the claim if it may hold it now; else queues the claim, if it queues, and says what is in the way. */
-  take(mine: Mine): Obstacle | undefined {
+  /** Takes the lock for the claim if it may hold it now. Else queues the claim, if it queues, and says what blocks it. */
+  take(local: LocalClaim): BlockedBy | undefined {
     const { seen } = this.log;
-    mine.abandoned = 0;
-    // The shortest way: what was free when last seen is free if the append succeeds, and nobody waits.
-    if (seen !== undefined && mine.owner === undefined && isFree(seen.state) && !this.#options.owners.shareClaims) {
-      if ((seen === this.#quiet || !this.#sight.queue.mayExist()) && this.#grant(mine, seen, FREE)) {
-        mine.aloneUntilMs = this.#options.moment.machineMs() + ALONE_MS;
+    local.abandoned = 0;
+    // The shortest path: a lock that was free when last read is free if the append succeeds, and there are no waiters.
+    if (seen !== undefined && local.file === undefined && isFree(seen.state) && !this.#options.leaseFiles.resumable) {
+      if ((seen === this.#idleHead || !this.query.queue.mayExist()) && this.#grant(local, seen, FREE)) {
+        local.aloneUntilMs = machineMs(this.#options.clock) + ALONE_MS;
         return undefined;
       }
     }
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      if (mine.abandoned > ABANDONED_MAX) throw tooShort(mine.claim);
+      if (local.abandoned > ABANDONED_MAX) throw tooShort(local.claim);
       const head = this.log.read(true)!;
-      if (this.#options.owners.holds(mine, head)) {
-        if (this.#accept(mine, head)) return undefined;
-        this.#abandon(mine);
+      if (this.#options.leaseFiles.holds(local, head)) {
+        if (this.#accept(local, head)) return undefined;
+        this.#abandon(local);
         continue;
       }
-      const survey = this.#sight.survey(head);
-      if (survey.unwritten) {
-        this.log.append(head, { state: () => survey.state });
+      const live = this.query.liveState(head);
+      if (live.unwritten) {
+        this.log.append(head, { state: () => live.state });
         continue;
       }
-      const line = this.#sight.line(head);
-      const at = this.#options.owners.placeIn(line, mine);
-      const flaw = limitFlaw(mine, survey.state, line);
-      if (flaw !== undefined) {
-        this.#abandon(mine);
-        throw flaw;
+      const waiters = this.query.waiters(head);
+      const at = this.#options.leaseFiles.indexIn(waiters, local);
+      const error = wrongLimit(local, live.state, waiters);
+      if (error !== undefined) {
+        this.#abandon(local);
+        throw error;
       }
-      const wishes = factsOf(line);
-      const count = admitted(survey.state, at < 0 ? [...wishes, mine.claim] : wishes);
-      if ((at < 0 ? line.length : at) < count) {
-        if (this.#grant(mine, head, survey.state)) return undefined;
+      const wanted = factsOf(waiters);
+      const count = admitted(live.state, at < 0 ? [...wanted, local.claim] : wanted);
+      if ((at < 0 ? waiters.length : at) < count) {
+        if (this.#grant(local, head, live.state)) return undefined;
         continue;
       }
-      if (count > 0 && this.#handOver(head, survey.state, line, count)) continue;
-      if (!mine.claim.queues) {
-        this.#abandon(mine);
-        return this.#sight.obstacle(head, survey, line, undefined);
+      if (count > 0 && this.#handOver(head, live.state, waiters, count)) continue;
+      if (!local.claim.queues) {
+        this.#abandon(local);
+        return this.query.blockedBy(head, live, waiters, undefined);
       }
       if (at < 0) {
-        // After joining, look once more: the holder may have released before it could see the ticket.
-        if (this.#join(mine) && this.log.read(true) === head)
-          return this.#sight.obstacle(head, survey, line, line.length);
-      } else if (this.#options.owners.renew(mine.owner!)) return this.#sight.obstacle(head, survey, line, at);
-      else this.#abandon(mine);
+        // Read once more after joining: the holder may have released before it could see the ticket.
+        if (this.#join(local) && this.log.read(true) === head)
+          return this.query.blockedBy(head, live, waiters, waiters.length);
+      } else if (this.#options.leaseFiles.renew(local.file!)) return this.query.blockedBy(head, live, waiters, at);
+      else this.#abandon(local);
     }
     throw tooBusy(this.name);
   }
 
   /** Ends the claim, and says what it was. */
-  release(mine: Mine): Released {
-    const { owners, moment } = this.#options;
-    const { owner } = mine;
-    if (owner === undefined) return "absent";
-    const queued = mine.ticket !== undefined && this.#sight.queue.leave(mine.ticket);
-    let ended = this.#drop(owner, mine);
-    const heir = owners.heirOf(mine);
-    if (heir !== undefined && this.#drop(heir, mine)) ended = true;
-    mine.ticket = mine.held = mine.owner = undefined;
+  release(local: LocalClaim): Released {
+    const { leaseFiles, clock } = this.#options;
+    const { file } = local;
+    if (file === undefined) return "absent";
+    const queued = local.ticket !== undefined && this.query.queue.leave(local.ticket);
+    let ended = this.#drop(file, local);
+    const resumed = leaseFiles.resumedFileOf(local);
+    if (resumed !== undefined && this.#drop(resumed, local)) ended = true;
+    local.ticket = local.held = local.file = undefined;
     if (queued && !ended) this.settle();
-    if (heir !== undefined) owners.giveBack(heir, mine);
-    // What was resigned, or expired while it held, must never count again.
-    if (moment.machineMs() < owner.untilMs) owners.giveBack(owner, mine);
-    else owners.discard(owner, mine);
+    if (resumed !== undefined) leaseFiles.giveBack(resumed, local);
+    // What expired while it held must never count again.
+    if (machineMs(clock) < file.untilMs) leaseFiles.giveBack(file, local);
+    else leaseFiles.discard(file, local);
     if (ended) return "held";
     return queued ? "queued" : "absent";
   }
 
   /** Releases one claim and takes the lock for the next in one append. `false`: it takes two. */
-  swap(held: Mine, next: Mine): boolean {
+  swap(held: LocalClaim, next: LocalClaim): boolean {
     const head = this.log.seen;
-    if (head?.plain !== true || holderIn(head.state, held) === undefined || next.owner !== undefined) return false;
-    if (this.#sight.queue.mayExist() || !isPlain(next.claim) || !this.#grant(next, head, FREE)) return false;
-    this.#options.owners.giveBack(held.owner!, held);
-    held.held = held.owner = undefined;
+    if (head?.plain !== true || holderIn(head.state, held) === undefined || next.file !== undefined) return false;
+    if (this.query.queue.mayExist() || !isPlain(next.claim) || !this.#grant(next, head, FREE)) return false;
+    this.#options.leaseFiles.giveBack(held.file!, held);
+    held.held = held.file = undefined;
     return true;
   }
 
-  /** True when the claim holds the lock; it may have been handed it a moment ago. */
-  look(mine: Mine): boolean {
+  /** True when the claim holds the lock. It may have been handed the lock just before. */
+  checkGranted(local: LocalClaim): boolean {
     const head = this.log.read(false);
-    if (head === undefined || !this.#options.owners.holds(mine, head)) return false;
-    return mine.held !== undefined || this.#accept(mine, head) || this.#abandon(mine);
+    if (head === undefined || !this.#options.leaseFiles.holds(local, head)) return false;
+    return local.held !== undefined || this.#accept(local, head) || this.#abandon(local);
   }
 
-  /** The lease of the owner file with this id, whoever made it. */
-  find(ownerId: string): Holder | undefined {
-    return this.log.read(false)?.state.holders.find(({ owner }) => owner.id === ownerId);
+  /** The holder with this lease file, whichever process made it. */
+  holderBy(fileId: string): Holder | undefined {
+    return this.log.read(false)?.state.holders.find(({ facts }) => facts.id === fileId);
   }
 
-  /** Ends the lease whose run contains the fence. `false`: there is none. */
-  break(fence: bigint, by: string, reason: string): boolean {
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const head = this.log.read(false);
-      if (head === undefined) return false;
-      const { state } = this.#sight.survey(head);
-      const target = taken(state).find((place) => contains(place, fence));
-      if (target === undefined) return false;
-      const record = this.#options.forced.record(this.name, target.fence, by, reason);
-      const next: LockState = { ...without(state, target.owner.id), forced: [record] };
-      if (!isHead(this.log.append(head, { state: () => next }))) continue;
-      this.#options.forced.keep([record]);
-      this.#options.hint(target.owner);
-      this.settle();
-      return true;
-    }
-    throw tooBusy(this.name);
-  }
-
-  /** Lets whoever is next have what is free. */
+  /** Gives what is free to the next waiters. */
   settle(): void {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const head = this.#sight.queue.mayExist() ? this.log.read(false) : undefined;
+      const head = this.query.queue.mayExist() ? this.log.read(false) : undefined;
       if (head === undefined) return;
-      const { state } = this.#sight.survey(head);
-      const line = this.#sight.line(head);
-      const wishes = factsOf(line);
-      const count = admitted(state, wishes);
-      // Whoever is at the head now has to listen to the holder, and no longer to one that has left the queue.
-      if (count === 0 && wishes[0] !== undefined) this.#options.hint(wishes[0]);
-      if (count === 0 || !this.#handOver(head, state, line, count)) return;
+      const { state } = this.query.liveState(head);
+      const waiters = this.query.waiters(head);
+      const wanted = factsOf(waiters);
+      const count = admitted(state, wanted);
+      // The first waiter must follow the holder now, and no longer a waiter that has left the queue.
+      if (count === 0 && wanted[0] !== undefined) this.#options.wake(wanted[0]);
+      if (count === 0 || !this.#handOver(head, state, waiters, count)) return;
     }
   }
 
-  view(): View {
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const head = this.log.read(false);
-      if (head === undefined) return { held: [], pending: [], forced: [] };
-      const view = this.#sight.view(head);
-      // An epoch that was left meanwhile seems to have no holder.
-      if (disk.exists(head.directory)) return view;
-    }
-    throw tooBusy(this.name);
+  snapshot(): LockSnapshot {
+    return this.query.snapshot(this.log);
   }
 
-  /** Removes the lock from the disk if nobody has used it since that wall-clock time. */
+  wake(facts: LeaseFacts): void {
+    this.#options.wake(facts);
+  }
+
+  /** Removes the lock from the disk if it was not used since that wall-clock time. */
   retireIfIdle(sinceWallMs: number): void {
     const head = this.log.read(false);
-    if (head === undefined || this.#sight.queue.mayExist()) return;
-    const { state } = this.#sight.survey(head);
+    if (head === undefined || this.query.queue.mayExist()) return;
+    const { state } = this.query.liveState(head);
     const changedMs = disk.times(head.directory)?.mtimeMs ?? Infinity;
-    if (isFree(state) && changedMs < sinceWallMs) this.log.bury(head);
+    if (isFree(state) && changedMs < sinceWallMs) this.log.retire(head);
   }
 
-  /** Appends the claim as a holder. `false`: somebody was faster. */
-  #grant(mine: Mine, head: Head, state: LockState): boolean {
-    const { owners, moment } = this.#options;
-    if (mine.owner === undefined) mine.owner = owners.take(mine);
-    else if (!owners.renew(mine.owner)) return this.#abandon(mine);
-    const { owner } = mine;
-    mine.fromMs = owner.fromMs;
-    const done = this.log.append(head, withHolder(state, owner, moment));
+  /** Appends the claim as a holder. `false`: another process was faster. */
+  #grant(local: LocalClaim, head: Head, state: LockState): boolean {
+    const { leaseFiles, clock } = this.#options;
+    if (local.file === undefined) local.file = leaseFiles.take(local);
+    else if (!leaseFiles.renew(local.file)) return this.#abandon(local);
+    const { file } = local;
+    local.fromMs = file.fromMs;
+    const done = this.log.append(head, withHolder(state, file, clock));
     if (!isHead(done)) {
-      if (done === "too many" || !disk.exists(owner.path)) this.#abandon(mine);
-      else if (done !== "unseen" && mine.ticket === undefined && !owners.shareClaims) {
-        owners.giveBack(owner, mine);
-        mine.owner = undefined;
+      if (done === "too many" || !disk.exists(file.path)) this.#abandon(local);
+      else if (done !== "unseen" && local.ticket === undefined && !leaseFiles.resumable) {
+        leaseFiles.giveBack(file, local);
+        local.file = undefined;
       }
       return false;
     }
-    this.#leave(mine);
-    if (owners.isProvisional(mine)) return detach(this.log, this.#options, mine) || this.#abandon(mine);
-    mine.held = holderIn(done.state, mine);
-    // Kept waiting so long that the lease is over before it began.
-    return moment.machineMs() < owner.untilMs || this.#abandon(mine);
+    this.#leave(local);
+    if (leaseFiles.isProvisional(local)) return detach(this.log, this.#options, local) || this.#abandon(local);
+    local.held = holderIn(done.state, local);
+    // It took so long that the lease is over before it began.
+    return machineMs(clock) < file.untilMs || this.#abandon(local);
   }
 
-  /** Somebody handed us the lock: ours from here on, if our time is not over. */
-  #accept(mine: Mine, head: Head): boolean {
-    const { owner, claim } = mine;
-    if (owner === undefined || !this.#options.owners.renew(owner, claim.ttlMs)) return false;
-    // First, so that it cannot be handed the lock once more by the same ticket.
-    this.#leave(mine);
-    return accept(this.log, this.#options, mine, head);
+  /** Accepts a lock that another process handed over, if the claim's time is not over. */
+  #accept(local: LocalClaim, head: Head): boolean {
+    const { file, claim } = local;
+    if (file === undefined || !this.#options.leaseFiles.renew(file, claim.ttlMs)) return false;
+    // First, so it cannot be handed the lock once more by the same ticket.
+    this.#leave(local);
+    return accept(this.log, this.#options, local, head);
   }
 
-  /** The claim's owner file is of no use any more: whatever it holds ends, and its ticket goes. */
-  #abandon(mine: Mine): false {
-    const { owner } = mine;
-    if (owner === undefined) return false;
-    mine.abandoned++;
-    this.#leave(mine);
-    if (this.#options.owners.mayEnd(owner, this.log.seen)) this.#drop(owner, mine);
-    mine.owner = mine.held = undefined;
-    this.#options.owners.discard(owner, mine);
+  /** The claim's lease file is useless: what it holds ends, and its ticket is removed. */
+  #abandon(local: LocalClaim): false {
+    const { file } = local;
+    if (file === undefined) return false;
+    local.abandoned++;
+    this.#leave(local);
+    if (this.#options.leaseFiles.mayEnd(file, this.log.seen)) this.#drop(file, local);
+    local.file = local.held = undefined;
+    this.#options.leaseFiles.discard(file, local);
     return false;
   }
 
-  /** Ends what the owner file holds, and hands over. `false`: it holds nothing. */
-  #drop(owner: Owner, mine: Mine): boolean {
+  /** Ends what the lease file holds, and hands over. `false`: it holds nothing. */
+  #drop(file: LeaseFile, local: LocalClaim): boolean {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const { seen } = this.log;
-      const ours = seen?.plain === true && seen.state.holders[0]?.owner.id === owner.facts.id;
+      const ours = seen?.plain === true && seen.state.holders[0]?.facts.id === file.facts.id;
       const head = ours ? seen : this.log.read(false);
-      const holder = head?.state.holders.find(({ owner: { id } }) => id === owner.facts.id);
+      const holder = head?.state.holders.find(({ facts }) => facts.id === file.facts.id);
       if (head === undefined || holder === undefined) return false;
-      const state = ours ? FREE : without(this.#sight.survey(head).state, owner.facts.id);
-      const keepMs = this.#sight.minHoldLeftMs(holder);
+      const state = ours ? FREE : without(this.query.liveState(head).state, file.facts.id);
+      const keepMs = this.query.minHoldLeftMs(holder);
       const next = keepMs === 0 ? state : { ...state, kept: [...state.kept, keep(this.#options, holder, keepMs)] };
-      const line = this.#options.moment.machineMs() < mine.aloneUntilMs ? [] : this.#sight.line(head);
+      const waiters = machineMs(this.#options.clock) < local.aloneUntilMs ? [] : this.query.waiters(head);
       try {
-        if (admitted(next, factsOf(line)) > 0 && isFree(next) && this.#pass(head, line[0])) return true;
+        if (admitted(next, factsOf(waiters)) > 0 && isFree(next) && this.#grantTo(head, waiters[0])) return true;
         if (!isHead(this.log.append(head, isFree(next) ? { free: true } : { state: () => next }))) continue;
       } catch (error) {
         // Without space for another entry, the lease can still be ended: its time is over.
-        if (!isFull(error) || keepMs > 0 || !this.#options.owners.resign(owner, mine)) throw error;
+        if (!isFull(error) || keepMs > 0 || !this.#options.leaseFiles.expire(file, local)) throw error;
         return true;
       }
-      if (this.#sight.queue.mayExist()) this.settle();
-      else if (isFree(next)) this.#quiet = this.log.seen;
+      if (this.query.queue.mayExist()) this.settle();
+      else if (isFree(next)) this.#idleHead = this.log.seen;
       return true;
     }
     throw tooBusy(this.name);
   }
 
-  /** Gives what is free to those who wait. `true`: the lock changed, so look again. */
-  #handOver(head: Head, state: LockState, line: readonly Ticket[], count: number): boolean {
-    if (isFree(state) && this.#pass(head, line[0])) return true;
-    // The others take their places themselves: only a lone owner file can be linked for somebody else.
-    for (const { facts } of line.slice(0, count)) this.#options.hint(facts);
+  /** Gives what is free to the waiters. `true`: the lock changed, so read it again. */
+  #handOver(head: Head, state: LockState, waiters: readonly Ticket[], count: number): boolean {
+    if (isFree(state) && this.#grantTo(head, waiters[0])) return true;
+    // The others take their places themselves: only a lone lease file can be linked by another process.
+    for (const { facts } of waiters.slice(0, count)) this.#options.wake(facts);
     return false;
   }
 
-  /** Links the ticket of the first waiter into the log: from that instant it holds the lock, wherever its process is. */
-  #pass(head: Head, first: Ticket | undefined): boolean {
+  /** Links the ticket of the first waiter into the log: from that instant its claim holds the lock. */
+  #grantTo(head: Head, first: Ticket | undefined): boolean {
     if (first === undefined || !isPlain(first.facts)) return false;
-    if (!isHead(this.log.append(head, { owner: first.facts, source: first.path }))) return false;
-    this.#options.hint(first.facts);
+    if (!isHead(this.log.append(head, { facts: first.facts, source: first.path }))) return false;
+    this.#options.wake(first.facts);
     return true;
   }
 
-  #join(mine: Mine): boolean {
-    const { owners } = this.#options;
-    // A ticket that lapsed is made again, by an owner file whose time is not over. A ticket's file is never shared.
-    if (!owners.mayWait(mine)) this.#abandon(mine);
-    mine.owner ??= owners.toWait(mine.claim);
-    mine.arrivalUs ??= Math.floor(this.#options.moment.machineMs() * 1000);
-    if (this.#sight.queue.join(mine.owner, mine.arrivalUs) !== "joined") return this.#abandon(mine);
-    mine.ticket = this.#sight.queue.ticketOf(mine.owner, mine.arrivalUs);
+  #join(local: LocalClaim): boolean {
+    const { leaseFiles } = this.#options;
+    // An expired ticket is made again, with a lease file whose time is not over. A ticket's file is never shared.
+    if (!leaseFiles.mayWait(local)) this.#abandon(local);
+    local.file ??= leaseFiles.forWaiting(local.claim);
+    local.arrivalUs ??= Math.floor(machineMs(this.#options.clock) * 1000);
+    if (this.query.queue.join(local.file, local.arrivalUs) !== "joined") return this.#abandon(local);
+    local.ticket = this.query.queue.ticketOf(local.file, local.arrivalUs);
     return true;
   }
 
-  #leave(mine: Mine): void {
-    if (mine.ticket !== undefined) this.#sight.queue.leave(mine.ticket);
-    mine.ticket = undefined;
+  #leave(local: LocalClaim): void {
+    if (local.ticket !== undefined) this.query.queue.leave(local.ticket);
+    local.ticket = undefined;
   }
 }

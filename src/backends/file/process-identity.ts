@@ -1,25 +1,25 @@
 /**
- * Who a process is, so that another can tell whether it still lives: boot id, pid, start time and pid namespace.
- * A pid alone is not enough (it is used again), and a process of another boot or namespace cannot be seen from here,
- * so that it is never declared dead: its leases end when their time is over.
+ * The identity of a process, by which others see whether it still runs: boot id, pid, start time and pid namespace.
+ * A pid alone is not enough, because it is used again. A process of another boot or namespace cannot be seen from here,
+ * so it is never declared dead: its leases end when their time is over.
  *
  * A /proc can belong to another pid namespace than the process that reads it (`unshare --pid` without a mount of its own,
- * a container that was given the host's): then /proc/<pid> is somebody else, and nothing that stands there is believed.
+ * a container that was given the host's). Then /proc/<pid> is another process, and nothing in it is believed.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, readlinkSync } from "node:fs";
 import { hostname } from "node:os";
 
-export interface Life {
+export interface ProcessIdentity {
   /** The kernel's id of this boot; leases of another boot are timed by the wall clock. */
   readonly boot: string;
-  /** Empty where the system has namespaces but does not tell which is ours: then nobody can be seen from anywhere. */
+  /** Empty where the system has namespaces but does not say which is ours. Then no process can be seen from anywhere. */
   readonly pidNamespace: string;
-  /** A time namespace shifts the monotonic clock, so that instants of another one cannot be compared. */
+  /** A time namespace shifts the monotonic clock, so instants of another one cannot be compared. */
   readonly timeNamespace: string;
   /** 0: bound to no process. */
   readonly pid: number;
-  /** In clock ticks after the boot; empty where the system does not tell. */
+  /** In clock ticks after the boot. Empty where the system does not say. */
   readonly start: string;
 }
 
@@ -27,67 +27,67 @@ const RAN_MAX = 1000;
 /** When processes were last seen running, by pid and start time. */
 const lastRanMs = new Map<string, number>();
 
-let own: Life | undefined;
+let identity: ProcessIdentity | undefined;
 let trustsProc: boolean | undefined;
 
 /** This process, as others will see it. */
-export function ownLife(): Life {
-  own ??= {
+export function thisProcess(): ProcessIdentity {
+  identity ??= {
     boot: bootId(),
     pidNamespace: namespaceOf("pid"),
     timeNamespace: namespaceOf("time"),
     pid: process.pid,
-    // Not by our pid, under which another /proc knows somebody else.
-    start: look("self")?.start ?? "",
+    // Not by our pid: a /proc of another namespace has another process under it.
+    start: readStat("self")?.start ?? "",
   };
-  return own;
+  return identity;
 }
 
-/** True where instants of that process's monotonic clock can be compared with ours. */
-export function sharesClock({ boot, timeNamespace }: Life): boolean {
-  const me = ownLife();
+/** True where instants of its monotonic clock can be compared with ours. */
+export function sharesClock({ boot, timeNamespace }: ProcessIdentity): boolean {
+  const me = thisProcess();
   return boot !== "" && boot === me.boot && timeNamespace === me.timeNamespace;
 }
 
-/** True where processes of its surroundings are visible from here while they live. */
-export function isNeighbour({ boot, pidNamespace }: Life): boolean {
-  const me = ownLife();
+/** True where its pid means the same process here, so we can see whether it runs. */
+export function sharesProcessIds({ boot, pidNamespace }: ProcessIdentity): boolean {
+  const me = thisProcess();
   return boot === me.boot && pidNamespace !== "" && pidNamespace === me.pidNamespace;
 }
 
-/** True where /proc is that of our own pid namespace, so that it tells when a pid was used again, and who is a zombie. */
+/** True where /proc is that of our own pid namespace: it shows when a pid was used again, and which process is a zombie. */
 export function seesProcesses(): boolean {
   trustsProc ??= isOwnProc();
   return trustsProc;
 }
 
 /**
- * True only when the process has surely ended. One that ran `freshMs` ago or less is not looked at again: a look costs more
- * than most of what is done to a lock, and whoever is found dead a little later is only replaced a little later.
+ * True only when the process has certainly ended. One that ran `freshMs` ago or less is not checked again: the check costs more
+ * than most of what is done to a lock, and a death that is seen a little later only delays the next holder a little.
  */
-export function isDead(life: Life, freshMs = 2): boolean {
-  const { pid } = life;
-  if (pid <= 0 || !isNeighbour(life)) return false;
-  const start = comparableStart(life, life.start);
-  if (pid === process.pid && (start === "" || start === ownLife().start)) return false;
-  const who = `${pid} ${start}`;
+export function isDead(who: ProcessIdentity, freshMs = 2): boolean {
+  const { pid } = who;
+  if (pid <= 0 || !sharesProcessIds(who)) return false;
+  const start = comparableStart(who, who.start);
+  if (pid === process.pid && (start === "" || start === thisProcess().start)) return false;
+  const key = `${pid} ${start}`;
   const nowMs = performance.now();
-  if (nowMs - (lastRanMs.get(who) ?? -Infinity) <= freshMs) return false;
+  if (nowMs - (lastRanMs.get(key) ?? -Infinity) <= freshMs) return false;
   if (!isRunning(pid, start)) return true;
   if (lastRanMs.size >= RAN_MAX) lastRanMs.clear();
-  lastRanMs.set(who, nowMs);
+  lastRanMs.set(key, nowMs);
   return false;
 }
 
-/** A start time that somebody with that life wrote down; empty where it cannot be compared: time namespaces shift it. */
-export function comparableStart({ timeNamespace }: Life, start: string): string {
-  return timeNamespace === ownLife().timeNamespace ? start : "";
+/** A start time that this process wrote down. Empty where it cannot be compared: time namespaces shift it. */
+export function comparableStart({ timeNamespace }: ProcessIdentity, start: string): string {
+  return timeNamespace === thisProcess().timeNamespace ? start : "";
 }
 
-/** True unless there is surely no such process, or it is another one with the same pid. */
+/** True unless there is certainly no such process, or it is another one with the same pid. */
 export function isRunning(pid: number, start: string): boolean {
-  const seen = seesProcesses() ? look(String(pid)) : undefined;
-  if (seen !== undefined) return !seen.zombie && (start === "" || seen.start === start);
+  const stat = seesProcesses() ? readStat(String(pid)) : undefined;
+  if (stat !== undefined) return !stat.zombie && (start === "" || stat.start === start);
   // No /proc, one of another namespace, or one that hides other users' processes: only "no such process" is certain,
   // which the kernel answers for our own namespace, whatever is mounted.
   try {
@@ -98,18 +98,18 @@ export function isRunning(pid: number, start: string): boolean {
   }
 }
 
-/** The start time of a process; empty where the system does not tell. */
+/** The start time of a process. Empty where the system does not say. */
 export function startOf(pid: number): string {
-  return seesProcesses() ? (look(String(pid))?.start ?? "") : "";
+  return seesProcesses() ? (readStat(String(pid))?.start ?? "") : "";
 }
 
-interface Seen {
+interface ProcessStat {
   readonly zombie: boolean;
   readonly start: string;
 }
 
-/** What /proc says about that process. Where it is another namespace's, only "self" is who it seems to be. */
-function look(pid: string): Seen | undefined {
+/** What /proc says about that process. In a /proc of another namespace, only "self" is right. */
+function readStat(pid: string): ProcessStat | undefined {
   if (process.platform !== "linux") return undefined;
   let text: string;
   try {
@@ -117,11 +117,11 @@ function look(pid: string): Seen | undefined {
   } catch {
     return undefined;
   }
-  // The name in brackets may contain anything, brackets too; after the last one come the fields from the state on.
+  // The name in brackets may contain anything, also brackets. The fields from the state on follow the last one.
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
   const [state] = fields;
   const threads = Number(fields[17]);
-  // A main thread that ended while others run looks like a zombie too, but has them counted.
+  // A main thread that ended while others run looks like a zombie too, but the others are counted.
   return { zombie: (state === "Z" || state === "X") && !(threads > 1), start: fields[19] ?? "" };
 }
 
@@ -144,7 +144,7 @@ function bootId(): string {
       return execFileSync("/usr/sbin/sysctl", ["-n", "kern.bootsessionuuid"], { encoding: "utf8" }).trim();
     }
   } catch {
-    // Falls through: without a boot id, ends are told by the wall clock.
+    // Falls through: without a boot id, ends are judged by the wall clock.
   }
   return "";
 }

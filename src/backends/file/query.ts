@@ -1,113 +1,120 @@
-/** Reading a lock: who holds it, who waits, what is in the way of a claim, and how much of what is written still counts. */
+/** Reading a lock: its holders and waiters, what blocks a claim, and which of the written leases are still alive. */
 import { join } from "node:path";
 import type { Holding, Waiting } from "../../contract/backend.ts";
+import { machineMs } from "../../contract/clock.ts";
 import { disk } from "./disk.ts";
-import { fateOf, type FateOptions, keep, keptForMs } from "./liveness.ts";
+import { tooBusy } from "./errors.ts";
+import { livenessOf, type LivenessOptions, keep, keptForMs } from "./liveness.ts";
 import { sharesClock } from "./process-identity.ts";
-import type { Head } from "./log.ts";
+import type { Head, LockLog } from "./log.ts";
 import { type FactsCache, Queue, type Ticket } from "./queue.ts";
 import type { ForcedRecord, Holder, Kept, LockState } from "./records.ts";
 import { taken } from "./admission.ts";
 
-/** How many holders a waiter listens to: whoever waits for hundreds of readers polls. */
-const LISTEN_MAX = 16;
+/** How many holders a waiter follows. One that waits for hundreds of readers polls. */
+const FOLLOW_MAX = 16;
+const TRIES_MAX = 10_000;
 
-/** The part of a state that still counts. */
-export interface Survey {
+/** The part of a state that is still alive. */
+export interface LiveState {
   readonly state: LockState;
-  /** By owner id: until the store lets go by itself. */
+  /** By lease file id: until the store lets go by itself. */
   readonly remainingMs: ReadonlyMap<string, number>;
-  /** Somebody ended uncleanly, and its place is kept from now on: that has to be written down before it counts. */
+  /** A holder ended uncleanly, and its place is kept from now on. That must be written down before it counts. */
   readonly unwritten: boolean;
 }
 
-/** What keeps a claim from the lock, and whom to listen to meanwhile. */
-export interface Obstacle {
+/** What blocks a claim, and which processes to follow meanwhile. */
+export interface BlockedBy {
   readonly heldBy: readonly Holding[];
   /** How many wait ahead of it; absent when the claim is not queued. */
   readonly ahead: number | undefined;
-  /** Until the first thing in the way ends by itself. */
+  /** Until the first of what blocks it ends by itself. */
   readonly clearsInMs: number;
-  /** The backends whose end would bring the claim forward: that of the waiter just ahead, or those of the holders. */
+  /** The backends whose end would move the claim forward: that of the waiter just ahead, or those of the holders. */
   readonly instances: readonly string[];
 }
 
-/** What people see of a lock; `forced` only where the newest transition was by force. */
-export interface View {
+/** What a query shows of a lock. `forced`: only where the newest transition was by force. */
+export interface LockSnapshot {
   readonly held: Holding[];
   readonly pending: Waiting[];
   readonly forced: readonly ForcedRecord[];
 }
 
-export class Sight {
+export class LockQuery {
   readonly #name: string;
-  readonly #around: FateOptions;
+  readonly #options: LivenessOptions;
   readonly queue: Queue;
 
-  constructor(name: string, directory: string, around: FateOptions, facts: FactsCache) {
+  constructor(name: string, directory: string, options: LivenessOptions, facts: FactsCache) {
     this.#name = name;
-    this.#around = around;
-    this.queue = new Queue(directory, around, facts);
+    this.#options = options;
+    this.queue = new Queue(directory, options, facts);
   }
 
-  survey(head: Head): Survey {
+  liveState(head: Head): LiveState {
     const { state } = head;
     const remainingMs = new Map<string, number>();
     if (state.holders.length === 0 && state.kept.length === 0) return { state, remainingMs, unwritten: false };
     const holders: Holder[] = [];
-    const kept: Kept[] = state.kept.filter((place) => keptForMs(this.#around, place) > 0);
+    const kept: Kept[] = state.kept.filter((place) => keptForMs(this.#options, place) > 0);
     const before = kept.length;
     for (const holder of state.holders) {
-      const { owner } = holder;
-      const fate = fateOf(this.#around, owner, head.plain ? `${head.directory}/${head.seq}` : this.#pathOf(owner.id));
-      if (fate.alive) {
+      const { facts } = holder;
+      const liveness = livenessOf(
+        this.#options,
+        facts,
+        head.plain ? `${head.directory}/${head.seq}` : this.#pathOf(facts.id),
+      );
+      if (liveness.alive) {
         holders.push(holder);
-        remainingMs.set(owner.id, fate.remainingMs);
+        remainingMs.set(facts.id, liveness.remainingMs);
         continue;
       }
-      const keepMs = Math.max(fate.keepMs, this.minHoldLeftMs(holder));
-      if (keepMs > 0) kept.push(keep(this.#around, holder, keepMs));
+      const keepMs = Math.max(liveness.keepMs, this.minHoldLeftMs(holder));
+      if (keepMs > 0) kept.push(keep(this.#options, holder, keepMs));
     }
-    for (const place of kept) remainingMs.set(place.owner.id, keptForMs(this.#around, place));
+    for (const place of kept) remainingMs.set(place.facts.id, keptForMs(this.#options, place));
     return { state: { ...state, holders, kept, forced: [] }, remainingMs, unwritten: kept.length > before };
   }
 
-  /** How long a holder's place must stay taken from now on, whoever ends it. */
-  minHoldLeftMs({ owner, sinceMs }: Holder): number {
-    if (owner.minHoldMs === 0 || sinceMs === undefined || !sharesClock(owner.life)) return 0;
-    return Math.max(0, sinceMs + owner.minHoldMs - this.#around.moment.machineMs());
+  /** How long a holder's place must stay taken from now on, however its lease ends. */
+  minHoldLeftMs({ facts, sinceMs }: Holder): number {
+    if (facts.minHoldMs === 0 || sinceMs === undefined || !sharesClock(facts.process)) return 0;
+    return Math.max(0, sinceMs + facts.minHoldMs - machineMs(this.#options.clock));
   }
 
-  /** Who waits, in order. One that was handed the lock and has not removed its ticket yet waits no longer. */
-  line(head: Head): Ticket[] {
+  /** The waiters, in order. One that was handed the lock and has not removed its ticket yet does not wait any more. */
+  waiters(head: Head): Ticket[] {
     if (!this.queue.mayExist()) return [];
     const { holders } = head.state;
-    return this.queue.list().filter(({ facts }) => !holders.some(({ owner }) => owner.id === facts.id));
+    return this.queue.list().filter(({ facts: { id } }) => !holders.some(({ facts }) => facts.id === id));
   }
 
-  holdings(head: Head, { state, remainingMs }: Survey): Holding[] {
-    const { moment } = this.#around;
-    // The newest entry changed the directory: where nothing else is written, that is when the holder got the lock.
+  holdings(head: Head, { state, remainingMs }: LiveState): Holding[] {
+    const { clock } = this.#options;
+    // The newest entry changed the directory: if nothing else is written, that is when the holder got the lock.
     const changedMs = head.plain ? disk.times(head.directory)?.mtimeMs : undefined;
-    return taken(state).map(({ owner, fence, sinceMs, sinceWallMs }) => {
-      const sinceWall = sinceWallMs ?? changedMs ?? moment.wallMs();
-      const monotonic = sinceMs !== undefined && sharesClock(owner.life);
+    return taken(state).map(({ facts, fence, sinceMs, sinceWallMs }) => {
+      const sinceWall = sinceWallMs ?? changedMs ?? clock.wall();
+      const monotonic = sinceMs !== undefined && sharesClock(facts.process);
       return {
         name: this.#name,
-        mode: owner.mode,
-        limit: owner.limit,
-        holder: owner.holder,
+        mode: facts.mode,
+        limit: facts.limit,
+        holder: facts.holder,
         fence: BigInt(fence),
-        heldMs: Math.max(0, monotonic ? moment.machineMs() - sinceMs : moment.wallMs() - sinceWall),
-        remainingMs: Math.max(0, remainingMs.get(owner.id) ?? 0),
-        meta: owner.meta,
+        heldMs: Math.max(0, monotonic ? machineMs(clock) - sinceMs : clock.wall() - sinceWall),
+        remainingMs: Math.max(0, remainingMs.get(facts.id) ?? 0),
+        meta: facts.meta,
       };
     });
   }
 
-  waitings(line: readonly Ticket[]): Waiting[] {
-    const nowMs = this.#around.moment.machineMs();
-    return line.map(({ facts, arrivalUs }, at) => ({
+  waitings(waiters: readonly Ticket[]): Waiting[] {
+    const nowMs = machineMs(this.#options.clock);
+    return waiters.map(({ facts, arrivalUs }, at) => ({
       name: this.#name,
       mode: facts.mode,
       limit: facts.limit,
@@ -118,26 +125,33 @@ export class Sight {
     }));
   }
 
-  view(head: Head): View {
-    const held = this.holdings(head, this.survey(head));
-    return { held, pending: this.waitings(this.line(head)), forced: head.state.forced };
+  snapshot(log: LockLog): LockSnapshot {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const head = log.read(false);
+      if (head === undefined) return { held: [], pending: [], forced: [] };
+      const held = this.holdings(head, this.liveState(head));
+      const pending = this.waitings(this.waiters(head));
+      // An epoch that was left meanwhile seems to have no holder.
+      if (disk.exists(head.directory)) return { held, pending, forced: head.state.forced };
+    }
+    throw tooBusy(log.name);
   }
 
-  obstacle(head: Head, survey: Survey, line: readonly Ticket[], ahead: number | undefined): Obstacle {
-    const before = ahead === undefined || ahead === 0 ? undefined : line[ahead - 1];
-    const { holders } = survey.state;
+  blockedBy(head: Head, live: LiveState, waiters: readonly Ticket[], ahead: number | undefined): BlockedBy {
+    const before = ahead === undefined || ahead === 0 ? undefined : waiters[ahead - 1];
+    const { holders } = live.state;
     return {
-      heldBy: this.holdings(head, survey),
+      heldBy: this.holdings(head, live),
       ahead,
-      clearsInMs: before?.remainingMs ?? Math.min(Infinity, ...survey.remainingMs.values()),
+      clearsInMs: before?.remainingMs ?? Math.min(Infinity, ...live.remainingMs.values()),
       instances:
         before === undefined
-          ? [...new Set(holders.slice(0, LISTEN_MAX).map(({ owner }) => owner.instance))]
+          ? [...new Set(holders.slice(0, FOLLOW_MAX).map(({ facts }) => facts.instance))]
           : [before.facts.instance],
     };
   }
 
-  #pathOf(ownerId: string): string {
-    return join(this.#around.place.owners, ownerId);
+  #pathOf(fileId: string): string {
+    return join(this.#options.paths.leaseFiles, fileId);
   }
 }

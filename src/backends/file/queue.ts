@@ -1,37 +1,37 @@
 /**
- * The queue in front of a lock: a directory with one ticket per waiting claim, which is a link to the claim's owner
- * file. Its name begins with the instant of arrival, so that a listing is the order. Whoever hands the lock over links the
- * ticket itself into the log: a waiter that has removed its ticket can no longer be handed anything.
+ * The queue of a lock: a directory with one ticket per waiting claim, which is a link to the claim's lease file. Its name begins
+ * with the instant of arrival, so a sorted listing is the order. A hand-over links the ticket itself into the log: a waiter that
+ * has removed its ticket can no longer be handed the lock.
  *
- * The directory exists only while somebody waits, or did a moment ago: one look tells that nobody does.
+ * The directory exists only while claims wait, or did just before: if it is missing, there is no waiter.
  */
 import { join } from "node:path";
-import type { Mine } from "./local-claim.ts";
+import type { LocalClaim } from "./local-claim.ts";
 import { checkDirectory, disk, remove, tryLink, tryMkdir, tryRmdir } from "./disk.ts";
-import { type FateOptions, waitsForMs } from "./liveness.ts";
-import { type Owner, readOwner } from "./lease-file.ts";
-import type { LockState, OwnerFacts } from "./records.ts";
+import { type LivenessOptions, waitsForMs } from "./liveness.ts";
+import { type LeaseFile, readLeaseFile } from "./lease-file.ts";
+import type { LockState, LeaseFacts } from "./records.ts";
 import { limitsDiffer, otherLimit } from "./admission.ts";
 
 /** Removing a directory costs more than leaving it: an empty one stays this long. */
 const EMPTY_MS = 1000;
 const FACTS_MAX = 2000;
-/** Behind the first, a waiter that died a moment ago does no harm. */
-const PATIENT_MS = 100;
+/** A dead waiter behind the first one may be noticed this much later. */
+const BEHIND_FRESH_MS = 100;
 const NAME = /^(\d{16,20})-([-_A-Za-z0-9]{1,64})$/;
 
 export interface Ticket {
   readonly path: string;
-  readonly facts: OwnerFacts;
+  readonly facts: LeaseFacts;
   readonly arrivalUs: number;
   readonly remainingMs: number;
 }
 
-/** What owner files say; it never changes, and an id is used once. */
+/** What lease files say. It never changes, and an id is used once. */
 export class FactsCache {
-  readonly #known = new Map<string, OwnerFacts>();
+  readonly #known = new Map<string, LeaseFacts>();
 
-  of(id: string, path: string): OwnerFacts | undefined {
+  of(id: string, path: string): LeaseFacts | undefined {
     const known = this.#known.get(id);
     if (known !== undefined) return known;
     const facts = factsAt(path);
@@ -42,10 +42,10 @@ export class FactsCache {
   }
 }
 
-/** `undefined`: it is gone, half made, or no ticket: nobody waits by it, whatever its name. */
-function factsAt(path: string): OwnerFacts | undefined {
+/** `undefined`: the file is gone, half made, or foreign, so no claim waits by it. */
+function factsAt(path: string): LeaseFacts | undefined {
   try {
-    return readOwner(path);
+    return readLeaseFile(path);
   } catch {
     return undefined;
   }
@@ -53,32 +53,32 @@ function factsAt(path: string): OwnerFacts | undefined {
 
 export class Queue {
   readonly #path: string;
-  readonly #around: FateOptions;
+  readonly #options: LivenessOptions;
   readonly #facts: FactsCache;
 
-  constructor(directory: string, around: FateOptions, facts: FactsCache) {
-    this.#path = join(around.place.queues, directory);
-    this.#around = around;
+  constructor(directory: string, options: LivenessOptions, facts: FactsCache) {
+    this.#path = join(options.paths.queues, directory);
+    this.#options = options;
     this.#facts = facts;
   }
 
-  /** True when somebody may wait: a look that costs a microsecond. */
+  /** True when claims may wait. This costs a microsecond. */
   mayExist(): boolean {
     return disk.exists(this.#path);
   }
 
-  ticketOf(owner: Owner, arrivalUs: number): string {
-    return join(this.#path, `${String(arrivalUs).padStart(16, "0")}-${owner.facts.id}`);
+  ticketOf(file: LeaseFile, arrivalUs: number): string {
+    return join(this.#path, `${String(arrivalUs).padStart(16, "0")}-${file.facts.id}`);
   }
 
-  /** Adds a ticket. `"too many"`: the owner file has no links left; take another. `"gone"`: it vanished. */
-  join(owner: Owner, arrivalUs: number): "joined" | "too many" | "gone" {
-    const path = this.ticketOf(owner, arrivalUs);
+  /** Adds a ticket. `"too many"`: the lease file has no links left. `"gone"`: it vanished. */
+  join(file: LeaseFile, arrivalUs: number): "joined" | "too many" | "gone" {
+    const path = this.ticketOf(file, arrivalUs);
     for (let tries = 0; tries < 100; tries++) {
-      const outcome = tryLink(owner.path, path);
+      const outcome = tryLink(file.path, path);
       if (outcome === "linked" || outcome === "exists") return "joined";
       if (outcome === "too many") return "too many";
-      if (!disk.exists(owner.path)) return "gone";
+      if (!disk.exists(file.path)) return "gone";
       if (!tryMkdir(this.#path)) checkDirectory(this.#path);
     }
     return "gone";
@@ -89,26 +89,26 @@ export class Queue {
     return remove(ticket);
   }
 
-  /** Who waits, in order; tickets whose time is over are removed on the way. */
+  /** The waiters, in order. Tickets whose time is over are removed. */
   list(): Ticket[] {
     const names = disk.list(this.#path);
     if (names === undefined) return [];
     const tickets: Ticket[] = [];
     for (const name of names.toSorted()) {
-      const ticket = this.#look(name, tickets.length === 0 ? undefined : PATIENT_MS);
+      const ticket = this.#read(name, tickets.length === 0 ? undefined : BEHIND_FRESH_MS);
       if (ticket !== undefined) tickets.push(ticket);
     }
     if (tickets.length === 0) this.#tidy();
     return tickets;
   }
 
-  #look(name: string, freshMs: number | undefined): Ticket | undefined {
+  #read(name: string, freshMs: number | undefined): Ticket | undefined {
     const [, arrival, id] = NAME.exec(name) ?? [];
     if (arrival === undefined || id === undefined) return undefined;
     const path = join(this.#path, name);
     const facts = this.#facts.of(id, path);
     if (facts === undefined) return undefined;
-    const remainingMs = waitsForMs(this.#around, facts, path, freshMs);
+    const remainingMs = waitsForMs(this.#options, facts, path, freshMs);
     if (remainingMs > 0) return { path, facts, arrivalUs: Number(arrival), remainingMs };
     remove(path);
     return undefined;
@@ -116,17 +116,21 @@ export class Queue {
 
   #tidy(): void {
     const times = disk.times(this.#path);
-    if (times !== undefined && Math.abs(this.#around.moment.wallMs() - times.mtimeMs) > EMPTY_MS) tryRmdir(this.#path);
+    if (times !== undefined && Math.abs(this.#options.clock.wall() - times.mtimeMs) > EMPTY_MS) tryRmdir(this.#path);
   }
 }
 
-export function factsOf(line: readonly Ticket[]): OwnerFacts[] {
-  return line.map(({ facts }) => facts);
+export function factsOf(waiters: readonly Ticket[]): LeaseFacts[] {
+  return waiters.map(({ facts }) => facts);
 }
 
-/** The error for a claim that asks for another limit than everybody else here agreed on. */
-export function limitFlaw({ claim, owner }: Mine, state: LockState, line: readonly Ticket[]): Error | undefined {
-  const others = line.filter(({ facts: { id } }) => id !== owner?.facts.id);
+/** The error for a claim that asks for another limit than all others of this lock. */
+export function wrongLimit(
+  { claim, file }: LocalClaim,
+  state: LockState,
+  waiters: readonly Ticket[],
+): Error | undefined {
+  const others = waiters.filter(({ facts: { id } }) => id !== file?.facts.id);
   const known = otherLimit(claim, state, factsOf(others));
   return known === undefined ? undefined : limitsDiffer(claim, known);
 }

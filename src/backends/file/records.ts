@@ -1,22 +1,25 @@
 /**
- * What is written in the files, and how it is read back: nothing is believed before it has been checked.
+ * What is written in the files, and how it is read back. Nothing is believed before it has been checked: a record is JSON that
+ * begins with a checksum of the rest, so what was cut off, changed by hand or by a broken disk, or never ours, is recognised.
+ * It is no signature: a process that may write here may forge.
  *
- * An entry of a lock's log is one of four: an owner file (one exclusive holder), a state (anything else: free, readers,
+ * An entry of a lock's log is one of four: a lease file (one exclusive holder), a state (anything else: free, readers,
  * limits, kept places), a new epoch (where the log goes on), or the lock's end.
  */
+import { crc32 } from "node:zlib";
 import type { Meta, Mode } from "../../contract/backend.ts";
-import { strangeText } from "./foreign.ts";
-import type { Life } from "./process-identity.ts";
+import { ForeignError } from "./disk.ts";
+import type { ProcessIdentity } from "./process-identity.ts";
 import { FENCE_MAX, STRIDE_MAX } from "./fences.ts";
-import { parseJson, seal, unseal } from "./checksum.ts";
 
-/** What an owner file says about its claim; it never changes. The file's mtime is the lease's end. */
-export interface OwnerFacts {
-  readonly kind: "owner";
+/** What a lease file says about its claim. It never changes. The file's mtime is the lease's end. */
+export interface LeaseFacts {
+  readonly kind: "lease";
   readonly id: string;
   /** The backend that made it: the name of its socket, and of its list of companions. */
   readonly instance: string;
-  readonly life: Life;
+  /** The lease ends with this process. */
+  readonly process: ProcessIdentity;
   readonly mode: Mode;
   readonly limit: number;
   readonly ttlMs: number;
@@ -27,7 +30,7 @@ export interface OwnerFacts {
 }
 
 export interface Holder {
-  readonly owner: OwnerFacts;
+  readonly facts: LeaseFacts;
   readonly fence: number;
   readonly run: number;
   /** Since when, by the machine's clock, where it was written down. */
@@ -35,12 +38,12 @@ export interface Holder {
   readonly sinceWallMs: number | undefined;
 }
 
-/** A place that nobody holds and nobody gets before its time: `minHold`, or `lockDelay` after an unclean end. */
+/** A place that stays taken until its time although its lease has ended: `minHold`, or `lockDelay` after an unclean end. */
 export interface Kept extends Holder {
   readonly untilMs: number;
   readonly untilWallMs: number;
-  /** Whose machine clock `untilMs` is of. */
-  readonly life: Life;
+  /** `untilMs` is of this process's machine clock. */
+  readonly process: ProcessIdentity;
 }
 
 export interface ForcedRecord {
@@ -55,14 +58,14 @@ export interface LockState {
   readonly kind: "state";
   readonly holders: readonly Holder[];
   readonly kept: readonly Kept[];
-  /** Ended by force in the very transition that made this state. */
+  /** Ended by force in the transition that made this state. */
   readonly forced: readonly ForcedRecord[];
 }
 
 /** The first entry of an epoch: the whole state, and the numbers for what follows. */
 export interface Epoch {
   readonly kind: "epoch";
-  /** 1: made by 0.1, without checksums; nothing else than an empty file says "free" there. */
+  /** 1: made by 0.1, without checksums. Only an empty file means "free" there. */
   readonly format: 1 | 2;
   readonly id: string;
   readonly name: string;
@@ -74,17 +77,49 @@ export interface Epoch {
   readonly state: LockState;
 }
 
-/** The last entry of a lock that nobody used for long: its directory is to be removed. */
+/** The last entry of a lock that was idle for long: its directory is to be removed. */
 export interface Gone {
   readonly kind: "gone";
 }
 
-export type Entry = OwnerFacts | LockState | Epoch | Gone;
+export type Entry = LeaseFacts | LockState | Epoch | Gone;
 
 export const FREE: LockState = { kind: "state", holders: [], kept: [], forced: [] };
 
+/** What facts and a process are called in the files, as in 0.1: versions must understand each other's leases. */
+const FACTS = "owner";
+export const PROCESS = "life";
+const SHOWN_MAX = 60;
+const CHECKSUM_LENGTH = checksumOf("").length;
+
+/** The text of a record, with its checksum. */
+export function withChecksum(record: object): string {
+  const rest = `${JSON.stringify(record).slice(1)}\n`;
+  return checksumOf(rest) + rest;
+}
+
+/** The record in a text. `undefined`: its checksum is wrong or missing. */
+export function parseChecked(text: string): unknown {
+  const rest = text.slice(CHECKSUM_LENGTH);
+  return text.startsWith(checksumOf(rest)) ? parseJson(`{${rest}`) : undefined;
+}
+
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function checksumOf(rest: string): string {
+  return `{"sum":"${crc32(rest).toString(16).padStart(8, "0")}",`;
+}
+
 export function writeEntry(entry: Entry): string {
-  return seal(entry);
+  if (entry.kind === "lease") return withChecksum(fromFacts(entry));
+  if (entry.kind === "state") return withChecksum(fromState(entry));
+  return withChecksum(entry.kind === "epoch" ? { ...entry, state: fromState(entry.state) } : entry);
 }
 
 /** True for zeros, or nothing at all: what a power cut leaves of a file. */
@@ -92,137 +127,110 @@ export function isBlank(text: string): boolean {
   return /^\0*$/.test(text);
 }
 
-/** Reads an entry. `format`: that of its epoch; entries of format 1 have no checksums. */
+/** Reads an entry. `format`: that of its epoch. Entries of format 1 have no checksums. */
 export function parseEntry(path: string, text: string, format: Epoch["format"]): Entry {
-  const value = format === 1 ? parseJson(text) : unseal(text);
-  if (isOwner(value) || isState(value) || isEpoch(value) || isGone(value)) return value;
-  throw strangeText(path, text);
+  const value = format === 1 ? parseJson(text) : parseChecked(text);
+  const entry = toFacts(value) ?? toState(value) ?? toEpoch(value) ?? toGone(value);
+  if (entry === undefined) throw foreignText(path, text);
+  return entry;
 }
 
 /** Reads the first entry of an epoch, which says its format itself. */
 export function parseEpoch(path: string, text: string): Epoch {
-  const sealed = unseal(text);
-  const value = sealed ?? parseJson(text);
-  if (isEpoch(value) && (sealed !== undefined || value.format === 1)) return value;
-  throw strangeText(path, text);
+  const checked = parseChecked(text);
+  const epoch = toEpoch(checked ?? parseJson(text));
+  if (epoch === undefined || (checked === undefined && epoch.format !== 1)) throw foreignText(path, text);
+  return epoch;
 }
 
-export function parseOwner(path: string, text: string): OwnerFacts {
-  const value = unseal(text);
-  if (isOwner(value)) return value;
-  throw strangeText(path, text);
+export function parseLeaseFacts(path: string, text: string): LeaseFacts {
+  const facts = toFacts(parseChecked(text));
+  if (facts === undefined) throw foreignText(path, text);
+  return facts;
 }
 
 export function parseForced(text: string): ForcedRecord | undefined {
-  const value = unseal(text);
+  const value = parseChecked(text);
   return isForced(value) ? value : undefined;
 }
 
-export interface Companion {
-  readonly pid: number;
-  readonly start: string;
-}
-
-/** Who else keeps a backend's leases alive. */
-export interface Company {
-  /** The process that wrote it, and whose surroundings the pids are of. */
-  readonly life: Life;
-  readonly companions: readonly Companion[];
-}
-
-/** 0.1 wrote it without a checksum: all of it, then, or nothing. */
-export function parseCompany(text: string): Company | undefined {
-  const sealed = unseal(text);
-  const value = sealed ?? parseJson(text);
-  if (!isRecord(value) || (sealed === undefined && !isAsFirstWritten(text, value))) return undefined;
-  const { life, companions } = value;
-  return isLife(life) && isListOf(companions, isCompanion) ? { life, companions } : undefined;
-}
-
-/** Not a byte more or less than 0.1 wrote: what lost its checksum since is not that. */
-function isAsFirstWritten(text: string, value: Record<string, unknown>): boolean {
-  return Object.keys(value).join() === "life,companions" && JSON.stringify(value) === text;
-}
-
-/** As in the name of an epoch's directory: its number, and a name that nobody else makes. */
+/** As in the name of an epoch's directory: its number, and a name that is made once. */
 export function isEpochId(value: unknown): value is string {
   return typeof value === "string" && /^\d{1,15}-[-_A-Za-z0-9]{1,32}$/.test(value);
 }
 
-/** Ids of owner files and instances are file names: nothing else may become one. */
+/** Ids of lease files and instances are file names: nothing else may become one. */
 export function isId(value: unknown): value is string {
   return typeof value === "string" && /^[-_A-Za-z0-9]{1,64}$/.test(value);
 }
 
-function isOwner(value: unknown): value is OwnerFacts {
-  return (
-    isRecord(value) &&
-    value["kind"] === "owner" &&
-    isId(value["id"]) &&
-    isId(value["instance"]) &&
-    isLife(value["life"]) &&
-    (value["mode"] === "exclusive" || value["mode"] === "shared") &&
-    isCount(value["limit"]) &&
-    isCount(value["ttlMs"]) &&
-    isCount(value["lockDelayMs"]) &&
-    isCount(value["minHoldMs"]) &&
-    typeof value["holder"] === "string" &&
-    isRecord(value["meta"]) &&
-    Object.values(value["meta"]).every((text) => typeof text === "string")
-  );
+function foreignText(path: string, text: string): ForeignError {
+  return new ForeignError(path, text === "" ? "it is empty" : JSON.stringify(text.slice(0, SHOWN_MAX)));
 }
 
-function isState(value: unknown): value is LockState {
-  return (
-    isRecord(value) &&
-    value["kind"] === "state" &&
-    isListOf(value["holders"], isHolder) &&
-    isListOf(value["kept"], isKept) &&
-    isListOf(value["forced"], isForced)
-  );
+function fromFacts({ kind: _kind, id, instance, process, ...rest }: LeaseFacts): object {
+  return { kind: FACTS, id, instance, [PROCESS]: process, ...rest };
 }
 
-function isEpoch(value: unknown): value is Epoch {
-  return (
-    isRecord(value) &&
-    value["kind"] === "epoch" &&
-    (value["format"] === 1 || value["format"] === 2) &&
-    isEpochId(value["id"]) &&
-    typeof value["name"] === "string" &&
-    isFence(value["base"]) &&
-    isCount(value["stride"]) &&
-    value["stride"] > 0 &&
-    value["stride"] <= STRIDE_MAX &&
-    typeof value["boot"] === "string" &&
-    isState(value["state"])
-  );
+function toFacts(value: unknown): LeaseFacts | undefined {
+  if (!isRecord(value) || value["kind"] !== FACTS) return undefined;
+  const { id, instance, [PROCESS]: process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = value;
+  if (!isId(id) || !isId(instance) || !isProcessIdentity(process)) return undefined;
+  if ((mode !== "exclusive" && mode !== "shared") || !isCount(limit)) return undefined;
+  if (!isCount(ttlMs) || !isCount(lockDelayMs) || !isCount(minHoldMs)) return undefined;
+  if (typeof holder !== "string" || !isMeta(meta)) return undefined;
+  return { kind: "lease", id, instance, process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta };
 }
 
-function isGone(value: unknown): value is Gone {
-  return isRecord(value) && value["kind"] === "gone";
+function fromHolder({ facts, fence, run, sinceMs, sinceWallMs }: Holder): object {
+  return { [FACTS]: fromFacts(facts), fence, run, sinceMs, sinceWallMs };
 }
 
-function isHolder(value: unknown): value is Holder {
-  return (
-    isRecord(value) &&
-    isOwner(value["owner"]) &&
-    isFence(value["fence"]) &&
-    isCount(value["run"]) &&
-    (value["sinceMs"] === undefined || isTime(value["sinceMs"])) &&
-    (value["sinceWallMs"] === undefined || isTime(value["sinceWallMs"]))
-  );
+function toHolder(value: unknown): Holder | undefined {
+  if (!isRecord(value)) return undefined;
+  const { fence, run, sinceMs, sinceWallMs } = value;
+  const facts = toFacts(value[FACTS]);
+  if (facts === undefined || !isFence(fence) || !isCount(run)) return undefined;
+  if ((sinceMs !== undefined && !isTime(sinceMs)) || (sinceWallMs !== undefined && !isTime(sinceWallMs)))
+    return undefined;
+  return { facts, fence, run, sinceMs, sinceWallMs };
 }
 
-function isKept(value: unknown): value is Kept {
-  return (
-    isHolder(value) &&
-    "untilMs" in value &&
-    isTime(value.untilMs) &&
-    "untilWallMs" in value &&
-    isTime(value.untilWallMs) &&
-    "life" in value &&
-    isLife(value.life)
-  );
+function fromKept({ process, untilMs, untilWallMs, ...holder }: Kept): object {
+  return { ...fromHolder(holder), [PROCESS]: process, untilMs, untilWallMs };
+}
+
+function toKept(value: unknown): Kept | undefined {
+  const holder = toHolder(value);
+  if (holder === undefined || !isRecord(value)) return undefined;
+  const { untilMs, untilWallMs, [PROCESS]: process } = value;
+  if (!isTime(untilMs) || !isTime(untilWallMs) || !isProcessIdentity(process)) return undefined;
+  return { ...holder, untilMs, untilWallMs, process };
+}
+
+function fromState({ kind, holders, kept, forced }: LockState): object {
+  return { kind, holders: holders.map(fromHolder), kept: kept.map(fromKept), forced };
+}
+
+function toState(value: unknown): LockState | undefined {
+  if (!isRecord(value) || value["kind"] !== "state") return undefined;
+  const [holders, kept, { forced }] = [toList(value["holders"], toHolder), toList(value["kept"], toKept), value];
+  if (holders === undefined || kept === undefined || !isListOf(forced, isForced)) return undefined;
+  return { kind: "state", holders, kept, forced };
+}
+
+function toEpoch(value: unknown): Epoch | undefined {
+  if (!isRecord(value) || value["kind"] !== "epoch") return undefined;
+  const { format, id, name, base, stride, boot } = value;
+  const state = toState(value["state"]);
+  if (state === undefined || (format !== 1 && format !== 2) || !isEpochId(id)) return undefined;
+  if (!isFence(base) || !isCount(stride) || stride === 0 || stride > STRIDE_MAX) return undefined;
+  if (typeof name !== "string" || typeof boot !== "string") return undefined;
+  return { kind: "epoch", format, id, name, base, stride, boot, state };
+}
+
+function toGone(value: unknown): Gone | undefined {
+  return isRecord(value) && value["kind"] === "gone" ? { kind: "gone" } : undefined;
 }
 
 function isForced(value: unknown): value is ForcedRecord {
@@ -236,11 +244,7 @@ function isForced(value: unknown): value is ForcedRecord {
   );
 }
 
-function isCompanion(value: unknown): value is Companion {
-  return isRecord(value) && isCount(value["pid"]) && value["pid"] > 0 && typeof value["start"] === "string";
-}
-
-function isLife(value: unknown): value is Life {
+export function isProcessIdentity(value: unknown): value is ProcessIdentity {
   return (
     isRecord(value) &&
     isCount(value["pid"]) &&
@@ -248,19 +252,30 @@ function isLife(value: unknown): value is Life {
   );
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
+function isMeta(value: unknown): value is Meta {
+  return isRecord(value) && Object.values(value).every((text) => typeof text === "string");
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function isListOf<T>(value: unknown, is: (item: unknown) => item is T): value is T[] {
+export function isListOf<T>(value: unknown, is: (item: unknown) => item is T): value is T[] {
   return Array.isArray(value) && value.every(is);
 }
 
-function isCount(value: unknown): value is number {
+/** `undefined` unless each item can be read. */
+function toList<T>(value: unknown, to: (item: unknown) => T | undefined): T[] | undefined {
+  if (!Array.isArray(value)) return undefined;
+  const items = value.map(to).filter((item) => item !== undefined);
+  return items.length === value.length ? items : undefined;
+}
+
+export function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-/** Above every fence that a clock can give, so that what follows it can still be counted. */
+/** Not above {@link FENCE_MAX}, so there is room for the fences that follow. */
 function isFence(value: unknown): value is number {
   return isCount(value) && value <= FENCE_MAX;
 }

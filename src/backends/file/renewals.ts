@@ -1,21 +1,26 @@
-/** Whether the leases of this process are still its own: what renewals and hints tell, and how one that is gone is ended. */
+/** Renews the leases of this process, and finds those that are lost. */
 import type { Claim, Renewal } from "../../contract/backend.ts";
-import type { Claims, Mine } from "./local-claim.ts";
+import type { Clock } from "../../contract/clock.ts";
+import type { LocalClaims, LocalClaim } from "./local-claim.ts";
 import type { ForcedRecords } from "./force-release.ts";
 import type { Lock } from "./lock.ts";
-import type { Moment } from "./clock.ts";
-import type { Owner } from "./lease-file.ts";
-import type { Owners } from "./lease-files.ts";
-import type { Place } from "./directory.ts";
+import type { LeaseFile } from "./lease-file.ts";
+import type { LeaseFiles } from "./lease-files.ts";
+import type { DirectoryPaths } from "./directory.ts";
+import type { OpenDirectory } from "./directory-checks.ts";
 import { leaseOf } from "./resume.ts";
-import { retime } from "./retime.ts";
+import { changeTtl } from "./lease-changes.ts";
+
+/** Renewing many leases is cut into slices, so the event loop can run in between. */
+const SLICE = 100;
 
 export interface RenewalsOptions {
-  readonly place: Place;
-  readonly owners: Owners;
-  readonly claims: Claims;
+  readonly paths: DirectoryPaths;
+  readonly leaseFiles: LeaseFiles;
+  readonly claims: LocalClaims;
   readonly forced: ForcedRecords;
-  readonly moment: Moment;
+  readonly clock: Clock;
+  readonly directory: OpenDirectory;
   lock(name: string): Lock;
 }
 
@@ -26,75 +31,90 @@ export class Renewals {
     this.#options = options;
   }
 
-  /** Renews one lease. `round`: the shared owner files that were renewed in this call already. */
-  renew(claim: Claim, round: Set<Owner>, fence?: bigint): Renewal {
-    const { owners, claims } = this.#options;
+  async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
+    const renewals: Renewal[] = [];
+    const round = new Set<LeaseFile>();
+    for (const [at, claim] of claims.entries()) {
+      if (renewals.length % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
+      try {
+        renewals.push(this.#options.directory.use(claim.name, () => this.#renew(claim, round, fences?.[at])));
+      } catch (cause) {
+        renewals.push({ held: "unknown", cause });
+      }
+    }
+    return renewals;
+  }
+
+  /** Renews one lease. `round`: the shared lease files that this call has already renewed. */
+  #renew(claim: Claim, round: Set<LeaseFile>, fence?: bigint): Renewal {
+    const { leaseFiles, claims } = this.#options;
     const lock = this.#options.lock(claim.name);
-    const mine = claims.known(claim.id) ?? claims.adopt(claim, leaseOf(this.#options.place, lock.log, claim.id));
-    const owner = mine?.owner;
-    if (mine?.held === undefined || owner === undefined)
+    const local = claims.known(claim.id) ?? claims.adopt(claim, leaseOf(this.#options.paths, lock.log, claim.id));
+    const file = local?.file;
+    if (local?.held === undefined || file === undefined)
       return { held: false, reason: "the store does not know the lease" };
-    if (fence !== undefined && fence !== BigInt(mine.held.fence))
-      return { held: false, reason: "it was over, and the same claim has taken the lock again" };
-    const { facts, leases } = owner;
-    const renewed = (round.has(owner) && claim.ttlMs <= facts.ttlMs) || owners.renew(owner, claim.ttlMs);
-    if (renewed && leases !== undefined) round.add(owner);
+    if (fence !== undefined && fence !== BigInt(local.held.fence))
+      return { held: false, reason: "its lease had expired, and the same claim has taken the lock again" };
+    const { facts, leases } = file;
+    const renewed = (round.has(file) && claim.ttlMs <= facts.ttlMs) || leaseFiles.renew(file, claim.ttlMs);
+    if (renewed && leases !== undefined) round.add(file);
     if (renewed && leases === undefined && claim.ttlMs !== facts.ttlMs)
-      mine.owner = retime(lock.log, this.#options.place, owner, claim.ttlMs) ?? owner;
-    if (renewed && lock.find(facts.id) !== undefined) {
-      mine.fromMs = owner.fromMs;
-      return { held: true, fromMs: owner.fromMs };
+      local.file = changeTtl(lock.log, this.#options.paths, file, claim.ttlMs) ?? file;
+    if (renewed && lock.holderBy(facts.id) !== undefined) {
+      local.fromMs = file.fromMs;
+      return { held: true, fromMs: file.fromMs };
     }
-    // What is over may still be in its lock, where nobody else wanted it: for release() to end.
-    if (renewed) this.#forget(mine);
-    return { held: false, reason: this.#whyLost(mine, renewed) };
+    // An expired lease may still be in its lock, if no other claim wanted it: release() ends it.
+    if (renewed) this.#forget(local);
+    return { held: false, reason: this.#whyLost(local, renewed) };
   }
 
-  /** Somebody says that there is news of this owner file: which of its leases are gone? */
-  lost(ownerId: string): { readonly id: string; readonly reason: string }[] {
-    const lost: Mine[] = [];
-    for (const mine of this.#options.claims.all()) {
-      if (mine.owner?.facts.id === ownerId && mine.held !== undefined && this.#isGone(mine, ownerId)) lost.push(mine);
+  /** The leases of this lease file that are gone: called after a wake-up for it. */
+  lost(fileId: string): { readonly id: string; readonly reason: string }[] {
+    const lost: LocalClaim[] = [];
+    for (const local of this.#options.claims.all()) {
+      if (local.file?.facts.id === fileId && local.held !== undefined && this.#isGone(local, fileId)) lost.push(local);
     }
-    for (const mine of lost) this.#forget(mine);
-    return lost.map((mine) => ({ id: mine.claim.id, reason: this.#whyLost(mine, true) }));
+    for (const local of lost) this.#forget(local);
+    return lost.map((local) => ({ id: local.claim.id, reason: this.#whyLost(local, true) }));
   }
 
-  /** Ends a lease that nobody renewed for a whole ttl, though others with the same owner file were renewed. */
-  end(mine: Mine): void {
-    const { claims, moment } = this.#options;
-    // Renewed since: it was asked for late, but it was never over.
-    if (mine.fromMs + mine.claim.ttlMs > moment.localMs()) return;
+  /** Ends a lease that was not renewed for a whole ttl, although others with the same lease file were. */
+  end(claimId: string): void {
+    const { claims, clock } = this.#options;
+    const local = claims.known(claimId);
+    // Renewed since: the renewal was late, but the lease was never over.
+    if (local === undefined || local.fromMs + local.claim.ttlMs > clock.now()) return;
     try {
-      this.#options.lock(mine.claim.name).release(mine);
-      claims.forget(mine.claim.id);
+      this.#options.lock(local.claim.name).release(local);
+      claims.forget(claimId);
     } catch {
       // A full disk, perhaps. It is found again at the next renewal.
     }
   }
 
-  #isGone({ claim }: Mine, ownerId: string): boolean {
+  #isGone({ claim }: LocalClaim, fileId: string): boolean {
     try {
-      return this.#options.lock(claim.name).find(ownerId) === undefined;
+      return this.#options.lock(claim.name).holderBy(fileId) === undefined;
     } catch {
-      // A hint, no more: the next renewal will tell.
+      // The wake-up was only a hint: the next renewal decides.
       return false;
     }
   }
 
-  /** Its lock knows it no longer: nothing refers to its owner file any more, unless it is shared. */
-  #forget(mine: Mine): void {
-    const { claims, owners } = this.#options;
-    claims.forget(mine.claim.id);
-    if (mine.owner?.leases !== undefined) owners.giveBack(mine.owner, mine);
-    else if (mine.owner !== undefined) owners.discard(mine.owner, mine);
+  /** Its lock does not know it any more, so nothing refers to its lease file, unless it is shared. */
+  #forget(local: LocalClaim): void {
+    const { claims, leaseFiles } = this.#options;
+    claims.forget(local.claim.id);
+    if (local.file?.leases !== undefined) leaseFiles.giveBack(local.file, local);
+    else if (local.file !== undefined) leaseFiles.discard(local.file, local);
   }
 
-  #whyLost({ claim, held }: Mine, inTime: boolean): string {
+  #whyLost({ claim, held }: LocalClaim, inTime: boolean): string {
     const forced = held && this.#options.forced.whyEnded(claim.name, held.fence);
     if (forced !== undefined) return forced;
     return inTime
       ? "its entry in the lock directory is gone"
-      : "it was not renewed in time, or its owner file was removed";
+      : "it was not renewed in time, or its lease file was removed";
   }
 }

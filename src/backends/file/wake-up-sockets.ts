@@ -1,14 +1,16 @@
 /**
- * Hints between processes, over unix sockets in the lock directory: "look at your claim". They save time and are never
- * the truth: lose every one, and everything still works at the pace of polling. A connection is a hint too: the kernel
- * closes it in the moment in which the process at the other end dies.
+ * Wake-ups between processes, over unix sockets in the lock directory: "check your claim". They save time and are never
+ * the truth: if all of them are lost, everything still works at the pace of polling. A connection is a hint too: the kernel
+ * closes it when the process at the other end dies.
  */
 import { closeSync, openSync } from "node:fs";
 import { createServer, connect, type Server, type Socket } from "node:net";
 import { createHash } from "node:crypto";
 import { join } from "node:path";
+import { systemClock } from "../../contract/clock.ts";
+import { within } from "../../contract/time-limit.ts";
 import { remove } from "./disk.ts";
-import type { Place } from "./directory.ts";
+import type { DirectoryPaths } from "./directory.ts";
 import { isId } from "./records.ts";
 
 /** What fits into a socket's address on every system. */
@@ -22,12 +24,12 @@ interface Peer {
   readonly followers: Set<() => void>;
 }
 
-export class Hints {
-  readonly #place: Place;
+export class WakeUpSockets {
+  readonly #paths: DirectoryPaths;
   readonly #instance: string;
-  readonly #look: (ownerId: string) => void;
+  readonly #woken: (fileId: string) => void;
   readonly #peers = new Map<string, Peer>();
-  readonly #guests = new Set<Socket>();
+  readonly #clients = new Set<Socket>();
   #server: Server | undefined;
   /** The socket directory, where its path is too long for an address but not for a link to an open file. */
   #directory: number | undefined;
@@ -35,10 +37,10 @@ export class Hints {
   #unsent = 0;
   #sent: (() => void) | undefined;
 
-  constructor(place: Place, instance: string, look: (ownerId: string) => void) {
-    this.#place = place;
+  constructor(paths: DirectoryPaths, instance: string, woken: (fileId: string) => void) {
+    this.#paths = paths;
     this.#instance = instance;
-    this.#look = look;
+    this.#woken = woken;
   }
 
   /** True while others can reach us. */
@@ -47,12 +49,12 @@ export class Hints {
   }
 
   listen(): void {
-    this.#server = createServer((socket) => this.#hear(socket));
+    this.#server = createServer((socket) => this.#receive(socket));
     this.#server.on("error", () => {
       this.#works = false;
     });
     try {
-      // `exclusive`: in a cluster's worker the socket must be this process's own.
+      // `exclusive`: in a worker of node:cluster the socket must be this process's own.
       this.#server.listen({ path: this.#address(this.#instance), exclusive: true });
       this.#server.unref();
       this.#works = true;
@@ -61,22 +63,19 @@ export class Hints {
     }
   }
 
-  /** Tells whoever has this owner file to look at its claim. */
-  tell(instance: string, ownerId: string): void {
-    if (instance === this.#instance) queueMicrotask(() => this.#look(ownerId));
-    else this.#write(this.#peer(instance)?.socket, `look ${ownerId}\n`);
+  /** Asks the process of this lease file to check its claim. */
+  wake(instance: string, fileId: string): void {
+    if (instance === this.#instance) queueMicrotask(() => this.#woken(fileId));
+    else this.#write(this.#peer(instance)?.socket, `look ${fileId}\n`);
   }
 
-  /** Waits, but not long, until what was told has left this process: one that ends right away would take it along. */
+  /** Waits, but not long, until all wake-ups have left this process. If it exited before, they would be lost. */
   async flush(): Promise<void> {
     if (this.#unsent === 0) return;
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, FLUSH_MAX_MS);
-      this.#sent = () => {
-        clearTimeout(timer);
-        resolve();
-      };
+    const sent = new Promise<void>((resolve) => {
+      this.#sent = resolve;
     });
+    await within(systemClock, sent, FLUSH_MAX_MS);
   }
 
   /** Calls `ended` when the process behind that instance is gone, or cannot be reached. Returns how to stop. */
@@ -95,9 +94,9 @@ export class Hints {
     this.#works = false;
     this.#server?.close();
     for (const { socket } of this.#peers.values()) socket.destroy();
-    for (const socket of this.#guests) socket.destroy();
+    for (const socket of this.#clients) socket.destroy();
     this.#peers.clear();
-    if (process.platform !== "win32") remove(join(this.#place.sockets, this.#instance));
+    if (process.platform !== "win32") remove(join(this.#paths.sockets, this.#instance));
     if (this.#directory !== undefined) closeSync(this.#directory);
     this.#directory = undefined;
   }
@@ -105,7 +104,7 @@ export class Hints {
   #write(socket: Socket | undefined, line: string): void {
     if (socket === undefined) return;
     this.#unsent++;
-    // Called for a socket that failed, too.
+    // Also called for a socket that failed.
     socket.write(line, () => {
       this.#unsent--;
       if (this.#unsent === 0) this.#sent?.();
@@ -122,7 +121,7 @@ export class Hints {
     this.#peers.set(instance, peer);
     socket.unref();
     socket.on("error", () => {});
-    // Nobody answers; but without reading, the end would not be seen.
+    // Nothing is ever received; but without reading, the end would not be seen.
     socket.resume();
     socket.on("close", () => {
       if (this.#peers.get(instance) === peer) this.#peers.delete(instance);
@@ -140,19 +139,19 @@ export class Hints {
     }
   }
 
-  #hear(socket: Socket): void {
-    this.#guests.add(socket);
+  #receive(socket: Socket): void {
+    this.#clients.add(socket);
     socket.unref();
     socket.setEncoding("utf8");
     let received = "";
     socket.on("error", () => {});
-    socket.on("close", () => this.#guests.delete(socket));
+    socket.on("close", () => this.#clients.delete(socket));
     socket.on("data", (text: string) => {
       received += text;
       for (let end = received.indexOf("\n"); end >= 0; end = received.indexOf("\n")) {
         const [word, id] = received.slice(0, end).split(" ");
         received = received.slice(end + 1);
-        if (word === "look" && isId(id)) this.#look(id);
+        if (word === "look" && isId(id)) this.#woken(id);
       }
       if (received.length > LINE_MAX) socket.destroy();
     });
@@ -160,12 +159,12 @@ export class Hints {
 
   #address(instance: string): string {
     if (process.platform === "win32") {
-      const place = createHash("sha256").update(this.#place.root.toLowerCase()).digest("hex").slice(0, 16);
-      return `\\\\.\\pipe\\holdfast-${place}-${instance}`;
+      const directory = createHash("sha256").update(this.#paths.root.toLowerCase()).digest("hex").slice(0, 16);
+      return `\\\\.\\pipe\\holdfast-${directory}-${instance}`;
     }
-    const path = join(this.#place.sockets, instance);
+    const path = join(this.#paths.sockets, instance);
     if (Buffer.byteLength(path) <= PATH_MAX || process.platform !== "linux") return path;
-    this.#directory ??= openSync(this.#place.sockets, "r");
+    this.#directory ??= openSync(this.#paths.sockets, "r");
     return `/proc/self/fd/${this.#directory}/${instance}`;
   }
 }

@@ -64,7 +64,7 @@ class MemoryBackend implements Member, Client {
       const end = (): void => stop();
       this.#watches.add(end);
       signal.addEventListener("abort", end, { once: true });
-      // Called in the very instant of the grant, so this process's clock read there is what trust counts from.
+      // Called in the instant of the grant, so trust counts from this process's clock there.
       unwatch = this.#store.watch(claim, (granted) => stop(granted && { ...granted, fromMs: this.#clock.now() }));
     });
   }
@@ -77,7 +77,7 @@ class MemoryBackend implements Member, Client {
   async release(claim: Claim): Promise<Released> {
     this.#assertOpen(claim.name);
     const was = this.#store.release(claim);
-    if (was === "held") this.#store.freed.tell(claim.name);
+    if (was === "held") this.#store.freed.notify(claim.name);
     return was;
   }
 
@@ -95,7 +95,7 @@ class MemoryBackend implements Member, Client {
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
     this.#assertOpen(name);
     const was = this.#store.forceRelease(name, fence, by, reason);
-    if (was) this.#store.freed.tell(name);
+    if (was) this.#store.freed.notify(name);
     return was;
   }
 
@@ -107,7 +107,7 @@ class MemoryBackend implements Member, Client {
   async withdraw(claim: Claim): Promise<Released> {
     this.#assertOpen(claim.name);
     const was = this.#store.release({ ...claim, minHoldMs: 0 }, true);
-    if (was === "held") this.#store.freed.tell(claim.name);
+    if (was === "held") this.#store.freed.notify(claim.name);
     return was;
   }
 
@@ -119,12 +119,12 @@ class MemoryBackend implements Member, Client {
     this.#listener = listener;
   }
 
-  /** Called by the store. The news leaves its step first, so that whoever hears it may use the store again. */
+  /** Called by the store. Reported after its step, so the listener may use the store again. */
   lost(claimId: string, reason: string): void {
     queueMicrotask(() => this.#listener?.lost(claimId, reason));
   }
 
-  /** Ends what waits here. Leases stay until their ttl, as after any process's end; the core releases them before. */
+  /** Ends what waits here. Leases stay until their ttl, as after the end of any process. The core releases them before. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#listener = undefined;

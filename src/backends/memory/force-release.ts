@@ -1,8 +1,8 @@
-/** Who ended whose lease by force, kept for a while so that people can see it. */
+/** Records of force releases, kept for a while: who ended which lease, and why. */
 import type { Forced } from "../../contract/backend.ts";
 
 const KEEP_MS = 3_600_000;
-const KEEP_MOST = 1000;
+const KEEP_MAX = 1000;
 
 type ForcedRecord = Omit<Forced, "agoMs"> & { readonly atMs: number };
 
@@ -10,7 +10,7 @@ export class ForcedRecords {
   #records: ForcedRecord[] = [];
 
   add(record: ForcedRecord): void {
-    this.#records = [...this.#records.slice(1 - KEEP_MOST), record];
+    this.#records = [...this.#records.slice(1 - KEEP_MAX), record];
   }
 
   list(prefix: string, nowMs: number): readonly Forced[] {

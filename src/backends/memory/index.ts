@@ -1,4 +1,3 @@
-export type { StoreChange } from "./lock.ts";
+export type { LeaseView, LockView, StoreChange } from "./lock.ts";
 export { memory, type MemoryOptions } from "./backend.ts";
 export { MemoryStore, memoryStore, type MemoryStoreOptions } from "./store.ts";
-export type { LeaseView, LockView } from "./view.ts";

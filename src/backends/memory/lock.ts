@@ -1,9 +1,9 @@
-/** One lock's state, and the rules about it that need no clock and no store: who fits beside whom, what has ended. */
+/** One lock's state, and the rules about it that need no clock and no store: which claims may hold together, what has ended. */
 import type { Claim, Granted, Holding, Mode, Waiting } from "../../contract/backend.ts";
 import type { Timer } from "../../contract/clock.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 
-/** Whoever made a claim: the store's side of one backend. */
+/** The store's side of one backend. */
 export interface Client {
   lost(claimId: string, reason: string): void;
 }
@@ -20,22 +20,22 @@ export interface Lease {
   untilMs: number;
 }
 
-export interface Ticket {
+export interface Waiter {
   claim: Claim;
   client: Client;
   readonly sinceMs: number;
   askedMs: number;
-  /** Set while somebody watches. */
-  news: ((granted: Granted | undefined) => void) | undefined;
+  /** Set while the claim is watched. */
+  wake: ((granted: Granted | undefined) => void) | undefined;
 }
 
 export interface Lock {
   readonly name: string;
   readonly leases: Map<string, Lease>;
-  /** Released before their `minHold`: nobody holds them, yet each takes a place until its time. */
+  /** Released before their `minHold`: not held any more, but each takes a place until its time. */
   kept: Lease[];
   /** In order of arrival. */
-  readonly queue: Map<string, Ticket>;
+  readonly queue: Map<string, Waiter>;
   /** The greatest fence given so far. */
   lastFence: bigint;
   /** No lease ends before this, so until then there is nothing to sweep. */
@@ -75,7 +75,7 @@ export function newLock(name: string, lastFence: bigint): Lock {
   };
 }
 
-/** First come, first served is the caller's part; this is who may hold beside whom. */
+/** True if the claim may hold now, together with the others. The order of arrival is the caller's part. */
 export function fits(lock: Lock, claim: Claim): boolean {
   const taken = lock.leases.size + lock.kept.length;
   if (taken === 0) return true;
@@ -84,7 +84,7 @@ export function fits(lock: Lock, claim: Claim): boolean {
   return claim.mode === "shared" || taken < claim.limit;
 }
 
-/** Forgets what was kept long enough, finds when the next lease ends, and returns the leases that have ended. */
+/** Forgets places that were kept long enough, finds when the next lease ends, and returns the leases that have ended. */
 export function sweep(lock: Lock, nowMs: number): readonly Lease[] {
   lock.kept = lock.kept.filter((lease) => lease.untilMs > nowMs);
   const leases = [...lock.leases.values()];
@@ -93,12 +93,12 @@ export function sweep(lock: Lock, nowMs: number): readonly Lease[] {
   return leases.filter((lease) => lease.untilMs <= nowMs);
 }
 
-/** A ticket lives while somebody watches it, and for a ttl after its last attempt. */
-export function isAlive(ticket: Ticket, nowMs: number): boolean {
-  return ticket.news !== undefined || nowMs < ticket.askedMs + ticket.claim.ttlMs;
+/** A waiter is alive while it is watched, and for a ttl after its last attempt. */
+export function isAlive(waiter: Waiter, nowMs: number): boolean {
+  return waiter.wake !== undefined || nowMs < waiter.askedMs + waiter.claim.ttlMs;
 }
 
-/** Throws when others here agreed on another limit. */
+/** Throws when the others of this lock use another limit. */
 export function checkLimit(lock: Lock, claim: Claim, nowMs: number): void {
   if (claim.mode === "shared") return;
   const known = knownLimit(lock, claim.id, nowMs);
@@ -111,14 +111,14 @@ export function checkLimit(lock: Lock, claim: Claim, nowMs: number): void {
   );
 }
 
-/** The limit that everybody else here agreed on. */
+/** The limit of all others of this lock. */
 function knownLimit(lock: Lock, exceptId: string, nowMs: number): number | undefined {
-  // Holders are all of one mode, so the first tells.
+  // All holders have one mode, so the first one shows it.
   const [holder] = lock.leases.size > 0 ? lock.leases.values() : lock.kept;
   if (holder?.claim.mode === "exclusive") return holder.claim.limit;
-  for (const ticket of lock.queue.values()) {
-    const { claim } = ticket;
-    if (claim.mode === "exclusive" && claim.id !== exceptId && isAlive(ticket, nowMs)) return claim.limit;
+  for (const waiter of lock.queue.values()) {
+    const { claim } = waiter;
+    if (claim.mode === "exclusive" && claim.id !== exceptId && isAlive(waiter, nowMs)) return claim.limit;
   }
   return undefined;
 }
@@ -146,7 +146,7 @@ export function holdings(lock: Lock, nowMs: number): Holding[] {
 
 export function waitings(lock: Lock, nowMs: number): Waiting[] {
   return [...lock.queue.values()]
-    .filter((ticket) => isAlive(ticket, nowMs))
+    .filter((waiter) => isAlive(waiter, nowMs))
     .map(({ claim, sinceMs }, ahead) => ({
       name: claim.name,
       mode: claim.mode,
@@ -165,4 +165,31 @@ export function positionOf(lock: Lock, id: string): number {
     position++;
   }
   return position;
+}
+
+export interface LeaseView {
+  readonly claim: Claim;
+  readonly fence: bigint;
+  readonly run: number;
+  readonly untilMs: number;
+}
+
+/** A lock that is held or waited for. What has ended is not shown. */
+export interface LockView {
+  readonly name: string;
+  readonly held: readonly LeaseView[];
+  /** Released before their `minHold`: not held, but not free. */
+  readonly kept: readonly LeaseView[];
+  readonly queued: readonly Claim[];
+}
+
+/** The locks as they are, for tests: this changes nothing, where a query would let go of what has ended. */
+export function viewOf(locks: Iterable<Lock>, nowMs: number): readonly LockView[] {
+  const alive = ({ untilMs }: Lease): boolean => untilMs > nowMs;
+  return Array.from(locks, ({ name, leases, kept, queue }) => ({
+    name,
+    held: [...leases.values()].filter(alive),
+    kept: kept.filter(alive),
+    queued: [...queue.values()].filter((waiter) => isAlive(waiter, nowMs)).map(({ claim }) => claim),
+  }));
 }

@@ -11,7 +11,7 @@ export async function openBackend(url: string): Promise<Member> {
     throw new TypeError('Expected `url` to start with "memory:", such as "memory:" or "memory:jobs"');
   }
   const name = url.slice("memory:".length);
-  // Part of the name otherwise: two who write their options differently would hold the same lock in two stores.
+  // They would be part of the name, and callers that write them differently would use two stores.
   if (/[?#]/.test(name)) throw new TypeError("Expected no options after ? or # in `url`: memory: has none");
   const store = stores.get(name) ?? memoryStore();
   stores.set(name, store);

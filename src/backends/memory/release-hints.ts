@@ -1,5 +1,5 @@
-/** Tells whoever listens that a lock may have become free: hints for the waiters of a quorum, whose votes never queue. */
-export class Freed {
+/** Hints that a lock may have become free: for the waiters of a quorum, whose votes never queue. */
+export class ReleaseHints {
   readonly #listeners = new Map<string, Set<() => void>>();
 
   /** Calls `wake` after every release of the lock, until the function returned is called. */
@@ -17,8 +17,8 @@ export class Freed {
     return this.#listeners.get(name)?.size ?? 0;
   }
 
-  /** The news leaves the store's step first, so that whoever hears it may use the store again. */
-  tell(name: string): void {
+  /** After the store's step, so a listener may use the store again. */
+  notify(name: string): void {
     for (const wake of this.#listeners.get(name) ?? []) queueMicrotask(wake);
   }
 }

@@ -2,12 +2,12 @@
  * The state of all locks, and the rules by which it changes: the reference for every other store.
  *
  * Every operation is one synchronous step, hence atomic. Nothing here runs by itself except one timer per lock that has
- * waiters; leases end lazily, when somebody looks. Several backends may share a store, as processes share a server.
+ * waiters. Leases end lazily, at the next operation. Several backends may share a store, as processes share a server.
  */
 import type { Claim, Granted, Refused, Released, Snapshot, Vote } from "../../contract/backend.ts";
 import { type Clock, systemClock } from "../../contract/clock.ts";
 import { ForcedRecords } from "./force-release.ts";
-import { Freed } from "./release-hints.ts";
+import { ReleaseHints } from "./release-hints.ts";
 import {
   checkLimit,
   type Client,
@@ -17,24 +17,25 @@ import {
   isAlive,
   type Lease,
   type Lock,
+  type LockView,
   newLock,
   positionOf,
   type StoreChange,
   sweep,
   toGranted,
+  viewOf,
   waitings,
 } from "./lock.ts";
-import { type LockView, viewOf } from "./view.ts";
 
-/** A waiter asks again at least this often, so that a dead one is noticed. */
-const RETRY_MOST_MS = 5000;
+/** A waiter asks again at least this often, so a dead one is noticed. */
+const RETRY_MAX_MS = 5000;
 
 export interface MemoryStoreOptions {
   /** @default the system's clock */
   readonly clock?: Clock | undefined;
   /** How many fences a grant reserves where one holds at a time. @default 64 */
   readonly run?: number | undefined;
-  /** Told of every change as it happens: for tests and timelines. @default nobody */
+  /** Called with every change as it happens: for tests and timelines. @default none */
   readonly log?: ((change: StoreChange) => void) | undefined;
 }
 
@@ -45,7 +46,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
 
 export class MemoryStore {
   readonly clock: Clock;
-  readonly freed: Freed = new Freed();
+  readonly freed: ReleaseHints = new ReleaseHints();
   readonly #run: number;
   readonly #log: ((change: StoreChange) => void) | undefined;
   readonly #locks = new Map<string, Lock>();
@@ -69,65 +70,65 @@ export class MemoryStore {
       return toGranted(held);
     }
     checkLimit(lock, claim, nowMs);
-    const ticket = lock.queue.get(claim.id);
-    if (ticket === undefined && lock.queue.size === 0 && fits(lock, claim)) {
+    const waiter = lock.queue.get(claim.id);
+    if (waiter === undefined && lock.queue.size === 0 && fits(lock, claim)) {
       const fence = lock.lastFence + 1n;
       return toGranted(this.#grant(lock, claim, client, fence, this.#runOf(claim), nowMs));
     }
     if (!claim.queues) {
-      if (ticket !== undefined) this.release(claim);
+      if (waiter !== undefined) this.release(claim);
       return { granted: false, heldBy: holdings(lock, nowMs) };
     }
-    if (ticket === undefined) {
-      lock.queue.set(claim.id, { claim, client, sinceMs: nowMs, askedMs: nowMs, news: undefined });
-      this.#tell("queued", lock, claim, nowMs);
+    if (waiter === undefined) {
+      lock.queue.set(claim.id, { claim, client, sinceMs: nowMs, askedMs: nowMs, wake: undefined });
+      this.#report("queued", lock, claim, nowMs);
     } else {
-      Object.assign(ticket, { claim, client, askedMs: nowMs });
+      Object.assign(waiter, { claim, client, askedMs: nowMs });
     }
-    this.#arm(lock, nowMs);
+    this.#setTimer(lock, nowMs);
     return {
       granted: false,
       heldBy: holdings(lock, nowMs),
       position: positionOf(lock, claim.id),
-      retryMs: Math.max(1, Math.min(Math.floor(claim.ttlMs / 3), RETRY_MOST_MS)),
+      retryMs: Math.max(1, Math.min(Math.floor(claim.ttlMs / 3), RETRY_MAX_MS)),
     };
   }
 
-  /** Tells `news` the grant, or `undefined` for "attempt again". Returns how to stop listening. */
-  watch(claim: Claim, news: (granted: Granted | undefined) => void): () => void {
+  /** Calls `wake` with the grant, or with `undefined` for "attempt again". Returns how to stop watching. */
+  watch(claim: Claim, wake: (granted: Granted | undefined) => void): () => void {
     const lock = this.#locks.get(claim.name);
-    const ticket = lock?.queue.get(claim.id);
-    if (lock === undefined || ticket === undefined) {
-      // Granted since the last attempt, or unknown: another attempt tells which, and renews what was granted.
-      news(undefined);
+    const waiter = lock?.queue.get(claim.id);
+    if (lock === undefined || waiter === undefined) {
+      // Granted since the last attempt, or unknown: another attempt shows which, and renews what was granted.
+      wake(undefined);
       return () => undefined;
     }
-    ticket.news?.(undefined);
-    ticket.news = news;
+    waiter.wake?.(undefined);
+    waiter.wake = wake;
     return () => {
-      if (ticket.news !== news) return;
-      ticket.news = undefined;
-      this.#arm(lock, this.clock.now());
+      if (waiter.wake !== wake) return;
+      waiter.wake = undefined;
+      this.#setTimer(lock, this.clock.now());
     };
   }
 
   /** Renews the lease for its own ttl. `false`: there is no such lease, or it has another fence. */
   renew(claim: Claim, fence?: bigint): boolean {
     const nowMs = this.clock.now();
-    const lock = this.#look(claim.name, nowMs);
+    const lock = this.#find(claim.name, nowMs);
     const lease = lock?.leases.get(claim.id);
     if (lock === undefined || lease === undefined || (fence ?? lease.fence) !== lease.fence) return false;
     this.#extend(lock, lease, claim, lease.client, nowMs);
     return true;
   }
 
-  /** Ends the claim, held or queued, and hands over to the next in the same step. `unsaid`: nobody has seen its fence. */
-  release(claim: Claim, unsaid = false): Released {
+  /** Ends the claim, held or queued, and hands over to the next in the same step. `unseen`: its fence was not reported yet. */
+  release(claim: Claim, unseen = false): Released {
     const nowMs = this.clock.now();
-    const lock = this.#look(claim.name, nowMs);
+    const lock = this.#find(claim.name, nowMs);
     if (lock === undefined) return "absent";
     const lease = lock.leases.get(claim.id);
-    const ticket = lock.queue.get(claim.id);
+    const waiter = lock.queue.get(claim.id);
     if (lease !== undefined) {
       const keptMs = lease.sinceMs + claim.minHoldMs;
       if (keptMs > nowMs) {
@@ -135,20 +136,20 @@ export class MemoryStore {
         lock.soonestMs = Math.min(lock.soonestMs, keptMs);
       }
       this.#drop(lock, lease, "released", nowMs);
-      if (unsaid && lock.lastFence === lease.fence) lock.lastFence = lease.before;
+      if (unseen && lock.lastFence === lease.fence) lock.lastFence = lease.before;
     }
-    if (lock.queue.delete(claim.id)) this.#tell("left", lock, claim, nowMs);
-    ticket?.news?.(undefined);
+    if (lock.queue.delete(claim.id)) this.#report("left", lock, claim, nowMs);
+    waiter?.wake?.(undefined);
     this.#settle(lock, nowMs);
     if (lease !== undefined) return "held";
-    return ticket === undefined ? "absent" : "queued";
+    return waiter === undefined ? "absent" : "queued";
   }
 
   query(prefix: string): Snapshot {
     const nowMs = this.clock.now();
     const locks = [...this.#locks.keys()]
       .filter((name) => name.startsWith(prefix))
-      .flatMap((name) => this.#look(name, nowMs) ?? []);
+      .flatMap((name) => this.#find(name, nowMs) ?? []);
     return {
       held: locks.flatMap((lock) => holdings(lock, nowMs)),
       pending: locks.flatMap((lock) => waitings(lock, nowMs)),
@@ -156,14 +157,14 @@ export class MemoryStore {
     };
   }
 
-  /** As {@link query}, but nothing is swept and nothing is granted: for tests. */
+  /** As {@link query}, but nothing is dropped and nothing is granted: for tests. */
   view(): readonly LockView[] {
     return viewOf(this.#locks.values(), this.clock.now());
   }
 
   forceRelease(name: string, fence: bigint, by: string, reason: string): boolean {
     const nowMs = this.clock.now();
-    const lock = this.#look(name, nowMs);
+    const lock = this.#find(name, nowMs);
     if (lock === undefined) return false;
     const hit = [...lock.leases.values()].find((lease) => contains(lease, fence));
     const kept = lock.kept.find((lease) => contains(lease, fence));
@@ -172,7 +173,7 @@ export class MemoryStore {
     if (hit !== undefined) this.#drop(lock, hit, "forced", nowMs);
     lock.kept = lock.kept.filter((lease) => lease !== kept);
     this.#forced.add({ name, fence: ended.fence, by, reason, atMs: nowMs });
-    // Told before the next holder is, so that two in one process never believe at once.
+    // Before the next holder is woken, so two in one process never believe that they hold it.
     hit?.client.lost(hit.claim.id, `broken by force by ${by}: ${reason}`);
     this.#settle(lock, nowMs);
     return true;
@@ -203,40 +204,40 @@ export class MemoryStore {
     return { vote: "granted", waiters, wallMs };
   }
 
-  /** The lock, up to date; made if there is none. */
+  /** The lock, up to date. Made if there is none. */
   #open(name: string, nowMs: number): Lock {
-    const known = this.#look(name, nowMs);
+    const known = this.#find(name, nowMs);
     if (known !== undefined) return known;
     const lock = newLock(name, this.#floor);
     this.#locks.set(name, lock);
     return lock;
   }
 
-  /** The lock, up to date, if anybody holds it or waits for it. */
-  #look(name: string, nowMs: number): Lock | undefined {
+  /** The lock, up to date, if it is held or waited for. */
+  #find(name: string, nowMs: number): Lock | undefined {
     const lock = this.#locks.get(name);
     if (lock !== undefined) this.#settle(lock, nowMs);
     return this.#locks.get(name);
   }
 
-  /** Lets go of what has ended, grants to whoever is next, and forgets the lock if nothing is left of it. */
+  /** Drops what has ended, grants to the next waiters, and forgets the lock if nothing is left of it. */
   #settle(lock: Lock, nowMs: number): void {
     if (nowMs >= lock.soonestMs) {
       for (const lease of sweep(lock, nowMs)) this.#drop(lock, lease, "ran-out", lease.untilMs);
     }
-    for (const [id, ticket] of lock.queue) {
-      const alive = isAlive(ticket, nowMs);
-      if (alive && !fits(lock, ticket.claim)) break;
+    for (const [id, waiter] of lock.queue) {
+      const alive = isAlive(waiter, nowMs);
+      if (alive && !fits(lock, waiter.claim)) break;
       lock.queue.delete(id);
       if (!alive) {
-        this.#tell("left", lock, ticket.claim, nowMs);
+        this.#report("left", lock, waiter.claim, nowMs);
         continue;
       }
-      const { claim, client, news } = ticket;
+      const { claim, client, wake } = waiter;
       const lease = this.#grant(lock, claim, client, lock.lastFence + 1n, this.#runOf(claim), nowMs);
-      news?.(toGranted(lease));
+      wake?.(toGranted(lease));
     }
-    if (lock.queue.size > 0) return this.#arm(lock, nowMs);
+    if (lock.queue.size > 0) return this.#setTimer(lock, nowMs);
     if (lock.leases.size + lock.kept.length > 0) return;
     this.clock.clearTimer(lock.timer);
     if (lock.lastFence > this.#floor) this.#floor = lock.lastFence;
@@ -259,7 +260,7 @@ export class MemoryStore {
     this.#log?.({ kind: "dropped", atMs, lock: lock.name, claim: claim.id, holder: claim.holder, fence, how });
   }
 
-  #tell(kind: "queued" | "left", lock: Lock, { id, holder }: Claim, atMs: number): void {
+  #report(kind: "queued" | "left", lock: Lock, { id, holder }: Claim, atMs: number): void {
     this.#log?.({ kind, atMs, lock: lock.name, claim: id, holder });
   }
 
@@ -276,11 +277,11 @@ export class MemoryStore {
     return claim.mode === "exclusive" && claim.limit === 1 ? this.#run : 1;
   }
 
-  /** Looks again when the next lease ends or the first waiter's ticket lapses. A timer that fires early only looks. */
-  #arm(lock: Lock, nowMs: number): void {
+  /** Sets a timer for when the next lease ends or the first waiter expires. If it fires early, nothing changes. */
+  #setTimer(lock: Lock, nowMs: number): void {
     const [head] = lock.queue.values();
     if (head === undefined) return;
-    const dueMs = head.news === undefined ? Math.min(lock.soonestMs, head.askedMs + head.claim.ttlMs) : lock.soonestMs;
+    const dueMs = head.wake === undefined ? Math.min(lock.soonestMs, head.askedMs + head.claim.ttlMs) : lock.soonestMs;
     if (lock.timer !== undefined && lock.timerMs <= dueMs) return;
     this.clock.clearTimer(lock.timer);
     lock.timerMs = dueMs;

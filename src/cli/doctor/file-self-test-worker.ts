@@ -1,4 +1,4 @@
-/** A process of the self-test: takes locks until it is killed, and notes whenever it is not alone where it should be. */
+/** A process of the self-test: takes locks until it is killed, and reports when too many processes hold one. */
 import { openSync, readdirSync, readlinkSync, symlinkSync, unlinkSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import type { Lease } from "../../core/api.ts";
@@ -8,7 +8,7 @@ import { isRunning } from "../../backends/file/process-identity.ts";
 
 const scratch = process.argv[2] ?? "";
 const journal = openSync(join(scratch, "journal"), "a");
-// Short epochs, so that processes are killed in the middle of changing them too.
+// Short epochs, so processes are also killed while they change them.
 const backend = new FileBackend({ dir: join(scratch, "locks"), entriesMax: 6 });
 const locks = createLocks(backend, { ttl: "20s", wait: "60s" });
 
@@ -18,7 +18,7 @@ function note(line: string): void {
   writeSync(journal, `${line}\n`);
 }
 
-/** Leaves a mark while inside, and counts the marks of others that live. */
+/** Leaves a mark while it holds the lock, and counts the marks of other running processes. */
 async function visit(name: string, most: number, { fence }: Lease): Promise<void> {
   const mark = join(scratch, `${name}-${process.pid}`);
   symlinkSync(String(fence), mark);
@@ -30,15 +30,15 @@ async function visit(name: string, most: number, { fence }: Lease): Promise<void
 }
 
 function count(name: string, most: number, fence: bigint): void {
-  const inside = readdirSync(scratch)
+  const marks = readdirSync(scratch)
     .filter((mark) => mark.startsWith(`${name}-`))
-    .filter((mark) => lives(Number(mark.slice(name.length + 1)), join(scratch, mark)));
-  if (inside.length > most)
-    note(`fault ${inside.length} were inside "${name}" at once: ${inside.join(" ")} (fence ${fence})`);
+    .filter((mark) => isRunningHolder(Number(mark.slice(name.length + 1)), join(scratch, mark)));
+  if (marks.length > most)
+    note(`fault ${marks.length} processes held "${name}" at once: ${marks.join(" ")} (fence ${fence})`);
 }
 
-/** The mark of a killed process stays; it is removed, so that its pid may come back. */
-function lives(pid: number, mark: string): boolean {
+/** The mark of a killed process is removed, because its pid may be used again. */
+function isRunningHolder(pid: number, mark: string): boolean {
   if (pid === process.pid) return true;
   const before = target(mark);
   if (before === undefined) return false;
@@ -46,7 +46,7 @@ function lives(pid: number, mark: string): boolean {
   try {
     unlinkSync(mark);
   } catch {
-    // Somebody else did.
+    // Another process did.
   }
   return false;
 }
@@ -65,6 +65,6 @@ for (let round = 0; ; round++) {
   await visit(exclusive ? "one" : "two", exclusive ? 1 : 2, lease);
   await lease.release();
   if (round === 0) process.send?.("working");
-  // Locks that seem idle are removed and made anew, under everybody's hands.
+  // Idle locks are removed while other processes make them again.
   if (round % 20 === 19) await backend.clean(60_000);
 }

@@ -1,24 +1,24 @@
 /**
- * Tries the backend out on this machine and this file system: processes that take locks as fast as they can are killed at
- * random moments, while it is checked that nobody is ever inside with somebody else, that no fence comes twice, and that
- * it goes on afterwards. For `holdfast doctor --self-test`, and, longer, for the tests of this backend.
+ * Tries the file backend on this machine and this file system. Processes that take locks as fast as they can are killed at
+ * random moments. The test checks that mutual exclusion holds, that no fence is given twice, and that locks are still taken
+ * afterwards. For `holdfast doctor --self-test`, and, longer, for the tests of this backend.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const PROGRAM = fileURLToPath(new URL("self-test-worker.js", import.meta.url));
-const PATIENCE_MS = 30_000;
+const PROGRAM = fileURLToPath(new URL("file-self-test-worker.js", import.meta.url));
+const WAIT_MAX_MS = 30_000;
 
 export interface SelfTestOptions {
   /** @default 4 */
   readonly workers?: number | undefined;
   /** How many processes are killed. @default 60 */
   readonly kills?: number | undefined;
-  /** Stop killing after this long, however many it were. @default 6000 */
+  /** Stop killing after this long. @default 6000 */
   readonly killsForMs?: number | undefined;
-  /** Told what is being done. */
+  /** Called with a line about what is being done. */
   readonly say?: ((line: string) => void) | undefined;
 }
 
@@ -38,34 +38,34 @@ export async function selfTest(directory: string, options: SelfTestOptions = {})
   const scratch = mkdtempSync(join(directory, "self-test-"));
   const journal = join(scratch, "journal");
   writeFileSync(journal, "");
-  const crew = new Crew(scratch, workers);
+  const pool = new WorkerPool(scratch, workers);
   try {
     say(`${workers} processes take the same locks while ${kills} of them are killed at random moments`);
-    const killed = await crew.killSome(kills, killsForMs);
+    const killed = await pool.killSome(kills, killsForMs);
     const before = leasesIn(readFileSync(journal, "utf8"));
     const goesOn = await eventually(() => leasesIn(readFileSync(journal, "utf8")) > before + workers);
-    await crew.dismiss();
+    await pool.stop();
     const text = readFileSync(journal, "utf8");
-    const faults = [...faultsIn(text), ...crew.faults];
-    if (!goesOn) faults.push(`nobody got a lock within ${PATIENCE_MS / 1000} s after the last kill`);
+    const faults = [...faultsIn(text), ...pool.faults];
+    if (!goesOn) faults.push(`no process got a lock within ${WAIT_MAX_MS / 1000} s after the last kill`);
     return { ok: faults.length === 0, kills: killed, leases: leasesIn(text), faults };
   } finally {
-    await crew.dismiss();
+    await pool.stop();
     rmSync(scratch, { recursive: true, force: true });
   }
 }
 
-/** The workers: each that ends is replaced, until all are dismissed. */
-class Crew {
+/** The worker processes. Each one that ends is replaced, until the pool is stopped. */
+class WorkerPool {
   readonly faults: string[] = [];
   readonly #scratch: string;
   readonly #all = new Set<ChildProcess>();
   readonly #working = new Set<ChildProcess>();
-  #dismissed = false;
+  #stopped = false;
 
   constructor(scratch: string, size: number) {
     this.#scratch = scratch;
-    for (let count = 0; count < size; count++) this.#hire();
+    for (let count = 0; count < size; count++) this.#start();
   }
 
   async killSome(kills: number, forMs: number): Promise<number> {
@@ -83,24 +83,24 @@ class Crew {
     return killed;
   }
 
-  async dismiss(): Promise<void> {
-    this.#dismissed = true;
+  async stop(): Promise<void> {
+    this.#stopped = true;
     const gone = [...this.#all].map((child) => new Promise((resolve) => child.once("exit", resolve)));
     for (const child of this.#all) child.kill("SIGKILL");
     await Promise.all(gone);
   }
 
-  #hire(): void {
+  #start(): void {
     const child = fork(PROGRAM, [this.#scratch], { execArgv: [], stdio: ["ignore", "ignore", "pipe", "ipc"] });
-    let complaint = "";
+    let stderr = "";
     this.#all.add(child);
-    child.stderr?.on("data", (text: Buffer) => (complaint += text.toString()));
+    child.stderr?.on("data", (text: Buffer) => (stderr += text.toString()));
     child.once("message", () => this.#working.add(child));
     child.once("exit", (_code, signal) => {
       this.#all.delete(child);
       this.#working.delete(child);
-      if (signal !== "SIGKILL") this.faults.push(`a process ended by itself: ${complaint.slice(0, 500)}`);
-      if (!this.#dismissed && this.faults.length < 10) this.#hire();
+      if (signal !== "SIGKILL") this.faults.push(`a process exited unexpectedly: ${stderr.slice(0, 500)}`);
+      if (!this.#stopped && this.faults.length < 10) this.#start();
     });
   }
 }
@@ -109,7 +109,7 @@ function leasesIn(journal: string): number {
   return journal.split("\n").filter((line) => line.startsWith("one ") || line.startsWith("two ")).length;
 }
 
-/** Lines are written by whoever is inside, so that those of the exclusive lock stand in the order of its leases. */
+/** Only a holder writes, so the lines of the exclusive lock are in the order of its leases. */
 function faultsIn(journal: string): string[] {
   const faults: string[] = [];
   const seen = new Set<string>();
@@ -127,13 +127,13 @@ function faultsIn(journal: string): string[] {
   return faults;
 }
 
-async function eventually(look: () => boolean): Promise<boolean> {
-  const endMs = performance.now() + PATIENCE_MS;
+async function eventually(check: () => boolean): Promise<boolean> {
+  const endMs = performance.now() + WAIT_MAX_MS;
   while (performance.now() < endMs) {
-    if (look()) return true;
+    if (check()) return true;
     await pause(20);
   }
-  return look();
+  return check();
 }
 
 function pause(ms: number): Promise<void> {

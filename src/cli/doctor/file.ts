@@ -1,4 +1,4 @@
-/** The embedded store: its directory, the file system under it, and who may write there. */
+/** The file backend: its directory, the file system under it, and which users may write there. */
 import { statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 
@@ -8,7 +8,7 @@ import { selfTest } from "./file-self-test.ts";
 import { printable } from "../../contract/foreign.ts";
 import type { Examine, ExamineOptions, Finding } from "./report.ts";
 
-/** By the kernel's numbers. A network's file systems are weak: they look shared with other machines, and are not. */
+/** By the kernel's numbers. Network file systems are weak: they seem to share locks with other machines, and do not. */
 const FILE_SYSTEMS: ReadonlyMap<number, readonly [name: string, remote: boolean]> = new Map([
   [0xef53, ["ext4", false]],
   [0x58465342, ["xfs", false]],
@@ -53,7 +53,7 @@ export const examineFile: Examine = async ({ url, selfTest, say }) => {
     await backend.close();
   }
   findings.push(liveness());
-  if (selfTest) findings.push(...(await tried(directory, say)));
+  if (selfTest) findings.push(...(await runSelfTest(directory, say)));
   return { backend: "file", facts: factsOf(directory), findings, promises: PROMISES, limits: LIMITS };
 };
 
@@ -89,7 +89,7 @@ function permissions(directory: string): Finding {
   if ((mode & 0o077) !== 0) {
     return { level: "weak", check, text: `mode ${octal} lets others in; chmod 700 ${printable(directory)}` };
   }
-  return { level: "good", check, text: `mode ${octal}: nobody else can touch the locks` };
+  return { level: "good", check, text: `mode ${octal}: no other user can touch the locks` };
 }
 
 function liveness(): Finding {
@@ -111,8 +111,7 @@ function fileSystem(directory: string): Finding {
   const check = "file-system";
   const kind = kindOf(directory);
   const [name, remote] = (kind === undefined ? undefined : FILE_SYSTEMS.get(kind)) ?? [undefined, undefined];
-  if (name === undefined)
-    return { level: "unknown", check, text: "the file system is of a kind that is not known here" };
+  if (name === undefined) return { level: "unknown", check, text: "the type of the file system is unknown" };
   if (!remote) return { level: "good", check, text: `${name} is a local file system` };
   const text = `${name} may be shared with other machines; locks in it hold between processes of one machine only`;
   return { level: "weak", check, text };
@@ -144,7 +143,7 @@ function kindOf(directory: string): number | undefined {
   }
 }
 
-async function tried(directory: string, say: ExamineOptions["say"]): Promise<readonly Finding[]> {
+async function runSelfTest(directory: string, say: ExamineOptions["say"]): Promise<readonly Finding[]> {
   const check = "self-test";
   const { ok, kills, leases, faults } = await selfTest(directory, { say });
   const text = `${leases} leases taken while ${kills} processes were killed: never two holders, no fence twice`;

@@ -1,4 +1,4 @@
-/** Four processes, two locks, and somebody who kills: nobody is ever inside with somebody else, and no fence comes twice. */
+/** Four processes take two locks and are killed at random: mutual exclusion holds, and no fence is given twice. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,10 +11,10 @@ interface SelfTest {
 }
 
 test(
-  "survives 150 kills at random moments; `npm run chaos:file` tries as many as wanted",
+  "mutual exclusion survives 150 kills at random moments; `npm run chaos:file` tries as many as wanted",
   { timeout: 600_000 },
   async () => {
-    const { selfTest } = (await import(join(DIST, "file/self-test.js"))) as SelfTest;
+    const { selfTest } = (await import(join(DIST, "cli/doctor/file-self-test.js"))) as SelfTest;
     const directory = mkdtempSync(join(tmpdir(), "hf-chaos-"));
     try {
       const result = await selfTest(directory, { workers: 4, kills: 150, killsForMs: 500_000 });

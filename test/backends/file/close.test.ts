@@ -1,47 +1,47 @@
-/** Closing: everything of this backend that is no lease goes, in bounded time, and what could not be removed is said. */
+/** Closing: everything of this backend except leases is removed, in bounded time, and the error says what could not be removed. */
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { LockBackendError } from "../../../src/contract/errors.ts";
 import { type Disk, disk } from "../../../src/backends/file/disk.ts";
 import { file } from "../../../src/backends/file/index.ts";
-import { claim, eventually, granted, Scene, sleep } from "./peers.ts";
+import { claim, eventually, granted, Scratch, sleep } from "./peers.ts";
 
 const real: Disk = { ...disk };
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
 afterEach(async () => {
   Object.assign(disk, real);
-  await scene.end();
+  await scratch.end();
 });
 
-/** What is there besides locks: owner files, tickets, sockets, companions, half-made things. */
+/** What is there besides locks: lease files, tickets, sockets, companions, half-made things. */
 function left(): string[] {
   return ["o", "q", "s", "t", "a"]
-    .flatMap((part) => readdirSync(join(scene.dir, part), { recursive: true, withFileTypes: true }))
+    .flatMap((part) => readdirSync(join(scratch.dir, part), { recursive: true, withFileTypes: true }))
     .filter((entry) => !entry.isDirectory())
-    .map((entry) => join(entry.parentPath, entry.name).slice(scene.dir.length + 1));
+    .map((entry) => join(entry.parentPath, entry.name).slice(scratch.dir.length + 1));
 }
 
 test.each([true, false])(
-  "leaves nothing behind, however its claims ended (sharing owner files: %s)",
+  "leaves nothing behind, however its claims ended (sharing lease files: %s)",
   async (renewed) => {
-    const [backend, other] = [scene.open(), scene.open({ hints: "poll" })];
+    const [backend, other] = [scratch.open(), scratch.open({ hints: "poll" })];
     const wish = (name: string, change = {}): ReturnType<typeof claim> => claim({ name, renewed, ...change });
     const kept = wish("kept");
     await granted(other.attempt(kept));
     const before = left();
-    const [released, broken, lapsed, told] = [wish("a"), wish("b"), wish("c", { ttlMs: 150 }), wish("d")];
-    for (const one of [released, broken, lapsed, told]) await granted(backend.attempt(one));
+    const [released, broken, expired, lost] = [wish("a"), wish("b"), wish("c", { ttlMs: 150 }), wish("d")];
+    for (const one of [released, broken, expired, lost]) await granted(backend.attempt(one));
     const waiting = wish("kept");
     expect(await backend.attempt(waiting)).toMatchObject({ position: 1 });
     expect(await backend.attempt(wish("kept", { queues: false }))).toMatchObject({ granted: false });
     backend.alsoAlive(process.pid);
     expect(await backend.release(released)).toBe("held");
-    for (const { name } of [broken, told]) {
+    for (const { name } of [broken, lost]) {
       const { fence } = (await other.query(name)).held[0]!;
       expect(await other.forceRelease(name, fence, "ops", "stuck")).toBe(true);
     }
@@ -55,16 +55,16 @@ test.each([true, false])(
 );
 
 test("leaves a lease that is held until its time is over, and nothing else", async () => {
-  const backend = scene.open();
+  const backend = scratch.open();
   await granted(backend.attempt(claim()));
   await backend.close();
   expect(left()).toEqual([expect.stringMatching(/^o\//)]);
-  expect((await scene.open({ hints: "poll" }).query("")).held).toHaveLength(1);
+  expect((await scratch.open({ hints: "poll" }).query("")).held).toHaveLength(1);
 });
 
-test("does not wait for a process that stands still", async () => {
-  const peer = await scene.peer();
-  const [backend, held] = [scene.open(), claim()];
+test("does not wait for a stopped process", async () => {
+  const peer = await scratch.peer();
+  const [backend, held] = [scratch.open(), claim()];
   await granted(peer.attempt(claim({ name: "its own" })));
   await granted(backend.attempt(held));
   expect(await peer.attempt(claim())).toMatchObject({ position: 1 });
@@ -76,7 +76,7 @@ test("does not wait for a process that stands still", async () => {
 });
 
 test("says what could not be removed, removes all the rest, and says it again when asked again", async () => {
-  const [holder, backend] = [scene.open(), file({ dir: scene.dir })];
+  const [holder, backend] = [scratch.open(), file({ dir: scratch.dir })];
   const names = ["one", "two", "three"];
   for (const name of names) await granted(holder.attempt(claim({ name })));
   for (const name of names) expect(await backend.attempt(claim({ name }))).toMatchObject({ position: 1 });
@@ -92,10 +92,10 @@ test("says what could not be removed, removes all the rest, and says it again wh
   Object.assign(disk, real);
 });
 
-test("ends the cleaning that is under way: afterwards this backend does nothing more", async () => {
-  const backend = scene.open();
+test("ends a running cleanup: afterwards this backend does nothing more", async () => {
+  const backend = scratch.open();
   await backend.query("");
-  for (let at = 0; at < 300; at++) writeFileSync(join(scene.dir, "o", `notes-${at}.txt`), "mine");
+  for (let at = 0; at < 300; at++) writeFileSync(join(scratch.dir, "o", `notes-${at}.txt`), "mine");
   const cleaning = backend.clean();
   let calls = 0;
   for (const [name, call] of Object.entries(real)) {
@@ -113,8 +113,8 @@ test("ends the cleaning that is under way: afterwards this backend does nothing 
   expect(calls).toBe(0);
 });
 
-test("ends whoever watches", async () => {
-  const [holder, backend] = [scene.open(), scene.open()];
+test("ends watches", async () => {
+  const [holder, backend] = [scratch.open(), scratch.open()];
   const wish = claim();
   await granted(holder.attempt(claim()));
   expect(await backend.attempt(wish)).toMatchObject({ position: 1 });

@@ -1,42 +1,44 @@
-/** Who counts as dead, and how fast: killed holders, zombies, stopped ones, and those that cannot be seen from here. */
+/** Which processes count as dead, and how fast: killed holders, zombies, stopped ones, and those that cannot be seen from here. */
 import { execFileSync, type ForkOptions, spawn } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { isRunning, ownLife, startOf } from "../../../src/backends/file/process-identity.ts";
-import type { OwnerFacts } from "../../../src/backends/file/records.ts";
+import { isRunning, type ProcessIdentity, startOf, thisProcess } from "../../../src/backends/file/process-identity.ts";
 import { DIST } from "../../dist.ts";
-import { claim, eventually, granted, grantedAtLast, type Peer, rewrite, Scene } from "./peers.ts";
+import { claim, eventually, granted, grantedAtLast, type Peer, rewrite, Scratch } from "./peers.ts";
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
-afterEach(() => scene.end());
+afterEach(() => scratch.end());
 
-/** Changes who made the only owner file, as if another kind of process had written it. */
-function pretend({ dir }: Scene, change: Partial<OwnerFacts["life"]>): void {
+/** Changes who made the only lease file, as if another kind of process had written it. */
+function pretend({ dir }: Scratch, change: Partial<ProcessIdentity>): void {
   const [id] = readdirSync(join(dir, "o"));
-  // In place, so that the entry in the log, which is a link to it, says it too.
-  rewrite<OwnerFacts>(join(dir, "o", id!), (facts) => ({ ...facts, life: { ...facts.life, ...change } }));
+  // In place, so the entry in the log, which is a link to it, changes too.
+  rewrite<{ life: ProcessIdentity }>(join(dir, "o", id!), (facts) => ({
+    ...facts,
+    life: { ...facts.life, ...change },
+  }));
 }
 
 describe("a killed holder", () => {
   test("is replaced at once, long before its ttl", async () => {
-    const peer = await scene.peer();
+    const peer = await scratch.peer();
     const before = await granted(peer.attempt(claim({ ttlMs: 3_600_000 })));
-    const [backend, waiter] = [scene.open(), claim()];
+    const [backend, waiter] = [scratch.open(), claim()];
     expect(await backend.attempt(waiter)).toMatchObject({ granted: false, position: 1 });
-    const news = backend.watch(waiter, new AbortController().signal);
+    const watching = backend.watch(waiter, new AbortController().signal);
     await peer.kill();
-    await news;
+    await watching;
     const after = await grantedAtLast(backend, waiter);
     expect(after.fence).toBeGreaterThan(before.fence + BigInt(before.run) - 1n);
   });
 
-  test("leaves its place to the waiters in their order, and a killed waiter is passed", async () => {
-    const [holder, dead] = [await scene.peer(), await scene.peer()];
-    const backend = scene.open();
+  test("is followed by the waiters in their order, and a killed waiter is skipped", async () => {
+    const [holder, dead] = [await scratch.peer(), await scratch.peer()];
+    const backend = scratch.open();
     await granted(holder.attempt(claim()));
     await dead.attempt(claim());
     const [second, third] = [claim(), claim()];
@@ -48,34 +50,34 @@ describe("a killed holder", () => {
   });
 
   test("with a lockDelay keeps the others out for that long after its death, and no longer", async () => {
-    const peer = await scene.peer();
+    const peer = await scratch.peer();
     await granted(peer.attempt(claim({ ttlMs: 3_600_000, lockDelayMs: 700 })));
     await peer.kill();
     const killedMs = performance.now();
-    await grantedAtLast(scene.open(), claim());
+    await grantedAtLast(scratch.open(), claim());
     expect(performance.now() - killedMs).toBeGreaterThanOrEqual(700);
   });
 
   test("with a minHold keeps the others out until that age", async () => {
-    const peer = await scene.peer();
+    const peer = await scratch.peer();
     const fromMs = performance.now();
     await granted(peer.attempt(claim({ ttlMs: 3_600_000, minHoldMs: 1200 })));
     await peer.kill();
-    await grantedAtLast(scene.open(), claim());
+    await grantedAtLast(scratch.open(), claim());
     expect(performance.now() - fromMs).toBeGreaterThanOrEqual(1200);
   });
 
-  test("is dead although nobody has waited for it yet: a zombie holds nothing", async () => {
+  test("is dead although its parent has not collected it yet: a zombie holds nothing", async () => {
     // The shell becomes `sleep`, which never waits for the child that it inherits.
     const program = `"$0" "$@" & exec sleep 60`;
-    const doomed = join(import.meta.dirname, "doomed.mjs");
-    const args = ["-c", program, process.execPath, doomed, DIST, scene.dir, "alone", "100000", "before", "all"];
+    const killed = join(import.meta.dirname, "killed-process.mjs");
+    const args = ["-c", program, process.execPath, killed, DIST, scratch.dir, "alone", "100000", "before", "all"];
     const parent = spawn("sh", [...args, "hold"], { stdio: ["ignore", "pipe", "inherit"] });
     try {
       let text = "";
       parent.stdout.on("data", (more: Buffer) => (text += more.toString()));
       const pid = Number(await eventually(() => /pid (\d+)\n/.exec(text)?.[1]));
-      const backend = scene.open();
+      const backend = scratch.open();
       await eventually(async () => ((await backend.query("")).held.length === 1 ? true : undefined));
       const start = startOf(pid);
       process.kill(pid, "SIGKILL");
@@ -90,24 +92,24 @@ describe("a killed holder", () => {
 });
 
 describe("liveness", () => {
-  test("tells this process from another that had its pid", () => {
+  test("distinguishes this process from another that had its pid", () => {
     expect(isRunning(process.pid, startOf(process.pid))).toBe(true);
     expect(isRunning(process.pid, "1")).toBe(false);
     expect(isRunning(2 ** 22 + 1, "1")).toBe(false);
   });
 
   test("a pid that was used again does not keep a dead holder's lock", async () => {
-    const peer = await scene.peer();
+    const peer = await scratch.peer();
     await granted(peer.attempt(claim()));
     await peer.kill();
-    pretend(scene, { pid: process.pid });
-    await granted(scene.open().attempt(claim()));
+    pretend(scratch, { pid: process.pid });
+    await granted(scratch.open().attempt(claim()));
   });
 
   test("knows itself by boot, pid, start time and namespaces", () => {
-    expect(ownLife()).toMatchObject({ pid: process.pid, start: expect.stringMatching(/^\d+$/) });
-    expect(ownLife().boot).toMatch(/^[-0-9a-f]{36}$/);
-    expect(ownLife().pidNamespace).toMatch(/^pid:\[\d+\]$/);
+    expect(thisProcess()).toMatchObject({ pid: process.pid, start: expect.stringMatching(/^\d+$/) });
+    expect(thisProcess().boot).toMatch(/^[-0-9a-f]{36}$/);
+    expect(thisProcess().pidNamespace).toMatch(/^pid:\[\d+\]$/);
   });
 });
 
@@ -116,8 +118,8 @@ describe.concurrent("a holder that cannot be seen from here", () => {
   const ttlMs = 1500;
 
   /** Takes the lock in another process, changes who that seems to have been, kills it, and waits for the lock. */
-  async function outlive(fork: ForkOptions, change?: Partial<OwnerFacts["life"]>): Promise<void> {
-    const there = new Scene();
+  async function outlive(fork: ForkOptions, change?: Partial<ProcessIdentity>): Promise<void> {
+    const there = new Scratch();
     try {
       const peer = await there.peer({}, fork);
       const fromMs = performance.now();
@@ -155,14 +157,14 @@ describe("S126: in a pid namespace that sees another one's /proc", () => {
     // The shell is the namespace's first process, which has to bury those whose parents died.
     const init = ["sh", "-c", '"$0" "$@"; exit 0', process.execPath];
     const execArgv = [...user, "--pid", "--fork", "--kill-child", ...init];
-    const first = await scene.peer({}, { execPath: "unshare", execArgv });
+    const first = await scratch.peer({}, { execPath: "unshare", execArgv });
     const there = `/proc/${first.pid}/ns`;
     const enter = user.length === 0 ? [] : [`--user=${there}/user`, "--preserve-credentials"];
     return Promise.all(
       ownProc.map((own) => {
         const mount = own ? ["unshare", "--mount-proc"] : [];
         const args = [...enter, `--pid=${there}/pid_for_children`, ...mount, process.execPath];
-        return scene.peer({}, { execPath: "nsenter", execArgv: args });
+        return scratch.peer({}, { execPath: "nsenter", execArgv: args });
       }),
     );
   }
@@ -194,8 +196,8 @@ describe("S126: in a pid namespace that sees another one's /proc", () => {
 
   test("nothing but its own start time is believed from such a /proc", async () => {
     const program = `
-      const { ownLife, seesProcesses, startOf } = await import("${DIST}/file/life.js");
-      console.log(JSON.stringify({ sees: seesProcesses(), own: ownLife().start, other: startOf(process.pid) }));`;
+      const { thisProcess, seesProcesses, startOf } = await import("${DIST}/backends/file/process-identity.js");
+      console.log(JSON.stringify({ sees: seesProcesses(), own: thisProcess().start, other: startOf(process.pid) }));`;
     const text = execFileSync(
       "unshare",
       [...user, "--pid", "--fork", process.execPath, "--input-type=module", "-e", program],
@@ -208,11 +210,11 @@ describe("S126: in a pid namespace that sees another one's /proc", () => {
   });
 });
 
-test("S126: a holder whose time namespace shifts its start time is not taken for dead while it lives", async () => {
+test("S126: a holder whose time namespace shifts its start time is not taken for dead while it runs", async () => {
   const user = process.getuid?.() === 0 ? [] : ["--user", "--map-root-user"];
   const execArgv = [...user, "--time", "--boottime", "100000", "--fork", "--kill-child", process.execPath];
-  const shifted = await scene.peer({}, { execPath: "unshare", execArgv });
-  const [backend, held] = [scene.open(), claim()];
+  const shifted = await scratch.peer({}, { execPath: "unshare", execArgv });
+  const [backend, held] = [scratch.open(), claim()];
   await granted(shifted.attempt(held));
   expect(await backend.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
   await shifted.call("release", held);
@@ -221,13 +223,13 @@ test("S126: a holder whose time namespace shifts its start time is not taken for
 });
 
 describe("a stopped holder", () => {
-  test("loses the lock when its time is over, and learns it when it goes on", async () => {
-    const peer = await scene.peer();
+  test("loses the lock when its ttl is over, and learns it when it continues", async () => {
+    const peer = await scratch.peer();
     const [stopped, waiter] = [claim({ ttlMs: 400 }), claim()];
     const fromMs = performance.now();
     const before = await granted(peer.attempt(stopped));
     peer.process.kill("SIGSTOP");
-    const backend = scene.open();
+    const backend = scratch.open();
     const after = await grantedAtLast(backend, waiter);
     expect(performance.now() - fromMs).toBeGreaterThanOrEqual(400);
     expect(after.fence).toBeGreaterThan(before.fence);
@@ -237,9 +239,9 @@ describe("a stopped holder", () => {
     expect(await backend.renew([waiter])).toMatchObject([{ held: true }]);
   });
 
-  test("that waited is passed when its ticket lapses, and finds its place again", async () => {
-    const peer = await scene.peer();
-    const backend = scene.open();
+  test("that waited is skipped when its ticket expires, and can queue again", async () => {
+    const peer = await scratch.peer();
+    const backend = scratch.open();
     const [holder, stopped, next] = [claim(), claim({ ttlMs: 400 }), claim()];
     await granted(backend.attempt(holder));
     expect(await peer.attempt(stopped)).toMatchObject({ position: 1 });
@@ -258,18 +260,18 @@ describe("a stopped holder", () => {
   });
 });
 
-test("a process whose event loop is blocked holds up nobody else's locks", async () => {
-  const [blocked, other] = [await scene.peer(), await scene.peer()];
-  const backend = scene.open();
+test("a process whose event loop is blocked does not delay the locks of others", async () => {
+  const [blocked, other] = [await scratch.peer(), await scratch.peer()];
+  const backend = scratch.open();
   await granted(blocked.attempt(claim({ name: "its own" })));
-  const enough = join(scene.dir, "../enough");
+  const enough = join(scratch.dir, "../enough");
   const blocking = blocked.call("blockUntil", enough);
   const [first, second] = [claim(), claim()];
   await granted(backend.attempt(first));
   await other.attempt(second);
-  const news = other.call("watch", second);
+  const watching = other.call("watch", second);
   await backend.release(first);
-  await news;
+  await watching;
   await grantedAtLast(other, second);
   writeFileSync(enough, "");
   await blocking;

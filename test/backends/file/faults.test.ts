@@ -4,22 +4,22 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LockBackendError } from "../../../src/contract/errors.ts";
 import { createLocks } from "../../../src/core/locks.ts";
-import { claim, eventually, granted, grantedAtLast, type PeerError, Scene } from "./peers.ts";
+import { claim, eventually, granted, grantedAtLast, type PeerError, Scratch } from "./peers.ts";
 
 const ROOT = process.getuid?.() === 0;
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
-afterEach(() => scene.end());
+afterEach(() => scratch.end());
 
 describe("the directory is removed while a lock is held", () => {
   test("the holder learns it from its next renewal, and the next lease has a greater fence", async () => {
-    const [a, b] = [scene.open(), scene.open()];
+    const [a, b] = [scratch.open(), scratch.open()];
     const [lost, next] = [claim(), claim()];
     const before = await granted(a.attempt(lost));
-    rmSync(scene.dir, { recursive: true });
+    rmSync(scratch.dir, { recursive: true });
     const after = await granted(b.attempt(next));
     expect(after.fence).toBeGreaterThan(before.fence + BigInt(before.run) - 1n);
     expect(await a.renew([lost])).toMatchObject([{ held: false }]);
@@ -29,16 +29,16 @@ describe("the directory is removed while a lock is held", () => {
   });
 
   test("a waiter waits on in the new directory", async () => {
-    const [a, b] = [scene.open(), scene.open()];
+    const [a, b] = [scratch.open(), scratch.open()];
     const [holder, waiter] = [claim(), claim()];
     await granted(a.attempt(holder));
     expect(await b.attempt(waiter)).toMatchObject({ granted: false });
-    rmSync(scene.dir, { recursive: true });
+    rmSync(scratch.dir, { recursive: true });
     await grantedAtLast(b, waiter);
   });
 
   test("fences rise over it even at full speed", async () => {
-    const backend = scene.open();
+    const backend = scratch.open();
     let last = 0n;
     for (let times = 0; times < 8; times++) {
       for (let round = 0; round < 150; round++) {
@@ -48,15 +48,15 @@ describe("the directory is removed while a lock is held", () => {
         last = fence + BigInt(run) - 1n;
         await backend.release(one);
       }
-      rmSync(scene.dir, { recursive: true });
+      rmSync(scratch.dir, { recursive: true });
     }
   });
 });
 
 describe.each(["space", "inodes"])("the disk is full (no %s left)", (what) => {
   test("says so, keeps every lease that is held, and lets it be renewed and released", async () => {
-    const peer = await scene.confined();
-    const filler = join(scene.dir, "../filler");
+    const peer = await scratch.confined();
+    const filler = join(scratch.dir, "../filler");
     const [held, other] = [claim({ name: "held" }), claim({ name: "other", meta: { text: "x".repeat(5000) } })];
     const before = await granted(peer.attempt(held));
     expect(await peer.call("fill", filler, what)).toBe("ENOSPC");
@@ -78,26 +78,26 @@ describe.each(["space", "inodes"])("the disk is full (no %s left)", (what) => {
 
 describe("permission is denied", () => {
   test("another user gets a clear and final error, and the holder loses nothing", async () => {
-    const backend = scene.open();
+    const backend = scratch.open();
     const held = claim();
     await granted(backend.attempt(held));
-    const peer = await scene.peer();
-    // Root may do everything, so that it has to become somebody else; anybody else can lock itself out.
+    const peer = await scratch.peer();
+    // Root may do everything, so it must become another user. Any other user can lock itself out.
     if (ROOT) await peer.call("setuid", 65534);
-    else chmodSync(scene.dir, 0);
+    else chmodSync(scratch.dir, 0);
     const error = (await peer.attempt(claim()).catch((cause: unknown) => cause)) as PeerError;
-    if (!ROOT) chmodSync(scene.dir, 0o700);
+    if (!ROOT) chmodSync(scratch.dir, 0o700);
     expect(error).toMatchObject({ name: "LockBackendError", code: "ERR_LOCK_BACKEND", fatal: true });
     expect(error.message).toMatch(/permission denied|belongs to uid/);
-    expect(error.message).toContain(scene.dir);
+    expect(error.message).toContain(scratch.dir);
     expect(await backend.renew([held])).toMatchObject([{ held: true }]);
     expect(await backend.release(held)).toBe("held");
   });
 
   test("a directory that others may write to is refused", async () => {
-    await scene.open().query("");
-    chmodSync(scene.dir, 0o777);
-    const error = (await scene
+    await scratch.open().query("");
+    chmodSync(scratch.dir, 0o777);
+    const error = (await scratch
       .open()
       .attempt(claim())
       .catch((cause: unknown) => cause)) as LockBackendError;
@@ -107,50 +107,50 @@ describe("permission is denied", () => {
   });
 
   test("what is made is for this user alone", async () => {
-    const backend = scene.open();
+    const backend = scratch.open();
     await granted(backend.attempt(claim()));
     const modes = ["", "o", "l", "q", "s", "t", "a", "f", "n"].map(
-      (part) => statSync(join(scene.dir, part)).mode & 0o777,
+      (part) => statSync(join(scratch.dir, part)).mode & 0o777,
     );
     expect(new Set(modes)).toEqual(new Set([0o700]));
-    const [owner] = readdirSync(join(scene.dir, "o"));
-    expect(statSync(join(scene.dir, "o", owner!)).mode & 0o777).toBe(0o600);
+    const [id] = readdirSync(join(scratch.dir, "o"));
+    expect(statSync(join(scratch.dir, "o", id!)).mode & 0o777).toBe(0o600);
   });
 });
 
 describe("every hint is lost", () => {
   test("a waiter still gets the lock that was handed to it", async () => {
-    const peer = await scene.peer();
+    const peer = await scratch.peer();
     const holder = claim();
     await granted(peer.attempt(holder));
-    const locks = createLocks(scene.open());
+    const locks = createLocks(scratch.open());
     const waiting = locks.acquire("a lock", { wait: "20s" });
     await eventually(async () => ((await locks.query()).pending.length === 1 ? true : undefined));
     // Nobody can be reached any more.
-    for (const socket of readdirSync(join(scene.dir, "s"))) rmSync(join(scene.dir, "s", socket));
+    for (const socket of readdirSync(join(scratch.dir, "s"))) rmSync(join(scratch.dir, "s", socket));
     await peer.call("release", holder);
     const lease = await waiting;
     expect(await lease.release()).toBe("released");
     await locks.close();
   });
 
-  test("a holder learns from its next renewal that its lease was ended by force, by whom and why", async () => {
-    const peer = await scene.peer({ hints: "poll" });
+  test("a holder learns from its next renewal that its lease was ended by force, and why", async () => {
+    const peer = await scratch.peer({ hints: "poll" });
     const victim = claim();
     const { fence } = await granted(peer.attempt(victim));
-    expect(await scene.open({ hints: "poll" }).forceRelease("a lock", fence, "ops@desk", "it hangs")).toBe(true);
+    expect(await scratch.open({ hints: "poll" }).forceRelease("a lock", fence, "ops@desk", "it hangs")).toBe(true);
     const [renewal] = await peer.call<readonly [{ held: boolean; reason: string }]>("renew", [victim]);
     expect(renewal.held).toBe(false);
     expect(renewal.reason).toMatch(/ops@desk.*it hangs/);
   });
 });
 
-test("a lease ended by force is told to its process at once, over a socket", async () => {
-  const peer = await scene.peer();
+test("a force release is reported to the holder's process at once, over a socket", async () => {
+  const peer = await scratch.peer();
   const victim = claim();
   const { fence } = await granted(peer.attempt(victim));
-  expect(await scene.open().forceRelease("a lock", fence, "ops@desk", "it hangs")).toBe(true);
-  const told = await eventually(async () => (await peer.call<{ id: string; reason: string }[]>("told"))[0]);
-  expect(told.id).toBe(victim.id);
-  expect(told.reason).toMatch(/ops@desk.*it hangs/);
+  expect(await scratch.open().forceRelease("a lock", fence, "ops@desk", "it hangs")).toBe(true);
+  const lost = await eventually(async () => (await peer.call<{ id: string; reason: string }[]>("reports"))[0]);
+  expect(lost.id).toBe(victim.id);
+  expect(lost.reason).toMatch(/ops@desk.*it hangs/);
 });

@@ -1,4 +1,4 @@
-/** Foreign and unreadable things among the locks: each harms nobody but itself, and says what it is. */
+/** Foreign and unreadable files among the locks: each harms only its own lock, and the error names it. */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,21 +6,21 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type Clock, systemClock } from "../../../src/contract/clock.ts";
 import type { LockBackendError } from "../../../src/contract/errors.ts";
 import { type Disk, disk } from "../../../src/backends/file/disk.ts";
-import { claim, granted, grantedAtLast, Scene } from "./peers.ts";
+import { claim, granted, grantedAtLast, Scratch } from "./peers.ts";
 
 const real: Disk = { ...disk };
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(async () => {
-  scene = new Scene();
-  await scene.open().query("");
+  scratch = new Scratch();
+  await scratch.open().query("");
 });
 afterEach(async () => {
   Object.assign(disk, real);
-  await scene.end();
+  await scratch.end();
 });
 
-const at = (path: string): string => join(scene.dir, path);
+const at = (path: string): string => join(scratch.dir, path);
 
 /** What can be where a file of ours should be. */
 const THINGS: Readonly<Record<string, (path: string) => void>> = {
@@ -30,7 +30,7 @@ const THINGS: Readonly<Record<string, (path: string) => void>> = {
     mkdirSync(path);
     writeFileSync(join(path, "notes.txt"), "mine");
   },
-  // Whoever opens it to read waits until somebody writes.
+  // Opening it for reading waits until another process writes.
   "a pipe": (path) => execFileSync("mkfifo", [path]),
   "a link that leads nowhere": (path) => symlinkSync("/nowhere/at/all", path),
   "a link to itself": (path) => symlinkSync(path, path),
@@ -38,7 +38,7 @@ const THINGS: Readonly<Record<string, (path: string) => void>> = {
 };
 
 async function failure(name: string): Promise<LockBackendError> {
-  const error: unknown = await scene
+  const error: unknown = await scratch
     .open()
     .attempt(claim({ name }))
     .catch((cause: unknown) => cause);
@@ -48,11 +48,11 @@ async function failure(name: string): Promise<LockBackendError> {
 
 /** Locks go on, are listed, and are cleaned up, whatever lies among them. */
 async function othersGoOn(): Promise<void> {
-  const [backend, held, idle] = [scene.open(), claim({ name: "healthy" }), claim({ name: "idle" })];
+  const [backend, held, idle] = [scratch.open(), claim({ name: "healthy" }), claim({ name: "idle" })];
   await granted(backend.attempt(idle));
   await backend.release(idle);
   await granted(backend.attempt(held));
-  const rival = scene.open();
+  const rival = scratch.open();
   expect((await rival.query("")).held.map(({ name }) => name)).toContain("healthy");
   expect(await rival.attempt(claim({ name: "healthy", queues: false }))).toMatchObject({ granted: false });
   writeFileSync(at("t/left-by-the-dead"), "");
@@ -63,32 +63,32 @@ async function othersGoOn(): Promise<void> {
 }
 
 describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
-  test("in the place of a lock makes that one unusable, with its path in the message, and no other", async () => {
+  test("instead of a lock makes only that lock unusable, with its path in the message", async () => {
     put(at("l/_bad"));
     // An empty directory is what a removed lock may leave.
-    if (what === "a directory") await granted(scene.open().attempt(claim({ name: "bad" })));
+    if (what === "a directory") await granted(scratch.open().attempt(claim({ name: "bad" })));
     else expect((await failure("bad")).message).toContain(at("l/_bad"));
     await othersGoOn();
   });
 
-  test("in the place of a lock's incarnation or newest entry does the same", async () => {
+  test("instead of a lock's incarnation or newest entry does the same", async () => {
     mkdirSync(at("l/_empty"));
     put(at("l/_empty/exactly16letters"));
     expect((await failure("empty")).message).toContain(at("l/_empty"));
-    const [backend, held] = [scene.open(), claim({ name: "bad" })];
+    const [backend, held] = [scratch.open(), claim({ name: "bad" })];
     await granted(backend.attempt(held));
     const [home] = readdirSync(at("l/_bad"));
     const [epoch] = readdirSync(at(`l/_bad/${home}`));
     put(at(`l/_bad/${home}/${epoch}/2`));
-    // What leads nowhere is not there, until somebody wants to make the entry.
+    // A link that leads nowhere is not there, until a process wants to make the entry.
     if (what === "a link that leads nowhere" || what === "a link to itself")
       await expect(backend.release(held)).rejects.toThrow(/is not what this backend writes: it is a symbolic link/);
     else expect((await failure("bad")).message).toContain(at(`l/_bad/${home}/${epoch}/2 is not what`));
     await othersGoOn();
   });
 
-  test("in the place of a queue makes waiting there fail clearly, and of a ticket is nobody who waits", async () => {
-    const [backend, held, waiter] = [scene.open(), claim({ name: "bad" }), claim({ name: "bad" })];
+  test("instead of a queue makes waiting fail clearly, and instead of a ticket is ignored", async () => {
+    const [backend, held, waiter] = [scratch.open(), claim({ name: "bad" }), claim({ name: "bad" })];
     await granted(backend.attempt(held));
     if (!what.includes("directory")) {
       put(at("q/_bad"));
@@ -97,7 +97,7 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
     }
     mkdirSync(at("q/_bad"), { recursive: true });
     put(at("q/_bad/0000000000000001-exactly16letters"));
-    const other = scene.open();
+    const other = scratch.open();
     expect(await other.attempt(waiter)).toMatchObject({ granted: false, position: 1 });
     expect((await other.query("bad")).pending).toHaveLength(1);
     await backend.release(held);
@@ -105,33 +105,33 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
     await othersGoOn();
   });
 
-  test("among owner files, companions, forced releases, sockets, fences and half-made things is passed over", async () => {
+  test("among lease files, companions, forced releases, sockets, fences and half-made things is ignored", async () => {
     const paths = ["o/exactly16letters", "a/exactly16letters", "s/exactly16letters", "t/exactly16letters"];
     paths.push("f/1-0123456789abcdef", "n/9007199254740993", "l/notes", `l/~${"0".repeat(64)}`, "q/notes");
     for (const path of paths) put(at(path));
     mkdirSync(at(`l/~${"1".repeat(64)}/exactly16letters/e1-x`), { recursive: true });
     put(at(`l/~${"1".repeat(64)}/exactly16letters/e1-x/0`));
     await othersGoOn();
-    expect((await scene.open().query("")).forced).toEqual([]);
+    expect((await scratch.open().query("")).forced).toEqual([]);
   });
 });
 
-test("S143: a lock with a stranger's things beside it stays, because without it they would be in its way", async () => {
-  const [backend, wish] = [scene.open(), claim({ name: "shared room" })];
+test("S143: a lock with foreign files beside it stays, because they would prevent making it again", async () => {
+  const [backend, wish] = [scratch.open(), claim({ name: "shared room" })];
   await granted(backend.attempt(wish));
   await backend.release(wish);
   writeFileSync(at("l/_shared%20room/notes.txt"), "mine");
   await backend.clean();
-  await granted(scene.open().attempt(claim({ name: "shared room" })));
+  await granted(scratch.open().attempt(claim({ name: "shared room" })));
   expect(existsSync(at("l/_shared%20room/notes.txt"))).toBe(true);
 });
 
-test("S143: query tells once of a lock that cannot be read, lists the others, and fails for its own name", async () => {
+test("S143: query warns once of a lock that cannot be read, lists the others, and fails for its own name", async () => {
   const warnings: (Error & { code?: string })[] = [];
   const hear = (warning: Error): unknown => warnings.push(warning);
   process.on("warning", hear);
   try {
-    const backend = scene.open();
+    const backend = scratch.open();
     await granted(backend.attempt(claim({ name: "good" })));
     mkdirSync(at("l/_bad/exactly16letters/e1-x/0"), { recursive: true });
     for (let times = 0; times < 3; times++) expect((await backend.query("")).held).toMatchObject([{ name: "good" }]);
@@ -143,14 +143,14 @@ test("S143: query tells once of a lock that cannot be read, lists the others, an
   expect(warnings).toMatchObject([{ code: "HOLDFAST_UNREADABLE_LOCK", message: expect.stringContaining("l/_bad") }]);
 });
 
-test("S143: a file that the system refuses to read keeps the janitor from nothing else", async () => {
+test("S143: a file that the system refuses to read does not stop the cleanup", async () => {
   for (const path of ["o/exactly16letters", "t/exactly16letters"]) writeFileSync(at(path), "");
   const check = (path: string): void => {
     if (path.includes("exactly16letters")) throw Object.assign(new Error("EACCES"), { code: "EACCES", path });
   };
   disk.read = (path) => (check(path), real.read(path));
   disk.times = (path) => (check(path), real.times(path));
-  disk.nature = (path) => (check(path), real.nature(path));
+  disk.info = (path) => (check(path), real.info(path));
   await othersGoOn();
 });
 
@@ -166,7 +166,7 @@ describe("S138: a ttl that is shorter than it takes to take a lock", () => {
     ["held", true],
   ])("ends with a clear error, or a place in the queue, after a few tries: the lock is %s", async (_what, held) => {
     const clock = running();
-    const backend = scene.open({ clock, hints: "poll" });
+    const backend = scratch.open({ clock, hints: "poll" });
     if (held) await granted(backend.attempt(claim({ ttlMs: 3_600_000 })));
     let made = 0;
     disk.open = (path) => {

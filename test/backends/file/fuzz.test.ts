@@ -1,6 +1,6 @@
 /**
- * Everything that is read from files or sockets, fed with what nobody of ours wrote: random and changed bytes, files cut
- * short, other things in their place. It is never believed, never waited for, and never an error that is not ours.
+ * Everything that is read from files or sockets, fed with what this backend did not write: random and changed bytes, files cut
+ * short, other things instead of them. It is never believed, never waited for, and every error is one of ours.
  * `HOLDFAST_FUZZ_SEED` and `HOLDFAST_FUZZ_RUNS` choose another run; a failure names its seed.
  */
 import { execFileSync } from "node:child_process";
@@ -18,30 +18,37 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { LockBackendError } from "../../../src/contract/errors.ts";
-import { ForeignError } from "../../../src/backends/file/foreign.ts";
-import { ownLife } from "../../../src/backends/file/process-identity.ts";
-import { fromDirectory } from "../../../src/backends/file/names.ts";
+import { ForeignError } from "../../../src/backends/file/disk.ts";
+import { thisProcess } from "../../../src/backends/file/process-identity.ts";
+import { fromDirectory } from "../../../src/backends/file/epochs.ts";
 import {
   FREE,
-  type OwnerFacts,
-  parseCompany,
+  type Entry,
+  type Epoch,
+  type Holder,
+  type Kept,
+  type LeaseFacts,
+  type LockState,
+  parseChecked,
   parseEntry,
   parseEpoch,
   parseForced,
-  parseOwner,
+  parseLeaseFacts,
+  withChecksum,
+  writeEntry,
 } from "../../../src/backends/file/records.ts";
-import { seal } from "../../../src/backends/file/checksum.ts";
+import { parseCompanions } from "../../../src/backends/file/companions.ts";
 import { seeded, type SeededChance } from "../../../src/testing/seeded-random.ts";
-import { claim, granted, Scene } from "./peers.ts";
+import { claim, granted, Scratch } from "./peers.ts";
 
 const SEED = Number(process.env["HOLDFAST_FUZZ_SEED"] ?? 1);
 const RUNS = Number(process.env["HOLDFAST_FUZZ_RUNS"] ?? 60);
 
-const owner: OwnerFacts = {
-  kind: "owner",
-  id: "owner-of-16-char",
+const facts: LeaseFacts = {
+  kind: "lease",
+  id: "lease-of-16-char",
   instance: "instance-16-char",
-  life: ownLife(),
+  process: thisProcess(),
   mode: "exclusive",
   limit: 1,
   ttlMs: 30_000,
@@ -50,21 +57,54 @@ const owner: OwnerFacts = {
   holder: "web-3:812",
   meta: { task: "import" },
 };
-const holder = { owner, fence: 1_700_000_000_000_000, run: 64, sinceMs: 1, sinceWallMs: 2 };
+const holder: Holder = { facts, fence: 1_700_000_000_000_000, run: 64, sinceMs: 1, sinceWallMs: 2 };
 const forced = { name: "a lock", fence: 1_700_000_000_000_000, by: "ops", reason: "stuck", wallMs: 1 };
-const state = { ...FREE, holders: [holder], kept: [{ ...holder, untilMs: 1, untilWallMs: 2, life: ownLife() }] };
-const epoch = { kind: "epoch", format: 2, id: "1-epoch", name: "a lock", base: 1, stride: 64, boot: "boot", state };
-const company = { life: ownLife(), companions: [{ pid: 812, start: "1" }] };
-
-const READERS: Readonly<Record<string, { readonly record: object; readonly read: (text: string) => unknown }>> = {
-  owner: { record: owner, read: (text) => parseOwner("path", text) },
-  "owner entry": { record: owner, read: (text) => parseEntry("path", text, 2) },
-  "state entry": { record: { ...state, forced: [forced] }, read: (text) => parseEntry("path", text, 2) },
-  "last entry": { record: { kind: "gone" }, read: (text) => parseEntry("path", text, 2) },
-  epoch: { record: epoch, read: (text) => parseEpoch("path", text) },
-  forced: { record: forced, read: parseForced },
-  company: { record: company, read: parseCompany },
+const kept: Kept = { ...holder, untilMs: 1, untilWallMs: 2, process: thisProcess() };
+const state: LockState = { ...FREE, holders: [holder], kept: [kept], forced: [forced] };
+const epoch: Epoch = {
+  kind: "epoch",
+  format: 2,
+  id: "1-epoch",
+  name: "a lock",
+  base: 1,
+  stride: 64,
+  boot: "boot",
+  state: { ...state, forced: [] },
 };
+const companions = { process: thisProcess(), companions: [{ pid: 812, start: "1" }] };
+const companionsText = withChecksum({ life: thisProcess(), companions: companions.companions });
+
+interface Reader {
+  readonly value: object;
+  readonly text: string;
+  readonly read: (text: string) => unknown;
+}
+
+function entry(value: Entry): Reader {
+  return { value, text: writeEntry(value), read: (text) => parseEntry("path", text, 2) };
+}
+
+const READERS: Readonly<Record<string, Reader>> = {
+  "lease file": { value: facts, text: writeEntry(facts), read: (text) => parseLeaseFacts("path", text) },
+  "lease file as an entry": entry(facts),
+  "state entry": entry(state),
+  "last entry": entry({ kind: "gone" }),
+  epoch: { value: epoch, text: writeEntry(epoch), read: (text) => parseEpoch("path", text) },
+  forced: { value: forced, text: withChecksum(forced), read: parseForced },
+  companions: { value: companions, text: companionsText, read: parseCompanions },
+};
+
+test("records are written with the names that 0.1 and 0.2 use, so versions understand each other's leases", () => {
+  const { kind: _kind, process: life, ...rest } = facts;
+  const owner = { ...rest, kind: "owner", life };
+  const { facts: _facts, ...times } = holder;
+  const { facts: _kept, process: keptLife, ...keptTimes } = kept;
+  expect(parseChecked(writeEntry(facts))).toEqual(owner);
+  expect(parseChecked(writeEntry(epoch))).toEqual({
+    ...epoch,
+    state: { ...epoch.state, holders: [{ ...times, owner }], kept: [{ ...keptTimes, owner, life: keptLife }] },
+  });
+});
 
 /** Changes a text in one of many ways. */
 function mutate(chance: SeededChance, text: string, other: string): string {
@@ -90,10 +130,9 @@ function mutate(chance: SeededChance, text: string, other: string): string {
     .toString("utf8");
 }
 
-test.each(Object.entries(READERS))("S143: no changed %s is believed", (_what, { record, read }) => {
-  const text = seal(record);
+test.each(Object.entries(READERS))("S143: no changed %s is believed", (_what, { value: record, text, read }) => {
   expect(read(text)).toEqual(record);
-  const others = Object.values(READERS).map((reader) => seal(reader.record));
+  const others = Object.values(READERS).map((reader) => reader.text);
   for (let run = 0; run < RUNS * 20; run++) {
     const seed = SEED * 1_000_003 + run;
     const chance = seeded(seed);
@@ -111,11 +150,17 @@ test.each(Object.entries(READERS))("S143: no changed %s is believed", (_what, { 
 
 test("S143: depth, length and numbers beyond all bounds are not believed either", () => {
   const deep = `{"kind":${"[".repeat(200_000)}${"]".repeat(200_000)}}`;
-  const texts = [deep, "9".repeat(1_000_000), `"${"x".repeat(1_000_000)}"`, seal({ deep: JSON.parse("[]") as object })];
+  const texts = [
+    deep,
+    "9".repeat(1_000_000),
+    `"${"x".repeat(1_000_000)}"`,
+    withChecksum({ deep: JSON.parse("[]") as object }),
+  ];
   for (const fence of [-1, 0.5, 2 ** 53, 1e300])
-    texts.push(seal({ ...forced, fence }), seal({ ...epoch, base: fence }));
-  for (const stride of [0, 65, 2 ** 40]) texts.push(seal({ ...epoch, stride }));
-  for (const id of ["", "..", "a/b", "x".repeat(65), "\0"]) texts.push(seal({ ...owner, id }), seal({ ...epoch, id }));
+    texts.push(withChecksum({ ...forced, fence }), writeEntry({ ...epoch, base: fence }));
+  for (const stride of [0, 65, 2 ** 40]) texts.push(writeEntry({ ...epoch, stride }));
+  for (const id of ["", "..", "a/b", "x".repeat(65), "\0"])
+    texts.push(writeEntry({ ...facts, id }), writeEntry({ ...epoch, id }));
   for (const text of texts) {
     for (const { read } of Object.values(READERS)) {
       let value: unknown;
@@ -144,18 +189,18 @@ function filesIn(dir: string): string[] {
     .toSorted();
 }
 
-/** Puts something else in the place of a file, or changes what is in it. */
+/** Replaces a file, or changes its text. */
 function spoil(chance: SeededChance, path: string): string {
   const text = readFileSync(path, "utf8");
   const put: Record<string, () => void> = {
-    changed: () => writeFileSync(path, mutate(chance, text, seal(owner))),
+    changed: () => writeFileSync(path, mutate(chance, text, writeEntry(facts))),
     "cut short": () => truncateSync(path, Math.floor(chance.between(0, lstatSync(path).size))),
     emptied: () => truncateSync(path),
     huge: () => truncateSync(path, 2 ** 40),
     "a directory": () => mkdirSync(path),
     "a pipe": () => execFileSync("mkfifo", [path]),
     "a link": () => symlinkSync(chance.pick(["/nowhere", "/dev/zero", path, "/etc"]), path),
-    "another file": () => writeFileSync(path, chance.pick([text, "", "hello", seal(owner)])),
+    "another file": () => writeFileSync(path, chance.pick([text, "", "hello", writeEntry(facts)])),
   };
   const what = chance.pick(Object.keys(put));
   if (["a directory", "a pipe", "a link", "another file"].includes(what)) rmSync(path);
@@ -164,14 +209,18 @@ function spoil(chance: SeededChance, path: string): string {
 }
 
 test(
-  "S143: a spoilt file lets nobody hold beside the holder, harms no other lock, and ends in an answer or our error",
+  "S143: a damaged file never leads to a second holder, harms no other lock, and ends in an answer or our error",
   { timeout: 120_000 },
   async () => {
     for (let run = 0; run < RUNS / 2; run++) {
       const seed = SEED * 1_000_003 + run;
       const chance = seeded(seed);
-      const scene = new Scene();
-      const [a, b, c] = [scene.open({ hints: "poll" }), scene.open({ hints: "poll" }), scene.open({ hints: "poll" })];
+      const scratch = new Scratch();
+      const [a, b, c] = [
+        scratch.open({ hints: "poll" }),
+        scratch.open({ hints: "poll" }),
+        scratch.open({ hints: "poll" }),
+      ];
       const mode = chance.pick([{}, { mode: "shared" }, { limit: 2 }, { minHoldMs: 1 }] as const);
       const [held, waiting, rival, healthy] = [
         claim(mode),
@@ -186,10 +235,10 @@ test(
       a.alsoAlive(process.pid);
       if (!("limit" in mode)) await b.attempt(waiting);
       await granted(b.attempt(healthy));
-      const files = filesIn(scene.dir).map((path) => ({ path, ino: lstatSync(path).ino }));
+      const files = filesIn(scratch.dir).map((path) => ({ path, ino: lstatSync(path).ino }));
       const spared = new Set(files.filter(({ path }) => path.includes("/_healthy/")).map(({ ino }) => ino));
       const { path } = chance.pick(files.filter(({ ino }) => !spared.has(ino)));
-      const what = `seed ${seed}: ${path.slice(scene.dir.length)} is ${spoil(chance, path)}`;
+      const what = `seed ${seed}: ${path.slice(scratch.dir.length)} is ${spoil(chance, path)}`;
 
       const ask = async <T>(call: () => Promise<T>): Promise<T | undefined> => {
         try {
@@ -215,37 +264,37 @@ test(
       expect(await b.release(healthy), what).toBe("held");
       await granted(c.attempt(claim({ name: "healthy" })));
       await Promise.all([a, b, c].map((backend) => ask(() => backend.close())));
-      await scene.end().catch(() => {});
-      rmSync(join(scene.dir, ".."), { recursive: true, force: true });
+      await scratch.end().catch(() => {});
+      rmSync(join(scratch.dir, ".."), { recursive: true, force: true });
     }
   },
 );
 
-test("S143: a lease whose owner file was replaced by another is not believed to be renewed", async () => {
-  const scene = new Scene();
+test("S143: a lease whose lease file was replaced by another is not believed to be renewed", async () => {
+  const scratch = new Scratch();
   for (const renewed of [true, false]) {
-    const [backend, held] = [scene.open(), claim({ renewed, name: `lock ${renewed}` })];
+    const [backend, held] = [scratch.open(), claim({ renewed, name: `lock ${renewed}` })];
     await granted(backend.attempt(held));
-    for (const name of readdirSync(join(scene.dir, "o"))) {
-      const text = readFileSync(join(scene.dir, "o", name));
-      rmSync(join(scene.dir, "o", name));
-      writeFileSync(join(scene.dir, "o", name), text);
+    for (const name of readdirSync(join(scratch.dir, "o"))) {
+      const text = readFileSync(join(scratch.dir, "o", name));
+      rmSync(join(scratch.dir, "o", name));
+      writeFileSync(join(scratch.dir, "o", name), text);
     }
     expect(await backend.renew([held])).toMatchObject([{ held: false }]);
   }
-  await scene.end();
+  await scratch.end();
 });
 
-test("S143: whatever comes over a socket, hints go on, and nothing is kept", async () => {
-  const scene = new Scene();
-  const [a, b] = [scene.open(), scene.open()];
+test("S143: whatever comes over a socket, wake-ups go on, and nothing is kept", async () => {
+  const scratch = new Scratch();
+  const [a, b] = [scratch.open(), scratch.open()];
   const [held, waiting] = [claim(), claim()];
   await granted(a.attempt(held));
   await b.attempt(waiting);
   const chance = seeded(SEED);
   for (let run = 0; run < RUNS; run++) {
-    for (const name of readdirSync(join(scene.dir, "s"))) {
-      const socket = connect({ path: join(scene.dir, "s", name) });
+    for (const name of readdirSync(join(scratch.dir, "s"))) {
+      const socket = connect({ path: join(scratch.dir, "s", name) });
       const noise = Buffer.from(Array.from({ length: 2000 }, () => Math.floor(chance.between(0, 256))));
       socket.on("error", () => {});
       socket.resume();
@@ -257,8 +306,8 @@ test("S143: whatever comes over a socket, hints go on, and nothing is kept", asy
       await new Promise((resolve) => socket.once("close", resolve));
     }
   }
-  const news = b.watch(waiting, new AbortController().signal);
+  const watching = b.watch(waiting, new AbortController().signal);
   await a.release(held);
-  expect(await news).toMatchObject({ granted: true });
-  await scene.end();
+  expect(await watching).toMatchObject({ granted: true });
+  await scratch.end();
 });

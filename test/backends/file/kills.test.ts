@@ -1,7 +1,7 @@
 /**
  * SIGKILL before and after every file-system call. A kill after one call and a kill before the next leave the same disk,
  * and so does a kill around a call that changes nothing: what is tried here is every disk that a kill can leave, once, at
- * its last moment. The script `npm run chaos:file` tries each call by itself, both before and after.
+ * its last moment. The script `npm run chaos:file` tries each call alone, both before and after.
  */
 import { execFile } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -12,7 +12,7 @@ import { FileBackend } from "../../../src/backends/file/backend.ts";
 import { DIST } from "../../dist.ts";
 import { claim, grantedAtLast } from "./peers.ts";
 
-const PROGRAM = join(import.meta.dirname, "doomed.mjs");
+const PROGRAM = join(import.meta.dirname, "killed-process.mjs");
 const AT_ONCE = 4;
 
 interface Outcome {
@@ -34,7 +34,7 @@ function numberAfter(word: string, { stdout }: Outcome): number {
   return Number(new RegExp(`^${word} (\\d+)`, "m").exec(stdout)?.[1]);
 }
 
-/** The greatest fence that the dead process was told. */
+/** The greatest fence that the dead process was granted. */
 function lastFence({ stdout }: Outcome): bigint {
   const fences = [...stdout.matchAll(/^fence (\d+) (\d+)$/gm)].map(
     ([, fence, run]) => BigInt(fence!) + BigInt(run!) - 1n,
@@ -44,7 +44,7 @@ function lastFence({ stdout }: Outcome): bigint {
 
 const LASTING = "lasting".padEnd(22, "x");
 
-/** Whether the dead process left a lease that outlives it; it is given back, as whoever was told of it would. */
+/** Whether the dead process left a lease that outlives it. It is released, as its user would do. */
 async function endLasting(dir: string): Promise<boolean> {
   const backend = new FileBackend({ dir, detached: true, hints: "poll" });
   try {
@@ -56,7 +56,7 @@ async function endLasting(dir: string): Promise<boolean> {
   }
 }
 
-/** Whoever comes next gets the lock at once, with a greater fence, in every mode; and nothing of the dead one stays. */
+/** The next claim gets the lock at once, with a greater fence, in every mode; and nothing of the dead process stays. */
 async function survive(dir: string, outcome: Outcome): Promise<void> {
   const backend = new FileBackend({ dir, entriesMax: 2, hints: "poll" });
   try {
@@ -71,13 +71,13 @@ async function survive(dir: string, outcome: Outcome): Promise<void> {
     }
     const { held, pending, forced } = await backend.query("");
     expect({ held, pending }).toEqual({ held: [], pending: [] });
-    // Whoever was told that a lease ended by force finds the record, whatever was killed afterwards.
-    const told = numberAfter("forced", outcome);
-    if (!Number.isNaN(told)) expect(forced).toMatchObject([{ fence: BigInt(told), by: "ops", reason: "stuck" }]);
+    // A process that force-released a lease finds the record, whatever was killed afterwards.
+    const ended = numberAfter("forced", outcome);
+    if (!Number.isNaN(ended)) expect(forced).toMatchObject([{ fence: BigInt(ended), by: "ops", reason: "stuck" }]);
     await backend.close();
-    const janitor = new FileBackend({ dir });
-    await janitor.clean();
-    await janitor.close();
+    const cleanup = new FileBackend({ dir });
+    await cleanup.clean();
+    await cleanup.close();
     expect(["o", "q", "t", "s", "a"].flatMap((part) => readdirSync(join(dir, part)))).toEqual([]);
     expect(readdirSync(join(dir, "l"))).toEqual([]);
   } finally {
@@ -88,7 +88,7 @@ async function survive(dir: string, outcome: Outcome): Promise<void> {
 const SCENARIOS = ["open", "alone", "shared", "handOver", "together", "lasting", "lastingReader"];
 
 describe.each(SCENARIOS)("killed at any moment: %s", (scenario) => {
-  test("the next process takes over at once, and no fence comes twice", { timeout: 240_000 }, async () => {
+  test("the next process takes over at once, and no fence is given twice", { timeout: 240_000 }, async () => {
     const scratch = mkdtempSync(join(tmpdir(), "hf-kill-"));
     try {
       const whole = await run(join(scratch, "whole"), scenario, 0, "before");
@@ -111,7 +111,7 @@ describe.each(SCENARIOS)("killed at any moment: %s", (scenario) => {
         }
       };
       await Promise.all(Array.from({ length: AT_ONCE }, worker));
-      // From one moment on the lease outlives its process, and not before.
+      // From one call on the lease outlives its process, and not before.
       const turns = [...lasts].toSorted(([one], [two]) => one - two).map(([, lasting]) => lasting);
       expect(turns).toEqual(turns.toSorted((one, two) => Number(one) - Number(two)));
       if (turns.length > 0) expect([turns[0], turns.at(-1)]).toEqual([false, true]);

@@ -1,4 +1,4 @@
-/** The log of one lock: one winner per entry, epochs that follow each other, and what a power cut or a stranger leaves. */
+/** The log of one lock: one winner per entry, epochs that follow each other, and what a power cut or another program leaves. */
 import {
   mkdirSync,
   readdirSync,
@@ -14,34 +14,32 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../../src/contract/clock.ts";
 import type { LockBackendError } from "../../../src/contract/errors.ts";
 import { disk } from "../../../src/backends/file/disk.ts";
-import { restorePlace } from "../../../src/backends/file/directory-checks.ts";
+import { prepareDirectory } from "../../../src/backends/file/directory-checks.ts";
 import { type Head, LockLog } from "../../../src/backends/file/log.ts";
-import { momentOf } from "../../../src/backends/file/clock.ts";
-import { placeAt } from "../../../src/backends/file/directory.ts";
-import { type Epoch, FREE } from "../../../src/backends/file/records.ts";
-import { seal } from "../../../src/backends/file/checksum.ts";
-import { claim, granted, rewrite, Scene } from "./peers.ts";
+import { pathsIn } from "../../../src/backends/file/directory.ts";
+import { type Epoch, FREE, withChecksum } from "../../../src/backends/file/records.ts";
+import { claim, granted, rewrite, Scratch } from "./peers.ts";
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
-afterEach(() => scene.end());
+afterEach(() => scratch.end());
 
 function open(name = "a lock"): LockLog {
-  const place = placeAt(scene.dir);
-  restorePlace(place);
-  const log = { place, moment: momentOf(systemClock), entriesMax: 4, keepForced: () => {}, restored: () => {} };
+  const paths = pathsIn(scratch.dir);
+  prepareDirectory(paths);
+  const log = { paths, clock: systemClock, entriesMax: 4, keepForced: () => {}, restored: () => {} };
   return new LockLog(name, log);
 }
 
 /** The directory of the newest epoch. */
 function epoch(): string {
-  const home = join(scene.dir, "l/_a%20lock", readdirSync(join(scene.dir, "l/_a%20lock"))[0]!);
-  const [newest] = readdirSync(home).toSorted(
+  const incarnation = join(scratch.dir, "l/_a%20lock", readdirSync(join(scratch.dir, "l/_a%20lock"))[0]!);
+  const [newest] = readdirSync(incarnation).toSorted(
     (a, b) => Number.parseInt(b.slice(1), 10) - Number.parseInt(a.slice(1), 10),
   );
-  return join(home, newest!);
+  return join(incarnation, newest!);
 }
 
 function head(log: LockLog): Head {
@@ -49,7 +47,7 @@ function head(log: LockLog): Head {
 }
 
 describe("an append", () => {
-  test("succeeds for one of those who saw the same head", () => {
+  test("succeeds for only one of several processes that read the same head", () => {
     const logs = [open(), open(), open()];
     for (let round = 0; round < 20; round++) {
       const heads = logs.map(head);
@@ -59,7 +57,7 @@ describe("an append", () => {
     }
   });
 
-  test("to an epoch that was retired long ago fails, however slow the process was", () => {
+  test("fails on an epoch that was retired long ago, however slow the process was", () => {
     const [slow, fast] = [open(), open()];
     const stale = head(slow);
     for (let round = 0; round < 30; round++) expect(fast.append(head(fast), { free: true })).toBeDefined();
@@ -67,23 +65,23 @@ describe("an append", () => {
     expect(head(slow)).toEqual(head(fast));
   });
 
-  test("to a lock that was removed and made anew fails", () => {
+  test("fails on a lock that was removed and made again", () => {
     const [slow, fast] = [open(), open()];
     const stale = head(slow);
-    expect(fast.bury(head(fast))).toBe(true);
+    expect(fast.retire(head(fast))).toBe(true);
     head(fast);
     expect(slow.append(stale, { free: true })).toBeUndefined();
-    expect(head(slow).home).toBe(head(fast).home);
+    expect(head(slow).incarnation).toBe(head(fast).incarnation);
   });
 
-  test("that prepared an epoch and came too late leaves no second one", () => {
+  test("leaves no second epoch when it prepared one too late", () => {
     const [slow, fast] = [open(), open()];
     for (let round = 0; round < 4; round++) expect(fast.append(head(fast), { free: true })).toBeDefined();
     const full = head(slow);
     expect(full.seq).toBe(4);
     for (let round = 0; round < 11; round++) expect(fast.append(head(fast), { free: true })).toBeDefined();
     expect(slow.append(full, { free: true })).toBeUndefined();
-    expect(readdirSync(head(fast).home)).toHaveLength(1);
+    expect(readdirSync(head(fast).incarnation)).toHaveLength(1);
   });
 
   test("keeps the state over an epoch's end", () => {
@@ -99,8 +97,8 @@ describe("an append", () => {
 });
 
 describe("an epoch that was chosen", () => {
-  test("is entered by whoever sees it, when the chooser died before", async () => {
-    const backend = scene.open({ entriesMax: 2 });
+  test("is finished by the next process that sees it, when the chooser died before", async () => {
+    const backend = scratch.open({ entriesMax: 2 });
     const wish = claim();
     const before = await granted(backend.attempt(wish));
     await backend.release(wish);
@@ -114,8 +112,8 @@ describe("an epoch that was chosen", () => {
     mkdirSync(old);
     for (const file of ["0", "2"]) writeFileSync(join(old, file), readFileSync(join(aside, "0")));
     rewrite<Epoch>(join(old, "0"), (first) => ({ ...first, id: first.id.replace(/^\d+/, "1") }));
-    for (const file of ["f", "1"]) writeFileSync(join(old, file), seal(FREE));
-    const survivor = scene.open();
+    for (const file of ["f", "1"]) writeFileSync(join(old, file), withChecksum(FREE));
+    const survivor = scratch.open();
     expect(await survivor.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
     expect(epoch()).toBe(newest);
     expect((await survivor.query("")).held[0]!.fence).toBeGreaterThan(before.fence);
@@ -124,51 +122,51 @@ describe("an epoch that was chosen", () => {
 
 describe("after a power cut", () => {
   test("an epoch whose first entry is empty is left for a new one, and fences go on rising", async () => {
-    const backend = scene.open();
+    const backend = scratch.open();
     const wish = claim();
     const before = await granted(backend.attempt(wish));
     await backend.release(wish);
-    // An epoch's name ends with what tells boots from each other.
+    // An epoch's name ends with a tag of its boot.
     const lost = epoch().replace(/.{8}$/, "another0");
     renameSync(epoch(), lost);
     truncateSync(join(lost, "0"));
-    const after = await granted(scene.open().attempt(claim()));
+    const after = await granted(scratch.open().attempt(claim()));
     expect(after.fence).toBeGreaterThan(before.fence + BigInt(before.run) - 1n);
   });
 
   test("a lock whose free file is gone can still be released", async () => {
-    const backend = scene.open();
+    const backend = scratch.open();
     const wish = claim();
     await granted(backend.attempt(wish));
     rmSync(join(epoch(), "f"));
     expect(await backend.release(wish)).toBe("held");
-    await granted(scene.open().attempt(claim()));
+    await granted(scratch.open().attempt(claim()));
   });
 
   test("another boot starts a new epoch above the clock, since the newest entries may have been lost", async () => {
-    const backend = scene.open();
+    const backend = scratch.open();
     const wish = claim();
     await granted(backend.attempt(wish));
     await backend.release(wish);
     const old = epoch();
     rewrite<Epoch>(join(old, "0"), (first) => ({ ...first, boot: "the boot before" }));
     const wallUs = BigInt(Date.now()) * 1000n;
-    const { fence } = await granted(scene.open().attempt(claim()));
+    const { fence } = await granted(scratch.open().attempt(claim()));
     expect(epoch()).not.toBe(old);
     expect(fence).toBeGreaterThan(wallUs - 10_000n);
   });
 });
 
-/** No power cut has been since this epoch was made, so that nothing in it is lost: what is empty was emptied. */
+/** There was no power cut since this epoch was made, so nothing in it is lost: what is empty was emptied. */
 describe("S143: within one boot, an entry that was emptied is not taken for a free lock", () => {
   test.each([
     ["the first", "0"],
     ["the holder's", "1"],
   ])("%s entry", async (_what, file) => {
-    const [backend, held] = [scene.open(), claim()];
+    const [backend, held] = [scratch.open(), claim()];
     await granted(backend.attempt(held));
     truncateSync(join(epoch(), file));
-    const rival = await scene
+    const rival = await scratch
       .open()
       .attempt(claim())
       .catch((cause: unknown) => cause);
@@ -183,15 +181,15 @@ describe("what this backend would never write", () => {
     ["text", "hello"],
     ["a list", "[]"],
     ["a state with a wrong holder", '{"kind":"state","holders":[{"fence":1}],"kept":[],"forced":[]}'],
-    ["an owner with a path for an id", '{"kind":"owner","id":"../../etc/passwd"}'],
+    ["a lease file with a path for an id", '{"kind":"owner","id":"../../etc/passwd"}'],
   ])("is not believed: %s", async (_what, text) => {
-    const backend = scene.open();
+    const backend = scratch.open();
     const wish = claim();
     await granted(backend.attempt(wish));
     await backend.release(wish);
     const next = readdirSync(epoch()).filter((file) => /^\d+$/.test(file)).length;
     writeFileSync(join(epoch(), String(next)), text);
-    const error = (await scene
+    const error = (await scratch
       .open()
       .attempt(claim())
       .catch((cause: unknown) => cause)) as LockBackendError;
@@ -200,9 +198,9 @@ describe("what this backend would never write", () => {
   });
 });
 
-test("an owner file that has no links left is replaced by another", async () => {
-  const backend = scene.open();
-  // One owner file serves them all until it has as many links as ext4 allows; here the limit is made smaller.
+test("a lease file that has no links left is replaced by another", async () => {
+  const backend = scratch.open();
+  // One lease file serves them all until it has as many links as ext4 allows; here the limit is made smaller.
   const real = { ...disk };
   disk.link = (from, to) => {
     if ((statSync(from, { throwIfNoEntry: false })?.nlink ?? 0) >= 4)

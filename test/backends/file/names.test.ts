@@ -1,8 +1,8 @@
 /** Names and numbers: what holds for all of them. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { fromDirectory, toDirectory } from "../../../src/backends/file/names.ts";
-import { AHEAD_MAX_US, ENTRIES_MAX, firstNumbers, nextNumbers } from "../../../src/backends/file/fences.ts";
+import { fromDirectory, toDirectory } from "../../../src/backends/file/epochs.ts";
+import { AHEAD_MAX_US, ENTRIES_MAX, firstRange, nextRange } from "../../../src/backends/file/fences.ts";
 
 describe("names", () => {
   const anything = fc.oneof(
@@ -25,7 +25,7 @@ describe("names", () => {
     );
   });
 
-  test("a readable directory tells its name, and nothing else is taken for one", () => {
+  test("a readable directory gives its name, and nothing else is taken for one", () => {
     fc.assert(
       fc.property(anything, (name) => {
         const directory = toDirectory(name);
@@ -48,10 +48,10 @@ describe("fences", () => {
     fc.assert(
       fc.property(fc.array(step), (steps) => {
         let wallMs = 1_790_000_000_000;
-        let numbers = firstNumbers(wallMs, 0);
+        let numbers = firstRange(wallMs, 0);
         for (const { seq, passedUs } of steps) {
           wallMs += passedUs / 1000;
-          const next = nextNumbers(numbers, seq, ENTRIES_MAX, wallMs);
+          const next = nextRange(numbers, seq, ENTRIES_MAX, wallMs);
           const last = numbers.base + (seq + 1) * numbers.stride - 1;
           expect(next.base + next.stride).toBeGreaterThan(last);
           expect(next.stride).toBeGreaterThanOrEqual(1);
@@ -66,13 +66,13 @@ describe("fences", () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 3000 })), (pausesUs) => {
         let wallUs = 1_790_000_000_000_000;
-        let numbers = firstNumbers(wallUs / 1000, 0);
+        let numbers = firstRange(wallUs / 1000, 0);
         for (const pauseUs of pausesUs) {
           const greatest = numbers.base + (ENTRIES_MAX + 1) * numbers.stride - 1;
           wallUs += ENTRIES_MAX + 2 + pauseUs;
           expect(greatest - wallUs).toBeLessThanOrEqual(AHEAD_MAX_US);
-          // The system's clock only tells milliseconds.
-          numbers = nextNumbers(numbers, ENTRIES_MAX, ENTRIES_MAX, Math.floor(wallUs / 1000));
+          // The system's clock has only milliseconds.
+          numbers = nextRange(numbers, ENTRIES_MAX, ENTRIES_MAX, Math.floor(wallUs / 1000));
         }
       }),
     );

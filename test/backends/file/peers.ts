@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Claim, Granted, Refused } from "../../../src/contract/backend.ts";
 import { systemChance } from "../../../src/contract/random.ts";
 import { type FileBackend, file, type FileOptions } from "../../../src/backends/file/index.ts";
-import { seal, unseal } from "../../../src/backends/file/checksum.ts";
+import { withChecksum, parseChecked } from "../../../src/backends/file/records.ts";
 import { DIST } from "../../dist.ts";
 
 const PATIENCE_MS = 20_000;
@@ -37,7 +37,7 @@ export class Peer {
   }
 
   static async start(dir: string, options: object = {}, fork_: ForkOptions = {}): Promise<Peer> {
-    const program = join(import.meta.dirname, "peer.mjs");
+    const program = join(import.meta.dirname, "peer-process.mjs");
     const args = [DIST, dir, JSON.stringify(options)];
     const peer = new Peer(fork(program, args, { serialization: "advanced", ...fork_ }));
     await new Promise((resolve, reject) => {
@@ -74,7 +74,7 @@ export class Peer {
   }
 }
 
-export class Scene {
+export class Scratch {
   readonly dir: string = join(mkdtempSync(join(process.env["HOLDFAST_TEST_TMP"] ?? tmpdir(), "hf-")), "locks");
   readonly #peers: Peer[] = [];
   readonly #backends: FileBackend[] = [];
@@ -112,7 +112,7 @@ export class Scene {
 /** Changes what a record says, in place and as if we had written it; its times stay. */
 export function rewrite<T extends object>(path: string, change: (record: T) => object): void {
   const { mtime, atime } = statSync(path);
-  writeFileSync(path, seal(change(unseal(readFileSync(path, "utf8")) as T)));
+  writeFileSync(path, withChecksum(change(parseChecked(readFileSync(path, "utf8")) as T)));
   utimesSync(path, atime, mtime);
 }
 
@@ -139,7 +139,7 @@ export async function granted(answer: Promise<Granted | Refused>): Promise<Grant
   return known;
 }
 
-/** Attempts until granted, as the core does, but without any news. */
+/** Attempts until granted, as the core does, but without watching. */
 export async function grantedAtLast(
   backend: { attempt(claim: Claim): Promise<Granted | Refused> },
   wish: Claim,
@@ -150,10 +150,10 @@ export async function grantedAtLast(
   });
 }
 
-export async function eventually<T>(look: () => Promise<T | undefined> | T | undefined): Promise<T> {
+export async function eventually<T>(check: () => Promise<T | undefined> | T | undefined): Promise<T> {
   const endMs = performance.now() + PATIENCE_MS;
   for (;;) {
-    const seen = await look();
+    const seen = await check();
     if (seen !== undefined) return seen;
     if (performance.now() > endMs) throw new Error(`nothing was seen within ${PATIENCE_MS} ms`);
     await sleep(3);

@@ -3,20 +3,20 @@ import { closeSync, existsSync, openSync, rmdirSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type Disk, disk } from "../../../src/backends/file/disk.ts";
-import { claim, eventually, granted, grantedAtLast, Scene, sleep } from "./peers.ts";
+import { claim, eventually, granted, grantedAtLast, Scratch, sleep } from "./peers.ts";
 
 const real: Disk = { ...disk };
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
 afterEach(async () => {
   Object.assign(disk, real);
-  await scene.end();
+  await scratch.end();
 });
 
-/** Runs `act` once, in the very moment before a link whose source matches. The methods do their work before they return. */
+/** Runs `act` once, just before a link whose source matches. The methods do their work before they return. */
 function justBefore(source: RegExp, act: () => unknown): () => boolean {
   let done = false;
   disk.link = (from, to) => {
@@ -29,8 +29,8 @@ function justBefore(source: RegExp, act: () => unknown): () => boolean {
   return () => done;
 }
 
-test("a waiter that gives up in the moment of the hand-over is handed nothing, and the next one is", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+test("a waiter that gives up during the hand-over gets nothing, and the next one gets the lock", async () => {
+  const [a, b] = [scratch.open(), scratch.open()];
   const [holder, quitter, next] = [claim(), claim(), claim()];
   await granted(a.attempt(holder));
   expect(await b.attempt(quitter)).toMatchObject({ position: 1 });
@@ -45,8 +45,8 @@ test("a waiter that gives up in the moment of the hand-over is handed nothing, a
   expect(await b.release(quitter)).toBe("absent");
 });
 
-test("a waiter that comes in the moment of the release is handed the lock, not left waiting beside a free one", async () => {
-  const [a, b] = [scene.open(), scene.open({ hints: "poll" })];
+test("a waiter that comes during the release gets the lock, and does not wait for a free one", async () => {
+  const [a, b] = [scratch.open(), scratch.open({ hints: "poll" })];
   const [holder, waiter] = [claim({ holder: "first:1" }), claim({ holder: "second:2" })];
   await granted(a.attempt(holder));
   const happened = justBefore(/\/f$/, () => b.attempt(waiter));
@@ -56,8 +56,8 @@ test("a waiter that comes in the moment of the release is handed the lock, not l
   await granted(b.attempt(waiter));
 });
 
-test("two that saw the same free lock: one gets it, the other its place in the queue", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+test("of two that saw the same free lock, one gets it and the other one queues", async () => {
+  const [a, b] = [scratch.open(), scratch.open()];
   const [first, second] = [claim(), claim()];
   for (const backend of [a, b]) {
     const wish = claim();
@@ -72,8 +72,8 @@ test("two that saw the same free lock: one gets it, the other its place in the q
   await granted(a.attempt(first));
 });
 
-test("a link that was kept waiting in the kernel until its epoch had been emptied is not believed", async () => {
-  const [a, b] = [scene.open({ entriesMax: 4 }), scene.open({ entriesMax: 4 })];
+test("a link that was delayed in the kernel until its epoch had been emptied is not believed", async () => {
+  const [a, b] = [scratch.open({ entriesMax: 4 }), scratch.open({ entriesMax: 4 })];
   const [late, holder] = [claim(), claim()];
   for (const backend of [a, b]) {
     const warm = claim();
@@ -106,13 +106,13 @@ test("a link that was kept waiting in the kernel until its epoch had been emptie
   await grantedAtLast(a, late);
 });
 
-test("a lease that ends in the moment of its renewal is not revived, and the new holder keeps the lock", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+test("a lease that ends during its renewal is not revived, and the new holder keeps the lock", async () => {
+  const [a, b] = [scratch.open(), scratch.open()];
   const [late, next] = [claim({ ttlMs: 1000 }), claim()];
   await granted(a.attempt(late));
   let taken: Promise<unknown> | undefined;
   disk.utimes = (path, mtimeMs) => {
-    // The renewal has looked at the clock, and is then kept waiting until somebody else has found the lease over.
+    // The renewal has read the clock, and is then delayed until another process has found the lease over.
     if (taken === undefined) {
       taken = Promise.resolve();
       const endMs = performance.now() + 1010;
@@ -128,7 +128,7 @@ test("a lease that ends in the moment of its renewal is not revived, and the new
 });
 
 test("a renewal that came too late does not lengthen the lease for others either", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+  const [a, b] = [scratch.open(), scratch.open()];
   const late = claim({ ttlMs: 1000 });
   await granted(a.attempt(late));
   let slow = true;
@@ -143,8 +143,8 @@ test("a renewal that came too late does not lengthen the lease for others either
   await granted(b.attempt(claim()));
 });
 
-test("a lock that is removed in the moment of an acquire is acquired anew", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+test("a lock that is removed during an acquire is made again, and acquired", async () => {
+  const [a, b] = [scratch.open(), scratch.open()];
   const warm = claim();
   await granted(a.attempt(warm));
   await a.release(warm);
@@ -160,30 +160,30 @@ test("a lock that is removed in the moment of an acquire is acquired anew", asyn
 });
 
 test("who ended a lease by force, and why, is known even if that process died before it could write it down", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+  const [a, b] = [scratch.open(), scratch.open()];
   const { fence } = await granted(a.attempt(claim()));
   disk.link = (from, to) => {
-    // As a kill would: after the lease has ended, before the record is in its place.
+    // As a kill would: after the lease has ended, before the record is written.
     if (/\/f\/[^/]*$/.test(to)) throw new Error("killed");
     real.link(from, to);
   };
   await expect(b.forceRelease("a lock", fence, "ops@desk", "it hangs")).rejects.toThrow("killed");
   Object.assign(disk, real);
-  // Whoever takes the lock next overwrites the only place where it stands; so it is written down first.
-  await granted(scene.open().attempt(claim()));
-  expect((await scene.open().query("")).forced).toMatchObject([{ fence, by: "ops@desk", reason: "it hangs" }]);
+  // The next holder overwrites the only entry that says it, so it is written down first.
+  await granted(scratch.open().attempt(claim()));
+  expect((await scratch.open().query("")).forced).toMatchObject([{ fence, by: "ops@desk", reason: "it hangs" }]);
 });
 
 test("readers that come and go leave the lock to the writer behind them", async () => {
-  const backends = [scene.open(), scene.open(), scene.open()];
+  const backends = [scratch.open(), scratch.open(), scratch.open()];
   const readers = backends.map(() => claim({ mode: "shared" }));
   await Promise.all(backends.map((backend, at) => granted(backend.attempt(readers[at]!))));
   const [writer, lateReader] = [claim(), claim({ mode: "shared" })];
   expect(await backends[0]!.attempt(writer)).toMatchObject({ granted: false, position: 1 });
   expect(await backends[1]!.attempt(lateReader)).toMatchObject({ granted: false, position: 2 });
-  const news = backends[0]!.watch(writer, new AbortController().signal);
+  const watching = backends[0]!.watch(writer, new AbortController().signal);
   await Promise.all(backends.map((backend, at) => backend.release(readers[at]!)));
-  await news;
+  await watching;
   await grantedAtLast(backends[0]!, writer);
   await backends[0]!.release(writer);
   await eventually(async () => ((await backends[1]!.attempt(lateReader)).granted ? true : undefined));

@@ -3,20 +3,20 @@ import { readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { FileBackend } from "../../../src/backends/file/index.ts";
-import { claim, eventually, granted, grantedAtLast, Scene, sleep } from "./peers.ts";
+import { claim, eventually, granted, grantedAtLast, Scratch, sleep } from "./peers.ts";
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
-afterEach(() => scene.end());
+afterEach(() => scratch.end());
 
 /** As a process of its own: what it knows, it knows from the directory. */
 function another(): FileBackend {
-  return scene.open({ detached: true });
+  return scratch.open({ detached: true });
 }
 
-const inode = (id: string): number => statSync(join(scene.dir, "o", id)).ino;
+const inode = (id: string): number => statSync(join(scratch.dir, "o", id)).ino;
 
 describe.each([
   ["exclusive", {}],
@@ -36,7 +36,7 @@ describe.each([
     expect(await another().renew([wish])).toMatchObject([{ held: true }]);
     expect(await another().release(wish)).toBe("held");
     expect((await second.query("")).held).toEqual([]);
-    expect(readdirSync(join(scene.dir, "o"))).toEqual([]);
+    expect(readdirSync(join(scratch.dir, "o"))).toEqual([]);
   });
 });
 
@@ -47,7 +47,7 @@ test("a claim that holds and is asked for again is renewed for others to see", a
   expect(again.fence).toBe(fence);
   const third = another();
   const next = await grantedAtLast(third, claim());
-  // Whoever gets it next got it after the first one's end, which its owner then learns.
+  // The next holder got it after the end of the first, whose process then learns that.
   expect(next.fence).toBeGreaterThan(fence);
   expect(await another().renew([wish])).toMatchObject([{ held: false }]);
   expect(await another().release(wish)).toBe("absent");
@@ -69,7 +69,7 @@ test("a claim that is asked for again in another mode is refused, and stays what
   expect(await another().renew([wish])).toMatchObject([{ held: true }]);
 });
 
-test("a claim that waits and is asked for again keeps its place, with one ticket", async () => {
+test("a claim that waits and is asked for again keeps its position, with one ticket", async () => {
   const [first, wish, behind] = [claim(), claim(), claim()];
   const holder = another();
   await granted(holder.attempt(first));
@@ -85,10 +85,10 @@ test("a claim that waits and is asked for again keeps its place, with one ticket
   await grantedAtLast(another(), behind);
 });
 
-test("a lease whose owner file was replaced is neither renewed nor gone on with: others judge by the old one", async () => {
+test("a lease whose lease file was replaced is neither renewed nor gone on with: others judge by the old one", async () => {
   const wish = claim();
   await granted(another().attempt(wish));
-  const path = join(scene.dir, "o", wish.id);
+  const path = join(scratch.dir, "o", wish.id);
   const text = readFileSync(path, "utf8");
   writeFileSync(`${path}.new`, text);
   renameSync(`${path}.new`, path);
@@ -99,31 +99,31 @@ test("a lease whose owner file was replaced is neither renewed nor gone on with:
 test("a waiter that is killed around the hand-over of a lease that is to outlive it: all or nothing", async () => {
   for (let round = 0; round < 8; round++) {
     const [first, wish] = [claim(), claim({ ttlMs: 3_600_000 })];
-    const holder = scene.open();
-    const waiter = await scene.peer({ detached: true });
+    const holder = scratch.open();
+    const waiter = await scratch.peer({ detached: true });
     await granted(holder.attempt(first));
     expect(await waiter.attempt(wish)).toMatchObject({ granted: false });
-    let told = false;
-    const news = grantedAtLast(waiter, wish).then(() => (told = true));
+    let reported = false;
+    const watching = grantedAtLast(waiter, wish).then(() => (reported = true));
     await holder.release(first);
     // About as long as it takes the waiter to see it and write it down.
     await sleep(Math.random() * 6);
     await waiter.kill();
-    void news.catch(() => {});
-    // Whoever was told of the lease has it, dead or not; who was not may have it, and then it can be given back.
+    void watching.catch(() => {});
+    // If the grant was reported, the lease lasts, dead or not. If not, it may last, and then it can be released.
     const lasts = (await another().release(wish)) === "held";
-    if (told) expect(lasts).toBe(true);
+    if (reported) expect(lasts).toBe(true);
     const next = claim();
     await grantedAtLast(holder, next);
     expect(await holder.release(next)).toBe("held");
   }
 });
 
-test("a waiter that goes on with the place of another one keeps it when that one is killed", async () => {
+test("a waiter that resumes the claim of another process keeps its position when that process is killed", async () => {
   const [first, wish, behind] = [claim(), claim(), claim()];
-  const holder = scene.open();
+  const holder = scratch.open();
   await granted(holder.attempt(first));
-  const dying = await scene.peer({ detached: true });
+  const dying = await scratch.peer({ detached: true });
   expect(await dying.attempt(wish)).toMatchObject({ granted: false, position: 1 });
   expect(await holder.attempt(behind)).toMatchObject({ granted: false, position: 2 });
   const second = another();
@@ -140,11 +140,11 @@ test("a waiter that goes on with the place of another one keeps it when that one
   expect(await another().renew([wish])).toMatchObject([{ held: true }]);
 });
 
-test("a waiter whose process died is passed, although a companion keeps that process's leases alive", async () => {
+test("a waiter whose process died is skipped, although a companion keeps that process's leases alive", async () => {
   const [first, behind] = [claim(), claim()];
-  const holder = scene.open();
+  const holder = scratch.open();
   await granted(holder.attempt(first));
-  const dying = await scene.peer();
+  const dying = await scratch.peer();
   await dying.call("alsoAlive", process.pid);
   expect(await dying.attempt(claim())).toMatchObject({ granted: false, position: 1 });
   expect(await holder.attempt(behind)).toMatchObject({ granted: false, position: 2 });
@@ -155,7 +155,7 @@ test("a waiter whose process died is passed, although a companion keeps that pro
 
 test("one claim that many processes ask for at once is one lease", async () => {
   const wish = claim();
-  const peers = await Promise.all([1, 2, 3, 4].map(() => scene.peer({ detached: true })));
+  const peers = await Promise.all([1, 2, 3, 4].map(() => scratch.peer({ detached: true })));
   for (let round = 0; round < 20; round++) {
     const id = `${wish.id.slice(0, 18)}${String(round).padStart(4, "0")}`;
     const answers = await Promise.all(

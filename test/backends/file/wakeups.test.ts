@@ -1,14 +1,14 @@
 /**
- * Nobody waits for the poll. Here it never comes: timers of more than a moment do not fire, so that a wake-up that is lost
+ * No waiter depends on the poll. Here it never comes: longer timers do not fire, so that a wake-up that is lost
  * keeps its claim waiting for ever, and the test with it.
  */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Claim, Granted } from "../../../src/contract/backend.ts";
 import { type Clock, systemClock } from "../../../src/contract/clock.ts";
 import type { FileBackend } from "../../../src/backends/file/index.ts";
-import { claim, eventually, granted, Scene } from "./peers.ts";
+import { claim, eventually, granted, Scratch } from "./peers.ts";
 
-/** What is looked at again soon: a process that is about to end, a place that is kept for a few milliseconds. */
+/** What is checked again soon: a process that is about to end, a place that is kept for a few milliseconds. */
 const SOON_MS = 150;
 
 const pollless: Clock = {
@@ -18,20 +18,20 @@ const pollless: Clock = {
   setTimer: (act, ms) => (ms <= SOON_MS ? systemClock.setTimer(act, ms) : undefined),
 };
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
-afterEach(() => scene.end());
+afterEach(() => scratch.end());
 
-const open = (): FileBackend => scene.open({ clock: pollless });
+const open = (): FileBackend => scratch.open({ clock: pollless });
 
 /** Watches and attempts, as the core does, until the claim holds. */
 async function wait(backend: FileBackend, wish: Claim): Promise<Granted> {
   const { signal } = new AbortController();
   for (;;) {
-    const news = await backend.watch(wish, signal);
-    if (news !== undefined) return news;
+    const watching = await backend.watch(wish, signal);
+    if (watching !== undefined) return watching;
     const answer = await backend.attempt(wish);
     if (answer.granted) return answer;
   }
@@ -47,9 +47,9 @@ describe("a waiter is woken", () => {
     const [held, wish] = [claim(), claim()];
     await granted(a.attempt(held));
     await queue(b, wish);
-    const news = wait(b, wish);
+    const watching = wait(b, wish);
     await a.release(held);
-    await news;
+    await watching;
   });
 
   test("when that happened before it began to watch", async () => {
@@ -58,7 +58,7 @@ describe("a waiter is woken", () => {
     await granted(a.attempt(held));
     await queue(b, wish);
     await a.release(held);
-    // The hint has arrived, and nobody was waiting for it.
+    // The wake-up has arrived, and nothing was waiting for it.
     await eventually(async () => ((await a.query("")).held.length === 1 ? true : undefined));
     for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
     await wait(b, wish);
@@ -74,9 +74,9 @@ describe("a waiter is woken", () => {
     const [first, second] = [claim(change), claim(change)];
     await queue(b, first);
     await queue(c, second);
-    const news = [wait(b, first), wait(c, second)];
+    const watching = [wait(b, first), wait(c, second)];
     for (const one of held) await a.release(one);
-    await Promise.all(news);
+    await Promise.all(watching);
   });
 
   test("a writer, when the last of several readers in other processes goes", async () => {
@@ -85,38 +85,38 @@ describe("a waiter is woken", () => {
     for (const [at, backend] of readers.entries()) await granted(backend.attempt(held[at]!));
     const [b, writer] = [open(), claim()];
     await queue(b, writer);
-    const news = wait(b, writer);
+    const watching = wait(b, writer);
     for (const [at, backend] of readers.entries()) await backend.release(held[at]!);
-    await news;
+    await watching;
   });
 
-  test("readers behind a writer, when it has been and gone", async () => {
+  test("readers behind a writer, when the writer has released", async () => {
     const [a, b, c] = [open(), open(), open()];
     const [held, writer, reader] = [claim({ mode: "shared" }), claim(), claim({ mode: "shared" })];
     await granted(a.attempt(held));
     await queue(b, writer);
     await queue(c, reader);
-    const news = wait(c, reader);
+    const watching = wait(c, reader);
     await a.release(held);
     await wait(b, writer);
     await b.release(writer);
-    await news;
+    await watching;
   });
 
-  test("those behind one that gives up: the writer in front of readers goes, and they hold beside the reader", async () => {
+  test("those behind one that gives up: the writer in front of readers leaves, and they hold together with the reader", async () => {
     const [a, b, c] = [open(), open(), open()];
     const [held, writer, reader] = [claim({ mode: "shared" }), claim(), claim({ mode: "shared" })];
     await granted(a.attempt(held));
     await queue(b, writer);
     await queue(c, reader);
-    const news = wait(c, reader);
+    const watching = wait(c, reader);
     await b.release(writer);
-    await news;
+    await watching;
   });
 
-  test("whoever becomes the first, so that it listens to the holder from then on", async () => {
+  test("the one that becomes the first, so it follows the holder from then on", async () => {
     const [b, c] = [open(), open()];
-    const holder = await scene.peer();
+    const holder = await scratch.peer();
     const [held, first, second] = [claim(), claim(), claim()];
     await granted(holder.attempt(held));
     await queue(b, first);
@@ -125,22 +125,22 @@ describe("a waiter is woken", () => {
     await b.release(first);
     expect(await woken).toBeUndefined();
     expect(await c.attempt(second)).toMatchObject({ granted: false, position: 1 });
-    const news = wait(c, second);
+    const watching = wait(c, second);
     await holder.kill();
-    await news;
+    await watching;
   });
 
   test("when the holder's process dies, and when that of the waiter just ahead does", async () => {
-    const [holder, ahead] = [await scene.peer(), await scene.peer()];
+    const [holder, ahead] = [await scratch.peer(), await scratch.peer()];
     await granted(holder.attempt(claim()));
     await ahead.attempt(claim());
     const [b, wish] = [open(), claim()];
     await queue(b, wish);
-    const news = wait(b, wish);
+    const watching = wait(b, wish);
     await ahead.kill();
     await eventually(async () => ((await b.query("")).pending.length === 1 ? true : undefined));
     await holder.kill();
-    await news;
+    await watching;
   });
 
   test("when the lease before it is ended by force", async () => {
@@ -148,9 +148,9 @@ describe("a waiter is woken", () => {
     const wish = claim();
     const { fence } = await granted(a.attempt(claim()));
     await queue(b, wish);
-    const news = wait(b, wish);
+    const watching = wait(b, wish);
     expect(await c.forceRelease("a lock", fence, "ops", "stuck")).toBe(true);
-    await news;
+    await watching;
   });
 
   test("when a place that was kept for a while is free", async () => {
@@ -158,9 +158,9 @@ describe("a waiter is woken", () => {
     const [held, wish] = [claim({ minHoldMs: 60 }), claim()];
     await granted(a.attempt(held));
     await queue(b, wish);
-    const news = wait(b, wish);
+    const watching = wait(b, wish);
     await a.release(held);
-    await news;
+    await watching;
   });
 
   test("when the holder swaps its claim for another, which queues behind", async () => {
@@ -168,9 +168,9 @@ describe("a waiter is woken", () => {
     const [held, next, wish] = [claim(), claim(), claim()];
     await granted(a.attempt(held));
     await queue(b, wish);
-    const news = wait(b, wish);
+    const watching = wait(b, wish);
     expect(await a.swap(held, next)).toMatchObject({ granted: false });
-    await news;
+    await watching;
     const back = wait(a, next);
     await b.release(wish);
     await back;

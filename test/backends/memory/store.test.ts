@@ -33,27 +33,27 @@ describe("memory()", () => {
     const second = claim("x");
     await a.attempt(first);
     await b.attempt(second);
-    const news = b.watch?.(second, new AbortController().signal);
+    const watching = b.watch?.(second, new AbortController().signal);
     await clock.advance(400);
     await a.release(first);
     const releasedMs = clock.now();
     await clock.advance(300);
-    expect(await news).toEqual({ granted: true, fence: 65n, run: 64, fromMs: releasedMs });
+    expect(await watching).toEqual({ granted: true, fence: 65n, run: 64, fromMs: releasedMs });
   });
 
-  test("hands over in the instant the lease ends by itself", async () => {
+  test("hands over in the instant the lease expires", async () => {
     const clock = new FakeClock();
     const backend = memory({ clock });
     const endsMs = clock.now() + 1000;
     await backend.attempt(claim("x"));
     const second = claim("x");
     await backend.attempt(second);
-    const news = backend.watch?.(second, new AbortController().signal);
+    const watching = backend.watch?.(second, new AbortController().signal);
     await clock.advance(5000);
-    expect((await news)?.fromMs).toBe(endsMs);
+    expect((await watching)?.fromMs).toBe(endsMs);
   });
 
-  test("sets no timer for leases nobody waits for, one for all waiters of a lock, and leaves none behind", async () => {
+  test("sets no timer for leases without waiters, one for all waiters of a lock, and leaves none behind", async () => {
     const clock = new FakeClock();
     const backend = memory({ clock });
     const holders = Array.from({ length: 50 }, () => claim("x", { mode: "shared" }));
@@ -66,7 +66,7 @@ describe("memory()", () => {
     expect(clock.timers).toBe(0);
   });
 
-  test("skips a waiter that stopped asking, and lets those behind it in", async () => {
+  test("skips a waiter that stopped asking, and admits those behind it", async () => {
     const clock = new FakeClock();
     const backend = memory({ clock });
     const reader = claim("x", { mode: "shared", ttlMs: 60_000 });
@@ -75,11 +75,11 @@ describe("memory()", () => {
     await backend.attempt(reader);
     await backend.attempt(deadWriter);
     await backend.attempt(nextReader);
-    const news = backend.watch?.(nextReader, new AbortController().signal);
+    const watching = backend.watch?.(nextReader, new AbortController().signal);
     await clock.advance(999);
     expect((await backend.query("x")).pending.map((waiter) => waiter.mode)).toEqual(["exclusive", "shared"]);
     await clock.advance(1);
-    expect((await news)?.granted).toBe(true);
+    expect((await watching)?.granted).toBe(true);
   });
 
   test("forgets an idle lock, yet its fences keep rising", async () => {
@@ -107,9 +107,9 @@ describe("memory()", () => {
     const second = claim("x");
     await backend.attempt(claim("x"));
     await backend.attempt(second);
-    const news = backend.watch?.(second, new AbortController().signal);
+    const watching = backend.watch?.(second, new AbortController().signal);
     await backend.close();
-    expect(await news).toBeUndefined();
+    expect(await watching).toBeUndefined();
     await expect(backend.attempt(claim("x"))).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: true });
   });
 });

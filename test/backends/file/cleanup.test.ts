@@ -1,24 +1,24 @@
-/** Nothing is left behind: by those who closed, by those who were killed, by locks that nobody uses any more. */
+/** Nothing is left behind: by closed backends, by killed processes, by idle locks. */
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { systemClock } from "../../../src/contract/clock.ts";
-import { claim, granted, Scene } from "./peers.ts";
+import { claim, granted, Scratch } from "./peers.ts";
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
-afterEach(() => scene.end());
+afterEach(() => scratch.end());
 
 function left(): string[] {
   return ["o", "l", "q", "s", "t", "a"].flatMap((part) =>
-    readdirSync(join(scene.dir, part)).map((name) => `${part}/${name}`),
+    readdirSync(join(scratch.dir, part)).map((name) => `${part}/${name}`),
   );
 }
 
 test("a backend that is closed leaves nothing but the locks' last states", async () => {
-  const backend = scene.open();
+  const backend = scratch.open();
   const wish = claim();
   await granted(backend.attempt(wish));
   await backend.release(wish);
@@ -26,28 +26,28 @@ test("a backend that is closed leaves nothing but the locks' last states", async
   expect(left()).toEqual(["l/_a%20lock"]);
 });
 
-test("what killed processes left is removed: owner files, sockets, tickets, companions, half-made things", async () => {
-  const [holder, waiter] = [await scene.peer(), await scene.peer()];
+test("what killed processes left is removed: lease files, sockets, tickets, companions, half-made things", async () => {
+  const [holder, waiter] = [await scratch.peer(), await scratch.peer()];
   await holder.call("alsoAlive", holder.pid);
   await granted(holder.attempt(claim()));
   await waiter.attempt(claim());
   await Promise.all([holder.kill(), waiter.kill()]);
-  mkdirSync(join(scene.dir, "t/half-made-thing1"));
-  writeFileSync(join(scene.dir, "t/half-made-thing1/0"), "");
+  mkdirSync(join(scratch.dir, "t/half-made-thing1"));
+  writeFileSync(join(scratch.dir, "t/half-made-thing1/0"), "");
   expect(left().length).toBeGreaterThan(6);
-  const backend = scene.open();
+  const backend = scratch.open();
   await backend.clean();
   await backend.close();
   expect(left()).toEqual([]);
 });
 
 test("what living processes use is not touched", async () => {
-  const peer = await scene.peer();
+  const peer = await scratch.peer();
   const [held, waiting] = [claim(), claim()];
   await granted(peer.attempt(held));
   await peer.attempt(waiting);
   const before = left();
-  const backend = scene.open();
+  const backend = scratch.open();
   await backend.clean(60_000);
   expect(left().filter((name) => !before.includes(name))).toHaveLength(1); // this backend's own socket
   expect(before.filter((name) => !left().includes(name))).toEqual([]);
@@ -55,8 +55,8 @@ test("what living processes use is not touched", async () => {
   expect(await peer.attempt(waiting)).toMatchObject({ granted: false, position: 1 });
 });
 
-test("a lock that nobody uses is removed, and comes back with greater fences", async () => {
-  const [a, b] = [scene.open(), scene.open()];
+test("an idle lock is removed, and comes back with greater fences", async () => {
+  const [a, b] = [scratch.open(), scratch.open()];
   let last = 0n;
   for (let times = 0; times < 5; times++) {
     for (const backend of [a, b]) {
@@ -66,30 +66,30 @@ test("a lock that nobody uses is removed, and comes back with greater fences", a
       last = fence + BigInt(run) - 1n;
       await backend.release(wish);
       await a.clean(60_000);
-      expect(existsSync(join(scene.dir, "l/_a%20lock"))).toBe(false);
+      expect(existsSync(join(scratch.dir, "l/_a%20lock"))).toBe(false);
     }
   }
 });
 
 test("a removed lock comes back with greater fences even when the wall clock was set back", async () => {
   const [wish, again] = [claim(), claim()];
-  const before = scene.open();
+  const before = scratch.open();
   const { fence, run } = await granted(before.attempt(wish));
   await before.release(wish);
   await before.clean(60_000);
-  expect(existsSync(join(scene.dir, "l/_a%20lock"))).toBe(false);
+  expect(existsSync(join(scratch.dir, "l/_a%20lock"))).toBe(false);
   const clock = { ...systemClock, wall: () => systemClock.wall() - 86_400_000 };
-  const after = await granted(scene.open({ clock }).attempt(again));
+  const after = await granted(scratch.open({ clock }).attempt(again));
   expect(after.fence).toBeGreaterThan(fence + BigInt(run) - 1n);
-  expect(readdirSync(join(scene.dir, "n"))).toHaveLength(1);
+  expect(readdirSync(join(scratch.dir, "n"))).toHaveLength(1);
 });
 
 test("files that are not ours stay where they are", async () => {
-  const backend = scene.open();
+  const backend = scratch.open();
   await backend.query("");
-  writeFileSync(join(scene.dir, "notes.txt"), "mine");
-  writeFileSync(join(scene.dir, "o/notes.txt"), "mine");
+  writeFileSync(join(scratch.dir, "notes.txt"), "mine");
+  writeFileSync(join(scratch.dir, "o/notes.txt"), "mine");
   await backend.clean();
-  expect(existsSync(join(scene.dir, "notes.txt"))).toBe(true);
-  expect(existsSync(join(scene.dir, "o/notes.txt"))).toBe(true);
+  expect(existsSync(join(scratch.dir, "notes.txt"))).toBe(true);
+  expect(existsSync(join(scratch.dir, "o/notes.txt"))).toBe(true);
 });

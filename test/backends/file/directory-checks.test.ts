@@ -1,4 +1,4 @@
-/** A directory for locks: only one that is ours alone is used, and nothing is removed that we did not make. */
+/** The lock directory: only one that is ours alone is used, and only what we made is removed. */
 import { execFileSync } from "node:child_process";
 import {
   chmodSync,
@@ -19,19 +19,19 @@ import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LockBackendError } from "../../../src/contract/errors.ts";
 import { disk } from "../../../src/backends/file/disk.ts";
-import { claim, granted, Peer, Scene } from "./peers.ts";
+import { claim, granted, Peer, Scratch } from "./peers.ts";
 
 const ROOT = process.getuid?.() === 0;
 const CHILDREN = ["o", "l", "q", "f", "a", "s", "n", "t"];
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
-afterEach(() => scene.end());
+afterEach(() => scratch.end());
 
-async function refusal(dir = scene.dir): Promise<string> {
-  const error: unknown = await scene
+async function refusal(dir = scratch.dir): Promise<string> {
+  const error: unknown = await scratch
     .open({ dir })
     .attempt(claim())
     .catch((cause: unknown) => cause);
@@ -45,33 +45,33 @@ function tree(path: string): string[] {
   return readdirSync(path, { recursive: true }).map(String).toSorted();
 }
 
-describe("S172: a directory in which something lies already", () => {
+describe("S172: a directory that is not empty", () => {
   test.each([
-    ["a file", () => writeFileSync(join(scene.dir, "notes.txt"), "mine")],
-    ["directories with names like ours", () => ["t", "s", "o"].forEach((name) => mkdirSync(join(scene.dir, name)))],
+    ["a file", () => writeFileSync(join(scratch.dir, "notes.txt"), "mine")],
+    ["directories with names like ours", () => ["t", "s", "o"].forEach((name) => mkdirSync(join(scratch.dir, name)))],
     [
       "all our directories and one thing more",
-      () => [...CHILDREN, "thesis"].forEach((name) => mkdirSync(join(scene.dir, name))),
+      () => [...CHILDREN, "thesis"].forEach((name) => mkdirSync(join(scratch.dir, name))),
     ],
   ])("is refused, and nothing in it is touched: %s", async (_what, fill) => {
-    mkdirSync(scene.dir, { mode: 0o700 });
+    mkdirSync(scratch.dir, { mode: 0o700 });
     fill();
-    const before = tree(scene.dir);
+    const before = tree(scratch.dir);
     expect(await refusal()).toMatch(/there is something in it .*no file "holdfast".*Name an empty directory/);
-    expect(tree(scene.dir)).toEqual(before);
+    expect(tree(scratch.dir)).toEqual(before);
   });
 
   test("is used if it is empty, and marked before anything else is made in it", async () => {
-    mkdirSync(scene.dir, { mode: 0o700 });
-    await granted(scene.open().attempt(claim()));
-    expect(readFileSync(join(scene.dir, "holdfast"), "utf8")).toMatch(/^holdfast 1\n/);
+    mkdirSync(scratch.dir, { mode: 0o700 });
+    await granted(scratch.open().attempt(claim()));
+    expect(readFileSync(join(scratch.dir, "holdfast"), "utf8")).toMatch(/^holdfast 1\n/);
   });
 
   test("is used if 0.1 made it: all its directories and nothing else; its locks and their fences go on", async () => {
-    await scene.open().query("");
+    await scratch.open().query("");
     // As 0.1 left a lock: entries without checksums, an empty file for "free", and no marker.
-    rmSync(join(scene.dir, "holdfast"));
-    const epoch = join(scene.dir, "l/_a%20lock/incarnation-1234/e1-epoch");
+    rmSync(join(scratch.dir, "holdfast"));
+    const epoch = join(scratch.dir, "l/_a%20lock/incarnation-1234/e1-epoch");
     mkdirSync(epoch, { recursive: true });
     const base = Date.now() * 1000 + 60_000_000;
     const state = { kind: "state", holders: [], kept: [], forced: [] };
@@ -79,7 +79,7 @@ describe("S172: a directory in which something lies already", () => {
     const first = { kind: "epoch", format: 1, id: "1-epoch", name: "a lock", base, stride: 64, boot, state };
     writeFileSync(join(epoch, "0"), JSON.stringify(first));
     for (const file of ["f", "1"]) writeFileSync(join(epoch, file), "");
-    const backend = scene.open({ entriesMax: 3 });
+    const backend = scratch.open({ entriesMax: 3 });
     let last = BigInt(base + 64);
     for (let round = 0; round < 6; round++) {
       const wish = claim();
@@ -88,103 +88,102 @@ describe("S172: a directory in which something lies already", () => {
       last = fence;
       await backend.release(wish);
     }
-    expect(existsSync(join(scene.dir, "holdfast"))).toBe(true);
+    expect(existsSync(join(scratch.dir, "holdfast"))).toBe(true);
   });
 
   test("is refused if another version has marked it, and so is one whose marker is no file", async () => {
-    await scene.open().query("");
-    writeFileSync(join(scene.dir, "holdfast"), "holdfast 2\n");
+    await scratch.open().query("");
+    writeFileSync(join(scratch.dir, "holdfast"), "holdfast 2\n");
     expect(await refusal()).toMatch(/another version/);
-    rmSync(join(scene.dir, "holdfast"));
-    execFileSync("mkfifo", [join(scene.dir, "holdfast")]);
+    rmSync(join(scratch.dir, "holdfast"));
+    execFileSync("mkfifo", [join(scratch.dir, "holdfast")]);
     expect(await refusal()).toMatch(/is not what this backend writes/);
   });
 
-  test("is made again by a process that has it open while somebody is still removing it", async () => {
-    const backend = scene.open();
+  test("is made again by a process that has it open while another process is still removing it", async () => {
+    const backend = scratch.open();
     await granted(backend.attempt(claim()));
-    for (const name of ["holdfast", "l", "q", "t"]) rmSync(join(scene.dir, name), { recursive: true });
+    for (const name of ["holdfast", "l", "q", "t"]) rmSync(join(scratch.dir, name), { recursive: true });
     await granted(backend.attempt(claim({ name: "another" })));
-    expect(existsSync(join(scene.dir, "holdfast"))).toBe(true);
+    expect(existsSync(join(scratch.dir, "holdfast"))).toBe(true);
   });
 
   test("is made by several processes at once without one refusing what another has just begun", async () => {
-    const peers = await Promise.all([1, 2, 3, 4].map(() => scene.peer()));
+    const peers = await Promise.all([1, 2, 3, 4].map(() => scratch.peer()));
     for (let round = 0; round < 25; round++) {
       const answers = peers.map((peer) => peer.attempt(claim({ name: `lock ${round}`, queues: false })));
       const settled = await Promise.all(answers);
       expect(settled.filter(({ granted: yes }) => yes).length).toBeGreaterThan(0);
       // The peers live, and may put something in while it is being emptied: so it goes in one step.
-      const away = `${scene.dir}-${round}`;
-      renameSync(scene.dir, away);
+      const away = `${scratch.dir}-${round}`;
+      renameSync(scratch.dir, away);
       rmSync(away, { recursive: true });
     }
   });
 });
 
-describe("S172: every level is looked at, and no link is followed", () => {
-  test("a symbolic link in the place of the directory is refused, with the name to use instead", async () => {
-    const real = join(scene.dir, "../real");
+describe("S172: every level is checked, and no link is followed", () => {
+  test("a symbolic link instead of the directory is refused, with the name to use instead", async () => {
+    const real = join(scratch.dir, "../real");
     mkdirSync(real, { mode: 0o700 });
-    symlinkSync(real, scene.dir);
+    symlinkSync(real, scratch.dir);
     expect(await refusal()).toMatch(/symbolic link to .*\/real\. Name the directory itself/);
-    expect(await refusal(`${scene.dir}/`)).toMatch(/symbolic link/);
+    expect(await refusal(`${scratch.dir}/`)).toMatch(/symbolic link/);
     expect(readdirSync(real)).toEqual([]);
   });
 
-  test.each(CHILDREN)(
-    "a symbolic link in the place of %s/ is refused, and nothing is made behind it",
-    async (child) => {
-      await scene.open().query("");
-      const elsewhere = join(scene.dir, "../elsewhere");
-      renameSync(join(scene.dir, child), elsewhere);
-      symlinkSync(elsewhere, join(scene.dir, child));
-      expect(await refusal()).toMatch(new RegExp(`/${child} is a symbolic link`));
-    },
-  );
+  test.each(CHILDREN)("a symbolic link instead of %s/ is refused, and nothing is made behind it", async (child) => {
+    await scratch.open().query("");
+    const elsewhere = join(scratch.dir, "../elsewhere");
+    renameSync(join(scratch.dir, child), elsewhere);
+    symlinkSync(elsewhere, join(scratch.dir, child));
+    expect(await refusal()).toMatch(new RegExp(`/${child} is a symbolic link`));
+  });
 
   test.each(CHILDREN)(
-    "a file in the place of %s/ is refused, and so is a directory that others may write to",
+    "a file instead of %s/ is refused, and so is a directory that others may write to",
     async (child) => {
-      await scene.open().query("");
-      rmSync(join(scene.dir, child), { recursive: true });
-      writeFileSync(join(scene.dir, child), "");
+      await scratch.open().query("");
+      rmSync(join(scratch.dir, child), { recursive: true });
+      writeFileSync(join(scratch.dir, child), "");
       expect(await refusal()).toMatch(new RegExp(`/${child} is not a directory`));
-      rmSync(join(scene.dir, child));
-      mkdirSync(join(scene.dir, child));
-      chmodSync(join(scene.dir, child), 0o770);
+      rmSync(join(scratch.dir, child));
+      mkdirSync(join(scratch.dir, child));
+      chmodSync(join(scratch.dir, child), 0o770);
       expect(await refusal()).toMatch(new RegExp(`others may write to .*/${child} \\(mode 770\\)`));
     },
   );
 
-  test("a parent that others may write to is refused: they could put another directory in its place", async () => {
-    const open = join(scene.dir, "../open");
+  test("a parent that others may write to is refused: they could replace the directory", async () => {
+    const open = join(scratch.dir, "../open");
     mkdirSync(join(open, "between"), { recursive: true });
     chmodSync(open, 0o777);
     expect(await refusal(join(open, "between/locks"))).toMatch(/others may write to .*\/open \(mode 777\)/);
     expect(readdirSync(join(open, "between"))).toEqual([]);
-    // Where only its owner can replace a thing, as in /tmp, it is safe.
+    // Where a user can only replace what is his own, as in /tmp, it is safe.
     chmodSync(open, 0o1777);
-    await granted(scene.open({ dir: join(open, "between/locks") }).attempt(claim()));
+    await granted(scratch.open({ dir: join(open, "between/locks") }).attempt(claim()));
   });
 
-  test.runIf(ROOT)("a parent, a link on the way, or the directory of somebody else is refused", async () => {
-    const theirs = join(scene.dir, "../theirs");
+  test.runIf(ROOT)("a parent, a link on the path, or the directory of another user is refused", async () => {
+    const theirs = join(scratch.dir, "../theirs");
     mkdirSync(theirs);
     chownSync(theirs, 65534, 65534);
     expect(await refusal(join(theirs, "locks"))).toMatch(/\/theirs belongs to uid 65534, who could replace/);
     chownSync(theirs, 0, 0);
-    await granted(scene.open({ dir: join(theirs, "locks") }).attempt(claim()));
-    symlinkSync(theirs, join(scene.dir, "../way"));
-    await granted(scene.open({ dir: join(scene.dir, "../way/locks") }).attempt(claim({ name: "by a link of root's" })));
-    execFileSync("chown", ["-h", "65534", join(scene.dir, "../way")]);
-    expect(await refusal(join(dirname(scene.dir), "way/locks"))).toMatch(/\/way belongs to uid 65534/);
+    await granted(scratch.open({ dir: join(theirs, "locks") }).attempt(claim()));
+    symlinkSync(theirs, join(scratch.dir, "../way"));
+    await granted(
+      scratch.open({ dir: join(scratch.dir, "../way/locks") }).attempt(claim({ name: "by a link of root's" })),
+    );
+    execFileSync("chown", ["-h", "65534", join(scratch.dir, "../way")]);
+    expect(await refusal(join(dirname(scratch.dir), "way/locks"))).toMatch(/\/way belongs to uid 65534/);
     chownSync(join(theirs, "locks/q"), 65534, 65534);
     expect(await refusal(join(theirs, "locks"))).toMatch(/\/q belongs to uid 65534/);
   });
 
-  test.runIf(ROOT)("a missing parent that somebody else makes at that very moment is refused", async () => {
-    const between = join(scene.dir, "../between");
+  test.runIf(ROOT)("a missing parent that another user makes at that moment is refused", async () => {
+    const between = join(scratch.dir, "../between");
     const { ...real } = disk;
     disk.mkdir = (path) => {
       if (path !== between || existsSync(path)) return real.mkdir(path);
@@ -203,11 +202,11 @@ describe("S172: every level is looked at, and no link is followed", () => {
 
   test.runIf(ROOT).each([
     ["we are root", ["--map-root-user"], /\/theirs belongs to a user who is unknown in this/],
-    ["we are nobody, too", [], /belongs to a user who is unknown in this/],
+    ["this user is unknown too", [], /belongs to a user who is unknown in this/],
   ])(
-    "in a user namespace where %s, an owner who is nobody there is refused where anybody can make things",
+    "in a user namespace where %s, a directory of an unknown user is refused where all users can make things",
     async (_who, flags, refusal) => {
-      const open = join(scene.dir, "../open");
+      const open = join(scratch.dir, "../open");
       mkdirSync(join(open, "theirs/locks"), { recursive: true });
       chmodSync(join(open, "theirs/locks"), 0o700);
       chownSync(join(open, "theirs"), 2222, 2222);
@@ -223,28 +222,28 @@ describe("S172: every level is looked at, and no link is followed", () => {
     },
   );
 
-  test("a directory that is replaced while it is used is looked at again", async () => {
-    const [backend, held] = [scene.open(), claim()];
+  test("a directory that is replaced while it is used is checked again", async () => {
+    const [backend, held] = [scratch.open(), claim()];
     await granted(backend.attempt(held));
-    rmSync(scene.dir, { recursive: true });
-    mkdirSync(scene.dir, { mode: 0o700 });
-    writeFileSync(join(scene.dir, "notes.txt"), "mine");
+    rmSync(scratch.dir, { recursive: true });
+    mkdirSync(scratch.dir, { mode: 0o700 });
+    writeFileSync(join(scratch.dir, "notes.txt"), "mine");
     await expect(backend.attempt(claim())).rejects.toThrow(/there is something in it/);
-    expect(readdirSync(scene.dir)).toEqual(["notes.txt"]);
+    expect(readdirSync(scratch.dir)).toEqual(["notes.txt"]);
   });
 });
 
 describe("S172: what we did not make is not removed", () => {
   test("neither from t/, s/, o/, a/, q/ and l/, nor what a link there leads to", async () => {
-    const backend = scene.open();
+    const backend = scratch.open();
     await backend.query("");
-    const outside = join(scene.dir, "../outside");
+    const outside = join(scratch.dir, "../outside");
     mkdirSync(join(outside, "0123456789abcdef/e1-x"), { recursive: true });
     for (const file of ["0", "1", "f"]) writeFileSync(join(outside, "0123456789abcdef/e1-x", file), "mine");
     const put = (path: string, text?: string): void => {
-      mkdirSync(dirname(join(scene.dir, path)), { recursive: true });
-      if (text === undefined) mkdirSync(join(scene.dir, path));
-      else writeFileSync(join(scene.dir, path), text);
+      mkdirSync(dirname(join(scratch.dir, path)), { recursive: true });
+      if (text === undefined) mkdirSync(join(scratch.dir, path));
+      else writeFileSync(join(scratch.dir, path), text);
     };
     put("t/photos");
     put("t/photos/0", "mine");
@@ -264,30 +263,33 @@ describe("S172: what we did not make is not removed", () => {
     put("l/_a/exactly16letters/thesis.txt", "mine");
     put("f/notes.txt", "mine");
     put("n/notes.txt", "mine");
-    for (const place of ["t", "l", "q"]) {
-      symlinkSync(outside, join(scene.dir, place, place === "t" ? "a-link-16-letter" : "_link"));
-      symlinkSync(join(outside, "0123456789abcdef"), join(scene.dir, place, place === "t" ? "b-link-16-letter" : "_b"));
+    for (const child of ["t", "l", "q"]) {
+      symlinkSync(outside, join(scratch.dir, child, child === "t" ? "a-link-16-letter" : "_link"));
+      symlinkSync(
+        join(outside, "0123456789abcdef"),
+        join(scratch.dir, child, child === "t" ? "b-link-16-letter" : "_b"),
+      );
     }
-    const server = createServer().listen(join(scene.dir, "s/socket-of-theirs"));
+    const server = createServer().listen(join(scratch.dir, "s/socket-of-theirs"));
     await new Promise((resolve) => server.once("listening", resolve));
-    const before = tree(join(scene.dir, ".."));
+    const before = tree(join(scratch.dir, ".."));
     await backend.clean();
     await backend.clean();
-    expect(tree(join(scene.dir, "..")).filter((name) => !/\/(?:cleaned|s\/.{16})$/.test(name))).toEqual(
+    expect(tree(join(scratch.dir, "..")).filter((name) => !/\/(?:cleaned|s\/.{16})$/.test(name))).toEqual(
       before.filter((name) => !/\/(?:cleaned|s\/.{16})$/.test(name)),
     );
-    expect(lstatSync(join(scene.dir, "s/exactly16letters")).isFile()).toBe(true);
+    expect(lstatSync(join(scratch.dir, "s/exactly16letters")).isFile()).toBe(true);
     await new Promise((resolve) => server.close(resolve));
   });
 
-  test("nor a thing that a stranger put into a lock: it is carried aside with what is thrown away, and stays there", async () => {
-    const backend = scene.open({ entriesMax: 2 });
+  test("nor a foreign file in a lock: it is moved aside with what is removed, and stays there", async () => {
+    const backend = scratch.open({ entriesMax: 2 });
     const first = claim();
     await granted(backend.attempt(first));
-    const [home] = readdirSync(join(scene.dir, "l/_a%20lock"));
-    const [epoch] = readdirSync(join(scene.dir, "l/_a%20lock", home!));
-    writeFileSync(join(scene.dir, "l/_a%20lock", home!, epoch!, "thesis.txt"), "mine");
-    cpSync(join(scene.dir, "holdfast"), join(scene.dir, "l/_a%20lock", home!, "letter.txt"));
+    const [home] = readdirSync(join(scratch.dir, "l/_a%20lock"));
+    const [epoch] = readdirSync(join(scratch.dir, "l/_a%20lock", home!));
+    writeFileSync(join(scratch.dir, "l/_a%20lock", home!, epoch!, "thesis.txt"), "mine");
+    cpSync(join(scratch.dir, "holdfast"), join(scratch.dir, "l/_a%20lock", home!, "letter.txt"));
     await backend.release(first);
     for (let round = 0; round < 5; round++) {
       const wish = claim();
@@ -295,7 +297,7 @@ describe("S172: what we did not make is not removed", () => {
       await backend.release(wish);
     }
     await backend.clean();
-    const left = tree(scene.dir).filter((name) => name.endsWith(".txt"));
+    const left = tree(scratch.dir).filter((name) => name.endsWith(".txt"));
     expect(left.map((name) => name.replace(/^.*\//, ""))).toEqual(expect.arrayContaining(["letter.txt", "thesis.txt"]));
   });
 });

@@ -7,21 +7,21 @@ import { LockBackendError } from "../../../src/contract/errors.ts";
 import { type Disk, disk } from "../../../src/backends/file/disk.ts";
 import { defaultDirectory } from "../../../src/backends/file/directory.ts";
 import { DIST } from "../../dist.ts";
-import { claim, granted, Scene } from "./peers.ts";
+import { claim, granted, Scratch } from "./peers.ts";
 
 const real: Disk = { ...disk };
 
-let scene: Scene;
+let scratch: Scratch;
 beforeEach(() => {
-  scene = new Scene();
+  scratch = new Scratch();
 });
 afterEach(async () => {
   Object.assign(disk, real);
-  await scene.end();
+  await scratch.end();
 });
 
 async function refusal(): Promise<LockBackendError> {
-  const error: unknown = await scene
+  const error: unknown = await scratch
     .open()
     .attempt(claim())
     .catch((cause: unknown) => cause);
@@ -30,7 +30,7 @@ async function refusal(): Promise<LockBackendError> {
 }
 
 test("the default directory is the user's, whatever the environment says", () => {
-  const program = `import { file } from "${DIST}/file/index.js"; console.log(file().directory)`;
+  const program = `import { file } from "${DIST}/backends/file/index.js"; console.log(file().directory)`;
   const places = [
     {},
     { HOME: "/elsewhere", TMPDIR: "/elsewhere", XDG_RUNTIME_DIR: "/elsewhere", XDG_STATE_HOME: "/elsewhere" },
@@ -42,7 +42,7 @@ test("the default directory is the user's, whatever the environment says", () =>
 });
 
 test("a relative directory is refused", () => {
-  expect(() => scene.open({ dir: "locks" })).toThrow(TypeError);
+  expect(() => scratch.open({ dir: "locks" })).toThrow(TypeError);
 });
 
 test("a file system without hard links is refused, with the reason", async () => {
@@ -64,9 +64,9 @@ test("a network file system is warned about, and a local one is not", async () =
   const hear = (warning: Error): unknown => warnings.push(warning);
   process.on("warning", hear);
   try {
-    await granted(scene.open().attempt(claim()));
-    disk.kind = () => 0x6969;
-    await granted(scene.open().attempt(claim({ name: "another" })));
+    await granted(scratch.open().attempt(claim()));
+    disk.fileSystemType = () => 0x6969;
+    await granted(scratch.open().attempt(claim({ name: "another" })));
     await new Promise((resolve) => setImmediate(resolve));
   } finally {
     process.off("warning", hear);
@@ -76,14 +76,14 @@ test("a network file system is warned about, and a local one is not", async () =
 });
 
 test("a directory whose path is too long for a socket's address is no slower", async () => {
-  const dir = join(scene.dir, "d".repeat(120));
-  const [a, b] = [scene.open({ dir }), scene.open({ dir })];
+  const dir = join(scratch.dir, "d".repeat(120));
+  const [a, b] = [scratch.open({ dir }), scratch.open({ dir })];
   const [holder, waiter] = [claim(), claim()];
   await granted(a.attempt(holder));
   const refused = await b.attempt(waiter);
   // Without working sockets it would say: ask again in some tens of milliseconds.
   expect(refused).toMatchObject({ granted: false, retryMs: expect.closeTo(1000, -3) });
-  const news = b.watch(waiter, new AbortController().signal);
+  const watching = b.watch(waiter, new AbortController().signal);
   await a.release(holder);
-  expect(await news).toMatchObject({ granted: true });
+  expect(await watching).toMatchObject({ granted: true });
 });

@@ -1,17 +1,17 @@
-/** Another process with a file backend, that does what it is told: `{ call, args }` in, `{ answer }` or `{ error }` out. */
+/** Another process with a file backend, which runs the calls that it is sent: `{ call, args }` in, `{ answer }` or `{ error }` out. */
 import { spawn } from "node:child_process";
 import { appendFileSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 
 const [, , dist, dir, options] = process.argv;
-const { FileBackend } = await import(`${dist}/file/backend.js`);
+const { FileBackend } = await import(`${dist}/backends/file/backend.js`);
 const backend = new FileBackend({ dir, ...JSON.parse(options ?? "{}") });
-const told = [];
-backend.listen({ lost: (id, reason) => told.push({ id, reason }), doubt: () => told.push({ doubt: true }) });
+const reports = [];
+backend.listen({ lost: (id, reason) => reports.push({ id, reason }), doubt: () => reports.push({ doubt: true }) });
 const undo = [];
 
 const own = {
-  told: () => told,
+  reports: () => reports,
   alsoAlive: (pid) => void undo.push(backend.alsoAlive(pid)),
   notAlive: () => undo.pop()(),
   /** Blocks the event loop until there is such a file. */

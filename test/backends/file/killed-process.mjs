@@ -3,7 +3,7 @@
  * file-system call. Prints each fence that it was granted, and how many calls there were if it gets that far; with an n
  * of 0 also the number of each call that left another disk than it found.
  *
- * Usage: node doomed.mjs <dist> <dir> <scenario> <n> before|after all|changes [hold]
+ * Usage: node killed-process.mjs <dist> <dir> <scenario> <n> before|after all|changes [hold]
  * With `changes` only calls that may change something are counted. With `hold` as a last word it takes a lock and waits
  * to die.
  */
@@ -11,8 +11,8 @@ import { lstatSync, readdirSync, readFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 
 const [, , dist, dir, scenario, at, when, which, then] = process.argv;
-const { FileBackend } = await import(`${dist}/file/backend.js`);
-const { disk } = await import(`${dist}/file/disk.js`);
+const { FileBackend } = await import(`${dist}/backends/file/backend.js`);
+const { disk } = await import(`${dist}/backends/file/disk.js`);
 const CHANGES = ["link", "rename", "unlink", "mkdir", "rmdir", "utimes", "open", "write", "close"];
 
 // Time stands still, for the clocks and for what the disk says about its directories: how many calls there are, and which, must
@@ -32,13 +32,13 @@ for (const [name, call] of Object.entries(disk)) {
   if (which === "changes" && !CHANGES.includes(name)) continue;
   disk[name] = (...args) => {
     calls++;
-    const doomed = calls === Number(at);
-    if (doomed && when === "before") process.kill(process.pid, "SIGKILL");
+    const last = calls === Number(at);
+    if (last && when === "before") process.kill(process.pid, "SIGKILL");
     const before = at === "0" ? allOf(dir) : "";
     try {
       return call(...args);
     } finally {
-      if (doomed) process.kill(process.pid, "SIGKILL");
+      if (last) process.kill(process.pid, "SIGKILL");
       if (at === "0" && allOf(dir) !== before) writeSync(1, `changed ${calls}\n`);
     }
   };
@@ -75,7 +75,7 @@ const claim = (change = {}) => ({
 
 async function take(backend, wish) {
   const answer = await backend.attempt(wish);
-  // Written before anything else happens, so that whoever survives knows what was given away.
+  // Written before anything else happens, so the test knows what was granted.
   if (answer.granted && wish.name === "doomed") writeSync(1, `fence ${answer.fence} ${answer.run}\n`);
   return answer;
 }
@@ -94,7 +94,7 @@ const scenarios = {
       await a.release(one);
     }
   },
-  /** Leases that share an owner file: renewed together, one ended by force, one of another file beside them. */
+  /** Leases that share a lease file: renewed together, one ended by force, one of another file beside them. */
   async shared() {
     const [one, two, three] = [claim(), claim({ name: "two" }), claim({ name: "three" })];
     const own = claim({ name: "own", renewed: false });
