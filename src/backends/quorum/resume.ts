@@ -1,15 +1,19 @@
-/** Finds a lease that another process has won: members know it by the claim's id and what that process's round added to it. */
+/** Resumes a lease that another process has won: members know it by the claim's id with the suffix of that process's round. */
 import type { Claim, Recalled } from "../../contract/backend.ts";
+import { askMembers } from "./ask-members.ts";
+import { ClaimState } from "./claim-state.ts";
+import type { MemberLink } from "./member-link.ts";
 import type { Settings } from "./options.ts";
 import { Round } from "./round.ts";
-import type { Seat } from "./member-link.ts";
-import { Standing } from "./claim-state.ts";
-import { askAll } from "./query.ts";
 
-/** What most members know under that id, as if it had been won here. Whether a majority still holds it is for a renewal to say. */
-export async function recall(seats: readonly Seat[], settings: Settings, claim: Claim): Promise<Standing | undefined> {
-  const answers = await askAll(seats, settings, claim.name, (seat) =>
-    seat.ask(async (member) => member.recall?.(claim.name, claim.id)),
+/** The lease that most members know under that id, as if it had been won here. A renewal decides whether a majority still holds it. */
+export async function resumeLease(
+  links: readonly MemberLink[],
+  settings: Settings,
+  claim: Claim,
+): Promise<ClaimState | undefined> {
+  const answers = await askMembers(links, settings, claim.name, (link) =>
+    link.ask(async (member) => member.recall?.(claim.name, claim.id)),
   );
   const counts = new Map<string, { readonly lease: Recalled; count: number }>();
   for (const { value } of answers) {
@@ -20,9 +24,9 @@ export async function recall(seats: readonly Seat[], settings: Settings, claim: 
   }
   const [most] = [...counts.values()].toSorted((a, b) => b.count - a.count);
   if (most === undefined) return undefined;
-  const standing = new Standing(claim);
-  standing.round = new Round(seats, settings, claim, most.lease.ballot, () => undefined, undefined, most.lease.id);
-  // Nobody here has believed in it yet: that a majority still holds it is enough.
-  standing.trustedUntilMs = Infinity;
-  return standing;
+  const state = new ClaimState(claim);
+  state.round = new Round(links, settings, claim, most.lease.ballot, () => undefined, undefined, most.lease.id);
+  // This process has not trusted it yet: it is enough that a majority still holds it.
+  state.trustedUntilMs = Infinity;
+  return state;
 }

@@ -69,7 +69,7 @@ test("S47: a node of a cluster is refused as a member", async () => {
   expect((await refusal([memberAt(a), memberAt(b), memberAt(node)])).message).toMatch(/redis#3 cannot .* Cluster/);
 });
 
-test("a member that may evict leases is refused, unless that is asked for", async () => {
+test("a member that may evict leases is refused, unless it is allowed", async () => {
   const servers = await Promise.all([server(), server(), server("--maxmemory-policy", "allkeys-lru")]);
   const error = await refusal(servers.map(memberAt));
   expect(error.message).toMatch(/redis#3 cannot .* maxmemory-policy is allkeys-lru.*noeviction/);
@@ -79,7 +79,7 @@ test("a member that may evict leases is refused, unless that is asked for", asyn
   expect(await backend.attempt(newClaim())).toMatchObject({ granted: true });
 });
 
-test("S48: an even number of members is warned about", async () => {
+test("S48: an even number of members causes a warning", async () => {
   const warned = vi.spyOn(process, "emitWarning").mockReturnValue(undefined);
   opened.push(() => warned.mockRestore());
   quorum([memory(), memory(), memory()]);
@@ -138,7 +138,7 @@ async function synced(replica: RedisServer): Promise<void> {
   );
 }
 
-test("a member abstains when new, after a restart, and after a flush; and votes once it is vouched for", async () => {
+test("a member abstains when new, after a restart, and after a flush; and votes once its quarantine is ended", async () => {
   const a = await server();
   const member = memberAt(a);
   expect(await vote(member)).toBe("young");
@@ -169,12 +169,12 @@ test(
     await a.cli("REPLICAOF", "127.0.0.1", String(b.port));
     await synced(a);
     await a.cli("REPLICAOF", "NO", "ONE");
-    // The same server and process as at first, with somebody else's memory.
+    // The same server and process as at first, with the data of another one.
     expect(await vote(memberAt(a))).toBe("young");
   },
 );
 
-test("initMembers() vouches for those it reaches, and says which it did not", async () => {
+test("initMembers() ends the quarantine of those it reaches, and says which it did not", async () => {
   const [a, b] = [await server(), await server()];
   const results = await initMembers([memberAt(a), memberAt(b), memory()], { labels: ["a", "b", "c"] });
   expect(results.map(({ member, result }) => `${member} ${result}`)).toEqual(["a admitted", "b admitted", "c durable"]);
