@@ -20,8 +20,8 @@ export function initMembers(members: readonly Member[], options: QuorumOptions =
       const label = options.labels?.[at] ?? `${member.name}#${at + 1}`;
       try {
         await member.join?.(terms);
-        if (member.admit === undefined) return { member: label, result: "durable" };
-        await member.admit();
+        if (member.endQuarantine === undefined) return { member: label, result: "durable" };
+        await member.endQuarantine();
         return { member: label, result: "admitted" };
       } catch (cause) {
         return { member: label, result: "failed", cause };

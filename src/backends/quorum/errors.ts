@@ -18,7 +18,7 @@ function detail(vote: Vote | NoVote): string {
       return `by ${vote.by} (fence ${firstFence(vote.fence)}), for another ${formatMs(vote.remainingMs)} at most`;
     case "low":
       return `has granted fence ${vote.fence} before`;
-    case "young":
+    case "recovering":
       return `lost its data; abstains for ${formatMs(vote.forMs)}`;
     case "unreachable":
       return vote.cause instanceof Error ? vote.cause.message : String(vote.cause);
@@ -33,7 +33,7 @@ const WORDS: Readonly<Record<MemberVote["vote"], string>> = {
   granted: "granted",
   held: "held",
   low: "refused the ballot",
-  young: "recovering",
+  recovering: "recovering",
   unreachable: "unreachable",
   slow: "too slow",
   "clock-off": "clock off",
@@ -53,7 +53,7 @@ export function noQuorum(
   votes: readonly MemberVote[],
   fatal: boolean,
 ): LockBackendError {
-  const advice = votes.some(({ vote }) => vote === "young")
+  const advice = votes.some(({ vote }) => vote === "recovering")
     ? " A member that lost its data (restart, flush or fail-over) abstains until every lease that it may have lost has expired; if it certainly lost none, end that with `holdfast doctor --init`."
     : "";
   return new LockBackendError(

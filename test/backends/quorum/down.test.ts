@@ -47,7 +47,7 @@ describe("a member whose connection is down", () => {
   test("is named in the error", async () => {
     const { fakes, open } = fakeQuorum(3);
     fakes[0]!.member.isDown = () => true;
-    fakes[1]!.member.vote = () => Promise.resolve({ vote: "young", forMs: 1000 });
+    fakes[1]!.member.vote = () => Promise.resolve({ vote: "recovering", forMs: 1000 });
     const error = await failure(open().attempt(newClaim({ name })));
     expect(error.message).toContain(
       "fake#1 unreachable (its connection is down); fake#2 recovering (lost its data; abstains for 1 s)",

@@ -63,7 +63,7 @@ describe("S32: a member restarts empty while A holds", () => {
       const { group, b } = await restart({});
       const error = await vi.waitFor(async () => {
         const failed = await failure(group.backends[1]!.attempt(b));
-        expect(failed.votes[2]?.vote).toBe("young");
+        expect(failed.votes[2]?.vote).toBe("recovering");
         return failed;
       }, 20_000);
       expect(error.fatal).toBe(false);
@@ -88,7 +88,11 @@ test("S33: a flushed member abstains as a restarted one does", { timeout: 60_000
   await granted(group.backends[0]!, newClaim({ name }));
   for (const server of group.servers.slice(0, 2)) await server.cli("FLUSHALL");
   const error = await failure(group.backends[0]!.attempt(newClaim({ name: "another" })));
-  expect(error.votes.map(({ vote }) => vote)).toEqual(["young", "young", expect.stringMatching(/granted|slow/)]);
+  expect(error.votes.map(({ vote }) => vote)).toEqual([
+    "recovering",
+    "recovering",
+    expect.stringMatching(/granted|slow/),
+  ]);
 });
 
 test(
@@ -100,7 +104,7 @@ test(
     const claim = newClaim({ name, ttlMs: 400 });
     const votes = await vi.waitFor(async () => {
       const error = await failure(group.backends[0]!.attempt(claim));
-      expect(error.votes.map(({ vote }) => vote)).toContain("young");
+      expect(error.votes.map(({ vote }) => vote)).toContain("recovering");
       return error.votes;
     }, 20_000);
     expect(votes).toHaveLength(3);

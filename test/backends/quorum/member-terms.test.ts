@@ -59,7 +59,7 @@ async function open(all: readonly RedisServer[], options: QuorumOptions): Promis
 async function abstentions(backend: Backend): Promise<readonly (string | undefined)[]> {
   const error = await vi.waitFor(async () => {
     const failed = await failure(backend.attempt(newClaim({ ttlMs: 5000 })));
-    expect(failed.votes.slice(0, 2).map(({ vote }) => vote)).toEqual(["young", "young"]);
+    expect(failed.votes.slice(0, 2).map(({ vote }) => vote)).toEqual(["recovering", "recovering"]);
     return failed;
   }, 10_000);
   return error.votes.slice(0, 2).map(({ detail }) => /abstains for (.*)/.exec(detail)?.[1]);

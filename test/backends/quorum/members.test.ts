@@ -141,14 +141,14 @@ async function synced(replica: RedisServer): Promise<void> {
 test("a member abstains when new, after a restart, and after a flush; and votes once its quarantine is ended", async () => {
   const a = await server();
   const member = memberAt(a);
-  expect(await vote(member)).toBe("young");
-  await member.admit?.();
+  expect(await vote(member)).toBe("recovering");
+  await member.endQuarantine?.();
   expect(await vote(member)).toBe("granted");
   await a.restart();
-  expect(await vote(member)).toBe("young");
-  await member.admit?.();
+  expect(await vote(member)).toBe("recovering");
+  await member.endQuarantine?.();
   await a.cli("FLUSHALL");
-  expect(await vote(member)).toBe("young");
+  expect(await vote(member)).toBe("recovering");
 });
 
 test(
@@ -158,19 +158,19 @@ test(
     // Else a primary waits five seconds for more replicas to come.
     const prompt = ["--repl-diskless-sync-delay", "0"];
     const [a, b] = [await server(...prompt), await server(...prompt)];
-    await memberAt(a).admit?.();
+    await memberAt(a).endQuarantine?.();
     expect(await vote(memberAt(a))).toBe("granted");
     await b.cli("REPLICAOF", "127.0.0.1", String(a.port));
     await synced(b);
     // The replica has everything, the marker too; but it is another server, and may lack the last leases.
     await b.cli("REPLICAOF", "NO", "ONE");
-    expect(await vote(memberAt(b))).toBe("young");
-    await memberAt(b).admit?.();
+    expect(await vote(memberAt(b))).toBe("recovering");
+    await memberAt(b).endQuarantine?.();
     await a.cli("REPLICAOF", "127.0.0.1", String(b.port));
     await synced(a);
     await a.cli("REPLICAOF", "NO", "ONE");
     // The same server and process as at first, with the data of another one.
-    expect(await vote(memberAt(a))).toBe("young");
+    expect(await vote(memberAt(a))).toBe("recovering");
   },
 );
 

@@ -54,7 +54,7 @@ export class ModelMember {
   /** A quarantine of 0: the client takes the member for durable, but respects what others asked for. */
   async vote(claim: Claim, ballot: bigint, quarantineMs: number): Promise<Vote> {
     const forMs = this.#abstainsMs(quarantineMs);
-    if (forMs > 0) return { vote: "young", forMs, wallMs: this.#clock.wall() };
+    if (forMs > 0) return { vote: "recovering", forMs, wallMs: this.#clock.wall() };
     return this.#member.vote(claim, ballot);
   }
 

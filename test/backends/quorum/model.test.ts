@@ -86,7 +86,7 @@ async function say(
   switch (command.do) {
     case "vote": {
       const vote = await at.vote(claims[command.who]!, BigInt(command.ballot));
-      if (vote.vote === "young") return { vote: "young", minutes: Math.ceil(vote.forMs / MINUTE_MS) };
+      if (vote.vote === "recovering") return { vote: "recovering", minutes: Math.ceil(vote.forMs / MINUTE_MS) };
       // Which of several readers is named as the holder is not defined; query() names them all.
       return vote.vote === "low" ? { vote: "low", fence: vote.fence } : { vote: vote.vote };
     }
@@ -143,7 +143,7 @@ test("a member's scripts answer as the model does, in every sequence of commands
         } else if (command.do === "admit") {
           model.endQuarantine(2 * MINUTE_MS);
           await real.join?.({ quarantineMs: 2 * MINUTE_MS, allowEviction: false });
-          await real.admit?.();
+          await real.endQuarantine?.();
         }
         const quarantineMs = command.do === "vote" ? command.quarantine * MINUTE_MS : 0;
         if (command.do === "vote") {
@@ -166,5 +166,5 @@ test("a member's scripts answer as the model does, in every sequence of commands
     { numRuns: Number(process.env["MODEL_RUNS"] ?? 300) },
   );
   expect(steps).toBeGreaterThan(1000);
-  expect([...kinds].toSorted(), "every kind of vote was seen").toEqual(["granted", "held", "low", "young"]);
+  expect([...kinds].toSorted(), "every kind of vote was seen").toEqual(["granted", "held", "low", "recovering"]);
 });

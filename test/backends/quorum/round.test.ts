@@ -89,7 +89,7 @@ describe("a round", () => {
     fakes[0]!.isCutOff = true;
     fakes[1]!.replyMs = Infinity;
     await fakes[2]!.member.vote(newClaim({ name, holder: "web-3:812", ttlMs: 2000 }), 1n);
-    fakes[3]!.member.vote = (): Promise<Vote> => Promise.resolve({ vote: "young", forMs: 12_000 });
+    fakes[3]!.member.vote = (): Promise<Vote> => Promise.resolve({ vote: "recovering", forMs: 12_000 });
     const backend = open({ memberWait: 100, labels: ["a", "b", "c", "d", "e"] });
     // At first it is not known yet that b hangs.
     expect(await backend.attempt(newClaim({ name }))).toMatchObject({
@@ -105,7 +105,7 @@ describe("a round", () => {
       "a unreachable",
       "b slow",
       "c held",
-      "d young",
+      "d recovering",
       "e granted",
     ]);
   });

@@ -88,7 +88,14 @@ async function start(program: string, args: readonly string[]): Promise<Driver> 
 }
 
 function curator(recipe: string, path: string, shared: string): Promise<Driver> {
-  const args = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", `${scratch}:${JARS}`, "CuratorDriver"];
+  const args = [
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-cp",
+    `${scratch}:${JARS}`,
+    "CuratorDriver",
+  ];
   return start(java, [...args, servers, recipe, path, String(LOOPS), String(SECTIONS / LOOPS), shared]);
 }
 
