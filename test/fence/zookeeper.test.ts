@@ -20,7 +20,7 @@ const BEYOND_DOUBLES = 2n ** 53n + 1n;
 const EMPTY = new Uint8Array();
 
 let lab: ZooKeeperLab;
-/** Each talks to another server of the ensemble, so that what one wrote another may not have seen. */
+/** Each talks to another server of the ensemble, so one may not have seen what another wrote. */
 let clients: ZooKeeperClient[];
 let zookeeper: ZooKeeperClient;
 let folder: string;

@@ -30,8 +30,8 @@ export function parseContender(name: string): Contender | undefined {
 }
 
 /**
- * All contenders of all libraries in the order of their sequence numbers: the numbers come from one counter. It has 32 bits
- * and wraps to negative numbers, so the order is that of serial numbers, not of texts.
+ * The contenders, ours and those of other libraries, in the order of their sequence numbers, which come from one counter. It
+ * has 32 bits and wraps to negative numbers, so the order is that of serial numbers, not of texts.
  */
 export function inOrder(children: readonly string[]): readonly Contender[] {
   const found: Contender[] = [];

@@ -26,7 +26,7 @@ const FORCED_MS = 3_600_000;
 const TEXT_MAX = 200;
 const REASON_MAX = 2000;
 const META_MAX_BYTES = 64 * 1024;
-/** Any client may write these to a node: they move a terminal's cursor, reverse its text, or are half a character. */
+/** A node may contain these: they move a terminal's cursor, reverse its text, or are half a character. */
 const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 export function writeClaim(claim: Claim): Buffer {

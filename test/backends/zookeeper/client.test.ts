@@ -161,7 +161,7 @@ describe("watches", () => {
     const proxy = await proxied();
     const client = await open({ servers: `127.0.0.1:${proxy.port}` });
     const other = await open({ chroot: `/client-${roots}` });
-    // Each name is long, so that the list of all is larger than what a server takes in one request (1 MB).
+    // Each name is long, so the list of all is larger than what a server takes in one request (1 MB).
     const names = Array.from({ length: 300 }, (_, at) => `/${"x".repeat(4000)}-${at}`);
     await Promise.all(names.map((name) => client.create(name, NOTHING, "ephemeral")));
     const heard = new Set<string>();

@@ -1,6 +1,6 @@
 /**
  * Random and mutated bytes for everything that reads from a ZooKeeper socket: frames, answers, node data, node names.
- * Seeded, so that a failure is seen again; in bounded time and memory; never a belief, and nothing thrown but what says so.
+ * Seeded, so a failure can be repeated. In bounded time and memory, nothing becomes a lease, and only expected errors are thrown.
  */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";

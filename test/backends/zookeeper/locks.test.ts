@@ -19,7 +19,7 @@ const opened: Backend[] = [];
 let locks = 0;
 
 beforeAll(async () => {
-  // Empty containers go within a second instead of a minute, so that they go between any two of our steps.
+  // Empty containers go within a second instead of a minute, so they go between any two of our steps.
   lab = await startZooKeeper({ javaArgs: ["-Dznode.container.checkIntervalMs=100"] });
   servers = lab.url.slice("zk://".length);
   client = new ZooKeeperClient({ servers });

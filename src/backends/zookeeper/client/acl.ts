@@ -11,7 +11,7 @@ export interface Acl {
 }
 
 /**
- * `open`: every client that reaches the ensemble may do everything, as is ZooKeeper's and Curator's default. `creator`: only
+ * `open`: the whole world may do everything, as is ZooKeeper's and Curator's default. `creator`: only
  * clients that are authenticated as we are. Or a list of your own.
  */
 export type AclChoice = "open" | "creator" | readonly Acl[];
