@@ -126,7 +126,7 @@ test("a vote that arrives at the member after its release is withdrawn when its 
   expect(late.holders).toBe("");
 });
 
-test("S142: a try on a free lock gets it, though somebody in its process waits and has not asked again yet", async () => {
+test("S142: a try on a free lock gets it, though another request of its process waits and has not retried yet", async () => {
   const { clock, open } = fakeQuorum(3);
   const rival = open();
   const claim = newClaim({ name, holder: "b:1" });
@@ -135,7 +135,7 @@ test("S142: a try on a free lock gets it, though somebody in its process waits a
   const waiting = locks.acquire(name, { wait: "1m" });
   await clock.settle();
   expect(await locks.tryAcquire(name)).toBeNull();
-  // These members tell nobody that the lock is free.
+  // These members send no hint that the lock is free.
   expect(await rival.release(claim)).toBe("held");
   const lease = await locks.tryAcquire(name);
   expect(lease?.remaining()).toBeGreaterThan(0);
@@ -150,7 +150,7 @@ test("S142: so it is on real servers, and a busy lock is busy to a thousand trie
   const rival = await rivals.acquire(name);
   const inner = servers.quorum({ memberWait: "60s" });
   const asked = { waiting: 0, trying: 0 };
-  // Who waits here is not woken, and asks again only after the test: nobody splits the votes of a try.
+  // The waiter is not woken, and retries only after the test: no other claim splits the votes of a try.
   const backend: Backend = {
     name: "quorum",
     attempt: async (one) => {
