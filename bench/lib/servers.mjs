@@ -32,7 +32,7 @@ export async function vouch(server) {
   const { openMember } = await built("backends/redis/open.js");
   const member = await openMember(server.url);
   try {
-    await member.admit();
+    await member.endQuarantine();
   } finally {
     await member.close();
   }

@@ -36,7 +36,7 @@ export const planted = [
   // Half of an even number of members counts as a majority.
   {
     name: "hole-2",
-    file: "src/backends/quorum/round.ts",
+    file: "src/backends/quorum/votes.ts",
     find: "Math.floor(members / 2) + 1",
     put: "Math.ceil(members / 2)",
     tests: ["test/backends/quorum/waiting.test.ts"],
@@ -199,14 +199,14 @@ export const planted = [
   {
     name: "hole-5-late-vote",
     file: "src/backends/quorum/round.ts",
-    find: 'if (this.#state === "lost" && vote.vote === "granted") this.#takeBack(seat);',
+    find: 'if (this.#state === "lost" && vote.vote === "granted") this.#takeBack(link);',
     put: "",
     tests: [
       "test/backends/quorum/contention.test.ts",
-      "test/backends/quorum/closing.test.ts",
+      "test/backends/quorum/close.test.ts",
       "test/backends/quorum/waiting.test.ts",
       "test/backends/quorum/faults.test.ts",
-      "test/backends/quorum/quorum.test.ts",
+      "test/backends/quorum/round.test.ts",
       "test/backends/quorum/simulation.test.ts",
     ],
   },

@@ -225,9 +225,9 @@ export type Vote =
       readonly fence: bigint;
       readonly wallMs?: number | undefined;
     }
-  /** The member forgot its leases (restart, flush, fail-over) and abstains for `forMs`. */
+  /** The member lost its data (restart, flush, fail-over) and abstains for `forMs`. */
   | {
-      readonly vote: "young";
+      readonly vote: "recovering";
       readonly from?: string | undefined;
       readonly forMs: number;
       readonly wallMs?: number | undefined;
@@ -266,8 +266,8 @@ export interface Member extends Backend {
   /** True: the store was reached before and its connection is gone, so that a question would only wait for the next one. */
   isDown?(): boolean;
 
-  /** An operator vouches that this member lost no lease: ends its quarantine (`holdfast doctor --init`). */
-  admit?(): Promise<void>;
+  /** Ends the quarantine: an operator knows that this member lost no lease (`holdfast doctor --init`). */
+  endQuarantine?(): Promise<void>;
 }
 
 /** A voted lease as the member knows it. */

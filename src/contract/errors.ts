@@ -70,7 +70,7 @@ export interface LockBackendErrorOptions {
 export interface MemberVote {
   readonly member: string;
   readonly vote: Vote["vote"] | "unreachable" | "slow" | "clock-off" | "twin";
-  /** For people: held by whom, young for how long, the connection's error. */
+  /** For people: the holder, how long it still abstains, the connection's error. */
   readonly detail: string;
 }
 

@@ -16,7 +16,7 @@ export const MAX_FENCE: bigint = 2n ** 63n - 1n;
 const DECIMAL = /^(?:0|[1-9]\d{0,18})$/;
 const MAX_NAME_BYTES = 1024;
 
-/** How far the clock of whoever granted the lease may be ahead of ours. */
+/** How far the clock of the store that granted the lease may be ahead of ours. */
 const AHEAD_MS = 24 * 3_600_000;
 
 /**
@@ -29,8 +29,8 @@ export function fenceCeiling(): bigint {
 }
 
 /**
- * Reads a fence from its decimal form. `undefined`: it is none (a sign, a fraction, a leading zero, beyond 64 bits), or
- * it is above `ceiling`.
+ * Reads a fence from its decimal form. `undefined`: it is not a fence (a sign, a fraction, a leading zero, beyond 64
+ * bits), or it is above `ceiling`.
  */
 export function parseFence(text: unknown, ceiling: bigint = MAX_FENCE): bigint | undefined {
   if (typeof text !== "string" || !DECIMAL.test(text)) return undefined;
@@ -38,7 +38,7 @@ export function parseFence(text: unknown, ceiling: bigint = MAX_FENCE): bigint |
   return fence <= MAX_FENCE && fence <= ceiling ? fence : undefined;
 }
 
-/** Reads a fence that a store kept. Throws when something else was put in its place: a guard never guesses. */
+/** Reads a fence that a store kept. Throws when it is something else: a guard never guesses. */
 export function storedFence(value: unknown, where: string): bigint {
   const fence = parseFence(typeof value === "bigint" ? value.toString() : value);
   if (fence !== undefined) return fence;
@@ -77,11 +77,11 @@ export function checkFenced(fenced: Fenced): Fenced {
   return { name, fence };
 }
 
-/** Checks that a name can be written down so that no other name looks the same. */
+/** Checks that the name can be encoded without becoming equal to another name. */
 export function checkLock(name: unknown): asserts name is string {
   if (typeof name !== "string") throw new TypeError(`Expected a lock's name to be a string, got ${show(name)}`);
   const bytes = Buffer.from(name);
-  // A lone surrogate becomes U+FFFD in UTF-8, so that two names would share one mark.
+  // A lone surrogate becomes U+FFFD in UTF-8, so two names would share one mark.
   if (bytes.length > MAX_NAME_BYTES || bytes.toString() !== name) {
     throw new TypeError(`Expected a lock's name to be well-formed text of at most 1 KiB, got ${show(name)}`);
   }

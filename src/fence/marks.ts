@@ -6,14 +6,14 @@ export interface MarkStore {
   /**
    * Raises the lock's mark to `fence` unless it is higher already, in one atomic step, and resolves to the mark
    * as it then is: equal to `fence` means admitted, greater means refused. Once it resolves, the mark survives
-   * a restart, unless the store says otherwise. Rejects when the mark may or may not have been raised.
+   * a restart, unless the store says otherwise. Rejects when it is unknown whether the mark was raised.
    */
   advance(lock: string, fence: bigint): Promise<bigint>;
 }
 
 /**
- * Admits the fence, or throws {@link FenceRejectedError}: for guards of your own. What it lets in may still be
- * overtaken before it writes; `guard` is who tells of a refusal.
+ * Admits the fence, or throws {@link FenceRejectedError}: for guards of your own. A write that it admits may still be
+ * overtaken by a later lease; `guard` names the guard in the event of a refusal.
  */
 export async function admit(marks: MarkStore, offered: Fenced, guard: string = "own"): Promise<void> {
   const fenced = checkFenced(offered);

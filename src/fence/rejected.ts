@@ -1,4 +1,4 @@
-/** How a guard says no: one error, one event. */
+/** How a guard refuses: one error, one event. */
 import { LockError, quote } from "../contract/errors.ts";
 import { fenceRejectedChannel } from "../contract/events.ts";
 import type { Fenced } from "./fenced.ts";
@@ -16,7 +16,7 @@ export class FenceRejectedError extends LockError {
     super(
       lock,
       `Fence ${offered} of lock ${quote(lock)} is too old: fence ${current} has already been here. ` +
-        `The lease was lost and somebody else holds the lock; nothing was written. Stop the work and start again with a new lease.`,
+        `The lease was lost and another holder has the lock; nothing was written. Stop the work and start again with a new lease.`,
       options,
     );
     this.current = current;
@@ -28,7 +28,7 @@ export class FenceRejectedError extends LockError {
     return 412;
   }
 
-  /** … and these headers, so that `fencedFetch` at the other end throws the same error. */
+  /** … and these headers, so `fencedFetch` at the other end throws the same error. */
   get headers(): Record<string, string> {
     return { [FENCE_HEADER]: writeFenceHeader([{ name: this.lock, fence: this.current }]) };
   }
@@ -43,7 +43,7 @@ export interface FenceRejectedEvent {
   readonly offered: bigint;
 }
 
-/** Makes the error for a refused write, and tells whoever listens. */
+/** Makes the error for a refused write, and publishes the event. */
 export function reject(guard: string, { name, fence }: Fenced, current: bigint, cause?: unknown): FenceRejectedError {
   if (fenceRejectedChannel.hasSubscribers) {
     fenceRejectedChannel.publish({ guard, name, current, offered: fence } satisfies FenceRejectedEvent);

@@ -1,9 +1,9 @@
 /** What a quorum does not promise, and why. */
 import type { Declined } from "../../src/testing/index.ts";
 
-const NO_QUEUE = "members of a quorum keep no queue: who is granted next is decided by votes, not by order of arrival";
+const NO_QUEUE = "members of a quorum keep no queue: votes decide who is granted next, not the order of arrival";
 const NO_LIMIT = "a limit over a quorum is unsound, so a limit above 1 is refused; see the test of that refusal";
-const NO_SWAP = "members tell of those who wait when they vote, so whoever came since goes first only the next time";
+const NO_SWAP = "members report waiters with their votes, so later waiters go first only the next time";
 
 const SPLIT =
   "votes of a waiter and of a try that meet may split, so a try on a free lock may be refused; test/backends/quorum has the rest";

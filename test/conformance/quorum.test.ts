@@ -49,7 +49,7 @@ function patient(servers: Servers): Backend {
 }
 
 /**
- * What most members have. close() does not wait for slow ones, and what a minority may still hold stops nobody: it ends with its ttl.
+ * What most members have. close() does not wait for slow ones, and what a minority may still hold blocks no claim: it ends with its ttl.
  * Harmed members are not asked.
  */
 async function leftIn(asked: Asked, members: number, prefix?: string): Promise<readonly string[]> {

@@ -30,7 +30,7 @@ async function isAdmitted(marks: ReturnType<typeof memoryMarks>, lease: Lease): 
 }
 
 describe("guards are for exclusive holders", () => {
-  test("of a lock with limit 1 the present holder is admitted, as often as it likes, and every earlier one refused", async () => {
+  test("with limit 1, the current holder is admitted every time, and every earlier one is refused", async () => {
     const [a, b] = open();
     const marks = memoryMarks();
     const first = await a.acquire("invoice:42");
@@ -41,7 +41,7 @@ describe("guards are for exclusive holders", () => {
     expect(await isAdmitted(marks, first)).toBe(false);
   });
 
-  test("of several holders at once only the one with the greatest fence is admitted, though all hold", async () => {
+  test("with several holders at once, only the one with the greatest fence is admitted, though all hold", async () => {
     const [a, b] = open();
     const marks = memoryMarks();
     const [first, second] = [await a.acquire("import", { limit: 2 }), await b.acquire("import", { limit: 2 })];
@@ -52,7 +52,7 @@ describe("guards are for exclusive holders", () => {
     for (const lease of [first, second]) lease.assertHeld();
   });
 
-  test("shared holders are not told apart, so a guard keeps none of them from writing; the next exclusive one ends it", async () => {
+  test("a guard does not distinguish shared holders, so all of them may write until the next exclusive holder does", async () => {
     const [a, b] = open();
     const marks = memoryMarks();
     const readers = [await a.acquire("catalog", { mode: "shared" }), await b.acquire("catalog", { mode: "shared" })];

@@ -106,7 +106,7 @@ describe("FenceRejectedError", () => {
     });
     expect(error.message).toBe(
       'Fence 9007199254740992 of lock "invoice:42" is too old: fence 9007199254740993 has already been here. ' +
-        "The lease was lost and somebody else holds the lock; nothing was written. Stop the work and start again with a new lease.",
+        "The lease was lost and another holder has the lock; nothing was written. Stop the work and start again with a new lease.",
     );
   });
 

@@ -43,20 +43,20 @@ describe.each([
 });
 
 describe("fileMarks", () => {
-  test("keeps the mark when the process starts anew", async () => {
+  test("keeps the mark when the process restarts", async () => {
     await fileMarks(folder).advance("a", 34n);
     expect(await fileMarks(folder).advance("a", 33n)).toBe(34n);
     expect(await fileMarks(folder).advance("a", 34n)).toBe(34n);
   });
 
-  test("sees what another process did since, though it remembers its own mark", async () => {
+  test("sees what another process has written, though it remembers its own mark", async () => {
     const [mine, theirs] = [fileMarks(folder), fileMarks(folder)];
     await mine.advance("a", 34n);
     await theirs.advance("a", 35n);
     expect(await mine.advance("a", 34n)).toBe(35n);
   });
 
-  test("leaves one file per mark, and whatever else lies there alone", async () => {
+  test("leaves one file per mark, and does not touch other files", async () => {
     const marks = fileMarks(folder);
     await marks.advance("a", 1n);
     const [place = ""] = await readdir(folder);
@@ -68,7 +68,7 @@ describe("fileMarks", () => {
     expect(await readFile(join(folder, place, "lock"), "utf8")).toBe("a");
   });
 
-  test("starts over when somebody removed its folder, as an operator may", async () => {
+  test("starts again when an operator removed its folder", async () => {
     const marks = fileMarks(join(folder, "marks"));
     await marks.advance("a", 34n);
     await rm(join(folder, "marks"), { recursive: true });
@@ -76,7 +76,7 @@ describe("fileMarks", () => {
     expect(await fileMarks(join(folder, "marks")).advance("a", 33n)).toBe(34n);
   });
 
-  test("rejects, and is neither yes nor no, when it cannot write", async () => {
+  test("rejects when it cannot write: neither admitted nor refused", async () => {
     await writeFile(join(folder, "file"), "");
     await expect(fileMarks(join(folder, "file")).advance("a", 1n)).rejects.toThrow(/ENOTDIR|EEXIST/);
   });
@@ -101,8 +101,8 @@ describe("fileMarks", () => {
     });
     const admitted: bigint[] = [];
     await new Promise<void>((resolve) => {
-      child.on("message", (told) => {
-        admitted.push((told as { mark: bigint }).mark);
+      child.on("message", (message) => {
+        admitted.push((message as { mark: bigint }).mark);
         if (admitted.length === 40) child.kill("SIGKILL");
       });
       child.once("exit", () => resolve());
@@ -126,8 +126,8 @@ describe("fileMarks", () => {
       execArgv: [],
     });
     const message = await new Promise<Admission[]>((resolve, reject) => {
-      child.once("message", (told) => resolve(told as Admission[]));
-      child.once("exit", (code) => reject(new Error(`the process ended with ${code} and told nothing`)));
+      child.once("message", (message) => resolve(message as Admission[]));
+      child.once("exit", (code) => reject(new Error(`the process ended with ${code} without an answer`)));
     });
     return message;
   }
@@ -206,7 +206,7 @@ describe("a fenced file", () => {
   });
 
   test.each(["a directory", "a pipe", "a link", "a number that is no fence"])(
-    "S143: %s with the name of a version is none, and keeps nobody from writing",
+    "S143: %s with the name of a version is not a version, and does not block writers",
     async (what) => {
       const name = what === "a number that is no fence" ? "9".repeat(19) : "0000000000000000099";
       const put: Record<string, () => unknown> = {

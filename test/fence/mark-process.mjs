@@ -1,5 +1,5 @@
 // One of several processes that raise the same mark: node mark-process.mjs FOLDER SEED [report-each].
-// Tells its parent what it was answered, at the end or each time.
+// Sends its parent the answers, at the end or one by one.
 import { fileMarks } from "holdfast/fence/file";
 
 const [folder, seed, report] = process.argv.slice(2);

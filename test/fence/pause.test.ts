@@ -51,7 +51,7 @@ test("with a guard, its write is refused and the next one's stays (S03, S04)", a
   expect((await readFileFenced(file))?.data.toString()).toBe("ben");
 });
 
-test("successive holders of one process, who share a lease of the store, are told apart too", async () => {
+test("successive holders of one process, which share one lease of the store, are distinguished too", async () => {
   const file = join(folder, "fenced");
   const fences: bigint[] = [];
   let first: Lease | undefined;

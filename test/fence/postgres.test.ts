@@ -46,7 +46,7 @@ beforeEach(async () => {
   `);
 });
 
-/** A pool on the same server: as somebody else, or on another database. */
+/** A pool on the same server: as another role, or on another database. */
 function poolOf(change: pg.PoolConfig): pg.Pool {
   const { hostname, port, username, password, pathname } = new URL(server.url);
   const base = { host: hostname, port: Number(port), user: username, database: pathname.slice(1) };
@@ -78,7 +78,7 @@ describe("the migration", () => {
   });
 });
 
-describe("a schema that somebody else made beforehand (S176)", () => {
+describe("a schema that another role made beforehand (S176)", () => {
   /** A database of its own, in which mallory may create things. */
   async function database(name: string): Promise<{ admin: pg.Pool; mallory: pg.Pool; end: () => Promise<void> }> {
     await pool.query(`create database ${name}`);
@@ -99,7 +99,7 @@ describe("a schema that somebody else made beforehand (S176)", () => {
       $$ begin alter role mallory superuser; return new; end $$;
     create trigger bait before insert or update on holdfast.fence_mark for each row execute function holdfast.bait()`;
 
-  test("is refused, and nothing runs with the rights of whoever is guarded", async () => {
+  test("is refused, and nothing runs with the rights of the guarded role", async () => {
     const { admin, mallory, end } = await database("adopted");
     try {
       await mallory.query(`create schema holdfast; ${BAIT}`);
@@ -136,7 +136,7 @@ describe("a schema that somebody else made beforehand (S176)", () => {
     }
   });
 
-  test("is nobody else's where the role that made it runs the migration again, and the hint works", async () => {
+  test("is accepted where the role that made it runs the migration again, and the hint works", async () => {
     const { admin, mallory, end } = await database("owned");
     try {
       await migrateFences(mallory);
@@ -209,7 +209,7 @@ describe("updateFenced", () => {
     expect(await set(35n, 130)).toBe(1);
   });
 
-  test("tells neighbours above 2^53 apart", async () => {
+  test("distinguishes neighbours above 2^53", async () => {
     await set(BEYOND_DOUBLES, 1);
     expect(await refusal(set(BEYOND_DOUBLES - 1n, 2))).toMatchObject({ current: BEYOND_DOUBLES });
     expect(await balance()).toBe(1);
@@ -225,7 +225,7 @@ describe("updateFenced", () => {
     expect(await updateFenced(pool, at(7n), { table: "account", where, set: {}, column: "fence" })).toBe(0);
   });
 
-  test("refuses to touch every row, to take undefined for a value, or to be told the fence twice", async () => {
+  test("refuses to touch every row, to take undefined for a value, or to get the fence twice", async () => {
     const table = "account";
     await expect(updateFenced(pool, at(1n), { table, where: {}, set: {} })).rejects.toThrow(/where/);
     await expect(updateFenced(pool, at(1n), { table, where: { id: undefined }, set: {} })).rejects.toThrow(TypeError);
@@ -271,7 +271,7 @@ describe("withFence", () => {
     expect(await balance()).toBe(103);
   });
 
-  test("tells neighbours above 2^53 apart", async () => {
+  test("distinguishes neighbours above 2^53", async () => {
     await add(BEYOND_DOUBLES, 1);
     expect(await refusal(add(BEYOND_DOUBLES - 1n, 1))).toMatchObject({ offered: BEYOND_DOUBLES - 1n });
   });
@@ -351,7 +351,7 @@ describe("withFence", () => {
     expect(await balance()).toBe(34);
   });
 
-  test("ends the transaction of a paused holder, so that the next one gets through", async () => {
+  test("ends the transaction of a paused holder, so the next one gets through", async () => {
     let proceed = (): void => {};
     const gate = new Promise<void>((resolve) => (proceed = resolve));
     let begun = (): void => {};
@@ -421,7 +421,7 @@ describe("withFence", () => {
 });
 
 describe("checkFence", () => {
-  test("guards a transaction that somebody else began", async () => {
+  test("guards a transaction that its caller began", async () => {
     const client = await pool.connect();
     try {
       await client.query("begin");
@@ -440,7 +440,7 @@ describe("checkFence", () => {
     const client = await pool.connect();
     try {
       await expect(checkFence(client, at(34n))).rejects.toThrow(/BEGIN/);
-      // A client of another library, which does not tell its status.
+      // A client of another library, which does not report its status.
       const other: Queryable = { query: (text, values) => client.query(text, values) };
       await expect(checkFence(other, at(34n))).rejects.toThrow(/BEGIN/);
       await client.query("begin");

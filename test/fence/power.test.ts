@@ -14,17 +14,17 @@ vi.mock("node:fs/promises", () => {
   );
 });
 
-const { addVersion, latestVersion, makeFolder } = await import("../../src/fence/file/versions.ts");
-const { readFileFenced, writeFileFenced } = await import("../../src/fence/file/files.ts");
+const { addVersion, latestVersion, makeFolder, readFileFenced, writeFileFenced } =
+  await import("../../src/fence/file/versions.ts");
 
 const FOLDER = "/var/lib/app/marks";
 const SEEDS = 400;
 
-/** Several writers at once, a power cut in the middle of it, and then a look at what is left. */
+/** Several writers at once, a power cut in the middle of it, and then a check of what is left. */
 async function disaster(
   seed: number,
   write: (fence: bigint) => Promise<boolean>,
-  look: (accepted: readonly bigint[]) => Promise<void>,
+  check: (accepted: readonly bigint[]) => Promise<void>,
 ): Promise<void> {
   const chance = seeded(seed);
   supply = new PowerSupply(() => chance.fraction());
@@ -43,7 +43,7 @@ async function disaster(
   // When nothing is answered any more, nothing moves any more.
   for (let turns = 0; turns < 40; turns++) await new Promise((resolve) => setImmediate(resolve));
   supply.restore();
-  await look(accepted);
+  await check(accepted);
 }
 
 test("S143: a mark that was answered survives every power cut, and so do the folders above it", async () => {

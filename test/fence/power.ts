@@ -1,6 +1,6 @@
 /**
  * A file system in memory that loses power: what was not synced is there afterwards, or not, or in part. It stands in for
- * `node:fs/promises`, so that the code under test is the one that is shipped. A rename within a directory happens or does
+ * `node:fs/promises`, so the code under test is the shipped code. A rename within a directory happens or does
  * not; apart from that, every change of a directory since its last sync survives or is lost by itself, in any combination
  * that keeps the order of what was done to one name.
  */

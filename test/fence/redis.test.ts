@@ -76,7 +76,7 @@ describe.each(["ioredis 5", "ioredis 6", "node-redis 6", "node-redis 5"])("write
     expect(await ioredis.get("total")).toBe("c");
   });
 
-  test("tells neighbours above 2^53 apart, and numbers of different length", async () => {
+  test("distinguishes neighbours above 2^53, and numbers of different length", async () => {
     await write(BEYOND_DOUBLES, "a");
     expect(await refusal(write(BEYOND_DOUBLES - 1n, "b"))).toMatchObject({ current: BEYOND_DOUBLES });
     expect(await refusal(write(999n, "b"))).toMatchObject({ offered: 999n });
@@ -112,7 +112,7 @@ describe("the mark", () => {
     expect(new Set(names.map((name) => fenceKey(name))).size).toBe(names.length);
   });
 
-  test("is never guessed from something else that lies in its place", async () => {
+  test("is never read from other data in its key", async () => {
     for (const foreign of ["", "x", "-1", "1e9", "{}"]) {
       await ioredis.set(fenceKey("invoice:42"), foreign);
       await expect(writeFenced(ioredis, at(34n), [["SET", "total", "a"]])).rejects.toThrow(/to hold a fence/);
@@ -223,7 +223,7 @@ describe("in a cluster", () => {
     }
   });
 
-  test("data in another slot is refused with a word about why, unless the mark is put there", async () => {
+  test("data in another slot is refused with the reason, unless the mark is put there", async () => {
     for (const client of [cluster, nodeCluster]) {
       const write = writeFenced(client, at(34n), [["SET", "elsewhere", "a"]]);
       await expect(write).rejects.toThrow(/hash tag/);

@@ -20,7 +20,7 @@ const BEYOND_DOUBLES = 2n ** 53n + 1n;
 const EMPTY = new Uint8Array();
 
 let lab: ZooKeeperLab;
-/** Each talks to another server of the ensemble, so that what one wrote another may not have seen. */
+/** Each talks to another server of the ensemble, so one may not have seen what another wrote. */
 let clients: ZooKeeperClient[];
 let zookeeper: ZooKeeperClient;
 let folder: string;
@@ -60,7 +60,7 @@ describe("writeFenced", () => {
     expect(await read()).toBe("c");
   });
 
-  test("tells neighbours above 2^53 apart", async () => {
+  test("distinguishes neighbours above 2^53", async () => {
     await writeFenced(zookeeper, at(BEYOND_DOUBLES), set("a"));
     await expect(writeFenced(zookeeper, at(BEYOND_DOUBLES - 1n), set("b"))).rejects.toBeInstanceOf(FenceRejectedError);
     expect(await read()).toBe("a");
@@ -84,7 +84,7 @@ describe("writeFenced", () => {
     expect((await zookeeper.getChildren(marks)).children).toHaveLength(7);
   });
 
-  test("never guesses a fence from something else that lies in the mark's place", async () => {
+  test("never takes other data in the mark's node for a fence", async () => {
     const marks = `${folder}/marks`;
     await writeFenced(zookeeper, { name: "a", fence: 1n }, [], { marks });
     await zookeeper.setData(`${marks}/a`, Buffer.from("1e9"));
@@ -182,7 +182,7 @@ describe("writeWhileHeld", () => {
     await expect(writeWhileHeld(zookeeper, `${folder}/none`, lease, set("x"))).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test("goes by the fence of a lease of the ZooKeeper backend, at the path where that lock lies", async () => {
+  test("finds the node of a ZooKeeper lease by its fence, at the path of the lock", async () => {
     const locks = createLocks(
       zookeeperBackend({ servers: lab.servers.map(({ port }) => `127.0.0.1:${port}`).join(",") }),
     );
@@ -201,7 +201,7 @@ describe("writeWhileHeld", () => {
     }
   });
 
-  test("writes nothing when the node goes between the look and the write", async () => {
+  test("writes nothing when the node is deleted between the read and the write", async () => {
     const lock = `${folder}/lock`;
     await zookeeper.create(lock, EMPTY, "persistent");
     const mine = await zookeeper.create(`${lock}/_c_1-lock-`, EMPTY, "ephemeralSequential");

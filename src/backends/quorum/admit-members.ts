@@ -1,4 +1,4 @@
-/** `holdfast doctor --init`: an operator vouches for members that have never held a lease, or have lost none. */
+/** `holdfast doctor --init`: an operator ends the quarantine of members that certainly lost no lease. */
 import type { Member } from "../../contract/backend.ts";
 import { type QuorumOptions, toSettings } from "./options.ts";
 
@@ -10,8 +10,8 @@ export interface InitResult {
 }
 
 /**
- * Ends the quarantine of every member that can be reached. Right after installing them, that is what saves the first
- * claimants from waiting. While any lease may be alive that a member has forgotten, it breaks the lock's one promise.
+ * Ends the quarantine of every member that can be reached. Right after an installation, this saves the first clients from
+ * waiting. While a lease may be alive that a member has lost, it breaks mutual exclusion.
  */
 export function initMembers(members: readonly Member[], options: QuorumOptions = {}): Promise<readonly InitResult[]> {
   const { terms } = toSettings(options);
@@ -20,8 +20,8 @@ export function initMembers(members: readonly Member[], options: QuorumOptions =
       const label = options.labels?.[at] ?? `${member.name}#${at + 1}`;
       try {
         await member.join?.(terms);
-        if (member.admit === undefined) return { member: label, result: "durable" };
-        await member.admit();
+        if (member.endQuarantine === undefined) return { member: label, result: "durable" };
+        await member.endQuarantine();
         return { member: label, result: "admitted" };
       } catch (cause) {
         return { member: label, result: "failed", cause };

@@ -1,8 +1,8 @@
 /**
- * Redlock, with what its critics found missing: fences, renewal, and members that forgot.
+ * Redlock, with what its critics found missing: fences, renewal, and members that lost their data.
  *
- * N independent members behind one backend. A lease is a majority's votes for one ballot; see round.ts for how they are
- * counted, ballot.ts for why fences rise, renewal.ts for why a lease that was renewed was never anybody else's.
+ * N independent members behind one backend. A lease is a majority's votes for one ballot. round.ts: how votes are counted.
+ * ballot.ts: why fences rise. renewals.ts: why no other claim held the lock before a successful renewal.
  */
 import type {
   Backend,
@@ -18,18 +18,19 @@ import type {
 } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import { ballotAbove, firstFence, Proposer } from "./ballot.ts";
-import { checkClaim, checkFit, checkMembers } from "./check.ts";
-import { closeSeats } from "./close.ts";
-import { Hints } from "./release-hints.ts";
-import { type QuorumOptions, type Settings, toSettings } from "./options.ts";
-import { recall } from "./recall.ts";
+import { ClaimState } from "./claim-state.ts";
+import { closeMembers } from "./close.ts";
+import { forceRelease } from "./force-release.ts";
+import { MemberLink } from "./member-link.ts";
+import { checkClaim, checkFit, checkMembers, type QuorumOptions, type Settings, toSettings } from "./options.ts";
+import { queryMembers } from "./query.ts";
+import { refusal } from "./refusal.ts";
 import { releaseAll } from "./release.ts";
+import { ReleaseHints } from "./release-hints.ts";
 import { renewAll } from "./renewals.ts";
-import { majorityOf, Round } from "./round.ts";
-import { Seat } from "./member-link.ts";
-import { Standing } from "./claim-state.ts";
-import { breakLease, survey } from "./query.ts";
-import { ballotToRaise, heldBy, isHopeless, noQuorum, tooLate } from "./votes.ts";
+import { resumeLease } from "./resume.ts";
+import { Round } from "./round.ts";
+import { ballotToRaise, majorityOf } from "./votes.ts";
 
 /** How often a ballot that was too low is raised before the claim counts as refused. */
 const RAISES_MAX = 3;
@@ -44,20 +45,21 @@ class QuorumBackend implements Backend {
   readonly name = "quorum";
   readonly ephemeral: boolean;
   readonly #settings: Settings;
-  readonly #seats: readonly Seat[];
+  readonly #links: readonly MemberLink[];
   readonly #proposer: Proposer;
-  readonly #standings = new Map<string, Standing>();
-  /** By the id that the members know: the winning round's. */
-  readonly #byRound = new Map<string, Standing>();
+  readonly #claims = new Map<string, ClaimState>();
+  /** By the id that the members know: that of the winning round. */
+  readonly #byRound = new Map<string, ClaimState>();
   #listener: Listener | undefined;
   #closed: Promise<void> | undefined;
 
   constructor(members: readonly Member[], options: QuorumOptions) {
     this.ephemeral = members.some(({ ephemeral }) => ephemeral === true);
     this.#settings = toSettings(options);
-    const others = (): readonly Seat[] => this.#seats;
-    this.#seats = members.map(
-      (member, at) => new Seat(member, at, options.labels?.[at] ?? `${member.name}#${at + 1}`, this.#settings, others),
+    const others = (): readonly MemberLink[] => this.#links;
+    this.#links = members.map(
+      (member, at) =>
+        new MemberLink(member, at, options.labels?.[at] ?? `${member.name}#${at + 1}`, this.#settings, others),
     );
     this.#proposer = new Proposer(this.#settings.clock);
   }
@@ -66,109 +68,110 @@ class QuorumBackend implements Backend {
     if (this.#closed !== undefined)
       throw new LockBackendError("quorum", claim.name, "The quorum is closed.", { fatal: true });
     checkClaim(claim, this.#settings.maxTtlMs);
-    checkFit(claim.name, this.#seats);
-    const known = claim.resumes === true ? await this.#resume(claim) : this.#standings.get(claim.id);
+    checkFit(claim.name, this.#links);
+    const known = claim.resumes === true ? await this.#resume(claim) : this.#claims.get(claim.id);
     if (known?.held !== undefined && !known.ended) {
       const again = await this.#confirm(known);
       if (again !== undefined) return again;
     }
-    const standing = known === undefined || known.ended ? new Standing(claim) : known;
-    this.#standings.set(claim.id, standing);
-    standing.hints?.forget();
-    let round = await this.#ask(standing, this.#proposer.next());
-    for (let raises = 0; raises < RAISES_MAX && !round.isWon && !standing.ended; raises++) {
-      const above = ballotToRaise(round.votes(), this.#seats.length, majorityOf(this.#seats.length), round.ballot);
+    const state = known === undefined || known.ended ? new ClaimState(claim) : known;
+    this.#claims.set(claim.id, state);
+    state.hints?.forget();
+    let round = await this.#ask(state, this.#proposer.next());
+    for (let raises = 0; raises < RAISES_MAX && !round.isWon && !state.ended; raises++) {
+      const above = ballotToRaise(round.votes(), this.#links.length, majorityOf(this.#links.length), round.ballot);
       if (above === undefined) break;
-      round = await this.#ask(standing, above);
+      round = await this.#ask(state, above);
     }
-    if (round.isWon && !standing.ended) {
-      standing.hints?.stop();
-      return standing.granted(round.ballot, round.sentAtMs);
+    if (round.isWon && !state.ended) {
+      state.hints?.stop();
+      return state.granted(round.ballot, round.sentAtMs);
     }
-    // Released meanwhile: nobody wants to know why.
-    if (standing.ended) return { granted: false, heldBy: [] };
-    if (claim.queues) (standing.hints ??= new Hints()).listen(this.#seats, claim.name, round);
-    else this.#forget(standing);
-    return this.#refuse(standing, round);
+    // Released meanwhile: the answer is not needed any more.
+    if (state.ended) return { granted: false, heldBy: [] };
+    if (claim.queues) (state.hints ??= new ReleaseHints()).listen(this.#links, claim.name, round);
+    else this.#forget(state);
+    return refusal(this.#links, this.#settings, state, round);
   }
 
-  /** Waits for a member's hint that the lock was released. Without any, the caller's own pause ends it. */
+  /** Waits for a member's hint that the lock was released. Without one, the caller's own pause ends it. */
   async watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
     const { clock, chance } = this.#settings;
-    const standing = this.#standings.get(claim.id);
+    const state = this.#claims.get(claim.id);
     let timer: unknown;
     await new Promise<void>((resolve) => {
       if (signal.aborted) return resolve();
       signal.addEventListener("abort", () => resolve(), { once: true });
-      standing?.hints?.await(() => {
-        // Members hear of a release one after the other, and other waiters hear of it too.
-        timer ??= clock.setTimer(resolve, standing.pace.afterHint(chance), true);
+      state?.hints?.await(() => {
+        // The release reaches the members one after the other, and other waiters get the hint too.
+        timer ??= clock.setTimer(resolve, state.backoff.afterHint(chance), true);
       });
     });
     clock.clearTimer(timer);
-    standing?.hints?.await(undefined);
+    state?.hints?.await(undefined);
     return undefined;
   }
 
   async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
     for (const claim of claims) if (claim.resumes === true) await this.#resume(claim);
-    const standings = claims.map(({ id }, at) => {
-      const standing = this.#standings.get(id);
-      const ballot = standing?.held?.ballot;
-      return fences === undefined || (ballot !== undefined && firstFence(ballot) === fences[at]) ? standing : undefined;
+    const states = claims.map(({ id }, at) => {
+      const state = this.#claims.get(id);
+      const ballot = state?.held?.ballot;
+      return fences === undefined || (ballot !== undefined && firstFence(ballot) === fences[at]) ? state : undefined;
     });
-    const renewals = await renewAll(this.#seats, this.#settings, standings);
-    for (const [at, standing] of standings.entries()) {
-      if (renewals[at]?.held !== false || standing === undefined) continue;
+    const renewals = await renewAll(this.#links, this.#settings, states);
+    for (const [at, state] of states.entries()) {
+      if (renewals[at]?.held !== false || state === undefined) continue;
       // An unclean end: with a lock delay, what the minority still holds stays taken as long as was asked for.
-      if (standing.claim.lockDelayMs > 0) this.#drop(standing);
-      else this.#forget(standing);
+      if (state.claim.lockDelayMs > 0) this.#drop(state);
+      else this.#forget(state);
     }
     return renewals;
   }
 
   async release(claim: Claim): Promise<Released> {
-    const standing = this.#standings.get(claim.id);
-    if (standing === undefined) {
+    const state = this.#claims.get(claim.id);
+    if (state === undefined) {
       if (claim.resumes !== true || (await this.#resume(claim)) === undefined) return "absent";
       return this.release(claim);
     }
-    standing.ended = true;
-    if (standing.held === undefined) {
-      this.#forget(standing);
+    state.ended = true;
+    if (state.held === undefined) {
+      this.#forget(state);
       return "queued";
     }
-    // Where it stays unknown: kept for whoever asks again, until the members have let go by themselves.
+    // If it stays unknown, it is kept for a retry until it has expired at the members.
     const unknown = (): unknown =>
-      this.#settings.clock.setTimer(() => this.#drop(standing), claim.ttlMs + claim.lockDelayMs);
-    const was = await releaseAll(this.#seats, this.#settings, standing, () => this.#drop(standing), unknown);
+      this.#settings.clock.setTimer(() => this.#drop(state), claim.ttlMs + claim.lockDelayMs);
+    const was = await releaseAll(this.#links, this.#settings, state, () => this.#drop(state), unknown);
     return was ? "held" : "absent";
   }
 
   /**
-   * No atomic step, but a courteous one: where others wait, the next claim of this process leaves them the time of a round.
-   * Else whoever releases would always be first to ask again, and the others would starve.
+   * Not atomic, but fair: where others wait, the next claim of this process waits for the time of a round. Otherwise the
+   * process that releases would always ask first, and the others would starve.
    */
   async swap(held: Claim, next: Claim): Promise<Swapped> {
-    const pace = this.#standings.get(held.id)?.pace;
+    const backoff = this.#claims.get(held.id)?.backoff;
     const released = await this.release(held);
-    if (pace === undefined || pace.waiters === 0 || !next.queues) return { ...(await this.attempt(next)), released };
-    return { granted: false, heldBy: [], retryMs: pace.courtesyMs(), released };
+    const yields = backoff !== undefined && backoff.waiters > 0 && next.queues;
+    if (!yields) return { ...(await this.attempt(next)), released };
+    return { granted: false, heldBy: [], retryMs: backoff.yieldMs(), released };
   }
 
   query(prefix: string): Promise<Snapshot> {
-    return survey(this.#seats, this.#settings, prefix);
+    return queryMembers(this.#links, this.#settings, prefix);
   }
 
   forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
-    return breakLease(this.#seats, this.#settings, name, fence, by, reason);
+    return forceRelease(this.#links, this.#settings, name, fence, by, reason);
   }
 
   listen(listener: Listener): void {
     this.#listener = listener;
-    for (const seat of this.#seats) {
-      seat.member.listen?.({
-        lost: (roundId, reason) => this.#lostAt(seat, roundId, reason),
+    for (const link of this.#links) {
+      link.member.listen?.({
+        lost: (roundId, reason) => this.#lostAt(link, roundId, reason),
         doubt: (id) => this.#verify(id === undefined ? [...this.#byRound.values()] : [this.#byRound.get(id)]),
       });
     }
@@ -180,32 +183,32 @@ class QuorumBackend implements Backend {
 
   async #close(): Promise<void> {
     this.#listener = undefined;
-    for (const standing of this.#standings.values()) if (standing.held === undefined) this.#forget(standing);
-    await closeSeats(this.#seats, this.#settings);
+    for (const state of this.#claims.values()) if (state.held === undefined) this.#forget(state);
+    await closeMembers(this.#links, this.#settings);
   }
 
-  #ask(standing: Standing, ballot: bigint): Promise<Round> {
-    const { claim } = standing;
-    const ended = (round: Round): void => this.#ended(standing, round);
-    standing.forgetNews();
-    const first = new Round(this.#seats, this.#settings, claim, ballot, ended);
-    standing.round = first;
-    // From here on members may tell of it, before it is won.
-    if (first.isWanted) this.#byRound.set(first.claim.id, standing);
+  #ask(state: ClaimState, ballot: bigint): Promise<Round> {
+    const { claim } = state;
+    const ended = (round: Round): void => this.#ended(state, round);
+    state.resetReports();
+    const first = new Round(this.#links, this.#settings, claim, ballot, ended);
+    state.round = first;
+    // From here on members may report on it, before it is won.
+    if (first.isWanted) this.#byRound.set(first.claim.id, state);
     if (claim.minHoldMs === 0) return first.over;
     return first.over.then((won) => {
       if (!won.isWon) return won;
-      standing.round = new Round(this.#seats, this.#settings, claim, ballotAbove(ballot), ended, won);
-      return standing.round.over;
+      state.round = new Round(this.#links, this.#settings, claim, ballotAbove(ballot), ended, won);
+      return state.round.over;
     });
   }
 
-  #ended(standing: Standing, round: Round): void {
-    standing.note(round);
-    if (round.isWon && !standing.ended) {
-      standing.trust(round.sentAtMs);
-      this.#byRound.set(round.claim.id, standing);
-      if (standing.doubted) this.#verify([standing]);
+  #ended(state: ClaimState, round: Round): void {
+    state.learnFrom(round);
+    if (round.isWon && !state.ended) {
+      state.trust(round.sentAtMs);
+      this.#byRound.set(round.claim.id, state);
+      if (state.doubted) this.#verify([state]);
       return;
     }
     round.withdraw();
@@ -213,88 +216,72 @@ class QuorumBackend implements Backend {
     for (const vote of round.votes()) if (vote.vote === "low" || vote.vote === "held") this.#proposer.learn(vote.fence);
   }
 
-  #refuse(standing: Standing, round: Round): Refused {
-    const { claim } = standing;
-    checkFit(claim.name, this.#seats);
-    if (round.lapsed) throw tooLate(claim.name, round.tookMs, claim.ttlMs, round.report());
-    const votes = round.votes();
-    const silent = votes.filter(({ vote }) => vote !== "granted" && vote !== "held" && vote !== "low").length;
-    const majority = majorityOf(this.#seats.length);
-    // Whoever had not answered when the round was lost may well have voted.
-    if (this.#seats.length - silent < majority) {
-      throw noQuorum(claim.name, majority, round.report(), isHopeless(votes, this.#seats.length, majority));
-    }
-    const { chance } = this.#settings;
-    const retryMs = standing.pace.afterDefeat(votes, this.#seats.length, claim.ttlMs, chance);
-    return { granted: false, heldBy: heldBy(claim.name, votes), retryMs };
-  }
-
   /** The claim holds already, and its caller lost the answer: the same fence, if a majority still holds it. */
-  async #confirm(standing: Standing): Promise<Granted | undefined> {
-    const round = standing.held!;
-    const [renewal] = await this.renew([standing.claim]);
-    if (renewal?.held === true) return standing.granted(round.ballot, renewal.fromMs ?? round.sentAtMs);
+  async #confirm(state: ClaimState): Promise<Granted | undefined> {
+    const round = state.held!;
+    const [renewal] = await this.renew([state.claim]);
+    if (renewal?.held === true) return state.granted(round.ballot, renewal.fromMs ?? round.sentAtMs);
     if (renewal?.held === "unknown") throw renewal.cause;
     return undefined;
   }
 
-  /** What another process has won in the claim's name, if it says that there may be such a lease. */
-  async #resume(claim: Claim): Promise<Standing | undefined> {
-    if (claim.resumes !== true || this.#standings.has(claim.id)) return this.#standings.get(claim.id);
+  /** The lease that another process has won for this claim, if the claim says that there may be one. */
+  async #resume(claim: Claim): Promise<ClaimState | undefined> {
+    if (claim.resumes !== true || this.#claims.has(claim.id)) return this.#claims.get(claim.id);
     checkClaim(claim, this.#settings.maxTtlMs);
-    const standing = await recall(this.#seats, this.#settings, claim);
-    if (standing?.round !== undefined) {
-      this.#standings.set(claim.id, standing);
-      this.#byRound.set(standing.round.claim.id, standing);
+    const state = await resumeLease(this.#links, this.#settings, claim);
+    if (state?.round !== undefined) {
+      this.#claims.set(claim.id, state);
+      this.#byRound.set(state.round.claim.id, state);
     }
-    return standing;
+    return state;
   }
 
-  /** Forgets the claim, and makes every member let go of it. */
-  #forget(standing: Standing): void {
-    this.#drop(standing);
-    standing.round?.withdraw();
+  /** Forgets the claim, and releases it at every member. */
+  #forget(state: ClaimState): void {
+    this.#drop(state);
+    state.round?.withdraw();
   }
 
-  #drop(standing: Standing): void {
-    standing.ended = true;
-    standing.hints?.stop();
-    if (this.#standings.get(standing.claim.id) === standing) this.#standings.delete(standing.claim.id);
-    if (standing.round !== undefined) this.#byRound.delete(standing.round.claim.id);
+  #drop(state: ClaimState): void {
+    state.ended = true;
+    state.hints?.stop();
+    if (this.#claims.get(state.claim.id) === state) this.#claims.delete(state.claim.id);
+    if (state.round !== undefined) this.#byRound.delete(state.round.claim.id);
   }
 
-  /** One member's word is not enough: it may be the minority that lost it. But it is a reason to ask them all. */
-  #lostAt(seat: Seat, roundId: string, reason: string): void {
-    const standing = this.#byRound.get(roundId);
-    if (standing === undefined || standing.ended) return;
-    standing.lostAt = new Set(standing.lostAt).add(seat);
-    const left = this.#seats.length - standing.lostAt.size;
-    if (standing.held !== undefined && left < majorityOf(this.#seats.length)) this.#lose(standing, reason);
-    else this.#verify([standing]);
+  /** One member's report is not enough: it may be a minority. But it is a reason to ask all of them. */
+  #lostAt(link: MemberLink, roundId: string, reason: string): void {
+    const state = this.#byRound.get(roundId);
+    if (state === undefined || state.ended) return;
+    state.lostAt = new Set(state.lostAt).add(link);
+    const left = this.#links.length - state.lostAt.size;
+    if (state.held !== undefined && left < majorityOf(this.#links.length)) this.#lose(state, reason);
+    else this.#verify([state]);
   }
 
-  /** A member that comes back may have forgotten, and its messages may have been missed: does a majority still hold these? */
-  #verify(told: readonly (Standing | undefined)[]): void {
-    const doubted = told.filter((standing) => standing !== undefined);
-    // Of a round that is under way nobody can say yet: it is asked about as soon as it is won.
-    for (const standing of doubted) standing.doubted = standing.held === undefined;
-    const held = doubted.filter((standing) => !standing.doubted);
-    const standings = held.filter(({ verifying }) => verifying === false);
-    for (const standing of held) standing.verifying = standing.verifying === false ? true : "again";
-    if (standings.length === 0) return;
-    void renewAll(this.#seats, this.#settings, standings).then((renewals) => {
-      const again = standings.filter(({ verifying }) => verifying === "again");
+  /** A member that comes back may have lost its data, and its messages may have been missed: does a majority still hold these? */
+  #verify(reported: readonly (ClaimState | undefined)[]): void {
+    const doubted = reported.filter((state) => state !== undefined);
+    // A round under way is not decided yet: it is verified as soon as it is won.
+    for (const state of doubted) state.doubted = state.held === undefined;
+    const held = doubted.filter((state) => !state.doubted);
+    const states = held.filter(({ verifying }) => verifying === false);
+    for (const state of held) state.verifying = state.verifying === false ? true : "again";
+    if (states.length === 0) return;
+    void renewAll(this.#links, this.#settings, states).then((renewals) => {
+      const again = states.filter(({ verifying }) => verifying === "again");
       for (const [at, renewal] of renewals.entries()) {
-        standings[at]!.verifying = false;
-        if (renewal.held === false) this.#lose(standings[at]!, renewal.reason);
+        states[at]!.verifying = false;
+        if (renewal.held === false) this.#lose(states[at]!, renewal.reason);
       }
       this.#verify(again.filter(({ ended }) => !ended));
     });
   }
 
-  #lose(standing: Standing, reason: string): void {
-    if (standing.ended) return;
-    this.#forget(standing);
-    this.#listener?.lost(standing.claim.id, reason);
+  #lose(state: ClaimState, reason: string): void {
+    if (state.ended) return;
+    this.#forget(state);
+    this.#listener?.lost(state.claim.id, reason);
   }
 }

@@ -1,16 +1,16 @@
 /**
- * Ballots: the fences that a claimant proposes to the members.
+ * Ballots: the fences that a client proposes to the members.
  *
  * A ballot stands for a block of {@link RUN} fences and is the last of them. All ballots are the last of an aligned block,
- * so a member that grants only what is above every ballot it granted also keeps all the fences inside apart, and needs
- * to know nothing of blocks: that is how one vote reserves a run for successive local holders.
+ * so a member that grants only greater ballots than before also keeps the fences of different blocks apart, without knowing
+ * about blocks: one vote reserves a run of fences for successive local holders.
  */
 import type { Clock } from "../../contract/clock.ts";
 
 /** How many fences a ballot reserves: a power of two. */
 export const RUN = 64;
 const BLOCK = BigInt(RUN);
-/** A fence further ahead of our clock than this is one lock's affair and not taken for the time of day. */
+/** A fence further ahead of our clock than this belongs to one lock, and is not taken for the time of day. */
 const LEARN_MAX_US = 60_000_000;
 
 /** The block's first fence. */
@@ -29,8 +29,9 @@ export function ballotAbove(fence: bigint): bigint {
 }
 
 /**
- * Proposes ballots: the time of day in µs, so that fences keep rising when members forget. Its clock never goes back, and
- * follows the fastest clock in the group, as far as refusals tell: else a slow one's first proposal would always be low.
+ * Proposes ballots: the time of day in µs, so fences keep rising when members lose their data. Its clock never goes back, and
+ * follows the fastest clock in the group, as far as refusals show it: otherwise the first proposal of a slow one would
+ * always be too low.
  */
 export class Proposer {
   readonly #clock: Clock;
@@ -47,7 +48,7 @@ export class Proposer {
     return ballotOf(BigInt(Math.floor(this.#us() + this.#aheadUs)));
   }
 
-  /** Somebody's fence was seen. */
+  /** A member has answered with this fence. */
   learn(fence: bigint): void {
     const aheadUs = Number(fence) + 1 - this.#us();
     if (aheadUs > this.#aheadUs && aheadUs <= LEARN_MAX_US) this.#aheadUs = aheadUs;
@@ -55,7 +56,7 @@ export class Proposer {
 
   /**
    * Monotonic time, set forward when the wall clock is ahead of it: after a sleep. Not for less than a millisecond, because the
-   * wall clock tells no finer: it would stand still in between, and the next proposal would be as low as the last.
+   * wall clock has no finer steps: it would stand still in between, and the next proposal would be as low as the last.
    */
   #us(): number {
     const nowMs = this.#clock.now();

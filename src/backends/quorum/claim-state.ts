@@ -1,41 +1,41 @@
-/** What this process knows of one claim: its rounds, whether one was won, and until when that may be trusted. */
+/** What this process knows of one claim: its rounds, whether one was won, and how long that may be trusted. */
 import type { Claim, Granted } from "../../contract/backend.ts";
+import { driftMs } from "../../contract/trust.ts";
+import { Backoff } from "./backoff.ts";
 import { firstFence, RUN } from "./ballot.ts";
-import { Hints } from "./release-hints.ts";
-import { Pace } from "./backoff.ts";
-import { driftMs, type Round } from "./round.ts";
-import type { Seat } from "./member-link.ts";
+import type { MemberLink } from "./member-link.ts";
+import type { ReleaseHints } from "./release-hints.ts";
+import type { Round } from "./round.ts";
 
-const NOWHERE: ReadonlySet<Seat> = new Set();
+const NO_MEMBERS: ReadonlySet<MemberLink> = new Set();
 
-export class Standing {
+export class ClaimState {
   readonly claim: Claim;
-  readonly pace: Pace = new Pace();
-  /** None before the first refusal. */
-  hints: Hints | undefined;
+  readonly backoff: Backoff = new Backoff();
+  /** Undefined before the first refusal. */
+  hints: ReleaseHints | undefined;
   /** The round under way, or the one that was won. */
   round: Round | undefined;
   /** Only a majority that answers before this instant can prolong it. */
   trustedUntilMs: number = -Infinity;
-  /** Released, or lost: nothing may be asked for in its name any more. */
+  /** Released or lost: no further request may be sent for it. */
   ended = false;
-  /** What each member said to the release: asked again, a member would say no. */
+  /** What each member answered to the release: asked again, a member would say no. */
   readonly released: (boolean | undefined)[] = [];
-  /** Members that told, unasked, that the lease is gone there. */
-  lostAt: ReadonlySet<Seat> = NOWHERE;
+  /** Members that reported that they do not hold the lease any more. */
+  lostAt: ReadonlySet<MemberLink> = NO_MEMBERS;
   /** A reason to ask the members came before the round was won. */
   doubted = false;
-
-  /** The members are being asked whether they still hold it. `again`: what gave rise to another question came after that one. */
+  /** The members are being asked whether they still hold it. `again`: a new reason came after that request. */
   verifying: boolean | "again" = false;
 
   constructor(claim: Claim) {
     this.claim = claim;
   }
 
-  /** Another round begins, of which nobody has told anything yet. */
-  forgetNews(): void {
-    this.lostAt = NOWHERE;
+  /** Another round begins: no member has reported on it yet. */
+  resetReports(): void {
+    this.lostAt = NO_MEMBERS;
     this.doubted = false;
   }
 
@@ -44,11 +44,11 @@ export class Standing {
   }
 
   /** Learns from a round how long members take, and how many others wait. */
-  note(round: Round): void {
-    this.pace.note(round.tookMs, Math.max(0, round.waiters() - (this.hints?.isListening === true ? 1 : 0)));
+  learnFrom(round: Round): void {
+    this.backoff.learn(round.tookMs, Math.max(0, round.waiters() - (this.hints?.isListening === true ? 1 : 0)));
   }
 
-  /** Trust only moves forward, counted from when the question left. */
+  /** Trust only moves forward, counted from when the request left. */
   trust(fromMs: number): void {
     const { ttlMs } = this.claim;
     this.trustedUntilMs = Math.max(this.trustedUntilMs, fromMs + ttlMs - driftMs(ttlMs));

@@ -1,87 +1,82 @@
 /**
- * A member's seat in the quorum: who sits there, whether it answers, and what its clock says. A member that hangs is not
- * asked again and again: its connection would queue all of it.
+ * The link to one member: which store answers there, whether it answers, and its clock. A member that hangs is asked only now
+ * and then: otherwise its connection would queue all requests.
  */
 import type { Claim, Member, Vote } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
 import { LockBackendError } from "../../contract/errors.ts";
-import { Errands } from "./pending-calls.ts";
-import type { GroupTerms } from "./terms.ts";
-import type { Silence } from "./votes.ts";
+import type { Offset } from "./clock-offsets.ts";
+import type { GroupTerms } from "./member-terms.ts";
+import { PendingCalls } from "./pending-calls.ts";
+import type { NoVote } from "./votes.ts";
 
-/** A member that does not answer is tried again this often. */
+/** How often a member that does not answer is tried again. */
 const PROBE_MS = 1000;
 
-/** The member's wall clock minus our monotonic clock lies between these. */
-export interface Offset {
-  readonly fromMs: number;
-  readonly toMs: number;
-}
-
-/** Who wants a member's vote. */
-export interface Asker {
+/** What asks for a member's vote: a round. */
+export interface VoteReceiver {
   readonly claim: Claim;
   readonly ballot: bigint;
-  /** False: it was decided without it. */
+  /** False: it was decided without this vote. */
   readonly isWanted: boolean;
-  /** Whatever comes: a vote, or that there is none, and why. */
-  take(seat: Seat, vote: Vote | Silence): void;
+  /** A vote, or why there is none. */
+  receive(link: MemberLink, vote: Vote | NoVote): void;
 }
 
-export class Seat {
+export class MemberLink {
   readonly member: Member;
   readonly label: string;
-  /** Its place among the seats. */
-  readonly place: number;
+  /** Its index among the links. */
+  readonly index: number;
   /** Which store answered here last. */
   id: string | undefined;
   offset: Offset | undefined;
-  /** Why the member can never be one, found out before it was ever let in. */
+  /** Why the store cannot be a member, found before it ever joined. */
   unfit: LockBackendError | undefined;
   readonly #clock: Clock;
   readonly #terms: GroupTerms;
   readonly #memberWaitMs: number;
-  readonly #others: () => readonly Seat[];
+  readonly #others: () => readonly MemberLink[];
   #joining: Promise<void> | undefined;
   #joined = false;
-  /** Another store answered here before, or the same one before it restarted. */
+  /** Another store answered here before, or the same one before a restart. */
   #moved = false;
-  /** When the first question left that followed the last answer; `undefined`: nothing was asked since. */
+  /** When the first request after the last answer left; `undefined`: none was sent since. */
   #waitingSinceMs: number | undefined;
   #probedMs = -Infinity;
-  readonly #errands: Errands;
+  readonly #pending: PendingCalls;
 
   constructor(
     member: Member,
-    place: number,
+    index: number,
     label: string,
     settings: { readonly clock: Clock; readonly terms: GroupTerms; readonly memberWaitMs: number },
-    others: () => readonly Seat[],
+    others: () => readonly MemberLink[],
   ) {
     this.member = member;
-    this.place = place;
+    this.index = index;
     this.label = label;
     this.#clock = settings.clock;
     this.#terms = settings.terms;
     this.#memberWaitMs = settings.memberWaitMs;
     this.#others = others;
-    this.#errands = new Errands(member, this.#clock, (answer) => this.#count(answer));
+    this.#pending = new PendingCalls(member, this.#clock, (answer) => this.#track(answer));
     if (member.join === undefined) this.#joined = true;
   }
 
-  /** True: it was there, and its connection is gone. */
+  /** True: it was connected before, and its connection is gone. */
   isDown(): boolean {
     if (this.member.isDown?.() !== true) return false;
-    this.#doubt();
+    this.#mustJoin();
     return true;
   }
 
-  /** True: something was asked long ago, and no answer has come since. */
+  /** True: a request was sent long ago, and no answer has come since. */
   get hangs(): boolean {
     return this.#waitingSinceMs !== undefined && this.#clock.now() - this.#waitingSinceMs > this.#memberWaitMs;
   }
 
-  /** True, now and then: it is time to see whether a member that hangs answers again. */
+  /** True now and then: it is time to check whether a member that hangs answers again. */
   mayProbe(): boolean {
     const nowMs = this.#clock.now();
     if (nowMs - this.#probedMs < PROBE_MS) return false;
@@ -93,105 +88,106 @@ export class Seat {
   async ask<T>(question: (member: Member) => Promise<T>): Promise<T> {
     if (!this.#joined) await this.#join();
     try {
-      return await this.#count(question(this.member));
+      return await this.#track(question(this.member));
     } catch (cause) {
-      this.#doubt();
+      this.#mustJoin();
       throw cause;
     }
   }
 
-  /** Asks for a vote, unless it is no longer wanted by the time the member has joined. No promise: this is the hot path. */
-  poll(asker: Asker): void {
-    if (this.#joined) this.#poll(asker);
-    else void this.#joinAndPoll(asker);
+  /** Asks for a vote, unless it is not wanted any more when the member has joined. No promise: this is the hot path. */
+  requestVote(receiver: VoteReceiver): void {
+    if (this.#joined) this.#requestVote(receiver);
+    else void this.#joinAndRequestVote(receiver);
   }
 
-  /** Releases the claim, and tells what the member said. Goes on trying where the member cannot be reached. */
-  release(claim: Claim, told: (was: boolean) => void): void {
+  /** Releases the claim, and passes on what the member answered. Retries while the member cannot be reached. */
+  release(claim: Claim, answered: (was: boolean) => void): void {
     this.#waitingSinceMs ??= this.#clock.now();
-    this.#errands.releases(claim);
+    this.#pending.releaseStarted(claim);
     this.member.release(claim).then(
       (was) => {
         this.#waitingSinceMs = undefined;
-        told(was === "held");
-        this.#errands.released(claim);
+        answered(was === "held");
+        this.#pending.releaseEnded(claim);
       },
       () => {
         this.#waitingSinceMs = undefined;
-        this.#errands.letGo(claim, false);
-        this.#errands.released(claim);
+        this.#pending.cleanUp(claim, false);
+        this.#pending.releaseEnded(claim);
       },
     );
   }
 
   /**
-   * Sees to it that the claim holds nothing here, now or as soon as the member can be reached. Nobody waits for it.
-   * `unsaid`: its ballot never became a lease.
+   * Releases the claim in the background, now or as soon as the member can be reached. `neverLeased`: its ballot never became
+   * a lease.
    */
-  letGo(claim: Claim, unsaid = false): void {
-    this.#errands.letGo(claim, unsaid);
+  cleanUp(claim: Claim, neverLeased = false): void {
+    this.#pending.cleanUp(claim, neverLeased);
   }
 
-  /** The locks of which the member may hold something that nobody wants. */
-  get leftAt(): readonly string[] {
-    return this.#errands.locks;
+  /** The locks of which the member may still hold a claim that is not wanted. */
+  get pendingLocks(): readonly string[] {
+    return this.#pending.locks;
   }
 
-  /** Resolves when all that was asked here is answered, and nothing is left: with a member that is gone, never. */
+  /** Resolves when every request is answered and no cleanup is left: never, if the member is gone. */
   settled(): Promise<void> {
-    return this.#errands.settled();
+    return this.#pending.settled();
   }
 
-  /** Asks for nothing any more, and closes the member. */
+  /** Stops all cleanup, and closes the member. */
   close(): Promise<void> {
-    this.#errands.close();
+    this.#pending.close();
     return this.member.close();
   }
 
-  async #joinAndPoll(asker: Asker): Promise<void> {
+  async #joinAndRequestVote(receiver: VoteReceiver): Promise<void> {
     try {
       await this.#join();
-      if (!asker.isWanted) throw new Error("the round was over before the member had joined");
+      if (!receiver.isWanted) throw new Error("the round was over before the member had joined");
     } catch (cause) {
-      return asker.take(this, { vote: "unreachable", cause });
+      return receiver.receive(this, { vote: "unreachable", cause });
     }
-    return this.#poll(asker);
+    return this.#requestVote(receiver);
   }
 
-  #poll(asker: Asker): void {
+  #requestVote(receiver: VoteReceiver): void {
     const sentAtMs = this.#clock.now();
     this.#waitingSinceMs ??= sentAtMs;
-    this.#errands.votes(asker.claim);
-    this.member.vote(asker.claim, asker.ballot).then(
+    this.#pending.voteStarted(receiver.claim);
+    this.member.vote(receiver.claim, receiver.ballot).then(
       (vote) => {
         this.#waitingSinceMs = undefined;
         const { wallMs, from } = vote;
-        if (from !== undefined && from !== this.id) this.#meet(from);
+        if (from !== undefined && from !== this.id) this.#identify(from);
         if (wallMs !== undefined) this.offset = { fromMs: wallMs - this.#clock.now(), toMs: wallMs - sentAtMs };
-        asker.take(this, vote);
-        this.#errands.voted(asker.claim);
+        receiver.receive(this, vote);
+        this.#pending.voteEnded(receiver.claim);
       },
       (cause: unknown) => {
         this.#waitingSinceMs = undefined;
-        this.#doubt();
-        asker.take(this, { vote: "unreachable", cause });
-        this.#errands.voted(asker.claim);
+        this.#mustJoin();
+        receiver.receive(this, { vote: "unreachable", cause });
+        this.#pending.voteEnded(receiver.claim);
       },
     );
   }
 
-  /** Whoever answers there next may be another store. */
-  #doubt(): void {
+  /** The next answer there may come from another store. */
+  #mustJoin(): void {
     if (this.member.join !== undefined) this.#joined = false;
   }
 
-  /** Several questions may wait for one joining; but not for ever, as clients lose commands when connections break. */
+  /** Several requests may wait for one join; but only for a time, as clients lose commands when connections break. */
   #join(): Promise<void> {
     if (this.#joining !== undefined) return this.#joining;
     let timer: Timer;
+    // Not within(): this timer must not keep the process alive.
     const late = new Promise<never>((_, reject) => {
-      const patienceMs = Math.max(PROBE_MS, this.#memberWaitMs);
-      timer = this.#clock.setTimer(() => reject(new Error(`did not join in ${patienceMs} ms`)), patienceMs);
+      const maxMs = Math.max(PROBE_MS, this.#memberWaitMs);
+      timer = this.#clock.setTimer(() => reject(new Error(`did not join in ${maxMs} ms`)), maxMs);
     });
     const joining = Promise.race([this.#tryJoin(), late]).finally(() => {
       this.#clock.clearTimer(timer);
@@ -204,11 +200,11 @@ export class Seat {
   async #tryJoin(): Promise<void> {
     try {
       const { quarantineMs } = this.#terms;
-      const facts = await this.#count(this.member.join!(this.#terms));
-      if (facts.id !== this.id) this.#meet(facts.id);
+      const facts = await this.#track(this.member.join!(this.#terms));
+      if (facts.id !== this.id) this.#identify(facts.id);
       if (this.unfit !== undefined) throw this.unfit;
-      // Whoever has joined already was told of a shorter quarantine.
-      if (this.#terms.learn(this.label, facts.quarantineMs)) for (const seat of this.#others()) seat.#doubt();
+      // Members that have joined already got a shorter quarantine: they must join again.
+      if (this.#terms.learn(this.label, facts.quarantineMs)) for (const link of this.#others()) link.#mustJoin();
       this.#joined = this.#terms.quarantineMs === quarantineMs;
     } catch (cause) {
       if (this.id === undefined && cause instanceof LockBackendError && cause.fatal) this.unfit = cause;
@@ -216,8 +212,8 @@ export class Seat {
     }
   }
 
-  /** Another store than before answers here. One that always was another member's too is an error of configuration. */
-  #meet(id: string): void {
+  /** Another store than before answers here. If two links led to it from the start, the configuration is wrong. */
+  #identify(id: string): void {
     this.#moved ||= this.id !== undefined;
     this.id = id;
     const twin = this.#others().find((other) => other !== this && other.id === id);
@@ -226,8 +222,8 @@ export class Seat {
     this.unfit = new LockBackendError(this.member.name, "", message, { fatal: true });
   }
 
-  /** An answer to any question is a sign of life: earlier ones that were lost on the way must not count against it. */
-  async #count<T>(answer: Promise<T>): Promise<T> {
+  /** An answer to any request shows that the member is alive: earlier lost requests must not count against it. */
+  async #track<T>(answer: Promise<T>): Promise<T> {
     this.#waitingSinceMs ??= this.#clock.now();
     try {
       return await answer;

@@ -1,7 +1,7 @@
 /**
  * Opens `redlock:` URLs: `redlock://host:port,host:port,host:port?durable=true&maxTtl=30s&…`.
  *
- * `user:password@` before the first host, and a `/database` after the last, are everybody's; a host may have its own
+ * `user:password@` before the first host, and a `/database` after the last, apply to all hosts; a host may have its own
  * `user:password@`. `tls=true` is for all. Options that are not the quorum's own go to every member, as in a `redis:` URL.
  */
 import type { Backend, Member } from "../../contract/backend.ts";
@@ -27,7 +27,7 @@ export async function openBackend(url: string): Promise<Backend> {
   return quorum(members, options);
 }
 
-/** Opens the members without making a quorum of them: for whoever looks after them. */
+/** Opens the members without making a quorum of them: for the doctor. */
 export async function openMembers(url: string): Promise<OpenMembers> {
   const { addresses, options } = parseUrl(url);
   const { openMember } = await import("../redis/open.ts");

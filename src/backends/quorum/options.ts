@@ -1,24 +1,26 @@
-/** A quorum's options, checked once. */
-import { type Chance, systemChance } from "../../contract/random.ts";
+/** A quorum's options, and what a quorum cannot do: checked before a member is asked. */
+import type { Claim, Member } from "../../contract/backend.ts";
 import { type Clock, systemClock } from "../../contract/clock.ts";
-import { type Duration, MAX_TTL_MS, toMs } from "../../contract/duration.ts";
-import { GroupTerms } from "./terms.ts";
+import { type Duration, formatMs, MAX_TTL_MS, toMs } from "../../contract/duration.ts";
+import { LockBackendError, quote } from "../../contract/errors.ts";
+import { type Chance, systemChance } from "../../contract/random.ts";
+import { GroupTerms } from "./member-terms.ts";
 
 export interface QuorumOptions {
   /**
-   * The longest time for which anybody in the group asks: ttl and lock delay together, and `minHold`. A member that forgot
-   * its leases abstains that long and a little more, so everybody in the group must say the same. @default "30s"
+   * The longest time that any process in the group asks for: ttl and lock delay together, and `minHold`. A member that lost
+   * its data abstains that long and a little more, so all processes must use the same. @default "30s"
    */
   readonly maxTtl?: Duration | undefined;
-  /** The members never forget a lease, not even when the power fails (Redis: `appendfsync always`). @default false */
+  /** The members never lose a lease, not even in a power cut (Redis: `appendfsync always`). @default false */
   readonly durable?: boolean | undefined;
-  /** How long one member's answer is waited for. A majority that answered is never kept waiting. @default "250ms" */
+  /** How long to wait for one member's answer. A majority that answered never waits for the others. @default "250ms" */
   readonly memberWait?: Duration | undefined;
   /** A member whose clock is further than this from the others' does not vote. @default "2s" */
   readonly maxClockOffset?: Duration | undefined;
-  /** Let members in that may evict leases under memory pressure: then nothing holds. @default false */
+  /** Accept members that may evict leases under memory pressure: then there is no mutual exclusion. @default false */
   readonly allowEviction?: boolean | undefined;
-  /** What to call each member in messages, in their order. @default the backend's name and its place, such as "redis#2" */
+  /** What to call each member in messages, in their order. @default the backend's name and its number, such as "redis#2" */
   readonly labels?: readonly string[] | undefined;
   /** For tests. @default the system's clock */
   readonly clock?: Clock | undefined;
@@ -59,10 +61,54 @@ export function toSettings(options: QuorumOptions): Settings {
 }
 
 /**
- * Longer than any lease that the member may have forgotten. The margin covers clocks that run at different rates, and the
- * time between a proposal and its vote plus twice the claimants' clock skew: so that fences proposed by the time of day
- * rise above the forgotten ones.
+ * Longer than any lease that the member may have lost. The margin covers clocks that run at different rates, and the time
+ * between a proposal and its vote plus twice the clients' clock skew: so fences proposed by the time of day rise above the
+ * lost ones.
  */
 function quarantineMs(maxTtlMs: number): number {
   return maxTtlMs + Math.ceil(maxTtlMs / 10) + 1000;
+}
+
+/** Throws a fatal error for a claim that no quorum of this group can serve. */
+export function checkClaim({ name, limit, ttlMs, lockDelayMs, minHoldMs }: Claim, maxTtlMs: number): void {
+  if (limit > 1) {
+    const why = `a quorum cannot count to ${limit}. Every member would see another set of holders, and more than ${limit} could have a majority each. Use \`limit: 1\`, or one Redis`;
+    throw new LockBackendError("quorum", name, `Lock ${quote(name)}: ${why}.`, { fatal: true });
+  }
+  const longestMs = Math.max(ttlMs + lockDelayMs, minHoldMs);
+  if (longestMs > maxTtlMs) {
+    const why = `its ttl and lockDelay, or its minHold, come to ${formatMs(longestMs)}, but this quorum's maxTtl is ${formatMs(maxTtlMs)}. A member that lost its data abstains that long. Ask for less, or raise \`maxTtl\` in all processes that use these members`;
+    throw new LockBackendError("quorum", name, `Lock ${quote(name)}: ${why}.`, { fatal: true });
+  }
+}
+
+/** Throws a fatal error where a store turned out to be no possible member. */
+export function checkFit(
+  lock: string,
+  members: readonly { readonly label: string; readonly unfit: LockBackendError | undefined }[],
+): void {
+  for (const { label, unfit } of members) {
+    if (unfit === undefined) continue;
+    const message = `${label} cannot be a member of this quorum: ${unfit.message}`;
+    throw new LockBackendError("quorum", lock, message, { fatal: true, cause: unfit });
+  }
+}
+
+/** Throws a TypeError for members that cannot form a quorum, and warns of an even number. */
+export function checkMembers(members: readonly Member[]): void {
+  if (members.length === 0) throw new TypeError("Expected `members` to be at least one backend, better three or five");
+  for (const member of members) {
+    if (typeof member.vote !== "function") {
+      throw new TypeError(
+        `Expected \`members\` to be backends that can vote, such as redis(), got ${quote(member.name)}`,
+      );
+    }
+  }
+  if (new Set(members).size < members.length) throw new TypeError("Expected `members` to be different from each other");
+  if (members.length % 2 === 0) {
+    process.emitWarning(
+      `A quorum of ${members.length} members survives no more failures than one of ${members.length - 1}, and splits its votes more often. Use an odd number.`,
+      { code: "HOLDFAST_EVEN_QUORUM" },
+    );
+  }
 }

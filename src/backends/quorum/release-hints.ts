@@ -1,35 +1,36 @@
 /**
- * Hints that a lock was released, for one waiting claim. Listening begins with the first refusal and lasts until the
- * claim ends, so that a release between an attempt and the waiting that follows is not missed.
+ * ReleaseHints that a lock was released, for one waiting claim. Listening begins with the first refusal and lasts until the
+ * claim ends, so a release between an attempt and the wait that follows is not missed.
  *
- * Whoever loses a round releases the members that it had won, and that too is a hint to everybody else. So a claim is
- * woken only when a majority may be free: else waiters would wake each other for ever while somebody holds the lock.
+ * A claim that loses a round releases the members that it had won, and that is a hint to all other waiters too. So a claim
+ * is woken only when a majority may be free: otherwise waiters would wake each other without end while the lock is held.
  */
-import { majorityOf, type Round } from "./round.ts";
-import type { Seat } from "./member-link.ts";
+import type { MemberLink } from "./member-link.ts";
+import type { Round } from "./round.ts";
+import { majorityOf } from "./votes.ts";
 
-export class Hints {
-  readonly #heard = new Set<Seat>();
-  #seats: readonly Seat[] = [];
+export class ReleaseHints {
+  readonly #freed = new Set<MemberLink>();
+  #links: readonly MemberLink[] = [];
   #stops: (() => void)[] = [];
   #lost: Round | undefined;
   #wake: (() => void) | undefined;
 
-  /** What was heard so far is answered by the attempt that begins now. */
+  /** An attempt begins now: it answers the hints so far. */
   forget(): void {
-    this.#heard.clear();
+    this.#freed.clear();
   }
 
   /** The claim was refused: from now on releases matter. */
-  listen(seats: readonly Seat[], name: string, lost: Round): void {
+  listen(links: readonly MemberLink[], name: string, lost: Round): void {
     this.#lost = lost;
-    if (this.#seats.length > 0) return;
-    this.#seats = seats;
-    for (const seat of seats) {
-      if (seat.member.freed === undefined) continue;
-      const stop = seat.member.freed(name, () => {
-        this.#heard.add(seat);
-        this.#tell();
+    if (this.#links.length > 0) return;
+    this.#links = links;
+    for (const link of links) {
+      if (link.member.freed === undefined) continue;
+      const stop = link.member.freed(name, () => {
+        this.#freed.add(link);
+        this.#wakeIfFree();
       });
       this.#stops.push(stop);
     }
@@ -39,10 +40,10 @@ export class Hints {
     return this.#stops.length > 0;
   }
 
-  /** Calls `wake` when a majority may be free; at once if that is known already. */
+  /** Calls `wake` when a majority may be free; at once if it may be already. */
   await(wake: (() => void) | undefined): void {
     this.#wake = wake;
-    this.#tell();
+    this.#wakeIfFree();
   }
 
   stop(): void {
@@ -51,14 +52,14 @@ export class Hints {
     this.#wake = undefined;
   }
 
-  #tell(): void {
-    if (this.#wake === undefined || this.#heard.size === 0) return;
-    const free = this.#seats.filter((seat) => this.#heard.has(seat) || this.#wasFree(seat)).length;
-    if (free >= majorityOf(this.#seats.length)) this.#wake();
+  #wakeIfFree(): void {
+    if (this.#wake === undefined || this.#freed.size === 0) return;
+    const free = this.#links.filter((link) => this.#freed.has(link) || this.#wasFree(link)).length;
+    if (free >= majorityOf(this.#links.length)) this.#wake();
   }
 
-  #wasFree(seat: Seat): boolean {
-    const vote = this.#lost?.vote(seat)?.vote;
+  #wasFree(link: MemberLink): boolean {
+    const vote = this.#lost?.vote(link)?.vote;
     return vote === "granted" || vote === "low";
   }
 }

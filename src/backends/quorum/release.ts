@@ -1,54 +1,53 @@
-/** Release: every member that was asked lets go; a majority's word says whether the lease was ours until then. */
+/** Release: at every member that was asked; a majority's answers say whether the lease was ours until then. */
 import { LockBackendError, type MemberVote, quote } from "../../contract/errors.ts";
+import type { ClaimState } from "./claim-state.ts";
+import { inWords } from "./errors.ts";
+import type { MemberLink } from "./member-link.ts";
 import type { Settings } from "./options.ts";
-import { majorityOf } from "./round.ts";
-import type { Seat } from "./member-link.ts";
-import type { Standing } from "./claim-state.ts";
-import { inWords } from "./votes.ts";
+import { majorityOf } from "./votes.ts";
 
 /** True: a majority held it until now. False: none can have. Rejects where too few members answered to know. */
 export function releaseAll(
-  seats: readonly Seat[],
+  links: readonly MemberLink[],
   settings: Settings,
-  standing: Standing,
+  state: ClaimState,
   known: () => void,
   unsure: () => void,
 ): Promise<boolean> {
   const { clock, memberWaitMs } = settings;
-  const round = standing.held!;
-  const { released } = standing;
-  const claim =
-    round.claim.minHoldMs === standing.claim.minHoldMs ? round.claim : { ...standing.claim, id: round.claim.id };
+  const round = state.held!;
+  const { released } = state;
+  const claim = round.claim.minHoldMs === state.claim.minHoldMs ? round.claim : { ...state.claim, id: round.claim.id };
   return new Promise((resolve, reject) => {
     let open = true;
     const late = (): void => {
       open = false;
       unsure();
-      reject(unknown(seats, standing));
+      reject(unknown(links, state));
     };
     const timer = clock.setTimer(late, memberWaitMs, true);
-    const look = (): void => {
-      const was = open ? verdict(seats.length, standing) : undefined;
+    const decide = (): void => {
+      const was = open ? decision(links.length, state) : undefined;
       if (was === undefined) return;
       open = false;
       clock.clearTimer(timer);
       known();
       resolve(was);
     };
-    for (const seat of seats) {
-      if (!round.hasAsked(seat)) released[seat.place] = false;
-      if (released[seat.place] !== undefined) continue;
-      // Where it fails, the seat goes on trying by itself; here this member's word is missing then.
-      seat.release(claim, (was) => {
-        released[seat.place] = was;
-        look();
+    for (const link of links) {
+      if (!round.hasAsked(link)) released[link.index] = false;
+      if (released[link.index] !== undefined) continue;
+      // If it fails, the link retries in the background; here this member's answer is missing then.
+      link.release(claim, (was) => {
+        released[link.index] = was;
+        decide();
       });
     }
-    look();
+    decide();
   });
 }
 
-function verdict(members: number, { released }: Standing): boolean | undefined {
+function decision(members: number, { released }: ClaimState): boolean | undefined {
   const majority = majorityOf(members);
   let yes = 0;
   let no = 0;
@@ -60,11 +59,11 @@ function verdict(members: number, { released }: Standing): boolean | undefined {
   return members - no < majority ? false : undefined;
 }
 
-function unknown(seats: readonly Seat[], { claim, released }: Standing): LockBackendError {
-  const votes = seats.map((seat): MemberVote => {
-    const was = released[seat.place];
-    if (was === undefined) return { member: seat.label, vote: "slow", detail: "has not confirmed" };
-    return { member: seat.label, vote: was ? "granted" : "low", detail: was ? "released" : "did not hold it" };
+function unknown(links: readonly MemberLink[], { claim, released }: ClaimState): LockBackendError {
+  const votes = links.map((link): MemberVote => {
+    const was = released[link.index];
+    if (was === undefined) return { member: link.label, vote: "slow", detail: "has not confirmed" };
+    return { member: link.label, vote: was ? "granted" : "low", detail: was ? "released" : "did not hold it" };
   });
   const message = `Lock ${quote(claim.name)}: its release was not confirmed by a majority: ${inWords(votes)}.`;
   return new LockBackendError("quorum", claim.name, message, { votes });

@@ -178,7 +178,7 @@ export class RedisBackend implements Member {
   }
 
   /** An operator says that no lease which this server may have forgotten is alive: ends its quarantine. */
-  readonly admit = (): Promise<void> => this.#voter.vouch().catch(this.#caller.explained(""));
+  readonly endQuarantine = (): Promise<void> => this.#voter.vouch().catch(this.#caller.explained(""));
 
   /** Tells what server this is; in a cluster, of one of its primaries. */
   identify(): Promise<Identity> {

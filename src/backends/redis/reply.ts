@@ -126,7 +126,7 @@ export function toVote(name: string, reply: unknown): Vote {
       return { vote: "low", from, fence: BigInt(detail), wallMs };
     case "young":
       if (!COUNT.test(detail)) throw strange(name);
-      return { vote: "young", from, forMs: Number(detail), wallMs };
+      return { vote: "recovering", from, forMs: Number(detail), wallMs };
     default:
       throw strange(name);
   }

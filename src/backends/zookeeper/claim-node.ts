@@ -1,41 +1,39 @@
 /**
- * One ephemeral sequential node of ours: made once, whatever happens to the answers, and surely removed.
+ * One ephemeral sequential node of a claim: made once even if answers are lost, and certainly removed.
  *
- * An answer to create may be lost, and asking again would make a second node. So the node's name bears the claim's id
- * ("protected create"): before asking again we let our server catch up with the leader and look for the name. A node of
- * an earlier session is never taken for ours, even under our own id: that session's end removes it.
+ * An answer to create may be lost, and asking again would make a second node. So the node's name contains the claim's id
+ * ("protected create"): before we ask again, our server catches up with the leader and we look for the name. A node of an
+ * earlier session is never taken for ours, even under our own id: the end of that session removes it.
  */
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode, ZooKeeperError } from "./client/errors.ts";
+import type { EphemeralCreated } from "./client/operations.ts";
 
-export interface Placed {
+/** A node that this process made, in which session. */
+export interface OurNode extends EphemeralCreated {
   readonly name: string;
-  readonly path: string;
-  /** The transaction that created the node. */
-  readonly czxid: bigint;
-  readonly sessionId: bigint;
 }
 
-export interface Look {
-  readonly placed: Placed;
-  /** The parent's children, seen after the node was made. */
+export interface Listing {
+  readonly node: OurNode;
+  /** The parent's children, read after the node was made. */
   readonly children: readonly string[];
-  /** When the node was asked for, if just now: its creation went through the leader. */
+  /** When the node was requested, if just now: its creation went through the leader. */
   readonly askedMs: number | undefined;
 }
 
 const MAKE_TRIES = 5;
 
-export class OwnNode {
+export class ClaimNode {
   readonly parent: string;
   readonly #client: ZooKeeperClient;
   readonly #prefix: string;
   readonly #data: Uint8Array;
   readonly #parents: "container" | "persistent";
-  #placed: Placed | undefined;
-  /** A create was asked for, and its answer was lost. */
-  #isUnsure = false;
-  /** A delete was asked for, and its answer was lost. */
+  #node: OurNode | undefined;
+  /** A create was requested, and its answer was lost. */
+  #mayBeCreated = false;
+  /** A delete was requested, and its answer was lost. */
   #mayBeDeleted = false;
 
   constructor(
@@ -52,63 +50,62 @@ export class OwnNode {
     this.#parents = parents;
   }
 
-  /** The node, if it was made in the session that lasts. */
-  get placed(): Placed | undefined {
-    const placed = this.#placed;
-    return placed?.sessionId === this.#client.sessionId ? placed : undefined;
+  /** The node, if it was made in the present session. */
+  get existing(): OurNode | undefined {
+    const node = this.#node;
+    return node?.sessionId === this.#client.sessionId ? node : undefined;
   }
 
-  /** Makes the node unless it is there, and lists its parent's children. */
-  async place(): Promise<Look> {
+  /** Makes the node unless it exists, and lists its parent's children. */
+  async create(): Promise<Listing> {
     for (let tries = 1; ; tries++) {
-      const known = this.placed ?? (this.#isUnsure ? await this.#find() : undefined);
+      const known = this.existing ?? (this.#mayBeCreated ? await this.#find() : undefined);
       try {
         const children = known === undefined ? [] : (await this.#client.getChildren(this.parent)).children;
-        if (known !== undefined && children.includes(known.name))
-          return { placed: known, children, askedMs: undefined };
+        if (known !== undefined && children.includes(known.name)) return { node: known, children, askedMs: undefined };
         // Our server has seen our own create: what it does not list was deleted.
-        this.#placed = undefined;
-        return await this.#make((made) => this.#client.place(this.parent, this.#prefix, this.#data, made));
+        this.#node = undefined;
+        return await this.#make((made) => this.#client.createAndList(this.parent, this.#prefix, this.#data, made));
       } catch (error) {
         if (!hasCode(error, "NONODE") || tries === MAKE_TRIES) throw error;
-        // An emptied container goes by itself, at any moment until it has a child again.
-        this.#placed = undefined;
+        // ZooKeeper removes an empty container at any time until it has a child again.
+        this.#node = undefined;
         await this.#client.makePath(this.parent, this.#parents);
       }
     }
   }
 
   /** Removes `before` and makes this node, in one transaction. */
-  async placeAfter(before: OwnNode): Promise<Look> {
-    const old = before.placed;
-    if (old === undefined || this.placed !== undefined || before.parent !== this.parent) {
+  async replace(before: ClaimNode): Promise<Listing> {
+    const old = before.existing;
+    if (old === undefined || this.existing !== undefined || before.parent !== this.parent) {
       await before.remove();
-      return this.place();
+      return this.create();
     }
     before.#mayBeDeleted = true;
     try {
-      const look = await this.#make((made) =>
-        this.#client.placeAfter(old.path, this.parent, this.#prefix, this.#data, made),
+      const listing = await this.#make((made) =>
+        this.#client.replaceAndList(old.path, this.parent, this.#prefix, this.#data, made),
       );
-      before.#placed = undefined;
-      return look;
+      before.#node = undefined;
+      return listing;
     } catch (error) {
-      // Somebody removed the old one before: there is nothing left to leave.
+      // The old node was removed before: there is nothing left to replace.
       if (!hasCode(error, "NONODE")) throw error;
-      before.#placed = undefined;
-      return this.place();
+      before.#node = undefined;
+      return this.create();
     }
   }
 
   /**
-   * Asks the leader, through a transaction that changes nothing, whether the node is still there. `false`: surely not.
-   * A read would not do: a server cut off from the ensemble still shows what the ensemble has removed.
+   * Asks the leader, through a transaction that changes nothing, whether the node still exists. `false`: certainly not.
+   * A read is not enough: a server cut off from the ensemble still shows what the ensemble has removed.
    */
   async verify(): Promise<boolean> {
-    const placed = this.placed;
-    if (placed === undefined) return false;
+    const node = this.existing;
+    if (node === undefined) return false;
     try {
-      await this.#client.multi([{ op: "check", path: placed.path, version: -1 }]);
+      await this.#client.multi([{ op: "check", path: node.path, version: -1 }]);
       return true;
     } catch (error) {
       if (hasCode(error, "NONODE")) return false;
@@ -116,42 +113,42 @@ export class OwnNode {
     }
   }
 
-  /** Removes the node. `false`: it was not there. Rejects if nobody knows: then it must be asked again. */
+  /** Removes the node. `false`: it did not exist. Rejects if that is unknown: then it must be asked again. */
   async remove(): Promise<boolean> {
-    const placed = this.placed ?? (this.#isUnsure ? await this.#find() : undefined);
-    if (placed === undefined) return false;
+    const node = this.existing ?? (this.#mayBeCreated ? await this.#find() : undefined);
+    if (node === undefined) return false;
     try {
-      await this.#client.delete(placed.path);
-      this.#placed = undefined;
+      await this.#client.delete(node.path);
+      this.#node = undefined;
       return true;
     } catch (error) {
       if (hasCode(error, "CONNECTIONLOSS")) this.#mayBeDeleted = true;
       if (!hasCode(error, "NONODE")) throw error;
-      this.#placed = undefined;
+      this.#node = undefined;
       return this.#mayBeDeleted;
     }
   }
 
-  async #make(place: (made: (node: Omit<Placed, "name">) => void) => Promise<readonly string[]>): Promise<Look> {
+  async #make(create: (made: (node: EphemeralCreated) => void) => Promise<readonly string[]>): Promise<Listing> {
     const askedMs = performance.now();
-    this.#isUnsure = true;
+    this.#mayBeCreated = true;
     try {
-      const children = await place(({ path, czxid, sessionId }) => {
-        this.#placed = { name: path.slice(this.parent.length + 1), path, czxid, sessionId };
-        this.#isUnsure = false;
+      const children = await create(({ path, czxid, sessionId }) => {
+        this.#node = { name: path.slice(this.parent.length + 1), path, czxid, sessionId };
+        this.#mayBeCreated = false;
         this.#mayBeDeleted = false;
       });
-      const placed = this.placed;
-      if (placed === undefined) throw new ZooKeeperError("SESSIONEXPIRED", `create ${this.parent}/${this.#prefix}`);
-      return { placed, children, askedMs };
+      const node = this.existing;
+      if (node === undefined) throw new ZooKeeperError("SESSIONEXPIRED", `create ${this.parent}/${this.#prefix}`);
+      return { node, children, askedMs };
     } catch (error) {
-      this.#isUnsure &&= hasCode(error, "CONNECTIONLOSS");
+      this.#mayBeCreated &&= hasCode(error, "CONNECTIONLOSS");
       throw error;
     }
   }
 
-  /** Looks for the node that a lost answer may have told of. */
-  async #find(): Promise<Placed | undefined> {
+  /** Looks for the node that a request with a lost answer may have made. */
+  async #find(): Promise<OurNode | undefined> {
     try {
       // The server that we talk to now may be behind the one that made the node.
       const [, { children }] = await Promise.all([
@@ -163,13 +160,13 @@ export class OwnNode {
         const path = `${this.parent}/${name}`;
         const stat = await this.#client.exists(path);
         if (stat === undefined || stat.ephemeralOwner !== this.#client.sessionId || stat.czxid <= 0n) continue;
-        this.#placed = { name, path, czxid: stat.czxid, sessionId: stat.ephemeralOwner };
+        this.#node = { name, path, czxid: stat.czxid, sessionId: stat.ephemeralOwner };
         break;
       }
     } catch (error) {
       if (!hasCode(error, "NONODE")) throw error;
     }
-    this.#isUnsure = false;
-    return this.placed;
+    this.#mayBeCreated = false;
+    return this.existing;
   }
 }

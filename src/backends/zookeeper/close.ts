@@ -1,12 +1,13 @@
 /**
- * The end of a backend: everything that it has under way in the ensemble goes, in bounded time, and what nobody knows to
- * be gone is named.
+ * Closing: everything that the backend has in the ensemble goes, in bounded time; if it is unknown whether a claim is gone,
+ * the error names it.
  */
+import { systemClock } from "../../contract/clock.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
+import { within } from "../../contract/time-limit.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
-import { inTime } from "./client/in-time.ts";
-import type { Entry } from "./serial.ts";
-import type { Removals } from "./pending-deletes.ts";
+import type { PendingDeletes } from "./pending-deletes.ts";
+import type { SerialClaim } from "./serial.ts";
 
 const CLOSE_MS = 2000;
 const NAMES_SHOWN = 5;
@@ -15,43 +16,55 @@ const NAMES_SHOWN = 5;
 export async function closeAll(
   client: ZooKeeperClient,
   servers: string,
-  entries: readonly Entry[],
-  removals: Removals,
+  claims: readonly SerialClaim[],
+  deletes: PendingDeletes,
 ): Promise<void> {
-  const restMs = removals.stop() - performance.now();
-  // The end of the session would remove what minHold keeps: so only the rest goes, and the ensemble ends the session.
-  const left = restMs > 0 ? await leaveKept(client, entries, removals, restMs) : await leave(client, entries, removals);
+  const restMs = deletes.stop() - performance.now();
+  // The end of the session would remove what minHold keeps: so only the rest is deleted, and the ensemble ends the session.
+  const left =
+    restMs > 0 ? await deleteOthers(client, claims, deletes, restMs) : await endSession(client, claims, deletes);
   if (left.length === 0) return;
   const names = [...new Set(left)];
   const more = names.length > NAMES_SHOWN ? ` and ${names.length - NAMES_SHOWN} more` : "";
-  const message = `ZooKeeper at ${servers} did not answer while the backend was closed, so nobody knows whether these claims are gone: ${names.slice(0, NAMES_SHOWN).map(quote).join(", ")}${more}. The ensemble removes them with the session, ${client.timeoutMs} ms after it last heard of this process.`;
+  const message = `ZooKeeper at ${servers} did not answer while the backend was closed, so it is unknown whether these claims are gone: ${names.slice(0, NAMES_SHOWN).map(quote).join(", ")}${more}. The ensemble removes them with the session, ${client.timeoutMs} ms after it last heard of this process.`;
   throw new LockBackendError("zookeeper", names.join(", "), message);
 }
 
-/** All at once: the nodes are the session's. What was asked before is answered before. */
-async function leave(client: ZooKeeperClient, entries: readonly Entry[], removals: Removals): Promise<string[]> {
-  const names = [...entries.map(({ ticket }) => ticket.claim.name), ...removals.all().map(({ name }) => name)];
+/** All at once: the nodes belong to the session. Requests sent before are answered before. */
+async function endSession(
+  client: ZooKeeperClient,
+  claims: readonly SerialClaim[],
+  deletes: PendingDeletes,
+): Promise<string[]> {
+  const names = [...claims.map(({ recipe }) => recipe.claim.name), ...deletes.all().map(({ name }) => name)];
   return (await client.close(CLOSE_MS)) ? [] : names;
 }
 
 /** One by one, and the session stays for `restMs`. */
-async function leaveKept(
+async function deleteOthers(
   client: ZooKeeperClient,
-  entries: readonly Entry[],
-  removals: Removals,
+  claims: readonly SerialClaim[],
+  deletes: PendingDeletes,
   restMs: number,
 ): Promise<string[]> {
   const rest = [
-    ...entries.map((entry) => ({ name: entry.ticket.claim.name, remove: () => removeInTurn(entry) })),
-    ...removals.all().map(({ name, what }) => ({ name, remove: () => what.remove() })),
+    ...claims.map((claim) => ({ name: claim.recipe.claim.name, remove: () => removeInTurn(claim) })),
+    ...deletes.all().map(({ name, node }) => ({ name, remove: () => node.remove() })),
   ];
-  const removed = await Promise.all(rest.map(({ remove }) => inTime(remove(), CLOSE_MS / 2)));
+  const removed = await Promise.all(rest.map(({ remove }) => within(systemClock, succeeds(remove()), CLOSE_MS / 2)));
   await client.linger(restMs);
   return rest.flatMap(({ name }, index) => (removed[index] === true ? [] : [name]));
 }
 
-/** After the attempt that may be making its node. */
-async function removeInTurn(entry: Entry): Promise<void> {
-  await entry.enter();
-  await entry.ticket.remove();
+function succeeds(promise: Promise<unknown>): Promise<boolean> {
+  return promise.then(
+    () => true,
+    () => false,
+  );
+}
+
+/** After an attempt that may be making its node. */
+async function removeInTurn(claim: SerialClaim): Promise<void> {
+  await claim.enter();
+  await claim.recipe.remove();
 }

@@ -1,13 +1,13 @@
-/** Who stands in line for a lock, read from the names of its nodes: Curator's, kazoo's and ours. */
+/** The queue for a lock, read from the names of its nodes: Curator's, kazoo's and ours. */
 import type { Mode } from "../../contract/backend.ts";
 
 export interface Contender {
   readonly name: string;
   readonly mode: Mode;
-  /** The text before the sequence number: it tells whose recipe made the node. */
-  readonly recipe: string;
+  /** The text before the sequence number: it shows which library's recipe made the node. */
+  readonly kind: string;
   readonly sequence: number;
-  /** False: made by somebody else's library. */
+  /** False: made by another library. */
   readonly isOurs: boolean;
 }
 
@@ -19,19 +19,19 @@ const SHARED = new Set(["__READ__", "__rlock__"]);
 export function parseContender(name: string): Contender | undefined {
   const match = CONTENDER.exec(name);
   if (match === null) return undefined;
-  const recipe = match[1] as string;
+  const kind = match[1] as string;
   return {
     name,
-    mode: SHARED.has(recipe) ? "shared" : "exclusive",
-    recipe,
+    mode: SHARED.has(kind) ? "shared" : "exclusive",
+    kind,
     sequence: Number(match[2]),
     isOurs: OURS.test(name),
   };
 }
 
 /**
- * All contenders in the order of their sequence numbers, whoever made them: the numbers come from one counter.
- * The counter has 32 bits and wraps to negative numbers, so the order is that of serial numbers, not of texts.
+ * The contenders, ours and those of other libraries, in the order of their sequence numbers, which come from one counter. It
+ * has 32 bits and wraps to negative numbers, so the order is that of serial numbers, not of texts.
  */
 export function inOrder(children: readonly string[]): readonly Contender[] {
   const found: Contender[] = [];
@@ -42,17 +42,17 @@ export function inOrder(children: readonly string[]): readonly Contender[] {
   return found.toSorted((a, b) => (a.sequence - b.sequence) | 0 || (a.name < b.name ? -1 : 1));
 }
 
-/** Those who hold: everybody in front of the first exclusive one, or that one if it is the first. */
+/** The holders: all contenders before the first exclusive one, or that one if it is the first. */
 export function holdersOf(order: readonly Contender[]): readonly Contender[] {
   const firstExclusive = order.findIndex(({ mode }) => mode === "exclusive");
   return firstExclusive === -1 ? order : order.slice(0, Math.max(1, firstExclusive));
 }
 
 /**
- * Who must go before the contender at `index` can hold: for an exclusive one whoever is just before it, for a shared
- * one the last exclusive one before it. `undefined`: nobody, it holds. Watching only this one makes no herd.
+ * The contender that must go before the one at `index` can hold: for an exclusive one the one just before it, for a shared
+ * one the last exclusive one before it. `undefined`: it holds. Watching only this node avoids a thundering herd.
  */
-export function inTheWay(order: readonly Contender[], index: number): Contender | undefined {
+export function blockedBy(order: readonly Contender[], index: number): Contender | undefined {
   if (order[index]?.mode === "exclusive") return order[index - 1];
   return order.slice(0, index).findLast(({ mode }) => mode === "exclusive");
 }
@@ -61,8 +61,8 @@ const LAST_SEQUENCE = 2 ** 31 - 1;
 const NEAR = 1_000_000;
 
 /**
- * What the sequence numbers threaten. Where others contend too, the wrap breaks exclusion: Curator and kazoo compare
- * the numbers as texts, and every newer node goes to the front of their line.
+ * Whether the sequence numbers end. Where other libraries contend too, the wrap breaks mutual exclusion: Curator and kazoo
+ * compare the numbers as texts, and every newer node comes first in their order.
  */
 export function overflow(order: readonly Contender[]): "none" | "near" | "broken" {
   const [first] = order;

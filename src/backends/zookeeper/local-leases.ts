@@ -1,44 +1,45 @@
 /**
- * The leases of this process. ZooKeeper keeps a node as long as its session, and the session as long as the process;
- * a lease must also end when nobody renews it. So each has a local deadline, at which its node is removed.
+ * The leases of this process. ZooKeeper keeps a node as long as its session, and the session as long as the process; a lease
+ * must also end when it is not renewed. So each lease has a local deadline, at which its node is removed.
  */
-import { Alarm, type Bell } from "../../contract/deadlines.ts";
 import type { Claim, Granted } from "../../contract/backend.ts";
 import { systemClock } from "../../contract/clock.ts";
+import { Alarm, type Bell } from "../../contract/deadlines.ts";
+import { LockBackendError, quote } from "../../contract/errors.ts";
+import type { OurNode } from "./claim-node.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode } from "./client/errors.ts";
 import type { WatchEvent } from "./client/protocol.ts";
-import type { Placed } from "./claim-node.ts";
 
-/** Its bell rings when nobody has renewed it in time. */
-export interface HeldLease extends Bell {
+/** Its deadline passes when it was not renewed in time. */
+export interface LocalLease extends Bell {
   readonly claim: Claim;
-  readonly node: Placed;
+  readonly node: OurNode;
   /** When the lease began, by the local clock. */
   readonly sinceMs: number;
   /** How long a confirmation is trusted. */
   readonly ttlMs: number;
-  /** Hears when somebody else removes the node. */
+  /** Called when another process deletes or changes the node. */
   readonly watcher: (event: WatchEvent) => void;
 }
 
 export interface LeaseListener {
-  /** Nobody renewed the lease in time: its node must go. */
-  lapsed(lease: HeldLease): void;
+  /** The lease was not renewed in time: its node must go. */
+  expired(lease: LocalLease): void;
   /** Its node is gone, and we did not remove it. */
-  vanished(lease: HeldLease): void;
+  nodeGone(lease: LocalLease): void;
 }
 
 /** Most leases end sooner, and need no watch of their own. */
 const WATCH_AFTER_MS = 100;
 
-export class Leases {
+export class LocalLeases {
   readonly #client: ZooKeeperClient;
   readonly #listener: LeaseListener;
-  readonly #held = new Map<string, HeldLease>();
-  readonly #unwatched = new Set<HeldLease>();
-  // A process that wants to exit may: the ensemble ends the session.
-  readonly #alarm: Alarm<HeldLease> = new Alarm(systemClock, false, (nowMs) => this.#ring(nowMs));
+  readonly #held = new Map<string, LocalLease>();
+  readonly #unwatched = new Set<LocalLease>();
+  // The process may exit: the ensemble then ends the session.
+  readonly #deadlines: Alarm<LocalLease> = new Alarm(systemClock, false, (nowMs) => this.#expire(nowMs));
   #watchTimer: NodeJS.Timeout | undefined;
 
   constructor(client: ZooKeeperClient, listener: LeaseListener) {
@@ -46,33 +47,41 @@ export class Leases {
     this.#listener = listener;
   }
 
-  get(claimId: string): HeldLease | undefined {
+  get(claimId: string): LocalLease | undefined {
     return this.#held.get(claimId);
   }
 
-  all(): readonly HeldLease[] {
+  all(): readonly LocalLease[] {
     return [...this.#held.values()];
   }
 
-  begin(claim: Claim, node: Placed, fromMs: number, ttlMs: number): HeldLease {
-    const watcher = (event: WatchEvent): void => this.#heard(lease, event);
-    const lease: HeldLease = { claim, node, sinceMs: performance.now(), ttlMs, watcher, atMs: 0, place: -1 };
+  /** Begins a lease that was certainly ours at `provenMs`. Throws a fatal error where the session is too short for its lock delay. */
+  begin(claim: Claim, node: OurNode, provenMs: number): Granted {
+    const maxMs = this.#client.trustedMs - claim.lockDelayMs;
+    if (maxMs < Math.min(claim.ttlMs, this.#client.trustedMs / 3)) {
+      const message = `Lock ${quote(claim.name)}: a lockDelay of ${claim.lockDelayMs} ms needs a longer session than the ${this.#client.timeoutMs} ms that the ensemble gives: three quarters of it must hold ttl and lockDelay.`;
+      throw new LockBackendError("zookeeper", claim.name, message, { fatal: true });
+    }
+    const fromMs = this.#client.since(provenMs);
+    const ttlMs = Math.min(claim.ttlMs, maxMs);
+    const watcher = (event: WatchEvent): void => this.#nodeChanged(lease, event);
+    const lease: LocalLease = { claim, node, sinceMs: performance.now(), ttlMs, watcher, atMs: 0, place: -1 };
     this.#held.set(claim.id, lease);
     this.extend(lease, fromMs);
     this.#watchSoon(lease);
-    return lease;
+    return toGranted(lease, fromMs);
   }
 
   /** The lease was confirmed, and lasts from `fromMs`. `false`: it had ended before. */
-  extend(lease: HeldLease, fromMs: number): boolean {
+  extend(lease: LocalLease, fromMs: number): boolean {
     if (this.#held.get(lease.claim.id) !== lease) return false;
-    this.#alarm.set(lease, fromMs + lease.ttlMs + lease.claim.lockDelayMs);
+    this.#deadlines.set(lease, fromMs + lease.ttlMs + lease.claim.lockDelayMs);
     return true;
   }
 
   /** Forgets the lease. `false`: it was forgotten before. */
-  end(lease: HeldLease): boolean {
-    this.#alarm.clear(lease);
+  end(lease: LocalLease): boolean {
+    this.#deadlines.clear(lease);
     this.#unwatched.delete(lease);
     this.#client.unwatch(lease.node.path, lease.watcher);
     return this.#held.get(lease.claim.id) === lease && this.#held.delete(lease.claim.id);
@@ -80,17 +89,17 @@ export class Leases {
 
   stop(): void {
     clearTimeout(this.#watchTimer);
-    this.#alarm.stop();
+    this.#deadlines.stop();
     for (const lease of this.all()) this.end(lease);
   }
 
-  #ring(nowMs: number): void {
-    for (let due = this.#alarm.take(nowMs); due !== undefined; due = this.#alarm.take(nowMs)) {
-      this.#listener.lapsed(due);
+  #expire(nowMs: number): void {
+    for (let due = this.#deadlines.take(nowMs); due !== undefined; due = this.#deadlines.take(nowMs)) {
+      this.#listener.expired(due);
     }
   }
 
-  #watchSoon(lease: HeldLease): void {
+  #watchSoon(lease: LocalLease): void {
     this.#unwatched.add(lease);
     if (this.#watchTimer !== undefined) return;
     this.#watchTimer = setTimeout(() => {
@@ -102,26 +111,26 @@ export class Leases {
     this.#watchTimer.unref();
   }
 
-  async #watch(lease: HeldLease): Promise<void> {
+  async #watch(lease: LocalLease): Promise<void> {
     try {
-      // getData, and not exists: on a node that is gone, the latter would leave a watch behind.
+      // getData, not exists: on a node that is gone, exists would leave a watch behind.
       await this.#client.getData(lease.node.path, lease.watcher);
       if (this.#held.get(lease.claim.id) !== lease) this.#client.unwatch(lease.node.path, lease.watcher);
     } catch (error) {
       if (this.#held.get(lease.claim.id) !== lease) return;
-      if (hasCode(error, "NONODE")) this.#listener.vanished(lease);
+      if (hasCode(error, "NONODE")) this.#listener.nodeGone(lease);
       else if (hasCode(error, "CONNECTIONLOSS")) this.#watchSoon(lease);
     }
   }
 
-  #heard(lease: HeldLease, { type }: WatchEvent): void {
+  #nodeChanged(lease: LocalLease, { type }: WatchEvent): void {
     if (this.#held.get(lease.claim.id) !== lease) return;
-    if (type === "deleted") this.#listener.vanished(lease);
-    // Somebody wrote to our node, as Curator's revocation does: keep watching.
+    if (type === "deleted") this.#listener.nodeGone(lease);
+    // Another process wrote to our node, as Curator's revocation does: keep watching.
     else if (type === "changed") this.#watchSoon(lease);
   }
 }
 
-export function toGranted({ node, ttlMs }: HeldLease, fromMs: number | undefined): Granted {
+export function toGranted({ node, ttlMs }: LocalLease, fromMs: number | undefined): Granted {
   return { granted: true, fence: node.czxid, run: 1, fromMs, ttlMs };
 }

@@ -1,4 +1,4 @@
-/** Locks that are used in two ways at once, which would exclude nobody: noticed where the nodes show it. */
+/** Locks that are used in two ways at once, without mutual exclusion: refused where the nodes show it. */
 import type { Claim } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
@@ -7,29 +7,29 @@ import { type Contender, overflow, parseContender } from "./contenders.ts";
 import { type Dialect, SEMAPHORE } from "./paths.ts";
 import { isClaim, readClaim } from "./node-data.ts";
 
-/** Recipes that do not see the nodes that a dialect makes. */
-const BLIND: Readonly<Record<Dialect, { readonly recipe: string; readonly isFor: string } | undefined>> = {
-  curator: { recipe: "__WRIT__", isFor: "curator-rw" },
-  "curator-rw": { recipe: "lock-", isFor: "curator" },
+/** The recipe that does not see the nodes of a dialect. */
+const UNSEEN_BY: Readonly<Record<Dialect, { readonly kind: string; readonly dialect: Dialect } | undefined>> = {
+  curator: { kind: "__WRIT__", dialect: "curator-rw" },
+  "curator-rw": { kind: "lock-", dialect: "curator" },
   kazoo: undefined,
 };
 
-/** Throws if the line of an exclusive or shared claim shows another recipe's use of the lock. */
-export function checkLine(claim: Claim, path: string, dialect: Dialect, order: readonly Contender[]): void {
+/** Throws if the queue of an exclusive or shared claim shows that another recipe uses the lock too. */
+export function checkContenders(claim: Claim, path: string, dialect: Dialect, order: readonly Contender[]): void {
   checkOverflow(claim, path, order);
-  const blind = BLIND[dialect];
-  if (blind !== undefined && order.some(({ recipe }) => recipe === blind.recipe)) {
-    throw misuse(
+  const other = UNSEEN_BY[dialect];
+  if (other !== undefined && order.some(({ kind }) => kind === other.kind)) {
+    throw mixedUse(
       claim,
-      `has nodes of another recipe (${blind.recipe}), which does not see those of dialect "${dialect}". Use dialect "${blind.isFor}" for it everywhere`,
+      `has nodes of another recipe (${other.kind}), which does not see those of dialect "${dialect}". Use dialect "${other.dialect}" for it everywhere`,
     );
   }
 }
 
-/** Throws if somebody holds the lock of an exclusive or shared claim with a limit. */
+/** Throws if the lock of an exclusive or shared claim is also held with a limit. */
 export async function checkNoLeases(client: ZooKeeperClient, claim: Claim, path: string): Promise<void> {
   if (!(await hasLeases(client, path))) return;
-  throw misuse(claim, `is in use with a limit, but this claim asks for limit 1. All claimants must agree on it`);
+  throw mixedUse(claim, `is in use with a limit, but this claim asks for limit 1. All claimants must agree on it`);
 }
 
 /** Throws if a lock with a limit is also used without, or with another one. */
@@ -44,7 +44,7 @@ export async function checkLimit(
     otherLease === undefined ? undefined : dataOf(client, otherLease),
   ]);
   if (children.some((child) => parseContender(child) !== undefined)) {
-    throw misuse(
+    throw mixedUse(
       claim,
       `is in use with limit 1, but this claim asks for limit ${claim.limit}. All claimants must agree on it`,
     );
@@ -52,7 +52,7 @@ export async function checkLimit(
   if (other === undefined || !isClaim(other)) return;
   const { limit } = readClaim(other);
   if (limit !== claim.limit) {
-    throw misuse(
+    throw mixedUse(
       claim,
       `is in use with limit ${limit}, but this claim asks for limit ${claim.limit}. All claimants must agree on it`,
     );
@@ -62,18 +62,18 @@ export async function checkLimit(
 const warned = new Set<string>();
 
 export function checkOverflow(claim: Claim, path: string, order: readonly Contender[]): void {
-  const threat = overflow(order);
-  if (threat === "none") return;
-  if (threat === "broken") {
-    throw misuse(
+  const state = overflow(order);
+  if (state === "none") return;
+  if (state === "broken") {
+    throw mixedUse(
       claim,
-      `has used up its 2147483648 sequence numbers, after which other libraries' clients do not keep the order. Delete ${path} while nobody uses it`,
+      `has used up its 2147483648 sequence numbers, after which other libraries' clients do not keep the order. Delete ${path} while it is not in use`,
     );
   }
   if (warned.has(path)) return;
   warned.add(path);
   process.emitWarning(
-    `ZooKeeper's sequence numbers for ${path} will be used up within a million acquisitions. Other libraries' clients break then: leave the lock alone for a minute or two, or delete the path while nobody uses it.`,
+    `ZooKeeper's sequence numbers for ${path} will be used up within a million acquisitions. Other libraries' clients break then: leave the lock alone for a minute or two, or delete the path while it is not in use.`,
     { code: "HOLDFAST_SEQUENCE" },
   );
 }
@@ -98,6 +98,6 @@ async function dataOf(client: ZooKeeperClient, path: string): Promise<Buffer | u
   }
 }
 
-function misuse(claim: Claim, what: string): LockBackendError {
+function mixedUse(claim: Claim, what: string): LockBackendError {
   return new LockBackendError("zookeeper", claim.name, `Lock ${quote(claim.name)} ${what}.`, { fatal: true });
 }

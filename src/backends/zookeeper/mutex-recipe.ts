@@ -1,80 +1,82 @@
-/** Exclusive and shared claims in one line: Curator's and kazoo's mutex and read/write lock. */
+/** Exclusive and shared claims in one queue: Curator's and kazoo's mutex and read/write lock. */
 import type { Claim } from "../../contract/backend.ts";
+import { ClaimNode, type Listing } from "./claim-node.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
-import { type Contender, holdersOf, inOrder, inTheWay } from "./contenders.ts";
-import { checkLine, checkNoLeases } from "./mixed-use.ts";
-import { type Dialect, nodePrefix, SEMAPHORE, STYLES } from "./paths.ts";
-import { type Look, OwnNode } from "./claim-node.ts";
+import { blockedBy, type Contender, holdersOf, inOrder } from "./contenders.ts";
+import { checkContenders, checkNoLeases } from "./mixed-use.ts";
 import { writeClaim } from "./node-data.ts";
-import { HOLDERS_SHOWN, newsOfNode, type Ticket, type Verdict } from "./recipe.ts";
+import { type Dialect, NODE_NAMING, nodePrefix, SEMAPHORE } from "./paths.ts";
+import { type AttemptResult, HOLDERS_SHOWN, nodeChange, type Recipe } from "./recipe.ts";
 
 const TRIES = 5;
 
-export class LineTicket implements Ticket {
+export class MutexRecipe implements Recipe {
   readonly claim: Claim;
   readonly path: string;
   readonly #client: ZooKeeperClient;
   readonly #dialect: Dialect;
-  readonly #node: OwnNode;
-  #waitsFor: string | undefined;
+  readonly #node: ClaimNode;
+  /** The path of the node before ours that must go first. */
+  #blockedBy: string | undefined;
 
   constructor(client: ZooKeeperClient, claim: Claim, path: string, dialect: Dialect) {
     this.claim = claim;
     this.path = path;
     this.#client = client;
     this.#dialect = dialect;
-    this.#node = new OwnNode(client, path, nodePrefix(claim, dialect), writeClaim(claim), STYLES[dialect].parents);
+    const { parents } = NODE_NAMING[dialect];
+    this.#node = new ClaimNode(client, path, nodePrefix(claim, dialect), writeClaim(claim), parents);
   }
 
-  attempt(): Promise<Verdict> {
-    return this.#attempt(() => this.#node.place());
+  attempt(): Promise<AttemptResult> {
+    return this.#attempt(() => this.#node.create());
   }
 
-  /** Leaves the line for `before`, and gets in line itself, in one transaction. */
-  attemptAfter(before: LineTicket): Promise<Verdict> {
-    let look = (): Promise<Look> => {
-      look = () => this.#node.place();
-      return this.#node.placeAfter(before.#node);
+  /** Removes the node of `before` and joins the queue, in one transaction. */
+  attemptAfter(before: MutexRecipe): Promise<AttemptResult> {
+    let create = (): Promise<Listing> => {
+      create = () => this.#node.create();
+      return this.#node.replace(before.#node);
     };
-    return this.#attempt(() => look());
+    return this.#attempt(() => create());
   }
 
-  async #attempt(place: () => Promise<Look>): Promise<Verdict> {
+  async #attempt(create: () => Promise<Listing>): Promise<AttemptResult> {
     for (let tries = 1; ; tries++) {
-      const look = await place();
-      if (look.children.includes(SEMAPHORE.leases)) await checkNoLeases(this.#client, this.claim, this.path);
-      const verdict = this.#judge(look, look.askedMs ?? performance.now());
-      // The list may come from a server that lost the ensemble: unless the node was made just now, the leader is asked.
-      const isSure = look.askedMs !== undefined || verdict?.holds === false;
-      if (verdict !== undefined && (isSure || (await this.#node.verify()))) return verdict;
+      const listing = await create();
+      if (listing.children.includes(SEMAPHORE.leases)) await checkNoLeases(this.#client, this.claim, this.path);
+      const result = this.#read(listing, listing.askedMs ?? performance.now());
+      // The list may come from a server that lost the ensemble: unless the node was made just now, ask the leader.
+      const isCertain = listing.askedMs !== undefined || result?.holds === false;
+      if (result !== undefined && (isCertain || (await this.#node.verify()))) return result;
       if (tries === TRIES) throw new Error(`our node of ${this.path} was removed ${TRIES} times`);
     }
   }
 
-  async watch(signal: AbortSignal): Promise<Verdict | undefined> {
-    if (this.#waitsFor === undefined || !(await newsOfNode(this.#client, this.#waitsFor, signal))) return undefined;
-    const placed = this.#node.placed;
-    if (placed === undefined) return undefined;
-    // Most likely it is our turn: so the list and the proof are asked for in one go.
+  async watch(signal: AbortSignal): Promise<AttemptResult | undefined> {
+    if (this.#blockedBy === undefined || !(await nodeChange(this.#client, this.#blockedBy, signal))) return undefined;
+    const node = this.#node.existing;
+    if (node === undefined) return undefined;
+    // Most likely the claim holds now: so the list and the proof are requested together.
     const askedMs = performance.now();
-    const [{ children }, isThere] = await Promise.all([this.#client.getChildren(this.path), this.#node.verify()]);
-    return isThere ? this.#judge({ placed, children }, askedMs) : undefined;
+    const [{ children }, exists] = await Promise.all([this.#client.getChildren(this.path), this.#node.verify()]);
+    return exists ? this.#read({ node, children }, askedMs) : undefined;
   }
 
   remove(): Promise<boolean> {
     return this.#node.remove();
   }
 
-  /** `provenMs`: when the node was surely ours, if it turns out to be. `undefined`: it is gone. */
-  #judge({ placed, children }: Omit<Look, "askedMs">, provenMs: number): Verdict | undefined {
+  /** `provenMs`: when the node was certainly ours, if it holds. `undefined`: it is gone. */
+  #read({ node, children }: Omit<Listing, "askedMs">, provenMs: number): AttemptResult | undefined {
     const order = inOrder(children);
-    const index = order.findIndex(({ name }) => name === placed.name);
+    const index = order.findIndex(({ name }) => name === node.name);
     if (index === -1) return undefined;
-    checkLine(this.claim, this.path, this.#dialect, order);
-    const ahead = inTheWay(order, index);
-    this.#waitsFor = ahead === undefined ? undefined : `${this.path}/${ahead.name}`;
-    if (ahead !== undefined) return { holds: false, holders: this.#shown(order), position: positionOf(order, index) };
-    return { holds: true, node: placed, provenMs };
+    checkContenders(this.claim, this.path, this.#dialect, order);
+    const blocker = blockedBy(order, index);
+    this.#blockedBy = blocker === undefined ? undefined : `${this.path}/${blocker.name}`;
+    if (blocker !== undefined) return { holds: false, holders: this.#shown(order), position: positionOf(order, index) };
+    return { holds: true, node, provenMs };
   }
 
   #shown(order: readonly Contender[]): readonly string[] {

@@ -1,8 +1,8 @@
-/** What our nodes say about themselves, and what a lock's own node says about leases that were ended by force. */
+/** The data of our nodes, and of a lock's own node: the records of force releases. */
 import type { Claim, Meta } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 
-/** The data of a claim's node. Others' nodes hold anything: Curator's the address of the host, kazoo's a name. */
+/** The data of a claim's node. Nodes of other libraries hold anything: Curator's the address of the host, kazoo's a name. */
 export interface ClaimRecord {
   readonly holder: string;
   readonly meta: Meta;
@@ -10,7 +10,7 @@ export interface ClaimRecord {
   readonly ttlMs: number;
 }
 
-/** A lease that somebody ended. */
+/** A force release. */
 export interface ForcedRecord {
   /** Decimal: the number does not fit a double. */
   readonly fence: string;
@@ -20,64 +20,64 @@ export interface ForcedRecord {
 }
 
 /** A server takes 1 MB in one request and hangs up on more. */
-const RECORD_MOST = 512 * 1024;
-const FORCED_MOST = 16;
+const RECORD_MAX_BYTES = 512 * 1024;
+const FORCED_MAX = 16;
 const FORCED_MS = 3_600_000;
-const TEXT_MOST = 200;
-const REASON_MOST = 2000;
-const META_MOST = 64 * 1024;
-/** What moves a terminal's cursor, turns its text around, or is half a character: whoever may write a node may write it. */
+const TEXT_MAX = 200;
+const REASON_MAX = 2000;
+const META_MAX_BYTES = 64 * 1024;
+/** A node may contain these: they move a terminal's cursor, reverse its text, or are half a character. */
 const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 export function writeClaim(claim: Claim): Buffer {
   const { holder, meta, limit, ttlMs } = claim;
   const data = Buffer.from(JSON.stringify({ holdfast: 1, holder, meta, limit, ttlMs }));
-  if (data.length <= RECORD_MOST) return data;
-  const message = `The meta of lock ${quote(claim.name)} takes ${data.length} bytes; ZooKeeper nodes have room for ${RECORD_MOST}.`;
+  if (data.length <= RECORD_MAX_BYTES) return data;
+  const message = `The meta of lock ${quote(claim.name)} takes ${data.length} bytes; ZooKeeper nodes have room for ${RECORD_MAX_BYTES}.`;
   throw new LockBackendError("zookeeper", claim.name, message, { fatal: true });
 }
 
-/** Reads any contender's data, whoever wrote it: for people, never for decisions. What is not ours is shown as far as it is text. */
+/** Reads any contender's data: for people, never for decisions. Data of another library is shown as text. */
 export function readClaim(data: Buffer): ClaimRecord {
   const found = parse(data);
   if (found === undefined || typeof found["holder"] !== "string") {
-    return { holder: shown(data.toString("utf8", 0, 4 * TEXT_MOST)) || "unknown", meta: {}, limit: 1, ttlMs: Infinity };
+    return { holder: shown(data.toString("utf8", 0, 4 * TEXT_MAX)) || "unknown", meta: {}, limit: 1, ttlMs: Infinity };
   }
   const { holder, meta, limit, ttlMs } = found;
   return {
     holder: shown(holder as string) || "unknown",
-    meta: data.length <= META_MOST && isMeta(meta) ? meta : {},
+    meta: data.length <= META_MAX_BYTES && isMeta(meta) ? meta : {},
     limit: Number.isSafeInteger(limit) && (limit as number) >= 1 ? (limit as number) : 1,
     ttlMs: typeof ttlMs === "number" && ttlMs > 0 ? ttlMs : Infinity,
   };
 }
 
-/** True where the data was written by {@link writeClaim}: only then its limit means something. */
+/** True where {@link writeClaim} wrote the data: only then its limit means something. */
 export function isClaim(data: Buffer): boolean {
   return typeof parse(data)?.["holder"] === "string";
 }
 
-/** The forced releases that a lock's node tells of; `undefined` if its data belongs to somebody else. */
+/** The force releases recorded in a lock's node; `undefined` if its data belongs to another program. */
 export function readForced(data: Buffer): readonly ForcedRecord[] | undefined {
   if (data.length === 0) return [];
   const list = parse(data)?.["forced"];
   if (!Array.isArray(list)) return undefined;
-  const known = list.slice(-FORCED_MOST).filter(isForced);
-  return known.map((one) => ({ ...one, by: shown(one.by), reason: shown(one.reason, REASON_MOST) }));
+  const known = list.slice(-FORCED_MAX).filter(isForced);
+  return known.map((one) => ({ ...one, by: shown(one.by), reason: shown(one.reason, REASON_MAX) }));
 }
 
 export function writeForced(known: readonly ForcedRecord[], added: ForcedRecord): Buffer {
-  const recent = known.filter(({ atMs }) => added.atMs - atMs < FORCED_MS).slice(1 - FORCED_MOST);
-  const shortened = { ...added, by: added.by.slice(0, TEXT_MOST), reason: added.reason.slice(0, REASON_MOST) };
+  const recent = known.filter(({ atMs }) => added.atMs - atMs < FORCED_MS).slice(1 - FORCED_MAX);
+  const shortened = { ...added, by: added.by.slice(0, TEXT_MAX), reason: added.reason.slice(0, REASON_MAX) };
   return Buffer.from(JSON.stringify({ holdfast: 1, forced: [...recent, shortened] }));
 }
 
-function shown(text: string, most: number = TEXT_MOST): string {
-  return text.slice(0, most).replaceAll(UNSHOWABLE, "");
+function shown(text: string, max: number = TEXT_MAX): string {
+  return text.slice(0, max).replaceAll(UNSHOWABLE, "");
 }
 
 function parse(data: Buffer): Record<string, unknown> | undefined {
-  if (data[0] !== 0x7b || data.length > RECORD_MOST) return undefined;
+  if (data[0] !== 0x7b || data.length > RECORD_MAX_BYTES) return undefined;
   try {
     const value: unknown = JSON.parse(data.toString());
     return typeof value === "object" && value !== null && "holdfast" in value ? { ...value } : undefined;

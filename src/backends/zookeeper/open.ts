@@ -1,4 +1,4 @@
-/** Opens `zk://` and `zookeeper://` URLs. Node's URL class knows no lists of hosts, hence a parser of our own. */
+/** Opens `zk://` and `zookeeper://` URLs. Node's URL class cannot parse lists of hosts, hence this parser. */
 import { readFileSync } from "node:fs";
 import type { Backend } from "../../contract/backend.ts";
 import type { Duration } from "../../contract/duration.ts";
@@ -12,7 +12,7 @@ const EXAMPLE = "zk://zk1:2181,zk2:2181/chroot?session=40s";
 /** Everything that may follow the "?". */
 const KNOWN = ["session", "base", "names", "dialect", "acl", "auth", "tls", "ca", "cert", "key"] as const;
 
-/** Opens `zk://[user:password@]host[:port],…[/chroot][?option=value&…]`. Begins to connect, and does not wait for it. */
+/** Opens `zk://[user:password@]host[:port],…[/chroot][?option=value&…]`. Starts to connect, and does not wait for it. */
 export async function openBackend(url: string): Promise<Backend> {
   return zookeeper(parseUrl(url));
 }

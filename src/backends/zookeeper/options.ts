@@ -5,32 +5,32 @@ import { ZooKeeperBackend } from "./backend.ts";
 import { type AclChoice, toAcls } from "./client/acl.ts";
 import { ZooKeeperClient } from "./client/client.ts";
 import { parseServers, showServer } from "./client/servers.ts";
-import { asPaths, type Dialect, escapedBelow, STYLES } from "./paths.ts";
+import { asPaths, type Dialect, escapedBelow, NODE_NAMING } from "./paths.ts";
 
 export interface ZooKeeperOptions {
-  /** `"zk1:2181,zk2:2181,zk3:2181"`, `"[::1]:2181"`. The port is 2181 unless said. */
+  /** `"zk1:2181,zk2:2181,zk3:2181"`, `"[::1]:2181"`. The port is 2181 by default. */
   readonly servers: string;
-  /** Everything lies below this path. @default "" */
+  /** All paths are below this one. @default "" */
   readonly chroot?: string | undefined;
   /**
    * How long the ensemble keeps the locks of a dead process. A lease is trusted for three quarters of what the ensemble
    * gives. @default "40s"
    */
   readonly session?: Duration | undefined;
-  /** The lock's nodes lie at `<base>/<name>`, the name escaped where it must be. @default "/holdfast" */
+  /** The lock's nodes are at `<base>/<name>`, with the name escaped where it must be. @default "/holdfast" */
   readonly base?: string | undefined;
-  /** `paths`: a lock's name is its path, such as "/locks/invoice-42"; `base` does not count. @default "escaped" */
+  /** `paths`: a lock's name is its path, such as "/locks/invoice-42"; `base` is ignored. @default "escaped" */
   readonly names?: "escaped" | "paths" | undefined;
-  /** With whose recipes the locks are shared. @default "curator" */
+  /** Which library's recipes share the locks. @default "curator" */
   readonly dialect?: Dialect | ((name: string) => Dialect) | undefined;
   /** Digest authentication. */
   readonly auth?: { readonly user: string; readonly password: string } | undefined;
   /**
-   * Who may touch our nodes. `open`: everybody who reaches the ensemble may end, forge and read our locks. `creator`: only
-   * who is authenticated as we are (`auth`, or a client certificate). Or a list of rights. @default "open"
+   * Which clients may touch our nodes. `open`: all that reach the ensemble may end, forge and read our locks. `creator`: only
+   * clients that are authenticated as we are (`auth`, or a client certificate). Or a list of rights. @default "open"
    */
   readonly acl?: AclChoice | undefined;
-  /** Encrypts, with these options of `tls.connect()`; `true`: with Node's own. @default false */
+  /** Encrypts, with these options of `tls.connect()`; `true`: with Node's defaults. @default false */
   readonly tls?: ConnectionOptions | boolean | undefined;
 }
 
@@ -60,7 +60,7 @@ export function zookeeper(options: ZooKeeperOptions): ZooKeeperBackend {
   const backend: ZooKeeperBackend = new ZooKeeperBackend({
     client,
     servers,
-    places: names === "paths" ? asPaths : escapedBelow(base),
+    paths: names === "paths" ? asPaths : escapedBelow(base),
     dialect: typeof dialect === "function" ? (name) => checkDialect(dialect(name)) : constant(checkDialect(dialect)),
   });
   return backend;
@@ -71,14 +71,14 @@ function constant(dialect: Dialect): () => Dialect {
 }
 
 function checkDialect(dialect: Dialect): Dialect {
-  return oneOf(dialect, "dialect", Object.keys(STYLES) as Dialect[]);
+  return oneOf(dialect, "dialect", Object.keys(NODE_NAMING) as Dialect[]);
 }
 
 function checkAcl({ acl = "open", auth, tls }: ZooKeeperOptions): AclChoice {
-  const isNobody = auth === undefined && (tls === undefined || tls === false);
-  if (!isNobody || !toAcls(acl).some(({ scheme }) => scheme === "auth")) return acl;
+  const isAnonymous = auth === undefined && (tls === undefined || tls === false);
+  if (!isAnonymous || !toAcls(acl).some(({ scheme }) => scheme === "auth")) return acl;
   throw new TypeError(
-    "Expected `auth`, or `tls` with a certificate, where `acl` gives rights to the creator: who is it?",
+    "Expected `auth`, or `tls` with a certificate, where `acl` gives rights to the creator, because this client is anonymous",
   );
 }
 

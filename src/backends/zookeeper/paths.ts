@@ -1,45 +1,45 @@
-/** Where a lock lies, and what its nodes are called: Curator's layout, or kazoo's. */
+/** The path of a lock and the names of its nodes: Curator's layout, or kazoo's. */
 import { createHash } from "node:crypto";
 import type { Claim, Mode } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 
 /**
- * Whose names our nodes bear, so that others respect them: `curator` as `InterProcessMutex` does (and go-zookeeper's
- * `Lock`), `curator-rw` as `InterProcessReadWriteLock` does, `kazoo` as kazoo's `Lock`, `ReadLock` and `WriteLock` do.
- * We respect all of theirs in any case.
+ * Which library's node names we use, so its clients respect our locks: `curator` those of `InterProcessMutex` (and of
+ * go-zookeeper's `Lock`), `curator-rw` those of `InterProcessReadWriteLock`, `kazoo` those of kazoo's `Lock`, `ReadLock` and
+ * `WriteLock`. We respect the nodes of all of them in any case.
  */
 export type Dialect = "curator" | "curator-rw" | "kazoo";
 
-interface Style {
-  /** What comes before the id, and between it and the sequence number. */
+interface NodeNaming {
+  /** What comes before the id; `exclusive` and `shared` come between the id and the sequence number. */
   readonly start: string;
   readonly exclusive: string;
   readonly shared: string;
   readonly dashes: boolean;
-  /** kazoo makes a lock's path once and never again, so it must not be one that goes by itself. */
+  /** kazoo makes a lock's path only once, so ZooKeeper must not remove it when it is empty. */
   readonly parents: "container" | "persistent";
 }
 
-export const STYLES: Readonly<Record<Dialect, Style>> = {
+export const NODE_NAMING: Readonly<Record<Dialect, NodeNaming>> = {
   curator: { start: "_c_", exclusive: "-lock-", shared: "-__READ__", dashes: true, parents: "container" },
   "curator-rw": { start: "_c_", exclusive: "-__WRIT__", shared: "-__READ__", dashes: true, parents: "container" },
   kazoo: { start: "", exclusive: "__lock__", shared: "__rlock__", dashes: false, parents: "persistent" },
 };
 
-/** SemaphoreV2: a line of claimants, whose first takes a lease when there is one. */
-export const SEMAPHORE = { line: "locks", leases: "leases", lineName: "-lock-", leaseName: "-lease-" } as const;
+/** SemaphoreV2: a queue of claims, whose first takes a lease when one is free. */
+export const SEMAPHORE = { queue: "locks", leases: "leases", queueName: "-lock-", leaseName: "-lease-" } as const;
 
 /** The beginning of the claim's node name, up to the sequence number. Only this claim's nodes begin so. */
 export function nodePrefix(claim: Claim, dialect: Dialect): string {
-  const { start, dashes, ...style } = STYLES[dialect];
-  return start + guidOf(claim.id, dashes) + style[claim.mode satisfies Mode];
+  const { start, dashes, ...modes } = NODE_NAMING[dialect];
+  return start + guidOf(claim.id, dashes) + modes[claim.mode satisfies Mode];
 }
 
-/** The claim's part of the name, whatever the mode. */
+/** The claim's part of the name, the same in every mode. */
 export function guidOf(id: string, dashes: boolean): string {
   const known = id.length === 22 ? Buffer.from(id, "base64url") : Buffer.alloc(0);
   const bytes = known.length === 16 ? known : createHash("sha256").update(id).digest().subarray(0, 16);
-  // UUID version 8, "made up by whoever": so that our nodes can be told from Curator's and kazoo's, which are version 4.
+  // UUID version 8 ("custom") distinguishes our nodes from Curator's and kazoo's, which are version 4.
   bytes[6] = ((bytes[6] as number) & 0x0f) | 0x80;
   bytes[8] = ((bytes[8] as number) & 0x3f) | 0x80;
   const hex = bytes.toString("hex");
@@ -48,16 +48,16 @@ export function guidOf(id: string, dashes: boolean): string {
 }
 
 /** How lock names become paths. */
-export interface Places {
+export interface NamePaths {
   path(name: string): string;
-  /** The lock that lies at `child` of `parent`; `undefined` if no name leads there. */
+  /** The name of the lock at `child` of `parent`; `undefined` if no name has that path. */
   name(parent: string, child: string): string | undefined;
-  /** Where to look for locks whose names start with `prefix`, and whether also deeper. */
+  /** The parent of all locks whose names start with `prefix`, and whether they may be deeper below it. */
   roots(prefix: string): { readonly parent: string; readonly deep: boolean };
 }
 
-/** Every name becomes one child of `base`. Usual names stay readable; two names never become one. */
-export function escapedBelow(base: string): Places {
+/** Every name becomes one child of `base`. Usual names stay readable; two names never share a path. */
+export function escapedBelow(base: string): NamePaths {
   const parent = base === "/" ? "" : base;
   return {
     path: (name) => `${parent}/${escape(name)}`,
@@ -66,15 +66,15 @@ export function escapedBelow(base: string): Places {
   };
 }
 
-/** Characters that ZooKeeper takes in no path: controls, surrogates and private ones, and the last of the plane. */
+/** Characters that ZooKeeper does not allow in paths: controls, surrogates, private ones, and the last of the plane. */
 const FORBIDDEN = /[\p{Cc}\ud800-\uf8ff\ufff0-\uffff]/u;
 
 /** A name is the path itself, such as `/locks/invoice-42`. */
-export const asPaths: Places = {
+export const asPaths: NamePaths = {
   path: (name) => {
     const isPath = /^(?:\/(?!\.{1,2}(?:\/|$))[^/]+)+$/.test(name) && !FORBIDDEN.test(name);
     if (isPath) return name;
-    const message = `Lock ${quote(name)} is not a ZooKeeper path such as "/locks/invoice-42", which \`names: "paths"\` asks for.`;
+    const message = `Lock ${quote(name)} is not a ZooKeeper path such as "/locks/invoice-42", which \`names: "paths"\` requires.`;
     throw new LockBackendError("zookeeper", name, message, { fatal: true });
   },
   name: (parent, child) => (parent === "/" ? `/${child}` : `${parent}/${child}`),

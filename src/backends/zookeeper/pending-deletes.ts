@@ -1,4 +1,4 @@
-/** Nodes that must go: surely, though an answer may be lost; or later, because a `minHold` keeps them. */
+/** Nodes that must be deleted: for certain, though an answer may be lost; or later, because of a `minHold`. */
 import type { Claim, Released } from "../../contract/backend.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode } from "./client/errors.ts";
@@ -6,120 +6,120 @@ import { type Contender, holdersOf, inOrder } from "./contenders.ts";
 import { guidOf, SEMAPHORE } from "./paths.ts";
 
 export interface Removable {
-  /** `false`: it was not there. Rejects if nobody knows. */
+  /** `false`: it did not exist. Rejects if that is unknown. */
   remove(): Promise<boolean>;
 }
 
-/** Which claim a node belongs to. */
-export interface Of {
+/** The claim that a node belongs to. */
+export interface ClaimRef {
   readonly id: string;
   /** The lock's name, for messages. */
   readonly name: string;
 }
 
-interface Litter {
+/** What a claim was to the store when its node was to be deleted. */
+type ClaimStatus = Exclude<Released, "absent">;
+
+interface PendingDelete {
   readonly name: string;
-  readonly what: Removable;
-  readonly was: Was;
+  readonly node: Removable;
+  readonly status: ClaimStatus;
 }
 
-/** What a claim was to the store when its node was to go. */
-type Was = Exclude<Released, "absent">;
-
-interface Kept {
+interface DelayedDelete {
   readonly untilMs: number;
   readonly timer: NodeJS.Timeout;
 }
 
-export class Removals {
-  /** What nobody knows to be removed. */
-  readonly #litter = new Map<string, Litter>();
-  readonly #kept = new Map<string, Kept>();
+export class PendingDeletes {
+  /** Nodes of which we do not know whether they are gone. */
+  readonly #pending = new Map<string, PendingDelete>();
+  readonly #delayed = new Map<string, DelayedDelete>();
 
-  /** Removes for certain: what could not be removed now is tried again by {@link retry}, until the session ends. */
-  async discard({ id, name }: Of, what: Removable, was: Was): Promise<Released> {
-    this.#litter.set(id, { name, what, was });
+  /** Deletes for certain: what could not be deleted now is retried by {@link retryAll}, until the session ends. */
+  async delete({ id, name }: ClaimRef, node: Removable, status: ClaimStatus): Promise<Released> {
+    this.#pending.set(id, { name, node, status });
     try {
-      const wasThere = await what.remove();
-      this.#litter.delete(id);
-      return wasThere ? was : "absent";
+      const existed = await node.remove();
+      this.#pending.delete(id);
+      return existed ? status : "absent";
     } catch (error) {
       if (!hasCode(error, "SESSIONEXPIRED")) throw error;
-      this.#litter.delete(id);
+      this.#pending.delete(id);
       return "absent";
     }
   }
 
-  /** Removes for certain, and never rejects. */
-  async discardQuietly(of: Of, what: Removable, was: Was): Promise<void> {
-    // What failed is in the litter.
-    await this.discard(of, what, was).catch(() => undefined);
+  /** Deletes for certain, and never rejects. */
+  async deleteQuietly(claim: ClaimRef, node: Removable, status: ClaimStatus): Promise<void> {
+    // What failed stays pending.
+    await this.delete(claim, node, status).catch(() => undefined);
   }
 
-  /** Removes it at `untilMs` of the local clock. `false`: that has passed. */
-  keep(of: Of, what: Removable, untilMs: number): boolean {
+  /** Deletes it at `untilMs` of the local clock. `false`: that time has passed. */
+  delay(claim: ClaimRef, node: Removable, untilMs: number): boolean {
     const restMs = untilMs - performance.now();
     if (restMs <= 0) return false;
     const timer = setTimeout(() => {
-      this.#kept.delete(of.id);
-      void this.discardQuietly(of, what, "held");
+      this.#delayed.delete(claim.id);
+      void this.deleteQuietly(claim, node, "held");
     }, Math.ceil(restMs));
-    // A process that wants to exit may.
+    // The process may exit before.
     timer.unref();
-    this.#kept.set(of.id, { untilMs, timer });
+    this.#delayed.set(claim.id, { untilMs, timer });
     return true;
   }
 
-  isKept(id: string): boolean {
-    return this.#kept.has(id);
+  isDelayed(id: string): boolean {
+    return this.#delayed.has(id);
   }
 
-  /** Asks again for what nobody knows to be removed. `undefined`: there is nothing of this claim. */
-  again(id: string): Promise<Released> | undefined {
-    const left = this.#litter.get(id);
-    return left && this.discard({ id, name: left.name }, left.what, left.was);
+  /** Retries the claim's pending delete. `undefined`: it has none. */
+  retry(id: string): Promise<Released> | undefined {
+    const pending = this.#pending.get(id);
+    return pending && this.delete({ id, name: pending.name }, pending.node, pending.status);
   }
 
-  /** Everything that nobody knows to be removed. */
-  all(): readonly Litter[] {
-    return [...this.#litter.values()];
+  /** Everything of which we do not know whether it is gone. */
+  all(): readonly PendingDelete[] {
+    return [...this.#pending.values()];
   }
 
   /** Connected again. */
-  retry(): void {
-    // What failed again stays in the litter.
-    for (const id of this.#litter.keys()) this.again(id)?.catch(() => undefined);
+  retryAll(): void {
+    // What fails again stays pending.
+    for (const id of this.#pending.keys()) this.retry(id)?.catch(() => undefined);
   }
 
   /** The session ended, and all its nodes with it. */
   clear(): void {
-    this.#litter.clear();
+    this.#pending.clear();
     this.stop();
   }
 
-  /** Stops the clocks, and tells until when something is to be kept; 0: nothing is. */
+  /** Stops the timers. Returns until when a delayed node must stay; 0: there is none. */
   stop(): number {
     let lastMs = 0;
-    for (const { untilMs, timer } of this.#kept.values()) {
+    for (const { untilMs, timer } of this.#delayed.values()) {
       clearTimeout(timer);
       lastMs = Math.max(lastMs, untilMs);
     }
-    this.#kept.clear();
+    this.#delayed.clear();
     return lastMs;
   }
 }
 
-/** Removes the nodes of a claim that this process does not know: another process's, or those of an earlier life. */
-export async function removeOf(client: ZooKeeperClient, claim: Claim, path: string): Promise<Released> {
-  if (claim.limit === 1) return removeNamed(client, path, claim, holdersOf);
+/** Deletes the nodes of a claim that this process does not know: another process's, or one of an earlier session. */
+export async function deleteNodesOf(client: ZooKeeperClient, claim: Claim, path: string): Promise<Released> {
+  if (claim.limit === 1) return deleteNamed(client, path, claim, holdersOf);
   const parts = await Promise.all([
-    removeNamed(client, `${path}/${SEMAPHORE.leases}`, claim, (order) => order.slice(0, claim.limit)),
-    removeNamed(client, `${path}/${SEMAPHORE.line}`, claim, () => []),
+    deleteNamed(client, `${path}/${SEMAPHORE.leases}`, claim, (order) => order.slice(0, claim.limit)),
+    deleteNamed(client, `${path}/${SEMAPHORE.queue}`, claim, () => []),
   ]);
   return parts.find((part) => part === "held") ?? parts.find((part) => part === "queued") ?? "absent";
 }
 
-async function removeNamed(
+async function deleteNamed(
   client: ZooKeeperClient,
   parent: string,
   { id }: Claim,

@@ -1,21 +1,21 @@
-/** Looking without touching: which locks there are, who holds them, who waits, and what was ended by force. */
+/** Reads without changes: which locks there are, their holders and waiters, and the force releases. */
 import type { Forced, Holding, Mode, Snapshot, Waiting } from "../../contract/backend.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode } from "./client/errors.ts";
 import type { NodeData } from "./client/operations.ts";
 import { type Contender, holdersOf, inOrder, parseContender } from "./contenders.ts";
-import { type Places, SEMAPHORE } from "./paths.ts";
+import { type NamePaths, SEMAPHORE } from "./paths.ts";
 import { type ClaimRecord, isClaim, readClaim, readForced } from "./node-data.ts";
 
-/** How many locks are looked at in one go. */
+/** How many locks are read at once. */
 const BATCH = 100;
-/** Where names are paths, locks may lie at any depth: a tree larger than this is not searched to its end. */
-const NODES_MOST = 10_000;
+/** Where names are paths, locks may be at any depth: a larger tree than this is not searched to its end. */
+const NODES_MAX = 10_000;
 
 const NOTHING: Snapshot = { held: [], pending: [], forced: [] };
 
-/** A contender's node as it was read. */
-export interface Seen {
+/** A contender's node with its data. */
+export interface ContenderNode {
   readonly path: string;
   readonly mode: Mode;
   readonly record: ClaimRecord;
@@ -24,9 +24,9 @@ export interface Seen {
   readonly sinceMs: number;
 }
 
-export async function snapshot(client: ZooKeeperClient, places: Places, prefix: string): Promise<Snapshot> {
-  // Asked in one go: the server that we talk to catches up with the leader before it lists.
-  const [, locks] = await Promise.all([client.sync("/"), findLocks(client, places, prefix)]);
+export async function snapshot(client: ZooKeeperClient, paths: NamePaths, prefix: string): Promise<Snapshot> {
+  // Requested together: our server catches up with the leader before it lists.
+  const [, locks] = await Promise.all([client.sync("/"), findLocks(client, paths, prefix)]);
   const parts: Snapshot[] = [];
   for (let at = 0; at < locks.length; at += BATCH) {
     const batch = locks.slice(at, at + BATCH);
@@ -39,34 +39,34 @@ export async function snapshot(client: ZooKeeperClient, places: Places, prefix: 
   };
 }
 
-/** Those who hold the lock at `path`, as far as the nodes tell. */
-export async function holders(client: ZooKeeperClient, path: string): Promise<readonly Seen[]> {
+/** The holders of the lock at `path`, as far as the nodes show. */
+export async function readHolders(client: ZooKeeperClient, path: string): Promise<readonly ContenderNode[]> {
   const children = await list(client, path);
-  const inLine = await readAll(client, path, holdersOf(inOrder(children)));
-  if (!children.includes(SEMAPHORE.leases)) return inLine;
+  const queued = await readAll(client, path, holdersOf(inOrder(children)));
+  if (!children.includes(SEMAPHORE.leases)) return queued;
   const leases = `${path}/${SEMAPHORE.leases}`;
-  const seen = await readAll(client, leases, inOrder(await list(client, leases)));
-  return [...inLine, ...seen.slice(0, limitOf(seen))];
+  const held = await readAll(client, leases, inOrder(await list(client, leases)));
+  return [...queued, ...held.slice(0, limitOf(held))];
 }
 
 /** A holder for people: never for decisions. */
-export function toHolding(name: string, seen: Seen): Holding {
-  const { mode, record, fence } = seen;
+export function toHolding(name: string, node: ContenderNode): Holding {
+  const { mode, record, fence } = node;
   return {
     name,
     mode,
     limit: record.limit,
     holder: record.holder,
     fence,
-    // ZooKeeper notes when a node was made, not when its claim's turn came; by the leader's wall clock.
-    heldMs: agoMs(seen.sinceMs),
+    // ZooKeeper records when a node was made, not when its claim was granted; by the leader's wall clock.
+    heldMs: agoMs(node.sinceMs),
     remainingMs: record.ttlMs,
     meta: record.meta,
   };
 }
 
-/** Reads one contender's node; `undefined` if it has gone. */
-export async function see(client: ZooKeeperClient, path: string): Promise<Seen | undefined> {
+/** Reads one contender's node; `undefined` if it is gone. */
+export async function readContender(client: ZooKeeperClient, path: string): Promise<ContenderNode | undefined> {
   const contender = parseContender(path);
   const node = await read(client, path);
   if (contender === undefined || node === undefined) return undefined;
@@ -79,10 +79,10 @@ async function snapshotOf(client: ZooKeeperClient, name: string, path: string): 
   const [own, children] = await Promise.all([read(client, path), list(client, path)]);
   if (own === undefined) return NOTHING;
   const order = inOrder(children);
-  const line = await readAll(client, path, order);
+  const nodes = await readAll(client, path, order);
   const first = holdersOf(order).length;
-  const held = line.slice(0, first).map((seen) => toHolding(name, seen));
-  const pending = line.slice(first).map((seen, index) => toWaiting(name, seen, index));
+  const held = nodes.slice(0, first).map((node) => toHolding(name, node));
+  const pending = nodes.slice(first).map((node, index) => toWaiting(name, node, index));
   const forced = (readForced(own.data) ?? []).map(({ fence, by, reason, atMs }): Forced => ({
     name,
     fence: BigInt(fence),
@@ -96,25 +96,25 @@ async function snapshotOf(client: ZooKeeperClient, name: string, path: string): 
 }
 
 async function semaphoreOf(client: ZooKeeperClient, name: string, path: string): Promise<Snapshot> {
-  const [leases, line] = await Promise.all(
-    [SEMAPHORE.leases, SEMAPHORE.line].map(async (part) => {
+  const [leases, queue] = await Promise.all(
+    [SEMAPHORE.leases, SEMAPHORE.queue].map(async (part) => {
       const parent = `${path}/${part}`;
       return readAll(client, parent, inOrder(await list(client, parent)));
     }),
   );
   const held = (leases ?? []).slice(0, limitOf(leases ?? []));
-  const holding = new Set(held.map((seen) => claimPart(seen.path)));
-  // Who has just got its lease may still be leaving the line.
-  const waiting = (line ?? []).filter((seen) => !holding.has(claimPart(seen.path)));
+  const holding = new Set(held.map(({ path: at }) => claimPart(at)));
+  // A claim that has just got its lease may still be in the queue.
+  const waiting = (queue ?? []).filter(({ path: at }) => !holding.has(claimPart(at)));
   return {
-    held: held.map((seen) => toHolding(name, seen)),
-    pending: waiting.map((seen, index) => toWaiting(name, seen, index)),
+    held: held.map((node) => toHolding(name, node)),
+    pending: waiting.map((node, index) => toWaiting(name, node, index)),
     forced: [],
   };
 }
 
-/** The limit that our nodes tell; Curator's don't, and then every lease node counts as held. */
-function limitOf(leases: readonly Seen[]): number {
+/** The limit that our nodes contain; Curator's don't, and then every lease node counts as held. */
+function limitOf(leases: readonly ContenderNode[]): number {
   return leases.find(({ isOurs }) => isOurs)?.record.limit ?? Infinity;
 }
 
@@ -123,7 +123,7 @@ function claimPart(path: string): string {
   return name.replace(/-(?:lock|lease)--?\d{10}$/, "");
 }
 
-function toWaiting(name: string, { mode, record, sinceMs }: Seen, index: number): Waiting {
+function toWaiting(name: string, { mode, record, sinceMs }: ContenderNode, index: number): Waiting {
   const { limit, holder, meta } = record;
   return { name, mode, limit, holder, waitingMs: agoMs(sinceMs), position: index + 1, meta };
 }
@@ -133,25 +133,29 @@ function agoMs(wallMs: number): number {
   return Math.max(0, Date.now() - wallMs);
 }
 
-async function readAll(client: ZooKeeperClient, parent: string, order: readonly Contender[]): Promise<readonly Seen[]> {
-  const seen = await Promise.all(order.map(({ name }) => see(client, `${parent}/${name}`)));
-  return seen.filter((one) => one !== undefined);
+async function readAll(
+  client: ZooKeeperClient,
+  parent: string,
+  order: readonly Contender[],
+): Promise<readonly ContenderNode[]> {
+  const nodes = await Promise.all(order.map(({ name }) => readContender(client, `${parent}/${name}`)));
+  return nodes.filter((node) => node !== undefined);
 }
 
 async function findLocks(
   client: ZooKeeperClient,
-  places: Places,
+  paths: NamePaths,
   prefix: string,
 ): Promise<readonly { readonly name: string; readonly path: string }[]> {
-  const { parent: root, deep } = places.roots(prefix);
+  const { parent: root, deep } = paths.roots(prefix);
   const found: { name: string; path: string }[] = [];
   const open = [root];
-  for (let seen = 0; open.length > 0 && seen < NODES_MOST; seen++) {
+  for (let listed = 0; open.length > 0 && listed < NODES_MAX; listed++) {
     const parent = open.shift() as string;
     for (const child of await list(client, parent)) {
-      const name = isPartOfLock(child) && deep ? undefined : places.name(parent, child);
+      const name = isPartOfLock(child) && deep ? undefined : paths.name(parent, child);
       if (name === undefined || (deep && name === "/zookeeper")) continue;
-      if (name.startsWith(prefix)) found.push({ name, path: places.path(name) });
+      if (name.startsWith(prefix)) found.push({ name, path: paths.path(name) });
       if (deep) open.push(name);
     }
   }
@@ -159,7 +163,7 @@ async function findLocks(
 }
 
 function isPartOfLock(child: string): boolean {
-  return child === SEMAPHORE.leases || child === SEMAPHORE.line || parseContender(child) !== undefined;
+  return child === SEMAPHORE.leases || child === SEMAPHORE.queue || parseContender(child) !== undefined;
 }
 
 async function list(client: ZooKeeperClient, path: string): Promise<readonly string[]> {

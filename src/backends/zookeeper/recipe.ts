@@ -1,16 +1,16 @@
-/** One claim's stand in a lock's line, whichever the recipe: what `line.ts` and `semaphore.ts` have in common. */
+/** One claim in a lock's queue of nodes: what the mutex recipe and the semaphore recipe have in common. */
 import type { Claim } from "../../contract/backend.ts";
+import type { OurNode } from "./claim-node.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode } from "./client/errors.ts";
-import type { Placed } from "./claim-node.ts";
 
-/** What a look at the line told. */
-export type Verdict =
+/** Whether the claim holds the lock, read from the lock's nodes. */
+export type AttemptResult =
   | {
       readonly holds: true;
       /** The node that is the lease. */
-      readonly node: Placed;
-      /** The lease was surely ours at this moment: when the request left whose answer came through the leader. */
+      readonly node: OurNode;
+      /** The lease was certainly ours at this time: when the request left whose answer came through the leader. */
       readonly provenMs: number;
     }
   | {
@@ -20,53 +20,53 @@ export type Verdict =
       readonly position: number;
     };
 
-export interface Ticket {
+export interface Recipe {
   readonly claim: Claim;
   /** The lock's own node. */
   readonly path: string;
-  /** Gets in line, unless it stands there, and looks. */
-  attempt(): Promise<Verdict>;
-  /** Waits until whoever is in the way goes, then looks. `undefined`: nothing certain, attempt again. */
-  watch(signal: AbortSignal): Promise<Verdict | undefined>;
-  /** Leaves the line. `false`: it did not stand there. Rejects if nobody knows. */
+  /** Joins the queue, unless the claim is in it, and reads the queue. */
+  attempt(): Promise<AttemptResult>;
+  /** Waits until the node that blocks the claim is gone, then reads the queue. `undefined`: nothing is certain, attempt again. */
+  watch(signal: AbortSignal): Promise<AttemptResult | undefined>;
+  /** Leaves the queue. `false`: the claim was not in it. Rejects if that is unknown. */
   remove(): Promise<boolean>;
 }
 
 /** How many holders are named in a refusal. */
 export const HOLDERS_SHOWN = 3;
 
-/** Resolves to true when the node goes or changes, to false when `signal` aborts or the session ends. */
-export function newsOfNode(client: ZooKeeperClient, path: string, signal: AbortSignal): Promise<boolean> {
-  return news(signal, path, client, (watcher) => client.getData(path, watcher));
+/** Resolves to true when the node is deleted or changed, to false when `signal` aborts or the session ends. */
+export function nodeChange(client: ZooKeeperClient, path: string, signal: AbortSignal): Promise<boolean> {
+  return change(signal, path, client, (watcher) => client.getData(path, watcher));
 }
 
-/** Resolves to true when a child comes or goes. */
-export function newsOfChildren(
+/** Resolves to true when a child is created or deleted, or when `isChanged` says so of the present children. */
+export function childrenChange(
   client: ZooKeeperClient,
   path: string,
   signal: AbortSignal,
-  isNews: (children: readonly string[]) => boolean,
+  isChanged: (children: readonly string[]) => boolean,
 ): Promise<boolean> {
-  return news(signal, path, client, async (watcher) => {
+  return change(signal, path, client, async (watcher) => {
     const { children } = await client.getChildren(path, watcher);
-    if (isNews(children)) watcher({ type: "children", path });
+    if (isChanged(children)) watcher({ type: "children", path });
   });
 }
 
-type Arm = (watcher: Parameters<ZooKeeperClient["unwatch"]>[1]) => Promise<unknown>;
+type SetWatch = (watcher: Parameters<ZooKeeperClient["unwatch"]>[1]) => Promise<unknown>;
 
-function news(signal: AbortSignal, path: string, client: ZooKeeperClient, arm: Arm): Promise<boolean> {
+function change(signal: AbortSignal, path: string, client: ZooKeeperClient, setWatch: SetWatch): Promise<boolean> {
   return new Promise((resolve) => {
-    const end = (isNews: boolean): void => {
+    const end = (isChanged: boolean): void => {
       signal.removeEventListener("abort", stop);
       client.unwatch(path, watcher);
-      resolve(isNews);
+      resolve(isChanged);
     };
     const stop = (): void => end(false);
-    const watcher: Parameters<Arm>[0] = ({ type }) => end(type !== "session");
+    const watcher: Parameters<SetWatch>[0] = ({ type }) => end(type !== "session");
     if (signal.aborted) return resolve(false);
     signal.addEventListener("abort", stop, { once: true });
-    // The node may have gone since it was seen: that is the news.
-    arm(watcher).catch((error: unknown) => end(hasCode(error, "NONODE")));
+    // The node may be gone since it was read: that is a change too.
+    setWatch(watcher).catch((error: unknown) => end(hasCode(error, "NONODE")));
   });
 }

@@ -1,16 +1,16 @@
-/** A claim that this process knows. What is done with it is done one after the other. */
-import type { Ticket } from "./recipe.ts";
+/** A claim that this process knows. Its operations run one after the other. */
+import type { Recipe } from "./recipe.ts";
 
-export class Entry {
-  ticket: Ticket;
+export class SerialClaim {
+  recipe: Recipe;
   #isBusy = false;
   readonly #waiting: (() => void)[] = [];
 
-  constructor(ticket: Ticket) {
-    this.ticket = ticket;
+  constructor(recipe: Recipe) {
+    this.recipe = recipe;
   }
 
-  /** Waits for its turn: a release comes after the attempt before it, and removes what that made. Ends with leave(). */
+  /** Waits for its turn: a release runs after the attempt before it, and removes what that made. Ends with leave(). */
   enter(): Promise<void> | undefined {
     if (this.#isBusy) return new Promise<void>((resolve) => this.#waiting.push(resolve));
     this.#isBusy = true;
@@ -19,7 +19,7 @@ export class Entry {
 
   leave(): void {
     const next = this.#waiting.shift();
-    // Handed on without a gap, so that nobody slips in between.
+    // Handed over without a gap, so no other operation gets in between.
     if (next === undefined) this.#isBusy = false;
     else next();
   }

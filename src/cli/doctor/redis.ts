@@ -50,7 +50,7 @@ async function vouch(member: Member, say: (line: string) => void): Promise<Findi
   say("Vouching for the server: from now on it grants, as if it had never held a lease.");
   const check = "init";
   try {
-    await member.admit?.();
+    await member.endQuarantine?.();
     return { level: "good", check, text: "its quarantine is over" };
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);

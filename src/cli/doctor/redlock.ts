@@ -1,4 +1,4 @@
-/** A quorum of independent Redis servers: each member, and what only shows when they are seen together. */
+/** A quorum of independent Redis servers: each member, and what shows only when they are compared. */
 import type { Member } from "../../contract/backend.ts";
 import { formatMs } from "../../contract/duration.ts";
 import { initMembers, type QuorumOptions } from "../../backends/quorum/index.ts";
@@ -9,7 +9,7 @@ import type { Examine, Finding } from "./report.ts";
 
 const CLOCK_SPREAD_MS = 1000;
 
-interface Seen {
+interface Examined {
   readonly label: string;
   readonly found: Identified | Error;
 }
@@ -19,10 +19,10 @@ export const examineRedlock: Examine = async ({ url, init, say }) => {
   const { members, options } = opened;
   try {
     const seen = await Promise.all(
-      members.map((member, at) => look(member, options.labels?.[at] ?? `member ${at + 1}`)),
+      members.map((member, at) => examine(member, options.labels?.[at] ?? `member ${at + 1}`)),
     );
     const findings = [...seen.flatMap(memberFindings), ...together(seen), quarantines(seen, options)];
-    if (init) findings.push(...(await vouch(opened, say)));
+    if (init) findings.push(...(await endQuarantine(opened, say)));
     return { backend: "redlock", facts: factsOf(seen), findings, promises: PROMISES, limits: LIMITS };
   } finally {
     await Promise.all(members.map((member) => member.close()));
@@ -32,15 +32,15 @@ export const examineRedlock: Examine = async ({ url, init, say }) => {
 const PROMISES = [
   "one holder at a time while a majority of the members answers, and clocks run at about the same rate",
   "fences that rise, by ballots: no two leases of a lock ever have the same",
-  "a member that forgot its leases abstains until they are surely over",
+  "a member that lost its data abstains until all leases that it may have lost have expired",
 ];
 const LIMITS = [
-  "exclusion when a majority forgets within one ttl and is vouched for (--init) before it has passed",
+  "exclusion when a majority loses its data within one ttl and --init ends its quarantine before it has passed",
   "first come, first served: members keep no queue",
   "limits above one",
 ];
 
-async function look(member: Member, label: string): Promise<Seen> {
+async function examine(member: Member, label: string): Promise<Examined> {
   try {
     return { label, found: await ask(member) };
   } catch (error) {
@@ -48,7 +48,7 @@ async function look(member: Member, label: string): Promise<Seen> {
   }
 }
 
-function memberFindings({ label, found }: Seen): readonly Finding[] {
+function memberFindings({ label, found }: Examined): readonly Finding[] {
   if (found instanceof Error) return [{ level: "weak", check: "reachable", text: `${label}: ${found.message}` }];
   const { identity } = found;
   const findings = [role(identity, false)];
@@ -66,7 +66,7 @@ function memberFindings({ label, found }: Seen): readonly Finding[] {
   return findings.map((finding) => ({ ...finding, text: `${label}: ${finding.text}` }));
 }
 
-function together(seen: readonly Seen[]): readonly Finding[] {
+function together(seen: readonly Examined[]): readonly Finding[] {
   const answered = seen.flatMap(({ found }) => (found instanceof Error ? [] : [found]));
   const majority = Math.floor(seen.length / 2) + 1;
   const findings: Finding[] = [
@@ -97,8 +97,8 @@ function together(seen: readonly Seen[]): readonly Finding[] {
   return findings;
 }
 
-/** Everybody must ask the same of the members: who asks for less would cut the others' quarantine short. */
-function quarantines(seen: readonly Seen[], options: QuorumOptions): Finding {
+/** All processes must use the same terms: a shorter quarantine would cut that of the others short. */
+function quarantines(seen: readonly Examined[], options: QuorumOptions): Finding {
   const check = "quarantine";
   const ownMs = toSettings(options).terms.quarantineMs;
   const others = seen.flatMap(({ label, found }) => {
@@ -106,18 +106,21 @@ function quarantines(seen: readonly Seen[], options: QuorumOptions): Finding {
     return askedMs === undefined || askedMs === ownMs ? [] : [`${label} with ${formatMs(askedMs)}`];
   });
   if (others.length === 0)
-    return { level: "good", check, text: `nobody asks for another quarantine than ${formatMs(ownMs)}` };
-  const text = `used with another quarantine than this URL's ${formatMs(ownMs)}: ${others.join(", ")}. Everybody must use the same maxTtl and durable; the longest holds for all, until --init`;
+    return { level: "good", check, text: `no other quarantine than ${formatMs(ownMs)} is in use` };
+  const text = `used with another quarantine than this URL's ${formatMs(ownMs)}: ${others.join(", ")}. All processes must use the same maxTtl and durable; the longest holds for all, until --init`;
   return { level: "weak", check, text };
 }
 
-async function vouch({ members, options }: OpenMembers, say: (line: string) => void): Promise<readonly Finding[]> {
-  say("Vouching for members: from now on they vote, as if they had never held a lease.");
+async function endQuarantine(
+  { members, options }: OpenMembers,
+  say: (line: string) => void,
+): Promise<readonly Finding[]> {
+  say("Ending the quarantine: from now on the members vote, as if they had never held a lease.");
   const results = await initMembers(members, options);
   return results.map(({ member, result, cause }) => {
     if (result === "failed") {
       const why = cause instanceof Error ? cause.message : String(cause);
-      return { level: "weak", check: "init", text: `${member}: could not be vouched for: ${why}` };
+      return { level: "weak", check: "init", text: `${member}: its quarantine could not be ended: ${why}` };
     }
     return {
       level: "good",
@@ -127,7 +130,7 @@ async function vouch({ members, options }: OpenMembers, say: (line: string) => v
   });
 }
 
-function factsOf(seen: readonly Seen[]): Record<string, string> {
+function factsOf(seen: readonly Examined[]): Record<string, string> {
   return Object.fromEntries(
     seen.map(({ label, found }) => [
       label,

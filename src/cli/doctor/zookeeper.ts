@@ -10,9 +10,9 @@ import type { Examine, Finding } from "./report.ts";
 
 const ANSWER_MS = 5000;
 
-interface Seen {
+interface Examined {
   readonly label: string;
-  /** What the server says of itself; absent when it says nothing, which may be its configuration. */
+  /** What the server reports; absent when it does not answer, which may be its configuration. */
   readonly mode: string | undefined;
   readonly version: string | undefined;
 }
@@ -22,7 +22,7 @@ export const examineZooKeeper: Examine = async ({ url }) => {
   const wantedMs = toMs(options.session ?? "40s", "session");
   const servers = parseServers(options.servers);
   const [seen, givenMs] = await Promise.all([
-    options.tls === undefined ? Promise.all(servers.map(look)) : [],
+    options.tls === undefined ? Promise.all(servers.map(examine)) : [],
     negotiate(options, wantedMs),
   ]);
   return {
@@ -37,7 +37,7 @@ export const examineZooKeeper: Examine = async ({ url }) => {
     findings: [...ensemble(seen, servers.length, options.tls !== undefined), session(wantedMs, givenMs)],
     promises: [
       "one holder at a time, kept by the ensemble's consensus",
-      "fences that rise for ever (czxid)",
+      "fences that always rise (czxid)",
       "first come, first served; a dead holder is replaced when its session is over",
     ],
     limits: [
@@ -47,9 +47,9 @@ export const examineZooKeeper: Examine = async ({ url }) => {
   };
 };
 
-function ensemble(seen: readonly Seen[], servers: number, tls: boolean): readonly Finding[] {
+function ensemble(seen: readonly Examined[], servers: number, tls: boolean): readonly Finding[] {
   const check = "ensemble";
-  if (tls) return [{ level: "unknown", check, text: "with TLS the servers' own words are not asked for" }];
+  if (tls) return [{ level: "unknown", check, text: "with TLS the servers' modes are not read" }];
   const modes = seen.map(({ mode }) => mode);
   const silent = seen.filter(({ mode }) => mode === undefined).map(({ label }) => label);
   const findings: Finding[] = [];
@@ -62,14 +62,14 @@ function ensemble(seen: readonly Seen[], servers: number, tls: boolean): readonl
       text: `an ensemble with a leader and ${modes.filter((mode) => mode === "follower").length} followers`,
     });
   } else {
-    findings.push({ level: "unknown", check, text: "none of the servers named says that it leads" });
+    findings.push({ level: "unknown", check, text: "none of the named servers is the leader" });
   }
   if (silent.length > 0) {
-    const text = `${silent.join(", ")} said nothing: down, or \`srvr\` is not in 4lw.commands.whitelist`;
+    const text = `${silent.join(", ")} did not answer: down, or \`srvr\` is not in 4lw.commands.whitelist`;
     findings.push({ level: "weak", check: "servers", text });
   }
   if (servers === 1 && !modes.includes("standalone")) {
-    findings.push({ level: "weak", check: "servers", text: "name all servers in the URL, so that one may be down" });
+    findings.push({ level: "weak", check: "servers", text: "name all servers in the URL, so one may be down" });
   }
   return findings;
 }
@@ -93,7 +93,7 @@ async function negotiate(options: ReturnType<typeof parseUrl>, wantedMs: number)
         throw new LockBackendError(
           "zookeeper",
           "",
-          `No server of ${servers} has answered for ${ANSWER_MS / 1000} seconds.`,
+          `No server of ${servers} answered within ${ANSWER_MS / 1000} seconds.`,
         );
       }
       await new Promise((resolve) => setTimeout(resolve, 20));
@@ -104,8 +104,8 @@ async function negotiate(options: ReturnType<typeof parseUrl>, wantedMs: number)
   }
 }
 
-/** `srvr`, the one word that servers answer by default. */
-async function look(server: Server): Promise<Seen> {
+/** `srvr`, the one command that servers answer by default. */
+async function examine(server: Server): Promise<Examined> {
   const text = await new Promise<string>((resolve) => {
     let received = "";
     const socket = connect({ host: server.host, port: server.port }, () => socket.write("srvr\n"));

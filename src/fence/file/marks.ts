@@ -1,4 +1,4 @@
-/** The high-water mark in files, for guards in front of something else: an HTTP middleware, say. */
+/** The high-water mark in files, for guards in front of something else, such as an HTTP middleware. */
 import { createHash } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { checkFenced } from "../fenced.ts";
 import type { MarkStore } from "../marks.ts";
 import { addVersion, latestVersion, makeFolder } from "./versions.ts";
 
-/** Forgetting costs one write more, so a bound on memory is all it needs. */
+/** Forgetting a mark costs one more write, so the map is simply cleared when it is full. */
 const MAX_REMEMBERED = 10_000;
 
 /**
@@ -17,18 +17,18 @@ const MAX_REMEMBERED = 10_000;
 export function fileMarks(folder: string): MarkStore {
   /** The mark that this process last made durable, per lock: repeating it needs no write. */
   const durable = new Map<string, bigint>();
-  /** One step at a time per lock, so that a thousand requests don't open a thousand files. */
+  /** One step at a time per lock, so a thousand requests don't open a thousand files. */
   const queues = new Map<string, Promise<unknown>>();
 
   async function step(lock: string, fence: bigint): Promise<bigint> {
-    const place = join(folder, createHash("sha256").update(lock).digest("hex"));
+    const marks = join(folder, createHash("sha256").update(lock).digest("hex"));
     if (durable.get(lock) === fence) {
-      const latest = await latestVersion(place);
+      const latest = await latestVersion(marks);
       if (latest !== undefined && latest >= fence) return latest;
     }
     // For people: the folder's own name is a digest.
-    if (await makeFolder(place)) await writeFile(join(place, "lock"), lock);
-    const current = await addVersion(place, fence);
+    if (await makeFolder(marks)) await writeFile(join(marks, "lock"), lock);
+    const current = await addVersion(marks, fence);
     if (durable.size >= MAX_REMEMBERED) durable.clear();
     durable.set(lock, current);
     return current;

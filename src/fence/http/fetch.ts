@@ -29,11 +29,11 @@ export function fencedFetch(lease: Sender, send: Fetch = fetch): Fetch {
   };
 }
 
-/** Any other 412 (an If-Match, say) says nothing of fences, and is the caller's to handle. */
+/** Any other 412 (for an If-Match, for example) says nothing about fences: the caller handles it. */
 function rejectedBy(response: Response, sent: readonly Fenced[]): FenceRejectedError | undefined {
-  const told = readFenceHeader(response.headers.get(FENCE_HEADER) ?? "");
+  const fences = readFenceHeader(response.headers.get(FENCE_HEADER) ?? "");
   for (const { name, fence } of sent) {
-    const current = told?.get(name);
+    const current = fences?.get(name);
     if (current !== undefined && current > fence) return new FenceRejectedError(name, current, fence);
   }
   return undefined;

@@ -10,7 +10,7 @@ import { admittedFence, type HttpGuardOptions, judge, type Refusal, rejection } 
 export function expressGuard<R extends IncomingMessage>(
   options: HttpGuardOptions<R>,
 ): (request: R, response: ServerResponse, next: (error?: unknown) => void) => void {
-  // Whatever happens is told through `next`, so nobody needs the promise.
+  // `next` reports every outcome, so the promise is not needed.
   return (request, response, next) => void pass(options, request, response, next);
 }
 
@@ -76,7 +76,7 @@ function respond({ status, headers, body }: Refusal): Response {
   return new Response(body, { status, headers });
 }
 
-/** Node joins a repeated header with commas, as the format wants; an array can only come from elsewhere. */
+/** Node joins a repeated header with commas, as the format requires; an array can only come from another framework. */
 function text(headers: IncomingHttpHeaders): string | undefined {
   const value = headers[FENCE_HEADER];
   return Array.isArray(value) ? value.join(", ") : value;

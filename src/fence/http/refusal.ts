@@ -1,4 +1,4 @@
-/** What a guard in front of HTTP decides about a request, before it knows which framework asks. */
+/** What a guard in front of HTTP decides about a request, independent of the framework. */
 import { checkLock, type Fenced, fenceCeiling } from "../fenced.ts";
 import { FENCE_HEADER, readFenceHeader } from "../header.ts";
 import { admit, type MarkStore } from "../marks.ts";
@@ -13,8 +13,8 @@ export interface HttpGuardOptions<R> {
    */
   readonly marks: MarkStore | "in-transaction";
   /**
-   * The greatest fence that is taken for one; whatever is above is answered with 400 and leaves no mark, as it would close
-   * the guard to every later lease. Give `MAX_FENCE` where the fences come from elsewhere. @default {@link fenceCeiling}
+   * The greatest fence that is taken for one; a greater one is answered with 400 and leaves no mark, because it would
+   * close the guard to every later lease. Give `MAX_FENCE` where the fences come from elsewhere. @default {@link fenceCeiling}
    */
   readonly ceiling?: bigint | (() => bigint) | undefined;
 }
@@ -53,7 +53,7 @@ export function admittedFence(request: object): Fenced {
   return fenced;
 }
 
-/** Admits the request, or says how to refuse it. Rejects when the marks could not be reached: then it is neither. */
+/** Admits the request, or says how to refuse it. Rejects when the marks could not be reached: then it is neither admitted nor refused. */
 export async function judge<R extends object>(
   options: HttpGuardOptions<R>,
   request: R,
@@ -67,7 +67,7 @@ export async function judge<R extends object>(
   const fences = new Map<string, bigint>();
   for (const name of locks) {
     const fence = offered.get(name);
-    if (fence === undefined) return required(locks, `It says nothing of ${JSON.stringify(name)}.`);
+    if (fence === undefined) return required(locks, `It has no fence of ${JSON.stringify(name)}.`);
     if (fence > ceiling) return implausible(name, fence, ceiling);
     fences.set(name, fence);
   }
@@ -79,7 +79,7 @@ export async function judge<R extends object>(
   return undefined;
 }
 
-/** How a refused fence is answered: 412 with the fence that stands in the way. */
+/** How a refused fence is answered: 412 with the greater fence. */
 export function rejection(error: FenceRejectedError): Refusal {
   const { lock, current, offered, code, message } = error;
   return {

@@ -1,9 +1,9 @@
 /** The guard for any statement: the fence is checked in the transaction that does the writing. */
 import { type Duration, toMs } from "../../contract/duration.ts";
-import { allFences, type Fenced } from "../fenced.ts";
+import { allFences, type Fenced, parseFence } from "../fenced.ts";
 import { CHECK } from "../generated/sql.ts";
+import { FenceRejectedError, reject } from "../rejected.ts";
 import type { Pool, PoolClient, Queryable } from "./client.ts";
-import { parameters, rejectedBy } from "./rejected.ts";
 
 export interface WithFenceOptions {
   /**
@@ -29,7 +29,7 @@ export async function withFence<T, C extends PoolClient>(
   const idleMs = toMs(options.idle ?? DEFAULTS.idle, "idle", { maxMs: 2 ** 31 - 1 });
   const client = await pool.connect();
   let broken: Error | undefined;
-  // A connection that the server ends while nobody asks it anything would otherwise end this process.
+  // Without a listener, a connection that the server ends while it is idle would end this process.
   const onError = (error: Error): void => void (broken = error);
   client.on?.("error", onError);
   try {
@@ -72,18 +72,52 @@ export async function checkFence(client: Queryable, offered: Fenced): Promise<vo
   );
 }
 
-/** One after the other, always in the same order, so that two transactions never wait for each other. */
+/** One after the other, always in the same order, so two transactions never deadlock. */
 async function checkAll(client: Queryable, fences: readonly Fenced[]): Promise<void> {
   for (const fenced of fences) await client.query(CHECK, parameters(fenced));
 }
 
-interface TellsStatus {
+interface HasTransactionStatus {
   getTransactionStatus(): unknown;
 }
 
 async function inTransaction(client: Queryable): Promise<boolean> {
-  if ("getTransactionStatus" in client) return (client as TellsStatus).getTransactionStatus() === "T";
+  if ("getTransactionStatus" in client) return (client as HasTransactionStatus).getTransactionStatus() === "T";
   // The check wrote a row: if that transaction is still open here, it has an id.
   const { rows } = await client.query("select pg_catalog.txid_current_if_assigned() is not null as open");
   return rows[0]?.open === true;
+}
+
+/** Raised by holdfast.check_fence() and holdfast.guard_row(). */
+const FENCE_REJECTED = "LK001";
+
+/** The error to throw instead, where the database refused an old fence; `undefined` for any other error. */
+export function rejectedBy(error: unknown, fences: readonly Fenced[]): FenceRejectedError | undefined {
+  if (error instanceof FenceRejectedError) return error;
+  if (!(error instanceof Error) || !("code" in error) || error.code !== FENCE_REJECTED) return undefined;
+  const details = "detail" in error ? parseDetail(error.detail) : {};
+  const current = parseFence(details.current);
+  const offered = parseFence(details.offered);
+  // A row does not know which lock protects it: then it is one of the offered locks.
+  const name =
+    typeof details.lock === "string"
+      ? details.lock
+      : (fences.find(({ fence }) => fence === offered) ?? fences[0])?.name;
+  if (current === undefined || offered === undefined || name === undefined) return undefined;
+  return reject("postgres", { name, fence: offered }, current, error);
+}
+
+/** Lock and fence as parameters: decimal text, cast to bigint by the server. */
+export function parameters({ name, fence }: Fenced): [string, string] {
+  if (name.includes("\0")) throw new TypeError("Expected a lock's name without NUL: Postgres cannot store one in text");
+  return [name, fence.toString()];
+}
+
+function parseDetail(detail: unknown): { lock?: unknown; current?: unknown; offered?: unknown } {
+  try {
+    const parsed: unknown = JSON.parse(String(detail));
+    return typeof parsed === "object" && parsed !== null ? parsed : {};
+  } catch {
+    return {};
+  }
 }

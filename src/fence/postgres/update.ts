@@ -1,8 +1,8 @@
 /** The guard for one row: the row itself carries the fence, and the update is conditional on it. */
 import { checkFenced, type Fenced, storedFence } from "../fenced.ts";
 import { reject } from "../rejected.ts";
+import { rejectedBy } from "./check.ts";
 import { identifier, type Queryable } from "./client.ts";
-import { rejectedBy } from "./rejected.ts";
 
 export interface FencedUpdate {
   /** The table, with its schema if need be: `account`, `shop.account`. Names are taken literally, case included. */
@@ -17,7 +17,7 @@ export interface FencedUpdate {
 
 const DEFAULTS = { column: "fence" } as const satisfies Partial<FencedUpdate>;
 
-/** Between the update that found nothing and the look why, the row may appear: then the update is tried again. */
+/** The row may appear between the update that matched nothing and the query why: then the update is retried. */
 const TRIES = 5;
 
 /**
@@ -26,13 +26,13 @@ const TRIES = 5;
  */
 export async function updateFenced(client: Queryable, offered: Fenced, update: FencedUpdate): Promise<number> {
   const fenced = checkFenced(offered);
-  const { change, look } = statements(fenced.fence, update);
+  const { change, inspect } = statements(fenced.fence, update);
   for (let tries = 0; tries < TRIES; tries++) {
     const changed = await client.query(change.text, [...change.values]).catch((error: unknown) => {
       throw rejectedBy(error, [fenced]) ?? error;
     });
     if (changed.rowCount !== 0 && changed.rowCount !== null) return changed.rowCount;
-    const { rows } = await client.query(look.text, [...look.values]);
+    const { rows } = await client.query(inspect.text, [...inspect.values]);
     if (rows.length === 0) return 0;
     const current = rows[0]?.fence === null ? 0n : storedFence(rows[0]?.fence, `column of ${update.table}`);
     if (current > fenced.fence) throw reject("postgres", fenced, current);
@@ -45,7 +45,7 @@ interface Statement {
   readonly values: readonly unknown[];
 }
 
-function statements(fence: bigint, update: FencedUpdate): { change: Statement; look: Statement } {
+function statements(fence: bigint, update: FencedUpdate): { change: Statement; inspect: Statement } {
   const column = update.column ?? DEFAULTS.column;
   const table = identifier(update.table, "table");
   const quoted = identifier(column, "column");
@@ -55,8 +55,8 @@ function statements(fence: bigint, update: FencedUpdate): { change: Statement; l
   if (Object.keys(update.where).length === 0) {
     throw new TypeError("Expected `where` to name a row by at least one column");
   }
-  const look = new Builder();
-  const lookWhere = look.where(update.where);
+  const inspect = new Builder();
+  const inspectWhere = inspect.where(update.where);
   const change = new Builder();
   const offered = `${change.value(fence.toString(), column)}::bigint`;
   const set = Object.entries(update.set).map(
@@ -68,9 +68,9 @@ function statements(fence: bigint, update: FencedUpdate): { change: Statement; l
       text: `update ${table} set ${[...set, `${quoted} = ${offered}`].join(", ")} where ${where} and (${quoted} is null or ${quoted} <= ${offered})`,
       values: change.values,
     },
-    look: {
-      text: `select ${quoted}::text as fence from ${table} where ${lookWhere} order by ${quoted} desc nulls last limit 1`,
-      values: look.values,
+    inspect: {
+      text: `select ${quoted}::text as fence from ${table} where ${inspectWhere} order by ${quoted} desc nulls last limit 1`,
+      values: inspect.values,
     },
   };
 }

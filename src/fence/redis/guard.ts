@@ -1,10 +1,40 @@
 /** The guard in Redis: compare, remember and write in one script. */
-import { checkFenced, type Fenced, storedFence } from "../fenced.ts";
+import { checkFenced, checkLock, type Fenced, storedFence } from "../fenced.ts";
 import { guard } from "../generated/guard.ts";
 import type { MarkStore } from "../marks.ts";
 import { reject } from "../rejected.ts";
 import { type RedisLike, type RedisValue, type RunScript, scriptRunner } from "./client.ts";
-import { fenceKey, type MarkKeyOptions } from "./mark-key.ts";
+
+export interface MarkKeyOptions {
+  /** What the keys of the marks start with, such as the backend's `prefix`. All writers of the data must agree. @default "holdfast" */
+  readonly prefix?: string | undefined;
+}
+
+const PREFIX = "holdfast";
+/** As in the Redis backend, so one ACL pattern fits both. */
+const PREFIX_FORM = /^[^\s{}*?[\]\\]{1,200}$/u;
+
+/**
+ * The key of a lock's mark. In a Redis Cluster the data must be in the same slot: put the lock's name in the data
+ * keys as a hash tag (`{invoice:42}:total`), or use a name that has a tag (`invoice:{42}`) and the same tag in the data keys.
+ */
+export function fenceKey(lock: string, options: MarkKeyOptions = {}): string {
+  checkLock(lock);
+  const { prefix = PREFIX } = options;
+  if (!PREFIX_FORM.test(prefix)) {
+    throw new TypeError(
+      `Expected \`prefix\` to have no braces, spaces or glob characters, got ${JSON.stringify(prefix)}`,
+    );
+  }
+  // The second colon keeps the names `x` and `{x}` apart.
+  return hasTag(lock) ? `${prefix}:fence::${lock}` : `${prefix}:fence:{${lock}}`;
+}
+
+/** Redis hashes what is between the first `{` and the first `}` after it, unless that is empty. */
+function hasTag(name: string): boolean {
+  const open = name.indexOf("{");
+  return open !== -1 && name.indexOf("}", open) > open + 1;
+}
 
 /** One command: its name, the key that it writes, and the rest: `["HSET", "invoice:42", "total", 110]`. */
 export type RedisCommand = readonly [command: string, key: string, ...rest: (RedisValue | number | bigint)[]];
@@ -34,7 +64,7 @@ export async function writeFenced(
   return answer.replies;
 }
 
-/** Keeps marks in Redis, for guards in front of something else: an HTTP middleware, say. */
+/** Keeps marks in Redis, for guards in front of something else, such as an HTTP middleware. */
 export function redisMarks(client: RedisLike, options: MarkKeyOptions = {}): MarkStore {
   const run = scriptRunner(client, guard);
   return {
@@ -46,7 +76,7 @@ export function redisMarks(client: RedisLike, options: MarkKeyOptions = {}): Mar
 }
 
 interface Answer {
-  /** The mark that stands in the way; absent when admitted. */
+  /** The mark that is greater than the fence; absent when admitted. */
   readonly current?: bigint;
   readonly replies: unknown[];
 }

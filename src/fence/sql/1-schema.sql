@@ -1,6 +1,6 @@
--- Everything lives in a schema of its own, named in full, so that no search_path can split a mark in two. What is there
--- already must belong to whoever runs this: in a schema or on a table that a stranger made beforehand, the stranger's
--- triggers would run with the rights of everybody who is guarded. Raises LK003 otherwise.
+-- Everything is in a schema of its own and named in full, so no search_path can split a mark in two. What exists already
+-- must belong to the role that runs this: otherwise another role's triggers on our tables would run with the rights of
+-- every guarded role. Raises LK003 otherwise.
 
 do $function$
 declare

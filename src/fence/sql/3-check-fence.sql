@@ -1,5 +1,5 @@
--- Admit a fence in this transaction, or raise LK001. The row stays locked until the transaction ends, so that
--- between the check and the commit no later holder gets in.
+-- Admit a fence in this transaction, or raise LK001. The row stays locked until the transaction ends, so no
+-- later holder gets in between the check and the commit.
 --
 -- $1 lock
 -- $2 offered

@@ -1,4 +1,4 @@
--- A row trigger that never lets a row's fence go down, whoever writes: create it
+-- A row trigger that never lets a row's fence go down, on any path: create it
 -- `before update … for each row execute function holdfast.guard_row('fence')`.
 --
 -- $1 column

@@ -1,6 +1,6 @@
-/** The part of a ZooKeeper client that the guard uses, by structure: that of `holdfast/zookeeper`, or another made to look like it. */
+/** The part of a ZooKeeper client that the guard uses, by structure: the client of `holdfast/zookeeper`, or an adapter with its shape. */
 
-/** One part of a transaction; a `version` of -1 fits any. */
+/** One part of a transaction; a `version` of -1 matches any. */
 export type ZooKeeperPart =
   | { readonly op: "check"; readonly path: string; readonly version: number }
   | { readonly op: "setData"; readonly path: string; readonly data: Uint8Array; readonly version: number }
@@ -22,7 +22,7 @@ export interface ZooKeeperLike<R = unknown> {
   multi(parts: readonly ZooKeeperPart[]): Promise<readonly R[]>;
 }
 
-/** What was wrong with the first part of a refused transaction: the guard's own. `undefined`: nothing, or it was no such refusal. */
+/** The error of the first part of a refused transaction, which is the guard's own. `undefined`: that part was fine, or the error is another one. */
 export function firstPartError(error: unknown): unknown {
   return error instanceof Error && "errors" in error && Array.isArray(error.errors) ? error.errors[0] : undefined;
 }

@@ -1,4 +1,3 @@
 /** Guards in ZooKeeper: writes that run only under the latest fence, or only while the lock's node is there. */
 export type { ZooKeeperLike, ZooKeeperPart } from "./client.ts";
-export { writeWhileHeld } from "./held.ts";
-export { type MarkOptions, writeFenced } from "./mark.ts";
+export { type MarkOptions, writeFenced, writeWhileHeld } from "./write.ts";

@@ -1,8 +1,8 @@
-/** Ballots are proposed by the time of day, which some clocks tell only in whole milliseconds. */
+/** Ballots are proposed by the time of day, which some clocks have only in whole milliseconds. */
 import { expect, test } from "vitest";
 import { ballotOf, Proposer } from "../../../src/backends/quorum/ballot.ts";
 
-/** A wall clock that tells whole milliseconds, and a monotonic one that tells all. */
+/** A wall clock with whole milliseconds, and an exact monotonic one. */
 class Hands {
   trueMs = 1_700_000_000_000.7;
   readonly #startMs = this.trueMs;
@@ -22,7 +22,7 @@ class Hands {
   clearTimer(): void {}
 }
 
-test("every proposal is above the last one, however little time has passed since that a round can take", () => {
+test("every proposal is above the last one, even after the shortest round", () => {
   const clock = new Hands();
   const proposer = new Proposer(clock);
   let last = proposer.next();
@@ -34,7 +34,7 @@ test("every proposal is above the last one, however little time has passed since
   }
 });
 
-test("after a sleep that the monotonic clock did not count, proposals follow the wall clock, and go on from there", () => {
+test("after a sleep that the monotonic clock did not count, proposals follow the wall clock, and continue from there", () => {
   const clock = new Hands();
   const proposer = new Proposer(clock);
   const asleepMs = 3_600_000;

@@ -1,8 +1,8 @@
-/** Clients that start at once on five members. Somebody always wins, everybody at last, and nobody spins. */
+/** Clients that start at once on five members: one always wins, each gets its turn, and none spins. */
 import { describe, expect, test } from "vitest";
 import { quorum } from "../../../src/backends/quorum/index.ts";
-import { type Believed, Client, overlaps, wrongFences } from "./client.ts";
-import { World } from "./world.ts";
+import { type Believed, Client, overlaps, wrongFences } from "./simulated-client.ts";
+import { World } from "./simulated-world.ts";
 
 const TTL_MS = 10_000;
 const HOLD_MS = 10;
@@ -23,7 +23,7 @@ async function compete(
     const backend = quorum(members, { clock, chance: world.dice });
     return new Client(world, at, backend, clock, { ttlMs: TTL_MS, holdMs: HOLD_MS, leases: 1 }, history);
   });
-  for (const client of all) world.at(0, () => void client.live(120_000));
+  for (const client of all) world.at(0, () => void client.run(120_000));
   let untilMs = 0;
   while (all.some(({ finished }) => !finished) && untilMs < 120_000) await world.run((untilMs += 50));
   return { world, history, left: all.filter(({ finished }) => !finished).length };
@@ -52,7 +52,7 @@ describe("S40: 2, 5 and 50 clients at once", () => {
   });
 });
 
-test("waiters do not wake each other while somebody holds a bare majority", async () => {
+test("waiters do not wake each other while a holder has a bare majority", async () => {
   const world = new World(1, 5, {});
   const history: Believed[] = [];
   const join = (at: number, holdMs: number): Client => {
@@ -62,18 +62,18 @@ test("waiters do not wake each other while somebody holds a bare majority", asyn
     return new Client(world, at, quorum(members, { clock, chance: world.dice }), clock, plan, history);
   };
   for (const { at } of world.members.slice(3)) world.cut(0, at, 60_000);
-  world.at(0, () => void join(0, 8000).live(10_000), 0);
+  world.at(0, () => void join(0, 8000).run(10_000), 0);
   await world.run(1000);
   expect(history, "client 0 holds three of five members").toHaveLength(1);
-  for (let at = 1; at <= 4; at++) world.at(0, () => void join(at, 10).live(10_000), at);
+  for (let at = 1; at <= 4; at++) world.at(0, () => void join(at, 10).run(10_000), at);
   await world.run(2000);
   const before = world.messages;
   await world.run(7000);
-  // Four waiters at a walking pace, for five seconds: a round a second each, and the holder's renewals.
+  // Four waiters with slow retries, for five seconds: a round a second each, and the holder's renewals.
   expect((world.messages - before) / 10).toBeLessThan(4 * 5 * 2.5);
 });
 
-test("S141: with two of five members hung, nobody waits for long while others take turns", async () => {
+test("S141: with two of five members hung, no client waits long while others take turns", async () => {
   const world = new World(1, 5, {});
   const history: Believed[] = [];
   const never = (): Promise<never> => new Promise(() => undefined);
@@ -83,7 +83,7 @@ test("S141: with two of five members hung, nobody waits for long while others ta
     const members = world.members.map((server) => ({ ...server.seenBy(at), ...(server.at < 2 ? hung : {}) }));
     const plan = { ttlMs: TTL_MS, holdMs: 20 };
     const client = new Client(world, at, quorum(members, { clock, chance: world.dice }), clock, plan, history);
-    world.at(at, () => void client.live(6000), at);
+    world.at(at, () => void client.run(6000), at);
   }
   await world.run(6000);
   expect(overlaps(history)).toEqual([]);
@@ -93,6 +93,6 @@ test("S141: with two of five members hung, nobody waits for long while others ta
     for (const [index, fromMs] of [...wins, 6000].entries())
       longestMs = Math.max(longestMs, fromMs - (wins[index - 1] ?? 0));
   }
-  // A turn takes some twenty milliseconds. Each member that is held looked like a split vote, and back-off only grew.
+  // A turn takes some twenty milliseconds. Each member that is held looked like a split vote, and the backoff only grew.
   expect(longestMs).toBeLessThan(1000);
 }, 60_000);

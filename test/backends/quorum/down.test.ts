@@ -1,22 +1,22 @@
-/** Members whose connection is down: nobody waits for them, and nothing piles up for them. */
+/** Members whose connection is down: no claim waits for them, and no requests pile up for them. */
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { describe, expect, test, vi } from "vitest";
 import { initMembers, quorum } from "../../../src/backends/quorum/index.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
 import { newClaim, startServers } from "./servers.ts";
-import { failure, granted, play } from "./stage.ts";
+import { failure, fakeQuorum, granted } from "./fake-members.ts";
 import { PASSWORD } from "../../login.ts";
 
 const name = "lock";
 
 describe("a member whose connection is down", () => {
-  test("is not asked while the others suffice, and is the next time after it came back", async () => {
-    const { clock, stages, open } = play(3);
+  test("is not asked while the others suffice, and is asked again once it is back", async () => {
+    const { clock, fakes, open } = fakeQuorum(3);
     let isDown = false;
     let joins = 0;
-    stages[0]!.member.isDown = () => isDown;
-    stages[0]!.member.join = () => Promise.resolve({ id: `${++joins}` });
+    fakes[0]!.member.isDown = () => isDown;
+    fakes[0]!.member.join = () => Promise.resolve({ id: `${++joins}` });
     const backend = open();
     const cycle = async (): Promise<void> => {
       const claim = newClaim({ name });
@@ -25,35 +25,37 @@ describe("a member whose connection is down", () => {
       await clock.advance(1);
     };
     await cycle();
-    expect(stages[0]!.asked).toMatchObject({ vote: 1, release: 1 });
+    expect(fakes[0]!.asked).toMatchObject({ vote: 1, release: 1 });
     isDown = true;
     await cycle();
-    expect(stages[0]!.asked).toMatchObject({ vote: 1, release: 1 });
+    expect(fakes[0]!.asked).toMatchObject({ vote: 1, release: 1 });
     isDown = false;
     await cycle();
     await clock.advance(1);
-    expect(stages[0]!.asked.vote).toBe(2);
+    expect(fakes[0]!.asked.vote).toBe(2);
     expect(joins, "it may be another store: it joins again").toBe(2);
   });
 
-  test("is asked all the same where the others are too few, because it may be back in time", async () => {
-    const { stages, open } = play(3);
-    for (const { member } of stages.slice(0, 2)) member.isDown = () => true;
+  test("is still asked where the others are too few, because it may be back in time", async () => {
+    const { fakes, open } = fakeQuorum(3);
+    for (const { member } of fakes.slice(0, 2)) member.isDown = () => true;
     const backend = open();
     await granted(backend, newClaim({ name }));
-    expect(stages.map(({ asked }) => asked.vote)).toEqual([1, 1, 1]);
+    expect(fakes.map(({ asked }) => asked.vote)).toEqual([1, 1, 1]);
   });
 
   test("is named in the error", async () => {
-    const { stages, open } = play(3);
-    stages[0]!.member.isDown = () => true;
-    stages[1]!.member.vote = () => Promise.resolve({ vote: "young", forMs: 1000 });
+    const { fakes, open } = fakeQuorum(3);
+    fakes[0]!.member.isDown = () => true;
+    fakes[1]!.member.vote = () => Promise.resolve({ vote: "recovering", forMs: 1000 });
     const error = await failure(open().attempt(newClaim({ name })));
-    expect(error.message).toContain("stage#1 unreachable (its connection is down); stage#2 too young");
+    expect(error.message).toContain(
+      "fake#1 unreachable (its connection is down); fake#2 recovering (lost its data; abstains for 1 s)",
+    );
   });
 });
 
-test("the questions to a server that was killed do not pile up in ioredis, and it votes again when it is back", async () => {
+test("the requests to a server that was killed do not pile up in ioredis, and it votes again when it is back", async () => {
   await using servers = await startServers(3);
   const clients = servers.all.map(
     ({ host, port }) => new Redis({ host, port, password: PASSWORD, retryStrategy: () => 50 }),
@@ -86,7 +88,7 @@ test("the questions to a server that was killed do not pile up in ioredis, and i
   }
 });
 
-test("node-redis tells that its connection is down, once it was up", async () => {
+test("node-redis reports that its connection is down, once it was up", async () => {
   await using servers = await startServers(1);
   const client = createClient({ url: servers.all[0]!.url });
   client.on("error", () => undefined);

@@ -6,9 +6,9 @@ import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts"
 import { initMembers, quorum, type QuorumOptions } from "../../../src/backends/quorum/index.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
 import { PASSWORD } from "../../login.ts";
-import { granted } from "./lab.ts";
+import { granted } from "./proxied-servers.ts";
 import { newClaim } from "./servers.ts";
-import { failure, play } from "./stage.ts";
+import { failure, fakeQuorum } from "./fake-members.ts";
 
 const opened: (() => unknown)[] = [];
 afterEach(async () => {
@@ -33,7 +33,7 @@ class Name {
     this.member = redis(this.#client);
   }
 
-  /** As when an idle connection was cut and the name has changed meanwhile: nobody asks anything until it is back. */
+  /** As when an idle connection was cut and the name has changed meanwhile: no request is sent until it is back. */
   async leadTo({ port }: RedisServer): Promise<void> {
     this.#client.options.port = port;
     const back = new Promise((resolve) => this.#client.once("ready", resolve));
@@ -70,9 +70,9 @@ describe.each<[string, QuorumOptions]>([
   ["members that may forget", {}],
   ["durable members", { durable: true }],
 ])("S158: two names lead to one server, and the third is unreachable (%s)", (_, options) => {
-  test("its vote counts once, so that nobody gets in beside the holder", { timeout: 60_000 }, async () => {
+  test("its vote counts once, so there is no second holder", { timeout: 60_000 }, async () => {
     const { servers, names, backend } = await scene(options);
-    // Somebody else holds the first and the third server.
+    // Another claim holds the first and the third server.
     const rival = newClaim({ name: "lock", holder: "rival:1", ttlMs: 30_000 });
     for (const at of [0, 2]) {
       const { member } = new Name(servers[at]!);
@@ -96,7 +96,7 @@ describe.each<[string, QuorumOptions]>([
     await vi.waitFor(() => granted(backend, free), 20_000);
   });
 
-  test("its renewal counts once, so that nobody goes on believing", { timeout: 60_000 }, async () => {
+  test("its renewal counts once, so the holder stops believing", { timeout: 60_000 }, async () => {
     const { servers, names, backend } = await scene(options);
     const claim = newClaim({ name: "lock", ttlMs: 30_000 });
     await vi.waitFor(() => granted(backend, claim), 20_000);
@@ -110,15 +110,15 @@ describe.each<[string, QuorumOptions]>([
   });
 });
 
-test("S141: one server listed twice is refused once both names have answered, in whatever order they did", async () => {
+test("S141: one server listed twice is refused once both names have answered, in any order", async () => {
   for (const [early, late] of [
     [1, 2],
     [2, 1],
   ] as const) {
-    const { stages, open } = play(3);
+    const { fakes, open } = fakeQuorum(3);
     let comesLate = (): void => undefined;
     const isThere = new Promise<void>((resolve) => (comesLate = resolve));
-    for (const [at, { member }] of stages.entries()) {
+    for (const [at, { member }] of fakes.entries()) {
       const vote = member.vote.bind(member);
       const id = at === 0 ? "a" : "b";
       let asked = 0;

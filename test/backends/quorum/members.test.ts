@@ -69,7 +69,7 @@ test("S47: a node of a cluster is refused as a member", async () => {
   expect((await refusal([memberAt(a), memberAt(b), memberAt(node)])).message).toMatch(/redis#3 cannot .* Cluster/);
 });
 
-test("a member that may evict leases is refused, unless that is asked for", async () => {
+test("a member that may evict leases is refused, unless it is allowed", async () => {
   const servers = await Promise.all([server(), server(), server("--maxmemory-policy", "allkeys-lru")]);
   const error = await refusal(servers.map(memberAt));
   expect(error.message).toMatch(/redis#3 cannot .* maxmemory-policy is allkeys-lru.*noeviction/);
@@ -79,7 +79,7 @@ test("a member that may evict leases is refused, unless that is asked for", asyn
   expect(await backend.attempt(newClaim())).toMatchObject({ granted: true });
 });
 
-test("S48: an even number of members is warned about", async () => {
+test("S48: an even number of members causes a warning", async () => {
   const warned = vi.spyOn(process, "emitWarning").mockReturnValue(undefined);
   opened.push(() => warned.mockRestore());
   quorum([memory(), memory(), memory()]);
@@ -138,17 +138,17 @@ async function synced(replica: RedisServer): Promise<void> {
   );
 }
 
-test("a member abstains when new, after a restart, and after a flush; and votes once it is vouched for", async () => {
+test("a member abstains when new, after a restart, and after a flush; and votes once its quarantine is ended", async () => {
   const a = await server();
   const member = memberAt(a);
-  expect(await vote(member)).toBe("young");
-  await member.admit?.();
+  expect(await vote(member)).toBe("recovering");
+  await member.endQuarantine?.();
   expect(await vote(member)).toBe("granted");
   await a.restart();
-  expect(await vote(member)).toBe("young");
-  await member.admit?.();
+  expect(await vote(member)).toBe("recovering");
+  await member.endQuarantine?.();
   await a.cli("FLUSHALL");
-  expect(await vote(member)).toBe("young");
+  expect(await vote(member)).toBe("recovering");
 });
 
 test(
@@ -158,23 +158,23 @@ test(
     // Else a primary waits five seconds for more replicas to come.
     const prompt = ["--repl-diskless-sync-delay", "0"];
     const [a, b] = [await server(...prompt), await server(...prompt)];
-    await memberAt(a).admit?.();
+    await memberAt(a).endQuarantine?.();
     expect(await vote(memberAt(a))).toBe("granted");
     await b.cli("REPLICAOF", "127.0.0.1", String(a.port));
     await synced(b);
     // The replica has everything, the marker too; but it is another server, and may lack the last leases.
     await b.cli("REPLICAOF", "NO", "ONE");
-    expect(await vote(memberAt(b))).toBe("young");
-    await memberAt(b).admit?.();
+    expect(await vote(memberAt(b))).toBe("recovering");
+    await memberAt(b).endQuarantine?.();
     await a.cli("REPLICAOF", "127.0.0.1", String(b.port));
     await synced(a);
     await a.cli("REPLICAOF", "NO", "ONE");
-    // The same server and process as at first, with somebody else's memory.
-    expect(await vote(memberAt(a))).toBe("young");
+    // The same server and process as at first, with the data of another one.
+    expect(await vote(memberAt(a))).toBe("recovering");
   },
 );
 
-test("initMembers() vouches for those it reaches, and says which it did not", async () => {
+test("initMembers() ends the quarantine of those it reaches, and says which it did not", async () => {
   const [a, b] = [await server(), await server()];
   const results = await initMembers([memberAt(a), memberAt(b), memory()], { labels: ["a", "b", "c"] });
   expect(results.map(({ member, result }) => `${member} ${result}`)).toEqual(["a admitted", "b admitted", "c durable"]);

@@ -4,7 +4,7 @@ import type { Backend, Claim } from "../../../src/contract/backend.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { type FakeClock, seeded } from "../../../src/testing/index.ts";
 import { newClaim, startServers } from "./servers.ts";
-import { granted, play, type Stage } from "./stage.ts";
+import { type FakeMember, fakeQuorum, granted } from "./fake-members.ts";
 
 const name = "lock";
 
@@ -31,34 +31,34 @@ async function pass(
   }
 }
 
-function votes(stages: readonly Stage[]): number {
-  return stages.reduce((sum, { asked }) => sum + asked.vote, 0);
+function votes(fakes: readonly FakeMember[]): number {
+  return fakes.reduce((sum, { asked }) => sum + asked.vote, 0);
 }
 
 test("S141: a rolling restart ends no lease, though others wait for the lock all the time", async () => {
-  const { clock, stages, open } = play(5);
+  const { clock, fakes, open } = fakeQuorum(5);
   const [a, b] = [open({ memberWait: 100 }), open({ memberWait: 100, chance: seeded(2) })];
   const claim = newClaim({ name, holder: "a:1", ttlMs: 3000 });
   await granted(a, claim);
   const waiting = wait(b, newClaim({ name, holder: "b:1", ttlMs: 3000, queues: true }), clock, clock.now() + 60_000);
-  for (const stage of stages) {
+  for (const fake of fakes) {
     // It comes back empty. Others get to it first, in vain, and with greater ballots.
-    stage.restart();
+    fake.restart();
     for (let renewals = 0; renewals < 6; renewals++) {
       await pass(clock, 1000, 100);
       expect((await a.renew([claim]))[0]?.held).toBe(true);
     }
   }
-  expect(stages.map(({ holders }) => holders)).toEqual(["a:1", "a:1", "a:1", "a:1", "a:1"]);
+  expect(fakes.map(({ holders }) => holders)).toEqual(["a:1", "a:1", "a:1", "a:1", "a:1"]);
   expect(await a.release(claim)).toBe("held");
   await clock.advance(60_000);
   await waiting;
 });
 
-test("S171: false hints of a release make a waiter ask no more often than its own pace does", async () => {
-  const { clock, stages, open } = play(3);
-  const wakes = stages.map(() => new Set<() => void>());
-  for (const [at, { member }] of stages.entries()) {
+test("S171: false hints of a release make a waiter ask no more often than its own backoff does", async () => {
+  const { clock, fakes, open } = fakeQuorum(3);
+  const wakes = fakes.map(() => new Set<() => void>());
+  for (const [at, { member }] of fakes.entries()) {
     member.freed = (_, wake) => {
       wakes[at]!.add(wake);
       return () => wakes[at]!.delete(wake);
@@ -69,31 +69,31 @@ test("S171: false hints of a release make a waiter ask no more often than its ow
   await granted(a, claim);
   const waiting = wait(b, newClaim({ name, ttlMs: 30_000, queues: true }), clock, clock.now() + 20_000);
   await pass(clock, 2000, 10);
-  const before = votes(stages);
+  const before = votes(fakes);
   // A storm: every millisecond each member says that the lock is free.
   await pass(clock, 10_000, 1, () => wakes.forEach((set) => set.forEach((wake) => wake())));
-  expect(votes(stages) - before).toBeLessThan(3 * 10 * 4);
-  // And a true one is still heard within the pace.
+  expect(votes(fakes) - before).toBeLessThan(3 * 10 * 4);
+  // And a true one still works within the backoff.
   await a.release(claim);
   await pass(clock, 3000, 1, () => wakes.forEach((set) => set.forEach((wake) => wake())));
-  expect(stages.filter(({ holders }) => holders !== "").length).toBeGreaterThanOrEqual(2);
+  expect(fakes.filter(({ holders }) => holders !== "").length).toBeGreaterThanOrEqual(2);
   await waiting;
 });
 
-test("two halves of an even number of members are no majority: nobody holds beside another", async () => {
+test("half of an even number of members is no majority: there are never two holders", async () => {
   for (const count of [2, 4]) {
-    const { clock, stages, open } = play(count);
+    const { clock, fakes, open } = fakeQuorum(count);
     const [a, b] = [open({ memberWait: 100 }), open({ memberWait: 100, chance: seeded(2) })];
-    const half = stages.slice(count / 2);
-    for (const stage of half) stage.isCutOff = true;
+    const half = fakes.slice(count / 2);
+    for (const fake of half) fake.isCutOff = true;
     const first = a.attempt(newClaim({ name, holder: "a:1" })).catch(() => undefined);
     await clock.advance(200);
     expect(await first).not.toMatchObject({ granted: true });
     // What half of the members granted is not enough for a renewal either.
-    for (const stage of half) stage.isCutOff = false;
+    for (const fake of half) fake.isCutOff = false;
     const claim = newClaim({ name: "other", holder: "a:1" });
     await granted(a, claim);
-    for (const stage of half) stage.isCutOff = true;
+    for (const fake of half) fake.isCutOff = true;
     const renewal = a.renew([claim]);
     await clock.advance(200);
     expect((await renewal)[0]?.held).toBe("unknown");
@@ -103,9 +103,9 @@ test("two halves of an even number of members are no majority: nobody holds besi
   }
 });
 
-test("a vote that arrives at the member after its release is taken back when its answer comes", async () => {
-  const { clock, stages, open } = play(3);
-  const late = stages[2]!;
+test("a vote that arrives at the member after its release is withdrawn when its answer comes", async () => {
+  const { clock, fakes, open } = fakeQuorum(3);
+  const late = fakes[2]!;
   const vote = late.member.vote.bind(late.member);
   let arrives = (): void => undefined;
   // The question is on its way for longer than the round lasts, and is overtaken by the release.
@@ -113,7 +113,7 @@ test("a vote that arrives at the member after its release is taken back when its
     new Promise((resolve, reject) => {
       arrives = () => void vote(claim, ballot).then(resolve, reject);
     });
-  for (const stage of stages.slice(0, 2)) await stage.member.vote(newClaim({ name, holder: "rival:1" }), 1n);
+  for (const fake of fakes.slice(0, 2)) await fake.member.vote(newClaim({ name, holder: "rival:1" }), 1n);
   const backend = open({ memberWait: 100 });
   expect(await backend.attempt(newClaim({ name, holder: "a:1" }))).toMatchObject({ granted: false });
   await clock.advance(50);
@@ -126,8 +126,8 @@ test("a vote that arrives at the member after its release is taken back when its
   expect(late.holders).toBe("");
 });
 
-test("S142: a try on a free lock gets it, though somebody in its process waits and has not asked again yet", async () => {
-  const { clock, open } = play(3);
+test("S142: a try on a free lock gets it, though another request of its process waits and has not retried yet", async () => {
+  const { clock, open } = fakeQuorum(3);
   const rival = open();
   const claim = newClaim({ name, holder: "b:1" });
   await granted(rival, claim);
@@ -135,7 +135,7 @@ test("S142: a try on a free lock gets it, though somebody in its process waits a
   const waiting = locks.acquire(name, { wait: "1m" });
   await clock.settle();
   expect(await locks.tryAcquire(name)).toBeNull();
-  // These members tell nobody that the lock is free.
+  // These members send no hint that the lock is free.
   expect(await rival.release(claim)).toBe("held");
   const lease = await locks.tryAcquire(name);
   expect(lease?.remaining()).toBeGreaterThan(0);
@@ -150,7 +150,7 @@ test("S142: so it is on real servers, and a busy lock is busy to a thousand trie
   const rival = await rivals.acquire(name);
   const inner = servers.quorum({ memberWait: "60s" });
   const asked = { waiting: 0, trying: 0 };
-  // Who waits here is not woken, and asks again only after the test: nobody splits the votes of a try.
+  // The waiter is not woken, and retries only after the test: no other claim splits the votes of a try.
   const backend: Backend = {
     name: "quorum",
     attempt: async (one) => {

@@ -140,7 +140,7 @@ test("a lease survives a fail-over of its node, and with quarantine nobody is gr
   const guarded = desk.own(
     redis(client(), { failover: "quarantine", maxTtl: "4s", maxLag: "2s", checkReplicas: false, prefix: "guarded" }),
   );
-  await guarded.admit();
+  await guarded.endQuarantine();
   const locks = createLocks(redis(client()), { ttl: "20s" });
   desk.later(() => locks.close());
   const lease = await locks.acquire(claimOf().name);

@@ -128,7 +128,7 @@ describe("fences", () => {
         const [a, b] = [desk.backend(own.port, options), desk.backend(own.port, options)];
         if (quarantined) {
           await a.attempt(claimOf({ queues: false }));
-          await a.admit();
+          await a.endQuarantine();
         }
         const before = claimOf();
         let last = 0n;
@@ -139,7 +139,7 @@ describe("fences", () => {
           await a.release(claim);
         }
         await own.cli("FLUSHALL");
-        if (quarantined) await a.admit();
+        if (quarantined) await a.endQuarantine();
         const { fence } = await grant(a, b, before);
         expect(fence).toBeGreaterThan(last);
       });

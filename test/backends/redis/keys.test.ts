@@ -117,8 +117,8 @@ describe("a Redis user", () => {
     expect((await a.query(claim.name)).held).toHaveLength(1);
     expect(await b.release(waiter)).toBe("held");
     await a.join({ quarantineMs: 50, allowEviction: false });
-    expect(await a.vote(claimOf(), 5n)).toMatchObject({ vote: "young" });
-    await a.admit();
+    expect(await a.vote(claimOf(), 5n)).toMatchObject({ vote: "recovering" });
+    await a.endQuarantine();
     expect(await a.vote(claimOf(), 5n)).toMatchObject({ vote: "granted" });
     await own.cli("ACL", "SETUSER", "app", "-hset");
     await expect(a.attempt(claimOf())).rejects.toMatchObject({

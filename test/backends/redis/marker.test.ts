@@ -16,7 +16,7 @@ const TERMS = { quarantineMs: QUARANTINE_MS, allowEviction: false };
 async function settled(desk: Desk, server: RedisServer): Promise<RedisBackend> {
   const member = desk.backend(server.port);
   await member.join(TERMS);
-  await member.admit();
+  await member.endQuarantine();
   expect(await ask(member)).toMatchObject({ vote: "granted" });
   return member;
 }
@@ -31,9 +31,9 @@ function ask(member: RedisBackend): Promise<Vote> {
 async function abstains(member: RedisBackend, sinceMs: number): Promise<void> {
   const first = await ask(member);
   const passedMs = performance.now() - sinceMs;
-  expect(first).toMatchObject({ vote: "young" });
+  expect(first).toMatchObject({ vote: "recovering" });
   // The server counts in whole milliseconds, of its own clock.
-  if (first.vote === "young") expect(first.forMs).toBeGreaterThan(QUARANTINE_MS - passedMs - 10);
+  if (first.vote === "recovering") expect(first.forMs).toBeGreaterThan(QUARANTINE_MS - passedMs - 10);
   await eventually("it votes again", async () => ((await ask(member)).vote === "granted" ? true : undefined));
 }
 
@@ -54,8 +54,8 @@ describe.concurrent("a member abstains for a quarantine", () => {
     await abstains(member, sinceMs);
     const other = desk.backend(server.port, { prefix: "other" });
     await other.join(TERMS);
-    expect(await ask(other)).toMatchObject({ vote: "young" });
-    await other.admit();
+    expect(await ask(other)).toMatchObject({ vote: "recovering" });
+    await other.endQuarantine();
     expect(await ask(other)).toMatchObject({ vote: "granted" });
   });
 
@@ -129,12 +129,12 @@ describe.concurrent("a member abstains for a quarantine", () => {
     desk.later(() => wallClock.stop());
     const member = desk.backend(server.port);
     await member.join(TERMS);
-    expect(await ask(member)).toMatchObject({ vote: "young" });
+    expect(await ask(member)).toMatchObject({ vote: "recovering" });
     const sinceMs = performance.now();
     wallClock.jump(-3_600_000);
     const back = await ask(member);
-    expect(back).toMatchObject({ vote: "young" });
-    if (back.vote === "young") expect(back.forMs).toBeLessThanOrEqual(QUARANTINE_MS);
+    expect(back).toMatchObject({ vote: "recovering" });
+    if (back.vote === "recovering") expect(back.forMs).toBeLessThanOrEqual(QUARANTINE_MS);
     await abstains(member, sinceMs);
   });
 

@@ -19,7 +19,7 @@ function quarantine(maxTtl: number): RedisOptions {
 /** Grants as soon as the first quarantine is over. */
 async function settled(desk: Desk, server: RedisServer, options: RedisOptions): Promise<RedisBackend> {
   const backend = desk.backend(server.port, options);
-  await backend.admit();
+  await backend.endQuarantine();
   const claim = claimOf({ ttlMs: 100, queues: false });
   await granted(backend, claim);
   await backend.release(claim);
@@ -68,7 +68,7 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
     expect((await refused(long, rivalOf(claim))).heldBy[0]?.remainingMs).toBeGreaterThan(30_000);
     expect((await refused(short, rivalOf(claim))).heldBy[0]?.remainingMs).toBeGreaterThan(30_000);
     // An operator who vouches says which one holds from then on.
-    await short.admit();
+    await short.endQuarantine();
     await granted(short, rivalOf(claim));
     await listening(server, 3);
   });
@@ -126,7 +126,7 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
     desk.later(() => opened.close());
     const options = quarantine(30_000);
     const [asking, plain] = [desk.own(redis(opened.client, options)), desk.own(redis(opened.client))];
-    await asking.admit();
+    await asking.endQuarantine();
     const held = claimOf();
     await granted(plain, held);
     // As if another node had been promoted: the marker came with the data, and was written by another server.
@@ -157,7 +157,7 @@ describe.concurrent("S164: SWAPDB, with a marker in both databases", () => {
     const options = quarantine(30_000);
     const [zero, one] = [0, 1].map((db) => desk.backend(server.port, options, { db })) as [RedisBackend, RedisBackend];
     const claim = claimOf({ ttlMs: 20_000, queues: false });
-    for (const backend of [zero, one]) await backend.admit();
+    for (const backend of [zero, one]) await backend.endQuarantine();
     await granted(zero, claim);
     await granted(one, { ...claim, name: "another" });
     await server.cli("SWAPDB", "0", "1");
@@ -174,18 +174,18 @@ describe.concurrent("S164: SWAPDB, with a marker in both databases", () => {
     const members = [3, 5].map((db) => desk.backend(server.port, {}, { db })) as [RedisBackend, RedisBackend];
     for (const member of members) {
       await member.join({ quarantineMs: 30_000, allowEviction: false });
-      await member.admit();
+      await member.endQuarantine();
     }
     const claim = claimOf();
     expect(await members[0].vote(claim, 5n)).toMatchObject({ vote: "granted" });
     expect(await server.cli("-n", "3", "DBSIZE")).toBe("2");
     expect(await server.cli("-n", "5", "DBSIZE")).toBe("1");
     await server.cli("SWAPDB", "3", "5");
-    expect(await members[0].vote(rivalOf(claim), 6n)).toMatchObject({ vote: "young" });
-    expect(await members[1].vote(rivalOf(claim), 6n)).toMatchObject({ vote: "young" });
+    expect(await members[0].vote(rivalOf(claim), 6n)).toMatchObject({ vote: "recovering" });
+    expect(await members[1].vote(rivalOf(claim), 6n)).toMatchObject({ vote: "recovering" });
     expect(await server.cli("-n", "0", "DBSIZE")).toBe("0");
     for (const member of members) {
-      await member.admit();
+      await member.endQuarantine();
       expect(await member.vote(rivalOf(claim, { name: "free" }), 7n)).toMatchObject({ vote: "granted" });
     }
   });
@@ -195,16 +195,16 @@ describe.concurrent("S164: SWAPDB, with a marker in both databases", () => {
     await using server = await startRedis();
     await using desk = new Desk();
     const backend = desk.backend(server.port, quarantine(30_000));
-    await backend.admit();
+    await backend.endQuarantine();
     await server.cli("SWAPDB", "0", "1");
     const claim = claimOf({ ttlMs: 20_000, queues: false });
     expect(isQuarantined(await refused(backend, rivalOf(claim)))).toBe(true);
-    await backend.admit();
+    await backend.endQuarantine();
     await granted(backend, claim);
     await server.cli("SWAPDB", "0", "1");
     expect(isQuarantined(await refused(backend, rivalOf(claim)))).toBe(true);
     // And once more: the other one was away just as well.
-    await backend.admit();
+    await backend.endQuarantine();
     await granted(backend, rivalOf(claim));
     await server.cli("SWAPDB", "0", "1");
     expect(isQuarantined(await refused(backend, rivalOf(claim)))).toBe(true);
@@ -215,15 +215,15 @@ describe.concurrent("S164: SWAPDB, with a marker in both databases", () => {
     await using desk = new Desk();
     const member = desk.backend(server.port, {}, { db: 3 });
     await member.join({ quarantineMs: 30_000, allowEviction: false });
-    await member.admit();
+    await member.endQuarantine();
     await server.cli("SWAPDB", "3", "5");
     await server.cli("SWAPDB", "5", "9");
     const claim = claimOf();
-    expect(await member.vote(claim, 5n)).toMatchObject({ vote: "young" });
-    await member.admit();
+    expect(await member.vote(claim, 5n)).toMatchObject({ vote: "recovering" });
+    await member.endQuarantine();
     expect(await member.vote(claim, 6n)).toMatchObject({ vote: "granted" });
     expect(await server.cli("-n", "0", "DBSIZE")).toBe("0");
     await server.cli("SWAPDB", "9", "3");
-    expect(await member.vote(rivalOf(claim), 7n)).toMatchObject({ vote: "young" });
+    expect(await member.vote(rivalOf(claim), 7n)).toMatchObject({ vote: "recovering" });
   });
 });

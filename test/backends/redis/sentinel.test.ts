@@ -85,7 +85,7 @@ async function bothHeldMs({ fault, minReplicas, quarantine, ttlMs }: Row): Promi
   await eventually("the primary knows its replicas", async () => {
     try {
       // A new store would begin with a quarantine of its own; an operator vouches for it.
-      if (quarantine) await a.admit();
+      if (quarantine) await a.endQuarantine();
       return await granted(a, claimOf({ ttlMs }));
     } catch {
       return undefined;
@@ -184,7 +184,7 @@ describe("one set of sentinels", () => {
     const young = await refused(unchecked, claimOf({ ttlMs: 1000, queues: false }));
     expect(young.heldBy[0]?.holder).toContain("quarantine");
     expect(young.retryMs).toBeGreaterThan(30_000);
-    await unchecked.admit();
+    await unchecked.endQuarantine();
     await granted(unchecked, claimOf({ ttlMs: 1000 }));
   });
 

@@ -40,7 +40,7 @@ test("S159: it neither grants nor prolongs anything, whatever was sent to it mea
       };
     }),
   );
-  for (const { backend } of users) await backend.admit();
+  for (const { backend } of users) await backend.endQuarantine();
   for (const { backend, held, other, waiting } of users) {
     for (const claim of [held, other]) await granted(backend, claim);
     await granted(backend, rivalOf(waiting));
@@ -75,7 +75,7 @@ test("S159: it neither grants nor prolongs anything, whatever was sent to it mea
   };
   for (const { plain, plainly } of users) await granted(plain, plainly);
   // An operator's word ends a quarantine, not the watch over replicas.
-  for (const { backend } of users) await backend.admit();
+  for (const { backend } of users) await backend.endQuarantine();
   link.drop("both");
   server.pause();
   await sleep(STOPPED_MS);

@@ -72,7 +72,7 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
       await using desk = new Desk();
       const server = await started(desk);
       const backend = await backendOn(desk, library, server.port, { ...QUARANTINE, checkReplicas: false });
-      await backend.admit();
+      await backend.endQuarantine();
       const [held, other] = [claimOf(), claimOf()];
       for (const claim of [held, other]) await granted(backend, claim);
       const long = { ...rivalOf(held), ttlMs: 600_000 };
@@ -100,7 +100,7 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
     await using desk = new Desk();
     const server = await started(desk);
     const backend = desk.backend(server.port, { ...QUARANTINE, checkReplicas: false, run: 2 });
-    await backend.admit();
+    await backend.endQuarantine();
     const locks = desk.own(createLocks(backend, { ttl: "1m" }));
     const first = await locks.acquire("job");
     const take = (ttl: Duration): Promise<unknown> =>
@@ -151,7 +151,7 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
     await replicaOf(desk, primary);
     const backend = desk.backend(primary.port, QUARANTINE);
     await eventually("writes are accepted", () =>
-      backend.admit().then(
+      backend.endQuarantine().then(
         () => true as const,
         () => undefined,
       ),
@@ -188,7 +188,7 @@ describe.concurrent("a cluster with quarantine", () => {
     for (const { close } of opened) desk.later(close);
     const first = desk.own(redis((opened[0] as (typeof opened)[0]).client, QUARANTINE));
     await eventually("writes are accepted", () =>
-      first.admit().then(
+      first.endQuarantine().then(
         () => true as const,
         () => undefined,
       ),

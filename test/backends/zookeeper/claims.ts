@@ -1,4 +1,4 @@
-/** Claims, and ways to wait without guessing, for the ZooKeeper tests. */
+/** Claims, and waiting for conditions, for the ZooKeeper tests. */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
@@ -34,26 +34,26 @@ export async function refused(backend: Backend, one: Claim): Promise<Refused> {
 
 /** Waits as the core does, through lost answers too. */
 export async function acquire(backend: Backend, one: Claim, patienceMs?: number): Promise<Granted> {
-  const look = async (): Promise<Granted | undefined> => {
+  const attempt = async (): Promise<Granted | undefined> => {
     const answer = await backend.attempt(one).catch(() => undefined);
     if (answer === undefined) return undefined;
     if (answer.granted) return answer;
     return backend.watch?.(one, AbortSignal.timeout(2000)).catch(() => undefined);
   };
-  return eventually("the lease is granted", look, patienceMs);
+  return eventually("the lease is granted", attempt, patienceMs);
 }
 
-/** Looks until there is something to see. */
+/** Calls `check` until it returns something. */
 export async function eventually<T>(
   what: string,
-  look: () => Promise<T | undefined> | T | undefined,
+  check: () => Promise<T | undefined> | T | undefined,
   patienceMs = 20_000,
 ): Promise<T> {
   const deadlineMs = performance.now() + patienceMs;
   for (;;) {
-    const seen = await look();
-    if (seen !== undefined) return seen;
-    if (performance.now() > deadlineMs) throw new Error(`expected at last: ${what}`);
+    const found = await check();
+    if (found !== undefined) return found;
+    if (performance.now() > deadlineMs) throw new Error(`did not happen in ${patienceMs} ms: ${what}`);
     await sleep(10);
   }
 }

@@ -106,7 +106,7 @@ describe("operations", () => {
     expect((await client.getData("/data")).data.toString()).toBe("1");
   });
 
-  test("asked in one go are answered in order, and leave in one write", async () => {
+  test("sent together are answered in order, and leave in one write", async () => {
     const proxy = await proxied();
     const client = await open({ servers: `127.0.0.1:${proxy.port}` });
     let chunks = 0;
@@ -130,7 +130,7 @@ describe("operations", () => {
 });
 
 describe("watches", () => {
-  test("are told once of what happens to a node", async () => {
+  test("fire once when a node changes", async () => {
     const [client, other] = [await open(), await open({ chroot: `/client-${roots}` })];
     const heard: string[] = [];
     const hear = (event: WatchEvent): void => void heard.push(event.type);
@@ -146,7 +146,7 @@ describe("watches", () => {
     expect(heard).toEqual(["created", "changed", "children"]);
   });
 
-  test("that were taken back hear nothing", async () => {
+  test("that were removed do not fire", async () => {
     const client = await open();
     const heard: WatchEvent[] = [];
     const hear = (event: WatchEvent): void => void heard.push(event);
@@ -157,11 +157,11 @@ describe("watches", () => {
     expect(heard).toEqual([]);
   });
 
-  test("survive a reconnect, however many, and hear what happened meanwhile", async () => {
+  test("survive a reconnect, however many, and fire for what happened meanwhile", async () => {
     const proxy = await proxied();
     const client = await open({ servers: `127.0.0.1:${proxy.port}` });
     const other = await open({ chroot: `/client-${roots}` });
-    // Each name is long, so that the list of all is larger than what a server takes in one request (1 MB).
+    // Each name is long, so the list of all is larger than what a server takes in one request (1 MB).
     const names = Array.from({ length: 300 }, (_, at) => `/${"x".repeat(4000)}-${at}`);
     await Promise.all(names.map((name) => client.create(name, NOTHING, "ephemeral")));
     const heard = new Set<string>();
@@ -170,14 +170,14 @@ describe("watches", () => {
     proxy.cut();
     await Promise.all(names.slice(0, 100).map((name) => other.delete(name)));
     await proxy.heal();
-    await eventually("news of the time without a connection", () => (heard.size === 100 ? true : undefined));
+    await eventually("events of the time without a connection", () => (heard.size === 100 ? true : undefined));
     await Promise.all(names.slice(100).map((name) => other.delete(name)));
-    await eventually("news of the time after it", () => (heard.size === 300 ? true : undefined));
+    await eventually("events of the time after it", () => (heard.size === 300 ? true : undefined));
   });
 });
 
-describe("getting through", () => {
-  test("a server that accepts and says nothing is left for another", async () => {
+describe("connecting", () => {
+  test("a server that accepts and does not answer is left for another", async () => {
     const silent = await listen(() => undefined);
     for (let tries = 0; tries < 4; tries++) {
       const client = await open({ servers: `127.0.0.1:${silent},${server}`, timeoutMs: 2000 });
@@ -217,7 +217,7 @@ describe("getting through", () => {
     }
   });
 
-  test("a server that says what no server says is left, and the requests are unknown", async () => {
+  test("a server that sends an invalid reply is left, and the outcome of the requests is unknown", async () => {
     const liars = [Buffer.from("HTTP/1.1 400 Bad Request\r\n\r\n"), Buffer.alloc(64), Buffer.from([0, 0, 0, 2, 0, 0])];
     for (const lie of liars) {
       const lying = await listen((socket) => socket.write(lie));
@@ -227,7 +227,7 @@ describe("getting through", () => {
     }
   });
 
-  test("names are resolved anew, so that servers that moved are found with the same session", async () => {
+  test("names are resolved again, so servers that moved are found with the same session", async () => {
     const sockets = new Set<Socket>();
     const forward = (socket: Socket): void => {
       sockets.add(socket);
@@ -286,13 +286,13 @@ describe("rights", () => {
     expect((await same.getData("/mine")).data.toString()).toBe("x");
   });
 
-  test("to make a path's upper nodes are not needed where those are there", async () => {
-    const owner = await open({ auth, acl: "creator" });
+  test("to make a path's upper nodes are not needed where those exist", async () => {
+    const creator = await open({ auth, acl: "creator" });
     const root = `/client-${roots}`;
     const generous = new ZooKeeperClient({ servers: server, auth });
     const stranger = new ZooKeeperClient({ servers: server, chroot: `${root}/open` });
     opened.push(generous, stranger);
-    await owner.sync("/");
+    await creator.sync("/");
     await generous.create(`${root}/open`, NOTHING, "persistent");
     await stranger.makePath("/a/b");
     expect((await stranger.getChildren("/a")).children).toEqual(["b"]);
@@ -312,7 +312,7 @@ describe("rights", () => {
 });
 
 describe("the end", () => {
-  test("close() ends the session: its ephemeral nodes are gone at once, and nothing more is asked", async () => {
+  test("close() ends the session: its ephemeral nodes are gone at once, and later requests are refused", async () => {
     const [client, other] = [await open(), await open({ chroot: `/client-${roots}` })];
     await client.create("/e", NOTHING, "ephemeral");
     await client.close();
@@ -322,7 +322,7 @@ describe("the end", () => {
     await client.close();
   });
 
-  test("linger() leaves the nodes for as long as asked, though the session's time-out is another", async () => {
+  test("linger() leaves the nodes for the requested time, though the session's time-out is another", async () => {
     const other = await open();
     const chroot = `/client-${roots}`;
     const lived = async (timeoutMs: number, ms: number): Promise<number> => {

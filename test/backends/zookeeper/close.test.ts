@@ -1,4 +1,4 @@
-/** close(): nothing of ours stays behind, it never hangs, and it says what it could not remove. */
+/** close(): it leaves nothing in the ensemble, never hangs, and names what it could not remove. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../../src/lab/servers/zookeeper.ts";
@@ -6,17 +6,17 @@ import { zookeeper, type ZooKeeperBackend } from "../../../src/backends/zookeepe
 import { claim, eventually, granted, refused } from "./claims.ts";
 
 let lab: ZooKeeperLab;
-let seeing: ZooKeeperBackend;
+let observer: ZooKeeperBackend;
 const proxies: Proxy[] = [];
 let locks = 0;
 
 beforeAll(async () => {
   lab = await startZooKeeper();
-  seeing = zookeeper({ servers: lab.url.slice("zk://".length), session: "40s" });
+  observer = zookeeper({ servers: lab.url.slice("zk://".length), session: "40s" });
 });
 
 afterAll(async () => {
-  await seeing.close();
+  await observer.close();
   await Promise.all(proxies.map((proxy) => proxy.stop()));
   await lab.stop();
 });
@@ -34,7 +34,7 @@ function lockName(): string {
 }
 
 async function leftOf(name: string): Promise<number> {
-  const { held, pending } = await seeing.query(name);
+  const { held, pending } = await observer.query(name);
   return held.length + pending.length;
 }
 
@@ -42,7 +42,7 @@ describe("close()", { concurrent: true }, () => {
   test("in an outage rejects in time, and names what may stay (S132)", { timeout: 10_000 }, async () => {
     const [backend, proxy] = await open();
     const [held, queued] = [lockName(), lockName()];
-    await granted(seeing, claim(queued));
+    await granted(observer, claim(queued));
     await granted(backend, claim(held));
     await refused(backend, claim(queued));
     proxy.hang();
@@ -67,7 +67,7 @@ describe("close()", { concurrent: true }, () => {
     expect(await leftOf(one.name)).toBe(0);
   });
 
-  test("names a release that nobody answered (S132)", { timeout: 15_000 }, async () => {
+  test("names a release that was not answered (S132)", { timeout: 15_000 }, async () => {
     const [backend, proxy] = await open();
     const one = claim(lockName());
     await granted(backend, one);
@@ -77,10 +77,10 @@ describe("close()", { concurrent: true }, () => {
     expect(await release).toBe("unknown");
   });
 
-  test("takes along attempts, releases and waiters that are under way", async () => {
+  test("ends attempts, releases and waiters that are under way too", async () => {
     const [backend] = await open();
     const names = [lockName(), lockName(), lockName()];
-    await granted(seeing, claim(names[1] as string));
+    await granted(observer, claim(names[1] as string));
     const held = claim(names[0] as string);
     await granted(backend, held);
     const under = [
@@ -96,7 +96,7 @@ describe("close()", { concurrent: true }, () => {
     expect(await leftOf(names[2] as string)).toBe(0);
   });
 
-  test("whose answer was lost asks again, and resolves when the nodes are surely gone (S132)", async () => {
+  test("whose answer was lost retries, and resolves when the nodes are certainly gone (S132)", async () => {
     const [backend, proxy] = await open();
     const one = claim(lockName());
     await granted(backend, one);

@@ -1,4 +1,4 @@
-/** A server that speaks ZooKeeper's protocol and says what the test wants: for what no real server says. */
+/** A server that speaks ZooKeeper's protocol and sends what the test wants: for replies that no real server sends. */
 import { createServer, type AddressInfo, type Socket } from "node:net";
 import { Reader, Writer } from "../../../src/backends/zookeeper/client/codec.ts";
 import { FrameSplitter } from "../../../src/backends/zookeeper/client/frames.ts";
@@ -46,7 +46,7 @@ export function answer(
   return new Writer().frame((writer) => body(writer.int(xid).long(zxid).int(error))).take();
 }
 
-/** A node's numbers, as far as a lock looks at them. */
+/** A node's numbers, as far as a lock reads them. */
 export function writeStat(writer: Writer, czxid: bigint, ephemeralOwner: bigint): void {
   writer.long(czxid).long(czxid).long(0n).long(0n).int(0).int(0).int(0).long(ephemeralOwner).int(0).int(0).long(czxid);
 }

@@ -1,4 +1,4 @@
-/** Real faults on a real ensemble: who holds is never wrong, whoever dies, freezes or is cut off. */
+/** Real faults on a real ensemble: mutual exclusion holds when a server or client dies, freezes or is cut off. */
 import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -71,7 +71,7 @@ async function follower(): Promise<ZooKeeperServer> {
   return lab.servers.find(({ id }) => id !== leader.id) as ZooKeeperServer;
 }
 
-/** Ends a session from another connection, with the id and the password that its handshake told. */
+/** Ends a session from another connection, with the id and the password from its handshake. */
 async function endSession({ port }: ZooKeeperServer, welcome: Buffer, hasEnded: () => Promise<boolean>): Promise<void> {
   const [sessionId, password] = [welcome.readBigInt64BE(12), welcome.subarray(24, 40)];
   const hello = (writer: Writer): Writer =>
@@ -88,48 +88,52 @@ async function endSession({ port }: ZooKeeperServer, welcome: Buffer, hasEnded: 
 
 describe("servers that fail", () => {
   // An election takes a second mostly, and at times a quarter of a minute.
-  test("kill -9 of the leader costs neither leases nor places in line nor watches", { timeout: 120_000 }, async () => {
-    const pairs = await Promise.all(
-      [1, 2, 3].map(async () => {
-        // However long the others need to elect a leader: this is not about time.
-        const [a, b] = [open({ session: "60s" }), open({ session: "60s" })];
-        const [holder, waiter] = [claim(lockName(), { ttlMs: 60_000 }), claim(`faults-${locks}`)];
-        const { fence } = await granted(a, holder);
-        await refused(b, waiter);
-        return {
-          a,
-          b,
-          holder,
-          waiter,
-          fence,
-          news: acquire(b, waiter, 100_000).catch((error: unknown) => error),
-          sessions: [a.client.sessionId, b.client.sessionId],
-        };
-      }),
-    );
-    const leader = await lab.leader();
-    await leader.kill();
-    try {
-      await lab.leader();
-      for (const { a, b, holder, fence, news, sessions } of pairs) {
-        const renewal = await eventually("the lease is confirmed", async () => {
-          const [answer] = await a.renew([holder]);
-          return answer?.held === "unknown" ? undefined : answer;
-        });
-        expect(renewal.held).toBe(true);
-        expect((await granted(a, holder)).fence).toBe(fence);
-        expect(await a.release(holder)).toBe("held");
-        expect(((await news) as Granted).fence).toBeGreaterThan(fence);
-        expect([a.client.sessionId, b.client.sessionId]).toEqual(sessions);
+  test(
+    "kill -9 of the leader costs neither leases nor positions in the queue nor watches",
+    { timeout: 120_000 },
+    async () => {
+      const pairs = await Promise.all(
+        [1, 2, 3].map(async () => {
+          // However long the others need to elect a leader: this is not about time.
+          const [a, b] = [open({ session: "60s" }), open({ session: "60s" })];
+          const [holder, waiter] = [claim(lockName(), { ttlMs: 60_000 }), claim(`faults-${locks}`)];
+          const { fence } = await granted(a, holder);
+          await refused(b, waiter);
+          return {
+            a,
+            b,
+            holder,
+            waiter,
+            fence,
+            granted: acquire(b, waiter, 100_000).catch((error: unknown) => error),
+            sessions: [a.client.sessionId, b.client.sessionId],
+          };
+        }),
+      );
+      const leader = await lab.leader();
+      await leader.kill();
+      try {
+        await lab.leader();
+        for (const { a, b, holder, fence, granted: later, sessions } of pairs) {
+          const renewal = await eventually("the lease is confirmed", async () => {
+            const [answer] = await a.renew([holder]);
+            return answer?.held === "unknown" ? undefined : answer;
+          });
+          expect(renewal.held).toBe(true);
+          expect((await granted(a, holder)).fence).toBe(fence);
+          expect(await a.release(holder)).toBe("held");
+          expect(((await later) as Granted).fence).toBeGreaterThan(fence);
+          expect([a.client.sessionId, b.client.sessionId]).toEqual(sessions);
+        }
+      } finally {
+        // The tests after this one need all three.
+        await leader.restart();
       }
-    } finally {
-      // The tests after this one need all three.
-      await leader.restart();
-    }
-    await eventually("three servers serve", async () =>
-      (await Promise.all(lab.servers.map((server) => server.role()))).includes(undefined) ? undefined : true,
-    );
-  });
+      await eventually("three servers serve", async () =>
+        (await Promise.all(lab.servers.map((server) => server.role()))).includes(undefined) ? undefined : true,
+      );
+    },
+  );
 
   test("a server that freezes under its client is left for another, with the same session and lease", async () => {
     const leader = await lab.leader();
@@ -192,7 +196,7 @@ describe("servers that fail", () => {
     await waiting.client.sync("/");
     link.hang();
     try {
-      // The ensemble ends the waiter's session, but its server shows its node as the first, and only, in line.
+      // The ensemble ends the waiter's session, but its server shows its node as the first, and only, in the queue.
       await acquire(other, next);
       expect((await waiting.client.getChildren(`/holdfast/${name}`)).children).toHaveLength(1);
       const answer = await waiting.attempt(waiter).catch(() => ({ granted: "unknown" }));
@@ -221,7 +225,7 @@ describe("networks that fail", () => {
     expect(await lease.release()).toBe("released");
   });
 
-  test("a long outage: the holder is told before another gets in, and the session's end ends all its leases (S75)", async () => {
+  test("a long outage: the holder learns of the loss before another gets in, and the session's end ends all its leases (S75)", async () => {
     const [backend, proxy] = await openBehind(await follower());
     const held = createLocks(backend);
     opened.push(held);
@@ -245,7 +249,7 @@ describe("networks that fail", () => {
     expect(again.fence).toBeGreaterThan((leases[1] as (typeof leases)[0]).fence);
   });
 
-  test("an expired session tells of every lease at once, and answers no to renewals", async () => {
+  test("an expired session reports every lease as lost at once, and answers no to renewals", async () => {
     const server = await follower();
     const proxy = await proxyTo(server);
     let welcome: Buffer | undefined;
@@ -260,33 +264,33 @@ describe("networks that fail", () => {
       const found = await Promise.all(claims.map(({ name }) => seeing.query(name)));
       return found.every(({ held }) => held.length === 0);
     });
-    // The server still answers this client's pings; the first question to the leader tells.
+    // The server still answers this client's pings; the first request to the leader shows it.
     for (const renewal of await backend.renew(claims)) expect(renewal.held).not.toBe(true);
-    await eventually("all are told", () => (lost.length >= claims.length ? true : undefined));
-    expect(lost.map((told) => told.split(" ")[0]).toSorted()).toEqual(claims.map(({ id }) => id).toSorted());
+    await eventually("all are reported", () => (lost.length >= claims.length ? true : undefined));
+    expect(lost.map((report) => report.split(" ")[0]).toSorted()).toEqual(claims.map(({ id }) => id).toSorted());
     // Or the watch on the own node spoke first.
-    for (const told of lost) expect(told).toMatch(/the ensemble ended the ZooKeeper session|its node was deleted/);
+    for (const report of lost) expect(report).toMatch(/the ensemble ended the ZooKeeper session|its node was deleted/);
     for (const renewal of await backend.renew(claims)) expect(renewal.held).toBe(false);
     expect(await backend.release(claims[0] as (typeof claims)[0])).toBe("absent");
     expect((await acquire(backend, claims[1] as (typeof claims)[0])).granted).toBe(true);
   });
 
-  test("a waiter whose session ended while it waited is not granted by its predecessor's leaving (S71)", async () => {
+  test("a waiter whose session ended while it waited is not granted when its predecessor leaves (S71)", async () => {
     const [waiting, proxy] = await openBehind(await follower(), "1s");
     const [a, b] = [open(), open()];
     const name = lockName();
     const [holder, waiter, next] = [claim(name), claim(name), claim(name)];
     await granted(a, holder);
     await refused(waiting, waiter);
-    const news = waiting.watch(waiter, AbortSignal.timeout(15_000));
+    const watching = waiting.watch(waiter, AbortSignal.timeout(15_000));
     proxy.hang();
-    await eventually("the waiter's place is gone", async () =>
+    await eventually("the waiter's node is gone", async () =>
       (await a.query(name)).pending.length === 0 ? true : undefined,
     );
     await a.release(holder);
     await granted(b, next);
     await proxy.heal();
-    expect(await news).toBeUndefined();
+    expect(await watching).toBeUndefined();
     const answer = await eventually("an answer", () => waiting.attempt(waiter).catch(() => undefined));
     expect(answer).toMatchObject({ granted: false, position: 1 });
     await b.release(next);
@@ -314,7 +318,7 @@ describe("networks that fail", () => {
     expect((await seeing.query(name)).held).toEqual([]);
   });
 
-  test("a claim given up while the reply to its create was lost leaves no ghost in line (S76)", async () => {
+  test("a claim given up while the reply to its create was lost leaves no node in the queue (S76)", async () => {
     const [backend, proxy] = await openBehind(await follower());
     const seeing = open();
     const name = lockName();
@@ -351,7 +355,7 @@ describe("networks that fail", () => {
     expect((await seeing.query(name)).held).toHaveLength(1);
   });
 
-  test("a release whose request was lost is carried out after the reconnect, unasked", async () => {
+  test("a release whose request was lost is carried out after the reconnect, without another call", async () => {
     const [backend, proxy] = await openBehind(await follower());
     const seeing = open();
     const name = lockName();
@@ -378,7 +382,7 @@ describe("networks that fail", () => {
     expect((await again.query(one.name)).held.map((holding) => holding.fence)).toEqual([fence]);
   });
 
-  test("nor is it found in place of ours when the reply to create was lost (S74, S76)", async () => {
+  test("nor is it found instead of ours when the reply to create was lost (S74, S76)", async () => {
     const crashed = open({ session: "20s" });
     const [again, proxy] = await openBehind(await follower());
     // Which node a list shows first is chance: so several.

@@ -1,15 +1,15 @@
 /**
  * Random and mutated bytes for everything that reads from a ZooKeeper socket: frames, answers, node data, node names.
- * Seeded, so that a failure is seen again; in bounded time and memory; never a belief, and nothing thrown but what says so.
+ * Seeded, so a failure can be repeated. In bounded time and memory, nothing becomes a lease, and only expected errors are thrown.
  */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Reader, Writer } from "../../../src/backends/zookeeper/client/codec.ts";
 import { ZooKeeperMultiError } from "../../../src/backends/zookeeper/client/errors.ts";
-import { FRAME_MOST, FrameSplitter } from "../../../src/backends/zookeeper/client/frames.ts";
+import { FRAME_MAX_BYTES, FrameSplitter } from "../../../src/backends/zookeeper/client/frames.ts";
 import * as operations from "../../../src/backends/zookeeper/client/operations.ts";
 import { OP, readEvent } from "../../../src/backends/zookeeper/client/protocol.ts";
-import { holdersOf, inOrder, inTheWay, overflow, parseContender } from "../../../src/backends/zookeeper/contenders.ts";
+import { blockedBy, holdersOf, inOrder, overflow, parseContender } from "../../../src/backends/zookeeper/contenders.ts";
 import { zookeeper } from "../../../src/backends/zookeeper/index.ts";
 import { asPaths, escapedBelow } from "../../../src/backends/zookeeper/paths.ts";
 import { isClaim, readClaim, readForced, writeClaim, writeForced } from "../../../src/backends/zookeeper/node-data.ts";
@@ -34,13 +34,13 @@ function mutated(good: readonly Buffer[]): fc.Arbitrary<Buffer> {
     .map(([start, changes]) => {
       let bytes = Buffer.from(start);
       for (const { at, kind, bytes: added } of changes) {
-        const place = bytes.length === 0 ? 0 : at % bytes.length;
-        if (kind === "cut") bytes = bytes.subarray(0, place);
-        else if (kind === "insert") bytes = Buffer.concat([bytes.subarray(0, place), added, bytes.subarray(place)]);
-        else if (kind === "flip" && bytes.length > 0) bytes[place] = (bytes[place] as number) ^ (1 << (at % 8));
-        else if (kind === "length" && bytes.length >= place + 4)
-          bytes.writeInt32BE((at * 1_000_003 - 2 ** 30) | 0, place);
-        else if (kind === "set" && bytes.length > 0) bytes[place] = added[0] as number;
+        const index = bytes.length === 0 ? 0 : at % bytes.length;
+        if (kind === "cut") bytes = bytes.subarray(0, index);
+        else if (kind === "insert") bytes = Buffer.concat([bytes.subarray(0, index), added, bytes.subarray(index)]);
+        else if (kind === "flip" && bytes.length > 0) bytes[index] = (bytes[index] as number) ^ (1 << (at % 8));
+        else if (kind === "length" && bytes.length >= index + 4)
+          bytes.writeInt32BE((at * 1_000_003 - 2 ** 30) | 0, index);
+        else if (kind === "set" && bytes.length > 0) bytes[index] = added[0] as number;
       }
       return bytes;
     });
@@ -56,27 +56,27 @@ function body(write: (writer: Writer) => void): Buffer {
 }
 
 describe("frames", () => {
-  test("whatever comes, in whatever pieces, gives whole frames or a RangeError, and keeps no more than came", () => {
+  test("any bytes in any chunks give whole frames or a RangeError, and take no more memory than came", () => {
     const good = [welcome(), answer(1, (writer) => void writer.strings(["a", "b"])), answer(-2)];
     const pieces = fc.array(fc.integer({ min: 1, max: 50 }), { minLength: 1, maxLength: 20 });
     fc.assert(
       fc.property(anyOf(good), pieces, (stream, sizes) => {
         const splitter = new FrameSplitter();
-        let told = 0;
+        let read = 0;
         let at = 0;
         try {
           for (let turn = 0; at < stream.length; turn++) {
             const size = sizes[turn % sizes.length] as number;
             splitter.push(stream.subarray(at, at + size), (bytes, start, end) => {
               expect(end).toBeLessThanOrEqual(bytes.length);
-              told += 4 + end - start;
+              read += 4 + end - start;
             });
             at += size;
           }
         } catch (error) {
           expect(error).toBeInstanceOf(RangeError);
         }
-        expect(told).toBeLessThanOrEqual(stream.length);
+        expect(read).toBeLessThanOrEqual(stream.length);
       }),
       RUNS,
     );
@@ -120,10 +120,10 @@ const ANSWERS: Readonly<
   Record<string, { operation: operations.Operation<unknown>; good: Buffer[]; check: (value: unknown) => void }>
 > = {
   createOwn: {
-    operation: operations.createOwn(NODE, Buffer.alloc(0), ACL),
+    operation: operations.createEphemeral(NODE, Buffer.alloc(0), ACL),
     good: [body((writer) => writeStat(writer.string(`${NODE}0000000007`), 9n, SESSION))],
     check: (value) => {
-      const { path, czxid } = value as operations.OwnCreated;
+      const { path, czxid } = value as operations.EphemeralCreated;
       expect(path).toMatch(/^\/holdfast\/a\/_c_1-lock--?\d{10}$/);
       expect(czxid > 0n && czxid < 2n ** 63n).toBe(true);
     },
@@ -208,7 +208,7 @@ const ANSWERS: Readonly<
 
 describe("answers", () => {
   for (const [name, { operation, good, check }] of Object.entries(ANSWERS)) {
-    test(`${name}: what is taken fits the question, and everything else is a RangeError or a refusal`, () => {
+    test(`${name}: an accepted answer matches its request, and everything else is a RangeError or a refusal`, () => {
       for (const one of good.slice(0, 1)) check(operation.read(new Reader(one), 9n));
       fc.assert(
         fc.property(anyOf(good), fc.bigInt(-1n, 2n ** 63n - 1n), (bytes, zxid) => {
@@ -241,7 +241,7 @@ describe("answers", () => {
     );
   });
 
-  test("a list that claims two thousand million names costs nothing", () => {
+  test("a list that announces two thousand million names costs nothing", () => {
     const lie = body((writer) => void writer.int(2 ** 31 - 1));
     expect(() => operations.getNames("/a").read(new Reader(lie), 1n)).toThrow(RangeError);
   });
@@ -252,7 +252,7 @@ describe("node data", () => {
   const record = { fence: "9", by: "ops", reason: "stuck", atMs: 1 };
   const good = [writeClaim(one), writeForced([record], record)];
 
-  test("whatever lies in a node is shown as short, plain text, or not at all", () => {
+  test("any data of a node is shown as short, plain text, or not at all", () => {
     fc.assert(
       fc.property(anyOf(good), (data) => {
         const { holder, meta, limit, ttlMs } = readClaim(data);
@@ -279,7 +279,7 @@ describe("node data", () => {
       JSON.stringify({ holdfast: 1, holder: "x".repeat(400_000), meta: { a: "y".repeat(90_000) }, forced: [] }),
     );
     expect(readClaim(huge)).toMatchObject({ holder: "x".repeat(200), meta: {} });
-    expect(readClaim(Buffer.alloc(FRAME_MOST, "{")).holder).toHaveLength(200);
+    expect(readClaim(Buffer.alloc(FRAME_MAX_BYTES, "{")).holder).toHaveLength(200);
     const forced = { holdfast: 1, forced: Array.from({ length: 5000 }, () => record) };
     expect(readForced(Buffer.from(JSON.stringify(forced)))).toHaveLength(16);
   });
@@ -303,7 +303,7 @@ describe("node names", () => {
     { maxLength: 12 },
   );
 
-  test("whatever the children are called, nobody holds whom another one stands before", () => {
+  test("with any names of the children, no contender holds that another one blocks", () => {
     fc.assert(
       fc.property(names, (children) => {
         const order = inOrder(children);
@@ -311,7 +311,7 @@ describe("node names", () => {
         overflow(order);
         expect(order.length).toBeLessThanOrEqual(children.length);
         for (const [index, one] of order.entries()) {
-          const isFree = inTheWay(order, index) === undefined;
+          const isFree = blockedBy(order, index) === undefined;
           if (one.mode === "exclusive") expect(isFree).toBe(index === 0);
           if (isFree) expect(holders).toContain(one);
         }
@@ -322,20 +322,20 @@ describe("node names", () => {
     );
   });
 
-  test("a child is a lock's name only if that name leads to it, and no name is two", () => {
-    const places = escapedBelow("/holdfast");
+  test("a child is a lock's name only if that name maps to it, and no name maps to two", () => {
+    const paths = escapedBelow("/holdfast");
     fc.assert(
       fc.property(fc.string({ unit: "binary", maxLength: 60 }), (text) => {
-        const read = places.name("/holdfast", text);
-        if (read !== undefined) expect(places.path(read)).toBe(`/holdfast/${text}`);
-        expect(places.name("/holdfast", places.path(text).slice("/holdfast/".length))).toBe(text);
+        const read = paths.name("/holdfast", text);
+        if (read !== undefined) expect(paths.path(read)).toBe(`/holdfast/${text}`);
+        expect(paths.name("/holdfast", paths.path(text).slice("/holdfast/".length))).toBe(text);
         expect(typeof asPaths.name("/", text)).toBe("string");
       }),
       RUNS,
     );
   });
 
-  test("a name of megabytes is looked at in linear time", () => {
+  test("a name of megabytes is read in linear time", () => {
     for (const part of ["lock-", "-lock-0", "__READ__", "_c_0", "%41", "0"]) {
       const long = part.repeat(Math.floor((2 * 1024 * 1024) / part.length));
       parseContender(long);
@@ -345,7 +345,7 @@ describe("node names", () => {
 });
 
 describe("a whole server of noise", () => {
-  test("nothing that it says becomes a lease, nothing escapes, and close() ends", async () => {
+  test("nothing that it sends becomes a lease, no error escapes, and close() ends", async () => {
     const draw = fc.sample(
       anyOf([welcome(), answer(1), answer(1, (writer) => writeStat(writer.string(`${NODE}0000000000`), 9n, SESSION))]),
       {

@@ -41,35 +41,39 @@ const GARBAGE = Buffer.from("HTTP/1.1 400 Bad Request\r\n\r\n");
 const LOOK_MS = 1500;
 const DIALS_MOST = 25;
 
-describe("a server that talks nonsense is not dialled again without a pause (S144, S179)", { concurrent: true }, () => {
-  const liars: Readonly<Record<string, FakeOptions>> = {
-    "garbage after the handshake": { greeted: (socket) => void socket.write(GARBAGE) },
-    "a hang-up after the handshake": { greeted: (socket) => void socket.end() },
-    "an answer to nothing": { greeted: (socket) => void socket.write(answer(1)) },
-    "a good answer, then garbage": {
-      asked: ({ xid, socket }) => void socket.write(Buffer.concat([answer(xid), GARBAGE])),
-    },
-    "an expired session each time": { welcome: () => welcome(0, 0n) },
-    "a session's time-out of a millisecond": { welcome: () => welcome(1) },
-    "a session without a number": { welcome: () => welcome(30_000, 0n) },
-    "a welcome of a megabyte": { welcome: () => welcome(30_000, SESSION, 1024 * 1024) },
-  };
-  for (const [what, options] of Object.entries(liars)) {
-    test(what, async () => {
-      await using server = await startFake(options);
-      const client = open(server);
-      const endMs = performance.now() + LOOK_MS;
-      while (performance.now() < endMs) {
-        void client.sync("/").catch(() => undefined);
-        await sleep(20);
-      }
-      expect(server.connections).toBeGreaterThan(0);
-      expect(server.connections).toBeLessThanOrEqual(DIALS_MOST);
-    });
-  }
-});
+describe(
+  "a server that sends invalid replies is not dialled again without a pause (S144, S179)",
+  { concurrent: true },
+  () => {
+    const liars: Readonly<Record<string, FakeOptions>> = {
+      "garbage after the handshake": { greeted: (socket) => void socket.write(GARBAGE) },
+      "a hang-up after the handshake": { greeted: (socket) => void socket.end() },
+      "an answer to nothing": { greeted: (socket) => void socket.write(answer(1)) },
+      "a good answer, then garbage": {
+        asked: ({ xid, socket }) => void socket.write(Buffer.concat([answer(xid), GARBAGE])),
+      },
+      "an expired session each time": { welcome: () => welcome(0, 0n) },
+      "a session's time-out of a millisecond": { welcome: () => welcome(1) },
+      "a session without a number": { welcome: () => welcome(30_000, 0n) },
+      "a welcome of a megabyte": { welcome: () => welcome(30_000, SESSION, 1024 * 1024) },
+    };
+    for (const [what, options] of Object.entries(liars)) {
+      test(what, async () => {
+        await using server = await startFake(options);
+        const client = open(server);
+        const endMs = performance.now() + LOOK_MS;
+        while (performance.now() < endMs) {
+          void client.sync("/").catch(() => undefined);
+          await sleep(20);
+        }
+        expect(server.connections).toBeGreaterThan(0);
+        expect(server.connections).toBeLessThanOrEqual(DIALS_MOST);
+      });
+    }
+  },
+);
 
-describe("what a server claims takes no memory (S144, S179)", () => {
+describe("a length that a server only announces takes no memory (S144, S179)", () => {
   test("a frame of 60 MB is refused at its length, before its bytes are read", async () => {
     const head = Buffer.alloc(1024);
     head.writeInt32BE(60 * 1024 * 1024);
@@ -112,7 +116,7 @@ interface Story {
   /** The path of the node that was asked for: what is answered instead. */
   readonly path?: ((asked: string) => string) | undefined;
   readonly czxid?: bigint | undefined;
-  readonly owner?: bigint | undefined;
+  readonly session?: bigint | undefined;
   readonly multi?: ((xid: number) => Buffer) | undefined;
 }
 
@@ -120,14 +124,14 @@ const CONFIRMED = (xid: number): Buffer =>
   answer(xid, (writer) => void writer.int(OP.check).bool(false).int(0).int(-1).bool(true).int(-1));
 
 /** Answers as a server does on which one node is made, but for what the story says. */
-function tells(story: Story): FakeOptions {
+function answers(story: Story): FakeOptions {
   let node = "";
   return {
     asked: ({ xid, op, reader, socket }: Asked) => {
       if (op === OP.create2) {
         node = `${reader.string()}0000000000`;
-        const [czxid, owner] = [story.czxid ?? 9n, story.owner ?? SESSION];
-        socket.write(answer(xid, (writer) => writeStat(writer.string(story.path?.(node) ?? node), czxid, owner)));
+        const [czxid, session] = [story.czxid ?? 9n, story.session ?? SESSION];
+        socket.write(answer(xid, (writer) => writeStat(writer.string(story.path?.(node) ?? node), czxid, session)));
       } else if (op === OP.getChildren) {
         const shown = story.path?.(node) ?? node;
         socket.write(answer(xid, (writer) => void writer.strings([shown.slice(shown.lastIndexOf("/") + 1)])));
@@ -138,9 +142,9 @@ function tells(story: Story): FakeOptions {
   };
 }
 
-describe("an answer that does not fit the question is no lease, and confirms none (S175, S179)", () => {
-  test("what is told here is else a lease", async () => {
-    await using server = await startFake(tells({}));
+describe("an answer that does not match its request is no lease, and confirms none (S175, S179)", () => {
+  test("the unchanged answers of this server are a lease", async () => {
+    await using server = await startFake(answers({}));
     const backend = openBackend(server);
     const one = claim("a");
     expect(await backend.attempt(one)).toMatchObject({ granted: true, fence: 9n });
@@ -150,13 +154,13 @@ describe("an answer that does not fit the question is no lease, and confirms non
   const lies: Readonly<Record<string, Story>> = {
     "a node made in transaction 0": { czxid: 0n },
     "a node made in a negative transaction, which as a fence would be above the greatest": { czxid: -1n },
-    "somebody else's path": { path: (asked) => asked.replace("_c_", "_d_") },
+    "the path of another claim": { path: (asked) => asked.replace("_c_", "_d_") },
     "a path without a number": { path: (asked) => asked.slice(0, -10) },
-    "another session's node": { owner: 8n },
+    "another session's node": { session: 8n },
   };
   for (const [what, story] of Object.entries(lies)) {
     test(what, async () => {
-      await using server = await startFake(tells(story));
+      await using server = await startFake(answers(story));
       const backend = openBackend(server);
       await expect(backend.attempt(claim("a"))).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND" });
     });
@@ -176,7 +180,7 @@ describe("an answer that does not fit the question is no lease, and confirms non
   };
   for (const [what, confirmation] of Object.entries(confirmations)) {
     test(`to a renewal: ${what}`, async () => {
-      await using server = await startFake(tells({ multi: confirmation }));
+      await using server = await startFake(answers({ multi: confirmation }));
       const backend = openBackend(server);
       const one = claim("a");
       await backend.attempt(one);
@@ -184,9 +188,9 @@ describe("an answer that does not fit the question is no lease, and confirms non
     });
   }
 
-  test("a reconnect that is welcomed to another session ends no lease, and believes none", async () => {
+  test("a reconnect to another session ends no lease, and confirms none", async () => {
     let session = SESSION;
-    await using server = await startFake({ ...tells({}), welcome: () => welcome(30_000, session) });
+    await using server = await startFake({ ...answers({}), welcome: () => welcome(30_000, session) });
     const backend = openBackend(server);
     const one = claim("a");
     await backend.attempt(one);

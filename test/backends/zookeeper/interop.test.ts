@@ -22,18 +22,18 @@ const SECTIONS = 210;
 const LOOPS = 3;
 
 let lab: ZooKeeperLab;
-let place: string;
+let scratch: string;
 let servers: string;
 let java: string;
 const children: ChildProcess[] = [];
 
 beforeAll(async () => {
-  place = makeScratch();
+  scratch = makeScratch();
   const javac = await findProgram("javac");
   java = await findProgram("java");
   await findProgram("curator-recipes.jar");
   await findProgram("kazoo/client.py");
-  const compiled = run(javac, ["-cp", JARS, "-d", place, join(FOLDER, "CuratorDriver.java")]);
+  const compiled = run(javac, ["-cp", JARS, "-d", scratch, join(FOLDER, "CuratorDriver.java")]);
   lab = await startZooKeeper({ servers: 3 });
   servers = lab.url.slice("zk://".length);
   await compiled;
@@ -43,19 +43,19 @@ afterAll(async () => {
   // After a failed test the other side still waits.
   for (const child of children) child.kill("SIGKILL");
   await lab.stop();
-  removeScratch(place);
+  removeScratch(scratch);
 });
 
 interface Report {
   readonly violations: number;
   /** How many were inside at once, at most. */
   readonly most: number;
-  /** How often it saw somebody of our side inside too. */
+  /** How often it saw a holder of our side inside too. */
   readonly together: number;
 }
 
 interface Driver {
-  /** Tells it to go on, and resolves to its next line. */
+  /** Makes it go on, and resolves to its next line. */
   step(): Promise<string>;
   /** Resolves to what it saw. */
   work(): Promise<Report>;
@@ -88,7 +88,14 @@ async function start(program: string, args: readonly string[]): Promise<Driver> 
 }
 
 function curator(recipe: string, path: string, shared: string): Promise<Driver> {
-  const args = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", `${place}:${JARS}`, "CuratorDriver"];
+  const args = [
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-cp",
+    `${scratch}:${JARS}`,
+    "CuratorDriver",
+  ];
   return start(java, [...args, servers, recipe, path, String(LOOPS), String(SECTIONS / LOOPS), shared]);
 }
 
@@ -120,7 +127,7 @@ async function enter(
 }
 
 function counterFile(): string {
-  const file = join(mkdtempSync(join(place, "shared-")), "counter");
+  const file = join(mkdtempSync(join(scratch, "shared-")), "counter");
   writeFileSync(file, "0 0");
   return file;
 }
@@ -159,27 +166,27 @@ describe("Curator", { timeout: 90_000 }, () => {
   });
 
   test("and we share InterProcessSemaphoreV2: never more inside than the limit", async () => {
-    const folder = join(mkdtempSync(join(place, "shared-")), "inside");
+    const folder = join(mkdtempSync(join(scratch, "shared-")), "inside");
     mkdirSync(folder);
     const driver = await curator("semaphore", "/interop/semaphore", folder);
     let [most, together] = [0, 0];
-    // Whoever comes in last sees everybody: so it looks right after it came in, not only before it goes.
-    const look = (): boolean => {
+    // The one that comes in last sees all others: so it counts right after it came in, not only before it goes.
+    const count = (): boolean => {
       const inside = readdirSync(folder);
       most = Math.max(most, inside.length);
       const meets = inside.some((name) => name.startsWith("java"));
       if (meets) together++;
       return meets;
     };
-    // One loop stays at its first visit until it has met somebody of the other side.
+    // One loop stays at its first visit until it has met a holder of the other side.
     let meets = true;
     const section = async (_: Lease, loop: number): Promise<void> => {
       const inside = join(folder, `node-${loop}`);
       writeFileSync(inside, "");
       const stays = loop === 0 && meets;
-      look();
+      count();
       do await sleep(2);
-      while (!look() && stays);
+      while (!count() && stays);
       if (loop === 0) meets = false;
       rmSync(inside);
     };
@@ -192,8 +199,8 @@ describe("Curator", { timeout: 90_000 }, () => {
 });
 
 describe("Curator's semaphore and ours count each other's leases", { timeout: 60_000 }, () => {
-  test("full of theirs it admits none of ours, and full of ours none of theirs", async () => {
-    const driver = await curator("steps", "/interop/steps", place);
+  test("full of their leases it admits none of ours, and full of ours none of theirs", async () => {
+    const driver = await curator("steps", "/interop/steps", scratch);
     const locks = createLocks(zookeeper({ servers, names: "paths", session: "20s" }));
     const enterOnce = (): Promise<Lease | null> => locks.tryAcquire("/interop/steps", { limit: 2 });
     expect(await driver.step()).toBe("holding");
@@ -208,14 +215,14 @@ describe("Curator's semaphore and ours count each other's leases", { timeout: 60
 });
 
 describe("kazoo", { timeout: 90_000 }, () => {
-  test("respects our Curator-style nodes when told their pattern, and we respect kazoo's", async () => {
+  test("respects our Curator-style nodes when given their pattern, and we respect kazoo's", async () => {
     const file = counterFile();
     const driver = await kazoo("lock", "/interop/kazoo", file, "-lock-");
     await Promise.all([driver.work(), enter("curator", "/interop/kazoo", 1, ({ fence }) => write(file, fence))]);
     expect(counted(file)).toBe(2 * SECTIONS);
   });
 
-  test('shares its WriteLock with our readers and writers of dialect "kazoo", and needs to be told nothing', async () => {
+  test('shares its WriteLock with our readers and writers of dialect "kazoo", without any setting', async () => {
     const file = counterFile();
     const driver = await kazoo("write", "/interop/kazoo-rw", file, "-");
     const section = ({ fence }: Lease, loop: number): Promise<void> => (loop === 0 ? read(file) : write(file, fence));

@@ -19,7 +19,7 @@ const opened: Backend[] = [];
 let locks = 0;
 
 beforeAll(async () => {
-  // Empty containers go within a second instead of a minute, so that they go between any two of our steps.
+  // Empty containers go within a second instead of a minute, so they go between any two of our steps.
   lab = await startZooKeeper({ javaArgs: ["-Dznode.container.checkIntervalMs=100"] });
   servers = lab.url.slice("zk://".length);
   client = new ZooKeeperClient({ servers });
@@ -93,16 +93,16 @@ describe("layout", () => {
     const name = lockName();
     const claims = [1, 2, 3, 4].map(() => claim(name, { limit: 2 }));
     for (const one of claims) await backend.attempt(one);
-    const [line, leases] = [await nodes(`/locks/${name}/locks`), await nodes(`/locks/${name}/leases`)];
-    // Their numbers start again whenever the line was empty for long enough to go.
-    expect(line).toHaveLength(2);
-    for (const place of line) expect(place).toMatch(new RegExp(`^_c_${UUID}-lock-\\d{10}$`));
-    // The first in line has made its lease node, and waits for one to go.
+    const [queue, leases] = [await nodes(`/locks/${name}/locks`), await nodes(`/locks/${name}/leases`)];
+    // Their numbers start again when the queue was empty for so long that ZooKeeper removed it.
+    expect(queue).toHaveLength(2);
+    for (const node of queue) expect(node).toMatch(new RegExp(`^_c_${UUID}-lock-\\d{10}$`));
+    // The first in the queue has made its lease node, and waits for another to go.
     expect(leases).toHaveLength(3);
     for (const lease of leases) expect(lease).toMatch(new RegExp(`^_c_${UUID}-lease-\\d{10}$`));
   });
 
-  test("leaves nothing: parents are containers, and go by themselves; fences rise over that, sequence numbers don't", async () => {
+  test("leaves nothing: ZooKeeper removes empty containers; fences still rise afterwards, sequence numbers restart", async () => {
     const backend = open();
     const name = lockName();
     const first = claim(name);
@@ -116,7 +116,7 @@ describe("layout", () => {
     expect(after.fence).toBeGreaterThan(before.fence);
   });
 
-  test("may go at any moment between two claims, with all that is above it, and no claim fails of it", async () => {
+  test("may be removed at any time between two claims, with its parents, and no claim fails", async () => {
     const backend = open({ base: "/sometimes/there" });
     const fences = await Promise.all(
       Array.from({ length: 6 }, async (_, lock) => {
@@ -134,7 +134,7 @@ describe("layout", () => {
     await eventually("all is gone", async () => ((await client.exists("/sometimes")) === undefined ? true : undefined));
   });
 
-  test("may be given path by path, so that any recipe's lock can be shared", async () => {
+  test("may be chosen path by path, so any recipe's lock can be shared", async () => {
     const backend = open({ names: "paths" });
     const one = claim(`/team/jobs/${lockName()}`);
     const { fence } = await granted(backend, one);
@@ -147,7 +147,7 @@ describe("layout", () => {
     await expect(backend.attempt(claim("jobs"))).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: true });
   });
 
-  test("lies below a URL's chroot, and the chroot is made", async () => {
+  test("is below a URL's chroot, and the chroot is made", async () => {
     const held = await connect(`${lab.url}/tenant/a?session=8s&base=/l`);
     const lease = await held.acquire("x");
     const [node] = await nodes("/tenant/a/l/x");
@@ -158,7 +158,7 @@ describe("layout", () => {
 });
 
 describe("time", () => {
-  test("a ttl is what is asked, and at most three quarters of the session that the ensemble gives", async () => {
+  test("a ttl is as requested, and at most three quarters of the session that the ensemble gives", async () => {
     // This ensemble gives sessions of 1 s to 60 s.
     const given = async (session: ZooKeeperOptions["session"], ttlMs: number): Promise<number | undefined> => {
       const answer = await granted(open({ session }), claim(lockName(), { ttlMs }));
@@ -227,7 +227,7 @@ describe("releasing", () => {
   });
 });
 
-describe("seeing and intervening", () => {
+describe("query and force release", () => {
   test("shows other libraries' holders and waiters with what is known of them", async () => {
     const backend = open();
     const name = lockName();
@@ -254,7 +254,7 @@ describe("seeing and intervening", () => {
     expect((await backend.query(name)).forced).toMatchObject([{ name, fence, by: "ops", reason: "hangs" }]);
   });
 
-  test("never writes over data that somebody else put into the lock's node", async () => {
+  test("never overwrites data that another program put into the lock's node", async () => {
     const backend = open();
     const name = lockName();
     await client.makePath("/locks");
@@ -265,19 +265,19 @@ describe("seeing and intervening", () => {
     expect((await backend.query(name)).forced).toEqual([]);
   });
 
-  test("tells a holder at once that its node was deleted by hand", async () => {
+  test("reports at once to a holder that its node was deleted by hand", async () => {
     const backend = open();
-    const told = new Promise<string>((resolve) => {
+    const lost = new Promise<string>((resolve) => {
       backend.listen({ lost: (id, reason) => resolve(`${id} ${reason}`), doubt: () => undefined });
     });
     const one = claim(lockName());
     const { fence } = await granted(backend, one);
     await client.delete(backend.leaseNode(one.name, fence) as string);
-    expect(await told).toBe(`${one.id} its node was deleted by somebody else`);
+    expect(await lost).toBe(`${one.id} its node was deleted by another client`);
     expect(backend.leaseNode(one.name, fence)).toBeUndefined();
   });
 
-  test("makes a lock anew whose whole path was deleted by hand", async () => {
+  test("makes a lock again whose whole path was deleted by hand", async () => {
     const backend = open();
     const name = lockName();
     const [holder, waiter] = [claim(name), claim(name)];
@@ -311,7 +311,7 @@ describe("seeing and intervening", () => {
   });
 });
 
-describe("misuse", () => {
+describe("mixed use", () => {
   const fails = async (backend: Backend, one: Claim, message: RegExp): Promise<void> => {
     const before = await backend.query(one.name);
     await expect(backend.attempt(one)).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: true, message });
@@ -319,7 +319,7 @@ describe("misuse", () => {
     expect([after.held.length, after.pending.length]).toEqual([before.held.length, before.pending.length]);
   };
 
-  test("a lock used with a limit and without is noticed from both sides", async () => {
+  test("a lock used with and without a limit is refused on both sides", async () => {
     const backend = open();
     const [limited, plain] = [lockName(), lockName()];
     await granted(backend, claim(limited, { limit: 3 }));
@@ -329,7 +329,7 @@ describe("misuse", () => {
     await fails(backend, claim(plain, { limit: 3 }), /limit 1.*limit 3/);
   });
 
-  test("recipes that do not see each other are noticed", async () => {
+  test("recipes that do not see each other are refused", async () => {
     const [mutex, readWrite, kazoo] = [open(), open({ dialect: "curator-rw" }), open({ dialect: "kazoo" })];
     const [a, b] = [lockName(), lockName()];
     await stranger(`/locks/${a}`, "__WRIT__");
@@ -339,7 +339,7 @@ describe("misuse", () => {
     await fails(kazoo, claim(lockName(), { limit: 2 }), /kazoo/);
   });
 
-  test("a line whose sequence numbers wrapped is refused where others stand in it, and not where only we do", async () => {
+  test("a queue whose sequence numbers wrapped is refused where other libraries are in it, and not where only we are", async () => {
     const backend = open();
     const name = lockName();
     await client.makePath(`/locks/${name}`);
@@ -347,7 +347,7 @@ describe("misuse", () => {
     await fails(backend, claim(name), /sequence numbers/);
   });
 
-  test("a line whose sequence numbers are nearly used up is announced, once, and still works", async () => {
+  test("a queue whose sequence numbers are nearly used up causes one warning, and still works", async () => {
     const backend = open();
     const name = lockName();
     const warnings: string[] = [];
@@ -382,8 +382,8 @@ describe("misuse", () => {
   });
 
   test("a wrong password fails for good, and is not repeated in the message", async () => {
-    const owner = open({ auth: { user: "ann", password: "right" }, acl: "creator", base: "/private" });
-    await granted(owner, claim("mine"));
+    const creator = open({ auth: { user: "ann", password: "right" }, acl: "creator", base: "/private" });
+    await granted(creator, claim("mine"));
     const thief = open({ auth: { user: "ann", password: "hunter2" }, base: "/private" });
     const error = await thief.attempt(claim("mine")).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: true, message: /NOAUTH/ });
@@ -413,20 +413,20 @@ describe("many", () => {
       for (let at = 0; at < waiters; at += 50) {
         await Promise.all(claims.slice(at, at + 50).map((one) => backend.attempt(one)));
       }
-      const news = claims.slice(1).map((one) => backend.watch(one, AbortSignal.timeout(25_000)));
+      const grants = claims.slice(1).map((one) => backend.watch(one, AbortSignal.timeout(25_000)));
       // All watches are set once the server has answered something that was asked after them.
       await backend.client.sync("/");
       const before = backend.client.requests;
       const fences: bigint[] = [];
       for (let turn = 0; turn < 9; turn++) {
         await backend.release(claims[turn] as Claim);
-        const answer = await news[turn];
+        const answer = await grants[turn];
         fences.push(answer?.fence as bigint);
       }
       const requests = backend.client.requests - before;
       expect(fences).toEqual(fences.toSorted((a, b) => Number(a - b)));
       await backend.close();
-      await Promise.all(news);
+      await Promise.all(grants);
       return requests / 9;
     };
     // Delete by the holder, list and check by the next; and at times the watch on one's own node.

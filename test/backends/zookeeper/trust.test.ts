@@ -49,16 +49,16 @@ test("of a grant, of a renewal, and of an answer to a holder that asks again", a
   }
 });
 
-test("of a grant after waiting: from before the look that found it", async () => {
+test("of a grant after waiting: from before the read that found it", async () => {
   const other = zookeeper({ servers: lab.url.slice("zk://".length), session: "40s" });
   const [holder, waiter] = [claim("trust-2"), claim("trust-2")];
   await granted(other, holder);
   await refused(backend, waiter);
-  const news = backend.watch(waiter, AbortSignal.timeout(20_000));
+  const watching = backend.watch(waiter, AbortSignal.timeout(20_000));
   await backend.client.sync("/");
   let requests = 0;
   let sentMs = Infinity;
-  // The first request after the news is the look.
+  // The first request after the watch fired is the read.
   proxy.onRequest = () => {
     if (requests++ === 0) {
       sentMs = performance.now();
@@ -67,13 +67,13 @@ test("of a grant after waiting: from before the look that found it", async () =>
     return undefined;
   };
   await other.release(holder);
-  await eventually("the look was asked for", () => (requests > 0 ? true : undefined));
-  const answer = await late(news);
+  await eventually("the read was sent", () => (requests > 0 ? true : undefined));
+  const answer = await late(watching);
   expect(answer?.fromMs).toBeLessThanOrEqual(sentMs);
   await other.close();
 });
 
-test("S166: of an answer that comes when the lease was over here, and its node is on its way out", async () => {
+test("S166: of an answer that comes when the lease has ended here, and its node is being deleted", async () => {
   const one = claim("trust-4", { ttlMs: 1000 });
   const first = await granted(backend, one);
   for (const ask of ["again", "renew"] as const) {

@@ -68,7 +68,7 @@ describe("zk:// URLs", () => {
       "zk://bob:hunter2@h1?acl=mine",
       "zk://bob:hunter2@h1?acl=world:anyone:everything",
       "zk://bob:hunter2@h1?acl=",
-      // Rights of the creator, and nobody to be it.
+      // Rights of the creator, and an anonymous client.
       "zk://h1?acl=creator",
       "zk://h1?acl=world:anyone:r,auth::cdrwa",
     ];

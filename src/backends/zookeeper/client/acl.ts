@@ -1,4 +1,4 @@
-/** Who may do what with the nodes that we make: ZooKeeper's ACLs, from options and from text. */
+/** The rights on the nodes that we make: ZooKeeper's ACLs, from options and from text. */
 import type { Writer } from "./codec.ts";
 
 /** One line of an ACL, as in zkCli: `digest:ann:<hash>:cdrwa`, `world:anyone:r`. */
@@ -11,8 +11,8 @@ export interface Acl {
 }
 
 /**
- * `open`: everybody who reaches the ensemble may do everything, as is ZooKeeper's and Curator's default. `creator`: only
- * who is authenticated as we are. Or a list of your own.
+ * `open`: the whole world may do everything, as is ZooKeeper's and Curator's default. `creator`: only
+ * clients that are authenticated as we are. Or a list of your own.
  */
 export type AclChoice = "open" | "creator" | readonly Acl[];
 
@@ -22,7 +22,7 @@ const CREATOR: readonly Acl[] = [{ perms: "cdrwa", scheme: "auth", id: "" }];
 const BITS: Readonly<Record<string, number>> = { r: 1, w: 2, c: 4, d: 8, a: 16 };
 const EXPECTED = 'Expected `acl` to be "open", "creator", or a list such as "auth::cdrwa,world:anyone:r"';
 
-/** Checks a choice and spells it out. Throws a `TypeError`. */
+/** Checks a choice and expands it. Throws a `TypeError`. */
 export function toAcls(choice: AclChoice): readonly Acl[] {
   if (choice === "open") return OPEN;
   if (choice === "creator") return CREATOR;

@@ -1,31 +1,31 @@
 /**
  * A ZooKeeper client: one session, and the operations on nodes.
  *
- * Requests are answered in the order in which they were asked, so `create` and `getChildren` may be asked in one go.
- * A rejection with `CONNECTIONLOSS` means that nobody knows whether the request was carried out.
+ * Requests are answered in the order in which they were sent, so `create` and `getChildren` may be sent together.
+ * A rejection with `CONNECTIONLOSS` means that it is unknown whether the request was carried out.
  */
 import type { ConnectionOptions } from "node:tls";
 import { type Acl, type AclChoice, toAcls } from "./acl.ts";
 import { hasCode } from "./errors.ts";
 import * as operations from "./operations.ts";
-import type { Children, Created, MultiPart, MultiResult, NodeData, OwnCreated } from "./operations.ts";
+import type { Children, Created, EphemeralCreated, MultiPart, MultiResult, NodeData } from "./operations.ts";
 import type { CreateMode, Stat } from "./protocol.ts";
 import { parseServers, type Resolve } from "./servers.ts";
 import { Session, type SessionListener } from "./session.ts";
 import type { Watcher, WatchKind } from "./watches.ts";
 
 export interface ZooKeeperClientOptions {
-  /** `"zk1:2181,zk2:2181"`, `"[::1]:2181"`. The port is 2181 unless said. */
+  /** `"zk1:2181,zk2:2181"`, `"[::1]:2181"`. The port is 2181 by default. */
   readonly servers: string;
   /** All paths are below this one. @default "" */
   readonly chroot?: string | undefined;
   /** How long the ensemble keeps the session of a silent client. @default 40_000 */
   readonly timeoutMs?: number | undefined;
-  /** Encrypts, with these options of `tls.connect()`; `true`: with Node's own. @default false */
+  /** Encrypts, with these options of `tls.connect()`; `true`: with Node's defaults. @default false */
   readonly tls?: ConnectionOptions | boolean | undefined;
   /** Digest authentication. */
   readonly auth?: { readonly user: string; readonly password: string } | undefined;
-  /** Who may touch the nodes that this client makes. @default "open": everybody who reaches the ensemble */
+  /** Which clients may touch the nodes that this client makes. @default "open": all that reach the ensemble */
   readonly acl?: AclChoice | undefined;
   readonly listener?: SessionListener | undefined;
   /** How names become addresses. @default the system's resolver */
@@ -81,14 +81,14 @@ export class ZooKeeperClient {
   }
 
   /**
-   * From when trust counts, after an answer through the leader to what was asked at `askedMs`. That is any write, and
+   * From when trust counts, after an answer through the leader to a request that was sent at `askedMs`. That is any write, and
    * also a multi of checks; answers to reads and pings prove nothing, as a server cut off from the ensemble gives them too.
    */
   since(askedMs: number): number {
     return this.#session.since(askedMs);
   }
 
-  /** Makes a node, and brings its stat too. */
+  /** Makes a node, and returns its stat too. */
   async create(path: string, data: Uint8Array, mode: CreateMode): Promise<Created> {
     const { path: made, stat } = await this.#ask(path, (full) => operations.create(full, data, mode, this.#acl));
     return { path: this.#below(made), stat };
@@ -96,23 +96,28 @@ export class ZooKeeperClient {
 
   /**
    * Makes an ephemeral sequential node and lists its parent's children, in one round trip: the list is from after the
-   * creation. `made` is called as soon as the node is known, whatever becomes of the list.
+   * creation. `made` is called as soon as the node is known, even if the list fails. @internal
    */
-  place(parent: string, start: string, data: Uint8Array, made: (node: OwnCreated) => void): Promise<readonly string[]> {
+  createAndList(
+    parent: string,
+    start: string,
+    data: Uint8Array,
+    made: (node: EphemeralCreated) => void,
+  ): Promise<readonly string[]> {
     const full = this.#full(parent);
-    const create = operations.createOwn(`${full}/${start}`, data, this.#acl);
+    const create = operations.createEphemeral(`${full}/${start}`, data, this.#acl);
     return this.#session.submitBoth(create, operations.getNames(full), ({ path, czxid, sessionId }) =>
       made({ path: this.#below(path), czxid, sessionId }),
     );
   }
 
-  /** The same, and removes the node at `old` in the same transaction. */
-  placeAfter(
+  /** The same, and removes the node at `old` in the same transaction. @internal */
+  replaceAndList(
     old: string,
     parent: string,
     start: string,
     data: Uint8Array,
-    made: (node: OwnCreated) => void,
+    made: (node: EphemeralCreated) => void,
   ): Promise<readonly string[]> {
     const full = this.#full(parent);
     const parts = [
@@ -124,20 +129,20 @@ export class ZooKeeperClient {
     );
   }
 
-  /** Makes every missing node of `path`, the chroot's too. Containers go by themselves some time after they were emptied. */
+  /** Makes every missing node of `path`, the chroot's too. ZooKeeper removes containers some time after they became empty. */
   async makePath(path: string, mode: "container" | "persistent" = "container"): Promise<void> {
     const segments = this.#full(path).split("/").slice(1);
     const parts = segments.map((_, index) => `/${segments.slice(0, index + 1).join("/")}`);
     for (let tries = 1; ; tries++) {
-      // Asked in one go, from the top down; the last answer tells how it ended.
+      // Sent together, from the top down; the last answer decides.
       const made = parts.map((part) => this.#session.submit(operations.create(part, EMPTY, mode, this.#acl)));
       const outcomes = await Promise.allSettled(made);
       const errors = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
       const last = outcomes.at(-1);
       if (last?.status !== "rejected" || hasCode(last.reason, "NODEEXISTS")) return;
-      // A container above may have gone by itself in between.
-      const mayTryAgain = hasCode(last.reason, "NONODE") && tries < MAKE_TRIES;
-      if (!mayTryAgain) throw errors.find((error) => !hasCode(error, "NODEEXISTS"));
+      // ZooKeeper may have removed a container above in between.
+      const mayRetry = hasCode(last.reason, "NONODE") && tries < MAKE_TRIES;
+      if (!mayRetry) throw errors.find((error) => !hasCode(error, "NODEEXISTS"));
     }
   }
 
@@ -145,7 +150,7 @@ export class ZooKeeperClient {
     return this.#ask(path, (full) => operations.remove(full, version));
   }
 
-  /** The node's stat; `undefined` if there is no such node. A watcher hears when that changes. */
+  /** The node's stat; `undefined` if there is no such node. The watcher is called when that changes. */
   exists(path: string, watcher?: Watcher): Promise<Stat | undefined> {
     return this.#ask(path, (full) => operations.exists(full, watcher !== undefined), "data", watcher);
   }
@@ -176,25 +181,25 @@ export class ZooKeeperClient {
     );
   }
 
-  /** The watcher hears nothing more of the node. */
+  /** The watcher is not called for the node any more. */
   unwatch(path: string, watcher: Watcher): void {
     this.#session.watches.remove(this.#full(path), watcher);
   }
 
   /**
-   * Ends the session; its ephemeral nodes go with it. `false`: no answer came within `ms`, so that they may stay until
-   * the session's time-out.
+   * Ends the session; its ephemeral nodes go with it. `false`: no answer came within `ms`, so they may stay until the
+   * session's time-out.
    */
   close(ms: number = CLOSE_MS): Promise<boolean> {
     return this.#session.close(ms);
   }
 
-  /** Goes without a word, as a crash would. */
+  /** Disconnects without closing the session, as a crash would. */
   abandon(): void {
     this.#session.abandon();
   }
 
-  /** Goes, and leaves the ephemeral nodes to the ensemble for `ms`, as far as it gives so much. */
+  /** Disconnects, and makes the ensemble keep the ephemeral nodes for `ms`, as far as it allows. */
   linger(ms: number): Promise<void> {
     return this.#session.linger(ms);
   }
@@ -212,7 +217,7 @@ export class ZooKeeperClient {
       return Promise.reject(error as TypeError);
     }
     if (watcher === undefined) return this.#session.submit(operation(full));
-    // Set before anything that came after the answer is read: else its first news could be missed.
+    // Set before any later answer is read: otherwise its first event could be missed.
     return this.#session.submit(operation(full), (isAbsent) =>
       this.#session.watches.add(isAbsent ? "exists" : kind, full, watcher),
     );

@@ -1,7 +1,7 @@
 /** ZooKeeper's serialisation ("jute"): big-endian integers, and buffers, strings and vectors after their length. */
 
-/** Buffers of this size are used again and again; larger ones, for larger requests, are not kept. */
-const KEPT_BYTES = 16_384;
+/** Buffers of this size are reused; larger ones, for larger requests, are not. */
+const REUSED_BYTES = 16_384;
 
 /** Appends values, and frames of them, to one growing buffer: many requests leave in one write. */
 export class Writer {
@@ -9,7 +9,7 @@ export class Writer {
   #end = 0;
   #spare: Buffer | undefined;
 
-  constructor(size: number = KEPT_BYTES) {
+  constructor(size: number = REUSED_BYTES) {
     this.#bytes = Buffer.allocUnsafeSlow(size);
   }
 
@@ -72,10 +72,10 @@ export class Writer {
     this.#end = length;
   }
 
-  /** Hands over everything written, and starts anew. Whoever got the bytes may {@link giveBack} them. */
+  /** Hands over everything written, and starts again. The caller may {@link giveBack} the bytes later. */
   take(): Buffer {
     const taken = this.#bytes.subarray(0, this.#end);
-    this.#bytes = this.#spare ?? Buffer.allocUnsafeSlow(KEPT_BYTES);
+    this.#bytes = this.#spare ?? Buffer.allocUnsafeSlow(REUSED_BYTES);
     this.#spare = undefined;
     this.#end = 0;
     return taken;
@@ -83,7 +83,7 @@ export class Writer {
 
   /** The kernel has the bytes: their room can be written to again. */
   giveBack(taken: Buffer): void {
-    if (taken.buffer.byteLength === KEPT_BYTES) this.#spare = Buffer.from(taken.buffer);
+    if (taken.buffer.byteLength === REUSED_BYTES) this.#spare = Buffer.from(taken.buffer);
   }
 
   #reserve(size: number): void {
@@ -95,7 +95,7 @@ export class Writer {
   }
 }
 
-/** Reads values from one frame, which is a part of `bytes`. Throws a `RangeError` where the frame is shorter than it says. */
+/** Reads values from one frame, which is a part of `bytes`. Throws a `RangeError` where the frame is too short. */
 export class Reader {
   #bytes: Buffer;
   #at: number;
@@ -107,7 +107,7 @@ export class Reader {
     this.#end = end;
   }
 
-  /** Goes on with another frame: one reader serves a connection for its whole life. */
+  /** Goes on with another frame: one reader serves a connection. */
   open(bytes: Buffer, start: number, end: number): void {
     this.#bytes = bytes;
     this.#at = start;
@@ -158,7 +158,7 @@ export class Reader {
   #take(size: number): number {
     const start = this.#at;
     this.#at += size;
-    if (this.#at > this.#end) throw new RangeError("a frame that is shorter than it says");
+    if (this.#at > this.#end) throw new RangeError("a frame that is too short");
     return start;
   }
 

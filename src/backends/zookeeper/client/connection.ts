@@ -1,31 +1,31 @@
-/** One connection to one server: dial, handshake, requests and their answers in order, pings, and the end. */
+/** One connection to one server: dial, handshake, requests and their answers in order, and pings. */
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, type ConnectionOptions } from "node:tls";
 import { Reader, Writer } from "./codec.ts";
 import { connectionLoss, toCode, toError } from "./errors.ts";
-import { FRAME_MOST, FrameSplitter } from "./frames.ts";
+import { FRAME_MAX_BYTES, FrameSplitter } from "./frames.ts";
 import type { Operation } from "./operations.ts";
 import { OP, readEvent, type WatchEvent, XID } from "./protocol.ts";
-import { Pulse } from "./session-trust.ts";
 import { type Address, showServer } from "./servers.ts";
+import { SessionTrust } from "./session-trust.ts";
 
-/** What is asked in the handshake. A `sessionId` of 0 asks for a new session. */
-export interface Hello {
+/** The client's part of the handshake. A `sessionId` of 0 asks for a new session. */
+export interface ConnectRequest {
   readonly timeoutMs: number;
   readonly sessionId: bigint;
   readonly password: Uint8Array;
   readonly lastZxid: bigint;
 }
 
-/** What the server says to it. A `timeoutMs` of 0 or less: the session has expired. */
-export interface Welcome {
+/** The server's part of the handshake. A `timeoutMs` of 0 or less: the session has expired. */
+export interface ConnectResponse {
   readonly timeoutMs: number;
   readonly sessionId: bigint;
   readonly password: Buffer;
 }
 
 export interface ConnectionListener {
-  opened(welcome: Welcome, pulse: Pulse): void;
+  opened(response: ConnectResponse, trust: SessionTrust): void;
   event(event: WatchEvent): void;
   /** The greatest transaction that an answer has shown. */
   seen(zxid: bigint): void;
@@ -35,7 +35,7 @@ export interface ConnectionListener {
 
 export interface Request {
   readonly operation: Operation<unknown>;
-  /** Called with a good answer, before anything that came after it is looked at. */
+  /** Called on success, before any later answer is read. */
   readonly answered?: ((isAbsent: boolean) => void) | undefined;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: unknown) => void;
@@ -47,62 +47,62 @@ interface Sent extends Request {
 }
 
 const PINGS_PER_TIMEOUT = 6;
-const LOOKS_PER_PING = 2;
-/** An answer may take this part of the session's time-out: what is left must do for another server. */
+const CHECKS_PER_PING = 2;
+/** An answer may take this part of the session's time-out: the rest is for another server. */
 const SILENCE = 1 / 3;
 /** The answer to a handshake takes 37 bytes, 16 of them the session's password. */
-const WELCOME_MOST = 256;
-/** No ensemble gives so little; whoever says so would have us ping without end. */
-const TIMEOUT_LEAST_MS = 50;
+const RESPONSE_MAX_BYTES = 256;
+/** No ensemble gives so little; with less, we would ping without end. */
+const TIMEOUT_MIN_MS = 50;
 
 export class Connection {
   readonly #socket: Socket;
-  readonly #hello: Hello;
+  readonly #request: ConnectRequest;
   readonly #listener: ConnectionListener;
   readonly #server: string;
-  readonly #splitter = new FrameSplitter(WELCOME_MOST);
+  readonly #splitter = new FrameSplitter(RESPONSE_MAX_BYTES);
   readonly #writer = new Writer();
   readonly #reader = new Reader(Buffer.alloc(0));
   #sent: Sent[] = [];
   #firstSent = 0;
   #xid = 0;
   #flushing: NodeJS.Immediate | undefined;
-  #helloMs = 0;
-  #pulse: Pulse | undefined;
+  #requestedMs = 0;
+  #trust: SessionTrust | undefined;
   #pingMs: number | undefined;
-  #looker: NodeJS.Timeout | undefined;
+  #pingTimer: NodeJS.Timeout | undefined;
   #limit: NodeJS.Timeout | undefined;
   #ended = false;
 
   /** Dials. `limitMs` covers everything up to the server's answer to the handshake. */
   constructor(
     address: Address,
-    hello: Hello,
+    request: ConnectRequest,
     tls: ConnectionOptions | undefined,
     limitMs: number,
     listener: ConnectionListener,
   ) {
-    this.#hello = hello;
+    this.#request = request;
     this.#listener = listener;
     this.#server = showServer(address);
     this.#limit = setTimeout(() => this.end(new Error(`no answer within ${Math.round(limitMs)} ms`)), limitMs);
     this.#socket = dial(address, tls);
     this.#socket.setNoDelay(true);
     this.#socket
-      .on(tls === undefined ? "connect" : "secureConnect", () => this.#greet())
+      .on(tls === undefined ? "connect" : "secureConnect", () => this.#sendConnectRequest())
       .on("data", (chunk: Buffer) => this.#read(chunk))
       .on("error", (error) => this.end(error))
       .on("close", () => this.end(new Error("the server closed the connection")));
   }
 
-  /** Sends with everything else that is asked in this turn of the event loop. Answers come in order. */
+  /** Sends together with all other requests of this turn of the event loop. Answers come in order. */
   send(request: Request): void {
     const xid = (this.#xid % 0x7fff_ffff) + 1;
     const before = this.#writer.length;
     try {
       this.#frame(xid, request.operation.op, (writer) => request.operation.write(writer));
     } catch (error) {
-      // What cannot be written was never asked.
+      // What cannot be encoded was never sent.
       this.#writer.truncate(before);
       request.reject(error);
       return;
@@ -112,17 +112,17 @@ export class Connection {
     this.#sent.push({ operation, answered, resolve, reject, xid, sentMs: performance.now() });
   }
 
-  /** Sends something whose answer nobody waits for. */
-  tell(xid: number, op: number, write: (writer: Writer) => void): void {
+  /** Sends a request without waiting for its answer. */
+  sendOnly(xid: number, op: number, write: (writer: Writer) => void): void {
     this.#frame(xid, op, write);
   }
 
-  /** Ends the connection. Whoever waits for an answer learns that nobody knows it. */
+  /** Ends the connection. Open requests reject with CONNECTIONLOSS: their outcome is unknown. */
   end(why: Error): void {
     if (this.#ended) return;
     this.#ended = true;
     clearTimeout(this.#limit);
-    clearInterval(this.#looker);
+    clearInterval(this.#pingTimer);
     clearImmediate(this.#flushing);
     this.#socket.destroy();
     const cause = new Error(`${this.#server}: ${why.message}`, { cause: why });
@@ -135,8 +135,8 @@ export class Connection {
 
   #frame(xid: number, op: number, write: (writer: Writer) => void): void {
     this.#writer.frame((writer) => write(writer.int(xid).int(op)));
-    this.#pulse?.beat(performance.now());
-    // After the callbacks of this turn: what 64 loops ask in one turn leaves in one write.
+    this.#trust?.sent(performance.now());
+    // After the callbacks of this turn: what 64 loops request in one turn leaves in one write.
     this.#flushing ??= setImmediate(() => this.#flush());
   }
 
@@ -147,9 +147,9 @@ export class Connection {
     this.#socket.write(bytes, () => this.#writer.giveBack(bytes));
   }
 
-  #greet(): void {
-    this.#helloMs = performance.now();
-    const { timeoutMs, sessionId, password, lastZxid } = this.#hello;
+  #sendConnectRequest(): void {
+    this.#requestedMs = performance.now();
+    const { timeoutMs, sessionId, password, lastZxid } = this.#request;
     const body = new Writer(64).frame((writer) =>
       writer.int(0).long(lastZxid).int(timeoutMs).long(sessionId).buffer(password).bool(false),
     );
@@ -167,25 +167,26 @@ export class Connection {
   readonly #onFrame = (bytes: Buffer, start: number, end: number): void => {
     if (this.#ended) return;
     this.#reader.open(bytes, start, end);
-    if (this.#pulse === undefined) this.#welcome(this.#reader);
-    else this.#take(this.#reader);
+    if (this.#trust === undefined) this.#readConnectResponse(this.#reader);
+    else this.#readReply(this.#reader);
   };
 
-  #welcome(reader: Reader): void {
+  #readConnectResponse(reader: Reader): void {
     clearTimeout(this.#limit);
     reader.int();
-    const welcome = { timeoutMs: reader.int(), sessionId: reader.long(), password: reader.buffer() };
-    const { timeoutMs, sessionId } = welcome;
-    const asked = this.#hello.sessionId;
+    const response = { timeoutMs: reader.int(), sessionId: reader.long(), password: reader.buffer() };
+    const { timeoutMs, sessionId } = response;
+    const asked = this.#request.sessionId;
     const isOurs = sessionId !== 0n && (asked === 0n || sessionId === asked);
-    if (timeoutMs > 0 && (timeoutMs < TIMEOUT_LEAST_MS || !isOurs)) throw new RangeError("a welcome to nobody");
-    this.#splitter.mostBytes = FRAME_MOST;
-    this.#pulse = new Pulse(this.#helloMs, timeoutMs);
-    if (timeoutMs > 0) this.#startLooking(timeoutMs);
-    this.#listener.opened(welcome, this.#pulse);
+    if (timeoutMs > 0 && (timeoutMs < TIMEOUT_MIN_MS || !isOurs))
+      throw new RangeError("a handshake for another session");
+    this.#splitter.maxBytes = FRAME_MAX_BYTES;
+    this.#trust = new SessionTrust(this.#requestedMs, timeoutMs);
+    if (timeoutMs > 0) this.#startPings(timeoutMs);
+    this.#listener.opened(response, this.#trust);
   }
 
-  #take(reader: Reader): void {
+  #readReply(reader: Reader): void {
     const xid = reader.int();
     const zxid = reader.long();
     const error = reader.int();
@@ -213,7 +214,7 @@ export class Connection {
     }
     if (code !== undefined) {
       reject(toError(error, operation.what));
-      // The server goes on answering pings on this connection as if nothing were: only a new handshake tells the truth.
+      // The server still answers pings on this connection as if nothing had happened: only a new handshake shows the truth.
       if (code === "SESSIONMOVED" || code === "SESSIONEXPIRED") throw new Error(`the session is gone (${code})`);
       return;
     }
@@ -236,24 +237,24 @@ export class Connection {
     this.#firstSent = 0;
   }
 
-  #startLooking(timeoutMs: number): void {
+  #startPings(timeoutMs: number): void {
     const pingMs = timeoutMs / PINGS_PER_TIMEOUT;
-    const everyMs = pingMs / LOOKS_PER_PING;
-    let lookedMs = performance.now();
-    this.#looker = setInterval(() => {
+    const everyMs = pingMs / CHECKS_PER_PING;
+    let checkedMs = performance.now();
+    this.#pingTimer = setInterval(() => {
       const nowMs = performance.now();
-      // After a pause of this process the answers may lie unread in the socket: look again once they were read.
-      const wasPaused = nowMs - lookedMs > 2 * everyMs;
-      lookedMs = nowMs;
+      // After a pause of this process the answers may be unread in the socket: check again once they were read.
+      const wasPaused = nowMs - checkedMs > 2 * everyMs;
+      checkedMs = nowMs;
       const oldestMs = Math.min(this.#sent[this.#firstSent]?.sentMs ?? Infinity, this.#pingMs ?? Infinity);
       if (!wasPaused && nowMs - oldestMs > timeoutMs * SILENCE) {
         this.end(new Error(`no answer for ${Math.round(nowMs - oldestMs)} ms`));
-      } else if (nowMs - (this.#pulse as Pulse).lastMs > pingMs - everyMs) {
+      } else if (nowMs - (this.#trust as SessionTrust).lastSentMs > pingMs - everyMs) {
         this.#pingMs ??= nowMs;
-        this.tell(XID.ping, OP.ping, () => undefined);
+        this.sendOnly(XID.ping, OP.ping, () => undefined);
       }
     }, everyMs);
-    this.#looker.unref();
+    this.#pingTimer.unref();
   }
 }
 

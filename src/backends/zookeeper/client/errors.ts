@@ -1,4 +1,4 @@
-/** What a server, or the lack of one, answers instead of a result. */
+/** What a request fails with: an error of the server, or of the connection. */
 
 const CODES = {
   [-1]: "SYSTEMERROR",
@@ -32,7 +32,7 @@ export type ZooKeeperErrorCode = (typeof CODES)[keyof typeof CODES] | "CLOSED" |
 
 const CONNECTION_LOSS = -4;
 
-/** A request failed. `CONNECTIONLOSS` says that nobody knows whether it was carried out. */
+/** A request failed. `CONNECTIONLOSS` means that it is unknown whether it was carried out. */
 export class ZooKeeperError extends Error {
   readonly code: ZooKeeperErrorCode;
 

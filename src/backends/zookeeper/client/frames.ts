@@ -1,30 +1,30 @@
 /**
  * Cuts the byte stream from a server into frames: a length of four bytes, then as many bytes.
  *
- * What a server claims costs nothing: a frame takes room as its bytes arrive, and no more than twice as much, in however
- * many pieces they come.
+ * A length that a server only announces costs no memory: a frame takes room as its bytes arrive, and at most twice as much,
+ * in however many chunks they come.
  */
 
 /**
  * A length above this is no answer to anything that we ask. Servers refuse requests above 1 MB, and Java's clients answers
  * above that; this has room for the names of some 60,000 nodes.
  */
-export const FRAME_MOST: number = 4 * 1024 * 1024;
+export const FRAME_MAX_BYTES: number = 4 * 1024 * 1024;
 
 const HEAD = 4;
 
 export class FrameSplitter {
-  /** The greatest frame that may come now: the owner knows what it waits for. */
-  mostBytes: number;
+  /** The largest frame that may come now: the connection knows what it waits for. */
+  maxBytes: number;
   /** The beginning of a frame whose end has not come yet; only `#have` bytes of it count. */
   #partial: Buffer = Buffer.alloc(0);
   #have = 0;
 
-  constructor(mostBytes: number = FRAME_MOST) {
-    this.mostBytes = mostBytes;
+  constructor(maxBytes: number = FRAME_MAX_BYTES) {
+    this.maxBytes = maxBytes;
   }
 
-  /** Tells every frame that is complete now, as a part of `bytes`. Throws a `RangeError` on a length that cannot be. */
+  /** Passes on every frame that is complete now, as a part of `bytes`. Throws a `RangeError` on an impossible length. */
   push(chunk: Buffer, frame: (bytes: Buffer, start: number, end: number) => void): void {
     let at = this.#have === 0 ? 0 : this.#finish(chunk, frame);
     while (chunk.length - at >= HEAD) {
@@ -36,7 +36,7 @@ export class FrameSplitter {
     if (at < chunk.length) this.#keep(chunk, at, chunk.length);
   }
 
-  /** Adds what the unfinished frame lacks, and tells it if it is whole. Returns where the rest of the chunk begins. */
+  /** Completes the unfinished frame, if the chunk has enough, and passes it on. Returns where the rest of the chunk begins. */
   #finish(chunk: Buffer, frame: (bytes: Buffer, start: number, end: number) => void): number {
     let at = 0;
     if (this.#have < HEAD) {
@@ -55,7 +55,7 @@ export class FrameSplitter {
     return end;
   }
 
-  /** Copied, so that a large chunk is not kept alive by the few bytes at its end. */
+  /** Copied, so the few bytes at its end do not keep a large chunk alive. */
   #keep(chunk: Buffer, start: number, end: number, whole: number = Infinity): void {
     const needed = this.#have + end - start;
     if (needed > this.#partial.length) {
@@ -69,7 +69,7 @@ export class FrameSplitter {
 
   #length(bytes: Buffer, at: number): number {
     const length = bytes.readInt32BE(at);
-    if (length < 0 || length > this.mostBytes) throw new RangeError(`bad frame length ${length}`);
+    if (length < 0 || length > this.maxBytes) throw new RangeError(`bad frame length ${length}`);
     return length;
   }
 }

@@ -1,8 +1,8 @@
 /**
- * What can be asked of a server: each operation knows how it is written and how its answer is read.
+ * The requests to a server: each operation knows how it is written and how its answer is read.
  *
- * An answer that does not fit the question is no answer: it is refused with a `RangeError`, which ends the connection, so
- * that nobody takes it for a lease or for the confirmation of one.
+ * An answer that does not match its request is refused with a `RangeError`, which ends the connection: otherwise it could be
+ * taken for a lease, or for the confirmation of one.
  */
 import { type Acl, writeAcls } from "./acl.ts";
 import type { Reader, Writer } from "./codec.ts";
@@ -14,7 +14,7 @@ export interface Operation<T> {
   /** For messages: what was asked, of which node. */
   readonly what: string;
   write(writer: Writer): void;
-  /** `zxid`: the transaction in which the answer was given, of which a write is one. */
+  /** `zxid`: the transaction in which the answer was given, or the write itself. */
   read(reader: Reader, zxid: bigint): T;
   /** The answer where the node does not exist, for operations to which that is no error. */
   readonly absent?: { readonly answer: T } | undefined;
@@ -25,7 +25,7 @@ export interface Created {
   readonly stat: Stat;
 }
 
-export interface OwnCreated {
+export interface EphemeralCreated {
   readonly path: string;
   readonly czxid: bigint;
   readonly sessionId: bigint;
@@ -41,7 +41,7 @@ export interface Children {
   readonly stat: Stat;
 }
 
-/** One part of a multi. A `version` of -1 fits any. */
+/** One part of a multi. A `version` of -1 matches any. */
 export type MultiPart =
   | { readonly op: "check"; readonly path: string; readonly version: number }
   | { readonly op: "setData"; readonly path: string; readonly data: Uint8Array; readonly version: number }
@@ -62,20 +62,20 @@ export function create(path: string, data: Uint8Array, mode: CreateMode, acl: re
     what: `create ${path}`,
     write: (writer) => writeCreate(writer, path, data, mode, acl),
     read: (reader) => {
-      const made = checkMade(reader.string(), path, mode);
+      const made = checkPath(reader.string(), path, mode);
       const stat = readStat(reader);
       return { path: made, stat: { ...stat, czxid: checkZxid(stat.czxid) } };
     },
   };
 }
 
-/** The same for an ephemeral sequential node, of whose stat only what a lock needs is read. */
-export function createOwn(path: string, data: Uint8Array, acl: readonly Acl[]): Operation<OwnCreated> {
+/** The same for an ephemeral sequential node; reads only the part of its stat that a lock needs. */
+export function createEphemeral(path: string, data: Uint8Array, acl: readonly Acl[]): Operation<EphemeralCreated> {
   return {
     op: OP.create2,
     what: `create ${path}`,
     write: (writer) => writeCreate(writer, path, data, "ephemeralSequential", acl),
-    read: (reader) => readOwnCreated(reader, path),
+    read: (reader) => readEphemeralCreated(reader, path),
   };
 }
 
@@ -162,8 +162,8 @@ export function multi(parts: readonly MultiPart[], acl: readonly Acl[]): Operati
   };
 }
 
-function readOwnCreated(reader: Reader, asked: string): OwnCreated {
-  const path = checkMade(reader.string(), asked, "ephemeralSequential");
+function readEphemeralCreated(reader: Reader, asked: string): EphemeralCreated {
+  const path = checkPath(reader.string(), asked, "ephemeralSequential");
   const czxid = checkZxid(reader.long());
   reader.skip(STAT_CZXID_TO_OWNER);
   return { path, czxid, sessionId: reader.long() };
@@ -178,11 +178,11 @@ function checkZxid(zxid: bigint): bigint {
 const SEQUENCE = /^-?\d{10}$/;
 
 /** The server adds nothing to a path but the number that it was asked for. */
-function checkMade(path: string, asked: string, mode: CreateMode): string {
+function checkPath(path: string, asked: string, mode: CreateMode): string {
   const rest = path.startsWith(asked) ? path.slice(asked.length) : undefined;
   const isNumbered = mode === "ephemeralSequential" || mode === "persistentSequential";
   if (rest !== undefined && (isNumbered ? SEQUENCE.test(rest) : rest === "")) return path;
-  throw new RangeError("the path of a node that nobody asked for");
+  throw new RangeError("the path of a node that we did not ask for");
 }
 
 function writePart(writer: Writer, part: MultiPart, acl: readonly Acl[]): void {
@@ -221,13 +221,13 @@ function readMulti(reader: Reader, zxid: bigint, parts: readonly MultiPart[]): r
   }
   const isRefused = errors.length === parts.length && errors.some((error) => error !== undefined);
   if (isRefused) throw new ZooKeeperMultiError(errors);
-  if (results.length !== parts.length) throw new RangeError("results that do not fit the parts");
+  if (results.length !== parts.length) throw new RangeError("results that do not match the parts");
   return results;
 }
 
 function readResult(reader: Reader, type: number, zxid: bigint, part: MultiPart): MultiResult {
   if (type !== OP[part.op]) throw new RangeError(`a result of kind ${type} for ${part.op}`);
-  if (part.op === "create") return { zxid: checkZxid(zxid), path: checkMade(reader.string(), part.path, part.mode) };
+  if (part.op === "create") return { zxid: checkZxid(zxid), path: checkPath(reader.string(), part.path, part.mode) };
   return part.op === "setData" ? { zxid, stat: readStat(reader) } : { zxid };
 }
 

@@ -23,7 +23,7 @@ export const OP = {
 /** Transaction ids of frames that answer no request of ours, or one that is not counted. */
 export const XID = { event: -1, ping: -2, auth: -4, setWatches: -8 } as const;
 
-/** What a create request says about the life of its node. */
+/** How a create request says when its node ends. */
 export const CREATE_FLAGS = {
   persistent: 0,
   ephemeral: 1,
@@ -35,7 +35,7 @@ export type CreateMode = keyof typeof CREATE_FLAGS;
 
 /** A node's numbers. Ids are 64 bits wide, hence bigint. */
 export interface Stat {
-  /** The transaction that created the node: the fence of whoever's lock node it is. */
+  /** The transaction that created the node: the fence, where it is a lock's node. */
   readonly czxid: bigint;
   readonly mzxid: bigint;
   /** Milliseconds since 1970 by the leader's clock. */
@@ -86,7 +86,7 @@ const EVENT_TYPES: Readonly<Record<number, WatchEventType>> = {
   4: "children",
 };
 
-/** Reads a watch event; `undefined` for kinds that nobody asked for. */
+/** Reads a watch event; `undefined` for kinds that we do not use. */
 export function readEvent(reader: Reader): WatchEvent | undefined {
   const type = EVENT_TYPES[reader.int()];
   // The server's view of the session's state: always "connected" where it can still be sent.

@@ -1,4 +1,4 @@
-/** Which servers there are, and which to try next: shuffled, and looked up anew in every round. */
+/** Which servers there are, and which to try next: shuffled, and resolved again in every round. */
 import { lookup } from "node:dns/promises";
 
 export interface Server {
@@ -76,7 +76,7 @@ export class ServerRounds {
   }
 }
 
-/** So that the clients of an ensemble spread over its servers. Nothing depends on how well. */
+/** Spreads the clients of an ensemble over its servers. Nothing depends on how well. */
 function shuffle<T>(items: T[]): T[] {
   for (let end = items.length - 1; end > 0; end--) {
     const other = Math.floor(Math.random() * (end + 1));

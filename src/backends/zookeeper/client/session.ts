@@ -1,21 +1,22 @@
 /** A session with the ensemble: it outlives connections, moves from server to server, and is replaced when it expires. */
 import type { ConnectionOptions } from "node:tls";
-import { Connection, type Request, type Welcome } from "./connection.ts";
+import { systemClock } from "../../../contract/clock.ts";
+import { within } from "../../../contract/time-limit.ts";
+import { DialBackoff } from "./backoff.ts";
+import { Connection, type ConnectRequest, type ConnectResponse, type Request } from "./connection.ts";
 import { connectionLoss, hasCode, ZooKeeperError } from "./errors.ts";
-import { inTime } from "./in-time.ts";
 import { closeSession, type Operation } from "./operations.ts";
-import { Pace } from "./backoff.ts";
 import { OP, type WatchEvent, XID } from "./protocol.ts";
-import { type Pulse, trustedMs } from "./session-trust.ts";
 import { type Resolve, type Server, ServerRounds } from "./servers.ts";
+import { type SessionTrust, trustedMs } from "./session-trust.ts";
 import { Watches } from "./watches.ts";
 
-/** What a session tells without being asked. */
+/** Events of a session. */
 export interface SessionListener {
-  /** Connected: anew, or again with the same session. */
+  /** Connected: with a new session, or again with the same one. */
   connected?(isNew: boolean): void;
   disconnected?(why: Error): void;
-  /** The ensemble ended the session, and removed its ephemeral nodes. A new one is asked for. */
+  /** The ensemble ended the session, and removed its ephemeral nodes. A new one is being opened. */
   expired?(sessionId: bigint): void;
 }
 
@@ -32,9 +33,9 @@ export interface SessionOptions {
 
 const NO_SESSION = { id: 0n, password: new Uint8Array(16) };
 /** A request waits for a connection for two thirds of the time-out, and no longer than this. */
-const UNSENT_MOST_MS = 10_000;
-/** Once every server was tried in vain, it waits no longer than this. */
-const UNSENT_IN_VAIN_MS = 1000;
+const UNSENT_MAX_MS = 10_000;
+/** Once every server has failed, it waits no longer than this. */
+const UNSENT_ALL_FAILED_MS = 1000;
 const LINGER_MS = 1000;
 
 interface Unsent extends Request {
@@ -48,16 +49,16 @@ export class Session {
   readonly #rounds: ServerRounds;
   #id = NO_SESSION.id;
   #password: Uint8Array = NO_SESSION.password;
-  #askMs: number;
+  #askedTimeoutMs: number;
   #timeoutMs: number;
   #lastZxid = 0n;
-  #pulse: Pulse | undefined;
+  #trust: SessionTrust | undefined;
   #connection: Connection | undefined;
   #isConnected = false;
-  /** Why there will be no further connection. */
+  /** Set: the session is over, and there will be no further connection. */
   #over: ZooKeeperError | undefined;
   #unsent = new Set<Unsent>();
-  readonly #pace: Pace;
+  readonly #backoff: DialBackoff;
   #pause: NodeJS.Timeout | undefined;
   #lastEnd: Error | undefined;
   #requests = 0;
@@ -65,8 +66,8 @@ export class Session {
   constructor(options: SessionOptions) {
     this.#options = options;
     this.#rounds = new ServerRounds(options.servers, options.resolve);
-    this.#pace = new Pace(options.servers.length);
-    this.#askMs = options.timeoutMs;
+    this.#backoff = new DialBackoff(options.servers.length);
+    this.#askedTimeoutMs = options.timeoutMs;
     this.#timeoutMs = options.timeoutMs;
     void this.#dial();
   }
@@ -76,7 +77,7 @@ export class Session {
     return this.#id;
   }
 
-  /** As negotiated; before the first handshake as asked. */
+  /** As negotiated; before the first handshake as requested. */
   get timeoutMs(): number {
     return this.#timeoutMs;
   }
@@ -85,7 +86,7 @@ export class Session {
     return this.#isConnected;
   }
 
-  /** How many requests were sent, pings aside. */
+  /** How many requests were sent, without pings. */
   get requests(): number {
     return this.#requests;
   }
@@ -95,12 +96,12 @@ export class Session {
     return trustedMs(this.#timeoutMs);
   }
 
-  /** From when an answer through the leader may be trusted, if it was asked for at `askedMs`. */
+  /** From when an answer through the leader may be trusted, if it was requested at `askedMs`. */
   since(askedMs: number): number {
-    return this.#pulse?.since(askedMs) ?? -Infinity;
+    return this.#trust?.since(askedMs) ?? -Infinity;
   }
 
-  /** Asks now, or as soon as there is a connection. `answered` runs before anything that came after the answer is read. */
+  /** Sends now, or as soon as there is a connection. `answered` runs before any later answer is read. */
   submit<T>(operation: Operation<T>, answered?: (isAbsent: boolean) => void): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       this.#ask({ operation, answered, resolve: resolve as (value: unknown) => void, reject });
@@ -108,8 +109,8 @@ export class Session {
   }
 
   /**
-   * Asks two things in one go. `answered` gets the first answer before the second is looked at. Rejects as the first
-   * does that fails.
+   * Sends two requests together. `answered` gets the first answer before the second is read. Rejects with the error of the
+   * first request that fails.
    */
   submitBoth<A, B>(first: Operation<A>, second: Operation<B>, answered: (answer: A) => void): Promise<B> {
     return new Promise<B>((resolve, reject) => {
@@ -119,44 +120,48 @@ export class Session {
   }
 
   /**
-   * Ends the session at the ensemble, which removes its ephemeral nodes; or just goes, if that takes longer than `ms`.
-   * `false`: nobody knows, and they may stay until the session's time-out.
+   * Ends the session at the ensemble, which removes its ephemeral nodes; or just disconnects, if that takes longer
+   * than `ms`. `false`: it is unknown, and they may stay until the session's time-out.
    */
   async close(ms: number): Promise<boolean> {
     if (this.#over !== undefined) return this.#id === 0n || this.#over.code === "CLOSED";
-    // First, so that nobody acts on the removal of our own nodes.
+    // First, so no watcher acts on the removal of our own nodes.
     this.watches.endAll();
     const deadlineMs = performance.now() + ms;
-    const isEnded = this.#id === 0n || (await inTime(this.#endSession(deadlineMs), ms));
+    const isEnded = this.#id === 0n || (await within(systemClock, this.#endSession(deadlineMs), ms)) === true;
     this.#end(new ZooKeeperError("CLOSED", "the client is closed"));
     return isEnded;
   }
 
-  /** Goes without a word, as a crash would: the ephemeral nodes stay until the ensemble's time-out. */
+  /** Disconnects without closing the session, as a crash would: the ephemeral nodes stay until its time-out. */
   abandon(): void {
     this.#end(new ZooKeeperError("CLOSED", "the client is closed"));
   }
 
-  /** Goes, and has the ensemble keep the session for `ms` from now, as far as it gives so much. */
+  /** Disconnects, and makes the ensemble keep the session for `ms` from now, as far as it allows. */
   async linger(ms: number): Promise<void> {
     // A handshake may ask for another time-out of the same session, and restarts its clock.
-    this.#askMs = Math.max(1, Math.ceil(ms));
+    this.#askedTimeoutMs = Math.max(1, Math.ceil(ms));
     this.#connection?.end(new Error("asking for another time-out"));
-    await inTime(
-      this.submit({ op: OP.sync, what: "linger", write: (w) => void w.string("/"), read: () => undefined }),
+    const sent = this.submit({ op: OP.sync, what: "linger", write: (w) => void w.string("/"), read: () => undefined });
+    // Best effort: without it the session keeps its own time-out.
+    await within(
+      systemClock,
+      sent.catch(() => undefined),
       LINGER_MS,
     );
     this.abandon();
   }
 
-  /** Resolves when the session is surely over. A reply may be lost: then it is asked again on the next connection. */
-  async #endSession(deadlineMs: number): Promise<void> {
+  /** `true`: the session is certainly over. A reply may be lost: then it is asked again on the next connection. */
+  async #endSession(deadlineMs: number): Promise<boolean> {
     for (;;) {
       try {
-        return await this.submit(closeSession());
+        await this.submit(closeSession());
+        return true;
       } catch (error) {
-        if (hasCode(error, "SESSIONEXPIRED")) return;
-        if (!hasCode(error, "CONNECTIONLOSS") || performance.now() >= deadlineMs) throw error;
+        if (hasCode(error, "SESSIONEXPIRED")) return true;
+        if (!hasCode(error, "CONNECTIONLOSS") || performance.now() >= deadlineMs) return false;
       }
     }
   }
@@ -177,14 +182,14 @@ export class Session {
       this.#unsent.delete(unsent);
       request.reject(connectionLoss(request.operation.what, this.#lastEnd));
     };
-    const timer = setTimeout(giveUp, Math.min(UNSENT_MOST_MS, (this.#timeoutMs * 2) / 3));
+    const timer = setTimeout(giveUp, Math.min(UNSENT_MAX_MS, (this.#timeoutMs * 2) / 3));
     const { operation, answered, resolve, reject } = request;
     const unsent: Unsent = { operation, answered, resolve, reject, timer, sinceMs: performance.now() };
     this.#unsent.add(unsent);
   }
 
-  #giveUpWaiting(): void {
-    const latestMs = performance.now() - UNSENT_IN_VAIN_MS;
+  #rejectOldUnsent(): void {
+    const latestMs = performance.now() - UNSENT_ALL_FAILED_MS;
     for (const unsent of this.#unsent) {
       if (unsent.sinceMs > latestMs) continue;
       this.#unsent.delete(unsent);
@@ -201,8 +206,8 @@ export class Session {
   }
 
   async #dial(): Promise<void> {
-    const hello = () => ({
-      timeoutMs: this.#askMs,
+    const request = (): ConnectRequest => ({
+      timeoutMs: this.#askedTimeoutMs,
       sessionId: this.#id,
       password: this.#password,
       lastZxid: this.#lastZxid,
@@ -212,11 +217,11 @@ export class Session {
       if (this.#over !== undefined) return;
       const connection: Connection = new Connection(
         address,
-        hello(),
+        request(),
         this.#options.tls,
-        this.#pace.dialLimitMs(this.#timeoutMs),
+        this.#backoff.dialLimitMs(this.#timeoutMs),
         {
-          opened: (welcome, pulse) => this.#opened(welcome, pulse),
+          opened: (response, trust) => this.#opened(response, trust),
           event: (event) => this.#fire(event),
           seen: (zxid) => {
             if (zxid > this.#lastZxid) this.#lastZxid = zxid;
@@ -232,21 +237,25 @@ export class Session {
     }
   }
 
-  #opened(welcome: Welcome, pulse: Pulse): void {
-    if (welcome.timeoutMs <= 0) return this.#expire();
+  #opened(response: ConnectResponse, trust: SessionTrust): void {
+    if (response.timeoutMs <= 0) return this.#expire();
     const isNew = this.#id === 0n;
-    this.#id = welcome.sessionId;
-    this.#password = welcome.password;
-    this.#timeoutMs = welcome.timeoutMs;
-    this.#pulse = pulse;
-    this.#pace.opened();
+    this.#id = response.sessionId;
+    this.#password = response.password;
+    this.#timeoutMs = response.timeoutMs;
+    this.#trust = trust;
+    this.#backoff.opened();
     this.#isConnected = true;
     const connection = this.#connection as Connection;
-    // In this order: what is asked next needs the rights, and must not miss the news.
+    // In this order: later requests need the rights, and must not miss watch events.
     for (const digest of this.#options.digests) {
-      connection.tell(XID.auth, OP.auth, (writer) => void writer.int(0).string("digest").buffer(Buffer.from(digest)));
+      connection.sendOnly(
+        XID.auth,
+        OP.auth,
+        (writer) => void writer.int(0).string("digest").buffer(Buffer.from(digest)),
+      );
     }
-    for (const write of this.watches.restore(this.#lastZxid)) connection.tell(XID.setWatches, OP.setWatches, write);
+    for (const write of this.watches.restore(this.#lastZxid)) connection.sendOnly(XID.setWatches, OP.setWatches, write);
     for (const request of this.#takeUnsent()) this.#send(request);
     this.#options.listener.connected?.(isNew);
   }
@@ -273,8 +282,8 @@ export class Session {
     this.#connection = undefined;
     this.#lastEnd = why;
     if (this.#over !== undefined) return;
-    const pauseMs = this.#pace.ended(this.#rounds.left);
-    if (this.#pace.isInVain) this.#giveUpWaiting();
+    const pauseMs = this.#backoff.ended(this.#rounds.left);
+    if (this.#backoff.allFailed) this.#rejectOldUnsent();
     this.#pause = setTimeout(() => void this.#dial(), pauseMs);
     if (wasConnected) this.#options.listener.disconnected?.(why);
   }

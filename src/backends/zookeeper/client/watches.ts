@@ -1,4 +1,4 @@
-/** One-shot watches: who waits for news of which node, and how the server is reminded of them after a reconnect. */
+/** One-shot watches: who watches which node, and how they are restored at the server after a reconnect. */
 import type { Writer } from "./codec.ts";
 import type { WatchEvent } from "./protocol.ts";
 
@@ -7,8 +7,8 @@ export type WatchKind = "data" | "exists" | "children";
 
 export type Watcher = (event: WatchEvent) => void;
 
-/** Which kinds a change of a node is news to. */
-const HEARS: Readonly<Record<WatchEvent["type"], readonly WatchKind[]>> = {
+/** Which kinds of watches an event fires. */
+const FIRES: Readonly<Record<WatchEvent["type"], readonly WatchKind[]>> = {
   created: ["data", "exists"],
   changed: ["data", "exists"],
   deleted: ["data", "exists", "children"],
@@ -34,7 +34,7 @@ export class Watches {
     else watchers.add(watcher);
   }
 
-  /** Forgets a watcher. The server may still send the news; nobody hears it. */
+  /** Forgets a watcher. The server may still send the event; it is dropped. */
   remove(path: string, watcher: Watcher): void {
     for (const byPath of Object.values(this.#kinds)) {
       const watchers = byPath.get(path);
@@ -43,14 +43,14 @@ export class Watches {
   }
 
   fire(event: WatchEvent): void {
-    for (const kind of HEARS[event.type]) {
+    for (const kind of FIRES[event.type]) {
       const watchers = this.#kinds[kind].get(event.path);
       this.#kinds[kind].delete(event.path);
       for (const watcher of watchers ?? []) watcher(event);
     }
   }
 
-  /** Tells every watcher that its watch ended with the session. */
+  /** Calls every watcher: its watch ended with the session. */
   endAll(): void {
     const paths = new Set(Object.values(this.#kinds).flatMap((byPath) => [...byPath.keys()]));
     for (const path of paths) this.fire({ type: "session", path });

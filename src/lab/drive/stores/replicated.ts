@@ -146,7 +146,7 @@ async function toStore(holdfast: Holdfast, library: ClientLibrary, kind: Kind): 
 async function vouch(holdfast: Holdfast, { client }: Connected): Promise<void> {
   const backend = holdfast.redis(client, QUARANTINE);
   await until("writes are accepted", async () =>
-    backend.admit?.().then(
+    backend.endQuarantine?.().then(
       () => true as const,
       () => undefined,
     ),

@@ -24,7 +24,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 public final class CuratorDriver {
   private static final AtomicInteger violations = new AtomicInteger();
   private static final AtomicInteger most = new AtomicInteger();
-  /** How often somebody of the other side was inside too. */
+  /** How often a holder of the other side was inside too. */
   private static final AtomicInteger together = new AtomicInteger();
 
   private interface Section {
@@ -58,7 +58,7 @@ public final class CuratorDriver {
     System.out.println("violations " + violations.get() + " most " + most.get() + " together " + together.get());
   }
 
-  /** Fills the semaphore, empties it, and tries to enter it once more; each step when told. */
+  /** Fills the semaphore, empties it, and tries to enter it once more; each step when asked. */
   private static void steps(InterProcessSemaphoreV2 semaphore) throws Exception {
     Collection<Lease> leases = semaphore.acquire(2);
     System.out.println("holding");
@@ -90,7 +90,7 @@ public final class CuratorDriver {
       return thread == 0 ? () -> read(lock.readLock(), shared) : () -> write(client, lock.writeLock(), shared);
     }
     InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, path, 2);
-    // One thread stays at its first visit until it has met somebody of the other side.
+    // One thread stays at its first visit until it has met a holder of the other side.
     AtomicBoolean meets = new AtomicBoolean(thread == 0);
     return () -> count(semaphore, shared, meets.getAndSet(false));
   }
@@ -122,7 +122,7 @@ public final class CuratorDriver {
   }
 
   /**
-   * Leaves a file in the folder while inside, and counts those that are there. Whoever comes in last sees everybody: so
+   * Leaves a file in the folder while inside, and counts those that are there. The last one that comes in sees all others: so
    * it looks right after it came in, not only before it goes.
    */
   private static void count(InterProcessSemaphoreV2 semaphore, Path folder, boolean meets)
@@ -130,17 +130,17 @@ public final class CuratorDriver {
     Lease lease = semaphore.acquire();
     try {
       Path inside = Files.createTempFile(folder, "java", "");
-      look(folder);
+      meetsOther(folder);
       do Thread.sleep(2);
-      while (!look(folder) && meets);
+      while (!meetsOther(folder) && meets);
       Files.delete(inside);
     } finally {
       semaphore.returnLease(lease);
     }
   }
 
-  /** Whether somebody of the other side is inside too. */
-  private static boolean look(Path folder) {
+  /** Whether a holder of the other side is inside too. */
+  private static boolean meetsOther(Path folder) {
     String[] inside = folder.toFile().list();
     most.accumulateAndGet(inside.length, Math::max);
     boolean meets = Arrays.stream(inside).anyMatch(name -> name.startsWith("node"));

@@ -36,7 +36,7 @@ def work(client):
             if RECIPE == "lock":
                 write_section(client, client.Lock(PATH, "python", extra_lock_patterns=patterns))
             else:
-                # No ReadLock: kazoo 2.8's waits for writers that came after it, and they for it, for ever.
+                # No ReadLock: kazoo 2.8's waits for writers that came after it, and they for it, without end.
                 write_section(client, client.WriteLock(PATH, "python"))
     except Exception as error:
         violations.append(repr(error))

@@ -1,4 +1,4 @@
-/** A stage for quorums: members in memory whose answers can be delayed or withheld, on a clock that stands still. */
+/** Fake members in memory whose answers can be delayed or withheld, on a fake clock. */
 import { expect } from "vitest";
 import type { Backend, Claim, Granted, Member } from "../../../src/contract/backend.ts";
 import { LockBackendError } from "../../../src/contract/errors.ts";
@@ -8,12 +8,12 @@ import { FakeClock, seeded } from "../../../src/testing/index.ts";
 
 type Operation = "vote" | "renew" | "release" | "query" | "forceRelease";
 
-/** A member whose answers can be delayed or withheld; what was asked happens all the same, unless it is cut off. */
-export class Stage {
+/** Withholding an answer does not undo the request: only a member that is cut off does nothing. */
+export class FakeMember {
   readonly member: Member;
   store: MemoryStore;
   readonly asked: Record<Operation, number> = { vote: 0, renew: 0, release: 0, query: 0, forceRelease: 0 };
-  /** How long answers take; `Infinity`: for ever. */
+  /** How long answers take; `Infinity`: they never come. */
   replyMs = 0;
   isCutOff = false;
   readonly #clock: FakeClock;
@@ -24,7 +24,7 @@ export class Stage {
     this.store = memoryStore({ clock });
     this.#inner = memory({ store: this.store });
     this.member = {
-      name: "stage",
+      name: "fake",
       attempt: (claim) => this.#inner.attempt(claim),
       vote: (claim, ballot) => this.#answer("vote", () => this.#inner.vote(claim, ballot)),
       renew: (claims, fences) => this.#answer("renew", () => this.#inner.renew(claims, fences)),
@@ -58,21 +58,21 @@ export class Stage {
   }
 }
 
-export interface Play {
+export interface FakeQuorum {
   readonly clock: FakeClock;
-  readonly stages: readonly Stage[];
+  readonly fakes: readonly FakeMember[];
   readonly open: (options?: QuorumOptions, clock?: FakeClock) => Backend;
 }
 
-export function play(count: number): Play {
+export function fakeQuorum(count: number): FakeQuorum {
   const clock = new FakeClock();
-  const stages = Array.from({ length: count }, () => new Stage(clock));
+  const fakes = Array.from({ length: count }, () => new FakeMember(clock));
   return {
     clock,
-    stages,
+    fakes,
     open: (options = {}, own = clock) =>
       quorum(
-        stages.map(({ member }) => member),
+        fakes.map(({ member }) => member),
         { clock: own, chance: seeded(1), ...options },
       ),
   };

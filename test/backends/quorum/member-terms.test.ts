@@ -6,9 +6,9 @@ import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts"
 import { initMembers, quorum, type QuorumOptions } from "../../../src/backends/quorum/index.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
 import { PASSWORD } from "../../login.ts";
-import { granted } from "./lab.ts";
+import { granted } from "./proxied-servers.ts";
 import { newClaim } from "./servers.ts";
-import { failure } from "./stage.ts";
+import { failure } from "./fake-members.ts";
 
 const opened: (() => unknown)[] = [];
 let warned: MockInstance<typeof process.emitWarning>;
@@ -55,17 +55,17 @@ async function open(all: readonly RedisServer[], options: QuorumOptions): Promis
   return backend;
 }
 
-/** How long the first two members abstain, as the error tells. */
+/** How long the first two members abstain, from the error. */
 async function abstentions(backend: Backend): Promise<readonly (string | undefined)[]> {
   const error = await vi.waitFor(async () => {
     const failed = await failure(backend.attempt(newClaim({ ttlMs: 5000 })));
-    expect(failed.votes.slice(0, 2).map(({ vote }) => vote)).toEqual(["young", "young"]);
+    expect(failed.votes.slice(0, 2).map(({ vote }) => vote)).toEqual(["recovering", "recovering"]);
     return failed;
   }, 10_000);
   return error.votes.slice(0, 2).map(({ detail }) => /abstains for (.*)/.exec(detail)?.[1]);
 }
 
-test("S125: a member that forgot abstains as long as the longest maxTtl asks, whoever asks first", async () => {
+test("S125: a member that lost its data abstains as long as the longest maxTtl requires, whichever process asks first", async () => {
   const all = await servers();
   await initMembers(membersOf(all), SHORT);
   const [short, long] = [await open(all, SHORT), await open(all, LONG)];
@@ -75,7 +75,7 @@ test("S125: a member that forgot abstains as long as the longest maxTtl asks, wh
   expect(await abstentions(short)).toEqual([LONG_TIME, LONG_TIME]);
 });
 
-test("S125: a process with the shorter maxTtl knows the longer one of members that have not forgotten it", async () => {
+test("S125: a process with the shorter maxTtl learns the longer one from members that have not lost it", async () => {
   const all = await servers();
   await initMembers(membersOf(all), LONG);
   const short = await open(all, SHORT);
@@ -84,7 +84,7 @@ test("S125: a process with the shorter maxTtl knows the longer one of members th
   expect(await abstentions(short)).toEqual([LONG_TIME, LONG_TIME]);
 });
 
-test("S125: a process that calls the members durable obeys the quarantine of one that does not", async () => {
+test("S125: a process that calls the members durable respects the quarantine of one that does not", async () => {
   const all = await servers();
   await initMembers(membersOf(all), LONG);
   const durable = await open(all, { durable: true, maxTtl: "60s" });
@@ -92,7 +92,7 @@ test("S125: a process that calls the members durable obeys the quarantine of one
   expect(await abstentions(durable)).toEqual([expect.any(String), expect.any(String)]);
 });
 
-test("S125: that they differ is said once, in a process warning; and not where they agree", async () => {
+test("S125: different ones cause one process warning; equal ones none", async () => {
   const all = await servers();
   await initMembers(membersOf(all), LONG);
   await open(all, LONG);
@@ -107,7 +107,7 @@ test("S125: that they differ is said once, in a process warning; and not where t
   );
 });
 
-test("S125: an operator who vouches for the members says which maxTtl holds from then on", async () => {
+test("S125: an operator who ends the quarantine sets the maxTtl that holds from then on", async () => {
   const all = await servers();
   await initMembers(membersOf(all), LONG);
   await initMembers(membersOf(all), SHORT);

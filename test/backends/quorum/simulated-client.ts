@@ -1,7 +1,8 @@
-/** A simulated client of a quorum: it takes one lock again and again, and believes exactly what the rules of time allow. */
+/** A simulated client of a quorum: it acquires one lock again and again, and trusts exactly what the rules of time allow. */
 import type { Backend, Claim, Granted } from "../../../src/contract/backend.ts";
 import type { Clock } from "../../../src/contract/clock.ts";
-import type { World } from "./world.ts";
+import { newClaim } from "./servers.ts";
+import type { World } from "./simulated-world.ts";
 
 /** One lease as its holder saw it. It was believed in from `fromMs` until `untilMs`. */
 export interface Believed {
@@ -40,10 +41,10 @@ export class Client {
     this.history = history;
   }
 
-  async live(untilMs: number): Promise<void> {
+  async run(untilMs: number): Promise<void> {
     for (let leases = 0; this.#clock.now() < untilMs && leases < (this.#plan.leases ?? Infinity); leases++) {
       const claim = this.#claim();
-      const believed = await this.#seek(claim, untilMs);
+      const believed = await this.#acquire(claim, untilMs);
       if (believed !== undefined) await this.#hold(claim, believed);
       await this.#backend.release(claim).catch(() => false);
       await this.#world.sleep(this.#at, this.#world.dice.between(0, 20));
@@ -51,7 +52,7 @@ export class Client {
     this.finished = true;
   }
 
-  async #seek(claim: Claim, untilMs: number): Promise<Believed | undefined> {
+  async #acquire(claim: Claim, untilMs: number): Promise<Believed | undefined> {
     while (this.#clock.now() < untilMs) {
       const askedMs = this.#clock.now();
       const answer = await this.#backend.attempt(claim).catch(() => undefined);
@@ -91,7 +92,7 @@ export class Client {
         believed.untilMs = Math.max(believed.untilMs, this.#trustMs(renewal.fromMs ?? nowMs));
       }
     }
-    // It lets go before it says so.
+    // It stops trusting before it releases.
     believed.untilMs = Math.min(believed.untilMs, this.#clock.now());
   }
 
@@ -100,18 +101,8 @@ export class Client {
   }
 
   #claim(): Claim {
-    return {
-      id: this.#world.dice.id(),
-      name: "lock",
-      mode: "exclusive",
-      limit: 1,
-      ttlMs: this.#plan.ttlMs,
-      lockDelayMs: 0,
-      minHoldMs: 0,
-      holder: `client-${this.#at}`,
-      meta: {},
-      queues: true,
-    };
+    const { ttlMs } = this.#plan;
+    return newClaim({ id: this.#world.dice.id(), name: "lock", ttlMs, holder: `client-${this.#at}`, queues: true });
   }
 }
 
@@ -127,7 +118,7 @@ export function overlaps(history: readonly Believed[]): readonly (readonly [Beli
   return found;
 }
 
-/** Fences given twice, or not above that of a lease that was there before this one was asked for. */
+/** Fences granted twice, or not above the fence of a lease from before this one was requested. */
 export function wrongFences(history: readonly Believed[]): readonly string[] {
   const wrong: string[] = [];
   const seen = new Set<bigint>();

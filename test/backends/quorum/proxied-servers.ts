@@ -1,4 +1,4 @@
-/** Real servers, each behind a proxy per client, so that clients can be cut off from some members and not from others. */
+/** Real servers, each behind a proxy per client: a client can be cut off from some members and not from others. */
 import { Redis } from "ioredis";
 import { afterEach, expect } from "vitest";
 import type { Backend, Claim, Member } from "../../../src/contract/backend.ts";
@@ -16,7 +16,7 @@ afterEach(async () => {
   for (const close of opened.splice(0).toReversed()) await close();
 });
 
-export interface Lab {
+export interface ProxiedServers {
   readonly servers: readonly RedisServer[];
   /** A client's own network: one proxy per member. */
   readonly proxies: readonly (readonly Proxy[])[];
@@ -40,14 +40,19 @@ function memberAt(port: number): Member {
   return redis(client);
 }
 
-export interface LabOptions extends QuorumOptions {
+export interface ProxiedOptions extends QuorumOptions {
   readonly count?: number;
   readonly clients?: number;
   /** Makes their clocks movable. */
   readonly shifted?: boolean;
 }
 
-export async function startLab({ count = 5, clients = 2, shifted = false, ...options }: LabOptions = {}): Promise<Lab> {
+export async function startProxiedServers({
+  count = 5,
+  clients = 2,
+  shifted = false,
+  ...options
+}: ProxiedOptions = {}): Promise<ProxiedServers> {
   const skews: WallClock[] = [];
   const servers = await Promise.all(
     Array.from({ length: count }, async (_, at) => {
@@ -80,7 +85,7 @@ export async function startLab({ count = 5, clients = 2, shifted = false, ...opt
 }
 
 /** Between this client and these members nothing passes, from the very first byte. */
-export function cutOff({ proxies }: Lab, client: number, members: readonly number[]): void {
+export function cutOff({ proxies }: ProxiedServers, client: number, members: readonly number[]): void {
   for (const at of members) proxies[client]![at]!.hang();
 }
 
@@ -98,7 +103,7 @@ export async function granted(backend: Backend, claim: Claim): Promise<bigint> {
 }
 
 /** Who holds the lock at each member, asked directly. */
-export async function holders({ members }: Lab, name: string): Promise<readonly string[]> {
+export async function holders({ members }: ProxiedServers, name: string): Promise<readonly string[]> {
   const snapshots = await Promise.all(members.map((member) => member.query(name)));
   return snapshots.map(({ held }) => held.map(({ holder }) => holder).join("+"));
 }

@@ -1,11 +1,11 @@
 /**
  * A simulated world for a quorum: virtual time, a network that delays, loses and cuts, members that restart and whose
- * clocks jump, clients that pause. Everything is drawn from one seed, so that a seed replays exactly.
+ * clocks jump, clients that pause. Everything is drawn from one seed, so a seed replays exactly.
  */
 import type { Member } from "../../../src/contract/backend.ts";
 import type { Clock, Timer } from "../../../src/contract/clock.ts";
 import { seeded, type SeededChance } from "../../../src/testing/index.ts";
-import { ForgetfulMember } from "./forgetful.ts";
+import { ModelMember } from "./model-member.ts";
 
 export interface Weather {
   /** Share of messages that take up to `slowMs` instead of a few ms. */
@@ -102,7 +102,7 @@ export class World {
     });
   }
 
-  /** A message from a member that nobody asked for. */
+  /** A message from a member without a request. */
   push(client: number, member: number, deliver: () => void): void {
     if (!this.#isLost(client, member)) this.at(this.#delayMs(), deliver, client);
   }
@@ -123,7 +123,7 @@ export class World {
       }
       this.nowMs = Math.max(this.nowMs, event.atMs);
       event.run();
-      // Whatever the event set off in promises happens in the same instant.
+      // All promises that the event settles run at the same virtual time.
       await new Promise((resolve) => nextTurn(resolve));
     }
     this.nowMs = untilMs;
@@ -172,23 +172,23 @@ function isBefore(a: Event, b: Event): boolean {
   return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
 }
 
-/** A member's server, on a clock of its own. It was admitted when the world began. */
+/** A member's server, on a clock of its own. It starts without a quarantine. */
 export class SimulatedServer {
   readonly at: number;
   offsetMs = 0;
   readonly #world: World;
-  readonly #model: ForgetfulMember;
+  readonly #model: ModelMember;
 
   constructor(world: World, at: number) {
     this.#world = world;
     this.at = at;
-    this.#model = new ForgetfulMember({
+    this.#model = new ModelMember({
       now: () => world.nowMs + this.offsetMs,
       wall: () => WALL_MS + world.nowMs + this.offsetMs,
       setTimer: () => undefined,
       clearTimer: () => undefined,
     });
-    this.#model.admit();
+    this.#model.endQuarantine();
   }
 
   /** The wall clock jumps; leases end by it, as in Redis. */
@@ -197,21 +197,21 @@ export class SimulatedServer {
   }
 
   restart(): void {
-    this.#model.forget();
+    this.#model.loseData();
   }
 
   /** The member as one client sees it. */
   seenBy(client: number): Member {
     const world = this.#world;
     let quarantineMs = 0;
-    const on = <T>(work: (model: ForgetfulMember) => Promise<T>): Promise<T> =>
+    const on = <T>(work: (model: ModelMember) => Promise<T>): Promise<T> =>
       world.call(client, this.at, (server) => work(server.#model));
     return {
       name: "simulated",
       join: (terms) =>
         on(async (model) => {
           ({ quarantineMs } = terms);
-          return { id: `${this.at}`, quarantineMs: model.meet(quarantineMs) || undefined };
+          return { id: `${this.at}`, quarantineMs: model.join(quarantineMs) || undefined };
         }),
       vote: (claim, ballot) => on((model) => model.vote(claim, ballot, quarantineMs)),
       withdraw: (claim) => on(async ({ member }) => member.withdraw!(claim)),

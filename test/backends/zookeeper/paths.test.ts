@@ -2,24 +2,24 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { asPaths, escapedBelow, guidOf } from "../../../src/backends/zookeeper/paths.ts";
 
-const places = escapedBelow("/locks");
+const paths = escapedBelow("/locks");
 
 describe("names below a base", () => {
-  test("stay as they are when they are usual, so that a Java service finds the same path", () => {
+  test("stay unchanged when they are usual, so a Java service finds the same path", () => {
     for (const name of ["invoice-42", "invoice:42", "a.b_c~d", "über".normalize("NFC").replace("ü", "u"), "a b"]) {
-      expect(places.path(name)).toBe(`/locks/${name}`);
+      expect(paths.path(name)).toBe(`/locks/${name}`);
     }
     expect(escapedBelow("/").path("a")).toBe("/a");
   });
 
-  test("become one segment each that ZooKeeper takes, and lead back to the name", () => {
+  test("become one segment each that ZooKeeper accepts, and can be read back", () => {
     fc.assert(
       fc.property(fc.oneof(fc.string({ unit: "binary" }), oddUnits), (name) => {
-        const path = places.path(name);
+        const path = paths.path(name);
         const segment = path.slice("/locks/".length);
         expect(segment).toMatch(/^[ -.0-~]+$/);
         expect([".", "..", "zookeeper"]).not.toContain(segment);
-        expect(places.name("/locks", segment)).toBe(name);
+        expect(paths.name("/locks", segment)).toBe(name);
       }),
     );
   });
@@ -27,14 +27,14 @@ describe("names below a base", () => {
   test("never share a path", () => {
     fc.assert(
       fc.property(oddUnits, oddUnits, (a, b) => {
-        expect(places.path(a) === places.path(b)).toBe(a === b);
+        expect(paths.path(a) === paths.path(b)).toBe(a === b);
       }),
     );
   });
 
-  test("are not read from nodes that no name leads to", () => {
+  test("are not read from nodes that no name maps to", () => {
     for (const child of ["%zz", "a%2f", "%41", "é", "%u0041", "%E9", "%%"])
-      expect(places.name("/", child)).toBeUndefined();
+      expect(paths.name("/", child)).toBeUndefined();
   });
 });
 
@@ -49,7 +49,7 @@ const oddUnits = fc
   .map((units) => units.join(""));
 
 describe("names that are paths", () => {
-  test("are taken as they are, and refused where ZooKeeper knows no such path", () => {
+  test("are used unchanged, and refused where ZooKeeper has no such path", () => {
     expect(asPaths.path("/locks/a b/é")).toBe("/locks/a b/é");
     for (const name of ["", "a", "/", "/a/", "//a", "/a//b", "/./a", "/a/..", "/a\0", "/a\ud800"]) {
       expect(() => asPaths.path(name), JSON.stringify(name)).toThrow(/not a ZooKeeper path/);
@@ -57,7 +57,7 @@ describe("names that are paths", () => {
   });
 });
 
-test("a claim's id marks its nodes as ours, and two ids as different", () => {
+test("a claim's id marks its nodes as ours, and two ids make different nodes", () => {
   const ids = ["AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "a", "b", "________________________"];
   const guids = ids.map((id) => guidOf(id, true));
   for (const guid of guids)

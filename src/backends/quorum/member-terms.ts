@@ -1,7 +1,7 @@
 /**
- * What the group asks of its members. A member keeps the longest quarantine that anybody asked for; whoever learns of a
- * longer one than its own asks for that from then on, so that it also holds at a member that has forgotten it. That they
- * differ at all is an error of configuration, and is said once.
+ * What the group asks of its members. A member keeps the longest quarantine that any process asked for; a process that learns
+ * of a longer one than its own asks for that from then on, so it also holds at a member that has lost its data. Different
+ * quarantines are an error of configuration: one warning.
  */
 import type { MemberTerms } from "../../contract/backend.ts";
 import { formatMs } from "../../contract/duration.ts";
@@ -32,7 +32,7 @@ export class GroupTerms implements MemberTerms {
     if (this.#warned) return;
     this.#warned = true;
     process.emitWarning(
-      `The quorum's member ${member} is also used with ${inWords(beforeMs)}, and by this process with ${inWords(this.#ownMs)}. Everybody must use a quorum with the same \`maxTtl\` and \`durable\`. Until they do, the longest quarantine holds for all; \`holdfast doctor --init\` ends that once it is no longer needed.`,
+      `The quorum's member ${member} is also used with ${inWords(beforeMs)}, and by this process with ${inWords(this.#ownMs)}. All processes must use a quorum with the same \`maxTtl\` and \`durable\`. Until they do, the longest quarantine holds for all; \`holdfast doctor --init\` ends that once it is no longer needed.`,
       { code: "HOLDFAST_MAX_TTL" },
     );
   }
