@@ -8,9 +8,7 @@ import type { Bell } from "../contract/deadlines.ts";
 import type { ReleaseResult } from "./api.ts";
 import type { Claim, Granted, Holding } from "../contract/backend.ts";
 import type { Clock } from "../contract/clock.ts";
-import type { Cohort } from "./renewal-group.ts";
 import { driftMs } from "../contract/trust.ts";
-import type { HeldLease } from "./lease.ts";
 import { added, remove } from "./short-list.ts";
 import type { Spec } from "./options.ts";
 
@@ -41,6 +39,26 @@ export interface HoldHome {
   forceEnd(hold: Hold, reason: string): Promise<unknown>;
 }
 
+/** A local lease that uses a hold. */
+export interface HoldUser {
+  readonly name: string;
+  readonly onLost: ((reason: string) => void) | undefined;
+  /** It, and those that entered it again. */
+  withInner(): readonly HoldUser[];
+  markLost(reason: string): boolean;
+  abort(): void;
+  /** Asks its work to stop, while it is held. */
+  stop(reason: Error): void;
+}
+
+/** Holds that are renewed together. */
+export interface HoldGroup {
+  readonly failures: number;
+  readonly renewAtMs: number;
+  isAsking(nowMs: number): boolean;
+  remove(hold: Hold): void;
+}
+
 export class Hold implements Bell {
   readonly home: HoldHome;
   readonly claim: Claim;
@@ -50,7 +68,7 @@ export class Hold implements Bell {
   readonly ttlMs: number;
   readonly grantedAtMs: number;
   /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
-  leases: HeldLease[] = [];
+  leases: HoldUser[] = [];
   /** How many local leases it has been lent to. */
   lent = 0;
 
@@ -61,7 +79,7 @@ export class Hold implements Bell {
   deskPlace = -1;
 
   // The keeper's own notes.
-  cohort: Cohort | undefined;
+  cohort: HoldGroup | undefined;
   cohortPlace = -1;
   atMs = 0;
   place = -1;
@@ -100,11 +118,11 @@ export class Hold implements Bell {
     return true;
   }
 
-  lend(lease: HeldLease): void {
+  lend(lease: HoldUser): void {
     this.leases = added(this.leases, lease);
   }
 
-  takeBack(lease: HeldLease): void {
+  takeBack(lease: HoldUser): void {
     remove(this.leases, lease);
   }
 

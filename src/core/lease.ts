@@ -7,7 +7,7 @@ import type { Clock } from "../contract/clock.ts";
 import type { Holding, Mode } from "../contract/backend.ts";
 import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
-import type { Hold } from "./hold.ts";
+import type { Hold, HoldUser } from "./hold.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 
 /** Where a lease comes from, and goes when it is over. */
@@ -278,7 +278,7 @@ export class HeldLease implements Lease, Peekable {
 }
 
 /** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
-export function tellLost(leases: readonly HeldLease[], reason: string): void {
+export function tellLost(leases: readonly HoldUser[], reason: string): void {
   const all = leases.flatMap((lease) => lease.withInner());
   const marked = all.filter((lease) => lease.markLost(reason));
   for (const lease of all) lease.onLost?.(reason);

@@ -6,7 +6,6 @@
 import { Worker } from "node:worker_threads";
 import type { Backend, Claim } from "../contract/backend.ts";
 import type { Clock } from "../contract/clock.ts";
-import type { Desk } from "./engine.ts";
 import { LockBackendError, LockClosedError, messageOf, quote } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
 import { onAbort } from "../contract/on-abort.ts";
@@ -163,7 +162,7 @@ export class RenewThread {
 /** Resolves when the thread can renew: no later than its caller stops waiting, for whatever reason. */
 export async function awaitThread(
   thread: RenewThread,
-  { backend, clock, closing }: Desk,
+  { backend, clock, closing }: { readonly backend: Backend; readonly clock: Clock; readonly closing: AbortSignal },
   name: string,
   { signal }: Spec,
   untilMs: number,

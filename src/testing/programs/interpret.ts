@@ -23,6 +23,8 @@ const TERMS_MOST = 3;
 const around = new AsyncLocalStorage<Tenancy>();
 
 export class Interpreter {
+  /** The leases that a program keeps, by client and number. */
+  readonly #slots: Map<Client, (Tenancy | undefined)[]> = new Map();
   /** How many lines of work have not come to their end. */
   working: number = 0;
   readonly subscribers: Subscribers = new Subscribers();
@@ -152,7 +154,7 @@ export class Interpreter {
           ? await client.locks.tryAcquire(lock, look)
           : await client.locks.acquire(lock, optionsOf(lock, options, call));
       if (lease === null) this.#judge.tries.refused(call);
-      else client.slots[slot] = this.#judge.handed(call, lease);
+      else this.#slotsOf(client)[slot] = this.#judge.handed(call, lease);
       this.#judge.settled(call);
     } catch (error) {
       this.#judge.settled(call, error);
@@ -261,8 +263,14 @@ export class Interpreter {
     client.asking--;
   }
 
+  #slotsOf(client: Client): (Tenancy | undefined)[] {
+    const slots = this.#slots.get(client) ?? [];
+    this.#slots.set(client, slots);
+    return slots;
+  }
+
   #lease(client: Client, slot: number | undefined): Tenancy | undefined {
-    return slot === undefined ? around.getStore() : client.slots[slot];
+    return slot === undefined ? around.getStore() : this.#slotsOf(client)[slot];
   }
 }
 

@@ -10,7 +10,6 @@ import { seeded } from "../seeded-random.ts";
 import { SimulatedProcess } from "../simulation/process.ts";
 import type { Fault, Operation } from "../faults.ts";
 import type { Program } from "./program.ts";
-import type { Tenancy } from "./tenancy.ts";
 
 /** How a client's close() went. */
 export interface Closing {
@@ -28,7 +27,6 @@ export class Client {
   readonly locks: Locks;
   /** Claims of whose loss this process has been told, and in which turn. */
   readonly told: Map<string, number> = new Map();
-  readonly slots: (Tenancy | undefined)[] = [];
   readonly signals: AbortController[] = [];
   /** The backend says that it was reconnected. */
   doubt: () => void = () => undefined;

@@ -1,9 +1,6 @@
 /** What goes wrong in a simulation, and how often: drawn anew for every seed. */
 import { FAIR_WEATHER, type Weather } from "./road.ts";
-import type { Node, World } from "./world.ts";
-
-const TROUBLES = ["pause", "suspend", "crash", "cut", "force", "stall", "reset"] as const;
-export type Trouble = (typeof TROUBLES)[number];
+import { type Node, type Trouble, TROUBLES, type World } from "./world.ts";
 
 /** Makes trouble until `stopped`. Counts what it did. */
 export async function makeTrouble(

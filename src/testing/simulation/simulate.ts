@@ -7,9 +7,9 @@ import { checkHistory } from "../history/check.ts";
 import { type HistoryEvent, type Violation } from "../history/events.ts";
 import { findLinearization } from "../history/linearizable.ts";
 import { FAIR_WEATHER } from "./road.ts";
-import { calmDown, drawWeather, makeTrouble, type Trouble } from "./nemesis.ts";
+import { calmDown, drawWeather, makeTrouble } from "./nemesis.ts";
 import { work } from "./workload.ts";
-import { type Mutation, type Node, World } from "./world.ts";
+import { type Mutation, type Node, type Trouble, World } from "./world.ts";
 
 const PROCESSES = 3;
 const WORKERS = 3;

@@ -8,8 +8,11 @@ import type { HistoryEvent, Oracle, Violation } from "../history/events.ts";
 import { seeded, type SeededChance } from "../seeded-random.ts";
 import { Counter } from "./counter.ts";
 import { Network, type Rules } from "./network.ts";
-import type { Trouble } from "./nemesis.ts";
 import { SimulatedProcess } from "./process.ts";
+
+/** What can happen to a process and its connections. */
+export const TROUBLES = ["pause", "suspend", "crash", "cut", "force", "stall", "reset"] as const;
+export type Trouble = (typeof TROUBLES)[number];
 
 /** Breaks one rule on purpose, to prove that the simulation would notice. */
 export interface Mutation {

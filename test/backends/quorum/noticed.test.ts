@@ -3,20 +3,21 @@ import { describe, expect, test } from "vitest";
 import type { Vote } from "../../../src/contract/backend.ts";
 import { systemClock } from "../../../src/contract/clock.ts";
 import { ballotAbove, ballotOf, firstFence, Proposer } from "../../../src/backends/quorum/ballot.ts";
-import type { Hints } from "../../../src/backends/quorum/release-hints.ts";
-import { Pace } from "../../../src/backends/quorum/backoff.ts";
+import type { ReleaseHints } from "../../../src/backends/quorum/release-hints.ts";
+import { Backoff } from "../../../src/backends/quorum/backoff.ts";
 import type { Round } from "../../../src/backends/quorum/round.ts";
-import { Standing } from "../../../src/backends/quorum/claim-state.ts";
-import { describe as described, heldBy, inWords, type Silence } from "../../../src/backends/quorum/votes.ts";
+import { ClaimState } from "../../../src/backends/quorum/claim-state.ts";
+import { describe as described, inWords } from "../../../src/backends/quorum/errors.ts";
+import { heldBy, type NoVote } from "../../../src/backends/quorum/votes.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { newClaim } from "./servers.ts";
-import { failure, granted, play } from "./stage.ts";
+import { failure, granted, fakeQuorum } from "./fake-members.ts";
 
 const name = "lock";
 
 describe("a quorum", () => {
   test("that is closed says so, asks nobody, and leaves no timer", async () => {
-    const { clock, stages, open } = play(3);
+    const { clock, fakes, open } = fakeQuorum(3);
     const backend = open();
     await backend.close();
     expect(clock.timers).toBe(0);
@@ -24,12 +25,12 @@ describe("a quorum", () => {
       message: "The quorum is closed.",
       fatal: true,
     });
-    expect(stages.map(({ asked }) => asked.vote)).toEqual([0, 0, 0]);
+    expect(fakes.map(({ asked }) => asked.vote)).toEqual([0, 0, 0]);
   });
 
   test("takes a member for unfit only when that said that it is none, not when it could not be reached", async () => {
-    const { stages, open } = play(3);
-    for (const [at, { member }] of stages.entries()) {
+    const { fakes, open } = fakeQuorum(3);
+    for (const [at, { member }] of fakes.entries()) {
       let times = 0;
       member.join = () =>
         at === 0 && times++ === 0 ? Promise.reject(new Error("connection refused")) : Promise.resolve({ id: `${at}` });
@@ -39,59 +40,59 @@ describe("a quorum", () => {
     await granted(backend, claim);
     expect(await backend.release(claim)).toBe("held");
     await granted(backend, newClaim({ name }));
-    expect(stages[0]!.asked.vote).toBe(1);
+    expect(fakes[0]!.asked.vote).toBe(1);
   });
 
   test("believes no member that renews another number of claims than it was asked for", async () => {
-    const { stages, open } = play(3);
+    const { fakes, open } = fakeQuorum(3);
     const backend = open();
     const claim = newClaim({ name });
     await granted(backend, claim);
-    for (const { member } of stages) member.renew = () => Promise.resolve([]);
+    for (const { member } of fakes) member.renew = () => Promise.resolve([]);
     expect(await backend.renew([claim])).toMatchObject([{ held: "unknown" }]);
   });
 
   test("a claim that was released without an answer may be asked for again", async () => {
-    const { clock, stages, open } = play(3);
+    const { clock, fakes, open } = fakeQuorum(3);
     const backend = open({ memberWait: 100 });
     const claim = newClaim({ name });
     await granted(backend, claim);
-    for (const stage of stages) stage.isCutOff = true;
+    for (const stage of fakes) stage.isCutOff = true;
     const released = failure(backend.release(claim));
     await clock.advance(100);
     await released;
-    for (const stage of stages) stage.isCutOff = false;
+    for (const stage of fakes) stage.isCutOff = false;
     // The members are asked to let go until they have.
     await clock.advance(2000);
-    expect(stages.map(({ holders }) => holders)).toEqual(["", "", ""]);
+    expect(fakes.map(({ holders }) => holders)).toEqual(["", "", ""]);
     await granted(backend, claim);
   });
 
   test("leaves a member out whose clock is off, and counts the others as before, whether that one answers or not", async () => {
-    const { clock, stages, open } = play(5);
-    const vote = stages[4]!.member.vote.bind(stages[4]!.member);
-    stages[4]!.member.vote = async (claim, ballot) => ({
+    const { clock, fakes, open } = fakeQuorum(5);
+    const vote = fakes[4]!.member.vote.bind(fakes[4]!.member);
+    fakes[4]!.member.vote = async (claim, ballot) => ({
       ...(await vote(claim, ballot)),
       wallMs: clock.wall() + 3_600_000,
     });
     const backend = open({ memberWait: 100 });
     for (const cutOff of [false, true]) {
       // Then it is not heard, and the others are just enough.
-      stages[4]!.isCutOff = cutOff;
-      stages[0]!.isCutOff = cutOff;
+      fakes[4]!.isCutOff = cutOff;
+      fakes[0]!.isCutOff = cutOff;
       const claim = newClaim({ name });
       await granted(backend, claim);
       expect(await backend.release(claim)).toBe("held");
     }
     // Two of the four others are missing: without the fifth no majority is left.
-    stages[4]!.isCutOff = false;
-    stages[1]!.isCutOff = true;
+    fakes[4]!.isCutOff = false;
+    fakes[1]!.isCutOff = true;
     const { votes } = await failure(backend.attempt(newClaim({ name })));
     expect(votes.map((each) => each.vote)).toEqual(["unreachable", "unreachable", "granted", "granted", "clock-off"]);
   });
 
   test("shows a lease that just a majority holds, with those that do not answer, and none of fewer", async () => {
-    const { clock, stages, open } = play(5);
+    const { clock, fakes, open } = fakeQuorum(5);
     const backend = open({ memberWait: 100 });
     await granted(backend, newClaim({ name, holder: "me" }));
     const seen = async (): Promise<string[]> => {
@@ -99,23 +100,23 @@ describe("a quorum", () => {
       await clock.advance(100);
       return (await asking).held.map(({ holder }) => holder);
     };
-    stages[0]!.restart();
-    stages[1]!.restart();
+    fakes[0]!.restart();
+    fakes[1]!.restart();
     expect(await seen()).toEqual(["me"]);
-    stages[2]!.isCutOff = true;
-    stages[3]!.isCutOff = true;
+    fakes[2]!.isCutOff = true;
+    fakes[3]!.isCutOff = true;
     expect(await seen()).toEqual(["me"]);
-    stages[3]!.isCutOff = false;
-    stages[3]!.restart();
+    fakes[3]!.isCutOff = false;
+    fakes[3]!.restart();
     expect(await seen()).toEqual([]);
   });
 
   test("a release whose answers came too late is known to whoever asks again", async () => {
-    const { clock, stages, open } = play(3);
+    const { clock, fakes, open } = fakeQuorum(3);
     const backend = open({ memberWait: 100 });
     const claim = newClaim({ name });
     await granted(backend, claim);
-    for (const stage of stages) stage.replyMs = 150;
+    for (const stage of fakes) stage.replyMs = 150;
     const released = failure(backend.release(claim));
     await clock.advance(200);
     expect((await released).message).toContain("its release was not confirmed by a majority");
@@ -123,7 +124,7 @@ describe("a quorum", () => {
   });
 
   test("learns from a refusal how far ahead others are, so that it is refused once", async () => {
-    const { clock, stages, open } = play(3);
+    const { clock, fakes, open } = fakeQuorum(3);
     const ahead = newClaim({ name });
     const fast = open();
     await granted(fast, ahead);
@@ -131,37 +132,37 @@ describe("a quorum", () => {
     const behind = new FakeClock({ nowMs: clock.now(), wallMs: clock.wall() - 30_000 });
     const slow = open({}, behind);
     const votes = async (): Promise<number> => {
-      const before = stages[0]!.asked.vote;
+      const before = fakes[0]!.asked.vote;
       const claim = newClaim({ name });
       await granted(slow, claim);
       await slow.release(claim);
       await behind.advance(10);
-      return stages[0]!.asked.vote - before;
+      return fakes[0]!.asked.vote - before;
     };
     expect([await votes(), await votes()]).toEqual([2, 1]);
   });
 
   test("a claim whose minHold is asked for holds with the second ballot, at all members", async () => {
-    const { stages, open } = play(3);
+    const { fakes, open } = fakeQuorum(3);
     const backend = open();
     const claim = newClaim({ name, minHoldMs: 1000, holder: "me" });
     const { fence } = await granted(backend, claim);
-    expect(stages.map(({ holders }) => holders)).toEqual(["me", "me", "me"]);
-    for (const { store } of stages) expect(firstFence(store.query("").held[0]!.fence)).toBe(fence);
+    expect(fakes.map(({ holders }) => holders)).toEqual(["me", "me", "me"]);
+    for (const { store } of fakes) expect(firstFence(store.query("").held[0]!.fence)).toBe(fence);
     expect(await backend.renew([claim], [fence])).toMatchObject([{ held: true }]);
     expect(await backend.renew([claim], [fence + 64n])).toMatchObject([{ held: false }]);
   });
 });
 
 describe("words", () => {
-  const silences: readonly (readonly [Vote | Silence | undefined, string])[] = [
+  const silences: readonly (readonly [Vote | NoVote | undefined, string])[] = [
     [undefined, "m too slow (was not waited for)"],
     [{ vote: "granted" }, "m granted"],
     [{ vote: "held", by: "x", fence: 130n, remainingMs: 2000 }, "m held (by x (fence 128), for another 2 s at most)"],
     [{ vote: "low", fence: 130n }, "m refused the ballot (has granted fence 130 before)"],
     [
-      { vote: "young", forMs: 2000 },
-      "m too young (forgot its leases (restart, flush or fail-over) and abstains for 2 s)",
+      { vote: "recovering", forMs: 2000 },
+      "m recovering (lost its data; abstains for 2 s)",
     ],
     [{ vote: "unreachable", cause: new Error("refused") }, "m unreachable (refused)"],
     [{ vote: "unreachable", cause: "refused" }, "m unreachable (refused)"],
@@ -194,12 +195,12 @@ describe("words", () => {
   });
 
   test("of a release that too few members answered name each of them", async () => {
-    const { clock, stages, open } = play(5);
+    const { clock, fakes, open } = fakeQuorum(5);
     const backend = open({ memberWait: 100 });
     const claim = newClaim({ name });
     await granted(backend, claim);
-    stages[0]!.restart();
-    for (const at of [2, 3, 4]) stages[at]!.isCutOff = true;
+    fakes[0]!.restart();
+    for (const at of [2, 3, 4]) fakes[at]!.isCutOff = true;
     const released = failure(backend.release(claim));
     await clock.advance(100);
     expect((await released).votes.map(({ vote, detail }) => `${vote} ${detail}`)).toEqual([
@@ -212,13 +213,13 @@ describe("words", () => {
   });
 
   test("of a renewal that too few members answered name each of them", async () => {
-    const { clock, stages, open } = play(5);
+    const { clock, fakes, open } = fakeQuorum(5);
     const backend = open({ memberWait: 100 });
     const claim = newClaim({ name });
     await granted(backend, claim);
-    stages[0]!.replyMs = Infinity;
-    stages[1]!.isCutOff = true;
-    stages[2]!.restart();
+    fakes[0]!.replyMs = Infinity;
+    fakes[1]!.isCutOff = true;
+    fakes[2]!.restart();
     const renewed = backend.renew([claim]);
     await clock.advance(200);
     const [renewal] = await renewed;
@@ -233,19 +234,19 @@ describe("words", () => {
   });
 });
 
-describe("pace", () => {
+describe("backoff", () => {
   const dice = { id: () => "", fraction: () => 0 };
   const held: Vote = { vote: "held", by: "x", fence: 1n, remainingMs: 60_000 };
 
   test("hints after which the same holder is still there are believed ever more slowly, and a new holder ends that", () => {
-    const pace = new Pace();
+    const backoff = new Backoff();
     const pauses: number[] = [];
     for (let i = 0; i < 8; i++) {
-      pace.afterDefeat([held, held], 3, 30_000, dice);
-      pauses.push(pace.afterHint(dice));
+      backoff.afterDefeat([held, held], 3, 30_000, dice);
+      pauses.push(backoff.afterHint(dice));
     }
     expect(pauses).toEqual([1, 51, 101, 201, 401, 801, 1001, 1001]);
-    pace.afterDefeat(
+    backoff.afterDefeat(
       [
         { ...held, fence: 2n },
         { ...held, fence: 2n },
@@ -254,30 +255,30 @@ describe("pace", () => {
       30_000,
       dice,
     );
-    expect(pace.afterHint(dice)).toBe(1);
+    expect(backoff.afterHint(dice)).toBe(1);
   });
 
   test("whoever released leaves those who wait a window for each, and the time of a round", () => {
-    const pace = new Pace();
-    expect(pace.courtesyMs()).toBe(1 + 2 + 0);
-    pace.note(10, 4);
-    expect(pace.courtesyMs()).toBe(1 + 2 * 10 * 5 + 10);
-    pace.note(1000, 4);
-    expect(pace.courtesyMs()).toBe(1 + 500 + 1000);
+    const backoff = new Backoff();
+    expect(backoff.yieldMs()).toBe(1 + 2 + 0);
+    backoff.learn(10, 4);
+    expect(backoff.yieldMs()).toBe(1 + 2 * 10 * 5 + 10);
+    backoff.learn(1000, 4);
+    expect(backoff.yieldMs()).toBe(1 + 500 + 1000);
   });
 });
 
 test("who listens for a release does not count itself among those who wait", () => {
-  const standing = new Standing(newClaim({ name }));
+  const state = new ClaimState(newClaim({ name }));
   const round = { tookMs: 1, waiters: () => 3 } as Round;
-  standing.note(round);
-  expect(standing.pace.waiters).toBe(3);
-  standing.hints = { isListening: true } as Hints;
-  standing.note(round);
-  expect(standing.pace.waiters).toBe(2);
-  standing.hints = { isListening: false } as Hints;
-  standing.note(round);
-  expect(standing.pace.waiters).toBe(3);
+  state.learnFrom(round);
+  expect(state.backoff.waiters).toBe(3);
+  state.hints = { isListening: true } as ReleaseHints;
+  state.learnFrom(round);
+  expect(state.backoff.waiters).toBe(2);
+  state.hints = { isListening: false } as ReleaseHints;
+  state.learnFrom(round);
+  expect(state.backoff.waiters).toBe(3);
 });
 
 describe("ballots", () => {
