@@ -114,9 +114,11 @@ export class Visit {
     } catch (error) {
       if (error instanceof WorkError) return;
       // Judged once, when the work settles.
-      if (nameOf(error) === "LockLostError" && heldMs > EDGE_MS && !this.#terms.throws) {
+      const sinceMs = machineMs() - endedMs;
+      // A process that was stopped just then may have settled its work when the lease was over.
+      if (nameOf(error) === "LockLostError" && heldMs - sinceMs > EDGE_MS && !this.#terms.throws) {
         const message = `run() rejected with "${textOf(error)}", though the lease had ${heldMs.toFixed(0)} ms left when its work ended`;
-        this.#find("lost though held", `${message} (${(machineMs() - endedMs).toFixed(0)} ms before)`);
+        this.#find("lost though held", `${message} (${sinceMs.toFixed(0)} ms before)`);
       }
       throw error;
     }

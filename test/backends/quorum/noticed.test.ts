@@ -160,10 +160,7 @@ describe("words", () => {
     [{ vote: "granted" }, "m granted"],
     [{ vote: "held", by: "x", fence: 130n, remainingMs: 2000 }, "m held (by x (fence 128), for another 2 s at most)"],
     [{ vote: "low", fence: 130n }, "m refused the ballot (has granted fence 130 before)"],
-    [
-      { vote: "recovering", forMs: 2000 },
-      "m recovering (lost its data; abstains for 2 s)",
-    ],
+    [{ vote: "recovering", forMs: 2000 }, "m recovering (lost its data; abstains for 2 s)"],
     [{ vote: "unreachable", cause: new Error("refused") }, "m unreachable (refused)"],
     [{ vote: "unreachable", cause: "refused" }, "m unreachable (refused)"],
     [{ vote: "clock-off", detail: "late" }, "m clock off (late)"],

@@ -82,7 +82,11 @@ async function toStore(holdfast: Holdfast, library: ClientLibrary, kind: Kind): 
     possible,
     client: () => openClient(holdfast, library, kind),
     look: (prefix) => observer.query(prefix),
-    strike: (what, at, forMs) => strike(servers[at % servers.length] as RedisServer, what, forMs),
+    strike: (what, at, forMs) => {
+      // A quorum may lose what a minority knew, and a member abstains for longer than a round takes: always the same forgets.
+      const forgets = servers.length > 1 && what !== "pause";
+      return strike(servers[forgets ? 0 : at % servers.length] as RedisServer, what, forMs);
+    },
     calm: () => calm(servers),
     leaks: async () => (await Promise.all(servers.map(endlessKeys))).flat(),
     stop,
