@@ -7,7 +7,7 @@ const FLOOR = ["test/backends/redis/keeping.test.ts"];
 const CORE = [
   "test/core/time.test.ts",
   "test/core/reentry.test.ts",
-  "test/core/turnstile.test.ts",
+  "test/core/queue.test.ts",
   "test/core/answers.test.ts",
   "test/core/keeper.test.ts",
   "test/core/locks.test.ts",
@@ -18,7 +18,7 @@ const CORE = [
 
 /** @type {{ name: string, file: string, find: string, put: string, tests: string[] }[]} */
 export const planted = [
-  // A handed-over lease is kept only until its waiter's ticket ends.
+  // A handed-over lease is kept only until its waiter's request ends.
   {
     name: "hole-1-release",
     file: "src/backends/redis/lua/release.lua",
@@ -53,15 +53,15 @@ export const planted = [
   {
     name: "hole-4-thread-from-reply",
     file: "src/core/renew-thread-worker.ts",
-    find: "hold.view[0] = sentAtMs;",
-    put: "hold.view[0] = nowMs();",
+    find: "slot.confirm(sent.atMs - agoMs,",
+    put: "slot.confirm(sharedNowMs() - agoMs,",
     tests: ["test/core/thread.test.ts"],
   },
   {
     name: "hole-4-thread-revived",
     file: "src/core/renew-thread-worker.ts",
-    find: "if (held === true && nowMs() < trustedUntilMs) {",
-    put: "if (held === true) {",
+    find: "if (said !== undefined && isTrusted(hold, sharedNowMs())) {",
+    put: "if (said !== undefined) {",
     tests: ["test/core/thread.test.ts"],
   },
   {
@@ -111,7 +111,7 @@ export const planted = [
   {
     name: "hole-5-sleep-not-taken-off",
     file: "src/core/hold.ts",
-    find: "this.spec.renew === false ? this.#sleptMs(nowMs) : 0",
+    find: "this.options.renew === false ? this.#sleptMs(nowMs) : 0",
     put: "0",
     tests: CORE,
   },
@@ -214,8 +214,8 @@ export const planted = [
   {
     name: "hole-7-gone",
     file: "src/core/watchdog.ts",
-    find: "const [renewed, gone] = [count(true), count(false)];",
-    put: "const [renewed, gone] = [count(true), 0];",
+    find: "else if (said !== undefined) gone++;",
+    put: "else if (said !== undefined) gone += 0;",
     tests: ["test/core/events.test.ts"],
   },
   {

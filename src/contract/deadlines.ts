@@ -1,14 +1,14 @@
 /** Many deadlines behind one timer: a heap, so that 100,000 leases cost no more timers than one. */
 import type { Clock, Timer } from "./clock.ts";
 
-/** Something that wants to be woken. It belongs to at most one alarm. */
-export interface Bell {
+/** Something that wants to be woken. It belongs to at most one deadlines. */
+export interface Deadline {
   atMs: number;
-  /** Its place in the heap, -1 while not set. Only the alarm changes it. */
-  place: number;
+  /** Its heapIndex in the heap, -1 while not set. Only the deadlines changes it. */
+  heapIndex: number;
 }
 
-export class Alarm<B extends Bell> {
+export class Deadlines<B extends Deadline> {
   readonly #clock: Clock;
   readonly #alive: boolean;
   readonly #ring: (nowMs: number) => void;
@@ -18,7 +18,7 @@ export class Alarm<B extends Bell> {
   #kept = false;
   #stopped = false;
 
-  /** `ring` is called when the earliest bell is due; it takes what is due with {@link take}. */
+  /** `ring` is called when the earliest entry is due; it takes what is due with {@link take}. */
   constructor(clock: Clock, alive: boolean, ring: (nowMs: number) => void) {
     this.#clock = clock;
     this.#alive = alive;
@@ -29,31 +29,31 @@ export class Alarm<B extends Bell> {
     return this.#heap.length;
   }
 
-  /** Sets the bell, or moves it. */
-  set(bell: B, atMs: number): void {
-    const before = bell.atMs;
-    bell.atMs = atMs;
-    if (bell.place < 0) {
-      this.#heap.push(bell);
-      this.#up(this.#heap.length - 1, bell);
-    } else if (atMs < before) this.#up(bell.place, bell);
-    else this.#down(bell.place, bell);
+  /** Sets the entry, or moves it. */
+  set(entry: B, atMs: number): void {
+    const before = entry.atMs;
+    entry.atMs = atMs;
+    if (entry.heapIndex < 0) {
+      this.#heap.push(entry);
+      this.#up(this.#heap.length - 1, entry);
+    } else if (atMs < before) this.#up(entry.heapIndex, entry);
+    else this.#down(entry.heapIndex, entry);
     this.#arm();
   }
 
-  clear(bell: B): void {
-    const { place } = bell;
-    if (place < 0) return;
-    bell.place = -1;
+  clear(entry: B): void {
+    const { heapIndex } = entry;
+    if (heapIndex < 0) return;
+    entry.heapIndex = -1;
     const last = this.#heap.pop()!;
-    if (last !== bell) {
-      if (last.atMs < bell.atMs) this.#up(place, last);
-      else this.#down(place, last);
+    if (last !== entry) {
+      if (last.atMs < entry.atMs) this.#up(heapIndex, last);
+      else this.#down(heapIndex, last);
     }
     if (this.#heap.length === 0) this.#rest();
   }
 
-  /** Takes the earliest bell out if it is due by `untilMs`. */
+  /** Takes the earliest entry out if it is due by `untilMs`. */
   take(untilMs: number): B | undefined {
     const first = this.#heap[0];
     if (first === undefined || first.atMs > untilMs) return undefined;
@@ -61,7 +61,7 @@ export class Alarm<B extends Bell> {
     return first;
   }
 
-  /** A copy: whoever walks over it may set and clear bells. */
+  /** A copy: whoever walks over it may set and clear entries. */
   all(): readonly B[] {
     return this.#heap.slice();
   }
@@ -109,36 +109,36 @@ export class Alarm<B extends Bell> {
     if (this.#heap.length > 0) this.#arm();
   }
 
-  #up(from: number, bell: B): void {
+  #up(from: number, entry: B): void {
     const heap = this.#heap;
-    let place = from;
-    while (place > 0) {
-      const parent = (place - 1) >> 1;
+    let heapIndex = from;
+    while (heapIndex > 0) {
+      const parent = (heapIndex - 1) >> 1;
       const above = heap[parent]!;
-      if (above.atMs <= bell.atMs) break;
-      heap[place] = above;
-      above.place = place;
-      place = parent;
+      if (above.atMs <= entry.atMs) break;
+      heap[heapIndex] = above;
+      above.heapIndex = heapIndex;
+      heapIndex = parent;
     }
-    heap[place] = bell;
-    bell.place = place;
+    heap[heapIndex] = entry;
+    entry.heapIndex = heapIndex;
   }
 
-  #down(from: number, bell: B): void {
+  #down(from: number, entry: B): void {
     const heap = this.#heap;
     const size = heap.length;
-    let place = from;
+    let heapIndex = from;
     for (;;) {
-      let child = 2 * place + 1;
+      let child = 2 * heapIndex + 1;
       if (child >= size) break;
       if (child + 1 < size && heap[child + 1]!.atMs < heap[child]!.atMs) child++;
       const below = heap[child]!;
-      if (below.atMs >= bell.atMs) break;
-      heap[place] = below;
-      below.place = place;
-      place = child;
+      if (below.atMs >= entry.atMs) break;
+      heap[heapIndex] = below;
+      below.heapIndex = heapIndex;
+      heapIndex = child;
     }
-    heap[place] = bell;
-    bell.place = place;
+    heap[heapIndex] = entry;
+    entry.heapIndex = heapIndex;
   }
 }

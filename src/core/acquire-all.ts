@@ -1,17 +1,17 @@
 /** Several locks: all or nothing, always in the same order, so that two who want the same locks never wait for each other. */
 import type { Clock } from "../contract/clock.ts";
-import { GroupLease } from "./multi-lease.ts";
+import { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import { pause } from "./pause.ts";
-import type { Spec } from "./options.ts";
+import type { CheckedOptions } from "./options.ts";
 
 const PAUSE_MIN_MS = 20;
 const PAUSE_MAX_MS = 1000;
 
-type Take = (name: string, spec: Spec, waitMs: number) => Promise<HeldLease | null>;
+type Take = (name: string, options: CheckedOptions, waitMs: number) => Promise<HeldLease | null>;
 
-/** What a group needs of the desk: time, and the news that nothing is granted any more. */
+/** What is needed of the engine: time, and the news that closing has begun. */
 interface Around {
   readonly clock: Clock;
   readonly closing: AbortSignal;
@@ -21,17 +21,17 @@ interface Around {
  * Takes them one after the other. Where one is lost while the rest is waited for, it begins again, as long as there is time.
  * Nobody waits for the store to take back what it has of a group that is not handed out: close() does.
  */
-export async function takeGroup(
+export async function acquireAll(
   around: Around,
   names: readonly string[],
-  spec: Spec,
+  options: CheckedOptions,
   take: Take,
-): Promise<HeldLease | GroupLease | null> {
+): Promise<HeldLease | MultiLease | null> {
   // Stands for the caller's signal, which is looked at nowhere else: it may be somebody's own kind, and throw.
   const caller = new AbortController();
-  const unlisten = onAbort(spec.signal, (reason) => caller.abort(reason));
+  const unlisten = onAbort(options.signal, (reason) => caller.abort(reason));
   try {
-    return await takeAll(around, [...new Set(names)].toSorted(), { ...spec, signal: caller.signal }, take);
+    return await takeAll(around, [...new Set(names)].toSorted(), { ...options, signal: caller.signal }, take);
   } finally {
     unlisten();
   }
@@ -40,20 +40,20 @@ export async function takeGroup(
 async function takeAll(
   { clock, closing }: Around,
   sorted: readonly string[],
-  spec: Spec,
+  options: CheckedOptions,
   take: Take,
-): Promise<HeldLease | GroupLease | null> {
-  const untilMs = clock.now() + spec.waitMs;
-  const signal = spec.signal!;
+): Promise<HeldLease | MultiLease | null> {
+  const untilMs = clock.now() + options.waitMs;
+  const signal = options.signal!;
   for (let round = 0; ; round++) {
     const parts: HeldLease[] = [];
-    const end = await takeEach(sorted, parts, spec, (name, its) =>
+    const end = await takeEach(sorted, parts, options, (name, its) =>
       take(name, its, Math.max(1, untilMs - clock.now())),
     ).catch((error: unknown) => ({ error }));
     // Looked at by the clock, all in one step with handing them out: a timer may be late.
     const lost = parts.find((part) => part.standing() === "lost")?.lost;
     if (end === "all" && lost === undefined && !signal.aborted)
-      return parts.length === 1 ? parts[0]! : new GroupLease(parts);
+      return parts.length === 1 ? parts[0]! : new MultiLease(parts);
     for (const part of parts) part.release().catch(() => {});
     if (signal.aborted) throw signal.reason;
     if (end === "busy") return null;
@@ -70,14 +70,14 @@ async function takeAll(
 async function takeEach(
   sorted: readonly string[],
   parts: HeldLease[],
-  spec: Spec,
-  take: (name: string, spec: Spec) => Promise<HeldLease | null>,
+  options: CheckedOptions,
+  take: (name: string, options: CheckedOptions) => Promise<HeldLease | null>,
 ): Promise<"all" | "busy"> {
   const end = new AbortController();
-  const unlisten = onAbort(spec.signal, (reason) => end.abort(reason));
+  const unlisten = onAbort(options.signal, (reason) => end.abort(reason));
   try {
     for (const name of sorted) {
-      const part = await take(name, { ...spec, signal: end.signal });
+      const part = await take(name, { ...options, signal: end.signal });
       if (part === null) return "busy";
       parts.push(part);
       // Not its signal, which may have been aborted for another reason: the work around it was asked to stop.

@@ -6,9 +6,9 @@ import { leftMs, readAnswer, readHolders } from "../contract/answer.ts";
 import type { Claim, Granted, Holding, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
-import { type Departure, departure, type Grant } from "./hold.ts";
+import { type SentAt, sentNow, type Grant } from "./hold.ts";
 import { releaseUntil } from "./release.ts";
-import { asked, type Surroundings } from "./surroundings.ts";
+import { asked, type Runtime } from "./surroundings.ts";
 import { within } from "../contract/time-limit.ts";
 
 export type { Grant } from "./hold.ts";
@@ -21,10 +21,10 @@ const SILENCE_MS = 1000;
 const HASTY_MAX = 10;
 
 /** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
-export class Seeker<For = unknown> {
+export class Acquisition<For = unknown> {
   readonly claim: Claim;
   /** Whom it was made for. Another who wants the same may have taken that place since. */
-  ticket: For;
+  request: For;
   /** The tries' own note: the last of them that had been called when the question left. */
   upTo = 0;
   /** Called whenever its question has come back, and it goes on without a grant. */
@@ -34,17 +34,17 @@ export class Seeker<For = unknown> {
   #refusedAtMs = 0;
   #trouble: unknown;
   #hasty = 0;
-  readonly #around: Surroundings;
+  readonly #around: Runtime;
   #sentAtMs = -Infinity;
   /** The question that is out; its answer is not here yet. */
   #asked: Promise<unknown> | undefined;
   #waiting: AbortController | undefined;
   #off: Promise<void> | undefined;
 
-  constructor(around: Surroundings, claim: Claim, ticket: For) {
+  constructor(around: Runtime, claim: Claim, request: For) {
     this.#around = around;
     this.claim = claim;
-    this.ticket = ticket;
+    this.request = request;
   }
 
   /** A question of it is out. */
@@ -53,7 +53,7 @@ export class Seeker<For = unknown> {
   }
 
   /** Sends the first question, for whoever wants to hear the answer before {@link seek} does. */
-  ask(sent: Departure): Promise<Granted | Refused> {
+  ask(sent: SentAt): Promise<Granted | Refused> {
     return this.follow(
       asked(() => this.#around.backend.attempt(this.claim)),
       sent,
@@ -61,14 +61,14 @@ export class Seeker<For = unknown> {
   }
 
   /** A question of this claim went out by another way, in a swap. */
-  follow<T extends Granted | Refused>(answer: Promise<T>, sent: Departure): Promise<T> {
+  follow<T extends Granted | Refused>(answer: Promise<T>, sent: SentAt): Promise<T> {
     this.#sentAtMs = sent.atMs;
     this.#asked = answer;
     return answer;
   }
 
   /** The grant, where the answer to a question of this claim is a yes that can be believed. */
-  grantIn(answer: Granted | Refused, sent: Departure): Granted | undefined {
+  grantIn(answer: Granted | Refused, sent: SentAt): Granted | undefined {
     const nowMs = this.#around.clock.now();
     const read = readAnswer(answer, nowMs);
     if (typeof read === "string" || !read.granted) return undefined;
@@ -76,7 +76,7 @@ export class Seeker<For = unknown> {
   }
 
   /** The answer to a question of this claim is yes. `undefined`: it was called off, and is on its way back. */
-  took(granted: Granted, sent: Departure): Grant | undefined {
+  took(granted: Granted, sent: SentAt): Grant | undefined {
     this.#asked = undefined;
     return this.#off === undefined ? { granted, sent } : undefined;
   }
@@ -84,12 +84,12 @@ export class Seeker<For = unknown> {
   /** Resolves with the grant; with `undefined` when refused and the claim does not queue, or when called off. */
   async seek(first?: {
     readonly answer: Promise<Granted | Refused>;
-    readonly sent: Departure;
+    readonly sent: SentAt;
   }): Promise<Grant | undefined> {
     const { clock } = this.#around;
     let answer = first?.answer;
     for (let round = 0; this.#off === undefined; round++) {
-      const sent = answer === undefined ? departure(clock) : first!.sent;
+      const sent = answer === undefined ? sentNow(clock) : first!.sent;
       let heard: Granted | Refused | undefined;
       try {
         heard = await this.#checked(await (answer ?? this.ask(sent)));
@@ -138,7 +138,7 @@ export class Seeker<For = unknown> {
   }
 
   /** A grant that was long on its way is asked for again, with the same claim: much may have happened to it since. */
-  #isFresh({ fromMs, ttlMs }: Granted, sent: Departure): boolean {
+  #isFresh({ fromMs, ttlMs }: Granted, sent: SentAt): boolean {
     const ageMs = this.#around.clock.now() - (fromMs ?? sent.atMs);
     return ageMs < ((ttlMs ?? this.claim.ttlMs) * 2) / 3;
   }

@@ -1,124 +1,124 @@
 /** The claims of one local queue that are on their way through the store. Those that nobody wants are called off, and tracked until gone. */
-import { Seeker } from "./acquisition.ts";
+import { Acquisition } from "./acquisition.ts";
 import type { Claim, Granted, Holding, Refused } from "../contract/backend.ts";
-import { type Departure, departure, type Grant } from "./hold.ts";
+import { type SentAt, sentNow, type Grant } from "./hold.ts";
 import type { Releases } from "./release.ts";
 import { added, remove } from "./short-list.ts";
-import type { Spec } from "./options.ts";
-import type { Surroundings } from "./surroundings.ts";
-import type { Line, Ticket } from "./request.ts";
+import type { CheckedOptions } from "./options.ts";
+import type { Runtime } from "./surroundings.ts";
+import type { RequestList, Request } from "./request.ts";
 
-export interface SeekersHome extends Surroundings {
+export interface AcquisitionsHome extends Runtime {
   readonly releases: Releases;
-  newClaim(name: string, spec: Spec, queues: boolean): Claim;
+  newClaim(name: string, options: CheckedOptions, queues: boolean): Claim;
 }
 
 /** Who hears what becomes of the claims. One that was called off is not heard of again. */
 export interface Hearer {
   readonly name: string;
-  granted(seeker: Seeker<Ticket>, grant: Grant): void;
+  granted(acquisition: Acquisition<Request>, grant: Grant): void;
   /** For good: the claim was only a try. */
-  refused(seeker: Seeker<Ticket>): void;
+  refused(acquisition: Acquisition<Request>): void;
   /** The store says that asking again cannot help, or a try could not be asked. */
-  failed(seeker: Seeker<Ticket>, error: unknown): void;
+  failed(acquisition: Acquisition<Request>, error: unknown): void;
   /** A question has come back without a grant, and the claim waits on. A try does not. */
   readonly heard?: () => void;
 }
 
-export class Seekers {
-  readonly #home: SeekersHome;
+export class Acquisitions {
+  readonly #home: AcquisitionsHome;
   readonly #hearer: Hearer;
-  #list: Seeker<Ticket>[] = []; // An array: it nearly always has at most one element.
+  #list: Acquisition<Request>[] = []; // An array: it nearly always has at most one element.
 
-  constructor(home: SeekersHome, hearer: Hearer) {
+  constructor(home: AcquisitionsHome, hearer: Hearer) {
     this.#home = home;
     this.#hearer = hearer;
   }
 
-  get all(): readonly Seeker<Ticket>[] {
+  get all(): readonly Acquisition<Request>[] {
     return this.#list;
   }
 
   /** A question of one of them is out. */
   get isAsking(): boolean {
-    return this.#list.some((seeker) => seeker.isAsking);
+    return this.#list.some((acquisition) => acquisition.isAsking);
   }
 
-  /** A claim for the ticket, which the caller asks for. */
-  add(ticket: Ticket): Seeker<Ticket> {
-    const claim = this.#home.newClaim(this.#hearer.name, ticket.spec, ticket.waits);
-    const seeker = new Seeker(this.#home, claim, ticket);
-    seeker.onHeard = this.#hearer.heard;
-    this.#list = added(this.#list, seeker);
-    return seeker;
+  /** A claim for the request, which the caller asks for. */
+  add(request: Request): Acquisition<Request> {
+    const claim = this.#home.newClaim(this.#hearer.name, request.options, request.waits);
+    const acquisition = new Acquisition(this.#home, claim, request);
+    acquisition.onHeard = this.#hearer.heard;
+    this.#list = added(this.#list, acquisition);
+    return acquisition;
   }
 
-  /** Asks the store for the ticket. */
-  seek(ticket: Ticket): Seeker<Ticket> {
-    const seeker = this.add(ticket);
-    const sent = departure(this.#home.clock);
-    const answer = seeker.ask(sent);
-    const goOn = (): void => this.follow(seeker, answer, sent);
-    // Nearly always the first answer is the grant, and then the seeker's loop would only cost promises.
+  /** Asks the store for the request. */
+  seek(request: Request): Acquisition<Request> {
+    const acquisition = this.add(request);
+    const sent = sentNow(this.#home.clock);
+    const answer = acquisition.ask(sent);
+    const goOn = (): void => this.follow(acquisition, answer, sent);
+    // Nearly always the first answer is the grant, and then the acquisition's loop would only cost promises.
     answer.then((first) => {
-      const granted = seeker.grantIn(first, sent);
+      const granted = acquisition.grantIn(first, sent);
       if (granted === undefined) goOn();
-      else this.#answered(seeker, seeker.took(granted, sent));
+      else this.#answered(acquisition, acquisition.took(granted, sent));
     }, goOn);
-    return seeker;
+    return acquisition;
   }
 
   /** Goes on with a claim whose first question is out. */
-  follow(seeker: Seeker<Ticket>, answer: Promise<Granted | Refused>, sent: Departure): void {
-    seeker.seek({ answer, sent }).then(
-      (grant) => this.#answered(seeker, grant),
-      (error: unknown) => this.#failed(seeker, error),
+  follow(acquisition: Acquisition<Request>, answer: Promise<Granted | Refused>, sent: SentAt): void {
+    acquisition.seek({ answer, sent }).then(
+      (grant) => this.#answered(acquisition, grant),
+      (error: unknown) => this.#failed(acquisition, error),
     );
   }
 
-  callOff(seeker: Seeker<Ticket>): void {
-    remove(this.#list, seeker);
-    this.#home.releases.track(seeker.claim.name, seeker.callOff());
+  callOff(acquisition: Acquisition<Request>): void {
+    remove(this.#list, acquisition);
+    this.#home.releases.track(acquisition.claim.name, acquisition.callOff());
   }
 
-  /** More claims at the store than tickets that want them: the youngest go, and those that nobody wants. */
-  callOffSpare(line: Line): void {
+  /** More claims at the store than requests that want them: the youngest go, and those that nobody wants. */
+  callOffSpare(line: RequestList): void {
     const head = line.first;
     let spare = this.#list.length - (head === undefined ? 0 : line.countSame(head, this.#list.length));
     for (let at = this.#list.length - 1; at >= 0; at--) {
-      const seeker = this.#list[at]!;
-      if (spare <= 0 && seeker.ticket.spec.shape === head?.spec.shape) continue;
+      const acquisition = this.#list[at]!;
+      if (spare <= 0 && acquisition.request.options.shareKey === head?.options.shareKey) continue;
       spare--;
-      this.callOff(seeker);
+      this.callOff(acquisition);
     }
   }
 
   /** Calls off those whose answer would be worth nothing, and says which. */
-  callOffWhere(isWorthless: (seeker: Seeker<Ticket>) => boolean): readonly Seeker<Ticket>[] {
+  callOffWhere(isWorthless: (acquisition: Acquisition<Request>) => boolean): readonly Acquisition<Request>[] {
     const worthless = this.#list.filter(isWorthless);
-    for (const seeker of worthless) this.callOff(seeker);
+    for (const acquisition of worthless) this.callOff(acquisition);
     return worthless;
   }
 
   /** Who is in the way, by the store's last word. */
   heldBy(nowMs: number): readonly Holding[] {
-    return this.#list.map((seeker) => seeker.heldBy(nowMs)).find((heldBy) => heldBy.length > 0) ?? [];
+    return this.#list.map((acquisition) => acquisition.heldBy(nowMs)).find((heldBy) => heldBy.length > 0) ?? [];
   }
 
   /** Why the store could not be asked. */
   trouble(nowMs: number): unknown {
-    return this.#list.map((seeker) => seeker.troubleAt(nowMs)).find((trouble) => trouble !== undefined);
+    return this.#list.map((acquisition) => acquisition.troubleAt(nowMs)).find((trouble) => trouble !== undefined);
   }
 
-  #answered(seeker: Seeker<Ticket>, grant: Grant | undefined): void {
-    if (!remove(this.#list, seeker)) return;
-    if (grant === undefined) this.#hearer.refused(seeker);
-    else this.#hearer.granted(seeker, grant);
+  #answered(acquisition: Acquisition<Request>, grant: Grant | undefined): void {
+    if (!remove(this.#list, acquisition)) return;
+    if (grant === undefined) this.#hearer.refused(acquisition);
+    else this.#hearer.granted(acquisition, grant);
   }
 
-  #failed(seeker: Seeker<Ticket>, error: unknown): void {
-    if (!remove(this.#list, seeker)) return;
-    this.callOff(seeker);
-    this.#hearer.failed(seeker, error);
+  #failed(acquisition: Acquisition<Request>, error: unknown): void {
+    if (!remove(this.#list, acquisition)) return;
+    this.callOff(acquisition);
+    this.#hearer.failed(acquisition, error);
   }
 }

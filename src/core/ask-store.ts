@@ -1,5 +1,5 @@
-/** A question to the store that a user waits for: with the user's own signal and patience, and no longer than there are locks. */
-import type { Desk } from "./engine.ts";
+/** A question to the store that a user waits for: with the user's own signal and waitMode, and no longer than there are locks. */
+import type { Engine } from "./engine.ts";
 import { formatMs } from "../contract/duration.ts";
 import { asBackendError, LockBackendError, LockClosedError } from "../contract/errors.ts";
 import { onAbort } from "../contract/on-abort.ts";
@@ -7,7 +7,7 @@ import type { QuerySpec } from "./options.ts";
 import { asked } from "./surroundings.ts";
 
 export async function askStore<T>(
-  { backend, clock, ended }: Desk,
+  { backend, clock, ended }: Engine,
   what: string,
   { signal, timeoutMs }: QuerySpec,
   ask: () => Promise<T>,

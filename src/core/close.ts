@@ -1,10 +1,10 @@
 /**
  * The graceful end: stop acquiring, ask the work to stop, wait for it, then release and leave nothing behind. Never under a
- * running function unless told to. Each call of close() waits with its own patience for the same end.
+ * running function unless told to. Each call of close() waits with its own waitMode for the same end.
  */
 import type { CloseOptions } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
-import type { Desk } from "./engine.ts";
+import type { Engine } from "./engine.ts";
 import { toMs } from "../contract/duration.ts";
 import { asBackendError, LockBackendError, LockClosedError, quote } from "../contract/errors.ts";
 import { asked } from "./surroundings.ts";
@@ -48,13 +48,13 @@ export class Running {
 }
 
 export class Closing {
-  readonly #desk: Desk;
+  readonly #engine: Engine;
   readonly #running: Running;
   #begun = false;
   #ended: Promise<void> | undefined;
 
-  constructor(desk: Desk, running: Running) {
-    this.#desk = desk;
+  constructor(engine: Engine, running: Running) {
+    this.#engine = engine;
     this.#running = running;
   }
 
@@ -63,7 +63,7 @@ export class Closing {
     const graceMs = toMs(grace, "grace", { minMs: 0, maxMs: Infinity });
     if (typeof force !== "boolean") throw new TypeError(`Expected \`force\` to be true or false, got ${typeof force}`);
     if (!this.#begun) this.#begin();
-    const settled = await this.#running.settled(this.#desk.clock, graceMs);
+    const settled = await this.#running.settled(this.#engine.clock, graceMs);
     if (settled || force) return await this.#end();
     const names = this.#running.names;
     throw new LockClosedError(
@@ -75,30 +75,30 @@ export class Closing {
 
   #begin(): void {
     this.#begun = true;
-    this.#desk.shut();
-    this.#desk.stopAll();
+    this.#engine.shut();
+    this.#engine.stopAll();
     // However long the work takes, and whoever has stopped waiting for it: the rest is closed behind it.
-    void this.#running.settled(this.#desk.clock, Infinity).then(() => this.#end().catch(() => {}));
+    void this.#running.settled(this.#engine.clock, Infinity).then(() => this.#end().catch(() => {}));
   }
 
   #end(): Promise<void> {
-    return (this.#ended ??= end(this.#desk));
+    return (this.#ended ??= end(this.#engine));
   }
 }
 
 /** Ends every hold, used or not, and waits until nothing of ours is left in the store. Says what may be, in bounded time. */
-async function end(desk: Desk): Promise<void> {
-  const { clock, releases } = desk;
-  desk.releaseAll();
+async function end(engine: Engine): Promise<void> {
+  const { clock, releases } = engine;
+  engine.releaseAll();
   await releases.settled(STORE_MAX_MS);
   const left = [...new Set(releases.names)];
-  await within(clock, desk.stop(), STORE_MAX_MS);
-  const failure = await closeBackend(desk);
-  if (left.length > 0) throw leftovers(desk.backend.name, left, failure);
+  await within(clock, engine.stop(), STORE_MAX_MS);
+  const failure = await closeBackend(engine);
+  if (left.length > 0) throw leftovers(engine.backend.name, left, failure);
   if (failure !== undefined) throw failure as Error;
 }
 
-async function closeBackend({ backend, clock }: Desk): Promise<unknown> {
+async function closeBackend({ backend, clock }: Engine): Promise<unknown> {
   try {
     const closed = asked(() => backend.close()).then(() => true);
     if ((await within(clock, closed, STORE_MAX_MS)) === true) return undefined;

@@ -30,7 +30,7 @@ export async function settleDoubt(
     if (!hold.inDoubt(nowMs)) return "released";
     if (leftMs <= 0) return "unknown";
     if (asks) home.confirm(hold);
-    const lookMs = asks && hold.spec.renew !== "thread" ? leftMs : Math.min(LOOK_MS, leftMs);
+    const lookMs = asks && hold.options.renew !== "thread" ? leftMs : Math.min(LOOK_MS, leftMs);
     // At least a millisecond: a timer that is a hair early must not be set again and again for nothing.
     await within(clock, hold.changed(), Math.max(1, lookMs));
   }

@@ -1,6 +1,6 @@
-/** All that one createLocks() has going on: its turnstiles, its holds and their keeper, and how long people wait. */
+/** The state of one createLocks(): its local queues, its holds and their watchdog, and the deadlines of those who wait. */
 import { hostname } from "node:os";
-import { Alarm } from "../contract/deadlines.ts";
+import { Deadlines } from "../contract/deadlines.ts";
 import type { LocksOptions } from "./api.ts";
 import type { Backend, Claim } from "../contract/backend.ts";
 import { type Chance, systemChance } from "../contract/random.ts";
@@ -14,34 +14,34 @@ import {
   quote,
 } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
-import { Keeper } from "./watchdog.ts";
+import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
-import type { Frame } from "./reentry.ts";
+import type { Scope } from "./reentry.ts";
 import { Releases } from "./release.ts";
-import { type Spec, toClaim } from "./options.ts";
+import { type CheckedOptions, toClaim } from "./options.ts";
 import type { RenewThread } from "./renew-thread.ts";
-import { type Patience, type Queue, Ticket } from "./request.ts";
-import { Turnstile, type TurnstileHome } from "./local-queue.ts";
+import { type WaitMode, type Queue, Request } from "./request.ts";
+import { LocalQueue, type QueueHome } from "./local-queue.ts";
 
-const IDLE_TURNSTILES = 256;
+const IDLE_QUEUES = 256;
 const NUDGE_MS = 5000;
 /** Lost holds in use are looked through when there are more. */
 const LOST_MAX = 256;
 
-export class Desk implements TurnstileHome {
+export class Engine implements QueueHome {
   readonly backend: Backend;
   readonly clock: Clock;
   readonly chance: Chance;
   readonly holder: string;
   readonly releases: Releases;
-  readonly #turnstiles: Map<string, Turnstile> = new Map();
-  #turnstilesMax = IDLE_TURNSTILES;
+  readonly #queues: Map<string, LocalQueue> = new Map();
+  #queuesMax = IDLE_QUEUES;
   readonly #kept: Hold[] = [];
   /** Holds by claim id. Only news of a single claim asks for it, so that there is none before the first. */
   #byId: Map<string, Hold> | undefined;
-  readonly #keeper: Keeper;
-  readonly #waits: Alarm<Ticket>;
+  readonly #watchdog: Watchdog;
+  readonly #waits: Deadlines<Request>;
   readonly #lostInUse: Set<Hold> = new Set();
   #lostMax = LOST_MAX;
   readonly #closing = new AbortController();
@@ -54,8 +54,8 @@ export class Desk implements TurnstileHome {
     this.chance = options.chance ?? systemChance;
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
     this.releases = new Releases(this);
-    this.#keeper = new Keeper(backend, this.clock, this.chance);
-    this.#waits = new Alarm<Ticket>(this.clock, true, (nowMs) => this.#lookAtWaits(nowMs));
+    this.#watchdog = new Watchdog(backend, this.clock, this.chance);
+    this.#waits = new Deadlines<Request>(this.clock, true, (nowMs) => this.#lookAtWaits(nowMs));
     try {
       backend.listen?.({
         lost: (id, reason) => this.#lost(id, reason),
@@ -85,72 +85,77 @@ export class Desk implements TurnstileHome {
   }
 
   /** As {@link take}, after the thread that will renew the lease is there. Who never asks for one does not load it. */
-  async takeWithThread(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
+  async takeWithThread(
+    name: string,
+    options: CheckedOptions,
+    waitMode: WaitMode,
+    waitMs: number,
+  ): Promise<HeldLease | null> {
     const untilMs = this.clock.now() + waitMs;
     const { awaitThread, RenewThread } = await import("./renew-thread.ts");
     this.#thread ??= new RenewThread(this.backend, this.clock, (id, reason) => this.#lost(id, reason));
-    await awaitThread(this.#thread, this, name, spec, untilMs);
-    return await this.take(name, spec, patience, Math.max(1, untilMs - this.clock.now()));
+    await awaitThread(this.#thread, this, name, options, untilMs);
+    return await this.take(name, options, waitMode, Math.max(1, untilMs - this.clock.now()));
   }
 
-  /** Waits for the lock, or looks once: see {@link Patience}. Only a `try` resolves to null. */
-  take(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
+  /** Waits for the lock, or looks once: see {@link WaitMode}. Only a `try` resolves to null. */
+  take(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
     if (this.closed) return Promise.reject(new LockClosedError(name));
-    return this.#enter(this.#turnstile(name), spec, patience, waitMs);
+    return this.#enter(this.#queue(name), options, waitMode, waitMs);
   }
 
   /** Takes part in a lease that the caller is inside of. That takes nothing from the store, so that it goes on while closing. */
-  async reenter(frame: Frame, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
-    frame.check(spec.mode);
-    if (spec.signal?.aborted === true) throw spec.signal.reason;
-    const lease = frame.enterNow(spec.mode);
+  async reenter(scope: Scope, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+    scope.check(options.mode);
+    if (options.signal?.aborted === true) throw options.signal.reason;
+    const lease = scope.enterNow(options.mode);
     if (lease !== undefined) return lease;
-    if (this.closed) throw new LockClosedError(frame.name);
-    return await this.#enter(frame, spec, patience, waitMs);
+    if (this.closed) throw new LockClosedError(scope.name);
+    return await this.#enter(scope, options, waitMode, waitMs);
   }
 
-  #enter(queue: Queue, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
+  #enter(queue: Queue, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
     return new Promise((resolve, reject) => {
-      const { signal } = spec;
+      const { signal } = options;
       // The reason is the caller's own: it comes back as it is.
       if (signal?.aborted === true) return reject(signal.reason as Error);
-      const ticket = new Ticket(queue, spec, patience, resolve, reject, this.#settled);
-      queue.enter(ticket);
+      const request = new Request(queue, options, waitMode, resolve, reject, this.#settled);
+      queue.enter(request);
       // Entering may have noticed a loss, whose listeners may have aborted or closed anything.
-      if (!ticket.settled && signal !== undefined) this.#listen(ticket, signal);
-      if (ticket.settled) return undefined;
-      if (this.closed) return this.#giveUp(ticket, new LockClosedError(queue.name));
+      if (!request.settled && signal !== undefined) this.#listen(request, signal);
+      if (request.settled) return undefined;
+      if (this.closed) return this.#giveUp(request, new LockClosedError(queue.name));
       const nowMs = this.clock.now();
-      ticket.untilMs = nowMs + waitMs;
-      return this.#setBell(ticket, nowMs);
+      request.untilMs = nowMs + waitMs;
+      return this.#setDeadline(request, nowMs);
     });
   }
 
-  #listen(ticket: Ticket, signal: AbortSignal): void {
+  #listen(request: Request, signal: AbortSignal): void {
     try {
-      ticket.unlisten = onAbort(signal, (reason) => this.#giveUp(ticket, reason));
+      request.unlisten = onAbort(signal, (reason) => this.#giveUp(request, reason));
     } catch (error) {
       // Somebody's own kind of signal, which cannot be listened to: nothing is left behind.
-      this.#giveUp(ticket, error);
+      this.#giveUp(request, error);
     }
   }
 
-  newClaim(name: string, spec: Spec, queues: boolean): Claim {
-    return toClaim(this.chance.id(), name, this.holder, spec, queues);
+  newClaim(name: string, options: CheckedOptions, queues: boolean): Claim {
+    return toClaim(this.chance.id(), name, this.holder, options, queues);
   }
 
   keep(hold: Hold): void {
-    hold.deskPlace = this.#kept.push(hold) - 1;
+    hold.registryIndex = this.#kept.push(hold) - 1;
     this.#byId?.set(hold.claim.id, hold);
-    if (hold.spec.renew === "thread") this.#thread!.keep(hold);
-    this.#keeper.keep(hold);
+    if (hold.options.renew === "thread") this.#thread!.keep(hold);
+    this.#watchdog.keep(hold);
   }
 
   drop(hold: Hold): void {
     if (hold.state === "lost") this.#remember(hold);
-    if (hold.deskPlace >= 0) this.#forget(hold);
-    if (hold.spec.renew === "thread") this.#thread?.drop(hold);
-    this.#keeper.drop(hold);
+    if (hold.registryIndex >= 0) this.#forget(hold);
+    if (hold.options.renew === "thread") this.#thread?.drop(hold);
+    this.#watchdog.drop(hold);
   }
 
   /** The store may have it yet, until its user lets go or the locks are closed. A delay after an unclean end is kept. */
@@ -176,17 +181,17 @@ export class Desk implements TurnstileHome {
   #forget(hold: Hold): void {
     const last = this.#kept.pop()!;
     if (last !== hold) {
-      this.#kept[hold.deskPlace] = last;
-      last.deskPlace = hold.deskPlace;
+      this.#kept[hold.registryIndex] = last;
+      last.registryIndex = hold.registryIndex;
     }
-    hold.deskPlace = -1;
+    hold.registryIndex = -1;
     this.#byId?.delete(hold.claim.id);
   }
 
   /** Closing begins: nothing is granted from here on, and those who wait are sent away. */
   shut(): void {
     this.#closing.abort();
-    for (const ticket of this.#waits.all()) this.#giveUp(ticket, new LockClosedError(ticket.queue.name));
+    for (const request of this.#waits.all()) this.#giveUp(request, new LockClosedError(request.queue.name));
   }
 
   /** Asks all work to stop. Its leases are held while it winds down. */
@@ -206,59 +211,59 @@ export class Desk implements TurnstileHome {
   /** Nothing happens here by itself any more. */
   async stop(): Promise<void> {
     this.#ended.abort();
-    this.#keeper.stop();
+    this.#watchdog.stop();
     this.#waits.stop();
     this.releases.stop();
     await this.#thread?.close();
   }
 
-  #turnstile(name: string): Turnstile {
-    let turnstile = this.#turnstiles.get(name);
-    if (turnstile === undefined) {
-      if (this.#turnstiles.size >= this.#turnstilesMax) this.#clearIdle();
-      turnstile = new Turnstile(name, this);
-      this.#turnstiles.set(name, turnstile);
+  #queue(name: string): LocalQueue {
+    let queue = this.#queues.get(name);
+    if (queue === undefined) {
+      if (this.#queues.size >= this.#queuesMax) this.#clearIdle();
+      queue = new LocalQueue(name, this);
+      this.#queues.set(name, queue);
     }
-    return turnstile;
+    return queue;
   }
 
-  /** Idle turnstiles stay for a while, because a lock is mostly wanted again; never more than those in use, or a few. */
+  /** Idle queues stay for a while, because a lock is mostly wanted again; never more than those in use, or a few. */
   #clearIdle(): void {
-    for (const [name, turnstile] of this.#turnstiles) if (turnstile.idle) this.#turnstiles.delete(name);
-    this.#turnstilesMax = Math.max(IDLE_TURNSTILES, 2 * this.#turnstiles.size);
+    for (const [name, queue] of this.#queues) if (queue.idle) this.#queues.delete(name);
+    this.#queuesMax = Math.max(IDLE_QUEUES, 2 * this.#queues.size);
   }
 
-  readonly #settled = (ticket: Ticket): void => {
-    this.#waits.clear(ticket);
-    ticket.unlisten?.();
+  readonly #settled = (request: Request): void => {
+    this.#waits.clear(request);
+    request.unlisten?.();
   };
 
   /** Wakes for the end of the waiting, and now and then before that, to see whether the store still answers. */
-  #setBell(ticket: Ticket, nowMs: number): void {
-    this.#waits.set(ticket, Math.min(ticket.untilMs, nowMs + Math.max(NUDGE_MS, ticket.spec.ttlMs)));
+  #setDeadline(request: Request, nowMs: number): void {
+    this.#waits.set(request, Math.min(request.untilMs, nowMs + Math.max(NUDGE_MS, request.options.ttlMs)));
   }
 
   #lookAtWaits(nowMs: number): void {
-    const early: Ticket[] = [];
-    for (let ticket = this.#waits.take(nowMs); ticket !== undefined; ticket = this.#waits.take(nowMs)) {
-      if (ticket.untilMs <= nowMs) this.#giveUp(ticket, this.#tooLate(ticket));
-      else early.push(ticket);
+    const early: Request[] = [];
+    for (let request = this.#waits.take(nowMs); request !== undefined; request = this.#waits.take(nowMs)) {
+      if (request.untilMs <= nowMs) this.#giveUp(request, this.#tooLate(request));
+      else early.push(request);
     }
-    for (const ticket of early) {
-      ticket.queue.nudge(nowMs);
-      if (!ticket.settled) this.#setBell(ticket, nowMs);
+    for (const request of early) {
+      request.queue.nudge(nowMs);
+      if (!request.settled) this.#setDeadline(request, nowMs);
     }
   }
 
-  #giveUp(ticket: Ticket, error: unknown): void {
-    if (ticket.settled) return;
-    ticket.fail(error);
-    ticket.queue.leave(ticket);
+  #giveUp(request: Request, error: unknown): void {
+    if (request.settled) return;
+    request.fail(error);
+    request.queue.leave(request);
   }
 
-  #tooLate({ queue, waits, spec }: Ticket): Error {
+  #tooLate({ queue, waits, options }: Request): Error {
     const cause = queue.trouble(waits);
-    if (cause === undefined && waits) return new LockTimeoutError(queue.name, spec.waitMs, queue.heldBy());
+    if (cause === undefined && waits) return new LockTimeoutError(queue.name, options.waitMs, queue.heldBy());
     const detail = cause === undefined ? "no answer" : messageOf(cause);
     const votes = cause instanceof LockBackendError ? cause.votes : [];
     const message = `Lock ${quote(queue.name)} was not acquired: the ${this.backend.name} store could not be asked (${detail}).`;
@@ -278,14 +283,14 @@ export class Desk implements TurnstileHome {
   }
 
   #doubtAll(): void {
-    this.#keeper.doubt();
-    for (const hold of this.#kept) if (hold.spec.renew === "thread") this.#renewNow(hold, true);
+    this.#watchdog.doubt();
+    for (const hold of this.#kept) if (hold.options.renew === "thread") this.#renewNow(hold, true);
   }
 
   /** Asks the store for one hold at once. `afresh`: an answer that is on its way may be older than the doubt. */
   #renewNow(hold: Hold, afresh: boolean): void {
-    if (hold.spec.renew === "thread") this.#thread?.renewNow(hold, afresh);
-    else this.#keeper.confirm(hold, afresh);
+    if (hold.options.renew === "thread") this.#thread?.renewNow(hold, afresh);
+    else this.#watchdog.confirm(hold, afresh);
   }
 
   #find(claimId: string): Hold | undefined {
@@ -295,6 +300,6 @@ export class Desk implements TurnstileHome {
 
   /** News of a claim that has overtaken the answer to it. */
   #distrust(claimId: string): void {
-    for (const turnstile of this.#turnstiles.values()) if (turnstile.distrust(claimId)) return;
+    for (const queue of this.#queues.values()) if (queue.distrust(claimId)) return;
   }
 }

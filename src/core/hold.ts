@@ -1,28 +1,28 @@
 /**
- * A hold: one lease of the store, renewed by the keeper and lent to local leases: one after the other, or, in shared
+ * A hold: one lease of the store, renewed by the watchdog and lent to local leases: one after the other, or, in shared
  * mode, to several at once. It knows until when it may be trusted (see "Trust" in docs/concepts.md), and it has one state:
  * held, then ending (its release began) or lost. Whether it may be believed, lent, entered or renewed is a question to that
  * state, so that nothing can be released and still be believed.
  */
-import type { Bell } from "../contract/deadlines.ts";
+import type { Deadline } from "../contract/deadlines.ts";
 import type { ReleaseResult } from "./api.ts";
 import type { Claim, Granted, Holding } from "../contract/backend.ts";
 import type { Clock } from "../contract/clock.ts";
 import { driftMs } from "../contract/trust.ts";
 import { added, remove } from "./short-list.ts";
-import type { Spec } from "./options.ts";
+import type { CheckedOptions } from "./options.ts";
 
 /** A wall clock this far ahead of the monotonic one means that the machine slept. */
 const SLEPT_MS = 2000;
 
 /** When a request left: read before it did. */
-export interface Departure {
+export interface SentAt {
   readonly atMs: number;
   /** How far the wall clock was ahead of the monotonic one: a sleep on the way shows as a difference. */
   readonly wallLeadMs: number;
 }
 
-export function departure(clock: Clock): Departure {
+export function sentNow(clock: Clock): SentAt {
   const atMs = clock.now();
   return { atMs, wallLeadMs: clock.wall() - atMs };
 }
@@ -30,7 +30,7 @@ export function departure(clock: Clock): Departure {
 /** A grant, and when the request that brought it left. */
 export interface Grant {
   readonly granted: Granted;
-  readonly sent: Departure;
+  readonly sent: SentAt;
 }
 
 /** The queue that lends the hold, and has to know when it ends. */
@@ -59,10 +59,10 @@ export interface HoldGroup {
   remove(hold: Hold): void;
 }
 
-export class Hold implements Bell {
+export class Hold implements Deadline {
   readonly home: HoldHome;
   readonly claim: Claim;
-  readonly spec: Spec;
+  readonly options: CheckedOptions;
   readonly firstFence: bigint;
   readonly run: number;
   readonly ttlMs: number;
@@ -75,34 +75,34 @@ export class Hold implements Bell {
   /** What became of it in the store, once it is `ending`. */
   released: Promise<ReleaseResult> | undefined;
 
-  /** Its place among all that the desk keeps. */
-  deskPlace = -1;
+  /** Its index among all holds of the engine. */
+  registryIndex = -1;
 
-  // The keeper's own notes.
-  cohort: HoldGroup | undefined;
-  cohortPlace = -1;
+  // The watchdog's own notes.
+  group: HoldGroup | undefined;
+  groupIndex = -1;
   atMs = 0;
-  place = -1;
+  heapIndex = -1;
 
   readonly #clock: Clock;
   readonly #endAtMs: number;
   #state: "held" | "ending" | "lost" = "held";
   #fromMs: number;
   #wallLeadMs: number;
-  #thread: (() => Departure) | undefined;
+  #thread: (() => SentAt) | undefined;
   #onChange: (() => void)[] | undefined;
 
-  constructor(home: HoldHome, clock: Clock, claim: Claim, spec: Spec, { granted, sent }: Grant) {
+  constructor(home: HoldHome, clock: Clock, claim: Claim, options: CheckedOptions, { granted, sent }: Grant) {
     this.home = home;
     this.#clock = clock;
     this.claim = claim;
-    this.spec = spec;
+    this.options = options;
     this.firstFence = granted.fence;
     this.run = granted.run;
     this.ttlMs = granted.ttlMs ?? claim.ttlMs;
     this.#fromMs = granted.fromMs ?? sent.atMs;
     this.grantedAtMs = clock.now();
-    this.#endAtMs = this.grantedAtMs + spec.maxHoldMs;
+    this.#endAtMs = this.grantedAtMs + options.maxHoldMs;
     this.#wallLeadMs = sent.wallLeadMs;
   }
 
@@ -163,7 +163,7 @@ export class Hold implements Bell {
    * Only a renewal can settle that. One that is never renewed is not in doubt: the sleep is taken off its time.
    */
   inDoubt(nowMs: number): boolean {
-    return this.spec.renew !== false && this.#sleptMs(nowMs) > 0;
+    return this.options.renew !== false && this.#sleptMs(nowMs) > 0;
   }
 
   /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */
@@ -178,7 +178,7 @@ export class Hold implements Bell {
 
   /** How much of its time is left, counting the sleep of the machine where no renewal can settle that. */
   remainingMs(nowMs: number): number {
-    const sleptMs = this.spec.renew === false ? this.#sleptMs(nowMs) : 0;
+    const sleptMs = this.options.renew === false ? this.#sleptMs(nowMs) : 0;
     return this.trustedUntilMs - nowMs - sleptMs;
   }
 
@@ -192,7 +192,7 @@ export class Hold implements Bell {
   }
 
   /** Moves the trusted instant forward, counted from when the renewal left; never back. */
-  confirm(fromMs: number, sent: Departure): void {
+  confirm(fromMs: number, sent: SentAt): void {
     if (fromMs > this.#fromMs) this.#fromMs = fromMs;
     // An older proof, sent before this renewal was asked for, says nothing about a sleep in between.
     if (fromMs >= sent.atMs) this.#wallLeadMs = sent.wallLeadMs;
@@ -218,7 +218,7 @@ export class Hold implements Bell {
   }
 
   /** Lets a worker thread's confirmations count too. */
-  follow(latest: () => Departure): void {
+  follow(latest: () => SentAt): void {
     this.#thread = latest;
   }
 }

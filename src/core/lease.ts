@@ -198,7 +198,7 @@ export class HeldLease implements Lease, Peekable {
     return this.#lost ?? new LockLostError(this.name, this.fence, reason);
   }
 
-  /** @internal Marks the lease as lost, and calls nothing: see {@link tellLost}. `false`: it was over before. */
+  /** @internal Marks the lease as lost, and calls nothing: see {@link reportLost}. `false`: it was over before. */
   markLost(reason: string): boolean {
     // A lease ends once: what was released is over, and its user has had the answer.
     if (this.#lost !== undefined || this.#released) return false;
@@ -278,7 +278,7 @@ export class HeldLease implements Lease, Peekable {
 }
 
 /** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
-export function tellLost(leases: readonly HoldUser[], reason: string): void {
+export function reportLost(leases: readonly HoldUser[], reason: string): void {
   const all = leases.flatMap((lease) => lease.withInner());
   const marked = all.filter((lease) => lease.markLost(reason));
   for (const lease of all) lease.onLost?.(reason);

@@ -8,20 +8,20 @@
  * consistent, and afterwards everything is looked at again.
  */
 import type { ReleaseResult } from "./api.ts";
-import type { Seeker } from "./acquisition.ts";
+import type { Acquisition } from "./acquisition.ts";
 import { mayLend, seatsFor } from "./admission.ts";
 import type { Holding } from "../contract/backend.ts";
 import { settleDoubt } from "./doubt.ts";
 import { asBackendError, messageOf } from "../contract/errors.ts";
 import { lostChannel } from "../contract/events.ts";
-import { departure, type Grant, Hold, type HoldHome } from "./hold.ts";
-import { HeldLease, type LeaseHome, tellLost } from "./lease.ts";
-import { type Hearer, Seekers, type SeekersHome } from "./acquisitions.ts";
+import { sentNow, type Grant, Hold, type HoldHome } from "./hold.ts";
+import { HeldLease, type LeaseHome, reportLost } from "./lease.ts";
+import { type Hearer, Acquisitions, type AcquisitionsHome } from "./acquisitions.ts";
 import { added, remove } from "./short-list.ts";
-import { Line, type Queue, type Ticket } from "./request.ts";
+import { RequestList, type Queue, type Request } from "./request.ts";
 import { Tries, type TriesHome } from "./tries.ts";
 
-export interface TurnstileHome extends SeekersHome {
+export interface QueueHome extends AcquisitionsHome {
   /** True: nothing is granted any more. */
   readonly closed: boolean;
   /** A hold begins: watch over it. */
@@ -34,29 +34,29 @@ export interface TurnstileHome extends SeekersHome {
   confirm(hold: Hold): void;
 }
 
-export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome {
+export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome {
   readonly name: string;
-  readonly clock: TurnstileHome["clock"];
+  readonly clock: QueueHome["clock"];
   readonly backendName: string;
-  readonly #home: TurnstileHome;
-  readonly #line: Line = new Line();
+  readonly #home: QueueHome;
+  readonly #line: RequestList = new RequestList();
   #holds: Hold[] = []; // Arrays: they nearly always have at most one element.
   /** Of those who wait. */
-  readonly #seekers: Seekers;
+  readonly #acquisitions: Acquisitions;
   /** Made for the first of them: most locks never see one. */
   #tries: Tries | undefined;
 
-  constructor(name: string, home: TurnstileHome) {
+  constructor(name: string, home: QueueHome) {
     this.name = name;
     this.clock = home.clock;
     this.backendName = home.backend.name;
     this.#home = home;
-    this.#seekers = new Seekers(home, this);
+    this.#acquisitions = new Acquisitions(home, this);
   }
 
   /** Nothing is held, sought or waited for. */
   get idle(): boolean {
-    if (this.#line.first !== undefined || this.#holds.length > 0 || this.#seekers.all.length > 0) return false;
+    if (this.#line.first !== undefined || this.#holds.length > 0 || this.#acquisitions.all.length > 0) return false;
     return this.#tries === undefined || this.#tries.idle;
   }
 
@@ -65,39 +65,39 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
   }
 
   get isAsking(): boolean {
-    return this.#seekers.isAsking;
+    return this.#acquisitions.isAsking;
   }
 
-  /** The ticket is settled later: with a lease, with `null` for a try, or with an error. */
-  enter(ticket: Ticket): void {
+  /** The request is settled later: with a lease, with `null` for a try, or with an error. */
+  enter(request: Request): void {
     this.#loseExpired();
-    if (!ticket.waits) return (this.#tries ??= new Tries(this.#home, this)).enter(ticket);
-    this.#line.push(ticket);
+    if (!request.waits) return (this.#tries ??= new Tries(this.#home, this)).enter(request);
+    this.#line.push(request);
     return this.serve();
   }
 
-  leave(ticket: Ticket): void {
-    if (!ticket.waits) return this.#tries?.leave(ticket);
-    this.#line.remove(ticket);
+  leave(request: Request): void {
+    if (!request.waits) return this.#tries?.leave(request);
+    this.#line.remove(request);
     return this.serve();
   }
 
   heldBy(): readonly Holding[] {
     const nowMs = this.clock.now();
-    const heldBy = this.#seekers.heldBy(nowMs);
+    const heldBy = this.#acquisitions.heldBy(nowMs);
     return heldBy.length > 0 ? heldBy : this.#holds.map((hold) => hold.describe(nowMs));
   }
 
   trouble(waits: boolean): unknown {
     const nowMs = this.clock.now();
     // Those who wait and have a claim at the store are not held up by a try; without one, they let a try go first.
-    if (waits && this.#seekers.all.length > 0) return this.#seekers.trouble(nowMs);
-    return this.#tries?.trouble(nowMs) ?? this.#seekers.trouble(nowMs);
+    if (waits && this.#acquisitions.all.length > 0) return this.#acquisitions.trouble(nowMs);
+    return this.#tries?.trouble(nowMs) ?? this.#acquisitions.trouble(nowMs);
   }
 
   /** A new question goes out in the place of one that got no answer for a whole ttl: it is worth nothing even if one comes. */
   nudge(nowMs: number): void {
-    this.#replace((seeker) => seeker.unansweredMs(nowMs) >= seeker.claim.ttlMs);
+    this.#replace((acquisition) => acquisition.unansweredMs(nowMs) >= acquisition.claim.ttlMs);
     this.serve();
   }
 
@@ -106,9 +106,9 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
     return this.#replace(({ claim }) => claim.id === claimId);
   }
 
-  #replace(isWorthless: (seeker: Seeker<Ticket>) => boolean): boolean {
+  #replace(isWorthless: (acquisition: Acquisition<Request>) => boolean): boolean {
     const isOfATry = this.#tries?.replace(isWorthless) === true;
-    const found = this.#seekers.callOffWhere(isWorthless).length > 0 || isOfATry;
+    const found = this.#acquisitions.callOffWhere(isWorthless).length > 0 || isOfATry;
     if (found) this.serve();
     return found;
   }
@@ -120,7 +120,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
     this.#home.drop(hold);
     // In words, whatever the backend gave.
     const why = messageOf(reason);
-    tellLost(hold.leases, why);
+    reportLost(hold.leases, why);
     if (lostChannel.hasSubscribers) {
       lostChannel.publish({ backend: this.backendName, name: this.name, fence: hold.firstFence, reason: why });
     }
@@ -133,7 +133,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
     remove(this.#holds, hold);
     this.#home.drop(hold);
     hold.released = this.#home.releases.release(hold);
-    tellLost(hold.leases, reason);
+    reportLost(hold.leases, reason);
     await hold.released.catch(() => {});
   }
 
@@ -150,7 +150,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
     if (next !== undefined && !this.#home.closed && mayLend(hold, next, this.clock.now())) {
       this.#lendToFirst(hold);
       // Its own question may be out: nobody needs the answer now.
-      if (this.#seekers.all.length > 0) this.serve();
+      if (this.#acquisitions.all.length > 0) this.serve();
       return "released";
     }
     return this.#passOn(hold);
@@ -179,30 +179,30 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
 
   /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
   serve(): void {
-    if (this.#home.closed) return this.#seekers.callOffSpare(this.#line);
-    for (let ticket = this.#line.first; ticket !== undefined && !this.#home.closed; ticket = this.#line.first) {
-      const hold = this.joinable(ticket);
+    if (this.#home.closed) return this.#acquisitions.callOffSpare(this.#line);
+    for (let request = this.#line.first; request !== undefined && !this.#home.closed; request = this.#line.first) {
+      const hold = this.joinable(request);
       if (hold === undefined) break;
       this.#lendToFirst(hold);
     }
-    if (this.#seekers.all.length > 0) this.#seekers.callOffSpare(this.#line);
+    if (this.#acquisitions.all.length > 0) this.#acquisitions.callOffSpare(this.#line);
     const head = this.#line.first;
     if (head !== undefined && this.#tries?.isAheadOf(head) !== true) {
       const seats = seatsFor(head, this.#line, this.#holds);
-      for (let spare = seats - this.#seekers.all.length; spare > 0; spare--) this.#seekers.seek(head);
+      for (let spare = seats - this.#acquisitions.all.length; spare > 0; spare--) this.#acquisitions.seek(head);
     }
     return this.#tries?.serve();
   }
 
-  joinable(ticket: Ticket): Hold | undefined {
-    if (ticket.spec.mode !== "shared") return undefined;
-    return this.#holds.find((hold) => mayLend(hold, ticket, this.clock.now()));
+  joinable(request: Request): Hold | undefined {
+    if (request.options.mode !== "shared") return undefined;
+    return this.#holds.find((hold) => mayLend(hold, request, this.clock.now()));
   }
 
-  lend(hold: Hold, ticket: Ticket): void {
+  lend(hold: Hold, request: Request): void {
     const lease = new HeldLease(this.name, hold.nextFence(), hold, this);
     hold.lend(lease);
-    ticket.grant(lease);
+    request.grant(lease);
     lease.announce();
   }
 
@@ -210,23 +210,23 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
     this.lend(hold, this.#line.shift()!);
   }
 
-  granted(seeker: Seeker<Ticket>, grant: Grant): void {
+  granted(acquisition: Acquisition<Request>, grant: Grant): void {
     const head = this.#line.first;
-    this.begin(seeker, head?.spec.shape === seeker.ticket.spec.shape ? head : undefined, grant);
+    this.begin(acquisition, head?.options.shareKey === acquisition.request.options.shareKey ? head : undefined, grant);
     this.serve();
   }
 
-  begin({ claim, ticket: { spec } }: Seeker<Ticket>, ticket: Ticket | undefined, grant: Grant): boolean {
-    const hold = new Hold(this, this.clock, claim, spec, grant);
+  begin({ claim, request: { options } }: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
+    const hold = new Hold(this, this.clock, claim, options, grant);
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
-    if (!hold.trusted(hold.grantedAtMs) || ticket === undefined || this.#home.closed) {
+    if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#home.closed) {
       this.#passOn(hold).catch(() => {});
       return false;
     }
-    this.#line.remove(ticket);
+    this.#line.remove(request);
     this.#holds = added(this.#holds, hold);
     this.#home.keep(hold);
-    this.lend(hold, ticket);
+    this.lend(hold, request);
     return true;
   }
 
@@ -234,9 +234,9 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
     this.serve();
   }
 
-  failed({ ticket }: Seeker<Ticket>, error: unknown): void {
+  failed({ request }: Acquisition<Request>, error: unknown): void {
     const head = this.#line.first;
-    const failed = ticket.inLine || head?.spec.shape !== ticket.spec.shape ? ticket : head;
+    const failed = request.inLine || head?.options.shareKey !== request.options.shareKey ? request : head;
     if (this.#line.remove(failed)) failed.fail(asBackendError(this.backendName, this.name, error));
     this.serve();
   }
@@ -252,14 +252,16 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
     const head = closed ? undefined : this.#line.first;
     // What is in doubt is asked for first, which a swap cannot do.
     const canSwap = backend.swap !== undefined && hold.claim.minHoldMs === 0 && !hold.inDoubt(this.clock.now());
-    if (!canSwap || head === undefined || seatsFor(head, this.#line, this.#holds) <= this.#seekers.all.length) {
+    if (!canSwap || head === undefined || seatsFor(head, this.#line, this.#holds) <= this.#acquisitions.all.length) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
       hold.released = releases.release(hold);
       this.serve();
       return hold.released;
     }
-    const seeker = this.#seekers.add(head);
-    const sent = departure(this.clock);
-    return releases.swap(hold, seeker.claim, (asked) => this.#seekers.follow(seeker, seeker.follow(asked, sent), sent));
+    const acquisition = this.#acquisitions.add(head);
+    const sent = sentNow(this.clock);
+    return releases.swap(hold, acquisition.claim, (asked) =>
+      this.#acquisitions.follow(acquisition, acquisition.follow(asked, sent), sent),
+    );
   }
 }

@@ -1,4 +1,4 @@
-/** createLocks(): the verbs. Each checks what it was given, and leaves waiting, holding and renewing to the desk. */
+/** createLocks(): the verbs. Each checks what it was given, and leaves waiting, holding and renewing to the engine. */
 import type {
   AcquireOptions,
   CloseOptions,
@@ -15,30 +15,30 @@ import type { Backend, Snapshot } from "../contract/backend.ts";
 import { checkBackend, checkCreateOptions, checkReason } from "./check.ts";
 import { got } from "../contract/show-value.ts";
 import { type Call, Closing, Running } from "./close.ts";
-import { Desk } from "./engine.ts";
+import { Engine } from "./engine.ts";
 import { elect } from "./election.ts";
 import { isA, LockClosedError, LockLostError, LockTimeoutError } from "../contract/errors.ts";
 import { type AcquireEvent, acquireChannel, forceReleaseChannel } from "../contract/events.ts";
-import { GroupLease } from "./multi-lease.ts";
+import { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
-import { takeGroup } from "./acquire-all.ts";
+import { acquireAll } from "./acquire-all.ts";
 import { askStore } from "./ask-store.ts";
-import { Frame } from "./reentry.ts";
+import { Scope } from "./reentry.ts";
 import {
   answerMs,
   checkName,
   checkObject,
-  type Spec,
+  type CheckedOptions,
   toNames,
-  toPatience,
+  onlyWaitOf,
   toQuerySpec,
-  toSpec,
-  toTrySpec,
+  checkOptions,
+  checkTryOptions,
 } from "./options.ts";
-import type { Patience } from "./request.ts";
+import type { WaitMode } from "./request.ts";
 
 type Names = string | readonly string[];
-type AnyLease = HeldLease | GroupLease;
+type AnyLease = HeldLease | MultiLease;
 
 /** Makes locks over a backend. `defaults` hold for every call that does not say otherwise. */
 export function createLocks(backend: Backend, defaults: LocksOptions = {}): Locks {
@@ -48,56 +48,56 @@ export function createLocks(backend: Backend, defaults: LocksOptions = {}): Lock
 }
 
 class BackendLocks implements Locks {
-  readonly #desk: Desk;
+  readonly #engine: Engine;
   readonly #defaults: LocksOptions;
-  readonly #usual: Spec;
+  readonly #usual: CheckedOptions;
   readonly #running: Running = new Running();
   readonly #closing: Closing;
 
   constructor(backend: Backend, defaults: LocksOptions) {
     this.#defaults = defaults;
-    this.#usual = toSpec({}, defaults);
-    this.#desk = new Desk(backend, defaults);
-    this.#closing = new Closing(this.#desk, this.#running);
+    this.#usual = checkOptions({}, defaults);
+    this.#engine = new Engine(backend, defaults);
+    this.#closing = new Closing(this.#engine, this.#running);
   }
 
   async run<T>(name: Names, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
     const work = typeof optionsOrWork === "function" ? optionsOrWork : maybeWork;
     if (typeof work !== "function") throw new TypeError("Expected `run` to get a function as its last argument");
-    const spec = this.#spec(typeof optionsOrWork === "function" ? undefined : optionsOrWork);
+    const checked = this.#checked(typeof optionsOrWork === "function" ? undefined : optionsOrWork);
     // Before anything is waited for: close() waits for this call from here on, whether its work has started or not.
     const names = toNames(name);
     const call = this.#running.begin(String(names));
     try {
-      return await this.#work((await this.#take(names, spec, patienceOf(spec)))!, work, call);
+      return await this.#work((await this.#take(names, checked, patienceOf(checked)))!, work, call);
     } finally {
       this.#running.end(call);
     }
   }
 
   acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
-    return this.#begin(name, () => this.#spec(options), undefined) as Promise<Lease>;
+    return this.#begin(name, () => this.#checked(options), undefined) as Promise<Lease>;
   }
 
   tryAcquire(name: Names, options?: TryOptions): Promise<Lease | null> {
-    return this.#begin(name, () => toTrySpec(options, this.#usual, this.#defaults), "try");
+    return this.#begin(name, () => checkTryOptions(options, this.#usual, this.#defaults), "try");
   }
 
   async elect(name: string, work: Work<unknown>, options: ElectOptions = {}): Promise<void> {
     checkName(name);
     if (typeof work !== "function") throw new TypeError("Expected `elect` to get a function as its second argument");
-    const spec = { ...this.#spec(options), waitMs: Infinity };
+    const checked = { ...this.#checked(options), waitMs: Infinity };
     const call = this.#running.begin(name);
     try {
       await elect({
-        clock: this.#desk.clock,
-        chance: this.#desk.chance,
-        signal: spec.signal,
-        closing: this.#desk.closing,
-        ttlMs: spec.ttlMs,
+        clock: this.#engine.clock,
+        chance: this.#engine.chance,
+        signal: checked.signal,
+        closing: this.#engine.closing,
+        ttlMs: checked.ttlMs,
         // A candidate stands for itself: it never re-enters a lease of the code that called elect().
-        acquire: async () => (await this.#takeFresh(name, spec, "queue", Infinity))!,
-        hold: (lease, run) => new Frame(this, lease).run(run),
+        acquire: async () => (await this.#takeFresh(name, checked, "queue", Infinity))!,
+        hold: (lease, run) => new Scope(this, lease).run(run),
         work,
       });
     } finally {
@@ -107,9 +107,9 @@ class BackendLocks implements Locks {
 
   async query(prefix = "", options: QueryOptions = {}): Promise<Snapshot> {
     if (typeof prefix !== "string") throw new TypeError(`Expected \`prefix\` to be a string, got ${got(prefix)}`);
-    const spec = toQuerySpec(options);
-    const { backend } = this.#desk;
-    const found = await askStore(this.#desk, "query()", spec, () => backend.query(prefix));
+    const checked = toQuerySpec(options);
+    const { backend } = this.#engine;
+    const found = await askStore(this.#engine, "query()", checked, () => backend.query(prefix));
     // Text that others wrote, cut to what our own doors let in.
     return (await import("./snapshot.ts")).checkedSnapshot(backend.name, found);
   }
@@ -119,9 +119,9 @@ class BackendLocks implements Locks {
     const { fence, reason } = checkObject(options);
     if (typeof fence !== "bigint") throw new TypeError(`Expected \`fence\` to be a bigint, got ${got(fence)}`);
     checkReason(reason);
-    const { backend, holder: by } = this.#desk;
+    const { backend, holder: by } = this.#engine;
     const force = (): Promise<boolean> => backend.forceRelease(name, fence, by, reason);
-    const done = await askStore(this.#desk, "forceRelease()", toQuerySpec({}), force, name);
+    const done = await askStore(this.#engine, "forceRelease()", toQuerySpec({}), force, name);
     if (typeof done !== "boolean")
       throw (await import("../contract/backend-mistake.ts")).mistakenForce(backend.name, name, done);
     if (forceReleaseChannel.hasSubscribers) {
@@ -138,54 +138,54 @@ class BackendLocks implements Locks {
     await this.close();
   }
 
-  #spec(options: AcquireOptions | undefined): Spec {
+  #checked(options: AcquireOptions | undefined): CheckedOptions {
     if (options === undefined) return this.#usual;
-    return toPatience(options, this.#usual) ?? toSpec(options, this.#defaults);
+    return onlyWaitOf(options, this.#usual) ?? checkOptions(options, this.#defaults);
   }
 
   /** The hot path: no async function here, because each costs a promise and a turn of the microtask queue. */
-  #begin(name: Names, toSpecNow: () => Spec, patience: Patience | undefined): Promise<AnyLease | null> {
+  #begin(name: Names, toSpecNow: () => CheckedOptions, waitMode: WaitMode | undefined): Promise<AnyLease | null> {
     try {
-      const spec = toSpecNow();
-      return this.#take(toNames(name), spec, patience ?? patienceOf(spec));
+      const checked = toSpecNow();
+      return this.#take(toNames(name), checked, waitMode ?? patienceOf(checked));
     } catch (error) {
       return Promise.reject(error as Error);
     }
   }
 
-  #take(name: Names, asked: Spec, patience: Patience): Promise<AnyLease | null> {
+  #take(name: Names, asked: CheckedOptions, waitMode: WaitMode): Promise<AnyLease | null> {
     // `wait: 0` does not queue; the store has its time to answer all the same.
-    const spec = patience === "once" ? { ...asked, waitMs: answerMs(asked) } : asked;
-    if (typeof name === "string") return this.#takeOne(name, spec, patience, spec.waitMs);
-    const take = (one: string, its: Spec, waitMs: number): Promise<HeldLease | null> =>
-      this.#takeOne(one, its, patience, waitMs);
-    return takeGroup(this.#desk, name, spec, take);
+    const checked = waitMode === "once" ? { ...asked, waitMs: answerMs(asked) } : asked;
+    if (typeof name === "string") return this.#takeOne(name, checked, waitMode, checked.waitMs);
+    const take = (one: string, its: CheckedOptions, waitMs: number): Promise<HeldLease | null> =>
+      this.#takeOne(one, its, waitMode, waitMs);
+    return acquireAll(this.#engine, name, checked, take);
   }
 
-  #takeOne(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
-    const frame = Frame.of(this, name);
-    if (frame !== undefined) return this.#desk.reenter(frame, spec, patience, waitMs);
-    if (!acquireChannel.hasSubscribers) return this.#takeFresh(name, spec, patience, waitMs);
-    return this.#traced(name, spec, patience, waitMs);
+  #takeOne(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+    const scope = Scope.of(this, name);
+    if (scope !== undefined) return this.#engine.reenter(scope, checked, waitMode, waitMs);
+    if (!acquireChannel.hasSubscribers) return this.#takeFresh(name, checked, waitMode, waitMs);
+    return this.#traced(name, checked, waitMode, waitMs);
   }
 
-  #takeFresh(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
-    if (spec.renew === "thread") return this.#desk.takeWithThread(name, spec, patience, waitMs);
-    return this.#desk.take(name, spec, patience, waitMs);
+  #takeFresh(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+    if (checked.renew === "thread") return this.#engine.takeWithThread(name, checked, waitMode, waitMs);
+    return this.#engine.take(name, checked, waitMode, waitMs);
   }
 
-  async #traced(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
-    const { clock, backend } = this.#desk;
-    const event: AcquireEvent = { backend: backend.name, name, mode: spec.mode };
+  async #traced(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+    const { clock, backend } = this.#engine;
+    const event: AcquireEvent = { backend: backend.name, name, mode: checked.mode };
     const startedAtMs = clock.now();
     const taken = await acquireChannel.tracePromise(async () => {
       try {
-        const lease = await this.#takeFresh(name, spec, patience, waitMs);
+        const lease = await this.#takeFresh(name, checked, waitMode, waitMs);
         event.outcome = lease === null ? "busy" : "acquired";
         if (lease !== null) event.fence = lease.fence;
         return lease;
       } catch (error) {
-        if (spec.signal?.aborted === true && error === spec.signal.reason) event.outcome = "aborted";
+        if (checked.signal?.aborted === true && error === checked.signal.reason) event.outcome = "aborted";
         else event.outcome = error instanceof LockTimeoutError ? "timeout" : "error";
         throw error;
       } finally {
@@ -193,17 +193,17 @@ class BackendLocks implements Locks {
       }
     }, event);
     // A subscriber may have closed these locks before the caller had its lease.
-    if (this.#desk.closed && taken?.lost !== undefined) throw new LockClosedError(name);
+    if (this.#engine.closed && taken?.lost !== undefined) throw new LockClosedError(name);
     return taken;
   }
 
   /** Runs the function and releases, whatever it does. What resolves after its lease was lost may not be taken for done. */
   async #work<T>(lease: AnyLease, work: Work<T>, call: Call): Promise<T> {
-    const parts = lease instanceof GroupLease ? lease.parts : [lease];
+    const parts = lease instanceof MultiLease ? lease.parts : [lease];
     let inside = (): T | Promise<T> => work(lease);
     for (const part of parts) {
       const outer = inside;
-      inside = () => new Frame(this, part).run(outer);
+      inside = () => new Scope(this, part).run(outer);
     }
     let result: T;
     try {
@@ -227,8 +227,8 @@ class BackendLocks implements Locks {
   }
 }
 
-function patienceOf(spec: Spec): Patience {
-  return spec.waitMs > 0 ? "queue" : "once";
+function patienceOf(checked: CheckedOptions): WaitMode {
+  return checked.waitMs > 0 ? "queue" : "once";
 }
 
 /** Work that fails keeps its own error. A loss meanwhile is named as its cause, where it has none. */

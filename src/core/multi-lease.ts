@@ -4,7 +4,7 @@ import type { LockLostError } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 
-export class GroupLease implements Lease, Peekable {
+export class MultiLease implements Lease, Peekable {
   readonly name: string;
   readonly fences: ReadonlyMap<string, bigint>;
   /** @internal In the order they were taken. */

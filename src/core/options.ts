@@ -5,7 +5,7 @@ import { got } from "../contract/show-value.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "../contract/duration.ts";
 import { META_BYTES_MAX } from "../contract/foreign.ts";
 
-export interface Spec {
+export interface CheckedOptions {
   readonly mode: Mode;
   readonly limit: number;
   readonly ttlMs: number;
@@ -16,10 +16,10 @@ export interface Spec {
   readonly renew: boolean | "thread";
   readonly meta: Meta;
   readonly signal: AbortSignal | undefined;
-  /** Claims of equal shape may use one lease of the store after each other. */
-  readonly shape: string;
+  /** Claims with equal share keys may use one lease of the store after each other. */
+  readonly shareKey: string;
   /** False: the lease is one holder's own and always goes back to the store. */
-  readonly lendable: boolean;
+  readonly reusable: boolean;
 }
 
 const DEFAULTS = {
@@ -53,7 +53,7 @@ const MIN_TTL_MS = 100;
 const MAX_HOLD_MS = 30 * MAX_TTL_MS;
 
 /** Checks options against their rules. Throws a `TypeError` that names the option; nothing has been sent then. */
-export function toSpec(options: AcquireOptions, defaults: LocksOptions): Spec {
+export function checkOptions(options: AcquireOptions, defaults: LocksOptions): CheckedOptions {
   for (const option in options) {
     if (!OPTIONS.has(option)) throw unknownOption(option);
   }
@@ -90,13 +90,13 @@ export function toSpec(options: AcquireOptions, defaults: LocksOptions): Spec {
     renew,
     meta,
     signal,
-    shape: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew} ${meta === NO_META ? "" : JSON.stringify(meta)}`,
-    lendable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
+    shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew} ${meta === NO_META ? "" : JSON.stringify(meta)}`,
+    reusable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
   };
 }
 
-/** What most calls that say anything say: how long to wait. The rest is as usual. `undefined`: these options say more. */
-export function toPatience(options: AcquireOptions, usual: Spec): Spec | undefined {
+/** Fast path: only `wait` and `signal` are given. `undefined`: these options say more. */
+export function onlyWaitOf(options: AcquireOptions, usual: CheckedOptions): CheckedOptions | undefined {
   checkObject(options);
   for (const option in options) if (option !== "wait" && option !== "signal") return undefined;
   return {
@@ -106,8 +106,12 @@ export function toPatience(options: AcquireOptions, usual: Spec): Spec | undefin
   };
 }
 
-/** The options of tryAcquire(): it never queues, so that it has no `wait`, and its patience is for the store. */
-export function toTrySpec(options: TryOptions | undefined, usual: Spec, defaults: LocksOptions): Spec {
+/** The options of tryAcquire(): it never queues, so that it has no `wait`, and the time it takes is for the store. */
+export function checkTryOptions(
+  options: TryOptions | undefined,
+  usual: CheckedOptions,
+  defaults: LocksOptions,
+): CheckedOptions {
   // What is inherited counts too, as for the other verbs.
   const rest: Record<string, unknown> = {};
   const given = checkObject(options ?? {}) as Readonly<Record<string, unknown>>;
@@ -119,29 +123,32 @@ export function toTrySpec(options: TryOptions | undefined, usual: Spec, defaults
       "Expected no `wait` for tryAcquire(): it answers at once whether the lock is free. To wait for it, use acquire(name, { wait }).",
     );
   }
-  const spec = toPatience(rest, usual) ?? toSpec(rest, defaults);
-  return { ...spec, waitMs: timeout === undefined ? answerMs(spec) : toMs(timeout, "timeout", { maxMs: Infinity }) };
+  const checked = onlyWaitOf(rest, usual) ?? checkOptions(rest, defaults);
+  return {
+    ...checked,
+    waitMs: timeout === undefined ? answerMs(checked) : toMs(timeout, "timeout", { maxMs: Infinity }),
+  };
 }
 
 /** How long the store has to answer one that does not queue. A thread may take longer to start than a short ttl lasts. */
-export function answerMs({ ttlMs, renew }: Spec): number {
+export function answerMs({ ttlMs, renew }: CheckedOptions): number {
   return renew === "thread" ? TRY_MAX_MS : Math.min(TRY_MAX_MS, ttlMs);
 }
 
-/** What a spec asks of the store. */
-export function toClaim(id: string, name: string, holder: string, spec: Spec, queues: boolean): Claim {
+/** What checked options ask of the store. */
+export function toClaim(id: string, name: string, holder: string, checked: CheckedOptions, queues: boolean): Claim {
   return {
     id,
     name,
-    mode: spec.mode,
-    limit: spec.limit,
-    ttlMs: spec.ttlMs,
-    lockDelayMs: spec.lockDelayMs,
-    minHoldMs: spec.minHoldMs,
+    mode: checked.mode,
+    limit: checked.limit,
+    ttlMs: checked.ttlMs,
+    lockDelayMs: checked.lockDelayMs,
+    minHoldMs: checked.minHoldMs,
     holder,
-    meta: spec.meta,
+    meta: checked.meta,
     queues,
-    renewed: spec.renew === true && spec.maxHoldMs === Infinity,
+    renewed: checked.renew === true && checked.maxHoldMs === Infinity,
   };
 }
 

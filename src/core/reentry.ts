@@ -12,28 +12,28 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { Holding, Mode } from "../contract/backend.ts";
 import { quote } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
-import { Line, type Queue, type Ticket } from "./request.ts";
+import { RequestList, type Queue, type Request } from "./request.ts";
 
-const contexts = new AsyncLocalStorage<Frame>();
+const contexts = new AsyncLocalStorage<Scope>();
 let opened = false;
 
 /** One lock held by the function that is running, and the turns inside it. */
-export class Frame implements Queue {
+export class Scope implements Queue {
   readonly name: string;
   readonly #locks: object;
   /** Gone when the function has ended and nobody is inside: a context lives as long as any promise made in it. */
   #lease: HeldLease | undefined;
-  #outer: Frame | undefined;
+  #outer: Scope | undefined;
   #running = true;
   #readers = 0;
   #writers = 0;
-  readonly #line: Line = new Line();
+  readonly #line: RequestList = new RequestList();
 
   constructor(locks: object, lease: HeldLease) {
     this.name = lease.name;
     this.#locks = locks;
     this.#lease = lease;
-    this.#outer = Frame.#living(contexts.getStore());
+    this.#outer = Scope.#living(contexts.getStore());
   }
 
   /** Runs the holder's function in this context. */
@@ -48,20 +48,20 @@ export class Frame implements Queue {
   }
 
   /** The innermost running holder of `name`, seen from the code that asks. One that has released its lease is none. */
-  static of(locks: object, name: string): Frame | undefined {
+  static of(locks: object, name: string): Scope | undefined {
     // Asking costs nothing until somebody has opened a context.
     if (!opened) return undefined;
-    for (let frame = Frame.#living(contexts.getStore()); frame !== undefined; frame = frame.#outer) {
-      frame.#outer = Frame.#living(frame.#outer);
-      if (frame.#locks !== locks || frame.name !== name) continue;
-      if (frame.#lease!.standing() !== "released") return frame;
+    for (let scope = Scope.#living(contexts.getStore()); scope !== undefined; scope = scope.#outer) {
+      scope.#outer = Scope.#living(scope.#outer);
+      if (scope.#locks !== locks || scope.name !== name) continue;
+      if (scope.#lease!.standing() !== "released") return scope;
     }
     return undefined;
   }
 
-  /** The frame, or the next one around it whose function still runs. Those that ended are let go of, not kept for ever. */
-  static #living(frame: Frame | undefined): Frame | undefined {
-    let found = frame;
+  /** The scope, or the next one around it whose function still runs. Those that ended are let go of, not kept for ever. */
+  static #living(scope: Scope | undefined): Scope | undefined {
+    let found = scope;
     while (found !== undefined && !found.#running) found = found.#outer;
     return found;
   }
@@ -84,15 +84,15 @@ export class Frame implements Queue {
   }
 
   /** Waits for its turn among its siblings. */
-  enter(ticket: Ticket): void {
-    if (!ticket.waits) return ticket.refuse(this.heldBy());
-    this.#line.push(ticket);
+  enter(request: Request): void {
+    if (!request.waits) return request.refuse(this.heldBy());
+    this.#line.push(request);
     this.#lease!.onLost = (reason) => this.#sendAway(reason);
     return undefined;
   }
 
-  leave(ticket: Ticket): void {
-    if (this.#line.remove(ticket)) this.#serve();
+  leave(request: Request): void {
+    if (this.#line.remove(request)) this.#serve();
   }
 
   heldBy(): readonly Holding[] {
@@ -125,9 +125,13 @@ export class Frame implements Queue {
   /** Lets the next siblings in, as far as it goes. */
   #serve(): void {
     if (!this.#lease!.canBeEntered) return;
-    for (let next = this.#line.first; next !== undefined && this.#mayEnter(next.spec.mode); next = this.#line.first) {
+    for (
+      let next = this.#line.first;
+      next !== undefined && this.#mayEnter(next.options.mode);
+      next = this.#line.first
+    ) {
       this.#line.remove(next);
-      next.grant(this.#enter(next.spec.mode));
+      next.grant(this.#enter(next.options.mode));
     }
   }
 

@@ -3,13 +3,13 @@
  * silent is asked again; the holder has its answer in bounded time; the asking goes on behind it until the store has let go
  * by itself. close() waits here, so that nothing is left behind without being named.
  */
-import { Alarm, type Bell } from "../contract/deadlines.ts";
+import { Deadlines, type Deadline } from "../contract/deadlines.ts";
 import type { ReleaseResult } from "./api.ts";
 import type { Backend, Claim, Granted, Refused, Released } from "../contract/backend.ts";
 import type { Clock } from "../contract/clock.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
-import { asked, type Surroundings } from "./surroundings.ts";
+import { asked, type Runtime } from "./surroundings.ts";
 import { within } from "../contract/time-limit.ts";
 
 /** A release that the store does not answer is asked for again after this long at most. */
@@ -21,7 +21,7 @@ const PATIENCE_MAX_MS = 5000;
 const RELEASED: ReadonlySet<Released> = new Set(["held", "queued", "absent"] as const);
 
 /** A release that the store has not answered yet. */
-class Pending implements Bell {
+class Pending implements Deadline {
   readonly hold: Hold;
   readonly resolve: (result: ReleaseResult | Promise<never>) => void;
   /** It was asked for more than once, so that "absent" may be our own doing. */
@@ -31,9 +31,9 @@ class Pending implements Bell {
   /** The machine had slept: that the claim held the lock does not prove that its lease did. */
   readonly inDoubt: boolean;
 
-  // The alarm's own notes.
+  // The deadlines's own notes.
   atMs = 0;
-  place = -1;
+  heapIndex = -1;
 
   constructor(hold: Hold, resolve: (result: ReleaseResult | Promise<never>) => void, nowMs: number) {
     this.hold = hold;
@@ -44,7 +44,7 @@ class Pending implements Bell {
 
 /** Releases a claim, asking again until the store has answered or `untilMs` has passed, when it has let go by itself. */
 export async function releaseUntil(
-  { backend, clock, chance }: Surroundings,
+  { backend, clock, chance }: Runtime,
   claim: Claim,
   untilMs: number,
   isStopped: () => boolean = () => false,
@@ -66,21 +66,21 @@ export async function releaseUntil(
 }
 
 export class Releases {
-  readonly #around: Surroundings;
+  readonly #around: Runtime;
   readonly #clock: Clock;
   readonly #backend: Backend;
   /** Those whose holder waits for an answer. */
-  readonly #waiting: Alarm<Pending>;
+  readonly #waiting: Deadlines<Pending>;
   /** What goes on behind everybody's back, with the names of the locks. */
   readonly #behind: Map<Promise<unknown>, string> = new Map();
   #idle: (() => void) | undefined;
   #stopped = false;
 
-  constructor(around: Surroundings) {
+  constructor(around: Runtime) {
     this.#around = around;
     this.#clock = around.clock;
     this.#backend = around.backend;
-    this.#waiting = new Alarm<Pending>(around.clock, true, (nowMs) => this.#late(nowMs));
+    this.#waiting = new Deadlines<Pending>(around.clock, true, (nowMs) => this.#late(nowMs));
   }
 
   /** As {@link release}, for nobody who would want to know what a backend has answered by mistake. */

@@ -9,7 +9,7 @@ import type { Clock } from "../contract/clock.ts";
 import { LockBackendError, LockClosedError, messageOf, quote } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
 import { onAbort } from "../contract/on-abort.ts";
-import type { Spec } from "./options.ts";
+import type { CheckedOptions } from "./options.ts";
 import { asked } from "./surroundings.ts";
 import { sharedNowMs, ThreadSlot } from "./renew-thread-slot.ts";
 
@@ -164,7 +164,7 @@ export async function awaitThread(
   thread: RenewThread,
   { backend, clock, closing }: { readonly backend: Backend; readonly clock: Clock; readonly closing: AbortSignal },
   name: string,
-  { signal }: Spec,
+  { signal }: CheckedOptions,
   untilMs: number,
 ): Promise<void> {
   if (closing.aborted) throw new LockClosedError(name);

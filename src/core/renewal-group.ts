@@ -1,10 +1,10 @@
 /** Holds of one ttl that are renewed together: so that 100,000 leases are a handful of things to look after. */
-import type { Bell } from "../contract/deadlines.ts";
+import type { Deadline } from "../contract/deadlines.ts";
 import type { Hold } from "./hold.ts";
 
-export class Cohort implements Bell {
+export class RenewalGroup implements Deadline {
   readonly ttlMs: number;
-  /** In no order. An array in which each hold knows its place: a Set would cost more than the rest of keeping it. */
+  /** In no order. An array in which each hold knows its heapIndex: a Set would cost more than the rest of keeping it. */
   readonly holds: Hold[] = [];
   /** When to renew next. */
   renewAtMs: number;
@@ -15,12 +15,12 @@ export class Cohort implements Bell {
    * Kept and not searched for, because looking at thousands of holds is most of what renewing them costs the core.
    */
   firstEndMs: number = Infinity;
-  /** How often in a row the store gave no answer. A cohort in trouble is asked for on its own. */
+  /** How often in a row the store gave no answer. A group in trouble is asked for on its own. */
   failures = 0;
 
-  // The alarm's own notes.
+  // The deadlines's own notes.
   atMs = 0;
-  place = -1;
+  heapIndex = -1;
 
   constructor(ttlMs: number, renewAtMs: number) {
     this.ttlMs = ttlMs;
@@ -28,8 +28,8 @@ export class Cohort implements Bell {
   }
 
   add(hold: Hold): void {
-    hold.cohort = this;
-    hold.cohortPlace = this.holds.push(hold) - 1;
+    hold.group = this;
+    hold.groupIndex = this.holds.push(hold) - 1;
     this.#seeEnd(hold.trustedUntilMs);
   }
 
@@ -44,15 +44,15 @@ export class Cohort implements Bell {
   }
 
   remove(hold: Hold): void {
-    hold.cohort = undefined;
+    hold.group = undefined;
     const last = this.holds.pop()!;
     if (last === hold) return;
-    this.holds[hold.cohortPlace] = last;
-    last.cohortPlace = hold.cohortPlace;
+    this.holds[hold.groupIndex] = last;
+    last.groupIndex = hold.groupIndex;
   }
 
   /** Takes the other's holds over. */
-  merge(other: Cohort): void {
+  merge(other: RenewalGroup): void {
     for (const hold of other.holds) this.add(hold);
     other.holds.length = 0;
     if (other.renewAtMs < this.renewAtMs) this.renewAtMs = other.renewAtMs;

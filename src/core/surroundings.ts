@@ -3,7 +3,7 @@ import type { Backend } from "../contract/backend.ts";
 import type { Chance } from "../contract/random.ts";
 import type { Clock } from "../contract/clock.ts";
 
-export interface Surroundings {
+export interface Runtime {
   readonly backend: Backend;
   readonly clock: Clock;
   readonly chance: Chance;

@@ -11,13 +11,13 @@
  *
  * A refusal speaks for everybody who wants the same and stood here when its question left: a thousand tries are two questions.
  */
-import type { Seeker } from "./acquisition.ts";
+import type { Acquisition } from "./acquisition.ts";
 import { isBusyFor } from "./admission.ts";
 import type { Holding } from "../contract/backend.ts";
 import { asBackendError } from "../contract/errors.ts";
 import type { Grant, Hold } from "./hold.ts";
-import { type Hearer, Seekers, type SeekersHome } from "./acquisitions.ts";
-import { Line, type Ticket } from "./request.ts";
+import { type Hearer, Acquisitions, type AcquisitionsHome } from "./acquisitions.ts";
+import { RequestList, type Request } from "./request.ts";
 
 /** The queue that the tries pass by. */
 export interface TriesHome {
@@ -26,147 +26,151 @@ export interface TriesHome {
   /** A question of those who wait is out. */
   readonly isAsking: boolean;
   heldBy(): readonly Holding[];
-  /** A shared hold that the ticket may use together with others. */
-  joinable(ticket: Ticket): Hold | undefined;
-  lend(hold: Hold, ticket: Ticket): void;
-  /** A hold begins, and the ticket has it first. `false`: it was over before it began. */
-  begin(seeker: Seeker<Ticket>, ticket: Ticket, grant: Grant): boolean;
+  /** A shared hold that the request may use together with others. */
+  joinable(request: Request): Hold | undefined;
+  lend(hold: Hold, request: Request): void;
+  /** A hold begins, and the request has it first. `false`: it was over before it began. */
+  begin(acquisition: Acquisition<Request>, request: Request, grant: Grant): boolean;
   /** Something has changed: everybody is looked at again, those who wait first. */
   serve(): void;
 }
 
 export class Tries implements Hearer {
   readonly name: string;
-  readonly #around: SeekersHome & { readonly closed: boolean };
+  readonly #around: AcquisitionsHome & { readonly closed: boolean };
   readonly #home: TriesHome;
   /** Those for whom no question of their own is out. */
-  readonly #line: Line = new Line();
-  readonly #seekers: Seekers;
+  readonly #line: RequestList = new RequestList();
+  readonly #acquisitions: Acquisitions;
   #entered = 0;
   /** The store's last answer was a no. */
   #full = false;
 
-  constructor(around: SeekersHome & { readonly closed: boolean }, home: TriesHome) {
+  constructor(around: AcquisitionsHome & { readonly closed: boolean }, home: TriesHome) {
     this.name = home.name;
     this.#around = around;
     this.#home = home;
-    this.#seekers = new Seekers(around, this);
+    this.#acquisitions = new Acquisitions(around, this);
   }
 
   get idle(): boolean {
-    return this.#line.first === undefined && this.#seekers.all.length === 0;
+    return this.#line.first === undefined && this.#acquisitions.all.length === 0;
   }
 
   /** Whether those who wait let a question come back first: its answer may be what they wait for. Not where there is room for several. */
-  isAheadOf({ spec: { limit } }: Ticket): boolean {
-    return limit === 1 && this.#seekers.all.length > 0;
+  isAheadOf({ options: { limit } }: Request): boolean {
+    return limit === 1 && this.#acquisitions.all.length > 0;
   }
 
-  enter(ticket: Ticket): void {
-    ticket.number = ++this.#entered;
-    this.#line.push(ticket);
+  enter(request: Request): void {
+    request.number = ++this.#entered;
+    this.#line.push(request);
     // Others may be before it, for whom the store is asked; what is held here is known at once.
-    if (!this.#settle(ticket)) this.serve();
+    if (!this.#settle(request)) this.serve();
   }
 
-  leave(ticket: Ticket): void {
-    if (!this.#line.remove(ticket)) {
-      const seeker = this.#seekers.all.find((one) => one.ticket === ticket);
-      if (seeker !== undefined) this.#bequeath(seeker);
+  leave(request: Request): void {
+    if (!this.#line.remove(request)) {
+      const acquisition = this.#acquisitions.all.find((one) => one.request === request);
+      if (acquisition !== undefined) this.#bequeath(acquisition);
     }
     this.#home.serve();
   }
 
   /** Looks at everybody from the first on, as far as it goes now. */
   serve(): void {
-    for (let ticket = this.#line.first; ticket !== undefined && !this.#around.closed; ticket = this.#line.first) {
-      if (this.#settle(ticket)) continue;
-      if (!this.#mayAsk(ticket)) return;
+    for (let request = this.#line.first; request !== undefined && !this.#around.closed; request = this.#line.first) {
+      if (this.#settle(request)) continue;
+      if (!this.#mayAsk(request)) return;
       const upTo = this.#entered;
-      this.#line.remove(ticket);
-      this.#seekers.seek(ticket).upTo = upTo;
+      this.#line.remove(request);
+      this.#acquisitions.seek(request).upTo = upTo;
     }
   }
 
   /** Questions whose answer would be worth nothing are asked anew when everybody is served next. `false`: there are none. */
-  replace(isWorthless: (seeker: Seeker<Ticket>) => boolean): boolean {
-    const worthless = this.#seekers.callOffWhere(isWorthless);
-    for (const { ticket } of worthless) this.#line.push(ticket);
+  replace(isWorthless: (acquisition: Acquisition<Request>) => boolean): boolean {
+    const worthless = this.#acquisitions.callOffWhere(isWorthless);
+    for (const { request } of worthless) this.#line.push(request);
     return worthless.length > 0;
   }
 
   trouble(nowMs: number): unknown {
-    return this.#seekers.trouble(nowMs);
+    return this.#acquisitions.trouble(nowMs);
   }
 
-  granted(seeker: Seeker<Ticket>, grant: Grant): void {
+  granted(acquisition: Acquisition<Request>, grant: Grant): void {
     this.#full = false;
-    if (!this.#home.begin(seeker, seeker.ticket, grant)) this.#line.push(seeker.ticket);
+    if (!this.#home.begin(acquisition, acquisition.request, grant)) this.#line.push(acquisition.request);
     this.#home.serve();
   }
 
-  refused(seeker: Seeker<Ticket>): void {
+  refused(acquisition: Acquisition<Request>): void {
     this.#full = true;
-    const { mode, limit } = seeker.claim;
-    const heldBy = seeker.heldBy(this.#around.clock.now());
+    const { mode, limit } = acquisition.claim;
+    const heldBy = acquisition.heldBy(this.#around.clock.now());
     // Who fits beside whom depends on nothing else.
-    const isSame = ({ spec }: Ticket): boolean => spec.mode === mode && spec.limit === limit;
-    this.#answer(seeker, isSame, (ticket) => ticket.refuse(heldBy));
+    const isSame = ({ options }: Request): boolean => options.mode === mode && options.limit === limit;
+    this.#answer(acquisition, isSame, (request) => request.refuse(heldBy));
   }
 
-  failed(seeker: Seeker<Ticket>, error: unknown): void {
-    const { shape } = seeker.ticket.spec;
+  failed(acquisition: Acquisition<Request>, error: unknown): void {
+    const { shareKey } = acquisition.request.options;
     const failure = asBackendError(this.#around.backend.name, this.name, error);
-    // Another shape may be what the store wants.
+    // Another shareKey may be what the store wants.
     this.#answer(
-      seeker,
-      ({ spec }) => spec.shape === shape,
-      (ticket) => ticket.fail(failure),
+      acquisition,
+      ({ options }) => options.shareKey === shareKey,
+      (request) => request.fail(failure),
     );
   }
 
   /** The answer to a question is for those who stood here when it left and have none of their own out. */
-  #answer(seeker: Seeker<Ticket>, isSame: (ticket: Ticket) => boolean, settle: (ticket: Ticket) => void): void {
+  #answer(
+    acquisition: Acquisition<Request>,
+    isSame: (request: Request) => boolean,
+    settle: (request: Request) => void,
+  ): void {
     // One of them, unless it came later and took another's place: then it is asked for again.
-    this.#line.push(seeker.ticket);
-    let next: Ticket | undefined;
-    for (let ticket = this.#line.first; ticket !== undefined; ticket = next) {
-      ({ next } = ticket);
-      if (ticket.number > seeker.upTo || !isSame(ticket)) continue;
-      this.#line.remove(ticket);
-      settle(ticket);
+    this.#line.push(acquisition.request);
+    let next: Request | undefined;
+    for (let request = this.#line.first; request !== undefined; request = next) {
+      ({ next } = request);
+      if (request.number > acquisition.upTo || !isSame(request)) continue;
+      this.#line.remove(request);
+      settle(request);
     }
     this.#home.serve();
   }
 
   /** What is known here without the store: that the lock is busy, or that it may be shared. */
-  #settle(ticket: Ticket): boolean {
-    const isBusy = isBusyFor(ticket, this.#home.holds, this.#around.clock.now());
-    const hold = isBusy ? undefined : this.#home.joinable(ticket);
+  #settle(request: Request): boolean {
+    const isBusy = isBusyFor(request, this.#home.holds, this.#around.clock.now());
+    const hold = isBusy ? undefined : this.#home.joinable(request);
     if (!isBusy && hold === undefined) return false;
-    this.#line.remove(ticket);
-    if (hold === undefined) ticket.refuse(this.#home.heldBy());
-    else this.#home.lend(hold, ticket);
+    this.#line.remove(request);
+    if (hold === undefined) request.refuse(this.#home.heldBy());
+    else this.#home.lend(hold, request);
     return true;
   }
 
   /** One at a time where one would be in the other's way: a try is never refused for another that was given up. */
-  #mayAsk({ spec: { mode, limit, shape } }: Ticket): boolean {
-    const out = this.#seekers.all;
+  #mayAsk({ options: { mode, limit, shareKey } }: Request): boolean {
+    const out = this.#acquisitions.all;
     // For as many as there may be room for, until the store says that there is none.
     if (limit > 1) return out.length < (this.#full ? 1 : Math.max(1, limit - this.#home.holds.length));
     if (this.#home.isAsking) return false;
     if (mode === "exclusive") return out.length === 0;
-    // Of one shape, all may share what one of them gets.
-    return out.every(({ claim, ticket }) => claim.mode === "shared" && ticket.spec.shape !== shape);
+    // Of one shareKey, all may share what one of them gets.
+    return out.every(({ claim, request }) => claim.mode === "shared" && request.options.shareKey !== shareKey);
   }
 
   /** Whose question it was has left. The next takes its place, if it wants the same. */
-  #bequeath(seeker: Seeker<Ticket>): void {
+  #bequeath(acquisition: Acquisition<Request>): void {
     const heir = this.#line.first;
-    if (heir?.spec.shape !== seeker.ticket.spec.shape) return this.#seekers.callOff(seeker);
+    if (heir?.options.shareKey !== acquisition.request.options.shareKey) return this.#acquisitions.callOff(acquisition);
     this.#line.remove(heir);
-    seeker.ticket = heir;
+    acquisition.request = heir;
     return undefined;
   }
 }

@@ -1,22 +1,22 @@
 /**
- * The keeper (others say watchdog): renews every hold of this process from one timer, in batches, and ends those that
+ * The watchdog: renews every hold of this process from one timer, in batches, and ends those that
  * can no longer be trusted. A hold is renewed after a third of its ttl and asked for again until its instant passes.
  *
  * To end a hold calls the user's abort listeners, which may release, acquire or close anything. So each step first decides,
- * then puts everything back in its place, and only then ends what has to end; what is asked for afterwards is looked at anew.
+ * then puts everything back in its heapIndex, and only then ends what has to end; what is asked for afterwards is looked at anew.
  */
-import { Alarm, type Bell } from "../contract/deadlines.ts";
+import { Deadlines, type Deadline } from "../contract/deadlines.ts";
 import { readRenewal } from "../contract/answer.ts";
 import type { Backend, Renewal } from "../contract/backend.ts";
 import type { Chance } from "../contract/random.ts";
 import type { Clock } from "../contract/clock.ts";
-import { Cohort } from "./renewal-group.ts";
+import { RenewalGroup } from "./renewal-group.ts";
 import { renewChannel } from "../contract/events.ts";
-import { departure, type Hold } from "./hold.ts";
+import { sentNow, type Hold } from "./hold.ts";
 
-/** Cohorts due within this part of their ttl ride along: so that leases taken at random moments end up in few batches. */
+/** Groups due within this part of their ttl are renewed along with others, so leases taken at random moments end up in few batches. */
 const RIDE_ALONG = 1 / 10;
-/** A new hold joins the youngest cohort for this part of its ttl; it is renewed that much early, once. */
+/** A new hold joins the youngest group for this part of its ttl; it is renewed that much early, once. */
 const JOIN = 1 / 30;
 const RETRY_MIN_MS = 10;
 /** How often holds that are not renewed are looked at: a machine that slept shows only by its wall clock. */
@@ -30,152 +30,152 @@ interface Ended {
   readonly reason: string;
 }
 
-export class Keeper {
+export class Watchdog {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #chance: Chance;
-  /** Every cohort that has holds, and every hold that is not renewed from here. */
-  readonly #alarm: Alarm<Bell>;
-  /** Per ttl, the cohort that new holds join. */
-  readonly #youngest: Map<number, { readonly cohort: Cohort; readonly untilMs: number }> = new Map();
+  /** Every group that has holds, and every hold that is not renewed from here. */
+  readonly #deadlines: Deadlines<Deadline>;
+  /** Per ttl, the group that new holds join. */
+  readonly #youngest: Map<number, { readonly group: RenewalGroup; readonly untilMs: number }> = new Map();
   #stopped = false;
 
   constructor(backend: Backend, clock: Clock, chance: Chance) {
     this.#backend = backend;
     this.#clock = clock;
     this.#chance = chance;
-    this.#alarm = new Alarm<Bell>(clock, false, (nowMs) => this.#sweep(nowMs));
+    this.#deadlines = new Deadlines<Deadline>(clock, false, (nowMs) => this.#sweep(nowMs));
   }
 
   keep(hold: Hold): void {
     // What is not renewed from here has only its end to be watched.
-    if (hold.spec.renew !== true) return this.#watchEnd(hold, hold.grantedAtMs);
+    if (hold.options.renew !== true) return this.#watchEnd(hold, hold.grantedAtMs);
     const nowMs = hold.grantedAtMs;
     // A lease that was handed over has used up some of its trust: renewed no later than half-way to its end.
     const latestMs = nowMs + (hold.trustedUntilMs - nowMs) / 2;
     const youngest = this.#youngest.get(hold.ttlMs);
-    if (youngest !== undefined && nowMs < youngest.untilMs && youngest.cohort.place >= 0) {
-      if (youngest.cohort.renewAtMs <= latestMs) return youngest.cohort.add(hold);
+    if (youngest !== undefined && nowMs < youngest.untilMs && youngest.group.heapIndex >= 0) {
+      if (youngest.group.renewAtMs <= latestMs) return youngest.group.add(hold);
     }
     const dueMs = nowMs + this.#thirdMs(hold.ttlMs);
-    const cohort = new Cohort(hold.ttlMs, Math.min(dueMs, latestMs));
-    cohort.add(hold);
-    if (dueMs <= latestMs) this.#youngest.set(hold.ttlMs, { cohort, untilMs: nowMs + hold.ttlMs * JOIN });
-    return this.#alarm.set(cohort, cohort.renewAtMs);
+    const group = new RenewalGroup(hold.ttlMs, Math.min(dueMs, latestMs));
+    group.add(hold);
+    if (dueMs <= latestMs) this.#youngest.set(hold.ttlMs, { group, untilMs: nowMs + hold.ttlMs * JOIN });
+    return this.#deadlines.set(group, group.renewAtMs);
   }
 
   /** From this moment on nothing renews the hold, not even an answer that is on its way. */
   drop(hold: Hold): void {
-    const { cohort } = hold;
-    if (cohort === undefined) return this.#alarm.clear(hold);
-    cohort.remove(hold);
-    // An empty cohort stays until its time, so that a lock that is taken again and again costs no new one each time.
+    const { group } = hold;
+    if (group === undefined) return this.#deadlines.clear(hold);
+    group.remove(hold);
+    // An empty group stays until its time, so that a lock that is taken again and again costs no new one each time.
     return undefined;
   }
 
   /** Renews everything now. What was asked before may never be answered, as after a reconnect. */
   doubt(): void {
     const nowMs = this.#clock.now();
-    for (const bell of this.#alarm.all()) {
-      if (!(bell instanceof Cohort)) continue;
-      bell.renewAtMs = nowMs;
-      bell.askedAtMs = -Infinity;
-      this.#alarm.set(bell, nowMs);
+    for (const entry of this.#deadlines.all()) {
+      if (!(entry instanceof RenewalGroup)) continue;
+      entry.renewAtMs = nowMs;
+      entry.askedAtMs = -Infinity;
+      this.#deadlines.set(entry, nowMs);
     }
   }
 
   /** Renews one hold now. `afresh`: an answer that is on its way may be older than the doubt. */
   confirm(hold: Hold, afresh: boolean): void {
-    const { cohort } = hold;
-    if (cohort === undefined) return;
+    const { group } = hold;
+    if (group === undefined) return;
     const nowMs = this.#clock.now();
     // It is being asked for, or will be soon: somebody who looks again and again does not make it more often.
-    if (!afresh && (cohort.isAsking(nowMs) || cohort.failures > 0 || cohort.renewAtMs <= nowMs)) return;
-    cohort.remove(hold);
+    if (!afresh && (group.isAsking(nowMs) || group.failures > 0 || group.renewAtMs <= nowMs)) return;
+    group.remove(hold);
     this.#put([hold], 0, nowMs);
   }
 
   stop(): void {
     this.#stopped = true;
-    this.#alarm.stop();
+    this.#deadlines.stop();
   }
 
   #watchEnd(hold: Hold, nowMs: number): void {
     const { trustedUntilMs } = hold;
-    const lookMs = hold.spec.renew === false ? nowMs + SLEEP_LOOK_MS : Infinity;
-    this.#alarm.set(hold, Math.min(trustedUntilMs, lookMs));
+    const lookMs = hold.options.renew === false ? nowMs + SLEEP_LOOK_MS : Infinity;
+    this.#deadlines.set(hold, Math.min(trustedUntilMs, lookMs));
   }
 
   #sweep(nowMs: number): void {
-    const due: Cohort[] = [];
+    const due: RenewalGroup[] = [];
     const others: Hold[] = [];
     const ended: Ended[] = [];
     let slackMs = 0;
-    for (let bell = this.#alarm.take(nowMs); bell !== undefined; bell = this.#alarm.take(nowMs + slackMs)) {
-      if (bell instanceof Cohort) {
-        due.push(bell);
-        slackMs = Math.max(slackMs, bell.ttlMs * RIDE_ALONG);
-      } else others.push(bell as Hold);
+    for (let entry = this.#deadlines.take(nowMs); entry !== undefined; entry = this.#deadlines.take(nowMs + slackMs)) {
+      if (entry instanceof RenewalGroup) {
+        due.push(entry);
+        slackMs = Math.max(slackMs, entry.ttlMs * RIDE_ALONG);
+      } else others.push(entry as Hold);
     }
     for (const hold of others) {
       if (hold.trusted(nowMs)) this.#watchEnd(hold, nowMs);
       else ended.push({ hold, reason: whyEnded(hold, nowMs, 0) });
     }
-    for (const cohort of due) {
-      if (nowMs >= cohort.firstEndMs) this.#findEnded(cohort, nowMs, ended);
-      this.#setBell(cohort);
+    for (const group of due) {
+      if (nowMs >= group.firstEndMs) this.#findEnded(group, nowMs, ended);
+      this.#setDeadline(group);
     }
     lose(ended);
     if (!this.#stopped) this.#ask(due, nowMs);
   }
 
-  #findEnded(cohort: Cohort, nowMs: number, ended: Ended[]): void {
-    for (const hold of cohort.holds) {
-      if (!hold.trusted(nowMs)) ended.push({ hold, reason: whyEnded(hold, nowMs, cohort.failures) });
+  #findEnded(group: RenewalGroup, nowMs: number, ended: Ended[]): void {
+    for (const hold of group.holds) {
+      if (!hold.trusted(nowMs)) ended.push({ hold, reason: whyEnded(hold, nowMs, group.failures) });
     }
   }
 
   /** Decides which of those that are due are asked for, in which calls: the healthy in one, those in trouble each on their own. */
-  #ask(due: readonly Cohort[], nowMs: number): void {
-    const healthy = new Map<number, Cohort>();
-    const alone: Cohort[][] = [];
-    for (const cohort of due) {
-      if (cohort.holds.length === 0 || cohort.isAsking(nowMs) || nowMs + cohort.ttlMs * RIDE_ALONG < cohort.renewAtMs)
+  #ask(due: readonly RenewalGroup[], nowMs: number): void {
+    const healthy = new Map<number, RenewalGroup>();
+    const alone: RenewalGroup[][] = [];
+    for (const group of due) {
+      if (group.holds.length === 0 || group.isAsking(nowMs) || nowMs + group.ttlMs * RIDE_ALONG < group.renewAtMs)
         continue;
-      const other = healthy.get(cohort.ttlMs);
-      if (cohort.failures > 0) alone.push([cohort]);
-      else if (other === undefined) healthy.set(cohort.ttlMs, cohort);
+      const other = healthy.get(group.ttlMs);
+      if (group.failures > 0) alone.push([group]);
+      else if (other === undefined) healthy.set(group.ttlMs, group);
       else {
-        other.merge(cohort);
-        this.#setBell(cohort);
+        other.merge(group);
+        this.#setDeadline(group);
       }
     }
     const calls = healthy.size > 0 ? [[...healthy.values()], ...alone] : alone;
-    for (const cohorts of calls) {
-      for (const cohort of cohorts) {
-        cohort.askedAtMs = nowMs;
-        this.#setBell(cohort);
+    for (const groups of calls) {
+      for (const group of groups) {
+        group.askedAtMs = nowMs;
+        this.#setDeadline(group);
       }
     }
-    for (const cohorts of calls) void this.#renew(cohorts);
+    for (const groups of calls) void this.#renew(groups);
   }
 
-  #setBell(cohort: Cohort): void {
-    if (cohort.holds.length === 0) {
-      this.#alarm.clear(cohort);
-      if (this.#youngest.get(cohort.ttlMs)?.cohort === cohort) this.#youngest.delete(cohort.ttlMs);
+  #setDeadline(group: RenewalGroup): void {
+    if (group.holds.length === 0) {
+      this.#deadlines.clear(group);
+      if (this.#youngest.get(group.ttlMs)?.group === group) this.#youngest.delete(group.ttlMs);
       return;
     }
-    const nextMs = cohort.askedAtMs > -Infinity ? cohort.askedAtMs + cohort.ttlMs / 3 : cohort.renewAtMs;
-    if (cohort.firstEndMs < nextMs) cohort.findFirstEnd();
-    this.#alarm.set(cohort, Math.min(nextMs, cohort.firstEndMs));
+    const nextMs = group.askedAtMs > -Infinity ? group.askedAtMs + group.ttlMs / 3 : group.renewAtMs;
+    if (group.firstEndMs < nextMs) group.findFirstEnd();
+    this.#deadlines.set(group, Math.min(nextMs, group.firstEndMs));
   }
 
-  async #renew(cohorts: readonly Cohort[]): Promise<void> {
+  async #renew(groups: readonly RenewalGroup[]): Promise<void> {
     // Copies of the right size from the start: lists that grow to thousands leave as much behind for the garbage collector.
-    const holds = cohorts.length === 1 ? cohorts[0]!.holds.slice() : cohorts.flatMap((cohort) => cohort.holds);
+    const holds = groups.length === 1 ? groups[0]!.holds.slice() : groups.flatMap((group) => group.holds);
     const claims = holds.map((hold) => hold.claim);
-    const sent = departure(this.#clock);
+    const sent = sentNow(this.#clock);
     // While trust is whole the store cannot have let go. After a sleep it may have, and a yes must be about the same lease.
     const fences = holds.some((hold) => hold.inDoubt(sent.atMs)) ? holds.map((hold) => hold.firstFence) : undefined;
     let answers: readonly Renewal[] | undefined;
@@ -197,14 +197,14 @@ export class Keeper {
       if (typeof said === "number") renewed++;
       else if (said !== undefined) gone++;
       // Released or lost while the answer was on its way: a lease ends once.
-      if (hold.state !== "held" || hold.cohort === undefined) continue;
+      if (hold.state !== "held" || hold.group === undefined) continue;
       // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
-      if (!hold.trusted(nowMs)) ended.push({ hold, reason: whyEnded(hold, nowMs, hold.cohort.failures) });
+      if (!hold.trusted(nowMs)) ended.push({ hold, reason: whyEnded(hold, nowMs, hold.group.failures) });
       else if (typeof said === "number") hold.confirm(said, sent);
       else if (said === undefined) unknown.push(hold);
       else ended.push({ hold, reason: said.gone });
     }
-    this.#settle(cohorts, unknown, nowMs, answers === undefined);
+    this.#settle(groups, unknown, nowMs, answers === undefined);
     lose(ended);
     if (!renewChannel.hasSubscribers) return;
     const asked = holds.length;
@@ -219,14 +219,14 @@ export class Keeper {
     });
   }
 
-  #settle(cohorts: readonly Cohort[], unknown: readonly Hold[], nowMs: number, allFailed: boolean): void {
-    const failures = 1 + Math.max(...cohorts.map((cohort) => cohort.failures));
-    for (const hold of unknown) hold.cohort!.remove(hold);
-    for (const cohort of cohorts) {
-      cohort.askedAtMs = -Infinity;
-      cohort.failures = 0;
-      cohort.renewAtMs = nowMs + this.#thirdMs(cohort.ttlMs);
-      this.#setBell(cohort);
+  #settle(groups: readonly RenewalGroup[], unknown: readonly Hold[], nowMs: number, allFailed: boolean): void {
+    const failures = 1 + Math.max(...groups.map((group) => group.failures));
+    for (const hold of unknown) hold.group!.remove(hold);
+    for (const group of groups) {
+      group.askedAtMs = -Infinity;
+      group.failures = 0;
+      group.renewAtMs = nowMs + this.#thirdMs(group.ttlMs);
+      this.#setDeadline(group);
     }
     // A call that failed as a whole is halved, so that one claim the store chokes on cannot take the others with it.
     const half = allFailed ? Math.ceil(unknown.length / 2) : unknown.length;
@@ -234,20 +234,20 @@ export class Keeper {
     this.#put(unknown.slice(half), failures, nowMs);
   }
 
-  /** Puts holds into cohorts of their own: to be asked for at once, or, after failures, in a while. */
+  /** Puts holds into groups of their own: to be asked for at once, or, after failures, in a while. */
   #put(holds: readonly Hold[], failures: number, nowMs: number): void {
-    const perTtl = new Map<number, Cohort>();
+    const perTtl = new Map<number, RenewalGroup>();
     for (const hold of holds) {
-      let cohort = perTtl.get(hold.ttlMs);
-      if (cohort === undefined) {
+      let group = perTtl.get(hold.ttlMs);
+      if (group === undefined) {
         const leftMs = hold.trustedUntilMs - nowMs;
         const pauseMs = Math.max(RETRY_MIN_MS, leftMs / 8) * (0.5 + 0.5 * this.#chance.fraction());
-        perTtl.set(hold.ttlMs, (cohort = new Cohort(hold.ttlMs, failures === 0 ? nowMs : nowMs + pauseMs)));
-        cohort.failures = failures;
+        perTtl.set(hold.ttlMs, (group = new RenewalGroup(hold.ttlMs, failures === 0 ? nowMs : nowMs + pauseMs)));
+        group.failures = failures;
       }
-      cohort.add(hold);
+      group.add(hold);
     }
-    for (const cohort of perTtl.values()) this.#setBell(cohort);
+    for (const group of perTtl.values()) this.#setDeadline(group);
   }
 
   /** A third of the ttl, jittered, so that processes started together do not renew together for ever. */
@@ -264,7 +264,7 @@ function lose(ended: readonly Ended[]): void {
 function whyEnded(hold: Hold, nowMs: number, failures: number): string {
   if (nowMs >= hold.endAtMs) return "it was held for its maxHold";
   if (nowMs < hold.trustedUntilMs) return "the machine slept past the end of its ttl";
-  if (hold.spec.renew === false) return "its ttl passed and it is not renewed";
+  if (hold.options.renew === false) return "its ttl passed and it is not renewed";
   if (failures > 0) return `its ttl passed while the store did not confirm it (${failures} renewals failed)`;
   const lateMs = Math.round(nowMs - hold.trustedUntilMs);
   const late = lateMs < LATE_MS ? "" : `noticed ${lateMs} ms late: `;

@@ -12,7 +12,7 @@ import { clipped, printable, toPrintableJson } from "../../src/contract/foreign.
 import { clippedSnapshot } from "../../src/core/snapshot.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { checkReason } from "../../src/core/check.ts";
-import { toSpec } from "../../src/core/options.ts";
+import { checkOptions } from "../../src/core/options.ts";
 import { DIST } from "../dist.ts";
 import { Bench } from "./harness.ts";
 
@@ -129,7 +129,7 @@ test("S179: the library's own errors are safe to log; their fields are what they
 
 describe("S177: caps at every door", () => {
   test("of the API", () => {
-    expect(() => toSpec({ meta: { note: "x".repeat(5000) } }, {})).toThrow("at most 4096 bytes");
+    expect(() => checkOptions({ meta: { note: "x".repeat(5000) } }, {})).toThrow("at most 4096 bytes");
     expect(() => checkReason("x".repeat(1001))).toThrow("1 to 1000 characters");
     expect(() => checkReason(" ")).toThrow("not blank");
     expect(() => checkReason("it hangs")).not.toThrow();

@@ -7,7 +7,7 @@ import { LockClosedError, messageOf } from "../../src/contract/errors.ts";
 import { createLocks } from "../../src/core/locks.ts";
 import { memory } from "../../src/backends/memory/index.ts";
 import { toBackendError } from "../../src/backends/redis/errors.ts";
-import { toSpec } from "../../src/core/options.ts";
+import { checkOptions } from "../../src/core/options.ts";
 
 describe("S145: an empty URL is a mistake, not a lock of this machine alone", () => {
   test.each([[undefined], [""], [" "], [null]])("connect(%j)", async (url) => {
@@ -83,7 +83,7 @@ describe("S147: what was got is said as it was given", () => {
     [{ meta: { a: 1 } }, "Expected `meta.a` to be a string, got 1"],
     [{ mode: { toString: () => "shared" } }, "got an object"],
   ])("%j", async (options, message) => {
-    const checked = (): unknown => toSpec(options as object, {});
+    const checked = (): unknown => checkOptions(options as object, {});
     expect(checked).toThrow(message);
     await expect(locks.acquire("a", options as object)).rejects.toThrow(message);
   });

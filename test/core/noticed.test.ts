@@ -5,17 +5,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { queryObjects } from "node:v8";
 import { afterAll, describe, expect, test, vi } from "vitest";
-import { Alarm, type Bell } from "../../src/contract/deadlines.ts";
+import { Deadlines, type Deadline } from "../../src/contract/deadlines.ts";
 import type { Backend, Claim, Holding } from "../../src/contract/backend.ts";
 import { systemChance } from "../../src/contract/random.ts";
 import { systemClock } from "../../src/contract/clock.ts";
-import { Cohort } from "../../src/core/renewal-group.ts";
-import { Desk } from "../../src/core/engine.ts";
+import { RenewalGroup } from "../../src/core/renewal-group.ts";
+import { Engine } from "../../src/core/engine.ts";
 import type { HeldLease } from "../../src/core/lease.ts";
-import { toSpec } from "../../src/core/options.ts";
+import { checkOptions } from "../../src/core/options.ts";
 import { formatMs, toMs } from "../../src/contract/duration.ts";
 import { LockBackendError, type LockLostError, LockTimeoutError, messageOf, quote } from "../../src/contract/errors.ts";
-import { departure, Hold } from "../../src/core/hold.ts";
+import { sentNow, Hold } from "../../src/core/hold.ts";
 import { RenewThread } from "../../src/core/renew-thread.ts";
 import { mistakenGrant } from "../../src/contract/backend-mistake.ts";
 import { clippedSnapshot } from "../../src/core/snapshot.ts";
@@ -93,7 +93,7 @@ test("a renewing thread that dies at once is not started again at once", async (
   const claim = { id: "1", name: "a", ttlMs: 30_000 } as Claim;
   const granted = { granted: true, fence: 1n, run: 1 } as const;
   const home = { lose: () => {}, forceEnd: () => Promise.resolve() };
-  thread.keep(new Hold(home, clock, claim, toSpec({ renew: "thread" }, {}), { granted, sent: departure(clock) }));
+  thread.keep(new Hold(home, clock, claim, checkOptions({ renew: "thread" }, {}), { granted, sent: sentNow(clock) }));
   await clock.advance(0);
   // A real thread, which needs a moment to fail.
   await vi.waitFor(() => expect(clock.timers).toBe(1), { timeout: 25_000 });
@@ -116,7 +116,7 @@ test("a grant in a message is believed while a third of its ttl is left", async 
   expect(backend.count("attempt")).toBe(1);
 });
 
-test("a failure is told to whoever took the place of the one that had asked", async () => {
+test("a failure is told to whoever took the heapIndex of the one that had asked", async () => {
   const { backend, clock, locks } = stage();
   const { opened, open } = gate();
   backend.interfere.attempt = async () => {
@@ -143,10 +143,10 @@ test("query() refuses options that it does not know, by name", async () => {
 
 test("a ttl that was used once leaves nothing in the watchdog", async () => {
   const { clock, locks } = stage();
-  const before = queryObjects(Cohort, { format: "count" });
+  const before = queryObjects(RenewalGroup, { format: "count" });
   for (let ttl = 1000; ttl < 1200; ttl++) await (await locks.acquire("a", { ttl })).release();
   await clock.advance(10_000);
-  expect(queryObjects(Cohort, { format: "count" }) - before).toBeLessThan(20);
+  expect(queryObjects(RenewalGroup, { format: "count" }) - before).toBeLessThan(20);
 });
 
 describe("timers", () => {
@@ -171,8 +171,8 @@ describe("timers", () => {
       clearTimer: () => {},
       keepAlive: (_: unknown, alive: boolean) => void kept.push(alive),
     };
-    const alarm = new Alarm<Bell>(clock, true, () => {});
-    const [one, other] = [1, 2].map(() => ({ atMs: 0, place: -1 })) as [Bell, Bell];
+    const alarm = new Deadlines<Deadline>(clock, true, () => {});
+    const [one, other] = [1, 2].map(() => ({ atMs: 0, heapIndex: -1 })) as [Deadline, Deadline];
     alarm.set(one, 1000);
     alarm.set(other, 2000);
     alarm.clear(one);
@@ -275,13 +275,13 @@ test("a backend without swap() lets the next one in by a question of its own", a
 });
 
 describe("who holds", () => {
-  test("the desk knows exactly the holds that there are, in whatever order they end", async () => {
+  test("the engine knows exactly the holds that there are, in whatever order they end", async () => {
     const clock = new FakeClock();
-    const desk = new Desk(memory({ clock }), { clock });
-    const spec = toSpec({}, {});
-    const take = (name: string): Promise<HeldLease> => desk.take(name, spec, "queue", 1000) as Promise<HeldLease>;
+    const engine = new Engine(memory({ clock }), { clock });
+    const options = checkOptions({}, {});
+    const take = (name: string): Promise<HeldLease> => engine.take(name, options, "queue", 1000) as Promise<HeldLease>;
     const leases = await Promise.all(["a", "b", "c", "d"].map(take));
-    const names = (): string[] => desk.held.map(({ claim }) => claim.name).toSorted();
+    const names = (): string[] => engine.held.map(({ claim }) => claim.name).toSorted();
     expect(names()).toEqual(["a", "b", "c", "d"]);
     await leases[1]!.release();
     expect(names()).toEqual(["a", "c", "d"]);

@@ -9,7 +9,7 @@ import { leftInFiles, leftInQueues, leftInRedis, leftInZooKeeper, leftToSee } fr
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
 import { zookeeper } from "../../src/backends/zookeeper/index.ts";
-import { claimOf, Desk, rivalOf } from "../backends/redis/lab.ts";
+import { claimOf, Clients, rivalOf } from "../backends/redis/lab.ts";
 
 const SHAPES: readonly Partial<Claim>[] = [{}, { mode: "shared" }, { limit: 2 }];
 
@@ -35,8 +35,8 @@ async function walk(
 
 test("in Redis", async () => {
   await using server = await startRedis();
-  await using desk = new Desk();
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
   for (const shape of SHAPES) {
     await walk(backend, shape, async (prefix, stage) => {
       const left = await leftInRedis(server, prefix);

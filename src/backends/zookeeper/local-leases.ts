@@ -4,7 +4,7 @@
  */
 import type { Claim, Granted } from "../../contract/backend.ts";
 import { systemClock } from "../../contract/clock.ts";
-import { Alarm, type Bell } from "../../contract/deadlines.ts";
+import { Deadlines, type Deadline } from "../../contract/deadlines.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import type { OurNode } from "./claim-node.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
@@ -12,7 +12,7 @@ import { hasCode } from "./client/errors.ts";
 import type { WatchEvent } from "./client/protocol.ts";
 
 /** Its deadline passes when it was not renewed in time. */
-export interface LocalLease extends Bell {
+export interface LocalLease extends Deadline {
   readonly claim: Claim;
   readonly node: OurNode;
   /** When the lease began, by the local clock. */
@@ -39,7 +39,7 @@ export class LocalLeases {
   readonly #held = new Map<string, LocalLease>();
   readonly #unwatched = new Set<LocalLease>();
   // The process may exit: the ensemble then ends the session.
-  readonly #deadlines: Alarm<LocalLease> = new Alarm(systemClock, false, (nowMs) => this.#expire(nowMs));
+  readonly #deadlines: Deadlines<LocalLease> = new Deadlines(systemClock, false, (nowMs) => this.#expire(nowMs));
   #watchTimer: NodeJS.Timeout | undefined;
 
   constructor(client: ZooKeeperClient, listener: LeaseListener) {
@@ -65,7 +65,7 @@ export class LocalLeases {
     const fromMs = this.#client.since(provenMs);
     const ttlMs = Math.min(claim.ttlMs, maxMs);
     const watcher = (event: WatchEvent): void => this.#nodeChanged(lease, event);
-    const lease: LocalLease = { claim, node, sinceMs: performance.now(), ttlMs, watcher, atMs: 0, place: -1 };
+    const lease: LocalLease = { claim, node, sinceMs: performance.now(), ttlMs, watcher, atMs: 0, heapIndex: -1 };
     this.#held.set(claim.id, lease);
     this.extend(lease, fromMs);
     this.#watchSoon(lease);

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { type Grant, Seeker } from "../../core/acquisition.ts";
+import { type Grant, Acquisition } from "../../core/acquisition.ts";
 import type { Claim, Granted } from "../../contract/backend.ts";
 import { systemChance } from "../../contract/random.ts";
 import { systemClock } from "../../contract/clock.ts";
@@ -11,7 +11,7 @@ import { LockBackendError, LockTimeoutError, quote } from "../../contract/errors
 import { checkName } from "../../core/options.ts";
 import { ask } from "../ask-store.ts";
 import { startTimeOf } from "../run/processes.ts";
-import { forgetOldClaims, isClaimId, type Keeper, prepareClaims } from "../saved-claims.ts";
+import { forgetOldClaims, isClaimId, type Watchdog, prepareClaims } from "../saved-claims.ts";
 import type { Command } from "../command.ts";
 import { UsageError } from "../usage-error.ts";
 import { whileStoreAnswers } from "../store-reachable.ts";
@@ -134,7 +134,7 @@ function commandOf(pid: number): string {
 }
 
 /** The process whose life is to be the lease's. */
-function readKeeper(flags: Flags): Keeper | undefined {
+function readKeeper(flags: Flags): Watchdog | undefined {
   const pid = flags.integer("pid", { min: 1, max: 2 ** 31 - 1 });
   if (pid === undefined) return undefined;
   try {
@@ -167,7 +167,7 @@ async function seek(
   { backend, locks }: OpenStore,
   { claim, choice, stop }: { claim: Claim; choice: LockChoice; stop: AbortSignal },
 ): Promise<Grant | undefined> {
-  const seeker = new Seeker({ backend, clock: systemClock, chance: systemChance }, claim, undefined);
+  const seeker = new Acquisition({ backend, clock: systemClock, chance: systemChance }, claim, undefined);
   const { name, holder } = claim;
   const progress = {
     name,
@@ -215,7 +215,7 @@ async function succeed(io: Io, store: OpenStore, outcome: Outcome, { granted, se
   return EXIT.ok;
 }
 
-function tie(store: OpenStore, { pid, startTime }: Keeper): void {
+function tie(store: OpenStore, { pid, startTime }: Watchdog): void {
   if (startTimeOf(pid) !== startTime) throw new Error(`process ${pid}, which was to keep it, has ended`);
   store.tie([pid]);
 }

@@ -85,7 +85,7 @@ function waitsForItself(io: Io, flags: Flags, { name, choice: { options } }: Pla
   return sameStore && alone;
 }
 
-interface Surroundings {
+interface Runtime {
   readonly plan: Plan;
   readonly log: Log;
   readonly signals: Signals;
@@ -95,7 +95,7 @@ interface Surroundings {
   readonly conflictCode: number;
 }
 
-async function acquireAndRun(io: Io, flags: Flags, around: Surroundings): Promise<number> {
+async function acquireAndRun(io: Io, flags: Flags, around: Runtime): Promise<number> {
   const { log, plan, signals, store, conflictCode } = around;
   // Only where it costs nothing to ask who is next.
   const ahead =
@@ -124,7 +124,7 @@ async function acquireAndRun(io: Io, flags: Flags, around: Surroundings): Promis
   return conclude(log, plan, lease, outcome, released);
 }
 
-async function waitForLease(io: Io, flags: Flags, { plan, signals, store }: Surroundings): Promise<Lease> {
+async function waitForLease(io: Io, flags: Flags, { plan, signals, store }: Runtime): Promise<Lease> {
   const { name, choice } = plan;
   const query = (): Promise<Snapshot> => ask(store, name);
   const done =
@@ -149,7 +149,7 @@ async function waitForLease(io: Io, flags: Flags, { plan, signals, store }: Surr
 /** Runs the command once under a lease. Shared with `elect`. */
 export async function runUnder(
   lease: Lease,
-  { plan, log, signals, store, handedUrl }: Omit<Surroundings, "conflictCode">,
+  { plan, log, signals, store, handedUrl }: Omit<Runtime, "conflictCode">,
   warden?: Warden,
 ): Promise<Outcome> {
   if (!("path" in plan.program)) throw new Error("the program was not found");

@@ -138,10 +138,12 @@ describe("every hint is lost", () => {
     const peer = await scratch.peer({ hints: "poll" });
     const victim = claim();
     const { fence } = await granted(peer.attempt(victim));
-    expect(await scratch.open({ hints: "poll" }).forceRelease("a lock", fence, "ops@desk", "it hangs")).toBe(true);
+    expect(await scratch.open({ hints: "poll" }).forceRelease("a lock", fence, "ops@testClients", "it hangs")).toBe(
+      true,
+    );
     const [renewal] = await peer.call<readonly [{ held: boolean; reason: string }]>("renew", [victim]);
     expect(renewal.held).toBe(false);
-    expect(renewal.reason).toMatch(/ops@desk.*it hangs/);
+    expect(renewal.reason).toMatch(/ops@testClients.*it hangs/);
   });
 });
 
@@ -149,8 +151,8 @@ test("a force release is reported to the holder's process at once, over a socket
   const peer = await scratch.peer();
   const victim = claim();
   const { fence } = await granted(peer.attempt(victim));
-  expect(await scratch.open().forceRelease("a lock", fence, "ops@desk", "it hangs")).toBe(true);
+  expect(await scratch.open().forceRelease("a lock", fence, "ops@testClients", "it hangs")).toBe(true);
   const lost = await eventually(async () => (await peer.call<{ id: string; reason: string }[]>("reports"))[0]);
   expect(lost.id).toBe(victim.id);
-  expect(lost.reason).toMatch(/ops@desk.*it hangs/);
+  expect(lost.reason).toMatch(/ops@testClients.*it hangs/);
 });

@@ -167,11 +167,11 @@ test("who ended a lease by force, and why, is known even if that process died be
     if (/\/f\/[^/]*$/.test(to)) throw new Error("killed");
     real.link(from, to);
   };
-  await expect(b.forceRelease("a lock", fence, "ops@desk", "it hangs")).rejects.toThrow("killed");
+  await expect(b.forceRelease("a lock", fence, "ops@testClients", "it hangs")).rejects.toThrow("killed");
   Object.assign(disk, real);
   // The next holder overwrites the only entry that says it, so it is written down first.
   await granted(scratch.open().attempt(claim()));
-  expect((await scratch.open().query("")).forced).toMatchObject([{ fence, by: "ops@desk", reason: "it hangs" }]);
+  expect((await scratch.open().query("")).forced).toMatchObject([{ fence, by: "ops@testClients", reason: "it hangs" }]);
 });
 
 test("readers that come and go leave the lock to the writer behind them", async () => {

@@ -222,12 +222,12 @@ describe("another process", () => {
     const grants = [];
     for (const wish of claims) grants.push(await granted(peer.attempt(wish)));
     const backend = scratch.open();
-    expect(await backend.forceRelease("lock 1", grants[1]!.fence, "ops@desk", "it hangs")).toBe(true);
+    expect(await backend.forceRelease("lock 1", grants[1]!.fence, "ops@testClients", "it hangs")).toBe(true);
     const lost = await eventually(async () => {
       const all = await peer.call<{ id: string; reason: string }[]>("reports");
       return all.length > 0 ? all : undefined;
     });
-    expect(lost).toMatchObject([{ id: claims[1]!.id, reason: expect.stringMatching(/ops@desk.*it hangs/) }]);
+    expect(lost).toMatchObject([{ id: claims[1]!.id, reason: expect.stringMatching(/ops@testClients.*it hangs/) }]);
     expect(await peer.call("renew", claims)).toMatchObject([{ held: true }, { held: false }, { held: true }]);
     // The file serves that lock again.
     await granted(peer.attempt(claim({ name: "lock 1", renewed: true })));

@@ -4,7 +4,7 @@ import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts"
 import { attempt } from "../../../src/backends/redis/generated/attempt.ts";
 import { type RedisBackend, redis } from "../../../src/backends/redis/index.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
-import { calls, claimOf, Desk, eventually, granted, rivalOf } from "./lab.ts";
+import { calls, claimOf, Clients, eventually, granted, rivalOf } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -15,9 +15,9 @@ afterAll(() => server.stop());
 describe("a lock that is busy with what nobody waits for", () => {
   test("S179: thousands of empty places cost a look at the line for each portion, and not for each place", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
-    const backend = desk.backend(own.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
+    const backend = testClients.backend(own.port);
     const claim = claimOf({ queues: false });
     await granted(backend, claim);
     await backend.release(claim);
@@ -35,8 +35,8 @@ describe("a lock that is busy with what nobody waits for", () => {
   });
 
   /** A backend whose server says "busy" for ever, and how often it was asked. */
-  function busyBackend(desk: Desk): { backend: RedisBackend; asked: () => number } {
-    const client = desk.client(server.port);
+  function busyBackend(testClients: Clients): { backend: RedisBackend; asked: () => number } {
+    const client = testClients.client(server.port);
     let count = 0;
     const evalsha = client.evalsha.bind(client) as (...args: unknown[]) => Promise<unknown>;
     const answer = (sha: string, ...rest: unknown[]): Promise<unknown> => {
@@ -52,17 +52,17 @@ describe("a lock that is busy with what nobody waits for", () => {
     eventually("it is asked again", () => (asked() > 10 ? true : undefined), { paceMs: 0 });
 
   test("S179: is not asked for ever", async () => {
-    await using desk = new Desk();
-    const { backend, asked } = busyBackend(desk);
-    desk.own(backend);
+    await using testClients = new Clients();
+    const { backend, asked } = busyBackend(testClients);
+    testClients.own(backend);
     expect(await backend.attempt(claimOf({ queues: false }))).toMatchObject({ granted: false });
     expect(asked()).toBeLessThan(2000);
   });
 
   test("S179: is not asked any more for a claim that has left", async () => {
-    await using desk = new Desk();
-    const { backend, asked } = busyBackend(desk);
-    desk.own(backend);
+    await using testClients = new Clients();
+    const { backend, asked } = busyBackend(testClients);
+    testClients.own(backend);
     const claim = claimOf({ queues: false });
     const answer = backend.attempt(claim);
     await often(asked);
@@ -74,8 +74,8 @@ describe("a lock that is busy with what nobody waits for", () => {
   });
 
   test("S179: is not asked any more by a backend that closes", async () => {
-    await using desk = new Desk();
-    const { backend, asked } = busyBackend(desk);
+    await using testClients = new Clients();
+    const { backend, asked } = busyBackend(testClients);
     const answer = backend.attempt(claimOf({ queues: false }));
     await often(asked);
     const closed = backend.close();

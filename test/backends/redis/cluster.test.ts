@@ -6,17 +6,17 @@ import { createLocks } from "../../../src/core/locks.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
 import { libraries } from "./clients.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf, sleep, waitFor } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf, sleep, waitFor } from "./lab.ts";
 import { PASSWORD } from "../../login.ts";
 
 let lab: ClusterLab;
-let desk: Desk;
+let testClients: Clients;
 beforeAll(async () => {
   lab = await startCluster();
-  desk = new Desk();
+  testClients = new Clients();
 });
 afterAll(async () => {
-  await desk[Symbol.asyncDispose]();
+  await testClients[Symbol.asyncDispose]();
   await lab.stop();
 });
 
@@ -33,12 +33,12 @@ function client({ nodes }: ClusterLab = lab): Cluster {
     redisOptions: { maxRetriesPerRequest: null, password: PASSWORD },
   });
   cluster.on("error", () => {});
-  desk.later(() => cluster.disconnect());
+  testClients.later(() => cluster.disconnect());
   return cluster;
 }
 
 test("renews leases all over the cluster, each with its own answer, a script per slot", async () => {
-  const backend = desk.own(redis(client()));
+  const backend = testClients.own(redis(client()));
   const claims = Array.from({ length: 300 }, () => claimOf());
   await Promise.all(claims.map((claim) => granted(backend, claim)));
   await backend.release(claims[7] as (typeof claims)[0]);
@@ -51,8 +51,8 @@ test("renews leases all over the cluster, each with its own answer, a script per
 
 test("hands over between clients of different libraries that are connected to different nodes", async () => {
   const other = await libraries.redis6.cluster(lab);
-  desk.later(() => other.close());
-  const [a, b] = [desk.own(redis(client())), desk.own(redis(other.client))];
+  testClients.later(() => other.close());
+  const [a, b] = [testClients.own(redis(client())), testClients.own(redis(other.client))];
   for (let i = 0; i < 10; i++) {
     const holder = claimOf();
     const waiter = rivalOf(holder);
@@ -66,7 +66,7 @@ test("hands over between clients of different libraries that are connected to di
 });
 
 test("holds, queues and hands over while the lock's slot moves to another node", async () => {
-  const [a, b] = [desk.own(redis(client())), desk.own(redis(client()))];
+  const [a, b] = [testClients.own(redis(client())), testClients.own(redis(client()))];
   const holder = claimOf();
   const [first, second, late] = [rivalOf(holder), rivalOf(holder), rivalOf(holder)];
   const before = await granted(a, holder);
@@ -100,11 +100,11 @@ test("holds, queues and hands over while the lock's slot moves to another node",
 });
 
 test("durability works per slot in a cluster", async () => {
-  const backend = desk.own(redis(client(), { durability: { replicas: 1, wait: "5s" } }));
+  const backend = testClients.own(redis(client(), { durability: { replicas: 1, wait: "5s" } }));
   const claims = Array.from({ length: 6 }, () => claimOf());
   for (const claim of claims) await granted(backend, claim);
   expect((await backend.renew(claims)).map(({ held }) => held)).toEqual(claims.map(() => true));
-  const two = desk.own(redis(client(), { durability: { replicas: 2, wait: 50 } }));
+  const two = testClients.own(redis(client(), { durability: { replicas: 2, wait: 50 } }));
   await expect(two.attempt(claimOf())).rejects.toThrow(/1 of 2 replicas/u);
   for (const claim of claims) await backend.release(claim);
 });
@@ -112,8 +112,8 @@ test("durability works per slot in a cluster", async () => {
 test("a node that does not answer keeps neither renewals nor waiters on other nodes waiting", async () => {
   // So patient that it does not notice: a cluster that fails over answers nobody for a while, on whatever node.
   const patient = await startCluster({ nodeTimeoutMs: 600_000 });
-  desk.later(() => patient.stop());
-  const [a, b] = [desk.own(redis(client(patient))), desk.own(redis(client(patient), { ticket: 900 }))];
+  testClients.later(() => patient.stop());
+  const [a, b] = [testClients.own(redis(client(patient))), testClients.own(redis(client(patient), { ticket: 900 }))];
   const here = claimOf();
   const frozen = await patient.primaryOf(names.lock(here.name));
   const elsewhere = await eventually("a lock on another node", async () => {
@@ -137,12 +137,12 @@ test("a node that does not answer keeps neither renewals nor waiters on other no
 }, 60_000);
 
 test("a lease survives a fail-over of its node, and with quarantine nobody is granted a lock there until it is over", async () => {
-  const guarded = desk.own(
+  const guarded = testClients.own(
     redis(client(), { failover: "quarantine", maxTtl: "4s", maxLag: "2s", checkReplicas: false, prefix: "guarded" }),
   );
   await guarded.endQuarantine();
   const locks = createLocks(redis(client()), { ttl: "20s" });
-  desk.later(() => locks.close());
+  testClients.later(() => locks.close());
   const lease = await locks.acquire(claimOf().name);
   const key = names.lock(lease.name);
   const primary = await lab.primaryOf(key);

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Claim } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
-import { calls, claimOf, Desk, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
+import { calls, claimOf, Clients, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -28,9 +28,9 @@ async function stateOf(admin: Redis, { name }: Claim): Promise<string[]> {
 describe("gaps", () => {
   test("S139: those who gave up in a long queue leave gaps that cost a release nothing, in whatever order they went", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port, { ticket: "60s" })];
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port, { ticket: "60s" })];
     const holder = claimOf();
     const waiters = Array.from({ length: 1500 }, (_, i) => rivalOf(holder, { holder: String(i) }));
     await granted(near, holder);
@@ -56,9 +56,9 @@ describe("gaps", () => {
 
   test("S139: 200,000 empty places between two waiters are passed in one step", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port, { ticket: "60s" })];
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port, { ticket: "60s" })];
     const holder = claimOf();
     const waiters = [rivalOf(holder), rivalOf(holder)] as const;
     await granted(near, holder);
@@ -87,9 +87,9 @@ describe("gaps", () => {
 describe("lapsed tickets", () => {
   test("S179: thousands of them are passed over in portions, and the living one behind them is served", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port, { ticket: "60s" })];
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port, { ticket: "60s" })];
     const holder = claimOf();
     const [dead, living] = [rivalOf(holder), rivalOf(holder)];
     await granted(near, holder);
@@ -128,9 +128,9 @@ describe("lapsed tickets", () => {
 
   test("S179: a server that is asked for nothing but signs of life passes over them too", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port, { ticket: 1500 })];
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port, { ticket: 1500 })];
     const holder = claimOf({ ttlMs: 1500 });
     const living = rivalOf(holder, { ttlMs: 60_000 });
     await granted(near, holder);
@@ -176,9 +176,9 @@ describe.concurrent("garbage", () => {
   ];
   for (const [what, harm] of harms) {
     test(`S179: ${what} does not stop the waiters behind it, and its owner still gets the lock`, async () => {
-      await using desk = new Desk();
-      const client = desk.client(server.port);
-      const [near, far] = [desk.backend(server.port), desk.backend(server.port, { ticket: 1500 })];
+      await using testClients = new Clients();
+      const client = testClients.client(server.port);
+      const [near, far] = [testClients.backend(server.port), testClients.backend(server.port, { ticket: 1500 })];
       const holder = claimOf();
       const [harmed, behind] = [rivalOf(holder), rivalOf(holder)];
       await granted(near, holder);
@@ -199,9 +199,9 @@ describe.concurrent("garbage", () => {
   }
 
   test("S179: a holder's record that is none makes the lock foreign, for nobody knows how long it is held", async () => {
-    await using desk = new Desk();
-    const client = desk.client(server.port);
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const client = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
     const holder = claimOf({ limit: 2, ttlMs: 200 });
     await granted(backend, holder);
     await client.hset(keyOf(holder.name), `h${holder.id}`, "garbage");
@@ -216,9 +216,9 @@ describe.concurrent("garbage", () => {
   });
 
   test("S175, S179: a last fence that scripts cannot count on from is refused, and never given twice", async () => {
-    await using desk = new Desk();
-    const client = desk.client(server.port);
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const client = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
     for (const change of [{}, { mode: "shared" as const }, { limit: 2 }]) {
       const claim = claimOf(change);
       await client.hset(keyOf(claim.name), "s", `9007199254740993 ${Date.now() + 60_000}`);

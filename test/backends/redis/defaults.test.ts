@@ -4,7 +4,7 @@ import { startRedis } from "../../../src/lab/servers/redis.ts";
 import { makeWallClock } from "../../../src/lab/servers/wall-clock.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { toSettings } from "../../../src/backends/redis/options.ts";
-import { claimOf, Desk, granted, refused, rivalOf } from "./lab.ts";
+import { claimOf, Clients, granted, refused, rivalOf } from "./lab.ts";
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -12,9 +12,9 @@ const keyOf = (name: string): string => namesOf("holdfast", false).lock(name);
 
 test("an idle lock remembers its last fence for an hour, a waiter that says nothing keeps its place for ten seconds", async () => {
   await using server = await startRedis();
-  await using desk = new Desk();
-  const client = desk.client(server.port);
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const client = testClients.client(server.port);
+  const backend = testClients.backend(server.port);
   const nowMs = async (): Promise<number> => {
     const [seconds, micros] = (await client.time()) as unknown as [number | string, number | string];
     return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
@@ -35,9 +35,9 @@ test("an idle lock remembers its last fence for an hour, a waiter that says noth
 test("who ended a lease by force can be seen for an hour, and no longer", async () => {
   const wallClock = await makeWallClock();
   await using server = await startRedis({ env: wallClock.env });
-  await using desk = new Desk();
-  desk.later(() => wallClock.stop());
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  testClients.later(() => wallClock.stop());
+  const backend = testClients.backend(server.port);
   const claim = claimOf();
   const { fence } = await granted(backend, claim);
   expect(await backend.forceRelease(claim.name, fence, "ops", "stuck")).toBe(true);
@@ -49,9 +49,9 @@ test("who ended a lease by force can be seen for an hour, and no longer", async 
 
 test("a marker is kept for 30 days after it was last seen", async () => {
   await using server = await startRedis();
-  await using desk = new Desk();
-  const client = desk.client(server.port);
-  const member = desk.backend(server.port);
+  await using testClients = new Clients();
+  const client = testClients.client(server.port);
+  const member = testClients.backend(server.port);
   await member.join({ quarantineMs: 1000, allowEviction: false });
   await member.vote(claimOf({ ttlMs: 1000 }), BigInt(Date.now()) * 1000n);
   const longest = Math.max(...(await Promise.all((await client.keys("*")).map((key) => client.pttl(key)))));

@@ -7,15 +7,15 @@ import { type SentinelLab, startSentinels } from "../../../src/lab/servers/senti
 import { redis } from "../../../src/backends/redis/index.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { libraries } from "./clients.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 const all = Object.values(libraries);
 const QUICK_SYNC = ["--repl-diskless-sync-delay", "0"];
 
-async function pair(desk: Desk): Promise<{ primary: RedisServer; replica: RedisServer }> {
+async function pair(testClients: Clients): Promise<{ primary: RedisServer; replica: RedisServer }> {
   const primary = await startRedis({ args: QUICK_SYNC });
   const replica = await startRedis({ args: [...QUICK_SYNC, "--replicaof", `127.0.0.1 ${primary.port}`] });
-  for (const one of [primary, replica]) desk.later(() => one.stop());
+  for (const one of [primary, replica]) testClients.later(() => one.stop());
   await eventually("the replica is online", async () =>
     (await primary.cli("INFO", "replication")).includes("state=online") ? true : undefined,
   );
@@ -33,16 +33,16 @@ async function waiting(primary: RedisServer): Promise<string> {
 describe.concurrent("one primary and a replica that is silent", () => {
   for (const library of all) {
     test(`S161: ${library.name}: the client itself goes on while replicas are waited for`, async () => {
-      await using desk = new Desk();
-      const { primary, replica } = await pair(desk);
+      await using testClients = new Clients();
+      const { primary, replica } = await pair(testClients);
       const { client, close } = await library.standalone(primary.port);
-      desk.later(close);
-      const backend = desk.own(redis(client, { durability: { replicas: 1, wait: "25s" } }));
+      testClients.later(close);
+      const backend = testClients.own(redis(client, { durability: { replicas: 1, wait: "25s" } }));
       const claim = claimOf();
       await granted(backend, claim);
       await backend.release(claim);
       replica.pause();
-      desk.later(() => replica.resume());
+      testClients.later(() => replica.resume());
       const attempt = granted(backend, claimOf());
       const waiter = await waiting(primary);
       await (client as unknown as { ping(): Promise<unknown> }).ping();
@@ -53,15 +53,15 @@ describe.concurrent("one primary and a replica that is silent", () => {
     });
 
     test(`S161: ${library.name}: a connection that ends while it waits confirms nothing`, async () => {
-      await using desk = new Desk();
-      const { primary, replica } = await pair(desk);
+      await using testClients = new Clients();
+      const { primary, replica } = await pair(testClients);
       const { client, close } = await library.standalone(primary.port);
-      desk.later(close);
-      const backend = desk.own(redis(client, { durability: { replicas: 1, wait: "20s" } }));
+      testClients.later(close);
+      const backend = testClients.own(redis(client, { durability: { replicas: 1, wait: "20s" } }));
       const claim = claimOf();
       await granted(backend, claim);
       replica.pause();
-      desk.later(() => replica.resume());
+      testClients.later(() => replica.resume());
       const attempt = backend.attempt(claimOf());
       attempt.catch(() => {});
       await primary.cli("CLIENT", "KILL", "ID", await waiting(primary));
@@ -71,16 +71,16 @@ describe.concurrent("one primary and a replica that is silent", () => {
 });
 
 test("S22: another replica than the one that confirmed is promoted: two hold, and the later has the greater fence", async () => {
-  await using desk = new Desk();
-  const { primary } = await pair(desk);
+  await using testClients = new Clients();
+  const { primary } = await pair(testClients);
   const proxy = await startProxy({ port: primary.port });
-  desk.later(() => proxy.stop());
+  testClients.later(() => proxy.stop());
   const other = await startRedis({ args: [...QUICK_SYNC, "--replicaof", `127.0.0.1 ${proxy.port}`] });
-  desk.later(() => other.stop());
+  testClients.later(() => other.stop());
   await eventually("both replicas are online", async () =>
     (await primary.cli("INFO", "replication")).split("state=online").length === 3 ? true : undefined,
   );
-  const backend = desk.backend(primary.port, { durability: { replicas: 1, wait: "20s" } });
+  const backend = testClients.backend(primary.port, { durability: { replicas: 1, wait: "20s" } });
   // From here on nothing reaches the other one; the first confirms.
   proxy.hang("both");
   const claim = claimOf();
@@ -88,7 +88,7 @@ test("S22: another replica than the one that confirmed is promoted: two hold, an
   expect(await backend.renew([claim])).toMatchObject([{ held: true }]);
   await primary.kill();
   await other.cli("REPLICAOF", "NO", "ONE");
-  const second = await granted(desk.backend(other.port), rivalOf(claim));
+  const second = await granted(testClients.backend(other.port), rivalOf(claim));
   expect(second.fence).toBeGreaterThan(fence);
 }, 60_000);
 
@@ -108,10 +108,10 @@ describe("a cluster", () => {
 
   for (const library of all) {
     test(`S161: ${library.name}: after a slot moved, grants and renewals are confirmed by the node that has it now`, async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       const { client, close } = await library.cluster(lab);
-      desk.later(close);
-      const backend = desk.own(redis(client, { durability: { replicas: 1, wait: "2s" } }));
+      testClients.later(close);
+      const backend = testClients.own(redis(client, { durability: { replicas: 1, wait: "2s" } }));
       const claim = claimOf();
       await granted(backend, claim);
       const key = names.lock(claim.name);
@@ -146,10 +146,10 @@ describe("sentinels", () => {
 
   for (const library of all) {
     test(`S161: ${library.name}: a hundred at once share few waits, and all are confirmed`, async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       const { client, close } = await library.sentinel(lab);
-      desk.later(close);
-      const backend = desk.own(redis(client, { durability: { replicas: 2, wait: "5s" } }));
+      testClients.later(close);
+      const backend = testClients.own(redis(client, { durability: { replicas: 2, wait: "5s" } }));
       const claims = Array.from({ length: 100 }, () => claimOf());
       await granted(backend, claims[0] as (typeof claims)[0]);
       await lab.primary.cli("CONFIG", "RESETSTAT");

@@ -6,7 +6,7 @@ import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts"
 import { makeWallClock } from "../../../src/lab/servers/wall-clock.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf, sleep, waitFor } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf, sleep, waitFor } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -19,9 +19,9 @@ const keyOf = (name: string): string => namesOf("holdfast", false).lock(name);
 describe.concurrent("a server that misbehaves", () => {
   test("S14: SCRIPT FLUSH between any two commands changes nothing", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const [a, b] = [desk.backend(own.port), desk.backend(own.port)];
-    const admin = desk.client(own.port);
+    await using testClients = new Clients();
+    const [a, b] = [testClients.backend(own.port), testClients.backend(own.port)];
+    const admin = testClients.client(own.port);
     const claim = claimOf();
     const waiter = rivalOf(claim);
     const flushed = async <T>(step: () => Promise<T>): Promise<T> => {
@@ -42,8 +42,8 @@ describe.concurrent("a server that misbehaves", () => {
 
   test("S14: a server without scripts is a typed error that says so", async () => {
     await using own = await startRedis({ args: ["--rename-command", "EVAL", "", "--rename-command", "EVALSHA", ""] });
-    await using desk = new Desk();
-    const backend = desk.backend(own.port);
+    await using testClients = new Clients();
+    const backend = testClients.backend(own.port);
     await expect(backend.attempt(claimOf())).rejects.toThrow(/runs no scripts/u);
     await expect(backend.attempt(claimOf())).rejects.toMatchObject({ fatal: true });
   });
@@ -56,9 +56,9 @@ describe.concurrent("a server that misbehaves", () => {
     ["set", ["SADD", "mine"]],
   ] as const) {
     test(`S15: a ${type} under the lock's key is left untouched, with a typed error`, async () => {
-      await using desk = new Desk();
-      const backend = desk.backend(server.port);
-      const client = desk.client(server.port);
+      await using testClients = new Clients();
+      const backend = testClients.backend(server.port);
+      const client = testClients.client(server.port);
       const claim = claimOf();
       const key = keyOf(claim.name);
       const [command, ...rest] = make;
@@ -82,9 +82,9 @@ describe.concurrent("a server that misbehaves", () => {
   }
 
   test("S15: a lease whose key was flushed, deleted or overwritten is lost, and the next fence is greater", async () => {
-    await using desk = new Desk();
-    const backend = desk.backend(server.port);
-    const client = desk.client(server.port);
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port);
+    const client = testClients.client(server.port);
     for (const harm of ["DEL", "SET"] as const) {
       const claim = claimOf();
       const { fence, run } = await granted(backend, claim);
@@ -97,9 +97,9 @@ describe.concurrent("a server that misbehaves", () => {
 
   test("S15: an evicted lock is noticed at the next renewal, and its successor has a greater fence", async () => {
     await using own = await startRedis({ args: ["--maxmemory", "2mb", "--maxmemory-policy", "allkeys-random"] });
-    await using desk = new Desk();
-    const backend = desk.backend(own.port);
-    const client = desk.client(own.port);
+    await using testClients = new Clients();
+    const backend = testClients.backend(own.port);
+    const client = testClients.client(own.port);
     const claim = claimOf();
     const { fence } = await granted(backend, claim);
     await eventually("the lock is evicted", async () => {
@@ -114,9 +114,9 @@ describe.concurrent("a server that misbehaves", () => {
 
   test("S15: a full server (noeviction) takes no new lease, says why, and still renews, hands over and releases", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const backend = desk.backend(own.port);
-    const client = desk.client(own.port);
+    await using testClients = new Clients();
+    const backend = testClients.backend(own.port);
+    const client = testClients.client(own.port);
     const [alone, crowded] = [claimOf(), claimOf()];
     const [waiter, voted] = [rivalOf(crowded), claimOf()];
     await granted(backend, alone);
@@ -138,12 +138,12 @@ describe.concurrent("a server that misbehaves", () => {
 
   test("S13: a server that pauses longer than a command may take leaves no zombie behind", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
-    const backend = desk.backend(own.port, {}, { commandTimeout: 150 });
-    const near = desk.backend(own.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
+    const backend = testClients.backend(own.port, {}, { commandTimeout: 150 });
+    const near = testClients.backend(own.port);
     const locks = createLocks(backend, { ttl: 4000 });
-    desk.later(() => locks.close());
+    testClients.later(() => locks.close());
     const held = await locks.acquire("held");
     await admin.call("CLIENT", "PAUSE", "3000", "WRITE");
     // Acquire, renew and release all meet the pause.
@@ -160,9 +160,9 @@ describe.concurrent("a server that misbehaves", () => {
   test("S16: a server's clock that jumps ahead ends leases early: lost at the next renewal, and the next fence is greater", async () => {
     const wallClock = await makeWallClock();
     await using own = await startRedis({ env: wallClock.env });
-    await using desk = new Desk();
-    desk.later(() => wallClock.stop());
-    const backend = desk.backend(own.port);
+    await using testClients = new Clients();
+    testClients.later(() => wallClock.stop());
+    const backend = testClients.backend(own.port);
     const claim = claimOf();
     const { fence } = await granted(backend, claim);
     wallClock.jump(3_600_000);
@@ -175,9 +175,9 @@ describe.concurrent("a server that misbehaves", () => {
   test("S16: a server's clock that is set back makes leases last longer, and fences still rise", async () => {
     const wallClock = await makeWallClock();
     await using own = await startRedis({ env: wallClock.env });
-    await using desk = new Desk();
-    desk.later(() => wallClock.stop());
-    const backend = desk.backend(own.port);
+    await using testClients = new Clients();
+    testClients.later(() => wallClock.stop());
+    const backend = testClients.backend(own.port);
     const claim = claimOf({ ttlMs: 1000 });
     // A lock that was used before takes the short way.
     await granted(backend, claim);
@@ -191,8 +191,8 @@ describe.concurrent("a server that misbehaves", () => {
 
   test("a server that writes every change to disk still knows the lease after it was killed", async () => {
     await using own = await startRedis({ args: ["--appendonly", "yes", "--appendfsync", "always"] });
-    await using desk = new Desk();
-    const backend = desk.backend(own.port);
+    await using testClients = new Clients();
+    const backend = testClients.backend(own.port);
     const [alone, shared] = [claimOf(), claimOf({ mode: "shared" })];
     await granted(backend, alone);
     await granted(backend, shared);
@@ -203,9 +203,9 @@ describe.concurrent("a server that misbehaves", () => {
 
   test("a server that came back empty is noticed at the reconnect, not a third of a ttl later", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const locks = createLocks(desk.backend(own.port), { ttl: "10m" });
-    desk.later(() => locks.close());
+    await using testClients = new Clients();
+    const locks = createLocks(testClients.backend(own.port), { ttl: "10m" });
+    testClients.later(() => locks.close());
     const lease = await locks.acquire("held");
     await own.restart();
     await eventually("the loss is told", () => (lease.signal.aborted ? true : undefined));
@@ -217,8 +217,8 @@ describe.concurrent("a server that misbehaves", () => {
 });
 
 test("S01: a release after the lease's time is over says so, alone or not, though nobody came in between", async () => {
-  await using desk = new Desk();
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
   const claims = [claimOf({ ttlMs: 40 }), claimOf({ ttlMs: 40, mode: "shared" })];
   for (const claim of claims) await granted(backend, claim);
   await sleep(80);
@@ -226,8 +226,8 @@ test("S01: a release after the lease's time is over says so, alone or not, thoug
 });
 
 test("a fence is never below the server's clock, on a new lock, a used one, or a hand-over", async () => {
-  await using desk = new Desk();
-  const [backend, client] = [desk.backend(server.port), desk.client(server.port)];
+  await using testClients = new Clients();
+  const [backend, client] = [testClients.backend(server.port), testClients.client(server.port)];
   const clockUs = async (): Promise<bigint> => {
     const [seconds = 0, micros = 0] = await client.time();
     return BigInt(seconds) * 1_000_000n + BigInt(micros);
@@ -242,9 +242,9 @@ test("a fence is never below the server's clock, on a new lock, a used one, or a
 
 test("S18: one bad key in a batch of 1,000 renewals harms no other, and few round trips do it", async () => {
   await using own = await startRedis();
-  await using desk = new Desk();
-  const backend = desk.backend(own.port);
-  const client = desk.client(own.port);
+  await using testClients = new Clients();
+  const backend = testClients.backend(own.port);
+  const client = testClients.client(own.port);
   const claims = Array.from({ length: 1000 }, () => claimOf());
   await Promise.all(claims.map((claim) => granted(backend, claim)));
   const [bad, gone] = [claims[500], claims[700]] as [(typeof claims)[0], (typeof claims)[0]];
@@ -260,12 +260,12 @@ test("S18: one bad key in a batch of 1,000 renewals harms no other, and few roun
 
 test("S25: writes refused in the middle of a hold make renewals unknown, and the holder is told", async () => {
   await using own = await startRedis();
-  await using desk = new Desk();
-  const client = desk.client(own.port);
+  await using testClients = new Clients();
+  const client = testClients.client(own.port);
   const locks = createLocks(redis(client), { ttl: 900 });
-  desk.later(() => locks.close({ force: true, grace: 1 }));
+  testClients.later(() => locks.close({ force: true, grace: 1 }));
   const lease = await locks.acquire("held");
   await client.config("SET", "min-replicas-to-write", "1");
   await eventually("the loss is told", () => (lease.signal.aborted ? true : undefined));
-  await expect(desk.backend(own.port).attempt(claimOf())).rejects.toThrow(LockBackendError);
+  await expect(testClients.backend(own.port).attempt(claimOf())).rejects.toThrow(LockBackendError);
 });

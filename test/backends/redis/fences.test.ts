@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Granted } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
-import { claimOf, Desk, granted, refused, rivalOf } from "./lab.ts";
+import { claimOf, Clients, granted, refused, rivalOf } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -12,8 +12,8 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 test("a lease has 64 fences, one for which others wait in its process has more, and a shared or limited one has one", async () => {
-  await using desk = new Desk();
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
   const claim = claimOf();
   expect(await granted(backend, claim)).toMatchObject({ run: 64 });
   const next = rivalOf(claim);
@@ -25,12 +25,14 @@ test("a lease has 64 fences, one for which others wait in its process has more, 
 });
 
 test("while the counter is ahead of the clock a lease on a free lock has one fence, and all rise", async () => {
-  await using desk = new Desk();
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
   const a = claimOf();
   const [b, c, d] = [rivalOf(a), rivalOf(a), rivalOf(a)];
   const ahead = BigInt(Date.now() + 3_600_000) * 1000n;
-  await desk.client(server.port).hset(namesOf("holdfast", false).lock(a.name), "s", `${ahead} ${Date.now() + 60_000}`);
+  await testClients
+    .client(server.port)
+    .hset(namesOf("holdfast", false).lock(a.name), "s", `${ahead} ${Date.now() + 60_000}`);
   expect(await granted(backend, a)).toMatchObject({ run: 1, fence: ahead + 1n });
   // A repeated attempt, as after a lost reply, tells the same.
   expect(await granted(backend, a)).toMatchObject({ run: 1, fence: ahead + 1n });
@@ -46,9 +48,9 @@ test("while the counter is ahead of the clock a lease on a free lock has one fen
 });
 
 test("S164: after a clock that went an hour ahead and back, leases that follow each other have runs again, and the clock catches up", async () => {
-  await using desk = new Desk();
-  const [backend, rival] = [desk.backend(server.port), desk.backend(server.port)];
-  const client = desk.client(server.port);
+  await using testClients = new Clients();
+  const [backend, rival] = [testClients.backend(server.port), testClients.backend(server.port)];
+  const client = testClients.client(server.port);
   const leadOf = async ({ fence, run }: Granted): Promise<bigint> => {
     const [seconds, micros] = (await client.time()) as unknown as [string, string];
     return fence + BigInt(run) - BigInt(seconds) * 1_000_000n - BigInt(micros);

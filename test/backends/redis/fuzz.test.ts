@@ -13,7 +13,7 @@ import { Renewals } from "../../../src/backends/redis/renewals.ts";
 import { isBusy, toCount, toLearned, toRefused, toReleased, toRun, toVote } from "../../../src/backends/redis/reply.ts";
 import { Roster } from "../../../src/backends/redis/local-claims.ts";
 import { systemClock } from "../../../src/contract/clock.ts";
-import { claimOf, Desk, granted, rivalOf } from "./lab.ts";
+import { claimOf, Clients, granted, rivalOf } from "./lab.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? 20_261_115);
 const RUNS = Number(process.env["FUZZ_RUNS"] ?? 3000);
@@ -193,9 +193,9 @@ describe("scripts", () => {
   );
 
   test("S179: on a lock with mutated fields every script answers or says that it is foreign, and two never hold it", async () => {
-    await using desk = new Desk();
-    const client = desk.client(server.port);
-    const [a, b] = [desk.backend(server.port), desk.backend(server.port)];
+    await using testClients = new Clients();
+    const client = testClients.client(server.port);
+    const [a, b] = [testClients.backend(server.port), testClients.backend(server.port)];
     await fc.assert(
       fc.asyncProperty(
         fc.array(harm, { maxLength: 3 }),
@@ -241,9 +241,9 @@ describe("scripts", () => {
   }, 600_000);
 
   test("S179: on a voted lock with mutated fields every script answers or says that it is foreign", async () => {
-    await using desk = new Desk();
-    const client = desk.client(server.port);
-    const member = desk.backend(server.port, { prefix: "voted" });
+    await using testClients = new Clients();
+    const client = testClients.client(server.port);
+    const member = testClients.backend(server.port, { prefix: "voted" });
     await member.join({ quarantineMs: 0, allowEviction: false });
     await fc.assert(
       fc.asyncProperty(

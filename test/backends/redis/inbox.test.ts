@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { type RedisBackend, redis } from "../../../src/backends/redis/index.ts";
 import { libraries } from "./clients.ts";
-import { claimOf, Desk, eventually, granted } from "./lab.ts";
+import { claimOf, Clients, eventually, granted } from "./lab.ts";
 
 /** Passes everything on, but while it is shut no SUBSCRIBE, and nothing that follows one on its connection. */
 class Gate implements AsyncDisposable {
@@ -87,17 +87,17 @@ async function asked(gate: Gate): Promise<void> {
 }
 
 describe.concurrent.each(Object.values(libraries))("a SUBSCRIBE that is not answered, with $name", (library) => {
-  async function open(desk: Desk, gate: Gate): Promise<RedisBackend> {
+  async function open(testClients: Clients, gate: Gate): Promise<RedisBackend> {
     const { client, close } = await library.standalone(await gate.open());
-    desk.later(close);
-    return desk.own(redis(client));
+    testClients.later(close);
+    return testClients.own(redis(client));
   }
 
   test("is asked again on another connection", { timeout: 60_000 }, async () => {
     await using server = await startRedis();
     await using gate = new Gate(server.port);
-    await using desk = new Desk();
-    const backend = await open(desk, gate);
+    await using testClients = new Clients();
+    const backend = await open(testClients, gate);
     await granted(backend, claimOf({ ttlMs: 100 }));
     await asked(gate);
     gate.forget();
@@ -107,8 +107,8 @@ describe.concurrent.each(Object.values(libraries))("a SUBSCRIBE that is not answ
   test("does not keep its connection open behind close()", { timeout: 60_000 }, async () => {
     await using server = await startRedis();
     await using gate = new Gate(server.port);
-    await using desk = new Desk();
-    const backend = await open(desk, gate);
+    await using testClients = new Clients();
+    const backend = await open(testClients, gate);
     const claim = claimOf({ ttlMs: 1000 });
     await granted(backend, claim);
     await asked(gate);
@@ -120,8 +120,8 @@ describe.concurrent.each(Object.values(libraries))("a SUBSCRIBE that is not answ
   test("leaves nothing behind of a lock that nobody waits for any more", { timeout: 60_000 }, async () => {
     await using server = await startRedis();
     await using gate = new Gate(server.port);
-    await using desk = new Desk();
-    const backend = await open(desk, gate);
+    await using testClients = new Clients();
+    const backend = await open(testClients, gate);
     const [early, late] = ["early", "late"].map((name) => backend.freed(name, () => {})) as [() => void, () => void];
     await asked(gate);
     early();

@@ -5,7 +5,7 @@ import { startProxy } from "../../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import type { RedisBackend } from "../../../src/backends/redis/index.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -18,9 +18,9 @@ const keyOf = (name: string): string => namesOf("holdfast", false).lock(name);
 describe.concurrent("a minHold", () => {
   for (const way of ["release", "swap"] as const) {
     test(`S135: outlives the ttl and the idle time of its lock, after a ${way}`, async () => {
-      await using desk = new Desk();
-      const client = desk.client(server.port);
-      const backend = desk.backend(server.port, { idle: 100 });
+      await using testClients = new Clients();
+      const client = testClients.client(server.port);
+      const backend = testClients.backend(server.port, { idle: 100 });
       const claim = claimOf({ ttlMs: 200, minHoldMs: 600_000 });
       await granted(backend, claim);
       if (way === "release") await backend.release(claim);
@@ -38,9 +38,9 @@ describe.concurrent("a minHold", () => {
 describe("a full server", () => {
   test("S135: keeps its waiters: their signs of life and repeated attempts count, and they are served", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const client = desk.client(own.port);
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port, { ticket: 1500 })];
+    await using testClients = new Clients();
+    const client = testClients.client(own.port);
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port, { ticket: 1500 })];
     const holders = [claimOf(), claimOf({ limit: 2 }), claimOf({ mode: "shared" })];
     const waiters = holders.map((holder) => rivalOf(holder, { mode: "exclusive" }));
     const second = rivalOf(holders[1]!);
@@ -67,10 +67,10 @@ describe("a full server", () => {
 describe("a hand-over", () => {
   for (const mode of ["exclusive", "shared"] as const) {
     test(`S135: is kept for the waiter's ttl and not only for its ticket (${mode})`, async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       const proxy = await startProxy({ port: server.port });
-      desk.later(() => proxy.stop());
-      const [near, far] = [desk.backend(server.port), desk.backend(proxy.port, { ticket: 2000 })];
+      testClients.later(() => proxy.stop());
+      const [near, far] = [testClients.backend(server.port), testClients.backend(proxy.port, { ticket: 2000 })];
       const holder = claimOf();
       const waiter = rivalOf(holder, { mode, ttlMs: 60_000, lockDelayMs: 5000 });
       await granted(near, holder);
@@ -121,11 +121,11 @@ describe("fences", () => {
     for (const [path, grant] of Object.entries(paths)) {
       test(`are above all before a flush, by ${path}${quarantined ? ", under a quarantine" : ""}`, async () => {
         await using own = await startRedis();
-        await using desk = new Desk();
+        await using testClients = new Clients();
         const options = quarantined
           ? ({ failover: "quarantine", maxTtl: "60s", maxLag: 1, checkReplicas: false } as const)
           : {};
-        const [a, b] = [desk.backend(own.port, options), desk.backend(own.port, options)];
+        const [a, b] = [testClients.backend(own.port, options), testClients.backend(own.port, options)];
         if (quarantined) {
           await a.attempt(claimOf({ queues: false }));
           await a.endQuarantine();

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
-import { claimOf, Desk, eventually, granted, immortalKeys, refused, rivalOf, sleep } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, immortalKeys, refused, rivalOf, sleep } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -18,9 +18,9 @@ const keyOf = (name: string): string => namesOf("holdfast", false).lock(name);
 describe.concurrent("keys", () => {
   test("S08, O6: no key is ever without a ttl, and an idle lock keeps nothing but its fence", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const client = desk.client(own.port);
-    const backend = desk.backend(own.port, { idle: "1s" });
+    await using testClients = new Clients();
+    const client = testClients.client(own.port);
+    const backend = testClients.backend(own.port, { idle: "1s" });
     const claims = [claimOf({ minHoldMs: 200 }), claimOf({ mode: "shared" }), claimOf({ limit: 3 }), claimOf()];
     for (const claim of claims) {
       await granted(backend, claim);
@@ -39,9 +39,9 @@ describe.concurrent("keys", () => {
 
   test("the idle fence expires, and the next lease still has a greater one", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const client = desk.client(own.port);
-    const backend = desk.backend(own.port, { idle: 200 });
+    await using testClients = new Clients();
+    const client = testClients.client(own.port);
+    const backend = testClients.backend(own.port, { idle: 200 });
     const claim = claimOf({ ttlMs: 300 });
     const { fence } = await granted(backend, claim);
     await backend.release(claim);
@@ -51,8 +51,8 @@ describe.concurrent("keys", () => {
   });
 
   test("a lease that is renewed for longer than the idle time keeps its key, alone or not", async () => {
-    await using desk = new Desk();
-    const backend = desk.backend(server.port, { idle: 100 });
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port, { idle: 100 });
     const claims = [claimOf({ ttlMs: 2000 }), claimOf({ ttlMs: 2000, limit: 2 })];
     for (const claim of claims) await granted(backend, claim);
     for (let i = 0; i < 4; i++) {
@@ -63,8 +63,8 @@ describe.concurrent("keys", () => {
   });
 
   test("a waiter with a short ttl does not shorten the life of a holder's key", async () => {
-    await using desk = new Desk();
-    const backend = desk.backend(server.port, { idle: 100 });
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port, { idle: 100 });
     const holder = claimOf({ limit: 2, ttlMs: 2500 });
     await granted(backend, holder);
     const brief = rivalOf(holder, { ttlMs: 50 });
@@ -75,13 +75,13 @@ describe.concurrent("keys", () => {
   });
 
   test("prefixes keep deployments apart, and ioredis's own keyPrefix is respected", async () => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const name = claimOf().name;
     const options = { keyPrefix: "app:" };
     const backends = [
-      desk.backend(server.port),
-      desk.backend(server.port, { prefix: "other" }),
-      desk.backend(server.port, {}, options),
+      testClients.backend(server.port),
+      testClients.backend(server.port, { prefix: "other" }),
+      testClients.backend(server.port, {}, options),
     ];
     for (const backend of backends) await granted(backend, claimOf({ name }));
     for (const backend of backends) expect((await backend.query(name)).held).toHaveLength(1);
@@ -101,11 +101,11 @@ describe("a Redis user", () => {
 
   test("with the documented permissions can do everything, and nothing less will do for scripts", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
+    await using testClients = new Clients();
     expect(allowed.length).toBeGreaterThan(15);
     await own.cli("ACL", "SETUSER", "app", "on", ">pw", "~holdfast:*", "&holdfast:*", ...allowed);
     const login = { username: "app", password: "pw" };
-    const [a, b] = [desk.backend(own.port, {}, login), desk.backend(own.port, {}, login)];
+    const [a, b] = [testClients.backend(own.port, {}, login), testClients.backend(own.port, {}, login)];
     const claim = claimOf();
     const waiter = rivalOf(claim);
     const { fence } = await granted(a, claim);
@@ -129,12 +129,14 @@ describe("a Redis user", () => {
 
   test("whose messages do not come through still gets every lock, after a sign of life", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const rights = allowed.filter((right) => right !== "+subscribe");
     await own.cli("ACL", "SETUSER", "deaf", "on", ">pw", "~holdfast:*", "&holdfast:*", ...rights);
     const options = { username: "deaf", password: "pw" };
-    const locks = [1, 2].map(() => createLocks(desk.backend(own.port, { ticket: "3s" }, options), { ttl: "30s" }));
-    for (const each of locks) desk.later(() => each.close());
+    const locks = [1, 2].map(() =>
+      createLocks(testClients.backend(own.port, { ticket: "3s" }, options), { ttl: "30s" }),
+    );
+    for (const each of locks) testClients.later(() => each.close());
     let inside = 0;
     const visits = locks.map((each) => each.run("held", { wait: "20s" }, () => sleep(50).then(() => void inside++)));
     await Promise.all(visits);

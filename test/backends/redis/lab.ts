@@ -83,7 +83,7 @@ export async function refused(backend: Backend, claim: Claim): Promise<Refused> 
 }
 
 /** Clients and backends that are closed at the end of a test. */
-export class Desk implements AsyncDisposable {
+export class Clients implements AsyncDisposable {
   readonly #closes: (() => unknown)[] = [];
 
   /** A client that never gives up, as a lock's client should be. */

@@ -5,7 +5,7 @@ import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { type RedisClient, redis } from "../../../src/backends/redis/index.ts";
 import { type Library, libraries } from "./clients.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -20,11 +20,11 @@ interface Roads {
 }
 
 /** A client whose commands and whose messages go through proxies of their own. */
-async function twoRoads(desk: Desk, library: Library): Promise<Roads> {
+async function twoRoads(testClients: Clients, library: Library): Promise<Roads> {
   const [commands, messages] = [await startProxy({ port: server.port }), await startProxy({ port: server.port })];
   const opened = await library.standalone(commands.port);
   const { client } = opened;
-  desk.later(async () => {
+  testClients.later(async () => {
     await opened.close();
     await Promise.all([commands.stop(), messages.stop()]);
   });
@@ -44,10 +44,10 @@ async function newsOf(watching: Promise<Granted | undefined>): Promise<Granted |
 describe.concurrent("a late grant message", () => {
   for (const library of Object.values(libraries)) {
     test(`S122: is not believed after its lease passed and another took the lock (${library.name})`, async () => {
-      await using desk = new Desk();
-      const { client, commands, messages } = await twoRoads(desk, library);
-      const near = desk.backend(server.port);
-      const far = desk.own(redis(client));
+      await using testClients = new Clients();
+      const { client, commands, messages } = await twoRoads(testClients, library);
+      const near = testClients.backend(server.port);
+      const far = testClients.own(redis(client));
       const holder = claimOf();
       const waiter = rivalOf(holder, { ttlMs: 1500, holder: "late" });
       await granted(near, holder);
@@ -88,9 +88,9 @@ describe.concurrent("a late grant message", () => {
 });
 
 test("S122: a grant that is told before the answer “you are queued” is believed once that has come", async () => {
-  await using desk = new Desk();
-  const { client, commands } = await twoRoads(desk, libraries.ioredis5);
-  const [near, far] = [desk.backend(server.port), desk.own(redis(client, { ticket: "60s" }))];
+  await using testClients = new Clients();
+  const { client, commands } = await twoRoads(testClients, libraries.ioredis5);
+  const [near, far] = [testClients.backend(server.port), testClients.own(redis(client, { ticket: "60s" }))];
   const holder = claimOf();
   const waiter = rivalOf(holder);
   await granted(near, holder);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { startRedis } from "../../../src/lab/servers/redis.ts";
 import type { Script } from "../../../src/backends/redis/script.ts";
-import { Desk } from "./lab.ts";
+import { Clients } from "./lab.ts";
 
 interface BuildLua {
   readonly headerFaults: (name: string, header: string, code: string) => string[];
@@ -30,8 +30,8 @@ describe("scripts", () => {
 
   test("a script's SHA1 is the one that the server computes", async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
-    const client = desk.client(server.port);
+    await using testClients = new Clients();
+    const client = testClients.client(server.port);
     const scripts = await generated();
     expect(scripts.length).toBeGreaterThan(7);
     for (const { sha, source } of scripts) expect(await client.script("LOAD", source)).toBe(sha);

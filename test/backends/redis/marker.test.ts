@@ -5,7 +5,7 @@ import { startCluster } from "../../../src/lab/servers/cluster.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { makeWallClock } from "../../../src/lab/servers/wall-clock.ts";
 import type { RedisBackend } from "../../../src/backends/redis/index.ts";
-import { claimOf, Desk, eventually, waitFor } from "./lab.ts";
+import { claimOf, Clients, eventually, waitFor } from "./lab.ts";
 
 /** Long enough that what happens before the first vote cannot outlast it, however busy the machine. */
 const QUARANTINE_MS = 6000;
@@ -13,8 +13,8 @@ const QUICK_SYNC = ["--repl-diskless-sync-delay", "0"];
 const TERMS = { quarantineMs: QUARANTINE_MS, allowEviction: false };
 
 /** A member that has been known for longer than a quarantine. */
-async function settled(desk: Desk, server: RedisServer): Promise<RedisBackend> {
-  const member = desk.backend(server.port);
+async function settled(testClients: Clients, server: RedisServer): Promise<RedisBackend> {
+  const member = testClients.backend(server.port);
   await member.join(TERMS);
   await member.endQuarantine();
   expect(await ask(member)).toMatchObject({ vote: "granted" });
@@ -47,12 +47,12 @@ async function linked(replica: RedisServer): Promise<void> {
 describe.concurrent("a member abstains for a quarantine", () => {
   test("at its very first vote, unless an operator vouches for it", async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
-    const member = desk.backend(server.port);
+    await using testClients = new Clients();
+    const member = testClients.backend(server.port);
     const sinceMs = performance.now();
     await member.join(TERMS);
     await abstains(member, sinceMs);
-    const other = desk.backend(server.port, { prefix: "other" });
+    const other = testClients.backend(server.port, { prefix: "other" });
     await other.join(TERMS);
     expect(await ask(other)).toMatchObject({ vote: "recovering" });
     await other.endQuarantine();
@@ -61,8 +61,8 @@ describe.concurrent("a member abstains for a quarantine", () => {
 
   test("after it was killed and came back empty", async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
-    const member = await settled(desk, server);
+    await using testClients = new Clients();
+    const member = await settled(testClients, server);
     const sinceMs = performance.now();
     await server.restart();
     await abstains(member, sinceMs);
@@ -70,8 +70,8 @@ describe.concurrent("a member abstains for a quarantine", () => {
 
   test("after it was killed and came back with its data, because the last second may be missing", async () => {
     await using server = await startRedis({ args: ["--appendonly", "yes", "--appendfsync", "always"] });
-    await using desk = new Desk();
-    const member = await settled(desk, server);
+    await using testClients = new Clients();
+    const member = await settled(testClients, server);
     const sinceMs = performance.now();
     await server.restart();
     await abstains(member, sinceMs);
@@ -79,8 +79,8 @@ describe.concurrent("a member abstains for a quarantine", () => {
 
   test("after FLUSHALL", async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
-    const member = await settled(desk, server);
+    await using testClients = new Clients();
+    const member = await settled(testClients, server);
     const sinceMs = performance.now();
     await server.cli("FLUSHALL");
     await abstains(member, sinceMs);
@@ -89,12 +89,12 @@ describe.concurrent("a member abstains for a quarantine", () => {
   test("when it is a replica that was promoted, and when a former primary is promoted again", async () => {
     await using first = await startRedis({ args: QUICK_SYNC });
     await using second = await startRedis({ args: [...QUICK_SYNC, "--replicaof", `127.0.0.1 ${first.port}`] });
-    await using desk = new Desk();
-    const old = await settled(desk, first);
+    await using testClients = new Clients();
+    const old = await settled(testClients, first);
     await linked(second);
     const promotedMs = performance.now();
     await second.cli("REPLICAOF", "NO", "ONE");
-    const promoted = desk.backend(second.port);
+    const promoted = testClients.backend(second.port);
     await promoted.join(TERMS);
     await abstains(promoted, promotedMs);
     // The same process, with the same run_id, has been a replica in between.
@@ -109,8 +109,8 @@ describe.concurrent("a member abstains for a quarantine", () => {
   test("when it was a replica for a while of a copy of itself that nobody used", async () => {
     await using first = await startRedis({ args: QUICK_SYNC });
     await using second = await startRedis({ args: [...QUICK_SYNC, "--replicaof", `127.0.0.1 ${first.port}`] });
-    await using desk = new Desk();
-    const member = await settled(desk, first);
+    await using testClients = new Clients();
+    const member = await settled(testClients, first);
     await linked(second);
     await second.cli("REPLICAOF", "NO", "ONE");
     // What it grants now is lost with the next line; and its marker, with its own run_id, comes back from the copy.
@@ -125,9 +125,9 @@ describe.concurrent("a member abstains for a quarantine", () => {
   test("not for longer than one quarantine when its clock is set back", async () => {
     const wallClock = await makeWallClock();
     await using server = await startRedis({ env: wallClock.env });
-    await using desk = new Desk();
-    desk.later(() => wallClock.stop());
-    const member = desk.backend(server.port);
+    await using testClients = new Clients();
+    testClients.later(() => wallClock.stop());
+    const member = testClients.backend(server.port);
     await member.join(TERMS);
     expect(await ask(member)).toMatchObject({ vote: "recovering" });
     const sinceMs = performance.now();
@@ -140,9 +140,9 @@ describe.concurrent("a member abstains for a quarantine", () => {
 
   test('and under `failover: "quarantine"` it queues waiters meanwhile, and serves them in order', async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const options = { failover: "quarantine", maxTtl: 1000, maxLag: 3000, checkReplicas: false } as const;
-    const backend = desk.backend(server.port, options);
+    const backend = testClients.backend(server.port, options);
     const claim = claimOf({ ttlMs: 1000 });
     const [first, second] = [claim, { ...claim, id: claimOf().id }];
     const startMs = performance.now();
@@ -160,9 +160,9 @@ describe.concurrent("a quorum refuses as a member", () => {
   test("a replica", async () => {
     await using primary = await startRedis({ args: QUICK_SYNC });
     await using replica = await startRedis({ args: ["--replicaof", `127.0.0.1 ${primary.port}`] });
-    await using desk = new Desk();
+    await using testClients = new Clients();
     await linked(replica);
-    await expect(desk.backend(replica.port).join(TERMS)).rejects.toMatchObject({
+    await expect(testClients.backend(replica.port).join(TERMS)).rejects.toMatchObject({
       fatal: true,
       message: expect.stringContaining("replica") as string,
     });
@@ -170,8 +170,8 @@ describe.concurrent("a quorum refuses as a member", () => {
 
   test("a server that may evict leases, unless told otherwise", async () => {
     await using server = await startRedis({ args: ["--maxmemory-policy", "allkeys-lru"] });
-    await using desk = new Desk();
-    const member = desk.backend(server.port);
+    await using testClients = new Clients();
+    const member = testClients.backend(server.port);
     await expect(member.join(TERMS)).rejects.toThrow(/allkeys-lru.*noeviction/u);
     await expect(member.join({ ...TERMS, allowEviction: true })).resolves.toMatchObject({
       id: expect.any(String) as string,
@@ -180,17 +180,17 @@ describe.concurrent("a quorum refuses as a member", () => {
 
   test("a node of a cluster", async () => {
     await using cluster = await startCluster();
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const [node] = cluster.nodes;
-    await expect(desk.backend(node?.port ?? 0).join(TERMS)).rejects.toThrow(/Redis Cluster/u);
+    await expect(testClients.backend(node?.port ?? 0).join(TERMS)).rejects.toThrow(/Redis Cluster/u);
   });
 });
 
 test("a member is told apart from others, and from itself after a restart, by its id; and tells its clock", async () => {
   await using server = await startRedis();
   await using other = await startRedis();
-  await using desk = new Desk();
-  const [one, same, another] = [server, server, other].map(({ port }) => desk.backend(port)) as [
+  await using testClients = new Clients();
+  const [one, same, another] = [server, server, other].map(({ port }) => testClients.backend(port)) as [
     RedisBackend,
     RedisBackend,
     RedisBackend,
@@ -207,8 +207,8 @@ test("a member is told apart from others, and from itself after a restart, by it
 
 test("a voted lease that is released or ended by force wakes those who listen for it", async () => {
   await using server = await startRedis();
-  await using desk = new Desk();
-  const [a, b] = [desk.backend(server.port), desk.backend(server.port)];
+  await using testClients = new Clients();
+  const [a, b] = [testClients.backend(server.port), testClients.backend(server.port)];
   for (const member of [a, b]) await member.join({ quarantineMs: 0, allowEviction: false });
   const claim = claimOf();
   let woken = 0;

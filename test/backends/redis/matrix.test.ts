@@ -14,7 +14,7 @@ import { type RedisBackend, redis } from "../../../src/backends/redis/index.ts";
 import { openBackend } from "../../../src/backends/redis/open.ts";
 import { countTimers, Leftovers } from "../../../src/testing/leftovers.ts";
 import { libraries, type Opened } from "./clients.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 let server: RedisServer;
 let sentinels: SentinelLab;
@@ -127,12 +127,12 @@ const OPERATIONS: Readonly<Record<string, (stage: Stage) => Promise<void>>> = {
 
 describe.concurrent.each(Object.values(libraries))("a lost reply, with $name, to", (library) => {
   test.each(Object.entries(OPERATIONS))("%s", async (_, play) => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const proxy = await startProxy({ port: server.port });
-    desk.later(() => proxy.stop());
+    testClients.later(() => proxy.stop());
     const { client, close } = await library.standalone(proxy.port);
-    desk.later(close);
-    const [far, near] = [desk.own(redis(client)), desk.backend(server.port)];
+    testClients.later(close);
+    const [far, near] = [testClients.own(redis(client)), testClients.backend(server.port)];
     const { name } = claimOf();
     await warm(far, name);
     await play({

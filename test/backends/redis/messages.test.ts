@@ -7,7 +7,7 @@ import { createLocks } from "../../../src/core/locks.ts";
 import type { RedisBackend } from "../../../src/backends/redis/index.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { FakeClock } from "../../../src/testing/fake-clock.ts";
-import { calls, claimOf, Desk, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
+import { calls, claimOf, Clients, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -50,9 +50,9 @@ async function heard(near: RedisBackend, backend: RedisBackend): Promise<void> {
 }
 
 /** Everything that is published on our channels. */
-async function listenTo(desk: Desk, port: number): Promise<{ channel: string; text: string }[]> {
+async function listenTo(testClients: Clients, port: number): Promise<{ channel: string; text: string }[]> {
   const seen: { channel: string; text: string }[] = [];
-  const listener = desk.client(port);
+  const listener = testClients.client(port);
   await listener.psubscribe("holdfast:*");
   listener.on("pmessage", (_: string, channel: string, text: string) => seen.push({ channel, text }));
   return seen;
@@ -60,9 +60,9 @@ async function listenTo(desk: Desk, port: number): Promise<{ channel: string; te
 
 describe("forged messages", () => {
   test("S171: a grant is not believed, whatever its fence, without a proof that the store made it", async () => {
-    await using desk = new Desk();
-    const admin = desk.client(server.port);
-    const [near, far] = [desk.backend(server.port), desk.backend(server.port, { ticket: "60s" })];
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const [near, far] = [testClients.backend(server.port), testClients.backend(server.port, { ticket: "60s" })];
     const inbox = await inboxOf(admin, far);
     const holder = claimOf();
     const waiter = rivalOf(holder);
@@ -81,9 +81,9 @@ describe("forged messages", () => {
 
   test("S171: a grant that the store made but that does not fit its last answer is asked about, not believed", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port, { ticket: "60s" })];
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port, { ticket: "60s" })];
     const inbox = await inboxOf(admin, far);
     const holder = claimOf();
     const waiter = rivalOf(holder);
@@ -108,16 +108,16 @@ describe("forged messages", () => {
 
   test("S171: a grant seen on a hand-over and sent to another process does not make that one release it", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
     const clock = new FakeClock();
     const [near, far, bystander] = [
-      desk.backend(own.port),
-      desk.backend(own.port, { ticket: "60s" }),
-      desk.backend(own.port, { clock }),
+      testClients.backend(own.port),
+      testClients.backend(own.port, { ticket: "60s" }),
+      testClients.backend(own.port, { clock }),
     ];
     const inbox = await inboxOf(admin, bystander, clock);
-    const seen = await listenTo(desk, own.port);
+    const seen = await listenTo(testClients, own.port);
     const holder = claimOf();
     const waiter = rivalOf(holder, { holder: "rightful" });
     await granted(near, holder);
@@ -137,9 +137,9 @@ describe("forged messages", () => {
 
   test("S171: “forced” ends no lease: without a proof it is nothing, with one it is a reason to renew that lease", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port)];
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port)];
     const inbox = await inboxOf(admin, far);
     const lost: string[] = [];
     const doubted: (string | undefined)[] = [];
@@ -159,13 +159,13 @@ describe("forged messages", () => {
 
   test("S171: a true “forced” that is repeated makes the holder renew only now and then, and never too seldom", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port)];
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port)];
     const inbox = await inboxOf(admin, far);
     const doubted: (string | undefined)[] = [];
     far.listen({ lost: () => {}, doubt: (id) => doubted.push(id) });
-    const spy = desk.client(own.port);
+    const spy = testClients.client(own.port);
     const seen: string[] = [];
     await spy.subscribe(inbox);
     spy.on("message", (_, text: string) => seen.push(text));
@@ -188,9 +188,11 @@ describe("forged messages", () => {
   });
 
   test("S171: a lease is lost at once when it was really broken, and says by whom and why", async () => {
-    await using desk = new Desk();
-    const [a, b] = [desk.backend(server.port), desk.backend(server.port)].map((backend) => createLocks(backend));
-    for (const each of [a!, b!]) desk.later(() => each.close());
+    await using testClients = new Clients();
+    const [a, b] = [testClients.backend(server.port), testClients.backend(server.port)].map((backend) =>
+      createLocks(backend),
+    );
+    for (const each of [a!, b!]) testClients.later(() => each.close());
     const { name } = claimOf();
     // A ttl so long that its renewal would come after ten minutes.
     const lease = await a!.acquire(name, { ttl: "30m" });
@@ -204,9 +206,9 @@ describe("forged messages", () => {
 describe("what a message costs and shows", () => {
   test("S171: no claim's id travels in a message, neither of a hand-over nor of a forced end", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port)];
-    const seen = await listenTo(desk, own.port);
+    await using testClients = new Clients();
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port)];
+    const seen = await listenTo(testClients, own.port);
     const ids: string[] = [];
     for (const change of [{}, { mode: "shared" as const }, { limit: 2 }]) {
       const holders = [claimOf({ limit: change.limit ?? 1 })];
@@ -228,10 +230,10 @@ describe("what a message costs and shows", () => {
 
   test("S171: a message of 2.6 MB with 60,000 grants causes no command at all", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
     const clock = new FakeClock();
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port, { clock })];
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port, { clock })];
     const inbox = await inboxOf(admin, far, clock);
     const entries = Array.from({ length: 60_000 }, (_, i) => `forged-${String(i).padStart(16, "0")}:${FENCE}+000000`);
     await admin.publish(inbox, `granted ${entries.join(",")} ${keyOf("any")}`);
@@ -243,9 +245,9 @@ describe("what a message costs and shows", () => {
   });
 
   test("S171: a thousand readers that are let in at once are told in several messages, and all hear of it", async () => {
-    await using desk = new Desk();
-    const [near, far] = [desk.backend(server.port), desk.backend(server.port, { ticket: "60s" })];
-    const seen = await listenTo(desk, server.port);
+    await using testClients = new Clients();
+    const [near, far] = [testClients.backend(server.port), testClients.backend(server.port, { ticket: "60s" })];
+    const seen = await listenTo(testClients, server.port);
     const writer = claimOf();
     const readers = Array.from({ length: 1000 }, () => rivalOf(writer, { mode: "shared" }));
     await granted(near, writer);
@@ -260,14 +262,14 @@ describe("what a message costs and shows", () => {
 
   test("S171: a storm of “freed” wakes a quorum's waiter at a steady pace, and the last one is never lost", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
     const clock = new FakeClock();
-    const [near, far] = [desk.backend(own.port), desk.backend(own.port, { clock })];
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port, { clock })];
     await inboxOf(admin, far, clock);
     let wakes = 0;
     const { name } = claimOf();
-    desk.later(far.freed(name, () => wakes++));
+    testClients.later(far.freed(name, () => wakes++));
     await eventually("it listens", () => (wakes > 0 ? true : undefined));
     const before = wakes;
     for (let i = 0; i < 3000; i++) void admin.publish(keyOf(name), "freed");

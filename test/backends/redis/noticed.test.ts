@@ -6,7 +6,7 @@ import { unfit } from "../../../src/backends/redis/server-checks.ts";
 import type { Identity } from "../../../src/backends/redis/query.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { parseUrl } from "../../../src/backends/redis/url.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -18,8 +18,8 @@ const keyOf = ({ name }: Claim): string => namesOf("holdfast", false).lock(name)
 
 describe("who is next", () => {
   test("nobody, until the minHold of the one that was released has passed, though somebody waits", async () => {
-    await using desk = new Desk();
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port);
     const holder = claimOf({ minHoldMs: 60_000, holder: "first" });
     const waiter = rivalOf(holder, { minHoldMs: 0, holder: "second" });
     await granted(backend, holder);
@@ -30,9 +30,9 @@ describe("who is next", () => {
   });
 
   test("not one whose ticket has lapsed, though its process listens", async () => {
-    await using desk = new Desk();
-    const admin = desk.client(server.port);
-    const [near, far] = [desk.backend(server.port), desk.backend(server.port, { ticket: "30m" })];
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const [near, far] = [testClients.backend(server.port), testClients.backend(server.port, { ticket: "30m" })];
     const holder = claimOf({ ttlMs: 3_600_000 });
     const [silent, next] = [rivalOf(holder, { holder: "silent" }), rivalOf(holder, { holder: "next" })];
     await granted(near, holder);
@@ -50,8 +50,8 @@ describe("who is next", () => {
   });
 
   test("a reader waits behind holders with a limit: their number is none of its business", async () => {
-    await using desk = new Desk();
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port);
     const holder = claimOf({ limit: 3 });
     await granted(backend, holder);
     const reader = rivalOf(holder, { mode: "shared", limit: 1 });
@@ -59,8 +59,8 @@ describe("who is next", () => {
   });
 
   test("each by its place among those who are still there", async () => {
-    await using desk = new Desk();
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port);
     const holder = claimOf();
     const waiters = Array.from({ length: 5 }, () => rivalOf(holder));
     await granted(backend, holder);
@@ -73,9 +73,9 @@ describe("who is next", () => {
   });
 
   test("each has the place behind the one before it, so that nothing has to be looked for", async () => {
-    await using desk = new Desk();
-    const admin = desk.client(server.port);
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
     for (const mode of ["exclusive", "shared"] as const) {
       const holder = claimOf();
       await granted(backend, holder);
@@ -87,9 +87,9 @@ describe("who is next", () => {
 });
 
 test("minHold counts from when the lease began, not from when it was released", async () => {
-  await using desk = new Desk();
-  const admin = desk.client(server.port);
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const admin = testClients.client(server.port);
+  const backend = testClients.backend(server.port);
   const claim = claimOf({ minHoldMs: 50_000 });
   await granted(backend, claim);
   const began = (await admin.hget(keyOf(claim), "s"))!.split(" ")[4];
@@ -103,9 +103,9 @@ test("minHold counts from when the lease began, not from when it was released", 
 });
 
 test("a release that comes after the end says that nothing was held", async () => {
-  await using desk = new Desk();
-  const admin = desk.client(server.port);
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const admin = testClients.client(server.port);
+  const backend = testClients.backend(server.port);
   const claim = claimOf({ ttlMs: 100 });
   await granted(backend, claim);
   await eventually("it has ended", async () => {
@@ -116,9 +116,9 @@ test("a release that comes after the end says that nothing was held", async () =
 });
 
 test("while the counter is ahead of the clock, a lease that began in this very millisecond hands on one fence and no run", async () => {
-  await using desk = new Desk();
-  const admin = desk.client(server.port);
-  const backend = desk.backend(server.port, { run: 64 });
+  await using testClients = new Clients();
+  const admin = testClients.client(server.port);
+  const backend = testClients.backend(server.port, { run: 64 });
   for (const [since, run] of [
     ["9999999999999", 1],
     ["0000000000001", 64],
@@ -137,9 +137,9 @@ test("while the counter is ahead of the clock, a lease that began in this very m
 });
 
 test("a lease over which somebody wrote is lost, with the reason", async () => {
-  await using desk = new Desk();
-  const admin = desk.client(server.port);
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const admin = testClients.client(server.port);
+  const backend = testClients.backend(server.port);
   const claim = claimOf();
   await granted(backend, claim);
   await admin.hset(keyOf(claim), "s", "garbage");
@@ -147,8 +147,8 @@ test("a lease over which somebody wrote is lost, with the reason", async () => {
 });
 
 test("a lease in doubt is renewed by its fence, alone and among others", async () => {
-  await using desk = new Desk();
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
   const claims = [claimOf(), claimOf(), claimOf({ limit: 2 })];
   const fences: bigint[] = [];
   for (const claim of claims) fences.push((await granted(backend, claim)).fence);
@@ -160,8 +160,8 @@ test("a lease in doubt is renewed by its fence, alone and among others", async (
 });
 
 test("a durable server votes at once, and knows no quarantine", async () => {
-  await using desk = new Desk();
-  const backend = desk.backend(server.port, { prefix: "durable" });
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port, { prefix: "durable" });
   await backend.join({ quarantineMs: 0, allowEviction: false });
   expect(await backend.vote(claimOf(), 7n)).toMatchObject({ vote: "granted" });
 });
@@ -182,8 +182,8 @@ test("checkReplicas in a URL is off only where it says false", () => {
 });
 
 test("a limit that others do not share is told with both numbers", async () => {
-  await using desk = new Desk();
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
   const holder = claimOf({ limit: 37 });
   await granted(backend, holder);
   await expect(backend.attempt(rivalOf(holder, { limit: 41 }))).rejects.toThrow(/37.*41|41.*37/u);
@@ -191,9 +191,9 @@ test("a limit that others do not share is told with both numbers", async () => {
 
 describe("the hash of a lock", () => {
   test("stays one field while one claim renews it alone", async () => {
-    await using desk = new Desk();
-    const admin = desk.client(server.port);
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
     const claim = claimOf();
     await granted(backend, claim);
     const before = await admin.hget(keyOf(claim), "s");
@@ -205,9 +205,9 @@ describe("the hash of a lock", () => {
   });
 
   test("keeps nothing of a holder that left, or of a place in the line that is nobody's", async () => {
-    await using desk = new Desk();
-    const admin = desk.client(server.port);
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
     const limited = claimOf({ limit: 2 });
     await granted(backend, limited);
     expect(await backend.release(limited)).toBe("held");
@@ -227,9 +227,9 @@ describe("the hash of a lock", () => {
     ["beginning", 14, 27],
     ["fence", 28, 44],
   ])("with a holder's %s that has a digit too few is none of ours", async (_, from, to) => {
-    await using desk = new Desk();
-    const admin = desk.client(server.port);
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
     const claim = claimOf({ limit: 2 });
     await granted(backend, claim);
     const field = `h${claim.id}`;
@@ -239,9 +239,9 @@ describe("the hash of a lock", () => {
   });
 
   test("does not keep holders whose time is over", async () => {
-    await using desk = new Desk();
-    const admin = desk.client(server.port);
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
     const short = claimOf({ limit: 3, ttlMs: 100 });
     const long = rivalOf(short, { ttlMs: 60_000 });
     await granted(backend, short);
@@ -270,9 +270,9 @@ describe("the hash of a lock", () => {
     ["more waiters than places", "0000000000000001 0000000000000 1 x 1 9999999999999 a 3 1 2"],
     ["more holders than any", "0000000000000001 0000000000000 9999999999 x 1 9999999999999 a 0 1 0"],
   ])("with %s is none of ours, and stays as it is", async (_, state) => {
-    await using desk = new Desk();
-    const admin = desk.client(server.port);
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
     for (const claim of [claimOf(), claimOf({ mode: "shared" })]) {
       await admin.hset(keyOf(claim), "s", state);
       await expect(backend.attempt(claim)).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: true });

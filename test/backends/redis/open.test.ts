@@ -13,7 +13,7 @@ import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts"
 import { type SentinelLab, startSentinels } from "../../../src/lab/servers/sentinels.ts";
 import { notInstalled, openBackend, openMember, openRenewer } from "../../../src/backends/redis/open.ts";
 import { LOGIN, PASSWORD } from "../../login.ts";
-import { claimOf, Desk, granted, refused, rivalOf } from "./lab.ts";
+import { claimOf, Clients, granted, refused, rivalOf } from "./lab.ts";
 
 const SECRET = "s3cret-p@ss";
 let server: RedisServer;
@@ -116,10 +116,10 @@ for (const client of LIBRARIES) {
       expect(shown).not.toContain(SECRET);
     });
     test("S132: close() leaves neither a lease nor a place in a queue behind, though the server knows no script", async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       const own = await startRedis();
-      desk.later(() => own.stop());
-      const [backend, holder] = [await openBackend(`${own.url}?client=${client}`), desk.backend(own.port)];
+      testClients.later(() => own.stop());
+      const [backend, holder] = [await openBackend(`${own.url}?client=${client}`), testClients.backend(own.port)];
       const [held, taken] = [claimOf(), claimOf()];
       const waiting = rivalOf(taken);
       await granted(backend, held);
@@ -133,9 +133,9 @@ for (const client of LIBRARIES) {
       await Promise.all(gone);
     });
     test("S132: close() of a backend whose server hangs settles, and says what may be left", async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       const own = await startRedis();
-      desk.later(() => own.stop());
+      testClients.later(() => own.stop());
       const backend = await openBackend(`${own.url}?client=${client}`);
       const claim = claimOf();
       await granted(backend, claim);
@@ -166,8 +166,8 @@ describe.concurrent("a client that you bring", () => {
   ];
   for (const [what, port, message] of wrong) {
     test(`${what} is a fatal error that says so`, async () => {
-      await using desk = new Desk();
-      const backend = desk.backend(port());
+      await using testClients = new Clients();
+      const backend = testClients.backend(port());
       // Some of the locks happen to lie on that very node of the cluster.
       const attempts = Array.from({ length: 8 }, () => backend.attempt(claimOf()));
       const failures = (await Promise.allSettled(attempts)).filter((each) => each.status === "rejected");
@@ -202,7 +202,7 @@ function certify(name: string, alternative: string): { readonly key: string; rea
 }
 
 async function secureServer(
-  desk: Desk,
+  testClients: Clients,
   { key, cert }: { key: string; cert: string },
   clients?: string,
 ): Promise<number> {
@@ -210,22 +210,22 @@ async function secureServer(
   const own = ["--tls-port", String(port), "--tls-cert-file", cert, "--tls-key-file", key];
   const theirs = ["--tls-ca-cert-file", clients ?? cert, "--tls-auth-clients", clients === undefined ? "no" : "yes"];
   const secure = await startRedis({ args: [...own, ...theirs] });
-  desk.later(() => secure.stop());
+  testClients.later(() => secure.stop());
   expect(secure.port).not.toBe(port);
   return port;
 }
 
 test("S164: rediss:// trusts the authority, shows the client certificate and asks for the name that its URL says", async () => {
-  await using desk = new Desk();
+  await using testClients = new Clients();
   const [here, named, ours] = [
     certify("here", "IP:127.0.0.1"),
     certify("redis.internal", "DNS:redis.internal"),
     certify("client", "DNS:client"),
   ];
   const [open, other, strict] = await Promise.all([
-    secureServer(desk, here),
-    secureServer(desk, named),
-    secureServer(desk, here, ours.cert),
+    secureServer(testClients, here),
+    secureServer(testClients, named),
+    secureServer(testClients, here, ours.cert),
   ]);
   const tried = LIBRARIES.map(async (client) => {
     const url = (port: number, query: string): string => `rediss://${LOGIN}127.0.0.1:${port}?client=${client}${query}`;

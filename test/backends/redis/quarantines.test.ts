@@ -7,7 +7,7 @@ import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts"
 import { type RedisBackend, redis, type RedisOptions } from "../../../src/backends/redis/index.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { libraries } from "./clients.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 /** Data and marker are there after a restart; whether they are complete nobody knows. */
 const KEPT = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -17,8 +17,8 @@ function quarantine(maxTtl: number): RedisOptions {
 }
 
 /** Grants as soon as the first quarantine is over. */
-async function settled(desk: Desk, server: RedisServer, options: RedisOptions): Promise<RedisBackend> {
-  const backend = desk.backend(server.port, options);
+async function settled(testClients: Clients, server: RedisServer, options: RedisOptions): Promise<RedisBackend> {
+  const backend = testClients.backend(server.port, options);
   await backend.endQuarantine();
   const claim = claimOf({ ttlMs: 100, queues: false });
   await granted(backend, claim);
@@ -41,10 +41,13 @@ function isQuarantined({ heldBy }: { readonly heldBy: readonly { readonly holder
 describe.concurrent("S160: the longest quarantine that anybody asked for", () => {
   test("is kept when a process with a shorter one comes", async () => {
     await using server = await startRedis({ args: KEPT });
-    await using desk = new Desk();
-    await settled(desk, server, quarantine(30_000));
+    await using testClients = new Clients();
+    await settled(testClients, server, quarantine(30_000));
     await server.restart();
-    const [short, long] = [desk.backend(server.port, quarantine(500)), desk.backend(server.port, quarantine(30_000))];
+    const [short, long] = [
+      testClients.backend(server.port, quarantine(500)),
+      testClients.backend(server.port, quarantine(30_000)),
+    ];
     const claim = claimOf({ ttlMs: 500, queues: false });
     // Whoever comes first after the restart: the longer one is still known.
     const first = await refused(short, claim);
@@ -58,13 +61,13 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
 
   test("begins when the server forgot, also for a process that comes later and asks for more", async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
-    await settled(desk, server, quarantine(10_000));
+    await using testClients = new Clients();
+    await settled(testClients, server, quarantine(10_000));
     await server.restart();
-    const short = desk.backend(server.port, quarantine(10_000));
+    const short = testClients.backend(server.port, quarantine(10_000));
     const claim = claimOf({ ttlMs: 500, queues: false });
     expect(isQuarantined(await refused(short, claim))).toBe(true);
-    const long = desk.backend(server.port, quarantine(60_000));
+    const long = testClients.backend(server.port, quarantine(60_000));
     expect((await refused(long, rivalOf(claim))).heldBy[0]?.remainingMs).toBeGreaterThan(30_000);
     expect((await refused(short, rivalOf(claim))).heldBy[0]?.remainingMs).toBeGreaterThan(30_000);
     // An operator who vouches says which one holds from then on.
@@ -75,11 +78,11 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
 
   test.each(Object.values(libraries))("holds for a process that asks for none ($name)", async (library) => {
     await using server = await startRedis({ args: KEPT });
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const opened = await library.standalone(server.port);
-    desk.later(() => opened.close());
-    const plain = desk.own(redis(opened.client));
-    await settled(desk, server, quarantine(30_000));
+    testClients.later(() => opened.close());
+    const plain = testClients.own(redis(opened.client));
+    await settled(testClients, server, quarantine(30_000));
     const claim = claimOf({ queues: false });
     // While the server is known, nothing changes.
     await granted(plain, claim);
@@ -97,9 +100,9 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
     ["a swap", (backend, held, next) => backend.swap(held, rivalOf(next))],
   ])("holds for hand-overs of processes that ask for none: %s", async (_, end) => {
     await using server = await startRedis({ args: KEPT });
-    await using desk = new Desk();
-    const plain = desk.backend(server.port);
-    await settled(desk, server, quarantine(30_000));
+    await using testClients = new Clients();
+    const plain = testClients.backend(server.port);
+    await settled(testClients, server, quarantine(30_000));
     const held = claimOf();
     const waiting = rivalOf(held);
     const { fence } = await granted(plain, held);
@@ -121,11 +124,11 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
 
   test("holds in a cluster too, where a process that asks for none does not name the marker", async () => {
     await using cluster = await startCluster();
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const opened = await libraries.ioredis5.cluster(cluster);
-    desk.later(() => opened.close());
+    testClients.later(() => opened.close());
     const options = quarantine(30_000);
-    const [asking, plain] = [desk.own(redis(opened.client, options)), desk.own(redis(opened.client))];
+    const [asking, plain] = [testClients.own(redis(opened.client, options)), testClients.own(redis(opened.client))];
     await asking.endQuarantine();
     const held = claimOf();
     await granted(plain, held);
@@ -141,8 +144,8 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
 
   test("costs a process that asks for none nothing but a look, and leaves no marker", async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
-    const plain = desk.backend(server.port);
+    await using testClients = new Clients();
+    const plain = testClients.backend(server.port);
     const claim = claimOf({ ttlMs: 1000 });
     await granted(plain, claim);
     await plain.release(claim);
@@ -153,9 +156,12 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
 describe.concurrent("S164: SWAPDB, with a marker in both databases", () => {
   test("is noticed by attempts in either of them", async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const options = quarantine(30_000);
-    const [zero, one] = [0, 1].map((db) => desk.backend(server.port, options, { db })) as [RedisBackend, RedisBackend];
+    const [zero, one] = [0, 1].map((db) => testClients.backend(server.port, options, { db })) as [
+      RedisBackend,
+      RedisBackend,
+    ];
     const claim = claimOf({ ttlMs: 20_000, queues: false });
     for (const backend of [zero, one]) await backend.endQuarantine();
     await granted(zero, claim);
@@ -170,8 +176,8 @@ describe.concurrent("S164: SWAPDB, with a marker in both databases", () => {
 
   test("is noticed by votes, and everything stays in its own database", async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
-    const members = [3, 5].map((db) => desk.backend(server.port, {}, { db })) as [RedisBackend, RedisBackend];
+    await using testClients = new Clients();
+    const members = [3, 5].map((db) => testClients.backend(server.port, {}, { db })) as [RedisBackend, RedisBackend];
     for (const member of members) {
       await member.join({ quarantineMs: 30_000, allowEviction: false });
       await member.endQuarantine();
@@ -193,8 +199,8 @@ describe.concurrent("S164: SWAPDB, with a marker in both databases", () => {
   // The marker that comes back is of this server and this database, and knows nothing of what was granted while it was away.
   test("there and back is noticed by attempts, though the marker is the database's own again", async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
-    const backend = desk.backend(server.port, quarantine(30_000));
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port, quarantine(30_000));
     await backend.endQuarantine();
     await server.cli("SWAPDB", "0", "1");
     const claim = claimOf({ ttlMs: 20_000, queues: false });
@@ -212,8 +218,8 @@ describe.concurrent("S164: SWAPDB, with a marker in both databases", () => {
 
   test("there and back is noticed by votes, also by a longer way", async () => {
     await using server = await startRedis();
-    await using desk = new Desk();
-    const member = desk.backend(server.port, {}, { db: 3 });
+    await using testClients = new Clients();
+    const member = testClients.backend(server.port, {}, { db: 3 });
     await member.join({ quarantineMs: 30_000, allowEviction: false });
     await member.endQuarantine();
     await server.cli("SWAPDB", "3", "5");

@@ -12,7 +12,7 @@ import { release } from "../../../src/backends/redis/generated/release.ts";
 import { type RedisBackend, type RedisClient, redis } from "../../../src/backends/redis/index.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { libraries, type Library } from "./clients.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf, waitFor } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -22,10 +22,10 @@ afterAll(() => server.stop());
 
 const all = Object.values(libraries);
 
-async function backendOf(desk: Desk, library: Library, port: number, extra?: object): Promise<RedisBackend> {
+async function backendOf(testClients: Clients, library: Library, port: number, extra?: object): Promise<RedisBackend> {
   const { client, close } = await library.standalone(port, extra);
-  desk.later(close);
-  return desk.own(redis(client));
+  testClients.later(close);
+  return testClients.own(redis(client));
 }
 
 /** Loses the reply to the next release, with its connection. */
@@ -44,8 +44,8 @@ function loseReply(proxy: Proxy): void {
 }
 
 /** Everything a lock does, with the answers that it must give. */
-async function works(desk: Desk, backend: RedisBackend): Promise<void> {
-  const other = desk.backend(server.port);
+async function works(testClients: Clients, backend: RedisBackend): Promise<void> {
+  const other = testClients.backend(server.port);
   const claim = claimOf();
   await granted(backend, claim);
   const [first, second] = [rivalOf(claim), rivalOf(claim)];
@@ -69,11 +69,11 @@ async function works(desk: Desk, backend: RedisBackend): Promise<void> {
 for (const library of all) {
   describe.concurrent(library.name, () => {
     test("S130: a release whose reply is lost with its connection is never answered with a plain no", async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       const proxy = await startProxy({ port: server.port });
-      desk.later(() => proxy.stop());
-      const backend = await backendOf(desk, library, proxy.port);
-      const observer = desk.backend(server.port);
+      testClients.later(() => proxy.stop());
+      const backend = await backendOf(testClients, library, proxy.port);
+      const observer = testClients.backend(server.port);
       // Known to the server, so that one request does it.
       const before = claimOf();
       await granted(backend, before);
@@ -105,12 +105,12 @@ for (const library of all) {
     });
 
     test("S140: where SUBSCRIBE is never answered, only the first acquire waits for it", async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       const proxy = await startProxy({ port: server.port });
-      desk.later(() => proxy.stop());
+      testClients.later(() => proxy.stop());
       proxy.onRequest = (chunk) => (/\r\nsubscribe\r\n/iu.test(chunk.toString()) ? "hold" : undefined);
       const { client, close } = await library.standalone(proxy.port);
-      desk.later(close);
+      testClients.later(close);
       const waits: number[] = [];
       const clock: Clock = {
         ...systemClock,
@@ -120,23 +120,23 @@ for (const library of all) {
           return systemClock.setTimer(run, ms, ...rest);
         },
       };
-      const backend = desk.own(redis(client, { clock }));
+      const backend = testClients.own(redis(client, { clock }));
       for (let i = 0; i < 4; i++) await granted(backend, claimOf());
       expect(waits.length).toBeLessThanOrEqual(1);
       // And waiting works without messages: the answers to signs of life bring the same.
       const claim = claimOf({ ttlMs: 1500 });
-      await granted(desk.backend(server.port), claim);
+      await granted(testClients.backend(server.port), claim);
       await waitFor(backend, rivalOf(claim));
     });
 
     test("S146: a dozen backends on one client print no warning, and leave no listener behind", async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       const warnings: string[] = [];
       const warn = (warning: Error): void => void warnings.push(warning.name);
       process.on("warning", warn);
-      desk.later(() => process.off("warning", warn));
+      testClients.later(() => process.off("warning", warn));
       const { client, close } = await library.standalone(server.port);
-      desk.later(close);
+      testClients.later(close);
       const emitter = client as unknown as { eventNames(): string[]; listenerCount(event: string): number };
       const count = (): number => emitter.eventNames().reduce((sum, event) => sum + emitter.listenerCount(event), 0);
       const before = count();
@@ -149,13 +149,13 @@ for (const library of all) {
     });
 
     test("S178: no error carries a claim's id or its meta", async () => {
-      await using desk = new Desk();
-      const backend = await backendOf(desk, library, server.port);
+      await using testClients = new Clients();
+      const backend = await backendOf(testClients, library, server.port);
       const claim = claimOf({ meta: { ticket: "s3cret-ticket" } });
       await server.cli("SET", namesOf("holdfast", false).lock(claim.name), "mine");
       const own = await startRedis({ args: ["--rename-command", "EVALSHA", ""] });
-      desk.later(() => own.stop());
-      const mute = await backendOf(desk, library, own.port);
+      testClients.later(() => own.stop());
+      const mute = await backendOf(testClients, library, own.port);
       for (const one of [backend, mute]) {
         const error: unknown = await one.attempt(claim).catch((reason: unknown) => reason);
         expect(error).toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: true });
@@ -167,11 +167,11 @@ for (const library of all) {
     });
 
     test("S140: a client in subscriber mode is refused, and one that enters it later says so", async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       // With RESP3, which version 6 of either library speaks unless told otherwise, a client may do both.
       const { client, close } = await library.standalone(server.port, { RESP: 2, protocol: 2 });
-      desk.later(close);
-      const backend = desk.own(redis(client));
+      testClients.later(close);
+      const backend = testClients.own(redis(client));
       await granted(backend, claimOf());
       await (client as unknown as { subscribe(channel: string, heard: () => void): Promise<unknown> }).subscribe(
         "news",
@@ -190,35 +190,35 @@ for (const library of all) {
 describe.concurrent("replies are read by value", () => {
   for (const library of [libraries.ioredis5, libraries.ioredis6]) {
     test(`S140: ${library.name} with stringNumbers`, async () => {
-      await using desk = new Desk();
-      await works(desk, await backendOf(desk, library, server.port, { stringNumbers: true }));
+      await using testClients = new Clients();
+      await works(testClients, await backendOf(testClients, library, server.port, { stringNumbers: true }));
     });
   }
   for (const library of [libraries.redis5, libraries.redis6]) {
     test(`S140: ${library.name} with Buffers for strings and text for numbers`, async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       const typeMapping = {
         [RESP_TYPES.BLOB_STRING]: Buffer,
         [RESP_TYPES.SIMPLE_STRING]: Buffer,
         [RESP_TYPES.NUMBER]: String,
       };
-      await works(desk, await backendOf(desk, library, server.port, { commandOptions: { typeMapping } }));
+      await works(testClients, await backendOf(testClients, library, server.port, { commandOptions: { typeMapping } }));
       const { client, close } = await library.standalone(server.port);
-      desk.later(close);
+      testClients.later(close);
       const mapped = (client as unknown as { withTypeMapping(mapping: object): RedisClient }).withTypeMapping(
         typeMapping,
       );
-      await works(desk, desk.own(redis(mapped)));
+      await works(testClients, testClients.own(redis(mapped)));
     });
     test(`S163: ${library.name} with a socketTimeout keeps its inbox`, async () => {
-      await using desk = new Desk();
+      await using testClients = new Clients();
       const own = await startRedis();
-      desk.later(() => own.stop());
+      testClients.later(() => own.stop());
       const { client, close } = await library.standalone(own.port, { socket: { socketTimeout: 250 } });
-      desk.later(close);
+      testClients.later(close);
       let reconnects = 0;
       (client as unknown as { on(event: string, call: () => void): void }).on("ready", () => void reconnects++);
-      const backend = desk.own(redis(client));
+      const backend = testClients.own(redis(client));
       await granted(backend, claimOf());
       const ears = async (): Promise<string> =>
         (await own.cli("CLIENT", "LIST", "TYPE", "pubsub"))

@@ -4,16 +4,16 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Backend, Claim, Granted } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { memory } from "../../../src/backends/memory/index.ts";
-import { claimOf, Desk } from "./lab.ts";
+import { claimOf, Clients } from "./lab.ts";
 
 let server: RedisServer;
-let desk: Desk;
+let testClients: Clients;
 beforeAll(async () => {
   server = await startRedis();
-  desk = new Desk();
+  testClients = new Clients();
 });
 afterAll(async () => {
-  await desk[Symbol.asyncDispose]();
+  await testClients[Symbol.asyncDispose]();
   await server.stop();
 });
 
@@ -68,7 +68,7 @@ async function play(backend: Backend, claims: readonly Claim[], steps: readonly 
 
 async function agree(limit: number, runs: number): Promise<void> {
   // One connection each, so that the order of the steps is the order of the answers.
-  const [real, reference] = [desk.backend(server.port), desk.own(memory())];
+  const [real, reference] = [testClients.backend(server.port), testClients.own(memory())];
   await fc.assert(
     fc.asyncProperty(kinds, fc.array(step, { maxLength: 40 }), async (modes, steps) => {
       const name = claimOf().name;

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Claim, Renewal } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
-import { claimOf, Desk } from "./lab.ts";
+import { claimOf, Clients } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -24,8 +24,8 @@ async function scriptCalls(): Promise<number> {
 }
 
 test("1,200 leases are three calls, and the answers follow their claims when some leave, join or change places", async () => {
-  await using desk = new Desk();
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
   const claims = Array.from({ length: COUNT }, (_, at) => claimOf({ ttlMs: at < 600 ? 60_000 : 50_000 }));
   await Promise.all(claims.map((claim) => backend.attempt(claim)));
   const alike = claims.slice(0, 600).concat(claims.slice(0, 600));
@@ -49,8 +49,8 @@ test("1,200 leases are three calls, and the answers follow their claims when som
 });
 
 test("each is renewed for the time that it asked for", async () => {
-  await using desk = new Desk();
-  const backend = desk.backend(server.port);
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
   const claims = [
     claimOf({ ttlMs: 70_000 }),
     claimOf({ ttlMs: 50_000, lockDelayMs: 40_000 }),

@@ -4,7 +4,7 @@ import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -13,9 +13,9 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 /** A backend whose connections go through a proxy, and one that does not. */
-async function throughProxy(desk: Desk): Promise<{ proxy: Proxy; port: number }> {
+async function throughProxy(testClients: Clients): Promise<{ proxy: Proxy; port: number }> {
   const proxy = await startProxy({ port: server.port });
-  desk.later(() => proxy.stop());
+  testClients.later(() => proxy.stop());
   return { proxy, port: proxy.port };
 }
 
@@ -39,9 +39,9 @@ function loseReplyTo(proxy: Proxy, text: string): Promise<void> {
 
 describe.concurrent("lost replies", () => {
   test("S09: a lost reply to acquire makes one hold, freed by one release", async () => {
-    await using desk = new Desk();
-    const { proxy, port } = await throughProxy(desk);
-    const [near, far] = [desk.backend(server.port), desk.backend(port)];
+    await using testClients = new Clients();
+    const { proxy, port } = await throughProxy(testClients);
+    const [near, far] = [testClients.backend(server.port), testClients.backend(port)];
     await granted(far, claimOf());
     const claim = claimOf();
     const lost = loseReplyTo(proxy, claim.id);
@@ -55,24 +55,24 @@ describe.concurrent("lost replies", () => {
   });
 
   test("S10: a lost reply to release is no “not yours”: the core reports released", async () => {
-    await using desk = new Desk();
-    const { proxy, port } = await throughProxy(desk);
+    await using testClients = new Clients();
+    const { proxy, port } = await throughProxy(testClients);
     const options = { maxRetriesPerRequest: 0, autoResendUnfulfilledCommands: false };
-    const locks = createLocks(desk.backend(port, {}, options), { ttl: "60s" });
-    desk.later(() => locks.close());
+    const locks = createLocks(testClients.backend(port, {}, options), { ttl: "60s" });
+    testClients.later(() => locks.close());
     const name = claimOf().name;
     const lease = await locks.acquire(name);
     const lost = loseReplyTo(proxy, name);
     expect(await lease.release()).toBe("released");
     await lost;
-    await granted(desk.backend(server.port), claimOf({ name }));
+    await granted(testClients.backend(server.port), claimOf({ name }));
   });
 
   test("S130: a release that the client sent again after its reply was lost is not told as “not known”", async () => {
-    await using desk = new Desk();
-    const { proxy, port } = await throughProxy(desk);
+    await using testClients = new Clients();
+    const { proxy, port } = await throughProxy(testClients);
     // It sends again by itself what it had no answer to.
-    const backend = desk.backend(port);
+    const backend = testClients.backend(port);
     const [claim, next, warm] = [claimOf(), claimOf(), claimOf()];
     // The server knows the scripts from here on: what is lost is the answer.
     await granted(backend, warm);
@@ -91,11 +91,11 @@ describe.concurrent("lost replies", () => {
   });
 
   test("S132: close() waits for releases under way, and says what may be left when no answer comes", async () => {
-    await using desk = new Desk();
-    const { proxy, port } = await throughProxy(desk);
-    const near = desk.backend(server.port);
-    // Not the desk's: closed once more, it would only say again what may be left.
-    const [slow, silent] = [desk.backend(port), redis(desk.client(port))];
+    await using testClients = new Clients();
+    const { proxy, port } = await throughProxy(testClients);
+    const near = testClients.backend(server.port);
+    // Not the testClients's: closed once more, it would only say again what may be left.
+    const [slow, silent] = [testClients.backend(port), redis(testClients.client(port))];
     const [a, b] = [claimOf(), claimOf()];
     await granted(slow, a);
     await granted(silent, b);
@@ -117,10 +117,10 @@ describe.concurrent("lost replies", () => {
   });
 
   test("S11: a lost reply to a renewal is neither yes nor no, and the next one tells", async () => {
-    await using desk = new Desk();
-    const { proxy, port } = await throughProxy(desk);
+    await using testClients = new Clients();
+    const { proxy, port } = await throughProxy(testClients);
     const options = { maxRetriesPerRequest: 0, autoResendUnfulfilledCommands: false };
-    const backend = desk.backend(port, {}, options);
+    const backend = testClients.backend(port, {}, options);
     const claim = claimOf();
     await granted(backend, claim);
     const lost = loseReplyTo(proxy, claim.id);
@@ -135,13 +135,13 @@ describe.concurrent("lost replies", () => {
   });
 
   test("S12: a grant that comes after the caller stopped waiting is given back", async () => {
-    await using desk = new Desk();
-    const { proxy, port } = await throughProxy(desk);
-    const locks = createLocks(desk.backend(port), { ttl: "60s" });
-    desk.later(() => locks.close());
+    await using testClients = new Clients();
+    const { proxy, port } = await throughProxy(testClients);
+    const locks = createLocks(testClients.backend(port), { ttl: "60s" });
+    testClients.later(() => locks.close());
     const name = claimOf().name;
     await locks.run("warm", () => undefined);
-    const near = desk.backend(server.port);
+    const near = testClients.backend(server.port);
     proxy.hang("replies");
     const acquiring = expect(locks.acquire(name, { wait: 500 })).rejects.toThrow();
     await eventually("the server granted it", async () => (await near.query(name)).held[0]);
@@ -154,9 +154,9 @@ describe.concurrent("lost replies", () => {
   });
 
   test("S53, S09: a grant whose message and whose hand-over reply are lost is found by the next sign of life", async () => {
-    await using desk = new Desk();
-    const { proxy, port } = await throughProxy(desk);
-    const [near, far] = [desk.backend(server.port), desk.backend(port)];
+    await using testClients = new Clients();
+    const { proxy, port } = await throughProxy(testClients);
+    const [near, far] = [testClients.backend(server.port), testClients.backend(port)];
     const holder = claimOf({ ttlMs: 1500 });
     const waiter = rivalOf(holder);
     await granted(near, holder);

@@ -6,10 +6,10 @@ import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
 import { type SentinelLab, startSentinels } from "../../../src/lab/servers/sentinels.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { type RedisBackend, redis, type RedisOptions } from "../../../src/backends/redis/index.ts";
-import { claimOf, Desk, eventually, granted, hurry, refused, rivalOf, sleep, UNHURRIED } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, hurry, refused, rivalOf, sleep, UNHURRIED } from "./lab.ts";
 import { PASSWORD } from "../../login.ts";
 
-function followPrimary(desk: Desk, lab: SentinelLab): Redis {
+function followPrimary(testClients: Clients, lab: SentinelLab): Redis {
   const client = new Redis({
     sentinels: lab.sentinels.map(({ port }) => ({ host: "127.0.0.1", port })),
     name: lab.service,
@@ -23,7 +23,7 @@ function followPrimary(desk: Desk, lab: SentinelLab): Redis {
     reconnectOnError: (error) => error.message.startsWith("READONLY"),
   });
   client.on("error", () => {});
-  desk.later(() => client.disconnect());
+  testClients.later(() => client.disconnect());
   return client;
 }
 
@@ -39,7 +39,7 @@ interface Row {
 }
 
 /** A lab whose primary replicas and sentinels reach through a proxy, so that it can be cut off from them and not from A. */
-async function labWithProxy(desk: Desk, minReplicas: boolean): Promise<{ lab: SentinelLab; proxy: Proxy }> {
+async function labWithProxy(testClients: Clients, minReplicas: boolean): Promise<{ lab: SentinelLab; proxy: Proxy }> {
   let proxy: Proxy | undefined;
   const args = minReplicas ? ["--min-replicas-to-write", "1", "--min-replicas-max-lag", String(LAG_S)] : [];
   const lab = await startSentinels({
@@ -50,10 +50,10 @@ async function labWithProxy(desk: Desk, minReplicas: boolean): Promise<{ lab: Se
       return proxy.port;
     },
   });
-  desk.later(() => lab.stop());
+  testClients.later(() => lab.stop());
   if (proxy === undefined) throw new Error("no proxy");
   const front: Proxy = proxy;
-  desk.later(() => front.stop());
+  testClients.later(() => front.stop());
   return { lab, proxy: front };
 }
 
@@ -75,12 +75,12 @@ function hold(a: RedisBackend, claim: Claim, sentMs: number): { trustedUntilMs: 
 
 /** Plays one row. Resolves to how long A and B both believed that they held: negative when B came later. */
 async function bothHeldMs({ fault, minReplicas, quarantine, ttlMs }: Row): Promise<number> {
-  await using desk = new Desk();
-  const { lab, proxy } = await labWithProxy(desk, minReplicas);
+  await using testClients = new Clients();
+  const { lab, proxy } = await labWithProxy(testClients, minReplicas);
   const options: RedisOptions = quarantine
     ? { failover: "quarantine", maxTtl: ttlMs, maxLag: `${LAG_S + 2}s`, checkReplicas: false }
     : {};
-  const a = desk.backend(lab.primary.port, options, { commandTimeout: 10_000 });
+  const a = testClients.backend(lab.primary.port, options, { commandTimeout: 10_000 });
   const claim = claimOf({ ttlMs });
   await eventually("the primary knows its replicas", async () => {
     try {
@@ -98,10 +98,10 @@ async function bothHeldMs({ fault, minReplicas, quarantine, ttlMs }: Row): Promi
   if (fault !== "partition") await lab.primary.kill();
   await hurry(lab);
   const belief = hold(a, claim, sentMs);
-  desk.later(() => belief.stop());
+  testClients.later(() => belief.stop());
   const rival = rivalOf(claim);
   await lab.failedOver(proxy.port);
-  const b = desk.own(redis(followPrimary(desk, lab), options));
+  const b = testClients.own(redis(followPrimary(testClients, lab), options));
   const grantedMs = await eventually(
     "B is granted",
     async () => {
@@ -136,18 +136,18 @@ describe.concurrent("S21: a fail-over that forgot a lease", () => {
 
 describe("one set of sentinels", () => {
   let lab: SentinelLab;
-  let desk: Desk;
+  let testClients: Clients;
   beforeAll(async () => {
     lab = await startSentinels(UNHURRIED);
-    desk = new Desk();
+    testClients = new Clients();
   });
   afterAll(async () => {
-    await desk[Symbol.asyncDispose]();
+    await testClients[Symbol.asyncDispose]();
     await lab.stop();
   });
 
   test("durability: a grant counts when the replicas have it", async () => {
-    const backend = desk.backend(lab.primary.port, { durability: { replicas: 2, wait: "20s" } });
+    const backend = testClients.backend(lab.primary.port, { durability: { replicas: 2, wait: "20s" } });
     const claim = claimOf();
     await granted(backend, claim);
     expect((await backend.renew([claim]))[0]?.held).toBe(true);
@@ -162,10 +162,10 @@ describe("one set of sentinels", () => {
   });
 
   test("S21: when too few replicas answer, the acquire fails, says so, and nothing is left held; renewals are unknown", async () => {
-    const backend = desk.backend(lab.primary.port, { durability: { replicas: 3, wait: "3s" } });
+    const backend = testClients.backend(lab.primary.port, { durability: { replicas: 3, wait: "3s" } });
     const claim = claimOf();
     await expect(backend.attempt(claim)).rejects.toThrow(/[0-2] of 3 replicas confirmed it within 3 s/u);
-    const plain = desk.backend(lab.primary.port);
+    const plain = testClients.backend(lab.primary.port);
     expect((await plain.query(claim.name)).held).toEqual([]);
     await granted(plain, claim);
     expect((await backend.renew([claim]))[0]?.held).toBe("unknown");
@@ -174,12 +174,16 @@ describe("one set of sentinels", () => {
   });
 
   test("quarantine is refused where min-replicas-to-write is 0, and so is a ttl that it would not outlast", async () => {
-    const backend = desk.backend(lab.primary.port, { failover: "quarantine" });
+    const backend = testClients.backend(lab.primary.port, { failover: "quarantine" });
     await expect(backend.attempt(claimOf({ ttlMs: 1000 }))).rejects.toMatchObject({
       fatal: true,
       message: expect.stringContaining("min-replicas-to-write") as string,
     });
-    const unchecked = desk.backend(lab.primary.port, { failover: "quarantine", checkReplicas: false, prefix: "young" });
+    const unchecked = testClients.backend(lab.primary.port, {
+      failover: "quarantine",
+      checkReplicas: false,
+      prefix: "young",
+    });
     await expect(unchecked.attempt(claimOf({ ttlMs: 31_000 }))).rejects.toThrow(/`maxTtl` is 30 s/u);
     const young = await refused(unchecked, claimOf({ ttlMs: 1000, queues: false }));
     expect(young.heldBy[0]?.holder).toContain("quarantine");
@@ -189,7 +193,7 @@ describe("one set of sentinels", () => {
   });
 
   test("S23: a lease held through a fail-over goes on, with waiters behind it and a greater fence for the next", async () => {
-    const [holders, waiters] = [redis(followPrimary(desk, lab)), redis(followPrimary(desk, lab))];
+    const [holders, waiters] = [redis(followPrimary(testClients, lab)), redis(followPrimary(testClients, lab))];
     const [one, two] = [createLocks(holders, { ttl: "5m" }), createLocks(waiters, { ttl: "5m" })];
     const name = claimOf().name;
     const lease = await one.acquire(name);

@@ -12,7 +12,7 @@ import { openNodeRedis } from "../../../src/backends/redis/clients/open-node-red
 import { openBackend } from "../../../src/backends/redis/open.ts";
 import { type Endpoint, parseUrl } from "../../../src/backends/redis/url.ts";
 import { PASSWORD } from "../../login.ts";
-import { claimOf, Desk, eventually, granted, hurry, UNHURRIED } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, hurry, UNHURRIED } from "./lab.ts";
 
 const opens: readonly (readonly [string, (endpoint: Endpoint) => Opened])[] = [
   ["ioredis 5", (endpoint) => openIoredis(ioredis5 as never, endpoint)],
@@ -22,7 +22,7 @@ const opens: readonly (readonly [string, (endpoint: Endpoint) => Opened])[] = [
 ];
 
 /** Accepts, and answers everything with what `says` makes of it; counts who is there. */
-async function listening(desk: Desk, says: (asked: Buffer) => string | Buffer | undefined): Promise<Server> {
+async function listening(testClients: Clients, says: (asked: Buffer) => string | Buffer | undefined): Promise<Server> {
   const server = createServer((socket) => {
     socket.on("error", () => {});
     socket.on("data", (asked) => {
@@ -31,7 +31,7 @@ async function listening(desk: Desk, says: (asked: Buffer) => string | Buffer | 
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  desk.later(() => server.close());
+  testClients.later(() => server.close());
   return server;
 }
 
@@ -48,8 +48,8 @@ describe.concurrent("S164: behind a sentinel that", () => {
   for (const [name, open] of opens) {
     for (const [kind, says] of kinds) {
       test(`${kind}, closing settles and leaves no socket, with ${name}`, async () => {
-        await using desk = new Desk();
-        const server = await listening(desk, says);
+        await using testClients = new Clients();
+        const server = await listening(testClients, says);
         const opened = open(parseUrl(`redis+sentinel://127.0.0.1:${portOf(server)}/service`));
         let settled = false;
         const connecting = opened.connect().catch(() => {});
@@ -67,8 +67,8 @@ describe.concurrent("S164: behind a sentinel that", () => {
 
 describe.concurrent("a server that repeats what it hears", () => {
   test.each(["ioredis", "redis"])("S164: is not taken for Redis, with %s", async (client) => {
-    await using desk = new Desk();
-    const server = await listening(desk, (asked) => asked);
+    await using testClients = new Clients();
+    const server = await listening(testClients, (asked) => asked);
     await expect(openBackend(`redis://127.0.0.1:${portOf(server)}?client=${client}`)).rejects.toMatchObject({
       name: "LockBackendError",
       message: expect.stringContaining("nothing usable answers") as string,
@@ -93,10 +93,10 @@ describe.concurrent("sentinels that name a replica as the primary", () => {
   };
 
   test.each(opens.slice(0, 2))("S147: are told of, with %s", async (_name, open) => {
-    await using desk = new Desk();
-    const server: Server = await listening(desk, (asked) => replies(portOf(server), asked.toString("latin1")));
+    await using testClients = new Clients();
+    const server: Server = await listening(testClients, (asked) => replies(portOf(server), asked.toString("latin1")));
     const opened = open(parseUrl(`redis+sentinel://127.0.0.1:${portOf(server)}/service`));
-    desk.later(() => opened.close());
+    testClients.later(() => opened.close());
     const said: string[] = [];
     opened.onError((error) => void said.push(error.message));
     void opened.connect().catch(() => {});
@@ -127,12 +127,12 @@ describe("real sentinels", () => {
   });
 
   test("S164: one of three that hangs keeps nobody from connecting, nor from following a fail-over", async () => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const start = async ([name, open]: (typeof opens)[0]): Promise<readonly [string, ReturnType<typeof redis>]> => {
       const opened = open(parseUrl(url(PASSWORD)));
-      desk.later(() => opened.close());
+      testClients.later(() => opened.close());
       await opened.connect();
-      return [name, desk.own(redis(opened.client as RedisClient))];
+      return [name, testClients.own(redis(opened.client as RedisClient))];
     };
     const before = await Promise.all(opens.map(start));
     const [hung, other] = lab.sentinels as [SentinelLab["primary"], SentinelLab["primary"]];

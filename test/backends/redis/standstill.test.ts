@@ -4,7 +4,7 @@ import { startProxy } from "../../../src/lab/proxy.ts";
 import { startRedis } from "../../../src/lab/servers/redis.ts";
 import { type RedisBackend, redis, type RedisOptions } from "../../../src/backends/redis/index.ts";
 import { libraries } from "./clients.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf, sleep } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf, sleep } from "./lab.ts";
 
 const GUARDED = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1", "--repl-diskless-sync-delay", "0"];
 const QUARANTINE: RedisOptions = { failover: "quarantine", maxTtl: "1m", maxLag: "3s" };
@@ -12,13 +12,13 @@ const QUARANTINE: RedisOptions = { failover: "quarantine", maxTtl: "1m", maxLag:
 const STOPPED_MS = 4500;
 
 test("S159: it neither grants nor prolongs anything, whatever was sent to it meanwhile", async () => {
-  await using desk = new Desk();
+  await using testClients = new Clients();
   const server = await startRedis({ args: GUARDED });
-  desk.later(() => server.stop());
+  testClients.later(() => server.stop());
   const link = await startProxy({ port: server.port });
-  desk.later(() => link.stop());
+  testClients.later(() => link.stop());
   const replica = await startRedis({ args: [...GUARDED, "--replicaof", `127.0.0.1 ${link.port}`] });
-  desk.later(() => replica.stop());
+  testClients.later(() => replica.stop());
   await eventually("the replica is online", async () =>
     (await server.cli("INFO", "replication")).includes("state=online") ? true : undefined,
   );
@@ -27,15 +27,15 @@ test("S159: it neither grants nor prolongs anything, whatever was sent to it mea
     [...Object.values(libraries), ...Object.values(libraries).slice(0, 1)].map(async (library, at, all) => {
       const [extra, prefix] = at === all.length - 1 ? [{ keyPrefix: "app:" }, "own"] : [{}, undefined];
       const { client, close } = await library.standalone(server.port, extra);
-      desk.later(close);
-      const backend = desk.own(redis(client, { ...QUARANTINE, prefix }));
+      testClients.later(close);
+      const backend = testClients.own(redis(client, { ...QUARANTINE, prefix }));
       return {
         library,
         backend,
         held: claimOf(),
         other: claimOf(),
         waiting: claimOf(),
-        plain: desk.own(redis(client, { prefix })),
+        plain: testClients.own(redis(client, { prefix })),
         plainly: claimOf(),
       };
     }),

@@ -12,7 +12,7 @@ import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { openBackend } from "../../../src/backends/redis/open.ts";
 import { PASSWORD } from "../../login.ts";
 import { libraries, type Library } from "./clients.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf, UNHURRIED } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf, UNHURRIED } from "./lab.ts";
 
 const all = Object.values(libraries);
 const QUICK_SYNC = ["--repl-diskless-sync-delay", "0"];
@@ -21,24 +21,33 @@ const GUARDED = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "8"];
 const QUARANTINE: RedisOptions = { failover: "quarantine", maxTtl: "1m", maxLag: "10s" };
 const names = namesOf("holdfast", true);
 
-async function started(desk: Desk, args: readonly string[] = []): Promise<RedisServer> {
+async function started(testClients: Clients, args: readonly string[] = []): Promise<RedisServer> {
   const server = await startRedis({ args: [...QUICK_SYNC, ...args] });
-  desk.later(() => server.stop());
+  testClients.later(() => server.stop());
   return server;
 }
 
-async function replicaOf(desk: Desk, primary: RedisServer, args: readonly string[] = []): Promise<RedisServer> {
-  const replica = await started(desk, [...args, "--replicaof", `127.0.0.1 ${primary.port}`]);
+async function replicaOf(
+  testClients: Clients,
+  primary: RedisServer,
+  args: readonly string[] = [],
+): Promise<RedisServer> {
+  const replica = await started(testClients, [...args, "--replicaof", `127.0.0.1 ${primary.port}`]);
   await eventually("the replica is online", async () =>
     (await primary.cli("INFO", "replication")).includes("state=online") ? true : undefined,
   );
   return replica;
 }
 
-async function backendOn(desk: Desk, library: Library, port: number, options?: RedisOptions): Promise<RedisBackend> {
+async function backendOn(
+  testClients: Clients,
+  library: Library,
+  port: number,
+  options?: RedisOptions,
+): Promise<RedisBackend> {
   const { client, close } = await library.standalone(port);
-  desk.later(close);
-  return desk.own(redis(client, options));
+  testClients.later(close);
+  return testClients.own(redis(client, options));
 }
 
 const fatal = (message: RegExp): object => ({ fatal: true, message: expect.stringMatching(message) as string });
@@ -47,10 +56,10 @@ const brief = (): ReturnType<typeof claimOf> => claimOf({ ttlMs: 1000 });
 describe.concurrent("S159: quarantine is refused where it would promise nothing", () => {
   for (const library of all) {
     test(`on a Redis whose scripts write without replicas, with ${library.name}`, async () => {
-      await using desk = new Desk();
-      const server = await started(desk);
+      await using testClients = new Clients();
+      const server = await started(testClients);
       const proxy = await startProxy({ port: server.port });
-      desk.later(() => proxy.stop());
+      testClients.later(() => proxy.stop());
       // An old server, as far as INFO tells. The new text is as long as the old one.
       proxy.onReply = (chunk) => {
         const at = chunk.indexOf("redis_version:");
@@ -60,7 +69,7 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
         chunk.write(`6.0.${"9".repeat(end - from - 4)}`, from);
         return undefined;
       };
-      const backend = await backendOn(desk, library, proxy.port, { ...QUARANTINE, checkReplicas: false });
+      const backend = await backendOn(testClients, library, proxy.port, { ...QUARANTINE, checkReplicas: false });
       await expect(backend.attempt(brief())).rejects.toMatchObject(
         fatal(/Redis 6\.0\.9+ lets scripts write.*6\.2\.7/u),
       );
@@ -69,9 +78,9 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
 
   for (const library of all) {
     test(`by every door: swaps and renewals are judged as attempts are, with ${library.name}`, async () => {
-      await using desk = new Desk();
-      const server = await started(desk);
-      const backend = await backendOn(desk, library, server.port, { ...QUARANTINE, checkReplicas: false });
+      await using testClients = new Clients();
+      const server = await started(testClients);
+      const backend = await backendOn(testClients, library, server.port, { ...QUARANTINE, checkReplicas: false });
       await backend.endQuarantine();
       const [held, other] = [claimOf(), claimOf()];
       for (const claim of [held, other]) await granted(backend, claim);
@@ -91,17 +100,17 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
       expect(await backend.swap(held, rivalOf(held))).toMatchObject({ granted: true, released: "held" });
 
       // What nobody asked for before: the primary is looked at.
-      const unfit = await backendOn(desk, library, server.port, QUARANTINE);
+      const unfit = await backendOn(testClients, library, server.port, QUARANTINE);
       await expect(unfit.swap(other, rivalOf(other))).rejects.toMatchObject(fatal(/`min-replicas-to-write` is 0/u));
     });
   }
 
   test("also a ttl that waits behind another in its process; the others get the lock", async () => {
-    await using desk = new Desk();
-    const server = await started(desk);
-    const backend = desk.backend(server.port, { ...QUARANTINE, checkReplicas: false, run: 2 });
+    await using testClients = new Clients();
+    const server = await started(testClients);
+    const backend = testClients.backend(server.port, { ...QUARANTINE, checkReplicas: false, run: 2 });
     await backend.endQuarantine();
-    const locks = desk.own(createLocks(backend, { ttl: "1m" }));
+    const locks = testClients.own(createLocks(backend, { ttl: "1m" }));
     const first = await locks.acquire("job");
     const take = (ttl: Duration): Promise<unknown> =>
       locks.acquire("job", { ttl, wait: "3m" }).then(async (lease) => {
@@ -130,26 +139,26 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
   ];
   for (const [what, args, message] of rows) {
     test(`when ${what}`, async () => {
-      await using desk = new Desk();
-      const server = await started(desk, args);
-      await expect(desk.backend(server.port, QUARANTINE).attempt(brief())).rejects.toMatchObject(fatal(message));
+      await using testClients = new Clients();
+      const server = await started(testClients, args);
+      await expect(testClients.backend(server.port, QUARANTINE).attempt(brief())).rejects.toMatchObject(fatal(message));
     });
   }
 
   test("and not where CONFIG is forbidden but INFO shows the limit", async () => {
-    await using desk = new Desk();
-    const server = await started(desk, [...GUARDED, "--rename-command", "CONFIG", ""]);
-    await expect(desk.backend(server.port, QUARANTINE).attempt(brief())).rejects.toMatchObject({
+    await using testClients = new Clients();
+    const server = await started(testClients, [...GUARDED, "--rename-command", "CONFIG", ""]);
+    await expect(testClients.backend(server.port, QUARANTINE).attempt(brief())).rejects.toMatchObject({
       fatal: false,
       message: expect.stringContaining("too few replicas") as string,
     });
   });
 
   test("also when the server behind the same address is another one after a reconnect", async () => {
-    await using desk = new Desk();
-    const primary = await started(desk, GUARDED);
-    await replicaOf(desk, primary);
-    const backend = desk.backend(primary.port, QUARANTINE);
+    await using testClients = new Clients();
+    const primary = await started(testClients, GUARDED);
+    await replicaOf(testClients, primary);
+    const backend = testClients.backend(primary.port, QUARANTINE);
     await eventually("writes are accepted", () =>
       backend.endQuarantine().then(
         () => true as const,
@@ -181,12 +190,12 @@ async function spread(lab: ClusterLab): Promise<ReadonlyMap<RedisServer, ReturnT
 
 describe.concurrent("a cluster with quarantine", () => {
   test("S159, S162: one primary that is not fit, or has no replica, keeps no lock of the others from being granted", async () => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const lab = await startCluster({ args: GUARDED, nodeTimeoutMs: 60_000 });
-    desk.later(() => lab.stop());
+    testClients.later(() => lab.stop());
     const opened = await Promise.all(all.map((library) => library.cluster(lab)));
-    for (const { close } of opened) desk.later(close);
-    const first = desk.own(redis((opened[0] as (typeof opened)[0]).client, QUARANTINE));
+    for (const { close } of opened) testClients.later(close);
+    const first = testClients.own(redis((opened[0] as (typeof opened)[0]).client, QUARANTINE));
     await eventually("writes are accepted", () =>
       first.endQuarantine().then(
         () => true as const,
@@ -201,7 +210,7 @@ describe.concurrent("a cluster with quarantine", () => {
       (await bare.cli("INFO", "replication")).includes("min_slaves_good_slaves:0") ? true : undefined,
     );
     for (const { client } of opened) {
-      const backend = desk.own(redis(client, QUARANTINE));
+      const backend = testClients.own(redis(client, QUARANTINE));
       const own = rivalOf(elsewhere);
       await granted(backend, own);
       await backend.release(own);
@@ -226,13 +235,13 @@ type Spot = [RedisServer, ReturnType<typeof claimOf>];
 
 describe("a cluster", () => {
   test("S162: while a slot is half-way moved, leases on both sides are renewed, and waiters stay alive", async () => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const lab = await startCluster();
-    desk.later(() => lab.stop());
+    testClients.later(() => lab.stop());
     const opened = await Promise.all(all.map((library) => library.cluster(lab)));
-    for (const { close } of opened) desk.later(close);
+    for (const { close } of opened) testClients.later(close);
     for (const { client } of opened) {
-      const backend = desk.own(redis(client, { ticket: TICKET_MS }));
+      const backend = testClients.own(redis(client, { ticket: TICKET_MS }));
       const moved = claimOf();
       const slot = names.marker(names.lock(moved.name));
       const staying = await eventually(
@@ -257,7 +266,7 @@ describe("a cluster", () => {
             [rivals[0], to],
             [rivals[1], from],
           ] as const) {
-            const node = desk.client(port);
+            const node = testClients.client(port);
             const end = await ticketEnd(node, waiter);
             expect(end).toBeGreaterThan(0);
             await eventually("a sign of life arrives", async () =>
@@ -270,14 +279,14 @@ describe("a cluster", () => {
   });
 
   test("S164: one that has a shard which hangs can be opened, and its other shards used", async () => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const lab = await startCluster({ nodeTimeoutMs: 600_000 });
-    desk.later(() => lab.stop());
+    testClients.later(() => lab.stop());
     const [hung] = lab.nodes as [RedisServer];
     const spots = await spread(lab);
     hung.pause();
     for (const client of ["ioredis", "redis"]) {
-      const backend = desk.own(await openBackend(`${lab.url}?client=${client}`));
+      const backend = testClients.own(await openBackend(`${lab.url}?client=${client}`));
       for (const [node, claim] of spots) if (node !== hung) await granted(backend, claim);
       for (const [node, claim] of spots) if (node !== hung) await backend.release(claim);
     }
@@ -285,16 +294,16 @@ describe("a cluster", () => {
   });
 
   test("S146: a dozen backends on one Cluster client print no warning", async () => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const lab = await startCluster();
-    desk.later(() => lab.stop());
+    testClients.later(() => lab.stop());
     const warnings: string[] = [];
     const warn = (warning: Error): void => void warnings.push(warning.name);
     process.on("warning", warn);
-    desk.later(() => process.off("warning", warn));
+    testClients.later(() => process.off("warning", warn));
     for (const library of all) {
       const { client, close } = await library.cluster(lab);
-      desk.later(close);
+      testClients.later(close);
       const backends = Array.from({ length: 12 }, () => redis(client));
       await Promise.all(backends.map((backend) => granted(backend, claimOf())));
       await Promise.all(backends.map((backend) => backend.close()));
@@ -307,11 +316,11 @@ describe("a cluster", () => {
 describe.concurrent("a server that is demoted", () => {
   for (const library of all) {
     test(`S164: is no fatal error for one that only waited there, with ${library.name}`, async () => {
-      await using desk = new Desk();
-      const [server, next] = [await started(desk), await started(desk)];
-      const backend = await backendOn(desk, library, server.port);
+      await using testClients = new Clients();
+      const [server, next] = [await started(testClients), await started(testClients)];
+      const backend = await backendOn(testClients, library, server.port);
       const claim = claimOf();
-      await granted(desk.backend(server.port), claim);
+      await granted(testClients.backend(server.port), claim);
       const waiter = rivalOf(claim);
       await refused(backend, waiter);
       await server.cli("REPLICAOF", "127.0.0.1", String(next.port));
@@ -324,10 +333,10 @@ describe.concurrent("a server that is demoted", () => {
 });
 
 test("S140: after a planned fail-over redis+sentinel:// uses the new primary, not the old one for as long as it takes writes", async () => {
-  await using desk = new Desk();
+  await using testClients = new Clients();
   const lab = await startSentinels(UNHURRIED);
-  desk.later(() => lab.stop());
-  const backend = desk.own(await openBackend(`${lab.url}&client=ioredis`));
+  testClients.later(() => lab.stop());
+  const backend = testClients.own(await openBackend(`${lab.url}&client=ioredis`));
   await granted(backend, claimOf());
   await (lab.sentinels[0] as RedisServer).cli("SENTINEL", "FAILOVER", lab.service);
   const primary = await lab.failedOver(lab.primary.port);

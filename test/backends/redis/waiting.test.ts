@@ -7,7 +7,7 @@ import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts"
 import { createLocks } from "../../../src/core/locks.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
 import { DIST } from "../../dist.ts";
-import { calls, claimOf, Desk, eventually, granted, immortalKeys, refused, rivalOf, sleep, waitFor } from "./lab.ts";
+import { calls, claimOf, Clients, eventually, granted, immortalKeys, refused, rivalOf, sleep, waitFor } from "./lab.ts";
 
 let server: RedisServer;
 beforeAll(async () => {
@@ -28,10 +28,10 @@ class Crowd {
   readonly queued: Promise<void>;
   readonly done: Promise<void>;
 
-  constructor(desk: Desk, port: number, name: string, count: number, ttlMs: number, ticketMs: number) {
+  constructor(testClients: Clients, port: number, name: string, count: number, ttlMs: number, ticketMs: number) {
     const program = join(import.meta.dirname, "waiter-process.mjs");
     this.child = fork(program, [DIST, ...[port, name, count, ttlMs, ticketMs].map(String)]);
-    desk.later(() => this.child.kill("SIGKILL"));
+    testClients.later(() => this.child.kill("SIGKILL"));
     const heard = (word: string): Promise<void> =>
       new Promise((resolve) => this.child.on("message", (message) => message === word && resolve()));
     this.queued = heard("queued");
@@ -44,13 +44,16 @@ class Crowd {
 
 test("S58: 20 waiters or 1,000 of 8 processes cost at most 3 scripts and 1 message per hand-over; each is served once, one at a time", async () => {
   await using own = await startRedis();
-  await using desk = new Desk();
-  const admin = desk.client(own.port);
-  const backend = desk.backend(own.port);
+  await using testClients = new Clients();
+  const admin = testClients.client(own.port);
+  const backend = testClients.backend(own.port);
   const perHandOver = async (processes: number, each: number): Promise<Record<string, number>> => {
     const claim = claimOf();
     await granted(backend, claim);
-    const crowds = Array.from({ length: processes }, () => new Crowd(desk, own.port, claim.name, each, 60_000, 60_000));
+    const crowds = Array.from(
+      { length: processes },
+      () => new Crowd(testClients, own.port, claim.name, each, 60_000, 60_000),
+    );
     await Promise.all(crowds.map(({ queued }) => queued));
     await admin.config("RESETSTAT");
     await backend.release(claim);
@@ -77,16 +80,16 @@ test("S58: 20 waiters or 1,000 of 8 processes cost at most 3 scripts and 1 messa
 
 test("S54: with the head waiter killed and 10 behind it, the next is served within a ticket, at a bounded command rate", async () => {
   await using own = await startRedis();
-  await using desk = new Desk();
-  const admin = desk.client(own.port);
-  const backend = desk.backend(own.port);
+  await using testClients = new Clients();
+  const admin = testClients.client(own.port);
+  const backend = testClients.backend(own.port);
   const claim = claimOf();
   const ticketMs = 1500;
   await granted(backend, claim);
-  const doomed = new Crowd(desk, own.port, claim.name, 1, 60_000, ticketMs);
+  const doomed = new Crowd(testClients, own.port, claim.name, 1, 60_000, ticketMs);
   await doomed.queued;
   const behind = Array.from({ length: 10 }, () => rivalOf(claim));
-  const living = desk.backend(own.port, { ticket: ticketMs });
+  const living = testClients.backend(own.port, { ticket: ticketMs });
   for (const each of behind) await refused(living, each);
   const ended = new Promise((resolve) => doomed.child.once("exit", resolve));
   doomed.child.kill("SIGKILL");
@@ -111,9 +114,9 @@ test("S54: with the head waiter killed and 10 behind it, the next is served with
 
 test("S52: 2,000 different locks waited for need one subscription on one connection", async () => {
   await using own = await startRedis();
-  await using desk = new Desk();
-  const admin = desk.client(own.port);
-  const [a, b] = [desk.backend(own.port), desk.backend(own.port)];
+  await using testClients = new Clients();
+  const admin = testClients.client(own.port);
+  const [a, b] = [testClients.backend(own.port), testClients.backend(own.port)];
   const claims = Array.from({ length: 2000 }, () => claimOf());
   await Promise.all(claims.map((claim) => granted(a, claim)));
   const waiters = claims.map((claim) => rivalOf(claim));
@@ -133,12 +136,12 @@ test("S52: 2,000 different locks waited for need one subscription on one connect
 
 describe.concurrent("messages", () => {
   test("S51: with every message lost, each waiter is still served, in order", async () => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const proxy = await startProxy({ port: server.port });
-    desk.later(() => proxy.stop());
+    testClients.later(() => proxy.stop());
     // A message is lost with its connection: the subscriber comes back, and loses the next one too.
     proxy.onReply = (chunk) => (chunk.includes("granted ") ? "reset" : undefined);
-    const [near, far] = [desk.backend(server.port), desk.backend(proxy.port, { ticket: 4000 })];
+    const [near, far] = [testClients.backend(server.port), testClients.backend(proxy.port, { ticket: 4000 })];
     const holder = claimOf();
     const waiters = Array.from({ length: 4 }, () => rivalOf(holder));
     await granted(near, holder);
@@ -155,10 +158,10 @@ describe.concurrent("messages", () => {
   });
 
   test("S51: a subscriber that hangs without an error costs time, never a grant", async () => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const proxy = await startProxy({ port: server.port });
-    desk.later(() => proxy.stop());
-    const [near, far] = [desk.backend(server.port), desk.backend(proxy.port, { ticket: 600 })];
+    testClients.later(() => proxy.stop());
+    const [near, far] = [testClients.backend(server.port), testClients.backend(proxy.port, { ticket: 600 })];
     const holder = claimOf();
     const waiter = rivalOf(holder);
     await granted(near, holder);
@@ -171,11 +174,11 @@ describe.concurrent("messages", () => {
   });
 
   test("a subscriber that reconnects asks at once what it missed", async () => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const proxy = await startProxy({ port: server.port });
-    desk.later(() => proxy.stop());
+    testClients.later(() => proxy.stop());
     // A ticket so long that only the reconnect can be in time.
-    const [near, far] = [desk.backend(server.port), desk.backend(proxy.port, { ticket: "60s" })];
+    const [near, far] = [testClients.backend(server.port), testClients.backend(proxy.port, { ticket: "60s" })];
     const holder = claimOf();
     const waiter = rivalOf(holder);
     await granted(near, holder);
@@ -188,15 +191,15 @@ describe.concurrent("messages", () => {
   });
 
   test("S53: a release between the refusal and the subscription is no lost wake-up", async () => {
-    await using desk = new Desk();
+    await using testClients = new Clients();
     const proxy = await startProxy({ port: server.port });
-    desk.later(() => proxy.stop());
-    const near = desk.backend(server.port);
+    testClients.later(() => proxy.stop());
+    const near = testClients.backend(server.port);
     const holder = claimOf({ ttlMs: 4000 });
     await granted(near, holder);
     // Its subscription takes its time.
     proxy.onRequest = (chunk) => (/subscribe/iu.test(chunk.toString("latin1")) ? "hold" : undefined);
-    const far = desk.backend(proxy.port);
+    const far = testClients.backend(proxy.port);
     const waiting = waitFor(far, rivalOf(holder));
     await sleep(100);
     await near.release(holder);
@@ -206,14 +209,14 @@ describe.concurrent("messages", () => {
   });
 
   test("a grant that nobody waits for any more is given back", async () => {
-    await using desk = new Desk();
-    const [a, b] = [desk.backend(server.port), desk.backend(server.port)];
+    await using testClients = new Clients();
+    const [a, b] = [testClients.backend(server.port), testClients.backend(server.port)];
     const holder = claimOf();
     const waiter = rivalOf(holder);
     await granted(a, holder);
     await refused(b, waiter);
     // The process forgot the claim, but its release never reached the store.
-    const client = desk.client(server.port);
+    const client = testClients.client(server.port);
     await client.client("PAUSE", 300, "WRITE");
     const forgotten = b.release(waiter);
     await a.release(holder);
@@ -227,11 +230,11 @@ describe.concurrent("messages", () => {
 
 describe.concurrent("the queue", () => {
   test("S56: a waiter that stops while it is being queued leaves no ticket", async () => {
-    await using desk = new Desk();
-    const locks = createLocks(desk.backend(server.port), { ttl: "60s" });
-    desk.later(() => locks.close());
-    const rivals = createLocks(desk.backend(server.port), { ttl: "60s" });
-    desk.later(() => rivals.close());
+    await using testClients = new Clients();
+    const locks = createLocks(testClients.backend(server.port), { ttl: "60s" });
+    testClients.later(() => locks.close());
+    const rivals = createLocks(testClients.backend(server.port), { ttl: "60s" });
+    testClients.later(() => rivals.close());
     const name = claimOf().name;
     const lease = await locks.acquire(name);
     const waits = Array.from({ length: 30 }, (_, i) => {
@@ -248,8 +251,8 @@ describe.concurrent("the queue", () => {
   });
 
   test("S57: a waiter keeps its place for many times its ticket, by signs of life alone", async () => {
-    await using desk = new Desk();
-    const [a, b] = [desk.backend(server.port), desk.backend(server.port, { ticket: 1000 })];
+    await using testClients = new Clients();
+    const [a, b] = [testClients.backend(server.port), testClients.backend(server.port, { ticket: 1000 })];
     const holder = claimOf();
     const [first, second] = [rivalOf(holder), rivalOf(holder)];
     await granted(a, holder);
@@ -262,8 +265,8 @@ describe.concurrent("the queue", () => {
   });
 
   test("a dead holder's lease goes to the head when its time is over, though nobody releases", async () => {
-    await using desk = new Desk();
-    const [a, b] = [desk.backend(server.port), desk.backend(server.port, { ticket: "60s" })];
+    await using testClients = new Clients();
+    const [a, b] = [testClients.backend(server.port), testClients.backend(server.port, { ticket: "60s" })];
     const dead = claimOf({ ttlMs: 1500 });
     await granted(a, dead);
     const waiter = rivalOf(dead, { ttlMs: 60_000 });
@@ -273,8 +276,8 @@ describe.concurrent("the queue", () => {
   });
 
   test("S59: a downgrade lets all readers in that wait at the head, and not those behind a writer", async () => {
-    await using desk = new Desk();
-    const [a, b] = [desk.backend(server.port), desk.backend(server.port)];
+    await using testClients = new Clients();
+    const [a, b] = [testClients.backend(server.port), testClients.backend(server.port)];
     const writer = claimOf();
     const readers = [1, 2, 3].map(() => rivalOf(writer, { mode: "shared" }));
     const [nextWriter, late] = [rivalOf(writer), rivalOf(writer, { mode: "shared" })];
@@ -294,8 +297,8 @@ describe.concurrent("the queue", () => {
   });
 
   test("S61: a killed semaphore holder's place comes back after its ttl, there are never more than the limit, and the limit can change", async () => {
-    await using desk = new Desk();
-    const backend = desk.backend(server.port);
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port);
     const dead = claimOf({ limit: 5, ttlMs: 6000 });
     const others = Array.from({ length: 4 }, () => rivalOf(dead, { ttlMs: 60_000 }));
     for (const other of others) await granted(backend, other);
@@ -316,11 +319,11 @@ describe.concurrent("the queue", () => {
 
   test("O6: after a storm of acquires, aborts and releases no key is without a ttl, and nothing is held or waited for", async () => {
     await using own = await startRedis();
-    await using desk = new Desk();
-    const admin = desk.client(own.port);
+    await using testClients = new Clients();
+    const admin = testClients.client(own.port);
     const all = [1, 2, 3].map(() => {
-      const locks = createLocks(desk.backend(own.port), { ttl: "5s" });
-      desk.later(() => locks.close());
+      const locks = createLocks(testClients.backend(own.port), { ttl: "5s" });
+      testClients.later(() => locks.close());
       return locks;
     });
     let inside = 0;
@@ -348,12 +351,12 @@ describe.concurrent("the queue", () => {
 });
 
 test("a release passes over a waiter whose ticket has lapsed, though its process still listens", async () => {
-  await using desk = new Desk();
-  const silenced = desk.client(server.port);
+  await using testClients = new Clients();
+  const silenced = testClients.client(server.port);
   const [a, b, c] = [
-    desk.backend(server.port),
-    desk.own(redis(silenced, { ticket: 200 })),
-    desk.backend(server.port, { ticket: "60s" }),
+    testClients.backend(server.port),
+    testClients.own(redis(silenced, { ticket: 200 })),
+    testClients.backend(server.port, { ticket: "60s" }),
   ];
   const holder = claimOf();
   const [silent, alive] = [rivalOf(holder, { holder: "silent" }), rivalOf(holder, { holder: "alive" })];
@@ -371,10 +374,10 @@ test("a release passes over a waiter whose ticket has lapsed, though its process
 
 test("an uncontended acquire and release are two commands, and a quiet lock gets no message", async () => {
   await using own = await startRedis();
-  await using desk = new Desk();
-  const admin = desk.client(own.port);
-  const locks = createLocks(desk.backend(own.port));
-  desk.later(() => locks.close());
+  await using testClients = new Clients();
+  const admin = testClients.client(own.port);
+  const locks = createLocks(testClients.backend(own.port));
+  testClients.later(() => locks.close());
   await locks.run("warm", () => undefined);
   await admin.config("RESETSTAT");
   for (let i = 0; i < 100; i++) await locks.run("solo", () => undefined);
