@@ -9,7 +9,7 @@ const CORE = [
   "test/core/reentry.test.ts",
   "test/core/queue.test.ts",
   "test/core/answers.test.ts",
-  "test/core/keeper.test.ts",
+  "test/core/watchdog.test.ts",
   "test/core/locks.test.ts",
   "test/core/events.test.ts",
   "test/core/close.test.ts",

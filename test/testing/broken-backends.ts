@@ -44,6 +44,11 @@ export const broken: Readonly<Record<string, Change>> = {
   "serves a storm of claimants one at a time, each at last, with rising fences": (_, { store }) =>
     delegate(memory({ clock: store.clock })),
 
+  // A try that takes a readers' lock for itself.
+  "never says busy to a reader's try once the writer is gone, also while a reader of its process waits": onClaim(
+    (claim) => (claim.mode === "shared" && !claim.queues ? { mode: "exclusive" } : {}),
+  ),
+
   "grants waiting claims in the order in which they came, even when no message arrives": onClaim(() => ({
     queues: false,
   })),

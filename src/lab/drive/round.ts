@@ -189,7 +189,10 @@ class Round {
       this.#find(stepOf(history, atMs), oracle, `${lock}: ${message}. ${storyOf(history, lock, message, atMs)}`);
     }
     const broken = new Set(forces.map(({ lock }) => lock));
-    const counted = findings.filter(({ locks }) => locks === undefined || !locks.some((lock) => broken.has(lock)));
+    const forgotten = this.#serverStruck && this.#store.possible.mayForget === true;
+    const counted = findings
+      .filter(({ locks }) => locks === undefined || !locks.some((lock) => broken.has(lock)))
+      .filter(({ rule }) => rule !== "lost though held" || !forgotten);
     findings.splice(0, findings.length, ...counted.toSorted((a, b) => a.step - b.step));
   }
 

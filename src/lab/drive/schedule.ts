@@ -71,6 +71,8 @@ export interface Possibilities {
   readonly limits: boolean;
   /** Lease times that the store can give, ms. */
   readonly ttls: readonly number[];
+  /** A restart or a fail-over may forget leases. No two processes hold them then, but their holders may lose them early. */
+  readonly mayForget?: boolean | undefined;
 }
 
 export interface Schedule {

@@ -1,4 +1,4 @@
-/** The soak: many clients on each backend, random faults, every oracle, for as long as asked. */
+/** The soak: many clients, random faults, every oracle, for as long as asked. */
 import { atLast } from "../../testing/leftovers.ts";
 import { seeded } from "../../testing/seeded-random.ts";
 import { leftToSee } from "../leftovers.ts";

@@ -156,7 +156,7 @@ describe("a quorum", () => {
 
 describe("words", () => {
   const silences: readonly (readonly [Vote | NoVote | undefined, string])[] = [
-    [undefined, "m too slow (was not waited for)"],
+    [undefined, "m too slow (did not answer before the decision)"],
     [{ vote: "granted" }, "m granted"],
     [{ vote: "held", by: "x", fence: 130n, remainingMs: 2000 }, "m held (by x (fence 128), for another 2 s at most)"],
     [{ vote: "low", fence: 130n }, "m refused the ballot (has granted fence 130 before)"],
@@ -172,7 +172,7 @@ describe("words", () => {
 
   test("several members are one line", () => {
     expect(inWords([described("m", { vote: "granted" }), described("n", undefined)])).toBe(
-      "m granted; n too slow (was not waited for)",
+      "m granted; n too slow (did not answer before the decision)",
     );
   });
 
