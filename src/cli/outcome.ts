@@ -6,7 +6,7 @@ import type { Claim, Granted } from "../contract/backend.ts";
 import { systemClock } from "../contract/clock.ts";
 import { driftMs } from "../contract/trust.ts";
 import { toPrintableJson } from "../contract/foreign.ts";
-import { type Watchdog, storeClaim } from "./saved-claims.ts";
+import { type Keeper, storeClaim } from "./saved-claims.ts";
 import type { Flags } from "./flags.ts";
 import type { Io } from "./io.ts";
 import { urlOf } from "./open-store.ts";
@@ -19,13 +19,13 @@ interface Prepared {
 
 export class Outcome {
   readonly claim: Claim;
-  readonly keeper: Watchdog | undefined;
+  readonly keeper: Keeper | undefined;
   readonly #io: Io;
   readonly #flags: Flags;
   /** By fence: a lease may get another one at the last moment. */
   readonly #prepared = new Map<bigint, Prepared>();
 
-  constructor(io: Io, flags: Flags, claim: Claim, keeper: Watchdog | undefined) {
+  constructor(io: Io, flags: Flags, claim: Claim, keeper: Keeper | undefined) {
     this.#io = io;
     this.#flags = flags;
     this.claim = claim;

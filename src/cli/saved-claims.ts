@@ -10,7 +10,7 @@ import type { Io } from "./io.ts";
 import { StateDir } from "./state-dir.ts";
 
 /** A process whose life is a lease's, and when it started: its pid may be somebody else's later. */
-export interface Watchdog {
+export interface Keeper {
   readonly pid: number;
   readonly startTime: string | undefined;
 }
@@ -23,7 +23,7 @@ export interface StoredClaim {
   /** Until when the lease was known to last without another renewal, by the wall clock. Absent from notes of 0.1. */
   readonly endsAtMs?: number | undefined;
   /** While it lives, the lease does. */
-  readonly keeper?: Watchdog | undefined;
+  readonly keeper?: Keeper | undefined;
 }
 
 const FORGOTTEN_AFTER_MS = 2 * 24 * 3_600_000;
@@ -119,7 +119,7 @@ function parse(text: string | undefined): StoredClaim | undefined {
   }
 }
 
-function isKeeper(keeper: Watchdog | undefined): boolean {
+function isKeeper(keeper: Keeper | undefined): boolean {
   return Number.isSafeInteger(keeper?.pid) && typeof keeper?.startTime === "string";
 }
 

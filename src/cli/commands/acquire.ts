@@ -11,7 +11,7 @@ import { LockBackendError, LockTimeoutError, quote } from "../../contract/errors
 import { checkName } from "../../core/options.ts";
 import { ask } from "../ask-store.ts";
 import { startTimeOf } from "../run/processes.ts";
-import { forgetOldClaims, isClaimId, type Watchdog, prepareClaims } from "../saved-claims.ts";
+import { forgetOldClaims, isClaimId, type Keeper, prepareClaims } from "../saved-claims.ts";
 import type { Command } from "../command.ts";
 import { UsageError } from "../usage-error.ts";
 import { whileStoreAnswers } from "../store-reachable.ts";
@@ -134,7 +134,7 @@ function commandOf(pid: number): string {
 }
 
 /** The process whose life is to be the lease's. */
-function readKeeper(flags: Flags): Watchdog | undefined {
+function readKeeper(flags: Flags): Keeper | undefined {
   const pid = flags.integer("pid", { min: 1, max: 2 ** 31 - 1 });
   if (pid === undefined) return undefined;
   try {
@@ -215,7 +215,7 @@ async function succeed(io: Io, store: OpenStore, outcome: Outcome, { granted, se
   return EXIT.ok;
 }
 
-function tie(store: OpenStore, { pid, startTime }: Watchdog): void {
+function tie(store: OpenStore, { pid, startTime }: Keeper): void {
   if (startTimeOf(pid) !== startTime) throw new Error(`process ${pid}, which was to keep it, has ended`);
   store.tie([pid]);
 }
