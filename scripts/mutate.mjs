@@ -1,6 +1,6 @@
 // Puts small bugs into the code, one at a time, in a copy, and reports those that the nearest tests do not notice.
 //
-//   npm run mutate -- --files 'src/*.ts' --sample 150     of all mutants of the core, 150 by dice
+//   npm run mutate -- --files 'src/contract/*.ts,src/core/*.ts' --sample 150     of all mutants of the core, 150 by dice
 //   npm run mutate -- --files 'src/backends/redis/**' --sample 100 TypeScript and Lua
 //   npm run mutate -- --files src/core/hold.ts                 every mutant of one file
 //   npm run mutate -- --planted                           the bugs of scripts/mutate/planted.mjs: each must be noticed
