@@ -70,7 +70,7 @@ test(
   { timeout: 60_000 },
   async () => {
     const { startClient } = (await import(
-      join(DIST, "lab/client.js")
+      join(DIST, "lab/clients/client.js")
     )) as typeof import("../../src/lab/clients/client.ts");
     const history = new History();
     const link = { url: server.url, ports: [server.port] };

@@ -206,7 +206,7 @@ describe("on a machine that others use too (S174)", () => {
       // Only root can give away a directory; elsewhere the link is what is left to show.
       const isRoot = process.getuid?.() === 0;
       if (isRoot) chownSync(foreign as string, 65_534, 65_534);
-      const module = join(DIST, "lab/servers/place.js");
+      const module = join(DIST, "lab/servers/scratch.js");
       const script = `process.env.TMPDIR = ${JSON.stringify(shared)}; (await import(${JSON.stringify(module)})).makeScratch();`;
       execFileSync(process.execPath, ["--input-type=module", "-e", script]);
       expect(existsSync(own as string)).toBe(false);

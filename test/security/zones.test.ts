@@ -47,10 +47,10 @@ const ZONED: Readonly<Record<string, Zoned>> = {
   "file:": {
     section: "Files",
     says: /only one Unix user can write/u,
-    test: "test/backends/file/ground.test.ts",
+    test: "test/backends/file/directory-checks.test.ts",
     opens: /\.open\(|file\(/u,
     suffices: /test\(/u,
-    forbids: /"S172: every level is looked at/u,
+    forbids: /"S172: every level is checked/u,
   },
   "guard in redis": {
     section: "Rights in Redis",

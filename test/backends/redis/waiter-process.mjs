@@ -11,7 +11,7 @@ import { pathToFileURL } from "node:url";
 import { Redis } from "ioredis";
 
 const [dist, port, name, count, ttl, ticket] = process.argv.slice(2);
-const { redis } = await import(pathToFileURL(join(dist, "redis/index.js")).href);
+const { redis } = await import(pathToFileURL(join(dist, "backends/redis/index.js")).href);
 const client = new Redis(Number(port), "127.0.0.1", {
   password: process.env.HOLDFAST_LAB_PASSWORD,
   maxRetriesPerRequest: null,
