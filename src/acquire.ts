@@ -21,13 +21,16 @@ const SILENCE_MS = 1000;
 const HASTY_MAX = 10;
 
 /** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
-export class Seeker {
+export class Seeker<For = unknown> {
   readonly claim: Claim;
-  readonly shape: string;
+  /** Whom it was made for. Another who wants the same may have taken that place since. */
+  ticket: For;
+  /** The tries' own note: the last of them that had been called when the question left. */
+  upTo = 0;
+  /** Called whenever its question has come back, and it goes on without a grant. */
+  onHeard: (() => void) | undefined;
   /** The store's last refusal. */
   refused: Refused | undefined;
-  /** Called whenever the store has said that the claim waits there. */
-  onQueued: (() => void) | undefined;
   #refusedAtMs = 0;
   #trouble: unknown;
   #hasty = 0;
@@ -38,10 +41,15 @@ export class Seeker {
   #waiting: AbortController | undefined;
   #off: Promise<void> | undefined;
 
-  constructor(around: Surroundings, claim: Claim, shape: string) {
+  constructor(around: Surroundings, claim: Claim, ticket: For) {
     this.#around = around;
     this.claim = claim;
-    this.shape = shape;
+    this.ticket = ticket;
+  }
+
+  /** A question of it is out. */
+  get isAsking(): boolean {
+    return this.#asked !== undefined;
   }
 
   /** Sends the first question, for whoever wants to hear the answer before {@link seek} does. */
@@ -105,9 +113,9 @@ export class Seeker {
         this.#refusedAtMs = clock.now();
         this.refused = heard;
         if (!this.claim.queues) return undefined;
-        this.onQueued?.();
-        if (this.#off !== undefined) return undefined;
       }
+      this.onHeard?.();
+      if (this.#off !== undefined) return undefined;
       const news = await this.#wait(this.#pauseMs(round), heard?.granted === false);
       // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
       if (news !== undefined && this.#isFresh(news, sent)) return this.took(news, sent);

@@ -13,10 +13,13 @@ export function mayLend(hold: Hold, ticket: Ticket, nowMs: number): boolean {
   return nowMs - hold.grantedAtMs < TURN_MS && hold.isSure(nowMs);
 }
 
-/** True: what is held here is surely in this ticket's way. */
-export function isBusyFor({ spec: { mode, limit } }: Ticket, holds: readonly Hold[]): boolean {
-  if (limit > 1) return holds.length >= limit;
-  return holds.some((hold) => mode === "exclusive" || hold.claim.mode === "exclusive");
+/** True: what this process holds, for sure and now, is in this ticket's way. What is in doubt may be free by now. */
+export function isBusyFor({ spec: { mode, limit } }: Ticket, holds: readonly Hold[], nowMs: number): boolean {
+  let taken = 0;
+  for (const hold of holds) {
+    if ((mode === "exclusive" || hold.claim.mode === "exclusive") && hold.isSure(nowMs)) taken++;
+  }
+  return taken >= limit;
 }
 
 /** How many claims may be at the store for the head of the line. */

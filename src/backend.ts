@@ -156,7 +156,8 @@ export interface Backend {
 
   /**
    * Ends the claim, held or queued, and says what it was. `"absent"` is a certain answer like any other: a backend whose
-   * client may have sent the release twice (its connection broke on the way) rejects instead.
+   * client may have sent the release twice (its connection broke on the way) rejects instead. After a rejection the core asks
+   * again; "absent" then counts as released, if the lease was trusted when its work settled and has been since.
    */
   release(claim: Claim): Promise<Released>;
 

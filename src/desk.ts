@@ -249,7 +249,7 @@ export class Desk implements TurnstileHome {
   }
 
   #tooLate({ queue, waits, spec }: Ticket): Error {
-    const cause = queue.trouble();
+    const cause = queue.trouble(waits);
     if (cause === undefined && waits) return new LockTimeoutError(queue.name, spec.waitMs, queue.heldBy());
     const detail = cause === undefined ? "no answer" : messageOf(cause);
     const votes = cause instanceof LockBackendError ? cause.votes : [];

@@ -5,6 +5,7 @@
  * state, so that nothing can be released and still be believed.
  */
 import type { Bell } from "./alarm.ts";
+import type { ReleaseResult } from "./api.ts";
 import type { Claim, Granted, Holding } from "./backend.ts";
 import type { Clock } from "./clock.ts";
 import type { Cohort } from "./cohort.ts";
@@ -53,6 +54,9 @@ export class Hold implements Bell {
   /** How many local leases it has been lent to. */
   lent = 0;
 
+  /** What became of it in the store, once it is `ending`. */
+  released: Promise<ReleaseResult> | undefined;
+
   /** Its place among all that the desk keeps. */
   deskPlace = -1;
 
@@ -68,6 +72,7 @@ export class Hold implements Bell {
   #fromMs: number;
   #wallLeadMs: number;
   #thread: (() => Departure) | undefined;
+  #onChange: (() => void)[] | undefined;
 
   constructor(home: HoldHome, clock: Clock, claim: Claim, spec: Spec, { granted, sent }: Grant) {
     this.home = home;
@@ -91,6 +96,7 @@ export class Hold implements Bell {
   end(how: "ending" | "lost"): boolean {
     if (this.#state !== "held") return false;
     this.#state = how;
+    this.#tell();
     return true;
   }
 
@@ -172,6 +178,18 @@ export class Hold implements Bell {
     if (fromMs > this.#fromMs) this.#fromMs = fromMs;
     // An older proof, sent before this renewal was asked for, says nothing about a sleep in between.
     if (fromMs >= sent.atMs) this.#wallLeadMs = sent.wallLeadMs;
+    this.#tell();
+  }
+
+  /** Resolves when it is confirmed, or has ended. */
+  changed(): Promise<void> {
+    return new Promise((resolve) => (this.#onChange ??= []).push(resolve));
+  }
+
+  #tell(): void {
+    const told = this.#onChange;
+    this.#onChange = undefined;
+    if (told !== undefined) for (const tell of told) tell();
   }
 
   /** As the store would show it, for messages. */

@@ -20,6 +20,8 @@ export interface LeaseHome {
   lose(hold: Hold, reason: string): void;
   /** Only the store can settle whether this hold is still ours: ask it. */
   confirm(hold: Hold): void;
+  /** A lease is over whose hold others go on with: was it still ours? */
+  leftToOthers(hold: Hold): ReleaseResult | Promise<ReleaseResult>;
 }
 
 /** What a lease is at one instant, by the monotonic clock. `doubt`: the machine seems to have slept. */
@@ -249,8 +251,7 @@ export class HeldLease implements Lease, Peekable {
       leaving.#left!();
       leaving = outer;
     }
-    // Others inside go on with it. Where it is in doubt, nobody has asked the store yet.
-    return leaving.#hold.inDoubt(leaving.#home.clock.now()) ? "unknown" : "released";
+    return leaving.#home.leftToOthers(leaving.#hold);
   }
 
   #conclude(given: ReleaseResult): ReleaseResult {

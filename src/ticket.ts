@@ -16,8 +16,8 @@ export interface Queue {
   leave(ticket: Ticket): void;
   /** Who is in the way, for messages. */
   heldBy(): readonly Holding[];
-  /** Why the store could not be asked, if that is what the line waits for. */
-  trouble(): unknown;
+  /** Why the store could not be asked, if that is what those who wait, or those who only try, are held up by. */
+  trouble(waits: boolean): unknown;
   /** Called now and then while a ticket waits: look whether the store still answers. */
   nudge(nowMs: number): void;
 }
@@ -39,6 +39,9 @@ export class Ticket implements Bell {
   next: Ticket | undefined;
   previous: Ticket | undefined;
   inLine = false;
+
+  /** A try's place among all tries on its lock, in the order of their calls. */
+  number = 0;
 
   /** Takes the ticket's signal listener away again. */
   unlisten: (() => void) | undefined;
@@ -92,15 +95,10 @@ export class Ticket implements Bell {
 /** First come, first served; whoever gives up leaves from the middle at no cost. */
 export class Line {
   first: Ticket | undefined;
-  size = 0;
-  /** How many of them do not wait. */
-  tries = 0;
   #last: Ticket | undefined;
 
   push(ticket: Ticket): void {
     ticket.inLine = true;
-    this.size++;
-    if (!ticket.waits) this.tries++;
     ticket.previous = this.#last;
     if (this.#last === undefined) this.first = ticket;
     else this.#last.next = ticket;
@@ -117,8 +115,6 @@ export class Line {
   remove(ticket: Ticket): boolean {
     if (!ticket.inLine) return false;
     ticket.inLine = false;
-    this.size--;
-    if (!ticket.waits) this.tries--;
     if (ticket.previous === undefined) this.first = ticket.next;
     else ticket.previous.next = ticket.next;
     if (ticket.next === undefined) this.#last = ticket.previous;
@@ -132,14 +128,9 @@ export class Line {
   countSame(head: Ticket, most: number): number {
     let count = 0;
     for (let ticket: Ticket | undefined = head; ticket !== undefined && count < most; ticket = ticket.next) {
-      if (!isSame(ticket, head)) break;
+      if (ticket.spec.shape !== head.spec.shape) break;
       count++;
     }
     return count;
   }
-}
-
-/** One claim at the store can speak for either: they want the same, and both wait or both only try. */
-export function isSame(one: Ticket, other: Ticket): boolean {
-  return one.spec.shape === other.spec.shape && one.waits === other.waits;
 }

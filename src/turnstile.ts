@@ -1,5 +1,6 @@
 /**
- * The queue in front of one lock inside this process. First come, first served; only the head goes to the store.
+ * The queue in front of one lock inside this process. First come, first served; only the head goes to the store. (Those who do
+ * not wait pass it by: see tries.ts.)
  * When a holder is done and the next wants the same, the hold changes hands in memory, with a fence of its own from the
  * run that the store reserved; after the run, or a few milliseconds, the store decides again, so that others get their turn.
  *
@@ -8,24 +9,21 @@
  */
 import type { ReleaseResult } from "./api.ts";
 import type { Seeker } from "./acquire.ts";
-import { isBusyFor, mayLend, seatsFor } from "./admission.ts";
-import type { Claim, Holding } from "./backend.ts";
+import { mayLend, seatsFor } from "./admission.ts";
+import type { Holding } from "./backend.ts";
+import { settleDoubt } from "./doubt.ts";
 import { asBackendError, messageOf } from "./errors.ts";
 import { lostChannel } from "./events.ts";
 import { departure, type Grant, Hold, type HoldHome } from "./hold.ts";
 import { HeldLease, type LeaseHome, tellLost } from "./lease.ts";
-import type { Releases } from "./release.ts";
-import { Seekers } from "./seekers.ts";
+import { type Hearer, Seekers, type SeekersHome } from "./seekers.ts";
 import { added, remove } from "./short-list.ts";
-import type { Spec } from "./spec.ts";
-import type { Surroundings } from "./surroundings.ts";
-import { isSame, Line, type Queue, type Ticket } from "./ticket.ts";
+import { Line, type Queue, type Ticket } from "./ticket.ts";
+import { Tries, type TriesHome } from "./tries.ts";
 
-export interface TurnstileHome extends Surroundings {
-  readonly releases: Releases;
+export interface TurnstileHome extends SeekersHome {
   /** True: nothing is granted any more. */
   readonly closed: boolean;
-  newClaim(name: string, spec: Spec, queues: boolean): Claim;
   /** A hold begins: watch over it. */
   keep(hold: Hold): void;
   /** Its release began, or it was lost: stop renewing it. */
@@ -36,38 +34,52 @@ export interface TurnstileHome extends Surroundings {
   confirm(hold: Hold): void;
 }
 
-export class Turnstile implements Queue, LeaseHome, HoldHome {
+export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome {
   readonly name: string;
   readonly clock: TurnstileHome["clock"];
   readonly backendName: string;
   readonly #home: TurnstileHome;
   readonly #line: Line = new Line();
   #holds: Hold[] = []; // Arrays: they nearly always have at most one element.
+  /** Of those who wait. */
   readonly #seekers: Seekers;
+  /** Made for the first of them: most locks never see one. */
+  #tries: Tries | undefined;
 
   constructor(name: string, home: TurnstileHome) {
     this.name = name;
     this.clock = home.clock;
     this.backendName = home.backend.name;
     this.#home = home;
-    this.#seekers = new Seekers(home, () => this.#serve("all"));
+    this.#seekers = new Seekers(home, this);
   }
 
   /** Nothing is held, sought or waited for. */
   get idle(): boolean {
-    return this.#line.first === undefined && this.#holds.length === 0 && this.#seekers.count === 0;
+    if (this.#line.first !== undefined || this.#holds.length > 0 || this.#seekers.all.length > 0) return false;
+    return this.#tries === undefined || this.#tries.idle;
   }
 
-  /** Joins the line. The ticket is settled later: with a lease, with `null` for a try, or with an error. */
+  get holds(): readonly Hold[] {
+    return this.#holds;
+  }
+
+  get isAsking(): boolean {
+    return this.#seekers.isAsking;
+  }
+
+  /** The ticket is settled later: with a lease, with `null` for a try, or with an error. */
   enter(ticket: Ticket): void {
     this.#loseExpired();
+    if (!ticket.waits) return (this.#tries ??= new Tries(this.#home, this)).enter(ticket);
     this.#line.push(ticket);
-    this.#serve(ticket);
+    return this.serve();
   }
 
   leave(ticket: Ticket): void {
+    if (!ticket.waits) return this.#tries?.leave(ticket);
     this.#line.remove(ticket);
-    this.#serve();
+    return this.serve();
   }
 
   heldBy(): readonly Holding[] {
@@ -76,23 +88,29 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     return heldBy.length > 0 ? heldBy : this.#holds.map((hold) => hold.describe(nowMs));
   }
 
-  trouble(): unknown {
-    return this.#seekers.trouble(this.clock.now());
+  trouble(waits: boolean): unknown {
+    const nowMs = this.clock.now();
+    // Those who wait and have a claim at the store are not held up by a try; without one, they let a try go first.
+    if (waits && this.#seekers.all.length > 0) return this.#seekers.trouble(nowMs);
+    return this.#tries?.trouble(nowMs) ?? this.#seekers.trouble(nowMs);
   }
 
-  /** A new question goes out in the place of one that the store does not answer. */
+  /** A new question goes out in the place of one that got no answer for a whole ttl: it is worth nothing even if one comes. */
   nudge(nowMs: number): void {
-    this.#seekers.callOffSilent(nowMs);
-    this.#serve();
+    this.#replace((seeker) => seeker.unansweredMs(nowMs) >= seeker.claim.ttlMs);
+    this.serve();
   }
 
   /** News of a claim whose grant is not here yet: whatever grant comes is older than the news. A new claim takes its place. */
   distrust(claimId: string): boolean {
-    const seeker = this.#seekers.find(claimId);
-    if (seeker === undefined) return false;
-    this.#seekers.callOff(seeker);
-    this.#serve();
-    return true;
+    return this.#replace(({ claim }) => claim.id === claimId);
+  }
+
+  #replace(isWorthless: (seeker: Seeker<Ticket>) => boolean): boolean {
+    const isOfATry = this.#tries?.replace(isWorthless) === true;
+    const found = this.#seekers.callOffWhere(isWorthless).length > 0 || isOfATry;
+    if (found) this.serve();
+    return found;
   }
 
   /** A hold is over though nobody released it. Its leases learn of it; the line goes on without it. */
@@ -106,7 +124,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     if (lostChannel.hasSubscribers) {
       lostChannel.publish({ backend: this.backendName, name: this.name, fence: hold.firstFence, reason: why });
     }
-    this.#serve();
+    this.serve();
   }
 
   /** Ends a hold that may be in use. */
@@ -114,9 +132,9 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     if (!hold.end("ending")) return;
     remove(this.#holds, hold);
     this.#home.drop(hold);
-    const released = this.#home.releases.release(hold);
+    hold.released = this.#home.releases.release(hold);
     tellLost(hold.leases, reason);
-    await released;
+    await hold.released;
   }
 
   confirm(hold: Hold): void {
@@ -125,21 +143,23 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
 
   giveBack(lease: HeldLease, hold: Hold): ReleaseResult | Promise<ReleaseResult> {
     hold.takeBack(lease);
-    if (hold.leases.length > 0) {
-      if (hold.state !== "held") return "lost";
-      // Where it is in doubt, nobody has asked the store yet.
-      return hold.inDoubt(this.clock.now()) ? "unknown" : "released";
-    }
+    if (hold.leases.length > 0) return this.leftToOthers(hold);
     if (hold.state === "lost") return this.#freeEarly(hold);
     if (hold.state === "ending") return "lost";
     const next = this.#line.first;
     if (next !== undefined && !this.#home.closed && mayLend(hold, next, this.clock.now())) {
-      this.#lend(hold);
+      this.#lendToFirst(hold);
       // Its own question may be out: nobody needs the answer now.
-      if (this.#seekers.count > 0) this.#seekers.callOffSpare(this.#line);
+      if (this.#seekers.all.length > 0) this.serve();
       return "released";
     }
     return this.#passOn(hold);
+  }
+
+  leftToOthers(hold: Hold): ReleaseResult | Promise<ReleaseResult> {
+    if (hold.state !== "held") return "lost";
+    if (!hold.inDoubt(this.clock.now())) return "released";
+    return settleDoubt(hold, this.clock, this.#home);
   }
 
   /** Believed no longer, but perhaps still in the store: freed early, unless a delay after an unclean end was asked for. */
@@ -157,123 +177,71 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     }
   }
 
-  /**
-   * Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew.
-   * `news`: who has just entered, or `"all"` where a hold or a place in the store's queue may be in everybody's way.
-   */
-  #serve(news?: Ticket | "all"): void {
+  /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
+  serve(): void {
     if (this.#home.closed) return this.#seekers.callOffSpare(this.#line);
     for (let ticket = this.#line.first; ticket !== undefined && !this.#home.closed; ticket = this.#line.first) {
-      const hold = this.#joinable(ticket);
+      const hold = this.joinable(ticket);
       if (hold === undefined) break;
-      this.#lend(hold);
+      this.#lendToFirst(hold);
     }
-    if (this.#line.tries > 0) this.#refuseTries(news);
-    if (this.#seekers.count > 0) this.#seekers.callOffSpare(this.#line);
+    if (this.#seekers.all.length > 0) this.#seekers.callOffSpare(this.#line);
     const head = this.#line.first;
-    if (head === undefined) return undefined;
-    const seats = seatsFor(head, this.#line, this.#holds);
-    for (let spare = seats - this.#seekers.count; spare > 0; spare--) this.#seek(head);
-    return undefined;
+    if (head !== undefined && this.#tries?.isAheadOf(head) !== true) {
+      const seats = seatsFor(head, this.#line, this.#holds);
+      for (let spare = seats - this.#seekers.all.length; spare > 0; spare--) this.#seekers.seek(head);
+    }
+    return this.#tries?.serve();
   }
 
-  /** A shared hold that the ticket may use together with others. */
-  #joinable(ticket: Ticket): Hold | undefined {
+  joinable(ticket: Ticket): Hold | undefined {
     if (ticket.spec.mode !== "shared") return undefined;
     return this.#holds.find((hold) => mayLend(hold, ticket, this.clock.now()));
   }
 
-  /**
-   * Refuses those that do not wait where the lock is surely busy: held here, or one that waits is before them at the store.
-   * Else they stay: a try never says busy of a lock that was free all along. All are looked at only after news for all.
-   */
-  #refuseTries(news: Ticket | "all" | undefined): void {
-    if (news !== "all" && (news?.inLine !== true || news.waits)) return;
-    const isQueued = this.#seekers.isQueued(this.clock.now());
-    // All others are before the one that entered last.
-    let queued = isQueued && news !== "all" && this.#line.size > this.#line.tries;
-    for (let ticket = news === "all" ? this.#line.first : news; ticket !== undefined;) {
-      const { next } = ticket;
-      if (ticket.waits) queued = isQueued;
-      else if (queued || isBusyFor(ticket, this.#holds)) {
-        this.#line.remove(ticket);
-        ticket.refuse(this.heldBy());
-      }
-      ticket = next;
-    }
-  }
-
-  /** Gives the hold to the head of the line. */
-  #lend(hold: Hold): void {
-    const ticket = this.#line.first!;
-    this.#line.remove(ticket);
+  lend(hold: Hold, ticket: Ticket): void {
     const lease = new HeldLease(this.name, hold.nextFence(), hold, this);
     hold.lend(lease);
     ticket.grant(lease);
     lease.announce();
   }
 
-  #seek(ticket: Ticket): void {
-    const { spec, waits } = ticket;
-    const seeker = this.#seekers.add(this.#home.newClaim(this.name, spec, waits), spec.shape);
-    const sent = departure(this.clock);
-    const answer = seeker.ask(sent);
-    const goOn = (): void => this.#follow(seeker, ticket, seeker.seek({ answer, sent }));
-    // Nearly always the first answer is the grant, and then the seeker's loop would only cost promises.
-    answer.then((first) => {
-      if (seeker.isGrant(first, sent)) this.#answered(seeker, ticket, seeker.took(first, sent));
-      else goOn();
-    }, goOn);
+  #lendToFirst(hold: Hold): void {
+    this.lend(hold, this.#line.shift()!);
   }
 
-  #follow(seeker: Seeker, ticket: Ticket, seeking: Promise<Grant | undefined>): void {
-    seeking.then(
-      (grant) => this.#answered(seeker, ticket, grant),
-      (error: unknown) => this.#failed(seeker, ticket, error),
-    );
-  }
-
-  /** `ticket`: the one that the claim was made for. Another like it may have taken its place since. */
-  #answered(seeker: Seeker, ticket: Ticket, grant: Grant | undefined): void {
-    if (!this.#seekers.finish(seeker)) return;
-    if (grant === undefined) this.#turnedDown(seeker, ticket);
-    else this.#begin(seeker.claim, ticket.spec, grant);
-    this.#serve(grant && "all");
-  }
-
-  #begin(claim: Claim, spec: Spec, grant: Grant): void {
-    const hold = new Hold(this, this.clock, claim, spec, grant);
+  granted(seeker: Seeker<Ticket>, grant: Grant): void {
     const head = this.#line.first;
+    this.begin(seeker, head?.spec.shape === seeker.ticket.spec.shape ? head : undefined, grant);
+    this.serve();
+  }
+
+  begin({ claim, ticket: { spec } }: Seeker<Ticket>, ticket: Ticket | undefined, grant: Grant): boolean {
+    const hold = new Hold(this, this.clock, claim, spec, grant);
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
-    if (!hold.trusted(hold.grantedAtMs) || head === undefined || head.spec.shape !== spec.shape || this.#home.closed) {
+    if (!hold.trusted(hold.grantedAtMs) || ticket === undefined || this.#home.closed) {
       void this.#passOn(hold);
-      return;
+      return false;
     }
+    this.#line.remove(ticket);
     this.#holds = added(this.#holds, hold);
     this.#home.keep(hold);
-    this.#lend(hold);
+    this.lend(hold, ticket);
+    return true;
   }
 
-  /** Refused for good, because the claim was only a try. */
-  #turnedDown(seeker: Seeker, ticket: Ticket): void {
-    const refused = ticket.inLine ? ticket : this.#line.first;
-    if (refused === undefined || refused.waits || seeker.claim.queues) return;
-    this.#line.remove(refused);
-    refused.refuse(seeker.heldBy(this.clock.now()));
+  refused(): void {
+    this.serve();
   }
 
-  /** The store says that asking again cannot help, or a try could not be asked. */
-  #failed(seeker: Seeker, ticket: Ticket, error: unknown): void {
-    if (!this.#seekers.finish(seeker)) return;
-    this.#seekers.callOff(seeker);
+  failed({ ticket }: Seeker<Ticket>, error: unknown): void {
     const head = this.#line.first;
-    const failed = ticket.inLine || head === undefined || !isSame(head, ticket) ? ticket : head;
-    if (failed.inLine) {
-      this.#line.remove(failed);
-      failed.fail(asBackendError(this.backendName, this.name, error));
-    }
-    this.#serve();
+    const failed = ticket.inLine || head?.spec.shape !== ticket.spec.shape ? ticket : head;
+    if (this.#line.remove(failed)) failed.fail(asBackendError(this.backendName, this.name, error));
+    this.serve();
   }
+
+  readonly heard = (): void => this.serve();
 
   /** Ends the hold in the store; where somebody waits here, the next claim goes out in the same step. */
   #passOn(hold: Hold): Promise<ReleaseResult> {
@@ -284,17 +252,14 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     const head = closed ? undefined : this.#line.first;
     // What is in doubt is asked for first, which a swap cannot do.
     const canSwap = backend.swap !== undefined && hold.claim.minHoldMs === 0 && !hold.inDoubt(this.clock.now());
-    if (!canSwap || head === undefined || seatsFor(head, this.#line, this.#holds) <= this.#seekers.count) {
+    if (!canSwap || head === undefined || seatsFor(head, this.#line, this.#holds) <= this.#seekers.all.length) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
-      const released = releases.release(hold);
-      this.#serve();
-      return released;
+      hold.released = releases.release(hold);
+      this.serve();
+      return hold.released;
     }
-    const next = this.#home.newClaim(this.name, head.spec, head.waits);
-    const seeker = this.#seekers.add(next, head.spec.shape);
+    const seeker = this.#seekers.add(head);
     const sent = departure(this.clock);
-    return releases.swap(hold, next, (asked) =>
-      this.#follow(seeker, head, seeker.seek({ answer: seeker.follow(asked, sent), sent })),
-    );
+    return releases.swap(hold, seeker.claim, (asked) => this.#seekers.follow(seeker, seeker.follow(asked, sent), sent));
   }
 }

@@ -163,7 +163,7 @@ async function seek(
   { backend, locks }: OpenStore,
   { claim, choice, stop }: { claim: Claim; choice: LockChoice; stop: AbortSignal },
 ): Promise<Grant | undefined> {
-  const seeker = new Seeker({ backend, clock: systemClock, chance: systemChance }, claim, "");
+  const seeker = new Seeker({ backend, clock: systemClock, chance: systemChance }, claim, undefined);
   const { name, holder } = claim;
   const progress = {
     name,

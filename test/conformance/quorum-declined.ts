@@ -5,6 +5,9 @@ const NO_QUEUE = "members of a quorum keep no queue: who is granted next is deci
 const NO_LIMIT = "a limit over a quorum is unsound, so a limit above 1 is refused; see the test of that refusal";
 const NO_SWAP = "members tell of those who wait when they vote, so whoever came since goes first only the next time";
 
+const SPLIT =
+  "votes of a waiter and of a try that meet may split, so a try on a free lock may be refused; test/quorum has the rest";
+
 export const quorumDeclined: Declined = {
   "grants waiting claims in the order in which they came, even when no message arrives": NO_QUEUE,
   "lets nobody pass the queue, not even a claim that does not queue": NO_QUEUE,
@@ -13,6 +16,7 @@ export const quorumDeclined: Declined = {
   "ends a watch when its signal aborts, and keeps the claim's place": NO_QUEUE,
   "does not let a stream of readers starve a waiting writer": NO_QUEUE,
   "shows who waits, in order": NO_QUEUE,
+  "never says busy to a reader's try once the writer is gone, also while a reader of its process waits": SPLIT,
   "lets those who wait go first in a swap()": NO_SWAP,
   "reserves no run where several may hold, so that later holders always have greater fences": NO_LIMIT,
   "lets as many hold as the limit says, and one more for each that leaves": NO_LIMIT,

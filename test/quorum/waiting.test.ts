@@ -1,6 +1,7 @@
 /** What a waiter costs the holder and the members, and what it may not cost them. */
 import { expect, test } from "vitest";
 import type { Backend, Claim } from "../../src/backend.ts";
+import { createLocks } from "../../src/locks.ts";
 import { type FakeClock, seeded } from "../../src/testing/index.ts";
 import { newClaim } from "./servers.ts";
 import { granted, play, type Stage } from "./stage.ts";
@@ -123,4 +124,22 @@ test("a vote that arrives at the member after its release is taken back when its
   expect(late.asked.vote).toBe(1);
   expect(late.asked.release).toBeGreaterThan(released);
   expect(late.holders).toBe("");
+});
+
+test("S142: a try on a free lock gets it, though somebody in its process waits and has not asked again yet", async () => {
+  const { clock, open } = play(3);
+  const rival = open();
+  const claim = newClaim({ name, holder: "b:1" });
+  await granted(rival, claim);
+  const locks = createLocks(open({ chance: seeded(2) }), { clock });
+  const waiting = locks.acquire(name, { wait: "1m" });
+  await clock.settle();
+  expect(await locks.tryAcquire(name)).toBeNull();
+  // These members tell nobody that the lock is free.
+  expect(await rival.release(claim)).toBe("held");
+  const lease = await locks.tryAcquire(name);
+  expect(lease?.remaining()).toBeGreaterThan(0);
+  await lease!.release();
+  await clock.advance(5000);
+  await (await waiting).release();
 });

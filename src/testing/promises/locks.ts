@@ -36,6 +36,28 @@ export const locksPromises: readonly ConformancePromise[] = [
     assert.ok(await trial.eventually("it is free", async () => (await b.tryAcquire(trial.name)) ?? undefined));
   }),
 
+  promise(
+    "never says busy to a reader's try once the writer is gone, also while a reader of its process waits",
+    async (trial) => {
+      const [a, b] = [await trial.locks(), await trial.locks()];
+      for (let turn = 0; turn < 5; turn++) {
+        const writer = await trial.within("a free lock is taken", a.acquire(trial.name));
+        // Of another shape, so that the try cannot share its lease.
+        const waiting = b.acquire(trial.name, { mode: "shared", meta: { turn: String(turn) }, wait: Infinity });
+        assert.equal(
+          await trial.within("an answer", b.tryAcquire(trial.name, { mode: "shared" })),
+          null,
+          "a writer has it",
+        );
+        assert.equal(await trial.within("released", writer.release()), "released");
+        const reader = await trial.within("an answer", b.tryAcquire(trial.name, { mode: "shared" }));
+        assert.ok(reader, "the writer is gone, and readers do not shut each other out");
+        const other = await trial.within("the other reader is in", waiting);
+        await trial.within("released", Promise.all([reader.release(), other.release()]));
+      }
+    },
+  ),
+
   promise("gives up waiting in time, says who holds the lock, and leaves no claim behind", async (trial) => {
     const [a, b] = [await trial.locks({ holder: "web-3:812" }), await trial.locks()];
     await trial.within("a free lock is taken", a.acquire(trial.name));
