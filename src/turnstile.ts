@@ -114,7 +114,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     if (!hold.end("ending")) return;
     remove(this.#holds, hold);
     this.#home.drop(hold);
-    const released = this.#home.releases.release(hold);
+    const released = this.#home.releases.free(hold);
     tellLost(hold.leases, reason);
     await released;
   }
@@ -144,7 +144,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
 
   /** Believed no longer, but perhaps still in the store: freed early, unless a delay after an unclean end was asked for. */
   async #freeEarly(hold: Hold): Promise<ReleaseResult> {
-    if (this.#home.abandon(hold)) await this.#home.releases.release(hold);
+    if (this.#home.abandon(hold)) await this.#home.releases.free(hold);
     return "lost";
   }
 
@@ -221,8 +221,8 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     const goOn = (): void => this.#follow(seeker, ticket, seeker.seek({ answer, sent }));
     // Nearly always the first answer is the grant, and then the seeker's loop would only cost promises.
     answer.then((first) => {
-      if (seeker.isGrant(first, sent)) this.#answered(seeker, ticket, seeker.took(first, sent));
-      else goOn();
+      const granted = seeker.grantIn(first, sent);
+      return granted === undefined ? goOn() : this.#answered(seeker, ticket, seeker.took(granted, sent));
     }, goOn);
   }
 
@@ -246,7 +246,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome {
     const head = this.#line.first;
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
     if (!hold.trusted(hold.grantedAtMs) || head === undefined || head.spec.shape !== spec.shape || this.#home.closed) {
-      void this.#passOn(hold);
+      this.#passOn(hold).catch(() => {});
       return;
     }
     this.#holds = added(this.#holds, hold);
