@@ -2,10 +2,10 @@
  * All waiting for the store: attempt → watch → attempt, until granted or nobody wants it any more. Whatever was asked
  * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
  */
-import { isAnswer, leftMs } from "./answer.ts";
+import { leftMs, readAnswer, readHolders } from "./answer.ts";
 import type { Claim, Granted, Holding, Refused } from "./backend.ts";
 import { formatMs } from "./duration.ts";
-import { LockBackendError } from "./errors.ts";
+import { isA, LockBackendError } from "./errors.ts";
 import { type Departure, departure, type Grant } from "./hold.ts";
 import { releaseUntil } from "./release.ts";
 import { asked, type Surroundings } from "./surroundings.ts";
@@ -67,10 +67,12 @@ export class Seeker<For = unknown> {
     return answer;
   }
 
-  /** True: the answer to a question of this claim is a yes that can be believed. */
-  isGrant(answer: Granted | Refused, sent: Departure): answer is Granted {
+  /** The grant, where the answer to a question of this claim is a yes that can be believed. */
+  grantIn(answer: Granted | Refused, sent: Departure): Granted | undefined {
     const nowMs = this.#around.clock.now();
-    return answer?.granted && isAnswer(answer, nowMs) && leftMs(answer, this.claim, sent.atMs, nowMs) > 0;
+    const read = readAnswer(answer, nowMs);
+    if (typeof read === "string" || !read.granted) return undefined;
+    return leftMs(read, this.claim, sent.atMs, nowMs) > 0 ? read : undefined;
   }
 
   /** The answer to a question of this claim is yes. `undefined`: it was called off, and is on its way back. */
@@ -105,7 +107,8 @@ export class Seeker<For = unknown> {
       answer = undefined;
       if (this.#off !== undefined) return undefined;
       if (heard?.granted === true) {
-        if (this.isGrant(heard, sent)) return { granted: heard, sent };
+        const granted = this.grantIn(heard, sent);
+        if (granted !== undefined) return { granted, sent };
         // Asked for again with the same claim, but not without a pause for ever: the next may be as slow, or as short.
         this.#trouble = new Error("its grant was over too soon");
         if (round === 0) continue;
@@ -124,10 +127,11 @@ export class Seeker<For = unknown> {
   }
 
   /** What is no answer is asked for again, as after an error; a grant that cannot be is told, because the next would be no better. */
-  #checked<T extends Granted | Refused>(answer: T): T | Promise<T> {
+  #checked(answer: Granted | Refused): Granted | Refused | Promise<never> {
     const { backend, clock } = this.#around;
-    if (isAnswer(answer, clock.now())) return answer;
-    if (answer?.granted !== true) throw new Error("its answer is none");
+    const read = readAnswer(answer, clock.now());
+    if (typeof read === "object") return read;
+    if (read === "none") throw new Error("its answer is none");
     return import("./mistake.ts").then(({ mistakenGrant }) => {
       throw mistakenGrant(backend.name, this.claim.name, answer);
     });
@@ -141,15 +145,7 @@ export class Seeker<For = unknown> {
 
   /** Who is in the way: the store's last word, with its ages brought up to date. */
   heldBy(nowMs: number): readonly Holding[] {
-    const ageMs = nowMs - this.#refusedAtMs;
-    const heldBy = this.refused?.heldBy;
-    // For messages only: what cannot be shown is left out.
-    if (!Array.isArray(heldBy)) return [];
-    return heldBy.filter(isHolding).map((holding) => ({
-      ...holding,
-      heldMs: holding.heldMs + ageMs,
-      remainingMs: Math.max(0, holding.remainingMs - ageMs),
-    }));
+    return readHolders(this.refused, nowMs - this.#refusedAtMs);
   }
 
   /** For how long a question has been out that the store does not answer; 0 when none is. */
@@ -225,7 +221,8 @@ export class Seeker<For = unknown> {
       let news = (await Promise.race([watching, aborted(signal)])) ?? undefined;
       // It settles soon after the signal; one that never does holds nobody up.
       if (signal.aborted && this.#off === undefined) news ??= await within(clock, watching, SILENCE_MS);
-      if (news?.granted === true) return await this.#checked(news);
+      const read = news?.granted === true ? await this.#checked(news) : undefined;
+      if (read?.granted === true) return read;
       // To ask again at once is right after news, but a backend that always says so would be asked without end.
       this.#hasty = clock.now() - sinceMs < 1 ? this.#hasty + 1 : 0;
       return this.#hasty < HASTY_MAX ? undefined : "none";
@@ -243,11 +240,7 @@ function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-function isHolding(holding: Holding | undefined): boolean {
-  return typeof holding?.holder === "string";
-}
-
 /** Asking again cannot help. */
 function isFinal(cause: unknown): boolean {
-  return cause instanceof TypeError || (cause instanceof LockBackendError && cause.fatal);
+  return isA(TypeError, cause) || (isA(LockBackendError, cause) && cause.fatal);
 }

@@ -1,25 +1,83 @@
 /**
- * What a backend answers to a claim, looked at before anybody believes it. A custom one may have mistakes: a fence that is
- * none would be noticed only at the guard, and a grant that is over before it begins would be asked for without a pause.
+ * What a backend answers, looked at before anybody believes it. A custom one may have mistakes: a fence that is none would be
+ * noticed only at the guard, and a grant that is over before it begins would be asked for without a pause.
+ *
+ * An answer is somebody else's object, which may throw when it is looked at, or say something else the next time. So it is
+ * read here, once, and nobody else looks at it. See mistake.ts for how a mistake is told.
  */
-import type { Claim, Granted, Refused } from "./backend.ts";
+import type { Claim, Granted, Holding, Refused, Renewal } from "./backend.ts";
 import { driftMs } from "./drift.ts";
+import { messageOf } from "./errors.ts";
 
 const MAX_FENCE = 2n ** 63n - 1n;
 
-/** False: it says neither yes nor no, or grants what cannot be. See mistake.ts for how that is told. */
-export function isAnswer(answer: Granted | Refused | null | undefined, nowMs: number): boolean {
-  if (answer?.granted !== true) return answer?.granted === false;
-  const { fence, run, ttlMs = 1, fromMs = nowMs } = answer;
-  if (typeof fence !== "bigint" || fence < 1n || fence > MAX_FENCE) return false;
-  if (!Number.isSafeInteger(run) || run < 1 || !Number.isFinite(ttlMs) || ttlMs <= 0) return false;
-  if (run > 1 && fence + BigInt(run) - 1n > MAX_FENCE) return false;
-  // Another clock, mostly the wall clock: it would be trusted for ever.
-  return Number.isFinite(fromMs) && fromMs <= nowMs;
+/** The answer to a claim. `"none"`: it says neither yes nor no. `"mistaken"`: it grants what cannot be, or cannot be read. */
+export function readAnswer(
+  answer: Granted | Refused | null | undefined,
+  nowMs: number,
+): Granted | Refused | "none" | "mistaken" {
+  try {
+    const granted = answer?.granted;
+    if (granted === true) return readGrant(answer as Granted, nowMs);
+    return granted === false ? readRefusal(answer as Refused) : "none";
+  } catch {
+    return "mistaken";
+  }
+}
+
+function readGrant({ fence, run, ttlMs, fromMs }: Granted, nowMs: number): Granted | "mistaken" {
+  if (typeof fence !== "bigint" || fence < 1n || fence > MAX_FENCE) return "mistaken";
+  if (!Number.isSafeInteger(run) || run < 1) return "mistaken";
+  if (run > 1 && fence + BigInt(run) - 1n > MAX_FENCE) return "mistaken";
+  if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) return "mistaken";
+  // From the future: another clock, mostly the wall clock. It would be trusted for ever.
+  if (fromMs !== undefined && !(Number.isFinite(fromMs) && fromMs <= nowMs)) return "mistaken";
+  return { granted: true, fence, run, ttlMs, fromMs };
+}
+
+function readRefusal({ heldBy, retryMs }: Refused): Refused {
+  return { granted: false, heldBy, retryMs: typeof retryMs === "number" ? retryMs : undefined };
 }
 
 /** How long a grant may still be trusted. */
 export function leftMs({ fromMs, ttlMs }: Granted, claim: Claim, sentAtMs: number, nowMs: number): number {
   const lastsMs = ttlMs ?? claim.ttlMs;
   return (fromMs ?? sentAtMs) + lastsMs - driftMs(lastsMs) - nowMs;
+}
+
+/** Who is in the way by a refusal that is `ageMs` old, with the times of now. For messages only: what cannot be shown is left out. */
+export function readHolders(refused: Refused | undefined, ageMs: number): readonly Holding[] {
+  try {
+    const shown = (refused?.heldBy ?? []).filter(
+      (holding) => typeof holding?.holder === "string" && typeof holding.fence === "bigint",
+    );
+    return shown.map((holding) => ({
+      ...holding,
+      heldMs: holding.heldMs + ageMs,
+      remainingMs: Math.max(0, holding.remainingMs - ageMs),
+    }));
+  } catch {
+    return [];
+  }
+}
+
+/**
+ * What a backend says of one lease of those that it was asked to renew: from when trust counts, or why the lease is gone.
+ * `undefined`: neither, or nothing that could be. An instant from the future would be trusted for ever.
+ */
+export function readRenewal(
+  renewals: readonly Renewal[] | undefined,
+  index: number,
+  sentAtMs: number,
+  nowMs: number,
+): number | { readonly gone: string } | undefined {
+  try {
+    const renewal = renewals?.[index] as Renewal & { readonly fromMs?: number; readonly reason?: unknown };
+    const held = renewal?.held;
+    if (held === false) return { gone: messageOf(renewal.reason) };
+    const fromMs = held === true ? (renewal.fromMs ?? sentAtMs) : undefined;
+    return typeof fromMs === "number" && fromMs <= nowMs ? fromMs : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -33,7 +33,7 @@ export interface AcquireOptions extends LockOptions {
 export interface TryOptions extends LockOptions {
   /** Gives up asking; once acquired, it no longer matters. */
   readonly signal?: AbortSignal | undefined;
-  /** How long to wait for the store's answer. @default 5 s, or the ttl where that is shorter */
+  /** How long to wait for the store's answer. @default 5 s, or the ttl where that is shorter and no thread has to start */
   readonly timeout?: Duration | undefined;
 }
 
@@ -74,7 +74,7 @@ export interface Lease extends AsyncDisposable {
   remaining(): number;
   /** Throws {@link LockLostError} unless the lease is surely held now. Right even when timers are late. */
   assertHeld(): void;
-  /** Ends the lease. Safe to call twice. */
+  /** Ends the lease. Safe to call twice. Rejects only where a custom backend answers what is no answer. */
   release(): Promise<ReleaseResult>;
 }
 

@@ -1,36 +1,39 @@
-/** A question to the store that a user waits for, with the user's own signal and patience. */
+/** A question to the store that a user waits for: with the user's own signal and patience, and no longer than there are locks. */
 import type { Desk } from "./desk.ts";
 import { formatMs } from "./duration.ts";
-import { asBackendError, LockBackendError } from "./errors.ts";
+import { asBackendError, LockBackendError, LockClosedError } from "./errors.ts";
 import { onAbort } from "./on-abort.ts";
 import type { QuerySpec } from "./spec.ts";
 import { asked } from "./surroundings.ts";
 
-export function askStore<T>(
-  { backend, clock }: Desk,
+export async function askStore<T>(
+  { backend, clock, ended }: Desk,
   what: string,
   { signal, timeoutMs }: QuerySpec,
   ask: () => Promise<T>,
   lock = "",
 ): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    if (signal?.aborted === true) return reject(signal.reason as Error);
-    let timer: unknown;
-    const stopListening = signal === undefined ? undefined : onAbort(signal, () => end(() => reject(signal.reason)));
-    const end = (settle: () => void): void => {
-      clock.clearTimer(timer);
-      stopListening?.();
-      settle();
-    };
-    if (timeoutMs !== Infinity) {
-      timer = clock.setTimer(() => end(() => reject(tooSlow(backend.name, what, timeoutMs, lock))), timeoutMs, true);
-    }
-    asked(ask).then(
-      (answer) => end(() => resolve(answer)),
-      (error: unknown) => end(() => reject(asBackendError(backend.name, lock, error))),
-    );
-    return undefined;
-  });
+  if (signal?.aborted === true) throw signal.reason;
+  if (ended.aborted) throw closed(what, lock);
+  const stop: (() => void)[] = [];
+  try {
+    return await new Promise<T>((resolve, reject) => {
+      stop.push(onAbort(ended, () => reject(closed(what, lock))));
+      stop.push(onAbort(signal, reject));
+      if (timeoutMs !== Infinity) {
+        const timer = clock.setTimer(() => reject(tooSlow(backend.name, what, timeoutMs, lock)), timeoutMs, true);
+        stop.push(() => clock.clearTimer(timer));
+      }
+      asked(ask).then(resolve, (error: unknown) => reject(asBackendError(backend.name, lock, error)));
+    });
+  } finally {
+    for (const end of stop) end();
+  }
+}
+
+function closed(what: string, lock: string): LockClosedError {
+  const message = `${what} got no answer: these locks are closed. Create new ones with createLocks() or connect().`;
+  return new LockClosedError(lock, message);
 }
 
 function tooSlow(backend: string, what: string, timeoutMs: number, lock: string): LockBackendError {

@@ -23,9 +23,9 @@ const OPTIONS = new Set([
 export function checkBackend(backend: unknown): asserts backend is Backend {
   const isObject = typeof backend === "object" && backend !== null;
   const missing = VERBS.find((verb) => !isObject || typeof (backend as Record<string, unknown>)[verb] !== "function");
-  if (missing === undefined) return;
+  if (missing === undefined && typeof (backend as Backend).name === "string") return;
   throw new TypeError(
-    `Expected \`backend\` to be a backend such as memory() or redis(client), got ${got(backend)} without ${missing}(). ` +
+    `Expected \`backend\` to be a backend such as memory() or redis(client), got ${got(backend)} without ${missing === undefined ? "a name" : `${missing}()`}. ` +
       "To open one by URL use connect(url).",
   );
 }

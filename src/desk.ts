@@ -12,7 +12,7 @@ import type { HeldLease } from "./lease.ts";
 import { onAbort } from "./on-abort.ts";
 import type { Frame } from "./reentry.ts";
 import { Releases } from "./release.ts";
-import type { Spec } from "./spec.ts";
+import { type Spec, toClaim } from "./spec.ts";
 import type { RenewThread } from "./thread.ts";
 import { type Patience, type Queue, Ticket } from "./ticket.ts";
 import { Turnstile, type TurnstileHome } from "./turnstile.ts";
@@ -38,6 +38,7 @@ export class Desk implements TurnstileHome {
   readonly #lostInUse: Set<Hold> = new Set();
   #lostMax = LOST_MAX;
   readonly #closing = new AbortController();
+  readonly #ended = new AbortController();
   #thread: RenewThread | undefined;
 
   constructor(backend: Backend, options: LocksOptions) {
@@ -61,6 +62,11 @@ export class Desk implements TurnstileHome {
   /** Aborts when closing begins: from then on nothing is granted. */
   get closing(): AbortSignal {
     return this.#closing.signal;
+  }
+
+  /** Aborts when nothing is asked any more: all that was held has been released. */
+  get ended(): AbortSignal {
+    return this.#ended.signal;
   }
 
   get closed(): boolean {
@@ -100,35 +106,30 @@ export class Desk implements TurnstileHome {
     return new Promise((resolve, reject) => {
       const { signal } = spec;
       // The reason is the caller's own: it comes back as it is.
-      if (isAborted(signal)) return reject(signal!.reason as Error);
+      if (signal?.aborted === true) return reject(signal.reason as Error);
       const ticket = new Ticket(queue, spec, patience, resolve, reject, this.#settled);
       queue.enter(ticket);
-      if (ticket.settled) return undefined;
       // Entering may have noticed a loss, whose listeners may have aborted or closed anything.
-      if (isAborted(signal)) return this.#giveUp(ticket, signal!.reason);
+      if (!ticket.settled && signal !== undefined) this.#listen(ticket, signal);
+      if (ticket.settled) return undefined;
       if (this.closed) return this.#giveUp(ticket, new LockClosedError(queue.name));
       const nowMs = this.clock.now();
       ticket.untilMs = nowMs + waitMs;
-      this.#setBell(ticket, nowMs);
-      if (signal !== undefined) ticket.unlisten = onAbort(signal, () => this.#giveUp(ticket, signal.reason));
-      return undefined;
+      return this.#setBell(ticket, nowMs);
     });
   }
 
+  #listen(ticket: Ticket, signal: AbortSignal): void {
+    try {
+      ticket.unlisten = onAbort(signal, (reason) => this.#giveUp(ticket, reason));
+    } catch (error) {
+      // Somebody's own kind of signal, which cannot be listened to: nothing is left behind.
+      this.#giveUp(ticket, error);
+    }
+  }
+
   newClaim(name: string, spec: Spec, queues: boolean): Claim {
-    return {
-      id: this.chance.id(),
-      name,
-      mode: spec.mode,
-      limit: spec.limit,
-      ttlMs: spec.ttlMs,
-      lockDelayMs: spec.lockDelayMs,
-      minHoldMs: spec.minHoldMs,
-      holder: this.holder,
-      meta: spec.meta,
-      queues,
-      renewed: spec.renew === true && spec.maxHoldMs === Infinity,
-    };
+    return toClaim(this.chance.id(), name, this.holder, spec, queues);
   }
 
   keep(hold: Hold): void {
@@ -162,8 +163,7 @@ export class Desk implements TurnstileHome {
   }
 
   confirm(hold: Hold): void {
-    if (hold.spec.renew === "thread") this.#thread?.renewNow(hold);
-    else this.#keeper.confirm(hold, false);
+    this.#renewNow(hold, false);
   }
 
   #forget(hold: Hold): void {
@@ -192,12 +192,13 @@ export class Desk implements TurnstileHome {
   /** Begins to release every hold, used or not, lost or not. */
   releaseAll(): void {
     for (const hold of this.held) void hold.home.forceEnd(hold, "the locks were closed");
-    for (const hold of this.#lostInUse) void this.releases.release(hold);
+    for (const hold of this.#lostInUse) void this.releases.free(hold);
     this.#lostInUse.clear();
   }
 
   /** Nothing happens here by itself any more. */
   async stop(): Promise<void> {
+    this.#ended.abort();
     this.#keeper.stop();
     this.#waits.stop();
     this.releases.stop();
@@ -266,13 +267,18 @@ export class Desk implements TurnstileHome {
   #doubtOne(claimId: string): void {
     const hold = this.#find(claimId);
     if (hold === undefined) this.#distrust(claimId);
-    else if (hold.spec.renew === "thread") this.#thread?.renewNow(hold);
-    else this.#keeper.confirm(hold, true);
+    else this.#renewNow(hold, true);
   }
 
   #doubtAll(): void {
     this.#keeper.doubt();
-    for (const hold of this.#kept) if (hold.spec.renew === "thread") this.#thread?.renewNow(hold);
+    for (const hold of this.#kept) if (hold.spec.renew === "thread") this.#renewNow(hold, true);
+  }
+
+  /** Asks the store for one hold at once. `afresh`: an answer that is on its way may be older than the doubt. */
+  #renewNow(hold: Hold, afresh: boolean): void {
+    if (hold.spec.renew === "thread") this.#thread?.renewNow(hold, afresh);
+    else this.#keeper.confirm(hold, afresh);
   }
 
   #find(claimId: string): Hold | undefined {
@@ -284,8 +290,4 @@ export class Desk implements TurnstileHome {
   #distrust(claimId: string): void {
     for (const turnstile of this.#turnstiles.values()) if (turnstile.distrust(claimId)) return;
   }
-}
-
-function isAborted(signal: AbortSignal | undefined): boolean {
-  return signal?.aborted === true;
 }

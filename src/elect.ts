@@ -5,6 +5,7 @@ import type { Clock } from "./clock.ts";
 import { LockBackendError, LockClosedError } from "./errors.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "./on-abort.ts";
+import { pause } from "./pause.ts";
 
 /** Between two terms, so that work which ends at once does not become a busy loop. */
 const PAUSE_MAX_MS = 1000;
@@ -24,11 +25,13 @@ export interface Candidacy {
 
 /** Resolves when the signal aborts or the locks are closed. Rejects when the work fails in office, or the store refuses for good. */
 export async function elect(candidacy: Candidacy): Promise<void> {
+  const { clock, chance, signal, closing, ttlMs } = candidacy;
   while (!isOver(candidacy)) {
     const lease = await campaign(candidacy);
     if (lease !== undefined) await serve(candidacy, lease);
     if (isOver(candidacy)) return;
-    await pause(candidacy);
+    const pauseMs = Math.min(PAUSE_MAX_MS, ttlMs / 10) * (0.5 + 0.5 * chance.fraction());
+    await pause(clock, pauseMs, [signal, closing]);
   }
 }
 
@@ -51,8 +54,10 @@ async function campaign(candidacy: Candidacy): Promise<HeldLease | undefined> {
 /** One term of office. It ends when the work settles, or when the lease is lost and the work has noticed. */
 async function serve(candidacy: Candidacy, lease: HeldLease): Promise<void> {
   const { signal, work } = candidacy;
-  const stopListening = signal === undefined ? undefined : onAbort(signal, () => lease.stop(signal.reason));
+  let stopListening: (() => void) | undefined;
+  let failed = false;
   try {
+    stopListening = onAbort(signal, (reason) => lease.stop(reason));
     // Elected in the very moment in which the candidacy ended: nothing is begun.
     if (isOver(candidacy)) return;
     await candidacy.hold(lease, async () => {
@@ -60,23 +65,12 @@ async function serve(candidacy: Candidacy, lease: HeldLease): Promise<void> {
     });
   } catch (error) {
     // After a loss or a step-down, a rejection is how the work ends; in office it is a failure.
-    if (lease.standing() !== "lost" && !isOver(candidacy)) throw error;
+    failed = lease.standing() !== "lost" && !isOver(candidacy);
+    if (failed) throw error;
   } finally {
     stopListening?.();
-    await lease.release();
+    // The work's own error is what counts, whatever the release comes to.
+    const released = lease.release();
+    await (failed ? released.catch(() => {}) : released);
   }
-}
-
-function pause({ clock, chance, signal, closing, ttlMs }: Candidacy): Promise<void> {
-  const pauseMs = Math.min(PAUSE_MAX_MS, ttlMs / 10) * (0.5 + 0.5 * chance.fraction());
-  return new Promise((resolve) => {
-    const stop: (() => void)[] = [];
-    const end = (): void => {
-      clock.clearTimer(timer);
-      for (const unlisten of stop) unlisten();
-      resolve();
-    };
-    const timer = clock.setTimer(end, pauseMs, true);
-    for (const one of [signal, closing]) if (one !== undefined) stop.push(onAbort(one, end));
-  });
 }

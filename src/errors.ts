@@ -141,9 +141,18 @@ function whoHolds(heldBy: readonly Holding[]): string {
   return `is held by ${clipped(first.holder, HOLDER_MAX)} (fence ${first.fence}) for ${formatMs(first.heldMs)}${more}`;
 }
 
+/** As `instanceof`, of what somebody else has thrown: even that question is theirs to answer, and may throw. */
+export function isA<T>(kind: abstract new (...args: never[]) => T, error: unknown): error is T {
+  try {
+    return error instanceof kind;
+  } catch {
+    return false;
+  }
+}
+
 /** What a backend failed with, as users see it: errors of ours and `TypeError`s as they are, everything else wrapped. */
 export function asBackendError(backend: string, lock: string, error: unknown): unknown {
-  if (error instanceof LockError || error instanceof TypeError) return error;
+  if (isA(LockError, error) || isA(TypeError, error)) return error;
   const subject = lock === "" ? "" : `Lock ${quote(lock)}: `;
   return new LockBackendError(backend, lock, `${subject}the ${backend} store failed (${messageOf(error)}).`, {
     cause: error,

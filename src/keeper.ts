@@ -6,6 +6,7 @@
  * then puts everything back in its place, and only then ends what has to end; what is asked for afterwards is looked at anew.
  */
 import { Alarm, type Bell } from "./alarm.ts";
+import { readRenewal } from "./answer.ts";
 import type { Backend, Renewal } from "./backend.ts";
 import type { Chance } from "./chance.ts";
 import type { Clock } from "./clock.ts";
@@ -181,7 +182,7 @@ export class Keeper {
     try {
       const renewals = await this.#backend.renew(claims, fences);
       // What does not answer each claim is no answer.
-      if (Array.isArray(renewals) && renewals.length === claims.length) answers = renewals;
+      if (Array.isArray(renewals) && renewals.length === holds.length) answers = renewals;
     } catch {
       // Unknown is neither yes nor no: asked again below, until the instant passes.
     }
@@ -189,22 +190,33 @@ export class Keeper {
     const nowMs = this.#clock.now();
     const ended: Ended[] = [];
     const unknown: Hold[] = [];
+    let [renewed, gone] = [0, 0];
     for (let index = 0; index < holds.length; index++) {
       const hold = holds[index]!;
+      const said = readRenewal(answers, index, sent.atMs, nowMs);
+      if (typeof said === "number") renewed++;
+      else if (said !== undefined) gone++;
       // Released or lost while the answer was on its way: a lease ends once.
       if (hold.state !== "held" || hold.cohort === undefined) continue;
-      const renewal = answers?.[index];
-      const fromMs = renewal?.held === true ? (renewal.fromMs ?? sent.atMs) : Infinity;
       // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
       if (!hold.trusted(nowMs)) ended.push({ hold, reason: whyEnded(hold, nowMs, hold.cohort.failures) });
-      // One from the future, or from no clock at all, would be trusted for ever: it is no answer.
-      else if (fromMs <= nowMs) hold.confirm(Number(fromMs), sent);
-      else if (renewal?.held === false) ended.push({ hold, reason: renewal.reason });
-      else unknown.push(hold);
+      else if (typeof said === "number") hold.confirm(said, sent);
+      else if (said === undefined) unknown.push(hold);
+      else ended.push({ hold, reason: said.gone });
     }
     this.#settle(cohorts, unknown, nowMs, answers === undefined);
     lose(ended);
-    if (renewChannel.hasSubscribers) this.#publish(claims.length, answers, nowMs - sent.atMs);
+    if (!renewChannel.hasSubscribers) return;
+    const asked = holds.length;
+    const tookMs = nowMs - sent.atMs;
+    renewChannel.publish({
+      backend: this.#backend.name,
+      asked,
+      renewed,
+      gone,
+      unknown: asked - renewed - gone,
+      tookMs,
+    });
   }
 
   #settle(cohorts: readonly Cohort[], unknown: readonly Hold[], nowMs: number, allFailed: boolean): void {
@@ -241,19 +253,6 @@ export class Keeper {
   /** A third of the ttl, jittered, so that processes started together do not renew together for ever. */
   #thirdMs(ttlMs: number): number {
     return (ttlMs / 3) * (0.9 + 0.1 * this.#chance.fraction());
-  }
-
-  #publish(asked: number, answers: readonly Renewal[] | undefined, tookMs: number): void {
-    const count = (held: Renewal["held"]): number => answers?.filter((answer) => answer?.held === held).length ?? 0;
-    const [renewed, gone] = [count(true), count(false)];
-    renewChannel.publish({
-      backend: this.#backend.name,
-      asked,
-      renewed,
-      gone,
-      unknown: asked - renewed - gone,
-      tookMs,
-    });
   }
 }
 

@@ -263,7 +263,8 @@ export class HeldLease implements Lease, Peekable {
   }
 
   async #publish(event: HoldEvent, given: ReleaseResult | Promise<ReleaseResult>): Promise<ReleaseResult> {
-    const result = await given;
+    // Where the backend's answer is a mistake, the lease is over all the same.
+    const result = await Promise.resolve(given).catch(() => "unknown" as const);
     const lost = this.#lost ?? (result === "lost" ? new LockLostError(this.name, this.fence, UNKNOWN) : undefined);
     event.end = lost === undefined ? result : "lost";
     event.heldMs = this.#home.clock.now() - this.#hold.grantedAtMs;
@@ -272,7 +273,7 @@ export class HeldLease implements Lease, Peekable {
       holdChannel.error.publish(event);
     }
     holdChannel.end.publish(event);
-    return result;
+    return await given;
   }
 }
 

@@ -16,14 +16,24 @@ import { checkBackend, checkCreateOptions, checkReason, got } from "./check.ts";
 import { type Call, Closing, Running } from "./close.ts";
 import { Desk } from "./desk.ts";
 import { elect } from "./elect.ts";
-import { LockLostError, LockTimeoutError } from "./errors.ts";
+import { isA, LockLostError, LockTimeoutError } from "./errors.ts";
 import { type AcquireEvent, acquireChannel, forceReleaseChannel } from "./events.ts";
 import { GroupLease } from "./group.ts";
 import type { HeldLease } from "./lease.ts";
 import { takeGroup } from "./take-group.ts";
 import { askStore } from "./ask-store.ts";
 import { Frame } from "./reentry.ts";
-import { answerMs, checkName, checkNames, type Spec, toPatience, toQuerySpec, toSpec, toTrySpec } from "./spec.ts";
+import {
+  answerMs,
+  checkName,
+  checkObject,
+  type Spec,
+  toNames,
+  toPatience,
+  toQuerySpec,
+  toSpec,
+  toTrySpec,
+} from "./spec.ts";
 import type { Patience } from "./ticket.ts";
 
 type Names = string | readonly string[];
@@ -55,9 +65,10 @@ class BackendLocks implements Locks {
     if (typeof work !== "function") throw new TypeError("Expected `run` to get a function as its last argument");
     const spec = this.#spec(typeof optionsOrWork === "function" ? undefined : optionsOrWork);
     // Before anything is waited for: close() waits for this call from here on, whether its work has started or not.
-    const call = this.#running.begin(String(name));
+    const names = toNames(name);
+    const call = this.#running.begin(String(names));
     try {
-      return await this.#work((await this.#take(name, spec, patienceOf(spec)))!, work, call);
+      return await this.#work((await this.#take(names, spec, patienceOf(spec)))!, work, call);
     } finally {
       this.#running.end(call);
     }
@@ -102,13 +113,15 @@ class BackendLocks implements Locks {
     return (await import("./snapshot.ts")).checkedSnapshot(backend.name, found);
   }
 
-  async forceRelease(name: string, { fence, reason }: ForceReleaseOptions): Promise<boolean> {
+  async forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean> {
     checkName(name);
+    const { fence, reason } = checkObject(options);
     if (typeof fence !== "bigint") throw new TypeError(`Expected \`fence\` to be a bigint, got ${got(fence)}`);
     checkReason(reason);
     const { backend, holder: by } = this.#desk;
     const force = (): Promise<boolean> => backend.forceRelease(name, fence, by, reason);
     const done = await askStore(this.#desk, "forceRelease()", toQuerySpec({}), force, name);
+    if (typeof done !== "boolean") throw (await import("./mistake.ts")).mistakenForce(backend.name, name, done);
     if (forceReleaseChannel.hasSubscribers) {
       forceReleaseChannel.publish({ backend: backend.name, name, fence, by, reason, done });
     }
@@ -132,7 +145,7 @@ class BackendLocks implements Locks {
   #begin(name: Names, toSpecNow: () => Spec, patience: Patience | undefined): Promise<AnyLease | null> {
     try {
       const spec = toSpecNow();
-      return this.#take(name, spec, patience ?? patienceOf(spec));
+      return this.#take(toNames(name), spec, patience ?? patienceOf(spec));
     } catch (error) {
       return Promise.reject(error as Error);
     }
@@ -141,13 +154,10 @@ class BackendLocks implements Locks {
   #take(name: Names, asked: Spec, patience: Patience): Promise<AnyLease | null> {
     // `wait: 0` does not queue; the store has its time to answer all the same.
     const spec = patience === "once" ? { ...asked, waitMs: answerMs(asked) } : asked;
-    if (typeof name === "string") {
-      checkName(name);
-      return this.#takeOne(name, spec, patience, spec.waitMs);
-    }
+    if (typeof name === "string") return this.#takeOne(name, spec, patience, spec.waitMs);
     const take = (one: string, its: Spec, waitMs: number): Promise<HeldLease | null> =>
       this.#takeOne(one, its, patience, waitMs);
-    return takeGroup(this.#desk.clock, checkNames(name), spec, take);
+    return takeGroup(this.#desk, name, spec, take);
   }
 
   #takeOne(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
@@ -194,7 +204,8 @@ class BackendLocks implements Locks {
     try {
       result = await inside();
     } catch (error) {
-      attachLoss(error, await this.#finish(lease, call));
+      // Its own error is what counts, whatever the release comes to.
+      attachLoss(error, await this.#finish(lease, call).catch(() => undefined));
       throw error;
     }
     const lost = await this.#finish(lease, call);
@@ -217,6 +228,10 @@ function patienceOf(spec: Spec): Patience {
 
 /** Work that fails keeps its own error. A loss meanwhile is named as its cause, where it has none. */
 function attachLoss(error: unknown, lost: LockLostError | undefined): void {
-  if (lost === undefined || !(error instanceof Error) || error instanceof LockLostError) return;
-  if (error.cause === undefined && Object.isExtensible(error)) error.cause = lost;
+  if (lost === undefined || !isA(Error, error) || isA(LockLostError, error)) return;
+  try {
+    if (error.cause === undefined) error.cause = lost;
+  } catch {
+    // Frozen, or with a getter: it stays as it is.
+  }
 }

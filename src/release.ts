@@ -7,7 +7,7 @@ import { Alarm, type Bell } from "./alarm.ts";
 import type { ReleaseResult } from "./api.ts";
 import type { Backend, Claim, Granted, Refused, Released } from "./backend.ts";
 import type { Clock } from "./clock.ts";
-import { LockBackendError } from "./errors.ts";
+import { isA, LockBackendError } from "./errors.ts";
 import type { Hold } from "./hold.ts";
 import { asked, type Surroundings } from "./surroundings.ts";
 import { within } from "./within.ts";
@@ -18,11 +18,12 @@ const PAUSE_MIN_MS = 20;
 const PAUSE_MAX_MS = 1000;
 const PATIENCE_MIN_MS = 100;
 const PATIENCE_MAX_MS = 5000;
+const RELEASED: ReadonlySet<Released> = new Set(["held", "queued", "absent"] as const);
 
 /** A release that the store has not answered yet. */
 class Pending implements Bell {
   readonly hold: Hold;
-  readonly resolve: (result: ReleaseResult) => void;
+  readonly resolve: (result: ReleaseResult | Promise<never>) => void;
   /** It was asked for more than once, so that "absent" may be our own doing. */
   repeated = false;
   /** The holder has its answer. */
@@ -34,7 +35,7 @@ class Pending implements Bell {
   atMs = 0;
   place = -1;
 
-  constructor(hold: Hold, resolve: (result: ReleaseResult) => void, nowMs: number) {
+  constructor(hold: Hold, resolve: (result: ReleaseResult | Promise<never>) => void, nowMs: number) {
     this.hold = hold;
     this.resolve = resolve;
     this.inDoubt = hold.inDoubt(nowMs);
@@ -55,7 +56,7 @@ export async function releaseUntil(
       const was = await within(clock, backend.release(claim), patienceMs);
       if (was !== undefined) return was;
     } catch (cause) {
-      if (cause instanceof LockBackendError && cause.fatal) return undefined;
+      if (isA(LockBackendError, cause) && cause.fatal) return undefined;
     }
     const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10)) * (0.5 + 0.5 * chance.fraction());
     if (isStopped() || clock.now() + pauseMs >= untilMs) return undefined;
@@ -82,7 +83,12 @@ export class Releases {
     this.#waiting = new Alarm<Pending>(around.clock, true, (nowMs) => this.#late(nowMs));
   }
 
-  /** Releases a hold, and says what became of it in bounded time. */
+  /** As {@link release}, for nobody who would want to know what a backend has answered by mistake. */
+  async free(hold: Hold): Promise<void> {
+    await this.release(hold).catch(() => {});
+  }
+
+  /** Releases a hold, and says what became of it in bounded time. Rejects only where the backend answers what is no answer. */
   release(hold: Hold): Promise<ReleaseResult> {
     return this.#send(hold, (inDoubt) => (inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim)));
   }
@@ -157,6 +163,7 @@ export class Releases {
     if (was === "queued") return this.#answer(pending, "lost");
     // Once it was asked for again, "absent" proves nothing: the second asking may have been the first to arrive.
     if (pending.repeated) return;
+    if (was !== undefined && was !== "absent") return this.#mistaken(pending, was);
     const stillSure = pending.hold.isUnexpired(this.#clock.now());
     // The backend cannot tell: nobody else can have had it before its time was over.
     if (was === undefined) return this.#answer(pending, stillSure && wasSure ? "released" : "unknown");
@@ -190,14 +197,25 @@ export class Releases {
   }
 
   #heardAgain(pending: Pending, was: Released | undefined): void {
+    if (was !== undefined && !RELEASED.has(was)) return this.#mistaken(pending, was);
     // Gone though it cannot have run out: nobody else could have removed it, so that our first release did. (Queued: a late
     // attempt of the same claim arrived after that.)
     // In doubt at the beginning stays in doubt, whatever the wall clock says since.
     const removedByUs = was !== undefined && pending.hold.isUnexpired(this.#clock.now());
-    this.#answer(pending, !pending.inDoubt && (was === "held" || removedByUs) ? "released" : "unknown");
+    return this.#answer(pending, !pending.inDoubt && (was === "held" || removedByUs) ? "released" : "unknown");
   }
 
-  #answer(pending: Pending, result: ReleaseResult): void {
+  /** Neither yes nor no, and to ask again would not help: whoever wrote the backend has to know. */
+  #mistaken(pending: Pending, was: unknown): void {
+    if (pending.answered) return;
+    const [backend, lock] = [this.#backend.name, pending.hold.claim.name];
+    const told = import("./mistake.ts").then(({ mistakenRelease }) => {
+      throw mistakenRelease(backend, lock, was);
+    });
+    this.#answer(pending, told);
+  }
+
+  #answer(pending: Pending, result: ReleaseResult | Promise<never>): void {
     if (pending.answered) return;
     pending.answered = true;
     this.#waiting.clear(pending);

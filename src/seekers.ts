@@ -61,8 +61,9 @@ export class Seekers {
     const goOn = (): void => this.follow(seeker, answer, sent);
     // Nearly always the first answer is the grant, and then the seeker's loop would only cost promises.
     answer.then((first) => {
-      if (seeker.isGrant(first, sent)) this.#answered(seeker, seeker.took(first, sent));
-      else goOn();
+      const granted = seeker.grantIn(first, sent);
+      if (granted === undefined) goOn();
+      else this.#answered(seeker, seeker.took(granted, sent));
     }, goOn);
     return seeker;
   }

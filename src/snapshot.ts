@@ -1,13 +1,20 @@
 /** What query() brings: text that others wrote. Loaded when somebody asks: holders and waiters never do. */
 import type { Forced, Meta, Snapshot } from "./backend.ts";
 import { got } from "./check.ts";
-import { LockBackendError } from "./errors.ts";
+import { LockBackendError, messageOf } from "./errors.ts";
 import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "./foreign.ts";
 
 /** The snapshot, cut. Throws where the backend answered something else. */
 export function checkedSnapshot(backend: string, found: Snapshot): Snapshot {
-  if ([found?.held, found?.pending, found?.forced].every((list) => Array.isArray(list))) return clippedSnapshot(found);
-  const message = `The ${backend} backend answered query() with ${got(found)}, not with the lists \`held\`, \`pending\` and \`forced\`. That is a mistake in the backend.`;
+  let answered: string;
+  try {
+    answered = got(found);
+    if ([found?.held, found?.pending, found?.forced].every((list) => Array.isArray(list)))
+      return clippedSnapshot(found);
+  } catch (cause) {
+    answered = `what cannot be read (${messageOf(cause)})`;
+  }
+  const message = `The ${backend} backend answered query() with ${answered}, not with the lists \`held\`, \`pending\` and \`forced\`. That is a mistake in the backend.`;
   throw new LockBackendError(backend, "", message, { fatal: true });
 }
 

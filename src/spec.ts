@@ -1,6 +1,6 @@
 /** What options come to once they are checked: the one place where defaults are filled in. */
 import type { AcquireOptions, LocksOptions, QueryOptions, TryOptions } from "./api.ts";
-import type { Meta, Mode } from "./backend.ts";
+import type { Claim, Meta, Mode } from "./backend.ts";
 import { got } from "./check.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "./duration.ts";
 import { META_BYTES_MAX } from "./foreign.ts";
@@ -123,9 +123,26 @@ export function toTrySpec(options: TryOptions | undefined, usual: Spec, defaults
   return { ...spec, waitMs: timeout === undefined ? answerMs(spec) : toMs(timeout, "timeout", { maxMs: Infinity }) };
 }
 
-/** How long the store has to answer one that does not queue. */
-export function answerMs({ ttlMs }: Spec): number {
-  return Math.min(TRY_MAX_MS, ttlMs);
+/** How long the store has to answer one that does not queue. A thread may take longer to start than a short ttl lasts. */
+export function answerMs({ ttlMs, renew }: Spec): number {
+  return renew === "thread" ? TRY_MAX_MS : Math.min(TRY_MAX_MS, ttlMs);
+}
+
+/** What a spec asks of the store. */
+export function toClaim(id: string, name: string, holder: string, spec: Spec, queues: boolean): Claim {
+  return {
+    id,
+    name,
+    mode: spec.mode,
+    limit: spec.limit,
+    ttlMs: spec.ttlMs,
+    lockDelayMs: spec.lockDelayMs,
+    minHoldMs: spec.minHoldMs,
+    holder,
+    meta: spec.meta,
+    queues,
+    renewed: spec.renew === true && spec.maxHoldMs === Infinity,
+  };
 }
 
 export interface QuerySpec {
@@ -141,15 +158,20 @@ export function toQuerySpec(options: QueryOptions): QuerySpec {
   return { signal: toSignal(options.signal), timeoutMs };
 }
 
-function checkObject<T>(options: T): T {
+export function checkObject<T>(options: T): T {
   if (typeof options === "object" && options !== null) return options;
   throw new TypeError(`Expected \`options\` to be an object, got ${got(options)}`);
 }
 
-/** Checks the names of a group. */
-export function checkNames(names: unknown): readonly string[] {
+/** Checks what names a lock, or a group of them. */
+export function toNames(names: unknown): string | readonly string[] {
+  if (typeof names === "string") {
+    checkName(names);
+    return names;
+  }
   if (!Array.isArray(names) || names.length === 0) {
-    throw new TypeError("Expected `name` to be a string or an array of at least one string");
+    const given = Array.isArray(names) ? "an empty one" : got(names);
+    throw new TypeError(`Expected \`name\` to be a string or an array of at least one string, got ${given}`);
   }
   // A copy: the caller's own may change after the look.
   const checked = [...(names as unknown[])];

@@ -3,56 +3,90 @@ import type { Clock } from "./clock.ts";
 import { GroupLease } from "./group.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "./on-abort.ts";
+import { pause } from "./pause.ts";
 import type { Spec } from "./spec.ts";
+
+const PAUSE_MIN_MS = 20;
+const PAUSE_MAX_MS = 1000;
 
 type Take = (name: string, spec: Spec, waitMs: number) => Promise<HeldLease | null>;
 
-/** Takes them one after the other. Where one is lost while the rest is waited for, it begins again, as long as there is time. */
+/** What a group needs of the desk: time, and the news that nothing is granted any more. */
+interface Around {
+  readonly clock: Clock;
+  readonly closing: AbortSignal;
+}
+
+/**
+ * Takes them one after the other. Where one is lost while the rest is waited for, it begins again, as long as there is time.
+ * Nobody waits for the store to take back what it has of a group that is not handed out: close() does.
+ */
 export async function takeGroup(
-  clock: Clock,
+  around: Around,
   names: readonly string[],
   spec: Spec,
   take: Take,
 ): Promise<HeldLease | GroupLease | null> {
-  const sorted = [...new Set(names)].toSorted();
-  const deadlineMs = clock.now() + spec.waitMs;
-  const waitMs = (): number => (spec.waitMs === Infinity ? Infinity : Math.max(1, deadlineMs - clock.now()));
-  const { signal } = spec;
-  for (;;) {
-    const parts: HeldLease[] = [];
-    // Ends the waiting for the rest: one of the parts is lost, or the caller's own signal aborts.
-    const end = new AbortController();
-    const unlisten =
-      signal === undefined || signal.aborted ? undefined : onAbort(signal, () => end.abort(signal.reason));
-    try {
-      for (const name of sorted) {
-        const part = await take(name, parts.length === 0 ? spec : { ...spec, signal: end.signal }, waitMs());
-        if (part === null) {
-          await releaseAll(parts);
-          return null;
-        }
-        parts.push(part);
-        // Not its signal, which may have been aborted for another reason: the work around it was asked to stop.
-        part.onLost = () => end.abort(part.lost);
-        if (part.lost !== undefined) end.abort(part.lost);
-      }
-    } catch (error) {
-      const isLost = end.signal.aborted;
-      await releaseAll(parts);
-      if (!isLost || signal?.aborted === true || clock.now() >= deadlineMs) throw error;
-      continue;
-    } finally {
-      unlisten?.();
-      for (const part of parts) part.onLost = undefined;
-    }
-    // Looked at by the clock, all in one step with handing them out: a timer may be late.
-    const gone = parts.find((part) => part.standing() === "lost");
-    if (gone === undefined) return parts.length === 1 ? parts[0]! : new GroupLease(parts);
-    await releaseAll(parts);
-    if (clock.now() >= deadlineMs) throw gone.lost!;
+  // Stands for the caller's signal, which is looked at nowhere else: it may be somebody's own kind, and throw.
+  const caller = new AbortController();
+  const unlisten = onAbort(spec.signal, (reason) => caller.abort(reason));
+  try {
+    return await takeAll(around, [...new Set(names)].toSorted(), { ...spec, signal: caller.signal }, take);
+  } finally {
+    unlisten();
   }
 }
 
-async function releaseAll(parts: readonly HeldLease[]): Promise<void> {
-  await Promise.all(parts.map((part) => part.release()));
+async function takeAll(
+  { clock, closing }: Around,
+  sorted: readonly string[],
+  spec: Spec,
+  take: Take,
+): Promise<HeldLease | GroupLease | null> {
+  const untilMs = clock.now() + spec.waitMs;
+  const signal = spec.signal!;
+  for (let round = 0; ; round++) {
+    const parts: HeldLease[] = [];
+    const end = await takeEach(sorted, parts, spec, (name, its) =>
+      take(name, its, Math.max(1, untilMs - clock.now())),
+    ).catch((error: unknown) => ({ error }));
+    // Looked at by the clock, all in one step with handing them out: a timer may be late.
+    const lost = parts.find((part) => part.standing() === "lost")?.lost;
+    if (end === "all" && lost === undefined && !signal.aborted)
+      return parts.length === 1 ? parts[0]! : new GroupLease(parts);
+    for (const part of parts) part.release().catch(() => {});
+    if (signal.aborted) throw signal.reason;
+    if (end === "busy") return null;
+    const error = end === "all" ? lost! : end.error;
+    if (lost === undefined) throw error;
+    // Once at once; but parts that end before the rest can be had would be taken for ever, without a pause.
+    const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10), untilMs - clock.now());
+    if (round > 0) await pause(clock, pauseMs, [signal, closing]);
+    if (clock.now() >= untilMs) throw error;
+  }
+}
+
+/** Adds to `parts` what it gets. Stops waiting for the rest as soon as one of them is lost, or the caller's own signal aborts. */
+async function takeEach(
+  sorted: readonly string[],
+  parts: HeldLease[],
+  spec: Spec,
+  take: (name: string, spec: Spec) => Promise<HeldLease | null>,
+): Promise<"all" | "busy"> {
+  const end = new AbortController();
+  const unlisten = onAbort(spec.signal, (reason) => end.abort(reason));
+  try {
+    for (const name of sorted) {
+      const part = await take(name, { ...spec, signal: end.signal });
+      if (part === null) return "busy";
+      parts.push(part);
+      // Not its signal, which may have been aborted for another reason: the work around it was asked to stop.
+      part.onLost = () => end.abort(part.lost);
+      if (part.lost !== undefined) end.abort(part.lost);
+    }
+    return "all";
+  } finally {
+    unlisten();
+    for (const part of parts) part.onLost = undefined;
+  }
 }

@@ -1,92 +1,129 @@
 /** The worker thread of `renew: "thread"`: renews what it is told to, every third of a ttl, and writes down since when. */
 import { parentPort, workerData } from "node:worker_threads";
-import type { Claim, Renewer } from "./backend.ts";
+import { readRenewal } from "./answer.ts";
+import type { Claim, Renewal, Renewer } from "./backend.ts";
 import { systemClock } from "./clock.ts";
 import { driftMs } from "./drift.ts";
 import { messageOf } from "./errors.ts";
+import { asked } from "./surroundings.ts";
 import type { FromWorker, ToWorker, WorkerStart } from "./thread.ts";
+import { sharedNowMs, ThreadSlot } from "./thread-slot.ts";
 
 interface Kept {
   readonly claim: Claim;
   readonly fence: bigint;
-  readonly view: Float64Array;
+  readonly slot: ThreadSlot;
   readonly ttlMs: number;
   readonly untilMs: number;
   timer: NodeJS.Timeout | undefined;
+  /** When the last question left whose answer is not here yet; -Infinity when none is out. */
+  askedAtMs: number;
 }
 
 const kept = new Map<string, Kept>();
 const { module, data } = workerData as WorkerStart;
+/** Not there before it can be asked: questions that would only wait for it are not sent. */
+let renewer: Renewer | undefined;
 const opening = import(module).then((backend: { openRenewer(data: unknown): Promise<Renewer> }) =>
   backend.openRenewer(data),
 );
 
 opening.then(
-  () => tell({ ready: true }),
+  (opened) => {
+    renewer = opened;
+    for (const hold of kept.values()) begin(hold);
+    tell({ ready: true });
+  },
   // In words: not every error can be sent to another thread.
   (cause: unknown) => tell({ failed: messageOf(cause) }),
 );
 
 parentPort!.on("message", (message: ToWorker) => {
   if ("keep" in message) {
-    const { keep: claim, fence, slot, ttlMs, untilMs } = message;
-    const hold: Kept = { claim, fence, view: new Float64Array(slot), ttlMs, untilMs, timer: undefined };
+    const { keep: claim, fence, slot: memory, ttlMs, untilMs } = message;
+    const slot = new ThreadSlot(memory);
+    const hold: Kept = { claim, fence, slot, ttlMs, untilMs, timer: undefined, askedAtMs: -Infinity };
     kept.set(claim.id, hold);
-    // One that another worker kept before this one may be due, or overdue.
-    schedule(hold, Math.max(0, hold.view[0]! + ttlMs / 3 - nowMs()));
+    begin(hold);
   } else if ("drop" in message) {
     const hold = kept.get(message.drop);
     clearTimeout(hold?.timer);
     kept.delete(message.drop);
   } else if ("renew" in message) {
     const hold = kept.get(message.renew);
-    if (hold !== undefined) schedule(hold, 0);
+    // An answer that is on its way may be older than the doubt. For somebody who only looks it is good enough.
+    if (hold !== undefined && (message.afresh || !isAsking(hold))) schedule(hold, 0);
   } else {
     for (const hold of kept.values()) clearTimeout(hold.timer);
     kept.clear();
-    void opening.then((renewer) => renewer.close()).finally(() => parentPort!.close());
+    void opening.then((opened) => opened.close()).finally(() => parentPort!.close());
   }
 });
 
-function schedule(hold: Kept, afterMs: number): void {
-  clearTimeout(hold.timer);
-  hold.timer = setTimeout(() => void renew(hold), afterMs * (0.9 + 0.1 * Math.random()));
+/** One that another worker kept before this one may be due, or overdue, or somebody waits to hear of it. */
+function begin(hold: Kept): void {
+  const { slot, ttlMs } = hold;
+  schedule(hold, slot.isWanted ? 0 : Math.max(0, slot.atMs + ttlMs / 3 - sharedNowMs()));
 }
 
-async function renew(hold: Kept): Promise<void> {
-  const sentAtMs = nowMs();
-  const wallLeadMs = systemClock.wall() - sentAtMs;
-  if (sentAtMs >= hold.untilMs) return;
-  let held: boolean | "unknown" = "unknown";
-  let reason = "";
-  try {
-    const renewer = await opening;
-    const [renewal] = await renewer.renew([hold.claim], [hold.fence]);
-    held = renewal?.held ?? "unknown";
-    if (renewal?.held === false) reason = messageOf(renewal.reason);
-  } catch {
-    // Unknown is neither yes nor no: asked again soon, until the main thread's instant passes.
-  }
-  if (!kept.has(hold.claim.id)) return;
-  if (held === false) {
-    kept.delete(hold.claim.id);
-    tell({ lost: hold.claim.id, reason });
+function schedule(hold: Kept, afterMs: number): void {
+  clearTimeout(hold.timer);
+  if (renewer === undefined) return;
+  hold.timer = setTimeout(ask, afterMs * (0.9 + 0.1 * Math.random()), hold, renewer);
+}
+
+/** True while an answer is out that may still come, as for the holds of the main thread. */
+function isAsking({ askedAtMs, ttlMs }: Kept): boolean {
+  return sharedNowMs() < askedAtMs + ttlMs / 3;
+}
+
+function isTrusted({ slot, ttlMs, untilMs }: Kept, nowMs: number): boolean {
+  return nowMs < untilMs && nowMs < slot.atMs + ttlMs - driftMs(ttlMs);
+}
+
+interface Sent {
+  readonly atMs: number;
+  /** The same instant by this thread's own clock, which is the backend's. */
+  readonly localMs: number;
+  readonly wallLeadMs: number;
+}
+
+function ask(hold: Kept, open: Renewer): void {
+  const atMs = sharedNowMs();
+  // What nobody can believe in any more is not kept in the store either.
+  if (!isTrusted(hold, atMs)) return;
+  const sent: Sent = { atMs, localMs: systemClock.now(), wallLeadMs: systemClock.wall() - atMs };
+  hold.askedAtMs = atMs;
+  // Asked for again when there is no answer by then. One that comes later counts all the same.
+  schedule(hold, hold.ttlMs / 3);
+  asked(() => open.renew([hold.claim], [hold.fence])).then(
+    (answers) => hear(hold, sent, answers),
+    // Unknown is neither yes nor no: asked again soon, while the lease is trusted.
+    () => hear(hold, sent, undefined),
+  );
+}
+
+function hear(hold: Kept, sent: Sent, answers: readonly Renewal[] | undefined): void {
+  const { claim, slot, ttlMs } = hold;
+  if (kept.get(claim.id) !== hold) return;
+  const said = readRenewal(answers, 0, sent.localMs, systemClock.now());
+  if (typeof said === "object") {
+    clearTimeout(hold.timer);
+    kept.delete(claim.id);
+    tell({ lost: claim.id, reason: said.gone });
     return;
   }
   // The slot only moves forward while the old trust is whole: a yes that comes too late must not revive the lease.
-  const trustedUntilMs = hold.view[0]! + hold.ttlMs - driftMs(hold.ttlMs);
-  if (held === true && nowMs() < trustedUntilMs) {
-    hold.view[1] = wallLeadMs;
-    hold.view[0] = sentAtMs;
+  if (said !== undefined && isTrusted(hold, sharedNowMs())) {
+    const agoMs = Math.max(0, sent.localMs - said);
+    slot.confirm(sent.atMs - agoMs, agoMs === 0 ? sent.wallLeadMs : undefined);
   }
-  schedule(hold, held === true ? hold.ttlMs / 3 : Math.min(1000, hold.ttlMs / 10));
+  // A later question is out: its own answer decides when the next one goes.
+  if (hold.askedAtMs !== sent.atMs) return;
+  hold.askedAtMs = -Infinity;
+  schedule(hold, said === undefined ? Math.min(1000, ttlMs / 10) : ttlMs / 3);
 }
 
 function tell(message: FromWorker): void {
   parentPort!.postMessage(message);
-}
-
-/** The clock that the main thread can compare with its own. */
-function nowMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
 }

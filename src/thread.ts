@@ -12,23 +12,25 @@ import type { Hold } from "./hold.ts";
 import { onAbort } from "./on-abort.ts";
 import type { Spec } from "./spec.ts";
 import { asked } from "./surroundings.ts";
+import { sharedNowMs, ThreadSlot } from "./thread-slot.ts";
 
 /** Between two starts, so that a worker that dies at once does not become a busy loop. */
 const RESTART_MS = 1000;
 
-/** What goes to the worker. Instants are of its own monotonic clock, which `offsetMs` relates to ours. */
+/** What goes to the worker. Instants are of the clock that both threads can read. */
 export type ToWorker =
   | {
       readonly keep: Claim;
       /** With which it was granted. */
       readonly fence: bigint;
-      /** Two numbers: when the request left that last confirmed the lease, and how far the wall clock was ahead then. */
+      /** The memory of a {@link ThreadSlot}. */
       readonly slot: SharedArrayBuffer;
       readonly ttlMs: number;
       readonly untilMs: number;
     }
   | { readonly drop: string }
-  | { readonly renew: string }
+  /** Ask for it at once. `afresh`: also where an answer is on its way, which may be older than the doubt. */
+  | { readonly renew: string; readonly afresh: boolean }
   | { readonly close: true };
 
 export interface WorkerStart {
@@ -47,7 +49,7 @@ export class RenewThread {
   readonly #clock: Clock;
   readonly #lose: (claimId: string, reason: string) => void;
   /** What the worker has to know of each hold: told again to the next worker. */
-  readonly #kept: Map<string, ToWorker> = new Map();
+  readonly #kept: Map<string, { readonly order: ToWorker; readonly slot: ThreadSlot }> = new Map();
   #worker: Worker | undefined;
   #ready: Promise<void> | undefined;
   #startedAtMs = -Infinity;
@@ -73,21 +75,19 @@ export class RenewThread {
   }
 
   keep(hold: Hold): void {
-    const slot = new SharedArrayBuffer(16);
-    const view = new Float64Array(slot);
+    const slot = new ThreadSlot();
     // Both clocks are CLOCK_MONOTONIC; they differ by a constant, read here as closely as two calls allow.
-    const offsetMs = this.#clock.now() - Number(process.hrtime.bigint()) / 1e6;
-    view[0] = hold.fromMs - offsetMs;
-    view[1] = hold.wallLeadMs + offsetMs;
-    hold.follow(() => ({ atMs: view[0]! + offsetMs, wallLeadMs: view[1]! - offsetMs }));
+    const offsetMs = this.#clock.now() - sharedNowMs();
+    slot.confirm(hold.fromMs - offsetMs, hold.wallLeadMs + offsetMs);
+    hold.follow(() => ({ atMs: slot.atMs + offsetMs, wallLeadMs: slot.wallLeadMs - offsetMs }));
     const order: ToWorker = {
       keep: hold.claim,
       fence: hold.firstFence,
-      slot,
+      slot: slot.memory,
       ttlMs: hold.ttlMs,
       untilMs: hold.endAtMs - offsetMs,
     };
-    this.#kept.set(hold.claim.id, order);
+    this.#kept.set(hold.claim.id, { order, slot });
     // It may have died between its start and the grant.
     if (this.#worker === undefined) this.#startAgain();
     else this.#tell(order);
@@ -97,9 +97,12 @@ export class RenewThread {
     if (this.#kept.delete(hold.claim.id)) this.#tell({ drop: hold.claim.id });
   }
 
-  /** Asks for this one at once. */
-  renewNow(hold: Hold): void {
-    this.#tell({ renew: hold.claim.id });
+  /** Asks for this one at once. Unless `afresh`, that is said once, and not again before there is an answer. */
+  renewNow(hold: Hold, afresh: boolean): void {
+    const slot = this.#kept.get(hold.claim.id)?.slot;
+    if (slot === undefined || (slot.isWanted && !afresh)) return;
+    slot.want();
+    this.#tell({ renew: hold.claim.id, afresh });
   }
 
   async close(): Promise<void> {
@@ -130,7 +133,7 @@ export class RenewThread {
     });
     // Last: a listener for messages would keep the process again.
     worker.unref();
-    for (const order of this.#kept.values()) worker.postMessage(order);
+    for (const { order } of this.#kept.values()) worker.postMessage(order);
     return ready;
   }
 
@@ -176,7 +179,7 @@ export async function awaitThread(
         reject(new LockBackendError(backend.name, name, message, { cause }));
       };
       stop.push(onAbort(closing, () => reject(new LockClosedError(name))));
-      if (signal !== undefined) stop.push(onAbort(signal, () => reject(signal.reason)));
+      stop.push(onAbort(signal, reject));
       let timer: unknown;
       // Keeps the process alive meanwhile: somebody counts on the lock.
       const look = (): void => {

@@ -134,7 +134,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
     this.#home.drop(hold);
     hold.released = this.#home.releases.release(hold);
     tellLost(hold.leases, reason);
-    await hold.released;
+    await hold.released.catch(() => {});
   }
 
   confirm(hold: Hold): void {
@@ -164,7 +164,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
 
   /** Believed no longer, but perhaps still in the store: freed early, unless a delay after an unclean end was asked for. */
   async #freeEarly(hold: Hold): Promise<ReleaseResult> {
-    if (this.#home.abandon(hold)) await this.#home.releases.release(hold);
+    if (this.#home.abandon(hold)) await this.#home.releases.free(hold);
     return "lost";
   }
 
@@ -220,7 +220,7 @@ export class Turnstile implements Queue, LeaseHome, HoldHome, Hearer, TriesHome 
     const hold = new Hold(this, this.clock, claim, spec, grant);
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
     if (!hold.trusted(hold.grantedAtMs) || ticket === undefined || this.#home.closed) {
-      void this.#passOn(hold);
+      this.#passOn(hold).catch(() => {});
       return false;
     }
     this.#line.remove(ticket);

@@ -330,7 +330,7 @@ test("a gate that never opens does not stop others", async () => {
 describe("a loss that only the release finds out", () => {
   test("run rejects though the signal was taken: it had no time to tell", async () => {
     const { backend, locks } = stage();
-    backend.interfere.release = async () => false;
+    backend.interfere.release = async () => "absent";
     const error = await failure(locks.run("a", ({ signal }) => signal.aborted));
     expect(error).toBeInstanceOf(LockLostError);
     expect(error["reason"]).toContain("no longer knew it");
@@ -339,13 +339,13 @@ describe("a loss that only the release finds out", () => {
   test("release says lost", async () => {
     const { backend, locks } = stage();
     const lease = await locks.acquire("a");
-    backend.interfere.release = async () => false;
+    backend.interfere.release = async () => "absent";
     expect(await lease.release()).toBe("lost");
   });
 
   test("the same when the lease was given up for a local waiter", async () => {
     const { clock, backend, locks } = stage();
-    backend.interfere.swap = async (pass) => ({ ...((await pass()) as object), released: false });
+    backend.interfere.swap = async (pass) => ({ ...((await pass()) as object), released: "absent" });
     const first = failure(locks.run("a", () => clock.block(11)));
     const second = locks.run("a", () => "second");
     expect(await first).toBeInstanceOf(LockLostError);
@@ -373,7 +373,7 @@ describe("a swap whose reply is lost", () => {
     const { clock, backend, locks } = stage();
     const lease = await locks.acquire("a");
     backend.interfere.release = async () => {
-      backend.interfere.release = async () => false;
+      backend.interfere.release = async () => "absent";
       throw new Error("reply lost");
     };
     clock.suspend(60_000);

@@ -259,3 +259,81 @@ test("a yes that reaches the thread after the lease's time does not revive it", 
     await locks.close();`);
   expect(result).toEqual({ held: false, remaining: 0, result: "lost" });
 });
+
+test("S136: a renewal that is never answered is asked for again in the thread too, while the lease is trusted", async () => {
+  const result = await script(`
+    const lease = await locks.acquire("a", { ttl: "7500ms", renew: "thread" });
+    // In doubt, it is asked for at once; and that question is lost on the way.
+    view[9] = 1;
+    view[3] = 5000;
+    const doubted = lease.remaining() === 0;
+    // Not by looking at the lease, which would ask for it.
+    const renewals = view[1];
+    await until(() => view[1] > renewals || lease.signal.aborted);
+    tell({ doubted, aborted: lease.signal.aborted, again: view[10] > 1, result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ doubted: true, aborted: false, again: true, result: "released" });
+});
+
+test("S157: looking at a lease in doubt again and again asks its thread once", async () => {
+  const result = await script(`
+    const lease = await locks.acquire("a", { ttl: "60s", renew: "thread" });
+    let messages = 0;
+    const post = workers[0].postMessage.bind(workers[0]);
+    workers[0].postMessage = (message) => {
+      if ("renew" in message) messages++;
+      post(message);
+    };
+    const look = () => {
+      for (let i = 0; i < 1000; i++) {
+        lease.remaining();
+        try { lease.assertHeld(); } catch {}
+      }
+    };
+    view[6] = Infinity;
+    view[3] = 5000;
+    look();
+    await until(() => view[7] > 0);
+    look();
+    const [during, asked] = [messages, view[10]];
+    view[6] = 0;
+    await until(() => lease.remaining() > 0);
+    // The next doubt is a question of its own.
+    view[3] = 10_000;
+    await until(() => lease.remaining() > 0);
+    tell({ during, asked, after: messages > 1 && messages < 10, result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ during: 1, asked: 1, after: true, result: "released" });
+});
+
+test("S136: a thread that dies with a doubt unanswered leaves it to the next, which asks at once", async () => {
+  const result = await script(`
+    // A third of it, which one without a doubt would wait, is longer than this process may take.
+    const lease = await locks.acquire("a", { ttl: "2m", renew: "thread" });
+    view[9] = 1;
+    view[3] = 5000;
+    lease.remaining();
+    await until(() => view[10] === 1);
+    await workers[0].terminate();
+    // Not by looking at the lease, which would ask for it.
+    await until(() => view[1] > 0);
+    tell({ workers: workers.length, result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ workers: 2, result: "released" });
+});
+
+test("S136: a try whose ttl is shorter than its thread takes to start gets the lock", async () => {
+  const result = await script(`
+    view[5] = 1;
+    const first = locks.acquire("a", { renew: "thread", wait: "1m" });
+    await until(() => view[11] === 1);
+    const got = (promise) => promise.then((lease) => lease !== null, (error) => error.message);
+    const options = { ttl: 300, renew: "thread" };
+    const answers = [got(locks.tryAcquire("b", options)), got(locks.acquire("c", { ...options, wait: 0 }))];
+    const sinceMs = nowMs();
+    await until(() => nowMs() > sinceMs + 400);
+    view[5] = 0;
+    tell({ answers: await Promise.all(answers), result: await (await first).release() });
+    await locks.close();`);
+  expect(result).toEqual({ answers: [true, true], result: "released" });
+});

@@ -1,0 +1,54 @@
+/**
+ * What two threads share of one hold: three numbers in memory that both can reach, so that a blocked event loop is in nobody's
+ * way. The worker confirms; the main thread reads, and says when it wants an answer at once.
+ */
+const [AT, WALL_LEAD, WANTED] = [0, 1, 2] as const;
+
+export class ThreadSlot {
+  readonly memory: SharedArrayBuffer;
+  readonly #view: Float64Array;
+
+  constructor(memory: SharedArrayBuffer = new SharedArrayBuffer(24)) {
+    this.memory = memory;
+    this.#view = new Float64Array(memory);
+  }
+
+  /** When the request left that last confirmed the lease, by the clock of both threads (`hrtime`). */
+  get atMs(): number {
+    return this.#view[AT]!;
+  }
+
+  /** How far the wall clock was ahead of that clock then. */
+  get wallLeadMs(): number {
+    return this.#view[WALL_LEAD]!;
+  }
+
+  /**
+   * True: somebody waits to hear whether the lease is still held. It stays so until there is an answer, whatever becomes of the
+   * worker: so one message is enough, however often somebody looks, and the next worker knows of it.
+   */
+  get isWanted(): boolean {
+    return this.#view[WANTED] === 1;
+  }
+
+  want(): void {
+    this.#view[WANTED] = 1;
+  }
+
+  /**
+   * Moves forward only: answers may come in another order than the questions left. `wallLeadMs` is absent where the proof is
+   * older than its question, and says nothing about a sleep in between.
+   */
+  confirm(atMs: number, wallLeadMs: number | undefined): void {
+    if (atMs > this.atMs) {
+      if (wallLeadMs !== undefined) this.#view[WALL_LEAD] = wallLeadMs;
+      this.#view[AT] = atMs;
+    }
+    this.#view[WANTED] = 0;
+  }
+}
+
+/** The clock that both threads can read: `performance.now()` counts from each thread's own beginning. */
+export function sharedNowMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
