@@ -77,6 +77,36 @@ describe.concurrent("a server that repeats what it hears", () => {
   });
 });
 
+describe.concurrent("sentinels that name a replica as the primary", () => {
+  /** Answers every command: a sentinel and the replica that it names are one here. */
+  const replies = (port: number, asked: string): string => {
+    const commands = [...asked.matchAll(/\*\d+\r\n\$\d+\r\n(\w+)\r\n(?:\$\d+\r\n([\w-]+))?/gu)];
+    return commands
+      .map(([, command = "", what]) => {
+        if (command.toLowerCase() === "info") return "$23\r\nrole:slave\r\nloading:0\r\n\r\n";
+        if (command.toLowerCase() !== "sentinel") return "+OK\r\n";
+        const text = String(port);
+        if (what === "get-master-addr-by-name") return `*2\r\n$9\r\n127.0.0.1\r\n$${text.length}\r\n${text}\r\n`;
+        return "*0\r\n";
+      })
+      .join("");
+  };
+
+  test.each(opens.slice(0, 2))("S147: are told of, with %s", async (_name, open) => {
+    await using desk = new Desk();
+    const server: Server = await listening(desk, (asked) => replies(portOf(server), asked.toString("latin1")));
+    const opened = open(parseUrl(`redis+sentinel://127.0.0.1:${portOf(server)}/service`));
+    desk.later(() => opened.close());
+    const said: string[] = [];
+    opened.onError((error) => void said.push(error.message));
+    void opened.connect().catch(() => {});
+    await eventually(
+      "it is said",
+      () => said.some((text) => /name a primary that says that it is a replica/u.test(text)) || undefined,
+    );
+  });
+});
+
 describe("real sentinels", () => {
   let lab: SentinelLab;
   beforeAll(async () => {
