@@ -3,16 +3,15 @@ import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { type Grant, Seeker } from "../acquire.ts";
-import type { Claim } from "../backend.ts";
+import type { Claim, Granted } from "../backend.ts";
 import { systemChance } from "../chance.ts";
 import { systemClock } from "../clock.ts";
-import { driftMs } from "../drift.ts";
 import { MAX_TTL_MS } from "../duration.ts";
 import { LockBackendError, LockTimeoutError, quote } from "../errors.ts";
 import { checkName } from "../spec.ts";
 import { ask } from "./ask.ts";
 import { startTimeOf } from "./child/processes.ts";
-import { forgetOldClaims, isClaimId, type Keeper, prepareClaims, type StoredClaim, storeClaim } from "./claims.ts";
+import { forgetOldClaims, isClaimId, type Keeper, prepareClaims } from "./claims.ts";
 import { type Command, UsageError } from "./command.ts";
 import { whileStoreAnswers } from "./contact.ts";
 import { EXIT } from "./exits.ts";
@@ -22,6 +21,7 @@ import { insist } from "./insist.ts";
 import type { Io } from "./io.ts";
 import { LOCK_FLAGS, type LockChoice, ownHolder, readLockFlags, WAIT_FLAGS } from "./lock-flags.ts";
 import { nameOf, type OpenStore, withLocks } from "./open.ts";
+import { Outcome } from "./outcome.ts";
 import { showProgress } from "./progress.ts";
 import { Signals } from "./signals.ts";
 
@@ -63,7 +63,9 @@ export const acquireCommand: Command = {
     const claim = newClaim(name, choice, readId(flags), keeper?.pid, flags.text("claim") !== undefined);
     // What cannot be noted down must not be taken.
     prepareClaims(io);
+    forgetOldClaims(io, Date.now());
     const signals = new Signals();
+    const outcome = new Outcome(io, flags, claim, keeper);
     try {
       const work = async (store: OpenStore): Promise<number> => {
         const grant = await whileStoreAnswers(
@@ -71,12 +73,13 @@ export const acquireCommand: Command = {
           signals.stop.signal,
           (stop) => seek(io, flags, store, { claim, choice, stop }),
         );
-        if (grant !== undefined) return succeed(io, flags, store, { claim, keeper, grant });
+        if (grant !== undefined) return succeed(io, store, outcome, grant);
         const error = await refusal(store, name, choice.waitMs);
         const exit = reportFailure(io, error, { json: flags.has("json"), verbose: flags.has("verbose") });
         return flags.integer("conflict-exit-code", { min: 0, max: 255 }) ?? exit;
       };
-      return await withLocks(io, flags, work, { outlives: keeper === undefined ? true : "tied" });
+      const beforeDetached = (lease: Granted): void => void outcome.prepare(lease, systemClock.now());
+      return await withLocks(io, flags, work, { outlives: keeper === undefined ? true : "tied", beforeDetached });
     } catch (error) {
       if (signals.exitCode !== undefined) return signals.exitCode;
       throw error;
@@ -197,45 +200,23 @@ async function seek(
   }
 }
 
-async function succeed(
-  io: Io,
-  flags: Flags,
-  store: OpenStore,
-  { claim, keeper, grant }: { claim: Claim; keeper: Keeper | undefined; grant: Grant },
-): Promise<number> {
-  const { granted, sent } = grant;
-  const { fence } = granted;
-  const ttlMs = granted.ttlMs ?? claim.ttlMs;
-  const leftMs = (): number => (granted.fromMs ?? sent.atMs) + ttlMs - driftMs(ttlMs) - systemClock.now();
+/** Tells of the lease, after which nothing of it depends on this process. */
+async function succeed(io: Io, store: OpenStore, outcome: Outcome, { granted, sent }: Grant): Promise<number> {
+  const { line, trouble } = outcome.prepare(granted, sent.atMs);
   try {
+    if (trouble !== undefined) throw trouble;
     // Not before it is ours: what a dead command waits for must not be kept by a process that knows nothing of it.
-    if (keeper !== undefined) tie(store, keeper);
-    note(io, store.url, { claim, fence, state: "held", endsAtMs: Date.now() + leftMs(), keeper });
+    if (outcome.keeper !== undefined) tie(store, outcome.keeper);
   } catch (error) {
-    throw await givenBack(store, claim, error instanceof Error ? error.message : String(error));
+    throw await givenBack(store, outcome.claim, error instanceof Error ? error.message : String(error));
   }
-  const remainingMs = leftMs();
-  const deadline = new Date(Date.now() + remainingMs).toISOString();
-  const shown = flags.has("show-claim") ? { claim: claim.id } : {};
-  if (flags.has("json"))
-    io.json({ name: claim.name, fence, ...shown, ttlMs, remainingMs: Math.floor(remainingMs), deadline });
-  else io.print(String(fence));
+  io.print(line);
   return EXIT.ok;
 }
 
 function tie(store: OpenStore, { pid, startTime }: Keeper): void {
   if (startTimeOf(pid) !== startTime) throw new Error(`process ${pid}, which was to keep it, has ended`);
   store.tie([pid]);
-}
-
-function note(io: Io, url: string, stored: StoredClaim): void {
-  try {
-    storeClaim(io, url, stored);
-    forgetOldClaims(io, Date.now());
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new Error(`the claim could not be noted down (${why}; see HOLDFAST_STATE_DIR)`, { cause: error });
-  }
 }
 
 /** Nobody could renew or release what is noted nowhere, and nobody wants what a dead process was to keep. */

@@ -12,10 +12,13 @@ export async function insist<T>(ask: () => Promise<T>): Promise<T> {
     try {
       return await ask();
     } catch (error) {
-      const unsure =
-        error instanceof LockBackendError ? !error.fatal : !(error instanceof TypeError || error instanceof LockError);
-      if (!unsure || round === TRIES) throw error;
+      if (!isUnsure(error) || round === TRIES) throw error;
       await sleep(PAUSE_MS * round);
     }
   }
+}
+
+/** True: what was asked may have been done, or may be done yet. Else it was refused, or never sent. */
+export function isUnsure(error: unknown): boolean {
+  return error instanceof LockBackendError ? !error.fatal : !(error instanceof TypeError || error instanceof LockError);
 }

@@ -2,7 +2,7 @@
 import { userInfo } from "node:os";
 
 import type { Locks } from "../api.ts";
-import type { Backend } from "../backend.ts";
+import type { Backend, Granted } from "../backend.ts";
 import { openBackend } from "../connect.ts";
 import type { FileBackend } from "../file/index.ts";
 import { createLocks } from "../locks.ts";
@@ -31,6 +31,8 @@ export interface OpenOptions {
   readonly holder?: string | undefined;
   /** True: leases go on without this process. `"tied"`: they go on while others do, to which they are to be tied. @default false */
   readonly outlives?: boolean | "tied" | undefined;
+  /** Called when a lease is about to go on without this process, where the store can tell: until it returns, the lease ends with us. */
+  readonly beforeDetached?: ((lease: Granted) => void) | undefined;
 }
 
 /** The store's URL. */
@@ -40,7 +42,7 @@ export function urlOf(io: Io, flags: Flags): string {
 
 export async function openStore(io: Io, flags: Flags, options: OpenOptions = {}): Promise<OpenStore> {
   const url = urlOf(io, flags);
-  const backend = await openFor(url, options.outlives ?? false);
+  const backend = await openFor(url, options);
   const locks = createLocks(backend, { holder: options.holder ?? ownHolder() });
   const tie = (pids: readonly number[]): void => {
     if (isFile(backend)) for (const pid of pids) backend.alsoAlive(pid);
@@ -49,7 +51,7 @@ export async function openStore(io: Io, flags: Flags, options: OpenOptions = {})
 }
 
 /** Only the embedded store sees processes; in all others a lease lives by its ttl, or ends with its process. */
-async function openFor(url: string, outlives: boolean | "tied"): Promise<Backend> {
+async function openFor(url: string, { outlives = false, beforeDetached }: OpenOptions): Promise<Backend> {
   const backend = await openBackend(url);
   const trouble = outlives === false ? undefined : whyNot(backend, outlives);
   if (trouble !== undefined) {
@@ -58,7 +60,7 @@ async function openFor(url: string, outlives: boolean | "tied"): Promise<Backend
   }
   if (outlives === false || !isFile(backend)) return backend;
   const { file } = await import("../file/index.ts");
-  if (outlives === true) return file({ dir: backend.directory, detached: true });
+  if (outlives === true) return file({ dir: backend.directory, detached: true, beforeDetached });
   // Its owner files bear the claims' ids from here on, so that `renew` and `release` find them.
   void backend.renewer;
   return backend;

@@ -2,7 +2,6 @@
 import { hostname } from "node:os";
 
 import type { Claim, Released } from "../backend.ts";
-import { LockBackendError } from "../errors.ts";
 import { printable, REASON_MAX } from "../foreign.ts";
 import { type Command, UsageError } from "./command.ts";
 import {
@@ -21,7 +20,7 @@ import type { Flags } from "./flags.ts";
 import type { Io } from "./io.ts";
 import { ownHolder } from "./lock-flags.ts";
 import { nameOf, type OpenStore, operator, urlOf, withLocks } from "./open.ts";
-import { insist } from "./insist.ts";
+import { insist, isUnsure } from "./insist.ts";
 
 export const releaseCommand: Command = {
   spec: {
@@ -109,11 +108,6 @@ export function claimById(name: string, id: string, command: string): Claim {
   };
 }
 
-/** True: the store said no, so that nothing of it is under way. */
-function isRefusal(error: unknown): boolean {
-  return error instanceof LockBackendError && error.fatal;
-}
-
 /** True: another release has had its "yes" meanwhile. */
 function wasReleased(io: Io, url: string, name: string, fence: bigint | undefined): boolean {
   return fence !== undefined && loadClaim(io, url, name, fence)?.state === "released";
@@ -135,18 +129,19 @@ async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<n
     const noted = fence !== undefined && flags.text("claim") === undefined;
     const release = async ({ backend, immediate }: OpenStore): Promise<Released> => {
       // Not before the store is open: a release that was never sent must not explain why the lease is gone.
-      keep("releasing");
       if (noted) beginRelease(io, url, name, fence);
       let sent = 0;
       try {
+        keep("releasing");
         return await insist(() => {
           sent++;
           return backend.release(own.claim);
         });
       } catch (error) {
-        if (immediate || (sent === 1 && isRefusal(error))) {
-          keep(own.state);
+        // Never sent, or a certain no to all that was: nothing of it is under way.
+        if (immediate || sent === 0 || (sent === 1 && !isUnsure(error))) {
           if (noted) takeBackRelease(io, url, name, fence);
+          if (sent > 0) keep(own.state);
         }
         throw error;
       }

@@ -40,9 +40,9 @@ export const renewCommand: Command = {
     const fence = fenceOf(flags, "renew");
     const { claim, keeper } = findClaim(io, flags, name, fence);
     const renew = async (store: OpenStore): Promise<number> => {
-      const trustedMs = await renewOnce(store, claim, fence);
-      if (flags.text("ttl") !== undefined) await checkGiven(store, claim, trustedMs);
-      return trustedMs;
+      const untilMs = await renewOnce(store, claim, fence);
+      if (flags.text("ttl") !== undefined) await checkGiven(store, claim, untilMs);
+      return untilMs - systemClock.now();
     };
     const remainingMs = await withLocks(io, flags, renew, { outlives: true });
     if (fence !== undefined && flags.text("claim") === undefined) {
@@ -89,21 +89,22 @@ function findClaim(
 }
 
 /** A store that keeps to the ttl of the beginning must not be believed to have given another. */
-async function checkGiven({ backend, locks }: OpenStore, claim: Claim, trustedMs: number): Promise<void> {
+async function checkGiven({ backend, locks }: OpenStore, claim: Claim, untilMs: number): Promise<void> {
   const { held } = await locks.query(claim.name);
   const leftMs = Math.max(...held.filter(({ name }) => name === claim.name).map(({ remainingMs }) => remainingMs));
-  if (leftMs >= trustedMs - 2000) return;
+  // By now: on a busy machine the question may have taken longer than the difference that matters.
+  if (leftMs >= untilMs - systemClock.now() - 2000) return;
   const message = `The lease is renewed, but for ${formatMs(leftMs)} only: this store cannot change the ttl of a lease. Acquire it with the longest ttl that you will need.`;
   throw new LockBackendError(backend.name, claim.name, message, { fatal: true });
 }
 
-/** Milliseconds of trust, counted from before the question left. */
+/** Until when it may be trusted, counted from before the question left. */
 async function renewOnce({ backend }: OpenStore, claim: Claim, fence: bigint | undefined): Promise<number> {
   return insist(async () => {
     const sentAtMs = systemClock.now();
     const [renewal] = await backend.renew([claim], fence === undefined ? undefined : [fence]);
     if (renewal?.held === true) {
-      return (renewal.fromMs ?? sentAtMs) + claim.ttlMs - driftMs(claim.ttlMs) - systemClock.now();
+      return (renewal.fromMs ?? sentAtMs) + claim.ttlMs - driftMs(claim.ttlMs);
     }
     if (renewal?.held === false) throw new LockLostError(claim.name, fence ?? 0n, renewal.reason);
     const { cause } = renewal ?? {};

@@ -62,6 +62,7 @@ export class FileBackend implements Backend {
       moment,
       instance,
       detached: options.detached ?? false,
+      beforeDetached: options.beforeDetached,
       // Later: whoever finds it is in the middle of something else.
       lapsed: (mine) => queueMicrotask(() => this.#closed || this.#renewals.end(mine)),
     });

@@ -1,6 +1,6 @@
 /** The claims of this process that the store knows of, by id. */
 import type { Claim, Granted } from "../backend.ts";
-import type { Next } from "./log.ts";
+import type { Next, Told } from "./log.ts";
 import type { Moment } from "./moment.ts";
 import type { Owner } from "./owner-file.ts";
 import type { Owners } from "./owners.ts";
@@ -113,12 +113,13 @@ export function grantedTo({ held, fromMs }: Mine): Granted {
 }
 
 /** The entry that adds a holder: its own owner file where that says all, else the whole state. */
-export function withHolder(state: LockState, { facts, path }: Owner, moment: Moment): Next {
-  if (isFree(state) && isPlain(facts)) return { owner: facts, source: path };
+export function withHolder(state: LockState, { facts, path }: Owner, moment: Moment, told?: Told): Next {
+  if (isFree(state) && isPlain(facts)) return { owner: facts, source: path, told };
   const [sinceMs, sinceWallMs] = [moment.machineMs(), moment.wallMs()];
   return {
     state: (fence, stride) => {
       const holder: Holder = { owner: facts, fence, run: runFor(facts, stride), sinceMs, sinceWallMs };
+      told?.(fence, holder.run);
       return { ...state, holders: [...state.holders, holder], forced: [] };
     },
   };

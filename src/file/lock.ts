@@ -210,7 +210,7 @@ export class Lock {
       return false;
     }
     this.#leave(mine);
-    if (owners.isProvisional(mine)) return detach(this.log, owners, mine) || this.#abandon(mine);
+    if (owners.isProvisional(mine)) return detach(this.log, this.#options, mine) || this.#abandon(mine);
     mine.held = holderIn(done.state, mine);
     // Kept waiting so long that the lease is over before it began.
     return moment.machineMs() < owner.untilMs || this.#abandon(mine);

@@ -63,9 +63,10 @@ export interface Head {
   readonly plain: boolean;
 }
 
-/** The next entry: a holder's owner file, `free`, or a state written for it, which learns its own fence and run. */
+export type Told = (fence: number, run: number) => void;
+/** The next entry: a holder's owner file, `free`, or a state written for it. It learns its fence and run just before it is made. */
 export type Next =
-  | { readonly owner: OwnerFacts; readonly source: string }
+  | { readonly owner: OwnerFacts; readonly source: string; readonly told?: Told | undefined }
   | { readonly free: true }
   | { readonly state: (fence: number, run: number) => LockState };
 
@@ -289,6 +290,7 @@ export class LockLog {
 }
 
 function stateOf(next: Next, fence: number, run: number): LockState {
+  if ("owner" in next) next.told?.(fence, run);
   if ("owner" in next) return heldBy(next.owner, fence, run);
   return "free" in next ? FREE : next.state(fence, run);
 }

@@ -1,4 +1,5 @@
 /** What a user may choose about a file backend. */
+import type { Granted } from "../backend.ts";
 import type { Clock } from "../clock.ts";
 
 export interface FileOptions {
@@ -8,6 +9,12 @@ export interface FileOptions {
   readonly hints?: "socket" | "watch" | "poll" | undefined;
   /** True: leases outlive this process and end with their ttl only; another process can go on with them by claim id. @default false */
   readonly detached?: boolean | undefined;
+  /**
+   * @internal With `detached`: called when a lease is about to be bound to no process any more. Until it returns, the death of this process
+   * frees the lock; so whatever makes the lease findable by others is written here. It must not throw. It is called again, with
+   * another fence, where somebody else changed the lock at that very moment.
+   */
+  readonly beforeDetached?: ((lease: Granted) => void) | undefined;
   /** For tests within one process. @default the system's clock */
   readonly clock?: Clock | undefined;
   /** @internal For tests: entries of an epoch. */

@@ -7,7 +7,7 @@
  * still not over. An owner file whose time is over while it holds is never used again.
  */
 import { join } from "node:path";
-import type { Claim } from "../backend.ts";
+import type { Claim, Granted } from "../backend.ts";
 import type { Mine } from "./claims.ts";
 import { codeOf, createFile, disk, remove } from "./disk.ts";
 import { isDead, type Life, ownLife, sharesClock } from "./life.ts";
@@ -38,6 +38,8 @@ export interface OwnerFileOptions {
   readonly instance: string;
   /** Leases outlive this process: nobody can tell by its pid whether they are still wanted. */
   readonly detached: boolean;
+  /** See {@link FileOptions.beforeDetached}. */
+  readonly beforeDetached?: ((lease: Granted) => void) | undefined;
 }
 
 /** Makes owner files, and says until when they last. Which claim gets which is decided in `owners.ts`. */

@@ -107,6 +107,11 @@ export class Owners {
     return this.shareClaims && owner !== undefined && isWaitingId(owner.facts.id, claim.id);
   }
 
+  /** A lease is about to be bound to no process. */
+  detaching({ fence, run, fromMs }: { fence: number; run: number; fromMs: number }): void {
+    this.#options.beforeDetached?.({ granted: true, fence: BigInt(fence), run, fromMs });
+  }
+
   /** The file by which another process, or thread, may hold what this claim only waits for. */
   heirOf(mine: Mine): Owner | undefined {
     return this.isProvisional(mine) ? this.#files.named(mine.claim) : undefined;
@@ -120,8 +125,9 @@ export class Owners {
   /** A file for a claim that takes its lock now, with nearly its whole ttl before it at least. */
   take(mine: Mine): Owner {
     const { claim } = mine;
-    if (claim.renewed !== true || this.#options.detached || claim.lockDelayMs + claim.minHoldMs > 0)
-      return this.own(claim);
+    // Bound to this process first, so that there is an instant before which the lease ends with it: see accept.ts.
+    if (this.shareClaims) return this.toWait(claim);
+    if (claim.renewed !== true || claim.lockDelayMs + claim.minHoldMs > 0) return this.own(claim);
     let owner = this.#recent;
     if (owner === undefined || !says(owner.facts, claim)) owner = this.#shared.get(wordingOf(claim));
     // What a lock says about its holders it says by the file's id.

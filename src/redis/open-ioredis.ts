@@ -1,4 +1,5 @@
 /** Makes an ioredis client for an endpoint, with settings that suit locks. */
+import { wordsOf } from "./fault.ts";
 import type { Endpoint } from "./url.ts";
 
 /** A client that we opened ourselves. */
@@ -13,7 +14,10 @@ export interface Opened {
 interface Client {
   connect(): Promise<void>;
   disconnect(): void;
-  on(event: string, listener: (error: Error) => void): void;
+  duplicate?(...args: unknown[]): Client;
+  on(event: "close" | "error" | "+node", listener: (what: never) => void): void;
+  /** Of `socketTimeout`: its own. */
+  socketTimeoutTimer?: NodeJS.Timeout | undefined;
 }
 
 interface Library {
@@ -29,10 +33,18 @@ const SENTINEL_MS = 2000;
 
 export function openIoredis(library: Library, endpoint: Endpoint): Opened {
   const client = endpoint.topology === "cluster" ? cluster(library, endpoint) : single(library, endpoint);
-  const sentinels = endpoint.topology === "sentinel" ? sentinelsOf(client) : undefined;
   const tells: ((error: Error, final: boolean) => void)[] = [];
+  /** What happened to connections that ioredis made to ask sentinels and nodes: it says of them only that they are closed. */
+  let aside: Error | undefined;
+  const onAside = (error: Error): void => void (aside = error);
+  mend(client, onAside);
+  const odd = (error: Error): void => tells.forEach((tell) => tell(error, false));
+  const sentinels = endpoint.topology === "sentinel" ? sentinelsOf(client, onAside, odd) : undefined;
   // Without a listener ioredis prints every error; they show in the commands that fail. It tells only when all hosts failed.
-  client.on("error", (error) => tells.forEach((tell) => tell(error, true)));
+  client.on("error", (error: Error) => {
+    const why = aside !== undefined && /Connection is closed/u.test(wordsOf(error)) ? aside : error;
+    tells.forEach((tell) => tell(why, true));
+  });
   return {
     client,
     connect: () => client.connect(),
@@ -43,6 +55,27 @@ export function openIoredis(library: Library, endpoint: Endpoint): Opened {
       return Promise.resolve();
     },
   };
+}
+
+/**
+ * Clears the timer of `socketTimeout` when its connection ends, which ioredis forgets: it would reset the next, healthy connection
+ * once, or keep the process alive after a connect() that failed. The nodes of a Cluster, and the clients that ask them, have it too.
+ */
+function mend(client: Client, onAside: (error: Error) => void): Client {
+  client.on("close", () => {
+    clearTimeout(client.socketTimeoutTimer);
+    client.socketTimeoutTimer = undefined;
+  });
+  client.on("+node", (node: Client) => {
+    const duplicate = mend(node, onAside).duplicate?.bind(node);
+    if (duplicate === undefined) return;
+    node.duplicate = (...args) => {
+      const asking = mend(duplicate(...args), onAside);
+      asking.on("error", onAside);
+      return asking;
+    };
+  });
+  return client;
 }
 
 function common({ login, tls }: Endpoint): object {
@@ -82,7 +115,7 @@ function single({ Redis }: Library, endpoint: Endpoint): Client {
 }
 
 interface Sentinel {
-  on?(event: string, listener: () => void): void;
+  on?(event: string, listener: (error: Error) => void): void;
   disconnect?(): void;
 }
 
@@ -90,14 +123,16 @@ interface Connector {
   connect(...args: unknown[]): Promise<unknown>;
   disconnect(): void;
   connectToSentinel(...args: unknown[]): Sentinel;
+  check(info: { readonly role?: string }): boolean;
 }
 
 /**
  * Mends how ioredis asks the sentinels and listens to them. Its clients for that have no listener for errors, so that it would print
  * one for every sentinel that is down; and it forgets the one that it is asking when it is closed, which then keeps the process alive.
- * News of a fail-over that comes while it looks for the primary would end the client for good: it finds the new one anyway.
+ * News of a fail-over that comes while it looks for the primary would end the client for good: it finds the new one anyway. And it
+ * tells nobody when what the sentinels name as the primary is none, but asks again and again.
  */
-function sentinelsOf(client: Client): { close(): void } {
+function sentinelsOf(client: Client, onAside: (error: Error) => void, odd: (error: Error) => void): { close(): void } {
   const { connector } = client as { connector?: Connector };
   const open: Set<Sentinel> = new Set();
   let closed = false;
@@ -105,6 +140,17 @@ function sentinelsOf(client: Client): { close(): void } {
   if (typeof connector?.connectToSentinel === "function") {
     const [connect, disconnect] = [connector.connect.bind(connector), connector.disconnect.bind(connector)];
     const connectToSentinel = connector.connectToSentinel.bind(connector);
+    const check = connector.check.bind(connector);
+    connector.check = (info) => {
+      const fits = check(info);
+      if (!fits)
+        odd(
+          new Error(
+            "the sentinels name a primary that says that it is a replica: a fail-over is under way, or they are wrong",
+          ),
+        );
+      return fits;
+    };
     connector.connect = async (...args) => {
       looking++;
       return connect(...args).finally(() => looking--);
@@ -115,7 +161,7 @@ function sentinelsOf(client: Client): { close(): void } {
     connector.connectToSentinel = (...args) => {
       const sentinel = connectToSentinel(...args);
       open.add(sentinel);
-      sentinel.on?.("error", () => {});
+      sentinel.on?.("error", onAside);
       sentinel.on?.("end", () => open.delete(sentinel));
       if (closed) sentinel.disconnect?.();
       return sentinel;

@@ -1,5 +1,8 @@
 /** TLS by URL: which certificates are trusted and shown, and what it means when the other side is not what it should be. */
+import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
+
+import { quote } from "../errors.ts";
 
 /** As `node:tls` wants them. */
 export interface TlsOptions {
@@ -11,7 +14,10 @@ export interface TlsOptions {
 
 const FILES = ["ca", "cert", "key"] as const;
 
-/** From `ca`, `cert` and `key` (paths of PEM files) and `servername`. Throws a `TypeError` for what cannot be read or makes no sense. */
+/**
+ * From `ca`, `cert` and `key` (paths of PEM files) and `servername`. Throws a `TypeError` for what cannot be read or makes no sense:
+ * later it would show as a server that cannot be trusted, or as one that hangs up.
+ */
 export function toTls(secure: boolean, take: (name: string) => string | undefined): TlsOptions | undefined {
   const paths = FILES.map((name) => [name, take(name)] as const);
   const servername = take("servername");
@@ -22,13 +28,22 @@ export function toTls(secure: boolean, take: (name: string) => string | undefine
       `Expected \`${given[0]}\` in \`url\` only with TLS: rediss://, rediss+sentinel:// or rediss+cluster://`,
     );
   }
-  const [, cert, key] = paths.map(([, path]) => path);
+  const [ca, cert, key] = paths.map(([, path]) => path);
   if ((cert === undefined) !== (key === undefined)) {
     throw new TypeError("Expected `cert` and `key` in `url` together: a client certificate and its key");
   }
-  const files = Object.fromEntries(
+  const files: { readonly [name in (typeof FILES)[number]]?: Buffer } = Object.fromEntries(
     paths.flatMap(([name, path]) => (path === undefined ? [] : [[name, read(name, path)]])),
   );
+  if (files.ca !== undefined) certificatesIn(files.ca, "ca", ca!);
+  if (files.cert !== undefined && files.key !== undefined) {
+    const [own] = certificatesIn(files.cert, "cert", cert!);
+    if (!own!.checkPrivateKey(keyIn(files.key, key!))) {
+      throw new TypeError(
+        `Expected \`key\` in \`url\` to be the key of the certificate in \`cert\`, but ${quote(key!)} belongs to another one than ${quote(cert!)}`,
+      );
+    }
+  }
   return { ...files, ...(servername === undefined ? {} : { servername }) };
 }
 
@@ -38,7 +53,36 @@ function read(name: string, path: string): Buffer {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new TypeError(
-      `Expected \`${name}\` in \`url\` to be the path of a PEM file, but it cannot be read (${code})`,
+      `Expected \`${name}\` in \`url\` to be the path of a PEM file, but ${quote(path)} cannot be read (${code})`,
+    );
+  }
+}
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/gu;
+
+/** At least one. Node itself takes a file without any for no authority at all, and says nothing. */
+function certificatesIn(pem: Buffer, name: string, path: string): readonly X509Certificate[] {
+  const refuse = (why: string): TypeError =>
+    new TypeError(`Expected \`${name}\` in \`url\` to be a PEM file with certificates, but ${quote(path)} ${why}`);
+  if (pem.length === 0) throw refuse("is empty");
+  const blocks = pem.toString("latin1").match(CERTIFICATE) ?? [];
+  if (blocks.length === 0) throw refuse("has none");
+  return blocks.map((block, at) => {
+    try {
+      return new X509Certificate(block);
+    } catch {
+      throw refuse(`is damaged: certificate ${at + 1} of ${blocks.length} cannot be read`);
+    }
+  });
+}
+
+function keyIn(pem: Buffer, path: string): KeyObject {
+  try {
+    return createPrivateKey(pem);
+  } catch {
+    const locked = /ENCRYPTED/u.test(pem.toString("latin1"));
+    throw new TypeError(
+      `Expected \`key\` in \`url\` to be a PEM file with a private key, but ${quote(path)} ${locked ? "needs a passphrase, which a URL cannot give" : "has none that can be read"}`,
     );
   }
 }

@@ -10,7 +10,7 @@ import { LeftoverError } from "../../src/testing/leftovers.ts";
 import { DIST } from "../dist.ts";
 
 // Each test starts many processes; on a busy machine that takes its time. These limits only end what has failed anyway.
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
 /** How long a process may take to end after its test. */
 const ENDING_MS = 10_000;

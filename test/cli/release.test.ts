@@ -1,5 +1,5 @@
 /** What `release` says of a lease that is gone, after a release of which nobody knows whether it arrived. */
-import { renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { afterAll, describe, expect, test } from "vitest";
 
 import { startRedis } from "../../src/lab/servers/redis.ts";
@@ -48,5 +48,19 @@ describe("a release that never reached the store", () => {
     } finally {
       await redis.stop();
     }
+  });
+});
+
+describe("a release that is refused before it is sent", () => {
+  test("leaves the lease as it was, to be renewed and released", async () => {
+    const env = { HOLDFAST_STATE_DIR: bench.path("state") };
+    const on = (...args: readonly string[]): Promise<Result> => bench.run(args, { env });
+    const fence = (await on("acquire", "refused")).stdout.trim();
+    const mark = bench.path(`state/${readdirSync(bench.path("state"))[0]!}.releasing`);
+    mkdirSync(mark);
+    expect((await on("release", "refused", "--fence", fence)).code).toBe(64);
+    rmSync(mark, { recursive: true });
+    expect((await on("renew", "refused", "--fence", fence)).code).toBe(0);
+    expect((await on("release", "refused", "--fence", fence)).code).toBe(0);
   });
 });

@@ -1,11 +1,15 @@
 /** What the Redis tests share: claims, clients that are closed for them, and ways to wait without guessing. */
 import { Redis, type RedisOptions as IoredisOptions } from "ioredis";
+import { vi } from "vitest";
 import type { Backend, Claim, Granted, Refused } from "../../src/backend.ts";
 import { systemChance } from "../../src/chance.ts";
+import type { SentinelLab } from "../../src/lab/servers/sentinels.ts";
 import { type RedisBackend, redis, type RedisOptions } from "../../src/redis/index.ts";
 import { PASSWORD } from "../login.ts";
 
-const PATIENCE_MS = 20_000;
+// On a busy machine a server takes its time to start. These limits only end what has failed anyway.
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 240_000 });
+const PATIENCE_MS = 120_000;
 
 export function claimOf(change: Partial<Claim> = {}): Claim {
   return {
@@ -30,6 +34,15 @@ export function rivalOf(claim: Claim, change: Partial<Claim> = {}): Claim {
 
 export function sleep(ms: number): Promise<void> {
   return new Promise((resolve_) => setTimeout(resolve_, ms));
+}
+
+/** For {@link startSentinels}: on a busy machine a primary may be silent for seconds, and no fail-over is wanted because of it. */
+export const UNHURRIED: { readonly downAfterMs: number } = { downAfterMs: 120_000 };
+
+/** From now on these sentinels call a silent primary down after half a second. */
+export async function hurry({ sentinels, service }: Pick<SentinelLab, "sentinels" | "service">): Promise<void> {
+  const soon = ["SENTINEL", "SET", service, "down-after-milliseconds", "500"] as const;
+  await Promise.all(sentinels.map((sentinel) => sentinel.cli(...soon)));
 }
 
 /** Looks until there is something to see. */

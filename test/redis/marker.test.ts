@@ -44,7 +44,7 @@ async function linked(replica: RedisServer): Promise<void> {
   });
 }
 
-describe.concurrent("a member abstains for a quarantine", { timeout: 90_000 }, () => {
+describe.concurrent("a member abstains for a quarantine", () => {
   test("at its very first vote, unless an operator vouches for it", async () => {
     await using server = await startRedis();
     await using desk = new Desk();

@@ -1,4 +1,5 @@
 /** Servers that are not what they were, or not what a promise needs: old versions, settings, moved slots, silent shards, demotion. */
+import type { Redis } from "ioredis";
 import { describe, expect, test } from "vitest";
 import { type ClusterLab, startCluster } from "../../src/lab/servers/cluster.ts";
 import { startProxy } from "../../src/lab/proxy.ts";
@@ -11,12 +12,13 @@ import { namesOf } from "../../src/redis/names.ts";
 import { openBackend } from "../../src/redis/open.ts";
 import { PASSWORD } from "../login.ts";
 import { libraries, type Library } from "./clients.ts";
-import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
+import { claimOf, Desk, eventually, granted, refused, rivalOf, UNHURRIED } from "./lab.ts";
 
 const all = Object.values(libraries);
 const QUICK_SYNC = ["--repl-diskless-sync-delay", "0"];
-const GUARDED = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"];
-const QUARANTINE: RedisOptions = { failover: "quarantine", maxTtl: "2s", maxLag: "3s" };
+/** Replicas of a busy machine may be silent for seconds. */
+const GUARDED = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "8"];
+const QUARANTINE: RedisOptions = { failover: "quarantine", maxTtl: "1m", maxLag: "10s" };
 const names = namesOf("holdfast", true);
 
 async function started(desk: Desk, args: readonly string[] = []): Promise<RedisServer> {
@@ -69,11 +71,7 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
     test(`by every door: swaps and renewals are judged as attempts are, with ${library.name}`, async () => {
       await using desk = new Desk();
       const server = await started(desk);
-      const backend = await backendOn(desk, library, server.port, {
-        ...QUARANTINE,
-        maxTtl: "1m",
-        checkReplicas: false,
-      });
+      const backend = await backendOn(desk, library, server.port, { ...QUARANTINE, checkReplicas: false });
       await backend.admit();
       const [held, other] = [claimOf(), claimOf()];
       for (const claim of [held, other]) await granted(backend, claim);
@@ -93,7 +91,7 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
       expect(await backend.swap(held, rivalOf(held))).toMatchObject({ granted: true, released: "held" });
 
       // What nobody asked for before: the primary is looked at.
-      const unfit = await backendOn(desk, library, server.port, { ...QUARANTINE, maxTtl: "1m" });
+      const unfit = await backendOn(desk, library, server.port, QUARANTINE);
       await expect(unfit.swap(other, rivalOf(other))).rejects.toMatchObject(fatal(/`min-replicas-to-write` is 0/u));
     });
   }
@@ -103,19 +101,19 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
     const server = await started(desk);
     const backend = desk.backend(server.port, { ...QUARANTINE, checkReplicas: false, run: 2 });
     await backend.admit();
-    const locks = desk.own(createLocks(backend, { ttl: "2s" }));
+    const locks = desk.own(createLocks(backend, { ttl: "1m" }));
     const first = await locks.acquire("job");
     const take = (ttl: Duration): Promise<unknown> =>
-      locks.acquire("job", { ttl, wait: "20s" }).then(async (lease) => {
+      locks.acquire("job", { ttl, wait: "3m" }).then(async (lease) => {
         const leftMs = lease.remaining();
         await lease.release();
-        return leftMs <= 2000;
+        return leftMs <= 60_000;
       });
-    const waiting = Promise.allSettled((["2s", "10m", "2s", "10m"] as const).map(take));
+    const waiting = Promise.allSettled((["1m", "10m", "1m", "10m"] as const).map(take));
     // They are in the local line now, and the release takes the first of them along.
     await new Promise((resolve) => setImmediate(resolve));
     expect(await first.release()).toBe("released");
-    const refusal = { status: "rejected", reason: expect.objectContaining(fatal(/`maxTtl` is 2 s/u)) as Error };
+    const refusal = { status: "rejected", reason: expect.objectContaining(fatal(/`maxTtl` is 1 m/u)) as Error };
     const served = { status: "fulfilled", value: true };
     expect(await waiting).toEqual([served, refusal, served, refusal]);
   });
@@ -126,7 +124,7 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
     [
       "min-replicas-max-lag is longer than maxLag",
       ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "20"],
-      /max-lag` is 20 s.*for 22 s.*`maxLag` is 3 s/u,
+      /max-lag` is 20 s.*for 22 s.*`maxLag` is 10 s/u,
     ],
     ["CONFIG is forbidden and INFO shows no limit", ["--rename-command", "CONFIG", ""], /does not tell/u],
   ];
@@ -212,8 +210,17 @@ describe.concurrent("a cluster with quarantine", () => {
       );
       await expect(backend.attempt(rivalOf(here))).rejects.toMatchObject({ fatal: false });
     }
-  }, 60_000);
+  });
 });
+
+/** A sign of life comes every third of it. */
+const TICKET_MS = 6000;
+
+/** Until when a waiter keeps its place, by the node that has its lock now; also in a slot that is half-way moved. */
+async function ticketEnd(client: Redis, { name, id }: ReturnType<typeof claimOf>): Promise<number> {
+  const [, record] = await Promise.all([client.call("ASKING"), client.hget(names.lock(name), `w${id}`)]);
+  return Number(record?.split(" ")[0]);
+}
 
 type Spot = [RedisServer, ReturnType<typeof claimOf>];
 
@@ -225,7 +232,7 @@ describe("a cluster", () => {
     const opened = await Promise.all(all.map((library) => library.cluster(lab)));
     for (const { close } of opened) desk.later(close);
     for (const { client } of opened) {
-      const backend = desk.own(redis(client, { ticket: 600 }));
+      const backend = desk.own(redis(client, { ticket: TICKET_MS }));
       const moved = claimOf();
       const slot = names.marker(names.lock(moved.name));
       const staying = await eventually(
@@ -236,24 +243,31 @@ describe("a cluster", () => {
         },
         { paceMs: 0 },
       );
-      const waiters = [rivalOf(moved), rivalOf(staying)];
+      const rivals = [rivalOf(moved), rivalOf(staying)] as const;
       for (const claim of [moved, staying]) await granted(backend, claim);
-      for (const waiter of waiters) await refused(backend, waiter);
+      for (const rival of rivals) await refused(backend, rival);
       const from = await lab.primaryOf(names.lock(moved.name));
       const to = lab.nodes.slice(0, 3).find((node) => node !== from) as RedisServer;
       await lab.moveSlot(names.lock(moved.name), {
         whileMigrating: async () => {
           await from.cli("MIGRATE", to.host, String(to.port), names.lock(moved.name), "0", "5000", "AUTH", PASSWORD);
           expect(await backend.renew([moved, staying])).toMatchObject([{ held: true }, { held: true }]);
-          // Longer than a ticket: without signs of life they would be gone from the queue.
-          const untilMs = performance.now() + 1500;
-          await eventually("time has passed", () => (performance.now() > untilMs ? true : undefined), { paceMs: 50 });
-          const { pending } = await backend.query("test:");
-          expect(pending.filter(({ name }) => name === moved.name || name === staying.name)).toHaveLength(2);
+          // Without signs of life they would be gone from the queue with their tickets.
+          for (const [waiter, { port }] of [
+            [rivals[0], to],
+            [rivals[1], from],
+          ] as const) {
+            const node = desk.client(port);
+            const end = await ticketEnd(node, waiter);
+            expect(end).toBeGreaterThan(0);
+            await eventually("a sign of life arrives", async () =>
+              (await ticketEnd(node, waiter)) > end ? true : undefined,
+            );
+          }
         },
       });
     }
-  }, 60_000);
+  });
 
   test("S164: one that has a shard which hangs can be opened, and its other shards used", async () => {
     await using desk = new Desk();
@@ -268,7 +282,7 @@ describe("a cluster", () => {
       for (const [node, claim] of spots) if (node !== hung) await backend.release(claim);
     }
     hung.resume();
-  }, 90_000);
+  });
 
   test("S146: a dozen backends on one Cluster client print no warning", async () => {
     await using desk = new Desk();
@@ -311,7 +325,7 @@ describe.concurrent("a server that is demoted", () => {
 
 test("S140: after a planned fail-over redis+sentinel:// uses the new primary, not the old one for as long as it takes writes", async () => {
   await using desk = new Desk();
-  const lab = await startSentinels();
+  const lab = await startSentinels(UNHURRIED);
   desk.later(() => lab.stop());
   const backend = desk.own(await openBackend(`${lab.url}&client=ioredis`));
   await granted(backend, claimOf());
@@ -326,4 +340,4 @@ test("S140: after a planned fail-over redis+sentinel:// uses the new primary, no
     expect(await lab.primary.cli("INFO", "replication")).toContain("role:master");
     return moved ? true : undefined;
   });
-}, 60_000);
+});

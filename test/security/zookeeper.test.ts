@@ -1,5 +1,6 @@
 /** The ZooKeeper recipe of SECURITY.md on a real server: the rights suffice, and one zone cannot touch another. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { writeFenced } from "../../src/fence/zookeeper/index.ts";
 import { createLocks, openBackend } from "../../src/index.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../src/lab/servers/zookeeper.ts";
 import { zookeeper, type ZooKeeperBackend, ZooKeeperClient } from "../../src/zookeeper/index.ts";
@@ -81,6 +82,22 @@ describe("one zone cannot touch another (S179)", () => {
       expect(await owner.renew([one])).toMatchObject([{ held: true }]);
     });
   }
+});
+
+test("a guard's marks are the zone's own, and nobody else's (S179)", async () => {
+  const clientOf = (zone: Zone): ZooKeeperClient => {
+    const client = new ZooKeeperClient({ servers, auth: { user: zone, password: `pw-${zone}` }, acl: "creator" });
+    opened.push(client);
+    return client;
+  };
+  const [ours, theirs] = [clientOf("billing"), clientOf("search")];
+  const marks = { marks: "/billing/fences" };
+  await writeFenced(ours, { name: "invoice:1", fence: 34n }, [], marks);
+  await expect(writeFenced(ours, { name: "invoice:1", fence: 33n }, [], marks)).rejects.toMatchObject({ current: 34n });
+  for (const name of ["invoice:1", "invoice:2"]) {
+    await expect(writeFenced(theirs, { name, fence: 99n }, [], marks)).rejects.toMatchObject({ code: "NOAUTH" });
+  }
+  await writeFenced(ours, { name: "invoice:1", fence: 35n }, [], marks);
 });
 
 test("a list of rights lets everybody look and nobody else change (S179)", async () => {

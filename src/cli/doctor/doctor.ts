@@ -31,7 +31,9 @@ export const doctorCommand: Command = {
     ],
     flags: {
       "self-test": { help: "also try it out: real processes, really killed (file: only; takes seconds)" },
-      init: { help: "redlock: vouch that fresh members lost no lease, and end their quarantine" },
+      init: {
+        help: "redlock:, or failover=quarantine: vouch that a fresh server lost no lease, and end its quarantine",
+      },
       strict: { help: "exit with 1 for weaknesses too" },
     },
     examples: [
@@ -45,6 +47,9 @@ export const doctorCommand: Command = {
     const url = urlOf(io, flags);
     const load = EXAMINERS.find(([schemes]) => schemes.test(url))?.[1];
     if (load === undefined) throw new UsageError(`doctor knows no stores of this kind: ${io.mask(url)}`, "doctor");
+    if (flags.has("init") && !/^redlocks?:|^redis.*[?&]failover=quarantine\b/is.test(url)) {
+      throw new UsageError("--init ends a quarantine: there is none without redlock: or failover=quarantine", "doctor");
+    }
     const examine = await load();
     const say = (line: string): void => {
       if (!flags.has("quiet") && !flags.has("json")) io.note(line);

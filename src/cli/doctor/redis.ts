@@ -4,11 +4,12 @@ import { openBackend, openMember } from "../../redis/open.ts";
 import { ask, clock, eviction, type Identified, role } from "./redis-checks.ts";
 import type { Examine, Finding } from "./report.ts";
 
-export const examineRedis: Examine = async ({ url }) => {
+export const examineRedis: Examine = async ({ url, init, say }) => {
   const member: Member = await openMember(url);
   try {
     const found = await ask(member).catch((error: unknown) => whyNot(url, error));
     const { identity, roundTripMs } = found;
+    const vouched = init ? [await vouch(member, say)] : [];
     return {
       backend: "redis",
       facts: {
@@ -19,7 +20,7 @@ export const examineRedis: Examine = async ({ url }) => {
         eviction: identity.policy,
         "round trip": `${roundTripMs.toFixed(1)} ms`,
       },
-      findings: [role(identity, /^rediss?\+cluster:/i.test(url)), ...detailsOf(found)],
+      findings: [role(identity, /^rediss?\+cluster:/i.test(url)), ...detailsOf(found), ...vouched],
       promises: PROMISES,
       limits: LIMITS,
     };
@@ -43,6 +44,18 @@ async function whyNot(url: string, error: unknown): Promise<never> {
   const backend = await openBackend(url);
   await backend.close();
   throw error;
+}
+
+async function vouch(member: Member, say: (line: string) => void): Promise<Finding> {
+  say("Vouching for the server: from now on it grants, as if it had never held a lease.");
+  const check = "init";
+  try {
+    await member.admit?.();
+    return { level: "good", check, text: "its quarantine is over" };
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    return { level: "weak", check, text: `it could not be vouched for: ${why}` };
+  }
 }
 
 function detailsOf(found: Identified): readonly Finding[] {
