@@ -2,32 +2,74 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 
-/** Source folders, and the tests that answer for them. */
+const REDIS = ["test/redis", "test/conformance/redis.test.ts", "test/conformance/redis-cluster.test.ts"];
+const CORE = ["test/core", "test/memory.test.ts", "test/conformance/memory.test.ts", "test/testing"];
+const within = (folder, names) => names.split(" ").map((name) => `test/${folder}/${name}.test.ts`);
+
+/** Source files, the tests that answer for them, and those for a quick look where SLOW does not say it. The first that fits counts. */
 const AREAS = [
-  [/^src\/redis\//, ["test/redis", "test/conformance/redis.test.ts", "test/conformance/redis-cluster.test.ts"]],
-  [/^src\/quorum\//, ["test/quorum", "test/conformance/quorum.test.ts", "test/conformance/quorum-of-memory.test.ts"]],
+  [
+    /^src\/redis\/lua\//,
+    REDIS,
+    within("redis", "noticed reference keeping fences keys renewal messages crowds marker quarantines"),
+  ],
+  [
+    /^src\/redis\//,
+    REDIS,
+    within(
+      "redis",
+      "noticed reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines",
+    ),
+  ],
+  [
+    /^src\/quorum\//,
+    ["test/quorum", "test/conformance/quorum.test.ts", "test/conformance/quorum-of-memory.test.ts"],
+    [
+      ...within(
+        "quorum",
+        "noticed pace ballot closing majority quorum down waiting contention members terms model identity",
+      ),
+      "test/conformance/quorum-of-memory.test.ts",
+    ],
+  ],
   [/^src\/zookeeper\//, ["test/zookeeper", "test/conformance/zookeeper.test.ts"]],
   [/^src\/file\//, ["test/file", "test/conformance/file.test.ts"]],
   [/^src\/fence\//, ["test/fence"]],
   [/^src\/memory\//, ["test/memory.test.ts", "test/conformance/memory.test.ts", "test/testing", "test/core"]],
   [/^src\/testing\//, ["test/testing", "test/conformance/memory.test.ts", "test/simulation"]],
-  [/^src\/[^/]+\.ts$/, ["test/core", "test/memory.test.ts", "test/conformance/memory.test.ts", "test/testing"]],
+  [/^src\/foreign\.ts$/, [...within("cli", "text foreign"), "test/core"]],
+  [
+    /^src\/(?:url-source|connect)\.ts$/,
+    [...within("core", "noticed arguments bad-input"), ...within("cli", "secrets url-file")],
+    within("core", "noticed arguments bad-input"),
+  ],
+  [/^src\/thread(?:-worker)?\.ts$/, within("core", "thread process"), within("core", "thread")],
+  [/^src\/[^/]+\.ts$/, CORE],
 ];
 
 /** Judge the sources as text, not what they do. */
 const ABOUT_TEXT = new Set(["test/redis/lua.test.ts", "test/core/size.test.ts", "test/fence/sources.test.ts"]);
 /** Take long, or wait for servers to elect each other: left to a second run, over what `--quick` did not catch. */
 const SLOW =
-  /^test\/(?:core\/(?:thread|fuzz|process|arguments)|testing\/|simulation\/|redis\/(?:sentinel|cluster|topologies|waiting|crowds|durability|quarantines|marker|fuzz|open|quirks)|conformance\/(?:redis-|quorum\.)|quorum\/(?:simulation|model|faults|members|identity|closing|terms|down)|zookeeper\/(?:faults|interop|fuzz|hostile)|file\/(?:kills|chaos|death|fuzz|company|sharing))/;
+  /^test\/(?:cli\/|core\/(?:thread|fuzz|process|arguments)|testing\/|simulation\/|zookeeper\/(?:faults|interop|fuzz|hostile)|file\/(?:kills|chaos|death|fuzz|company|sharing))/;
+/** Holds, in each folder, tests against bugs that lived. */
+const NOTICED = "noticed.test.ts";
+/** Single tests that take as long as all others of their file: also left to the second run. */
+export const SLOW_TESTS = [
+  "100,000 held leases need one timer",
+  "S128: a listener that releases another lease",
+  "S139: 20,000 re-entries into each other",
+];
 /** Seconds of testing at once: a red test in the first group saves all others. */
 const GROUPS_MS = [4000, 15_000];
 
 export function testsOf(root, file, quick) {
   const area = AREAS.find(([pattern]) => pattern.test(file));
   if (area === undefined) throw new Error(`No tests are known for ${file}: add it to scripts/mutate/nearest.mjs`);
-  return area[1]
+  const [, all, nearest] = area;
+  return (quick && nearest ? nearest : all)
     .flatMap((path) => testFiles(root, path))
-    .filter((path) => !ABOUT_TEXT.has(path) && !(quick && SLOW.test(path)));
+    .filter((path) => !ABOUT_TEXT.has(path) && !(quick && nearest === undefined && SLOW.test(path)));
 }
 
 function testFiles(root, path) {
@@ -45,7 +87,8 @@ export function inGroups(file, tests, times, catches) {
     .replace(/^_/, "")
     .replace(/-worker$/, "");
   const rank = (test) =>
-    (basename(test).startsWith(stem) ? 1e9 : 0) + ((catches.get(test) ?? 0) + 0.1) / (timeOf(test) + 300);
+    (basename(test).startsWith(stem) || basename(test) === NOTICED ? 1e9 : 0) +
+    ((catches.get(test) ?? 0) + 0.1) / (timeOf(test) + 300);
   const timeOf = (test) => times.get(test) ?? 5000;
   const groups = [[]];
   let spentMs = 0;

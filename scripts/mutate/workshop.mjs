@@ -1,29 +1,37 @@
 // A copy of the repository in which code is broken and tests are run: the working tree is never touched.
 import { execFileSync, spawn } from "node:child_process";
 import {
+  closeSync,
   cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readFileSync,
   readdirSync,
   rmSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { transformSync } from "rolldown/utils";
+import { fileURLToPath } from "node:url";
+import { buildLean, toJavaScript } from "./lean.mjs";
 
 /** What tests neither read nor run. */
 const LEFT_OUT = new Set(["node_modules", ".git", "coverage"]);
+const NEVER_STALE = new Date("2100-01-01");
 
 export class Workshop {
   /** The group of processes that tests at this moment. */
   running;
 
-  /** @param {string} root the repository, with dist/ built from src/ */
-  constructor(root) {
+  /**
+   * @param {string} root the repository, with dist/ built from src/
+   * @param {boolean} lean tests run without Vitest: see lean-vitest.mjs
+   */
+  constructor(root, lean) {
     this.dir = mkdtempSync(join(tmpdir(), "holdfast-mutate-"));
     for (const entry of readdirSync(root)) {
       if (!LEFT_OUT.has(entry)) cpSync(join(root, entry), join(this.dir, entry), { recursive: true });
@@ -34,11 +42,19 @@ export class Workshop {
       if (entry === ".cache" || entry.startsWith(".vite")) continue;
       symlinkSync(join(root, "node_modules", entry), join(this.dir, "node_modules", entry));
     }
+    // plant() breaks dist/ too: what the copy's scripts would build again (scripts/ensure-built.mjs) is there already.
+    const stamp = join(this.dir, "node_modules/.cache/holdfast-built");
+    mkdirSync(join(this.dir, "node_modules/.cache"));
+    writeFileSync(stamp, "");
+    utimesSync(stamp, NEVER_STALE, NEVER_STALE);
+    this.lean = lean ? join(this.dir, "lean") : undefined;
+    if (lean) buildLean(this.dir, this.lean);
     this.config = join(this.dir, "vitest.mutate.config.mjs");
     writeFileSync(
       this.config,
       `import config from "./vitest.config.ts";
-       export default { ...config, test: { ...config.test, globalSetup: [], maxWorkers: 1, isolate: false, bail: 1 } };`,
+       export default { ...config, test: { ...config.test, globalSetup: [], maxWorkers: 1, isolate: false, bail: 1,
+         experimental: { ...config.test.experimental, fsModuleCache: true, fsModuleCachePath: "node_modules/.cache/modules" } } };`,
     );
   }
 
@@ -64,18 +80,22 @@ export class Workshop {
   }
 
   /** Runs test files one after the other until one is red: `undefined` where all are green. */
-  async test(files, limitMs) {
+  async test(files, limitMs, { without, mostMs = new Map() }) {
     const report = join(this.dir, "report.json");
+    const log = join(this.dir, "runner.log");
     rmSync(report, { force: true });
-    const args = [join(this.dir, "node_modules/vitest/vitest.mjs"), "run", "--config", this.config];
-    const env = { ...process.env, NODE_EXTRA_CA_CERTS: "" };
+    const { args, read } = this.lean ? this.#leanly(files, report, without, mostMs) : this.#byVitest(files, report);
+    // Most of what one mutant costs is starting the runner: whatever was compiled once is kept, by its contents.
+    const env = { ...process.env, NODE_COMPILE_CACHE: join(this.dir, "node_modules/.cache/compiled") };
     delete env.NODE_EXTRA_CA_CERTS;
-    const child = spawn(process.execPath, [...args, "--reporter=json", `--outputFile=${report}`, ...files], {
-      cwd: this.dir,
+    const output = openSync(log, "w");
+    const child = spawn(process.execPath, args, {
+      cwd: this.lean ?? this.dir,
       env,
-      stdio: "ignore",
+      stdio: ["ignore", output, output],
       detached: true,
     });
+    closeSync(output);
     this.running = child.pid;
     let late = false;
     const timer = setTimeout(() => {
@@ -87,14 +107,50 @@ export class Workshop {
     // Whatever a broken program started and left behind.
     endGroup(child.pid);
     this.running = undefined;
-    const results = existsSync(report) ? JSON.parse(readFileSync(report, "utf8")).testResults : [];
-    const times = new Map(results.map((each) => [each.name.slice(this.dir.length + 1), each.endTime - each.startTime]));
+    const { times, red } = read(existsSync(report) ? JSON.parse(readFileSync(report, "utf8")) : {});
     if (late) return { red: { test: "(time limit)", message: "" }, times };
     if (code === 0) return { red: undefined, times };
-    const failed = results.find((each) => each.status === "failed");
-    const test = failed?.assertionResults.find((each) => each.status === "failed");
-    const name = failed ? `${failed.name.slice(this.dir.length + 1)}: ${test?.fullName ?? "(not loaded)"}` : "(runner)";
-    return { red: { test: name, message: (test?.failureMessages?.[0] ?? failed?.message ?? "").slice(0, 300) }, times };
+    // No test is red, but something was thrown that nobody caught; or the runner itself had no time.
+    return { red: red ?? { test: "(runner)", message: readFileSync(log, "utf8").slice(-1000) }, times };
+  }
+
+  #leanly(files, report, without, mostMs) {
+    const inLean = (file) => join(this.lean, file.replace(/\.ts$/, ".js"));
+    const named = (path) => path.slice(this.lean.length + 1).replace(/\.js$/, ".ts");
+    const order = {
+      report,
+      without: without.join("|"),
+      mostMs: Object.fromEntries(
+        files.filter((file) => mostMs.has(file)).map((file) => [inLean(file), mostMs.get(file)]),
+      ),
+    };
+    const run = fileURLToPath(new URL("./lean-run.mjs", import.meta.url));
+    return {
+      args: [run, JSON.stringify(order), ...files.map(inLean)],
+      read: ({ times = {}, red }) => ({
+        times: new Map(Object.entries(times).map(([path, ms]) => [named(path), ms])),
+        red: red && { test: `${named(red.file)}: ${red.test}`, message: red.message.slice(0, 1000) },
+      }),
+    };
+  }
+
+  #byVitest(files, report) {
+    const vitest = join(this.dir, "node_modules/vitest/vitest.mjs");
+    const named = ({ name }) => name.slice(this.dir.length + 1);
+    return {
+      args: [vitest, "run", "--config", this.config, "--reporter=json", `--outputFile=${report}`, ...files],
+      read: ({ testResults = [] }) => {
+        const times = new Map(testResults.map((each) => [named(each), each.endTime - each.startTime]));
+        const failed = testResults.find((each) => each.status === "failed");
+        if (failed === undefined) return { times };
+        const test = failed.assertionResults.find((each) => each.status === "failed");
+        const message = test?.failureMessages?.[0] ?? failed.message ?? "";
+        return {
+          times,
+          red: { test: `${named(failed)}: ${test?.fullName ?? "(not loaded)"}`, message: message.slice(0, 1000) },
+        };
+      },
+    };
   }
 
   remove() {
@@ -104,11 +160,10 @@ export class Workshop {
 
   #emit(file, text, write) {
     if (!/^src\/.*\.ts$/.test(file)) return;
-    const { code } = transformSync(file, text, { lang: "ts", target: "es2022" });
-    write(
-      file.replace(/^src\//, "dist/").replace(/\.ts$/, ".js"),
-      code.replace(/(["'])(\.\.?\/[^"'\n]+)\.ts\1/g, "$1$2.js$1"),
-    );
+    const code = toJavaScript(file, text);
+    const path = file.replace(/\.ts$/, ".js");
+    write(path.replace(/^src\//, "dist/"), code);
+    if (this.lean) write(`lean/${path}`, code);
   }
 
   #buildLua(write) {

@@ -86,6 +86,7 @@ test("with force it releases under a function that still runs, which learns that
   expect(error).toBeInstanceOf(LockLostError);
   expect(error["result"]).toBe(true);
   expect(held).toBeInstanceOf(LockLostError);
+  expect(held).toMatchObject({ reason: "the locks were closed" });
 });
 
 test("leases from acquire() are told and released", async () => {

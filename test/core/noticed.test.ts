@@ -1,0 +1,320 @@
+/** Small bugs that lived: each test here is red with one that `npm run mutate` put in and that no other test noticed. */
+import { getEventListeners } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test, vi } from "vitest";
+import { Alarm, type Bell } from "../../src/alarm.ts";
+import type { Backend, Claim, Holding } from "../../src/backend.ts";
+import { systemClock } from "../../src/clock.ts";
+import { Desk } from "../../src/desk.ts";
+import type { HeldLease } from "../../src/lease.ts";
+import { toSpec } from "../../src/spec.ts";
+import { formatMs, toMs } from "../../src/duration.ts";
+import { LockBackendError, type LockLostError, LockTimeoutError, messageOf, quote } from "../../src/errors.ts";
+import { departure, Hold } from "../../src/hold.ts";
+import { RenewThread } from "../../src/thread.ts";
+import { mistakenGrant } from "../../src/mistake.ts";
+import { clippedSnapshot } from "../../src/snapshot.ts";
+import { defaultUrl, resolveUrl } from "../../src/url-source.ts";
+import { memory } from "../../src/memory/index.ts";
+import { FakeClock } from "../../src/testing/fake-clock.ts";
+import { stage } from "./scripted.ts";
+
+describe("the watchdog", () => {
+  test("one whose maxHold ends leaves those renewed that were renewed together with it", async () => {
+    const { clock, locks } = stage();
+    // They are renewed together after 9 to 10 s and after 18 to 20 s; the one ends long before the third time.
+    const [long, short] = await Promise.all([locks.acquire("a"), locks.acquire("b", { maxHold: "21s" })]);
+    await clock.advance(120_000);
+    expect(short.remaining()).toBe(0);
+    long.assertHeld();
+  });
+
+  test("a failed renewal is not asked for again at once", async () => {
+    const { clock, backend, locks } = stage();
+    await locks.acquire("a");
+    backend.interfere.renew = () => Promise.reject(new Error("cut off"));
+    while (backend.count("renew") === 0) await clock.step();
+    // Two thirds of 30 s are left: the pause is an eighth of that, or half of it by dice.
+    await clock.advance(1000);
+    expect(backend.count("renew")).toBe(1);
+    await clock.advance(2000);
+    expect(backend.count("renew")).toBeGreaterThan(1);
+  });
+
+  test.each([
+    ["the store failed", "its ttl passed while the store did not confirm it (", /\((?:[2-9]|\d\d+) renewals failed\)$/],
+    ["nothing was heard", "its ttl passed before it could be renewed (", /\(the event loop was blocked/],
+  ])("a loss says why: %s", async (what, start, end) => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.renew = () =>
+      what === "the store failed" ? Promise.reject(new Error("cut off")) : new Promise(() => {});
+    await clock.advance(30_000);
+    const { reason } = lease.signal.reason as LockLostError;
+    expect(reason.startsWith(start)).toBe(true);
+    expect(reason).toMatch(end);
+  });
+});
+
+describe("what is asked again", () => {
+  test("a release that fails is asked for again soon, and ever more slowly", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.release = () => Promise.reject(new Error("cut off"));
+    const released = lease.release();
+    await clock.advance(300);
+    expect(backend.count("release")).toBeGreaterThanOrEqual(5);
+    await clock.advance(9700);
+    expect(backend.count("release")).toBeLessThanOrEqual(27);
+    expect(await released).toBe("unknown");
+  });
+
+  test("a lease taken seconds after another is not renewed as early as that one", async () => {
+    const { clock, backend, locks } = stage();
+    await locks.acquire("a");
+    await clock.advance(6000);
+    await locks.acquire("b");
+    await clock.advance(4000);
+    expect(
+      backend.steps.filter(({ step }) => step === "renew").map(({ claims }) => claims.map(({ name }) => name)),
+    ).toEqual([["a"]]);
+  });
+});
+
+test("a renewing thread that dies at once is not started again at once", async () => {
+  const clock = new FakeClock();
+  const renewer = { module: "node:nothing", data: undefined };
+  const thread = new RenewThread({ ...memory({ clock }), renewer } as Backend, clock, () => {});
+  const claim = { id: "1", name: "a", ttlMs: 30_000 } as Claim;
+  const granted = { granted: true, fence: 1n, run: 1 } as const;
+  const home = { lose: () => {}, forceEnd: () => Promise.resolve() };
+  thread.keep(new Hold(home, clock, claim, toSpec({ renew: "thread" }, {}), { granted, sent: departure(clock) }));
+  await clock.advance(0);
+  // A real thread, which needs a moment to fail.
+  await vi.waitFor(() => expect(clock.timers).toBe(1), { timeout: 25_000 });
+  const diedMs = clock.now();
+  await clock.step();
+  expect(clock.now() - diedMs).toBe(1000);
+  await thread.close();
+});
+
+describe("timers", () => {
+  test("of the system keep the process alive only when told to", () => {
+    const [idle, alive] = [false, true].map(
+      (kept) => systemClock.setTimer(() => {}, 1e6, kept || undefined) as NodeJS.Timeout,
+    );
+    expect([idle!.hasRef(), alive!.hasRef()]).toEqual([false, true]);
+    systemClock.keepAlive!(idle, true);
+    systemClock.keepAlive!(alive, false);
+    expect([idle!.hasRef(), alive!.hasRef()]).toEqual([true, false]);
+    systemClock.clearTimer(idle);
+    systemClock.clearTimer(alive);
+  });
+
+  test("of an alarm keep it alive while a bell is set", () => {
+    const kept: boolean[] = [];
+    const clock = {
+      now: () => 0,
+      wall: () => 0,
+      setTimer: (_: () => void, __: number, alive?: boolean) => `timer ${kept.push(alive === true)}`,
+      clearTimer: () => {},
+      keepAlive: (_: unknown, alive: boolean) => void kept.push(alive),
+    };
+    const alarm = new Alarm<Bell>(clock, true, () => {});
+    const [one, other] = [1, 2].map(() => ({ atMs: 0, place: -1 })) as [Bell, Bell];
+    alarm.set(one, 1000);
+    alarm.set(other, 2000);
+    alarm.clear(one);
+    expect(kept).toEqual([true]);
+    alarm.clear(other);
+    expect(kept).toEqual([true, false]);
+    alarm.clear(other);
+    alarm.set(one, 3000);
+    alarm.set(other, 3000);
+    expect(kept).toEqual([true, false, true]);
+  });
+});
+
+describe("words", () => {
+  test.each([
+    [-1, "0 ms"],
+    [0.4, "0 ms"],
+    [999, "999 ms"],
+    [1000, "1 s"],
+    [2549, "2.5 s"],
+    [59_999, "60 s"],
+    [60_000, "1 m"],
+    [200_000, "3 m 20 s"],
+    [3_599_999, "59 m 59 s"],
+    [3_600_000, "1 h"],
+    [3_900_000, "1 h 5 m"],
+    [Infinity, "for ever"],
+  ])("%d ms are %s", (ms, text) => {
+    expect(formatMs(ms)).toBe(text);
+  });
+
+  test("durations are read in their units", () => {
+    expect(["7ms", "2s", "5m", "1h", 9].map((text) => toMs(text, "ttl"))).toEqual([7, 2000, 300_000, 3_600_000, 9]);
+    expect(() => toMs("5", "ttl")).toThrow("Expected `ttl` to be a duration above 0, such as");
+  });
+
+  test("a time-out says who is in the way, and how many more", () => {
+    const holding = {
+      name: "a",
+      mode: "shared",
+      limit: 1,
+      holder: "me",
+      fence: 5n,
+      heldMs: 2000,
+      remainingMs: 1,
+      meta: {},
+    } as Holding;
+    const said = (count: number): string => new LockTimeoutError("a", 100, Array<Holding>(count).fill(holding)).message;
+    expect(said(0)).toMatch(/^Lock "a" is not free; gave up after 100 ms\./);
+    expect(said(1)).toMatch(/^Lock "a" is held by me \(fence 5\) for 2 s; gave up/);
+    expect(said(3)).toMatch(/^Lock "a" is held by me \(fence 5\) for 2 s and 2 more; gave up/);
+  });
+
+  test("an error without words is told by what it has", () => {
+    const coded = Object.assign(new Error(""), { code: "ECONNREFUSED" });
+    expect(messageOf(coded)).toBe("ECONNREFUSED");
+    expect(messageOf(Object.assign(new TypeError(""), { code: 5 }))).toBe("TypeError");
+    expect(messageOf(new AggregateError([coded, coded, new Error("b")]))).toBe("ECONNREFUSED; b");
+    expect(messageOf(new AggregateError([]))).toBe("AggregateError");
+    expect(messageOf("text")).toBe("text");
+  });
+
+  test("a cause is there only where one was given", () => {
+    expect("cause" in new LockBackendError("memory", "a", "b")).toBe(false);
+    expect(new LockBackendError("memory", "a", "b", { cause: 5 }).cause).toBe(5);
+  });
+
+  test("a name that nobody could read is cut", () => {
+    expect(quote("x".repeat(120))).toBe(`"${"x".repeat(120)}"`);
+    expect(quote("x".repeat(121))).toBe(`"${"x".repeat(117)}…"`);
+  });
+
+  test("a grant that cannot be is shown, a bigint as such", () => {
+    const { message } = mistakenGrant("own", "a", { granted: true, fence: -5n, run: 1 });
+    expect(message).toContain("granted it with fence -5n, run 1. ");
+    expect(mistakenGrant("own", "a", { granted: true, fence: 5 as unknown as bigint, run: 1 }).message).toContain(
+      "fence 5, ",
+    );
+  });
+});
+
+test("work that fails without a loss keeps its error exactly as it was", async () => {
+  const { locks } = stage();
+  const thrown = new Error("mine");
+  await expect(
+    locks.run("a", () => {
+      throw thrown;
+    }),
+  ).rejects.toBe(thrown);
+  expect(Object.hasOwn(thrown, "cause")).toBe(false);
+});
+
+test("a backend without swap() lets the next one in by a question of its own", async () => {
+  const { backend, locks } = stage();
+  Object.assign(backend, { swap: undefined });
+  // With a maxHold each lease is one holder's own, and goes back to the store.
+  const [first, next] = [1, 2].map(() => locks.acquire("a", { maxHold: "1m" }));
+  expect(await (await first!).release()).toBe("released");
+  expect((await next!).fence).toBeGreaterThan((await first!).fence);
+});
+
+describe("who holds", () => {
+  test("the desk knows exactly the holds that there are, in whatever order they end", async () => {
+    const clock = new FakeClock();
+    const desk = new Desk(memory({ clock }), { clock });
+    const spec = toSpec({}, {});
+    const take = (name: string): Promise<HeldLease> => desk.take(name, spec, "queue", 1000) as Promise<HeldLease>;
+    const leases = await Promise.all(["a", "b", "c", "d"].map(take));
+    const names = (): string[] => desk.held.map(({ claim }) => claim.name).toSorted();
+    expect(names()).toEqual(["a", "b", "c", "d"]);
+    await leases[1]!.release();
+    expect(names()).toEqual(["a", "c", "d"]);
+    await leases[3]!.release();
+    await leases[0]!.release();
+    expect(names()).toEqual(["c"]);
+    await leases[2]!.release();
+    expect(names()).toEqual([]);
+  });
+});
+
+describe("whoever is answered at once leaves nothing behind:", () => {
+  test("no timer, and no listener on the signal", async () => {
+    const { clock, locks } = stage();
+    const { signal } = new AbortController();
+    await locks.acquire("shared", { mode: "shared" });
+    await locks.acquire("a");
+    const before = clock.timers;
+    expect(await locks.acquire("shared", { mode: "shared", signal })).toBeTruthy();
+    expect(await locks.tryAcquire("a", { signal })).toBeNull();
+    await expect(locks.acquire("a", { wait: 0, signal })).rejects.toThrow("is held by");
+    expect(getEventListeners(signal, "abort")).toEqual([]);
+    expect(clock.timers).toBe(before);
+  });
+});
+
+test("what a store says of holders and of forced releases is cut to what our own doors let in", () => {
+  const long = { holder: "h".repeat(300), meta: { note: "n".repeat(5000), more: "m" } };
+  const one = { name: "a", mode: "exclusive", limit: 1, fence: 1n, heldMs: 1, remainingMs: 1, ...long } as const;
+  const short = { ...one, holder: "me", meta: { note: "n" } };
+  const force = { name: "a", fence: 1n, by: "b".repeat(300), reason: "r".repeat(2000), agoMs: 1 };
+  const { held, forced } = clippedSnapshot({ held: [short, one], pending: [], forced: [force] });
+  expect(held[0]).toBe(short);
+  expect(held[1]!.holder).toBe(`${"h".repeat(199)}…`);
+  expect(Object.keys(held[1]!.meta)).toEqual(["note"]);
+  expect(held[1]!.meta["note"]).toHaveLength(4096 - "note".length - 6);
+  expect(forced).toEqual([{ ...force, by: `${"b".repeat(199)}…`, reason: `${"r".repeat(999)}…` }]);
+});
+
+describe("where a URL comes from", () => {
+  const dir = mkdtempSync(join(tmpdir(), "holdfast-url-"));
+  afterAll(() => rmSync(dir, { recursive: true }));
+  const inFile = (text: string): string => {
+    writeFileSync(join(dir, "url"), text);
+    return resolveUrl(`@file:${join(dir, "url")}`, {}, "--url");
+  };
+
+  test("HOLDFAST_URL, or the embedded store", () => {
+    expect(defaultUrl({})).toBe("file:");
+    expect(defaultUrl({ HOLDFAST_URL: "redis://a" })).toBe("redis://a");
+    expect(defaultUrl({ HOLDFAST_URL: "@env:OTHER", OTHER: " redis://a\n" })).toBe("redis://a");
+    expect(() => defaultUrl({ HOLDFAST_URL: " " })).toThrow("got an empty text");
+  });
+
+  test("another variable, which must have one", () => {
+    const env = { EMPTY: " ", AGAIN: "@env:EMPTY" };
+    expect(() => resolveUrl("@env:NONE", env, "--url")).toThrow(
+      /"NONE", which --url names, to hold a URL; it is not set$/,
+    );
+    expect(() => resolveUrl("@env:constructor", env, "--url")).toThrow("it is not set");
+    expect(() => resolveUrl("@env:EMPTY", env, "--url")).toThrow("it does not");
+    expect(() => resolveUrl("@env:AGAIN", env, "--url")).toThrow("it does not");
+    expect(() => resolveUrl("@other", env, "--url")).toThrow("Expected --url to be a URL, @env:NAME or @file:PATH");
+  });
+
+  test("a file, which holds it and nothing else", () => {
+    const longest = `redis://${"a".repeat(8192 - "redis://".length)}`;
+    expect(inFile(" redis://a \n")).toBe("redis://a");
+    expect(inFile(longest)).toBe(longest);
+    for (const text of [
+      "",
+      " \n",
+      "@env:A",
+      "redis://a redis://b",
+      "redis://a\0",
+      `${longest}a`,
+      `${longest}${" ".repeat(9000)}`,
+    ]) {
+      expect(() => inFile(text)).toThrow("to hold one URL and nothing else");
+    }
+    expect(() => resolveUrl(`@file:${join(dir, "none")}`, {}, "--url")).toThrow(
+      /to name a file that can be read.*\(ENOENT\)$/,
+    );
+  });
+});
