@@ -55,8 +55,7 @@ export class FileBackend implements Backend {
     this.#options = options;
     this.directory = options.dir ?? defaultDirectory();
     this.#place = placeAt(this.directory);
-    const place = this.#place;
-    const moment = momentOf(clock);
+    const [place, moment] = [this.#place, momentOf(clock)];
     this.#owners = new Owners({
       place,
       moment,
