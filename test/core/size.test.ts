@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { rolldown } from "rolldown";
 import { expect, test } from "vitest";
 
-test("the core is at most 16 kB, bundled, minified and compressed", async () => {
+test("the core is at most 16.5 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/(memory|file|redis|quorum|zookeeper)\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -14,5 +14,5 @@ test("the core is at most 16 kB, bundled, minified and compressed", async () => 
   const loaded = output.filter((chunk) => chunk.type === "chunk" && !chunk.isDynamicEntry);
   const bytes = brotliCompressSync(loaded.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(16_000);
+  expect(bytes).toBeLessThanOrEqual(16_500);
 });
