@@ -10,7 +10,7 @@ import { within } from "./within.ts";
 
 const PATIENCE_MIN_MS = 100;
 const PATIENCE_MAX_MS = 5000;
-/** A worker thread confirms in silence: its holds are looked at. */
+/** A worker thread confirms in silence: its holds are looked at. Nobody is asked more often than that. */
 const LOOK_MS = 50;
 
 /** `home.confirm` asks the store, unless it is being asked. `unknown`: it did not answer in time. */
@@ -21,15 +21,17 @@ export async function settleDoubt(
 ): Promise<ReleaseResult> {
   const patienceMs = Math.max(PATIENCE_MIN_MS, Math.min(PATIENCE_MAX_MS, hold.ttlMs / 3));
   const untilMs = clock.now() + patienceMs;
-  for (;;) {
+  // Asks, and then looks for a while: a word that settles nothing, as one that is older than the sleep, is not asked for without a pause.
+  for (let asks = true; ; asks = !asks) {
     const nowMs = clock.now();
     const leftMs = untilMs - nowMs;
     if (hold.state === "ending") return (await within(clock, hold.released!, Math.max(0, leftMs))) ?? "unknown";
     if (!hold.trusted(nowMs)) return "lost";
     if (!hold.inDoubt(nowMs)) return "released";
     if (leftMs <= 0) return "unknown";
-    // What was under way may be older than the sleep: then it is asked again.
-    home.confirm(hold);
-    await within(clock, hold.changed(), hold.spec.renew === "thread" ? Math.min(LOOK_MS, leftMs) : leftMs);
+    if (asks) home.confirm(hold);
+    const lookMs = asks && hold.spec.renew !== "thread" ? leftMs : Math.min(LOOK_MS, leftMs);
+    // At least a millisecond: a timer that is a hair early must not be set again and again for nothing.
+    await within(clock, hold.changed(), Math.max(1, lookMs));
   }
 }

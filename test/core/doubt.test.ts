@@ -123,6 +123,21 @@ test("S137: an answer on its way that is older than the sleep does not end the d
   await two.release();
 });
 
+test("S137: a store whose word settles nothing is asked with pauses, and for a bounded time", async () => {
+  const { backend, clock, locks } = stage();
+  // As a backend whose proof of life is older than the question.
+  const fromMs = clock.now();
+  backend.interfere.renew = async (_, claims) => claims.map(() => ({ held: true, fromMs }));
+  const [one, two] = [await locks.acquire("a", { mode: "shared" }), await locks.acquire("a", { mode: "shared" })];
+  await clock.advance(1);
+  clock.suspend(5000);
+  const released = one.release();
+  await clock.advance(5000);
+  expect(await released).toBe("unknown");
+  expect(backend.count("renew")).toBeLessThanOrEqual(101);
+  await two.release();
+});
+
 test("S137: a thousand that end in doubt at once are one question", async () => {
   const { backend, clock, locks } = stage();
   const { opened, open } = gate();

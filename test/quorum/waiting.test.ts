@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { Backend, Claim } from "../../src/backend.ts";
 import { createLocks } from "../../src/locks.ts";
 import { type FakeClock, seeded } from "../../src/testing/index.ts";
-import { newClaim } from "./servers.ts";
+import { newClaim, startServers } from "./servers.ts";
 import { granted, play, type Stage } from "./stage.ts";
 
 const name = "lock";
@@ -142,4 +142,42 @@ test("S142: a try on a free lock gets it, though somebody in its process waits a
   await lease!.release();
   await clock.advance(5000);
   await (await waiting).release();
+});
+
+test("S142: so it is on real servers, and a busy lock is busy to a thousand tries by one round of votes", async () => {
+  await using servers = await startServers(3);
+  const rivals = createLocks(servers.quorum({ memberWait: "60s" }));
+  const rival = await rivals.acquire(name);
+  const inner = servers.quorum({ memberWait: "60s" });
+  const asked = { waiting: 0, trying: 0 };
+  // Who waits here is not woken, and asks again only after the test: nobody splits the votes of a try.
+  const backend: Backend = {
+    name: "quorum",
+    attempt: async (one) => {
+      asked[one.queues ? "waiting" : "trying"]++;
+      const answer = await inner.attempt(one);
+      return answer.granted ? answer : { ...answer, retryMs: 600_000 };
+    },
+    renew: (claims, fences) => inner.renew(claims, fences),
+    release: (one) => inner.release(one),
+    query: (prefix) => inner.query(prefix),
+    forceRelease: (...force) => inner.forceRelease(...force),
+    listen: (listener) => inner.listen?.(listener),
+    close: () => inner.close(),
+  };
+  const locks = createLocks(backend);
+  const stop = new AbortController();
+  const waiting = locks.acquire(name, { wait: "10m", signal: stop.signal }).catch((error: unknown) => error);
+  const tries = Array.from({ length: 1000 }, () => locks.tryAcquire(name, { timeout: "1m" }));
+  expect(new Set(await Promise.all(tries))).toEqual(new Set([null]));
+  expect(asked).toEqual({ waiting: 1, trying: 1 });
+  expect(await rival.release()).toBe("released");
+  const lease = await locks.tryAcquire(name, { timeout: "1m" });
+  expect(lease?.remaining()).toBeGreaterThan(0);
+  expect(asked).toEqual({ waiting: 1, trying: 2 });
+  stop.abort(new Error("enough"));
+  expect(await waiting).toMatchObject({ message: "enough" });
+  expect(await lease!.release()).toBe("released");
+  await locks.close();
+  await rivals.close();
 });
