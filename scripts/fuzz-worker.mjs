@@ -1,6 +1,7 @@
 // Runs programs for scripts/fuzz.mjs, which watches over it: a program that never ends must not end the fuzzing.
 import vm from "node:vm";
 import { parentPort, workerData } from "node:worker_threads";
+import "./light-context.mjs";
 
 const { generateProgram } = await import("../dist/testing/programs/generate.js");
 const { runProgram } = await import("../dist/testing/programs/run.js");

@@ -2,17 +2,24 @@
 //
 //   npm run simulate -- --seeds 20000          seeds 1 to 20000
 //   npm run simulate -- --seeds 500 --from 7001
+//   npm run simulate -- --seconds 3600         as many as fit; the end says with which seed to go on
 //   npm run simulate -- --seed 8123            one world again, with everything that happened in it
-//   … --json                                   one JSON line per world
+//   … --json                                   one JSON line for each world with a violation, and one for the sum
+//   … --json --each                            one JSON line for every world
+//
+// However it ends, also by Ctrl-C, the sum says exactly which seeds ran clean, so that several runs add up.
 import { parseArgs } from "node:util";
 import "./ensure-built.mjs";
+import "./light-context.mjs";
 
 const { values } = parseArgs({
   options: {
-    seeds: { type: "string", default: "2000" },
+    seeds: { type: "string" },
     from: { type: "string", default: "1" },
+    seconds: { type: "string", default: "0" },
     seed: { type: "string" },
     json: { type: "boolean", default: false },
+    each: { type: "boolean", default: false },
   },
 });
 const { digestOf, simulate } = await import("../dist/testing/simulation/simulate.js");
@@ -23,38 +30,92 @@ const whole = (text, option) => {
 };
 const one = values.seed !== undefined;
 const from = whole(one ? values.seed : values.from, one ? "seed" : "from");
-const seeds = one ? 1 : whole(values.seeds, "seeds");
+const seconds = whole(values.seconds, "seconds");
+const seeds = one ? 1 : values.seeds !== undefined ? whole(values.seeds, "seeds") : seconds > 0 ? Infinity : 2000;
 
+const COUNTED = ["steps", "simulatedMs", "holds", "lost", "writes", "rejected", "twice", "late"];
 const plain = (_, value) => (typeof value === "bigint" ? String(value) : value);
 const startedMs = performance.now();
-const sum = { worlds: 0, red: 0, steps: 0, simulatedMs: 0, holds: 0, lost: 0, writes: 0, rejected: 0, troubles: {} };
+/** @type {[first: number, last: number][]} */
+const clean = [];
+const sum = { worlds: 0, red: [], clean, troubles: {}, ...Object.fromEntries(COUNTED.map((what) => [what, 0])) };
 
-for (let seed = from; seed < from + seeds; seed++) {
-  const result = await simulate(seed);
-  sum.worlds++;
-  for (const what of ["steps", "simulatedMs", "holds", "lost", "writes", "rejected"]) sum[what] += result[what];
-  for (const [what, times] of Object.entries(result.troubles)) sum.troubles[what] = (sum.troubles[what] ?? 0) + times;
-  if (result.violations.length > 0) sum.red++;
-  if (values.json) {
-    const { history, ...facts } = result;
-    console.log(JSON.stringify({ ...facts, digest: digestOf(result), ...(one && { history }) }, plain));
-    continue;
-  }
-  if (one) for (const event of result.history) console.log(JSON.stringify(event, plain));
-  for (const line of result.report) console.log(line);
-  if (process.stderr.isTTY && seed % 50 === 0)
-    process.stderr.write(`\r${seed - from + 1} of ${seeds} worlds, ${sum.red} red `);
+/** Which ranges of seeds ran clean: [first, last], both included. */
+function noteClean(seed) {
+  const last = clean.at(-1);
+  if (last?.[1] === seed - 1) last[1] = seed;
+  else clean.push([seed, seed]);
 }
 
-if (!values.json) {
-  const seconds = (performance.now() - startedMs) / 1000;
+let stopped = false;
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => (stopped = true));
+/** Rejections that nobody handled belong to the world that is at work. */
+let unhandled = [];
+process.on("unhandledRejection", (reason) => unhandled.push(reason));
+
+/** Lives through one world, whatever it does: a world that throws is red, and has a seed. */
+async function live(seed) {
+  unhandled = [];
+  let result;
+  try {
+    result = await simulate(seed);
+  } catch (error) {
+    return { seed, report: [`simulation seed=${seed}: ${String(error)}`] };
+  }
+  // The event loop turns once, so that the last rejections are told.
+  await new Promise((resolve) => setImmediate(resolve));
+  const rejections = unhandled.map((reason) => `simulation seed=${seed}: unhandled rejection: ${String(reason)}`);
+  return { ...result, report: [...result.report, ...rejections] };
+}
+
+function tell(result, red) {
+  if (!values.json) {
+    if (one) for (const event of result.history ?? []) console.log(JSON.stringify(event, plain));
+    for (const line of result.report) console.log(line);
+    return;
+  }
+  if (!red && !one && !values.each) return;
+  const { history, ...facts } = result;
+  const digest = history && digestOf(result);
+  console.log(JSON.stringify({ ...facts, digest, ...(one && { history }) }, plain));
+}
+
+let next = from;
+while (next < from + seeds && !stopped && (seconds === 0 || performance.now() - startedMs < seconds * 1000)) {
+  const seed = next++;
+  const result = await live(seed);
+  const red = result.report.length > 0;
+  sum.worlds++;
+  for (const what of COUNTED) sum[what] += result[what] ?? 0;
+  for (const [what, times] of Object.entries(result.troubles ?? {}))
+    sum.troubles[what] = (sum.troubles[what] ?? 0) + times;
+  if (red) sum.red.push(seed);
+  else noteClean(seed);
+  tell(result, red);
+  // Signals are heard when the event loop turns.
+  if (seed % 50 === 0) {
+    await new Promise((resolve) => setImmediate(resolve));
+    if (process.stderr.isTTY)
+      process.stderr.write(`\r${sum.worlds} of ${seeds} worlds, ${sum.red.length} red, at seed ${seed} `);
+  }
+}
+
+const tookS = (performance.now() - startedMs) / 1000;
+const cpu = process.cpuUsage();
+const cpuS = (cpu.user + cpu.system) / 1e6;
+const cleanWorlds = sum.worlds - sum.red.length;
+if (values.json) {
+  console.log(JSON.stringify({ sum: { from, next, cleanWorlds, seconds: tookS, cpuSeconds: cpuS, ...sum } }));
+} else {
   const troubles = Object.entries(sum.troubles).map(([what, times]) => `${times} ${what}`);
+  const ranges = clean.map(([first, last]) => (first === last ? String(first) : `${first}–${last}`));
   if (process.stderr.isTTY) process.stderr.write("\r");
   console.log(
-    `${sum.worlds} worlds (seeds ${from} to ${from + seeds - 1}), ${sum.red} with a violation; ` +
-      `${sum.steps} steps, ${(sum.simulatedMs / 3_600_000).toFixed(1)} simulated hours in ${seconds.toFixed(1)} s; ` +
+    `${sum.worlds} worlds, ${sum.red.length} with a violation${sum.red.length > 0 ? ` (seeds ${sum.red.join(", ")})` : ""}; ` +
+      `${sum.steps} steps, ${(sum.simulatedMs / 3_600_000).toFixed(1)} simulated hours in ${tookS.toFixed(1)} s (${cpuS.toFixed(1)} s of a core); ` +
       `${sum.holds} leases held, ${sum.lost} lost, ${sum.writes} writes, ${sum.rejected} of them turned away; ` +
-      `troubles: ${troubles.join(", ")}.`,
+      `${sum.twice} commands done twice, ${sum.late} late grant messages; troubles: ${troubles.join(", ")}.`,
   );
+  console.log(`Clean: ${cleanWorlds} worlds, seeds ${ranges.join(", ") || "none"}. To go on: --from ${next}`);
 }
-process.exitCode = sum.red > 0 ? 1 : 0;
+process.exitCode = sum.red.length > 0 ? 1 : 0;

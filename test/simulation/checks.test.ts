@@ -127,14 +127,14 @@ const CHECKS: readonly (readonly [check: string, mutation: () => Mutation, repor
 
 describe("the simulation notices", () => {
   for (const [check, mutation, report] of CHECKS) {
-    test(check, { timeout: 120_000 }, async () => {
+    test(check, { timeout: 600_000 }, async () => {
       const reports: string[] = [];
       for (const seed of SEEDS) reports.push(...(await simulate(seed, mutation())).report);
       expect(reports.join("\n")).toMatch(report);
     });
   }
 
-  test("nothing of that in the same worlds as they are", async () => {
+  test("nothing of that in the same worlds as they are", { timeout: 600_000 }, async () => {
     for (const seed of SEEDS) expect((await simulate(seed)).report).toEqual([]);
   });
 });

@@ -102,6 +102,11 @@ export const guards: readonly Guard[] = [
     mutation: () => ({ client: (right) => onGrants(right, (granted) => ({ ...granted, run: granted.run * 2 })) }),
     noticedBy: ["fences", "O8 truthfulness", ...WHOLE],
   },
+  {
+    off: "the doubt about what was sent twice: a no to the second is told for certain",
+    mutation: () => ({ troubles: ["reset"], rules: { sentTwice: false } }),
+    noticedBy: ["O8 truthfulness"],
+  },
 ];
 
 /** Edits every grant that reaches the core, whichever way it comes. */

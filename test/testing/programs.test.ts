@@ -1,6 +1,9 @@
 /** The judges of made-up programs can fail: each is shown a backend, or a program, that it must not let pass. */
+import { hasSubscribers } from "node:diagnostics_channel";
 import { describe, expect, test } from "vitest";
 import type { Backend, Claim, Granted } from "../../src/backend.ts";
+import { EVENTS } from "../../src/testing/programs/events.ts";
+import { generateProgram } from "../../src/testing/programs/generate.ts";
 import type { Program, Rule, Step } from "../../src/testing/programs/program.ts";
 import { printProgram } from "../../src/testing/programs/print.ts";
 import { runProgram } from "../../src/testing/programs/run.ts";
@@ -130,6 +133,36 @@ describe("the judges of programs", () => {
       expect((await runProgram(program)).findings).toEqual([]);
     });
   }
+});
+
+describe("subscribers", () => {
+  test("act inside the event, once, and in their own process only", async () => {
+    const then = (lock: string): readonly Step[] => [{ do: "try", lock, slot: 1 }];
+    const steps: readonly Step[] = [{ do: "on", event: "hold:start", steps: then("y") }, work, work];
+    const deaf: readonly Step[] = [{ do: "on", event: "hold:start", steps: then("w") }, sleep(9000)];
+    const program: Program = {
+      threads: [
+        { client: 0, steps },
+        { client: 1, steps: deaf },
+      ],
+    };
+    const { findings, log } = await runProgram(program, { trace: true });
+    expect(findings).toEqual([]);
+    const grants = log.filter((line) => line.includes("grants")).map((line) => /grants (\w)/.exec(line)?.[1]);
+    // The lock of the work is granted first; the event of its hold takes the other one, and the second hold takes none.
+    expect(grants).toEqual(["x", "y", "x"]);
+    expect(hasSubscribers("tracing:holdfast:hold:start")).toBe(false);
+  });
+
+  test("are in some programs for each event, and in most programs not", () => {
+    const texts = Array.from({ length: 3000 }, (_, at) => JSON.stringify(generateProgram(at + 1)));
+    for (const event of EVENTS)
+      expect(
+        texts.some((text) => text.includes(`"event":"${event}"`)),
+        event,
+      ).toBe(true);
+    expect(texts.filter((text) => text.includes('"do":"on"')).length).toBeLessThan(texts.length / 3);
+  });
 });
 
 describe("shrinking", () => {

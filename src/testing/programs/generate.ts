@@ -1,6 +1,7 @@
 /** Makes programs up. One seed is one program. Not every program uses everything, so that rare combinations get their share. */
 import { seeded, type SeededChance } from "../seeded.ts";
 import type { Fault, Operation } from "../weather.ts";
+import { EVENTS } from "./events.ts";
 import type { LockNames, Options, Program, ProgramFault, Step, Thread } from "./program.ts";
 
 /** What a program may use beside run() and sleep. */
@@ -28,7 +29,9 @@ const FEATURES = [
   "release",
   "hoard",
 ] as const;
-type Feature = (typeof FEATURES)[number];
+type Feature = (typeof FEATURES)[number] | "events";
+/** Programs whose subscribers act. Drawn apart, so that all other programs stay what they were. */
+const EVENTFUL = 0.25;
 
 const SLEEPS = [0, 1, 5, 9, 20, 200, 500, 1000, 1500, 4000, 8000] as const;
 const WAITS = [0, 1, 10, 100, 1000, 5000] as const;
@@ -51,7 +54,9 @@ class Author {
     this.#seed = seed;
     this.#chance = seeded(Math.imul(seed, 0x9e3779b1) ^ 0x5bd1e995);
     const share = this.#chance.between(0.15, 0.7);
-    this.#features = new Set(FEATURES.filter(() => this.#chance.happens(share)));
+    const eventful = seeded(seed ^ 0x2545f491).happens(EVENTFUL);
+    const features: Feature[] = FEATURES.filter(() => this.#chance.happens(share));
+    this.#features = new Set(eventful ? [...features, "events"] : features);
     this.#ink = Math.floor(this.#chance.between(4, 26));
   }
 
@@ -135,6 +140,8 @@ class Author {
       () => this.#listen(depth),
       () => this.#listen(depth),
     );
+    const on = (): Step => ({ do: "on", event: chance.pick(EVENTS), steps: this.#inner(depth) });
+    may("events", on, on);
     may("abort", () => ({ do: "abort", signal: chance.pick([0, 1]) }));
     may("close", () => this.#close());
     may("force", () => ({ do: "force", lock: this.#name() }));

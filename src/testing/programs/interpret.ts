@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { AcquireOptions } from "../../api.ts";
 import { LockClosedError } from "../../errors.ts";
 import { peek } from "../peek.ts";
+import { Subscribers } from "./events.ts";
 import { type Judge, ProgramError } from "./judge.ts";
 import type { LockNames, Options, Step } from "./program.ts";
 import { type Client, DEFAULT_TTL_MS, type Stage } from "./stage.ts";
@@ -24,6 +25,7 @@ const around = new AsyncLocalStorage<Tenancy>();
 export class Interpreter {
   /** How many lines of work have not come to their end. */
   working: number = 0;
+  readonly subscribers: Subscribers = new Subscribers();
   #candidates = 0;
   readonly #stage: Stage;
   readonly #judge: Judge;
@@ -65,6 +67,9 @@ export class Interpreter {
         return this.#check(client, step);
       case "listen":
         return this.#listen(client, step);
+      case "on":
+        this.subscribers.on(client, step.event, () => this.start(client, step.steps));
+        return undefined;
       case "throw":
         throw new ProgramError("the work failed");
       case "abort":

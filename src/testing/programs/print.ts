@@ -49,6 +49,8 @@ function print(step: Step, who: string): string[] {
       return step.steps.length === 0
         ? [`lease${step.slot ?? ""}.signal;`]
         : [`lease${step.slot ?? ""}.signal.addEventListener("abort", async () => {`, ...inside(step.steps), "});"];
+    case "on":
+      return [`once(${JSON.stringify(`holdfast:${step.event}`)}, async () => {`, ...inside(step.steps), "});"];
     case "throw":
       return ['throw new Error("the work failed");'];
     case "abort":

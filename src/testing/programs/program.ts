@@ -19,6 +19,17 @@ export interface Options {
   readonly signal?: number;
 }
 
+/** An event of the library, by the end of its channel's name. */
+export type EventName =
+  | "lost"
+  | "renew"
+  | "force-release"
+  | "acquire:start"
+  | "acquire:asyncEnd"
+  | "hold:start"
+  | "hold:end"
+  | "hold:error";
+
 export type Step =
   /** Runs the steps under the lock. `loose`: a failure fails those who wait for this step; else it is caught. */
   | {
@@ -44,6 +55,8 @@ export type Step =
   | { readonly do: "check"; readonly slot?: number; readonly times?: number }
   /** Runs the steps when the lease's signal aborts. Without steps: only reads the signal. */
   | { readonly do: "listen"; readonly slot?: number; readonly steps: readonly Step[] }
+  /** Runs the steps at the first such event in this client's process, inside the event. */
+  | { readonly do: "on"; readonly event: EventName; readonly steps: readonly Step[] }
   /** Waits; stops the whole world (a blocked event loop); stops this process only; lets its machine sleep; steps its wall clock. */
   | { readonly do: "sleep" | "block" | "pause" | "suspend" | "wall"; readonly ms: number }
   | { readonly do: "throw" }

@@ -70,6 +70,7 @@ class Play {
     }
     // What the last act left behind in the microtask queue belongs to this program, not to the next.
     await this.#stage.clock.settle();
+    this.#interpreter.subscribers.end();
     const { log, nowMs } = this.#stage;
     return { program: this.#program, findings: this.judge.findings, log, simulatedMs: nowMs, steps: this.#steps };
   }

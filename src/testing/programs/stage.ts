@@ -22,6 +22,8 @@ export interface Closing {
 export class Client {
   readonly index: number;
   readonly name: string;
+  /** Tells in events whose they are. */
+  readonly backendName: string;
   readonly process: SimulatedProcess;
   readonly locks: Locks;
   /** Claims of whose loss this process has been told, and in which turn. */
@@ -48,6 +50,7 @@ export class Client {
   constructor(stage: Stage, index: number) {
     this.index = index;
     this.name = "ABCDEFGH"[index] ?? `client ${index}`;
+    this.backendName = `memory of ${this.name}`;
     const { program, clock, store } = stage;
     this.process = new SimulatedProcess(clock, this.name, 1);
     const { seed = 1 } = program;
@@ -70,7 +73,8 @@ export class Client {
       };
       listen?.({ lost, doubt: this.doubt });
     };
-    const backend: Backend = { ...this.#noted(near, stage), ...(listen && { listen: hear }) };
+    const { backendName: name } = this;
+    const backend: Backend = { ...this.#noted(near, stage), name, ...(listen && { listen: hear }) };
     this.locks = createLocks(backend, {
       clock: this.process.clock,
       chance: seeded(seed * 31 + index),

@@ -1,104 +1,187 @@
-/** The way between a process and the store: requests and replies take their time, overtake each other, or never arrive. */
-import type { Backend } from "../../backend.ts";
+/**
+ * A process's side of the simulation: a backend over two connections, made as the Redis backend is. Commands may be done twice.
+ * Messages come in their own time, and are judged by the very queue that Redis uses: a late grant must not be believed.
+ */
+import type { Backend, Claim, Granted, Listener, Refused, Released, Swapped } from "../../backend.ts";
 import { LockBackendError } from "../../errors.ts";
+import type { MemoryStore } from "../../memory/index.ts";
+import { Queue } from "../../redis/queue.ts";
 import type { FakeClock } from "../fake-clock.ts";
 import type { SeededChance } from "../seeded.ts";
+import { Commands } from "./commands.ts";
+import { beat, type Counter, type GrantMessage, type Told } from "./counter.ts";
 import type { SimulatedProcess } from "./process.ts";
+import { Road } from "./road.ts";
 
-/** What the network is like for one process. */
-export interface Weather {
-  /** Share of messages lost, each way. */
-  lost: number;
-  /** Share of messages that are slow, each way. */
-  slow: number;
-  slowMs: number;
-  /** The caller gives up after this long; what is under way arrives all the same. */
-  patienceMs: number;
-  /** True: nothing gets through. */
-  cut: boolean;
+/** Rules that a test switches off, to prove that the simulation would notice. */
+export interface Rules {
+  /** Answers tell the lock's last fence: a grant message that is not newer is no proof. @default true */
+  readonly lastFence?: boolean;
+  /** An "absent" to a release that was sent twice is no answer. @default true */
+  readonly sentTwice?: boolean;
 }
 
-export const FAIR_WEATHER: Readonly<Weather> = { lost: 0, slow: 0.3, slowMs: 15, patienceMs: 2000, cut: false };
+/** The store, where the network ends. */
+export interface Remote {
+  readonly backend: Backend;
+  readonly store: MemoryStore;
+  readonly counter: Counter;
+}
 
 export class Network {
-  readonly weather: Weather = { ...FAIR_WEATHER };
-  readonly #world: FakeClock;
-  readonly #chance: SeededChance;
+  readonly commands: Road;
+  readonly messages: Road;
+  /** How many grant messages arrived when the lock had been given to somebody else since. */
+  late = 0;
   readonly #process: SimulatedProcess;
+  readonly #remote: Remote;
+  readonly #rules: Rules;
+  readonly #commands: Commands;
+  readonly #queue: Queue;
+  /** Claims of this process that may be queued. Messages about others are nobody's. */
+  readonly #wanted = new Map<string, Claim>();
+  /** Force is told as a loss, or as a reason to renew: stores differ. */
+  readonly #tellsLoss: boolean;
+  #listener: Listener | undefined;
 
-  constructor(world: FakeClock, chance: SeededChance, process: SimulatedProcess) {
-    this.#world = world;
-    this.#chance = chance;
+  constructor(world: FakeClock, chance: SeededChance, process: SimulatedProcess, remote: Remote, rules: Rules) {
+    const { backend, store, counter } = remote;
     this.#process = process;
+    this.#remote = remote;
+    this.#rules = rules;
+    this.commands = new Road(world, chance, true);
+    this.messages = new Road(world, chance, false);
+    this.#commands = new Commands(world, process, this.commands, chance.happens(0.5));
+    this.#tellsLoss = chance.happens(0.5);
+    this.#queue = new Queue({
+      clock: process.clock,
+      confirms: false,
+      portions: (waiters) => (waiters.length > 0 ? [[...waiters]] : []),
+      beat: (portion) => {
+        const claims = portion.map(({ claim }) => claim);
+        return this.#ask("", () => beat(store, backend, counter, claims));
+      },
+    });
+    // The new connection is used before the old one's end is told of.
+    const sendAgain = this.commands.onReconnect;
+    this.commands.onReconnect = () => {
+      sendAgain?.();
+      this.#doubt();
+    };
+    this.messages.onReconnect = () => this.#doubt();
+    counter.inboxes.set(process.name, (message) => this.messages.send(() => this.#arrived(message)));
   }
 
-  /** The backend as the process sees it through this network. */
-  over(backend: Backend): Backend {
+  /** How many commands the store has done more than once. */
+  get doneTwice(): number {
+    return this.#commands.doneTwice;
+  }
+
+  /** The store as the process sees it through this network. */
+  get backend(): Backend {
+    const { backend } = this.#remote;
     return {
       name: "simulated",
-      attempt: (claim) => this.#call(claim.name, () => backend.attempt(claim)),
-      renew: (claims, fences) => this.#call(claims[0]?.name ?? "", () => backend.renew(claims, fences)),
-      release: (claim) => this.#call(claim.name, () => backend.release(claim)),
-      swap: (held, next) => this.#call(held.name, () => backend.swap!(held, next)),
-      watch: (claim, signal) => this.#watch(signal, (server) => backend.watch!(claim, server)),
-      query: (prefix) => this.#call(prefix, () => backend.query(prefix)),
-      forceRelease: (name, ...rest) => this.#call(name, () => backend.forceRelease(name, ...rest)),
-      listen: (listener) =>
-        backend.listen?.({
-          lost: (id, reason) => this.send(() => this.#process.deliver(() => listener.lost(id, reason))),
-          doubt: () => this.send(() => this.#process.deliver(() => listener.doubt())),
-        }),
-      close: async () => backend.close(),
+      attempt: (claim) => this.#enter(claim, () => backend.attempt(claim)),
+      swap: (held, next) => this.#swap(held, next),
+      watch: (claim, signal) => this.#queue.watch(claim, signal),
+      renew: (claims, fences) => this.#ask(claims[0]?.name ?? "", () => backend.renew(claims, fences)),
+      release: (claim) => this.#release(claim),
+      query: (prefix) => this.#ask(prefix, () => backend.query(prefix)),
+      forceRelease: (name, ...rest) => this.#ask(name, () => backend.forceRelease(name, ...rest)),
+      listen: (listener) => this.#listen(listener),
+      close: async () => {
+        this.#queue.close();
+        await backend.close();
+      },
     };
   }
 
-  /** Carries one message, if it gets through. */
-  send(arrive: () => void): void {
-    const { weather } = this;
-    const chance = this.#chance;
-    if (weather.cut || chance.happens(weather.lost)) return;
-    const delayMs = chance.happens(weather.slow) ? chance.between(0, weather.slowMs) : chance.between(0.1, 2);
-    this.#world.setTimer(arrive, delayMs);
+  #ask<A>(name: string, step: () => Promise<A>): Promise<A> {
+    return this.#commands.ask(name, step, (answer) => answer);
   }
 
-  #call<T>(name: string, work: () => Promise<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const late = this.#world.setTimer(() => {
-        const error = new LockBackendError("simulated", name, "no answer in time");
-        this.#process.deliver(() => reject(error));
-      }, this.weather.patienceMs);
-      const reply = (settle: () => void): void => {
-        this.send(() => {
-          this.#world.clearTimer(late);
-          this.#process.deliver(settle);
-        });
-      };
-      this.send(() => {
-        work().then(
-          (answer) => reply(() => resolve(answer)),
-          (error: Error) => reply(() => reject(error)),
-        );
-      });
+  #enter<A extends Granted | Refused>(
+    claim: Claim,
+    step: () => Promise<A>,
+    understood = (answer: A, _twice: boolean): A => answer,
+  ): Promise<A> {
+    const sentMs = this.#process.clock.now();
+    this.#wanted.set(claim.id, claim);
+    return this.#commands.ask(
+      claim.name,
+      () => this.#remote.counter.tell(claim.name, step),
+      (told, twice) => understood(this.#entered(claim, sentMs, told), twice),
+      () => {
+        if (claim.queues) this.#queue.unsure(claim, claim.name, claim.ttlMs);
+      },
+    );
+  }
+
+  #entered<A extends Granted | Refused>(claim: Claim, sentMs: number, { answer, last }: Told<A>): A {
+    if (answer.granted) this.#queue.forget(claim.id);
+    else if (answer.position === undefined) this.#forget(claim);
+    else {
+      this.#queue.queued(claim, claim.name, claim.ttlMs, sentMs, { last, againMs: 0, by: "" }, 0);
+      return { ...answer, retryMs: claim.ttlMs };
+    }
+    return answer;
+  }
+
+  #swap(held: Claim, next: Claim): Promise<Swapped> {
+    this.#forget(held);
+    return this.#enter<Swapped>(
+      next,
+      () => this.#remote.backend.swap!(held, next),
+      (answer, twice) => (this.#isSure(answer.released, twice) ? answer : { ...answer, released: undefined }),
+    );
+  }
+
+  #release(claim: Claim): Promise<Released> {
+    this.#forget(claim);
+    return this.#commands.ask(
+      claim.name,
+      () => this.#remote.backend.release(claim),
+      (was, twice) => {
+        if (this.#isSure(was, twice)) return was;
+        throw new LockBackendError("simulated", claim.name, "sent twice, and the first may have released it");
+      },
+    );
+  }
+
+  /** A "no" to what was sent twice may follow a "yes" that nobody heard. */
+  #isSure(was: Released | undefined, twice: boolean): boolean {
+    return was !== "absent" || !twice || this.#rules.sentTwice === false;
+  }
+
+  #forget(claim: Claim): void {
+    this.#wanted.delete(claim.id);
+    this.#queue.forget(claim.id);
+  }
+
+  #listen(listener: Listener): void {
+    this.#listener = listener;
+    const carry = (tell: () => void): void => this.messages.send(() => this.#process.deliver(tell));
+    this.#remote.backend.listen?.({
+      lost: (id, reason) => carry(() => (this.#tellsLoss ? listener.lost(id, reason) : listener.doubt(id))),
+      doubt: (id) => carry(() => listener.doubt(id)),
     });
   }
 
-  #watch<T>(signal: AbortSignal, work: (server: AbortSignal) => Promise<T | undefined>): Promise<T | undefined> {
-    const server = new AbortController();
-    // A connection's end is noticed, sooner or later: only messages are lost.
-    const hangUp = (): void => void this.#world.setTimer(() => server.abort(), this.#chance.between(0, 50));
-    const stillHere = this.#process.atDeath(hangUp);
-    return new Promise((resolve) => {
-      const end = (): void => {
-        stillHere();
-        resolve(undefined);
-        hangUp();
-      };
-      signal.addEventListener("abort", end, { once: true });
-      this.send(() => {
-        void work(server.signal).then((news) => {
-          if (!server.signal.aborted) this.send(() => this.#process.deliver(() => resolve(news)));
-        });
-      });
+  #arrived(message: GrantMessage): void {
+    if (this.#remote.counter.isOld(message)) this.late++;
+    this.#process.deliver(() => {
+      const claim = this.#wanted.get(message.claim);
+      const { fence, run } = message;
+      if (claim !== undefined) this.#queue.granted(claim, { fences: { fence, run }, sure: true, by: "" });
+    });
+  }
+
+  /** Messages may have been missed, and the store may have done more than was heard of. */
+  #doubt(): void {
+    this.#process.deliver(() => {
+      this.#queue.beatAll();
+      this.#listener?.doubt();
     });
   }
 }

@@ -20,7 +20,6 @@ export class SimulatedProcess {
   readonly #world: FakeClock;
   readonly #timers = new Set<ProcessTimer>();
   readonly #backlog: (() => void)[] = [];
-  readonly #atDeath = new Set<() => void>();
   #state: "running" | "paused" | "suspended" | "dead" = "running";
   /** World time that the monotonic clock missed in its sleep. */
   #sleptMs = 0;
@@ -91,13 +90,6 @@ export class SimulatedProcess {
     for (const timer of this.#timers) this.#world.clearTimer(timer.worldTimer);
     this.#timers.clear();
     this.#backlog.length = 0;
-    for (const fn of this.#atDeath) fn();
-  }
-
-  /** Calls `fn` when the process crashes, unless called off: how a server learns that a connection is gone. */
-  atDeath(fn: () => void): () => void {
-    this.#atDeath.add(fn);
-    return () => void this.#atDeath.delete(fn);
   }
 
   /** Sets its wall clock forward, or back, as an administrator does. */

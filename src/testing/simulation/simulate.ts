@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { checkHistory, type HistoryEvent, type Violation } from "../history.ts";
 import { findLinearization } from "../linearizable.ts";
-import { FAIR_WEATHER } from "./network.ts";
+import { FAIR_WEATHER } from "./road.ts";
 import { calmDown, drawWeather, makeTrouble, type Trouble } from "./nemesis.ts";
 import { work } from "./workload.ts";
 import { type Mutation, type Node, World } from "./world.ts";
@@ -25,6 +25,10 @@ export interface SimulationResult {
   readonly writes: number;
   /** How many writes the guard turned away. */
   readonly rejected: number;
+  /** How many commands the store did twice, because they were sent again. */
+  readonly twice: number;
+  /** How many grant messages came after the lock had been given to somebody else. */
+  readonly late: number;
   readonly troubles: Readonly<Record<Trouble, number>>;
   readonly violations: readonly Violation[];
   /** For people: `simulation seed=… step=…: …`, one per violation. */
@@ -178,6 +182,8 @@ function judge(world: World, seed: number, troubles: Readonly<Record<Trouble, nu
     lost: count("lost"),
     writes: count("wrote"),
     rejected: history.filter((event) => event.kind === "wrote" && !event.accepted).length,
+    twice: world.networks.reduce((sum, { doneTwice }) => sum + doneTwice, 0),
+    late: world.networks.reduce((sum, { late }) => sum + late, 0),
     troubles,
     violations,
     report: violations.map(({ oracle, atMs, lock, message }) => {

@@ -6,6 +6,9 @@ import type { Node, World } from "./world.ts";
 /** `pool` admits two, `books` has readers and writers, the others have one holder at a time. */
 const LOCK_NAMES = ["job", "books", "pool", "other"] as const;
 
+/** One for all: to make one costs more than the visit that it ends. */
+const NO_INTEREST: Error = Object.assign(new Error("lost interest"), { name: "AbortError" });
+
 export interface Habits {
   readonly ttlMs: number;
   /** Longest time to work under a lock. */
@@ -78,7 +81,7 @@ class Visit {
       ...pick(tidy ? 0 : 0.05, { wait: Infinity }),
       ...(names[0] === "books" && pick(0.6, { mode: "shared" as const })),
       ...(names[0] === "pool" && { limit: 2 }),
-      ...pick(0.2, { signal: this.#abortSoon() }),
+      ...(chance.happens(0.2) && { signal: this.#abortSoon() }),
       ...pick(tidy ? 0 : 0.1, { renew: false }),
       ...pick(tidy ? 0 : 0.1, { maxHold: Math.ceil(ttlMs * chance.between(0.3, 2)) }),
       ...pick(tidy ? 0 : 0.05, { minHold: Math.ceil(ttlMs / 5) }),
@@ -89,7 +92,9 @@ class Visit {
   /** A caller who loses interest. */
   #abortSoon(): AbortSignal {
     const stop = new AbortController();
-    void this.#node.process.sleep(this.#world.chance.between(0, this.#habits.ttlMs)).then(() => stop.abort());
+    void this.#node.process
+      .sleep(this.#world.chance.between(0, this.#habits.ttlMs))
+      .then(() => stop.abort(NO_INTEREST));
     return stop.signal;
   }
 
@@ -163,7 +168,8 @@ class Visit {
   #write(names: readonly string[], lease: Lease): void {
     for (const lock of names) {
       const fence = lease.fences.get(lock) ?? lease.fence;
-      if (lock === "job" || lock === "other") this.#node.network.send(() => this.#world.write(this.#who, lock, fence));
+      if (lock !== "job" && lock !== "other") continue;
+      this.#node.network.commands.send(() => this.#world.write(this.#who, lock, fence), 1);
     }
   }
 

@@ -2,11 +2,13 @@
 import type { Lease, Locks } from "../../api.ts";
 import type { Backend, Member } from "../../backend.ts";
 import { createLocks } from "../../locks.ts";
-import { memory, type MemoryStore, memoryStore } from "../../memory/index.ts";
+import { memory, type MemoryStore, memoryStore, type StoreChange } from "../../memory/index.ts";
 import { FakeClock } from "../fake-clock.ts";
 import type { HistoryEvent, Oracle, Violation } from "../history.ts";
 import { seeded, type SeededChance } from "../seeded.ts";
-import { Network } from "./network.ts";
+import { Counter } from "./counter.ts";
+import { Network, type Rules } from "./network.ts";
+import type { Trouble } from "./nemesis.ts";
 import { SimulatedProcess } from "./process.ts";
 
 /** Breaks one rule on purpose, to prove that the simulation would notice. */
@@ -15,6 +17,10 @@ export interface Mutation {
   readonly store?: (right: Member, process: SimulatedProcess, world: World) => Partial<Backend>;
   /** Replaces methods of the backend on the process's side of the network. */
   readonly client?: (right: Backend, process: SimulatedProcess, world: World) => Partial<Backend>;
+  /** Rules of the process's side of the network that are off. */
+  readonly rules?: Rules;
+  /** These troubles, and no others. */
+  readonly troubles?: readonly Trouble[];
   /** Events that never happened, told to the judge after all that did. */
   readonly rumours?: (afterMs: number) => readonly HistoryEvent[];
   /** Decides what the guarded resource lets in, instead of "not below the highest fence so far". */
@@ -48,8 +54,15 @@ const RATE_ERROR_MOST = 0.008;
 /** Many times what a world needs: a loop in which no time passes is a bug, and must not hang whoever runs it. */
 const STEPS_MOST = 500_000;
 const DOUBT_LOOK_MS = 5;
+
 /** Timers count in whole milliseconds. */
 const SIGNAL_LATE_MOST_MS = 2;
+
+// Taken at load time, so that a test runner that replaces them does not stop the world.
+const nextTick: (fn: () => void) => void = process.nextTick.bind(process);
+const nextLoop = globalThis.setImmediate;
+/** After so many steps the event loop turns, so that a rejection that nobody handles is told while its world is at work. */
+const LOOP_STEPS = 8;
 
 export class World {
   readonly clock: FakeClock = new FakeClock({ nowMs: 0 });
@@ -57,8 +70,11 @@ export class World {
   readonly history: HistoryEvent[] = [];
   readonly violations: Violation[] = [];
   readonly store: MemoryStore;
+  readonly counter: Counter;
   readonly mutation: Mutation;
   nodes: Node[] = [];
+  /** Of all processes that ever were. */
+  readonly networks: Network[] = [];
   phase: Phase = "chaos";
   steps = 0;
   /** When each step began, to name the step of a violation. */
@@ -71,7 +87,13 @@ export class World {
     this.chance = seeded(seed);
     this.mutation = mutation;
     const run = this.chance.pick([1, 2, 64]);
-    this.store = memoryStore({ clock: this.clock, run, log: (change) => this.history.push(change) });
+    const counter = new Counter(mutation.rules?.lastFence !== false);
+    const log = (change: StoreChange): void => {
+      this.history.push(change);
+      counter.note(change);
+    };
+    this.counter = counter;
+    this.store = memoryStore({ clock: this.clock, run, log });
   }
 
   get nowMs(): number {
@@ -84,14 +106,16 @@ export class World {
     const rate = 1 + chance.between(-RATE_ERROR_MOST, RATE_ERROR_MOST);
     const process = new SimulatedProcess(clock, `p${++this.#born}`, rate);
     const right = memory({ store: this.store, clock: process.clock });
-    const network = new Network(clock, chance, process);
     const seen = mutation.store === undefined ? right : override(right, mutation.store(right, process, this));
-    const near = network.over(seen);
+    const remote = { backend: seen, store: this.store, counter: this.counter };
+    const network = new Network(clock, chance, process, remote, mutation.rules ?? {});
+    const near = network.backend;
     const backend = mutation.client === undefined ? near : override(near, mutation.client(near, process, this));
     const ids = seeded(Math.floor(chance.fraction() * 2 ** 32));
     const locks = createLocks(backend, { clock: process.clock, chance: ids, holder: process.name });
     const node = { process, network, locks };
     this.nodes.push(node);
+    this.networks.push(network);
     return node;
   }
 
@@ -151,24 +175,43 @@ export class World {
     this.record({ kind: "wrote", atMs: this.nowMs, lock, who, fence, accepted });
   }
 
-  /** Lets one thing happen. `false`: nothing is left to happen. */
-  async step(): Promise<boolean> {
-    if (++this.steps > STEPS_MOST) throw new Error(`the simulation does not end (at ${this.nowMs} ms)`);
-    const more = await this.clock.step();
-    this.stepMs.push(this.nowMs);
-    for (const watched of this.#watched) this.#sample(watched);
-    return more;
+  /**
+   * Lets things happen, one timer at a time, until `done` or until nothing more is due before the deadline. Promises settle
+   * between two timers. A loop of callbacks, because it turns a thousand times in a world: promises of its own would
+   * cost more than what it drives.
+   */
+  until(done: () => boolean, deadlineMs: number): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      const turn = (): void => {
+        try {
+          if (done()) return resolve(true);
+          if ((this.clock.nextDueMs ?? Infinity) > deadlineMs) {
+            this.clock.block(deadlineMs - this.nowMs);
+            return this.#settled(() => resolve(done()));
+          }
+          if (++this.steps > STEPS_MOST) throw new Error(`the simulation does not end (at ${this.nowMs} ms)`);
+          this.clock.fireNext();
+          this.#settled(look);
+        } catch (error) {
+          reject(error as Error);
+        }
+      };
+      const look = (): void => {
+        this.stepMs.push(this.nowMs);
+        for (const watched of this.#watched) this.#sample(watched);
+        turn();
+      };
+      this.#settled(turn);
+    });
   }
 
-  async until(done: () => boolean, deadlineMs: number): Promise<boolean> {
-    while (!done()) {
-      if ((this.clock.nextDueMs ?? Infinity) > deadlineMs) {
-        await this.clock.advance(Math.max(0, deadlineMs - this.nowMs));
-        return done();
-      }
-      await this.step();
-    }
-    return true;
+  /**
+   * Calls `next` when every promise has settled that can without time passing. A tick asked for by a microtask comes after all
+   * other microtasks; to turn the event loop each time would cost as much as what the core does in a step.
+   */
+  #settled(next: () => void): void {
+    if (this.steps % LOOP_STEPS === 0) nextLoop(next);
+    else queueMicrotask(() => nextTick(next));
   }
 
   /** Notes down a change of what the lease says. A process that stands still says nothing. */
