@@ -16,7 +16,7 @@ import { checkBackend, checkCreateOptions, checkReason, got } from "./check.ts";
 import { type Call, Closing, Running } from "./close.ts";
 import { Desk } from "./desk.ts";
 import { elect } from "./elect.ts";
-import { isA, LockLostError, LockTimeoutError } from "./errors.ts";
+import { isA, LockClosedError, LockLostError, LockTimeoutError } from "./errors.ts";
 import { type AcquireEvent, acquireChannel, forceReleaseChannel } from "./events.ts";
 import { GroupLease } from "./group.ts";
 import type { HeldLease } from "./lease.ts";
@@ -172,11 +172,11 @@ class BackendLocks implements Locks {
     return this.#desk.take(name, spec, patience, waitMs);
   }
 
-  #traced(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
+  async #traced(name: string, spec: Spec, patience: Patience, waitMs: number): Promise<HeldLease | null> {
     const { clock, backend } = this.#desk;
     const event: AcquireEvent = { backend: backend.name, name, mode: spec.mode };
     const startedAtMs = clock.now();
-    return acquireChannel.tracePromise(async () => {
+    const taken = await acquireChannel.tracePromise(async () => {
       try {
         const lease = await this.#takeFresh(name, spec, patience, waitMs);
         event.outcome = lease === null ? "busy" : "acquired";
@@ -190,6 +190,9 @@ class BackendLocks implements Locks {
         event.waitedMs = clock.now() - startedAtMs;
       }
     }, event);
+    // A subscriber may have closed these locks before the caller had its lease.
+    if (this.#desk.closed && taken?.lost !== undefined) throw new LockClosedError(name);
+    return taken;
   }
 
   /** Runs the function and releases, whatever it does. What resolves after its lease was lost may not be taken for done. */

@@ -1,8 +1,8 @@
 /** What can be seen from outside, on diagnostics_channel. */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, onTestFinished, test } from "vitest";
 import type { Renewal } from "../../src/backend.ts";
-import { LockBackendError } from "../../src/errors.ts";
+import { LockBackendError, LockClosedError } from "../../src/errors.ts";
 import { failure, stage } from "./scripted.ts";
 
 const subscriptions: [string, (message: unknown) => void][] = [];
@@ -121,4 +121,14 @@ test("a forced release is told, with who and why", async () => {
   const { fence } = await locks.acquire("a");
   await other().forceRelease("a", { fence, reason: "stuck" });
   expect(forced).toMatchObject([{ name: "a", fence, by: "there:2", reason: "stuck", done: true }]);
+});
+
+test("a subscriber that closes the locks at the end of an acquire: the caller gets an error, and no lease that is over", async () => {
+  const { locks, other } = stage();
+  const close = (): void => void locks.close();
+  subscribe("tracing:holdfast:acquire:asyncEnd", close);
+  onTestFinished(() => void unsubscribe("tracing:holdfast:acquire:asyncEnd", close));
+  expect(await failure(locks.tryAcquire("a"))).toBeInstanceOf(LockClosedError);
+  unsubscribe("tracing:holdfast:acquire:asyncEnd", close);
+  expect(await other().tryAcquire("a")).not.toBeNull();
 });

@@ -147,7 +147,8 @@ export class Judge {
     if (result === "lost" && before && !client.forced && this.#wasOurs(tenancy))
       this.fail("lost though held", `${who} says "lost"`);
     const records = [...tenancy.lease.fences].map(([name, fence]) => this.truth.leaseOf(name, fence));
-    const told = records.every((record) => client.confirmed.has(record?.claim ?? ""));
+    // After a sleep a yes to the claim does not prove that it was this lease.
+    const told = !client.dozed && records.every((record) => client.confirmed.has(record?.claim ?? ""));
     // Given back in time, but the release was on its way when the store let go: nobody can say which came first.
     const late = records.some((record) => record?.how === "ran-out") && (this.#stage.program.lagMs ?? 0) > 0;
     const short = call.ttlMs < 15 * (this.#stage.program.lagMs ?? 0);
