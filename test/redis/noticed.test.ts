@@ -5,6 +5,7 @@ import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { unfit } from "../../src/redis/fitness.ts";
 import type { Identity } from "../../src/redis/inspect.ts";
 import { namesOf } from "../../src/redis/names.ts";
+import { parseUrl } from "../../src/redis/url.ts";
 import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 let server: RedisServer;
@@ -173,6 +174,19 @@ test("a server that cannot be a quorum's member is told why", () => {
   expect(unfit({ ...fit, cluster: true }, true)).toContain("it is a node of a Redis Cluster");
   expect(unfit({ ...fit, policy: "allkeys-lru" }, false)).toContain("its maxmemory-policy is allkeys-lru");
   expect(unfit({ ...fit, policy: "allkeys-lru" }, true)).toBeUndefined();
+});
+
+test("checkReplicas in a URL is off only where it says false", () => {
+  const checks = (text: string): unknown => parseUrl(`redis://host${text}`).options.checkReplicas;
+  expect([checks(""), checks("?checkReplicas=false"), checks("?checkReplicas=true")]).toEqual([undefined, false, true]);
+});
+
+test("a limit that others do not share is told with both numbers", async () => {
+  await using desk = new Desk();
+  const backend = desk.backend(server.port);
+  const holder = claimOf({ limit: 37 });
+  await granted(backend, holder);
+  await expect(backend.attempt(rivalOf(holder, { limit: 41 }))).rejects.toThrow(/37.*41|41.*37/u);
 });
 
 describe("the hash of a lock", () => {
