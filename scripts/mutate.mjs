@@ -151,7 +151,9 @@ for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.e
 
 /** Without a bug every test must be green, and takes so long. */
 async function calibrate() {
-  const tests = [...new Set(queue.flatMap((mutant) => mutant.tests ?? testsOf(root, mutant.file, values.quick)))];
+  const tests = [
+    ...new Set(queue.flatMap((mutant) => mutant.tests ?? testsOf(workshops[0].dir, mutant.file, values.quick))),
+  ];
   const shares = workshops.map((_, index) => tests.filter((_test, at) => at % workshops.length === index));
   const answers = await Promise.all(
     workshops.map(async (workshop, index) =>
@@ -190,7 +192,7 @@ async function judge(workshop, { tests, text, ...mutant }) {
   const { mend, refused } = workshop.plant(mutant.file, text);
   let red = refused === undefined ? undefined : { test: "(build)", message: refused.slice(0, 300) };
   try {
-    const tested = tests ?? testsOf(root, mutant.file, values.quick);
+    const tested = tests ?? testsOf(workshops[0].dir, mutant.file, values.quick);
     for (const group of inGroups(mutant.file, tested, times, catches)) {
       red ??= await firstRed(workshop, group);
       if (red !== undefined) break;

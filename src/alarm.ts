@@ -71,7 +71,6 @@ export class Alarm<B extends Bell> {
     this.#stopped = true;
     this.#clock.clearTimer(this.#timer);
     this.#timer = undefined;
-    this.#timerAtMs = Infinity;
   }
 
   /** A timer that would ring too early stays: re-arming it on every acquire would cost more than one idle wake-up. */

@@ -63,11 +63,12 @@ const each = (add) => (rows) => (name, second, third) => {
     add(`${name} #${i}`, options, () => work(...(Array.isArray(row) ? row : [row])));
 };
 
-export const test = Object.assign(addTest, { each: each(addTest) });
-export const describe = Object.assign((...given) => addSuite(false, ...given), {
-  concurrent: (...given) => addSuite(true, ...given),
-  each: each((...given) => addSuite(false, ...given)),
-});
+const withEach = (add) => Object.assign(add, { each: each(add) });
+export const test = withEach(addTest);
+export const describe = Object.assign(
+  withEach((...given) => addSuite(false, ...given)),
+  { concurrent: withEach((...given) => addSuite(true, ...given)) },
+);
 const hook = (kind) => (work, ms) => void current[kind].push({ work, ms: ms ?? HOOK_MS });
 export const beforeAll = hook("beforeAll");
 export const afterAll = hook("afterAll");

@@ -9,10 +9,12 @@ const within = (folder, names) => names.split(" ").map((name) => `test/${folder}
 /** Source files, the tests that answer for them, and those for a quick look where SLOW does not say it. The first that fits counts. */
 const AREAS = [
   [
-    /^src\/redis\/lua\//,
+    /^src\/redis\/lua\/(?:_incarnation|_identity|_replicas|vote|meet|vouch|recall)\.lua$/,
     REDIS,
-    within("redis", "noticed reference keeping fences keys renewal messages crowds marker quarantines"),
+    within("redis", "noticed marker quarantines fences"),
   ],
+  [/^src\/redis\/lua\/(?:_queue|beat)\.lua$/, REDIS, within("redis", "noticed reference messages crowds")],
+  [/^src\/redis\/lua\//, REDIS, within("redis", "noticed reference keeping fences renewal messages")],
   [
     /^src\/redis\//,
     REDIS,
@@ -43,7 +45,7 @@ const AREAS = [
     [...within("core", "noticed arguments bad-input"), ...within("cli", "secrets url-file")],
     within("core", "noticed arguments bad-input"),
   ],
-  [/^src\/thread(?:-worker)?\.ts$/, within("core", "thread process"), within("core", "thread")],
+  [/^src\/thread(?:-worker)?\.ts$/, within("core", "noticed thread process"), within("core", "noticed thread")],
   [/^src\/[^/]+\.ts$/, CORE],
 ];
 

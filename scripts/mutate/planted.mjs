@@ -191,7 +191,7 @@ export const planted = [
   {
     name: "hole-5-swap-cannot-tell",
     file: "src/release.ts",
-    find: 'stillSure ? "released" : "unknown"',
+    find: 'stillSure && wasSure ? "released" : "unknown"',
     put: '"released"',
     tests: CORE,
   },

@@ -2,7 +2,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Claim } from "../../src/backend.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
+import { unfit } from "../../src/redis/fitness.ts";
+import type { Identity } from "../../src/redis/inspect.ts";
 import { namesOf } from "../../src/redis/names.ts";
+import { parseUrl } from "../../src/redis/url.ts";
 import { claimOf, Desk, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 let server: RedisServer;
@@ -35,12 +38,15 @@ describe("who is next", () => {
     await granted(near, holder);
     await refused(far, silent);
     await refused(near, next);
+    const last = rivalOf(holder);
+    await refused(near, last);
     // As if its last sign of life were half an hour old.
     const [key, field] = [keyOf(holder), `w${silent.id}`];
     const [record, [seconds]] = await Promise.all([admin.hget(key, field), admin.time()]);
     await admin.hset(key, field, `${Number(seconds) - 1}000${record!.slice(13)}`);
     expect(await near.release(holder)).toBe("held");
     expect((await near.query(holder.name)).held.map(({ holder: who }) => who)).toEqual(["next"]);
+    expect((await refused(near, last)).position).toBe(1);
   });
 
   test("a reader waits behind holders with a limit: their number is none of its business", async () => {
@@ -65,6 +71,122 @@ describe("who is next", () => {
     for (const i of [0, 2, 3, 4]) places.push((await refused(backend, waiters[i]!)).position);
     expect(places).toEqual([1, 2, 3, 4]);
   });
+
+  test("each has the place behind the one before it, so that nothing has to be looked for", async () => {
+    await using desk = new Desk();
+    const admin = desk.client(server.port);
+    const backend = desk.backend(server.port);
+    for (const mode of ["exclusive", "shared"] as const) {
+      const holder = claimOf();
+      await granted(backend, holder);
+      for (let i = 0; i < 3; i++) await refused(backend, rivalOf(holder, { mode }));
+      const places = (await admin.hkeys(keyOf(holder))).filter((field) => field.startsWith("q"));
+      expect(places.toSorted()).toEqual(["q1", "q2", "q3"]);
+    }
+  });
+});
+
+test("minHold counts from when the lease began, not from when it was released", async () => {
+  await using desk = new Desk();
+  const admin = desk.client(server.port);
+  const backend = desk.backend(server.port);
+  const claim = claimOf({ minHoldMs: 50_000 });
+  await granted(backend, claim);
+  const began = (await admin.hget(keyOf(claim), "s"))!.split(" ")[4];
+  await eventually("the server's clock has moved", async () => {
+    const [seconds, micros] = await admin.time();
+    return Number(seconds) * 1000 + Number(micros) / 1000 > Number(began) + 2 ? true : undefined;
+  });
+  await backend.release(claim);
+  const [end, since] = (await admin.hget(keyOf(claim), `h~${claim.id}`))!.split(" ");
+  expect([since, Number(end) - Number(since)]).toEqual([began, 50_000]);
+});
+
+test("a release that comes after the end says that nothing was held", async () => {
+  await using desk = new Desk();
+  const admin = desk.client(server.port);
+  const backend = desk.backend(server.port);
+  const claim = claimOf({ ttlMs: 100 });
+  await granted(backend, claim);
+  await eventually("it has ended", async () => {
+    const [state, [seconds, micros]] = await Promise.all([admin.hget(keyOf(claim), "s"), admin.time()]);
+    return Number(seconds) * 1000 + Number(micros) / 1000 > Number(state!.split(" ")[3]) + 1 ? true : undefined;
+  });
+  expect(await backend.release(claim)).toBe("absent");
+});
+
+test("while the counter is ahead of the clock, a lease that began in this very millisecond hands on one fence and no run", async () => {
+  await using desk = new Desk();
+  const admin = desk.client(server.port);
+  const backend = desk.backend(server.port, { run: 64 });
+  for (const [since, run] of [
+    ["9999999999999", 1],
+    ["0000000000001", 64],
+  ] as const) {
+    const holder = claimOf();
+    const next = rivalOf(holder);
+    const ahead = BigInt(Date.now() + 3_600_000) * 1000n;
+    await admin.hset(keyOf(holder), "s", `${ahead} ${Date.now() + 60_000}`);
+    await granted(backend, holder);
+    await refused(backend, next);
+    const record = await admin.hget(keyOf(holder), `h${holder.id}`);
+    await admin.hset(keyOf(holder), `h${holder.id}`, record!.slice(0, 14) + since + record!.slice(27));
+    expect(await backend.release(holder)).toBe("held");
+    expect(await granted(backend, next)).toMatchObject({ fence: ahead + 2n, run });
+  }
+});
+
+test("a lease over which somebody wrote is lost, with the reason", async () => {
+  await using desk = new Desk();
+  const admin = desk.client(server.port);
+  const backend = desk.backend(server.port);
+  const claim = claimOf();
+  await granted(backend, claim);
+  await admin.hset(keyOf(claim), "s", "garbage");
+  expect(await backend.renew([claim])).toEqual([{ held: false, reason: "somebody wrote something else over it" }]);
+});
+
+test("a lease in doubt is renewed by its fence, alone and among others", async () => {
+  await using desk = new Desk();
+  const backend = desk.backend(server.port);
+  const claims = [claimOf(), claimOf(), claimOf({ limit: 2 })];
+  const fences: bigint[] = [];
+  for (const claim of claims) fences.push((await granted(backend, claim)).fence);
+  const held = (renewals: readonly { readonly held: unknown }[]): unknown[] => renewals.map((renewal) => renewal.held);
+  expect(held(await backend.renew(claims, fences))).toEqual([true, true, true]);
+  expect(held(await backend.renew(claims.slice(0, 1), fences.slice(0, 1)))).toEqual([true]);
+  const others = [fences[0]!, fences[1]! - 1n, fences[2]! + 1n];
+  expect(held(await backend.renew(claims, others))).toEqual([true, false, false]);
+});
+
+test("a durable server votes at once, and knows no quarantine", async () => {
+  await using desk = new Desk();
+  const backend = desk.backend(server.port, { prefix: "durable" });
+  await backend.join({ quarantineMs: 0, allowEviction: false });
+  expect(await backend.vote(claimOf(), 7n)).toMatchObject({ vote: "granted" });
+});
+
+test("a server that cannot be a quorum's member is told why", () => {
+  const fit = { role: "master", cluster: false, policy: "noeviction" } as Identity;
+  expect(unfit(fit, false)).toBeUndefined();
+  expect(unfit({ ...fit, role: "sentinel" }, true)).toContain("it is a sentinel");
+  expect(unfit({ ...fit, role: "slave" }, true)).toContain("it is a replica");
+  expect(unfit({ ...fit, cluster: true }, true)).toContain("it is a node of a Redis Cluster");
+  expect(unfit({ ...fit, policy: "allkeys-lru" }, false)).toContain("its maxmemory-policy is allkeys-lru");
+  expect(unfit({ ...fit, policy: "allkeys-lru" }, true)).toBeUndefined();
+});
+
+test("checkReplicas in a URL is off only where it says false", () => {
+  const checks = (text: string): unknown => parseUrl(`redis://host${text}`).options.checkReplicas;
+  expect([checks(""), checks("?checkReplicas=false"), checks("?checkReplicas=true")]).toEqual([undefined, false, true]);
+});
+
+test("a limit that others do not share is told with both numbers", async () => {
+  await using desk = new Desk();
+  const backend = desk.backend(server.port);
+  const holder = claimOf({ limit: 37 });
+  await granted(backend, holder);
+  await expect(backend.attempt(rivalOf(holder, { limit: 41 }))).rejects.toThrow(/37.*41|41.*37/u);
 });
 
 describe("the hash of a lock", () => {
@@ -80,6 +202,40 @@ describe("the hash of a lock", () => {
       return (await admin.hget(keyOf(claim), "s")) === before ? undefined : true;
     });
     expect(await admin.hkeys(keyOf(claim))).toEqual(["s"]);
+  });
+
+  test("keeps nothing of a holder that left, or of a place in the line that is nobody's", async () => {
+    await using desk = new Desk();
+    const admin = desk.client(server.port);
+    const backend = desk.backend(server.port);
+    const limited = claimOf({ limit: 2 });
+    await granted(backend, limited);
+    expect(await backend.release(limited)).toBe("held");
+    expect(await admin.hkeys(keyOf(limited))).toEqual(["s"]);
+    const holder = claimOf();
+    const waiter = rivalOf(holder);
+    await granted(backend, holder);
+    await refused(backend, waiter);
+    await admin.hset(keyOf(holder), "q1", "nobody");
+    await admin.hdel(keyOf(holder), `w${waiter.id}`);
+    expect(await backend.release(holder)).toBe("held");
+    expect(await admin.hkeys(keyOf(holder))).toEqual(["s"]);
+  });
+
+  test.each([
+    ["end", 0, 13],
+    ["beginning", 14, 27],
+    ["fence", 28, 44],
+  ])("with a holder's %s that has a digit too few is none of ours", async (_, from, to) => {
+    await using desk = new Desk();
+    const admin = desk.client(server.port);
+    const backend = desk.backend(server.port);
+    const claim = claimOf({ limit: 2 });
+    await granted(backend, claim);
+    const field = `h${claim.id}`;
+    const record = (await admin.hget(keyOf(claim), field))!;
+    await admin.hset(keyOf(claim), field, record.slice(0, from) + record.slice(from + 1, to) + record.slice(to));
+    await expect(backend.attempt(claim)).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: true });
   });
 
   test("does not keep holders whose time is over", async () => {
@@ -107,6 +263,8 @@ describe("the hash of a lock", () => {
     ["a fence that is too long", "00000000000000001 0000000000000"],
     ["an end that is too short", "0000000000000001 000000000000"],
     ["an end that is too long", "0000000000000001 00000000000000"],
+    ["a short fence, and all else in its place", "000000000000001 0000000000000  0 x 0 0 - 0 1 0"],
+    ["a short end, and all else in its place", "0000000000000001 000000000000  0 x 0 0 - 0 1 0"],
     ["a fence beyond all fences", "9999999999999999 0000000000000"],
     ["a line longer than any", "0000000000000001 0000000000000 1 x 1 9999999999999 a 1 1 999999999999999"],
     ["more waiters than places", "0000000000000001 0000000000000 1 x 1 9999999999999 a 3 1 2"],
