@@ -222,10 +222,11 @@ export class Seeker<For = unknown> {
       // It settles soon after the signal; one that never does holds nobody up.
       if (signal.aborted && this.#off === undefined) news ??= await within(clock, watching, SILENCE_MS);
       const read = news?.granted === true ? await this.#checked(news) : undefined;
-      if (read?.granted === true) return read;
-      // To ask again at once is right after news, but a backend that always says so would be asked without end.
+      // To ask again at once is right after news, but a backend that always has some, such as a grant that is over, would be
+      // asked without end.
       this.#hasty = clock.now() - sinceMs < 1 ? this.#hasty + 1 : 0;
-      return this.#hasty < HASTY_MAX ? undefined : "none";
+      if (this.#hasty >= HASTY_MAX) return "none";
+      return read?.granted === true ? read : undefined;
     } catch (cause) {
       this.#trouble = cause;
       return "none";

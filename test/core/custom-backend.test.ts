@@ -67,6 +67,25 @@ describe("grants that cannot be", () => {
     await holder.release();
   });
 
+  test("S157: a watch() that always has a grant that is over is not asked without end", async () => {
+    const { clock, store, other } = stage();
+    const holder = await other().acquire("a");
+    await clock.advance(30_000);
+    let watches = 0;
+    const backend: Backend = Object.assign(memory({ store }), {
+      // Would spin through microtasks for ever where nothing counts them: an error ends this test instead.
+      watch: async () => {
+        if (++watches > 5000) throw new Error("asked without end");
+        return { granted: true as const, fence: 5n, run: 1, fromMs: 0 };
+      },
+    });
+    const waiting = failure(createLocks(backend, { clock }).acquire("a", { wait: "2s" }));
+    await clock.advance(5000);
+    expect(await waiting).toBeInstanceOf(Error);
+    expect(watches).toBeLessThan(1000);
+    await holder.release();
+  });
+
   test("S157: grants that are always over before they begin are asked for with pauses, until the wait is over", async () => {
     const { backend, clock, locks } = stage();
     backend.interfere.attempt = async (pass) => ({ ...((await pass()) as object), ttlMs: 1 });
