@@ -7,10 +7,10 @@
 //   … --json           one JSON document at the end
 //   … --dist DIR       drives another build of Holdfast
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
+import { argumentsOf } from "./arguments.mjs";
 import "./ensure-built.mjs";
 
-const { values } = parseArgs({
+const { values } = argumentsOf(import.meta.url, {
   options: {
     store: { type: "string", default: "redis" },
     client: { type: "string", default: "ioredis" },

@@ -8,11 +8,11 @@
 //   … --keep-going                                 goes on after the first that fails
 //   … --shrink 3                                   makes so many small for each rule (1)
 //   … --json                                       one JSON line for each finding, and one for the sum
-import { parseArgs } from "node:util";
+import { argumentsOf } from "./arguments.mjs";
 import { Worker } from "node:worker_threads";
 import "./ensure-built.mjs";
 
-const { values } = parseArgs({
+const { values } = argumentsOf(import.meta.url, {
   options: {
     programs: { type: "string", default: "10000" },
     seed: { type: "string", default: "1" },

@@ -20,7 +20,7 @@ import { appendFileSync, existsSync, readFileSync, readdirSync } from "node:fs";
 import { setPriority } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
+import { argumentsOf } from "./arguments.mjs";
 import "./ensure-built.mjs";
 import { luaMutants } from "./mutate/lua.mjs";
 import { inGroups, SLOW_TESTS, testsOf } from "./mutate/nearest.mjs";
@@ -28,7 +28,7 @@ import { planted } from "./mutate/planted.mjs";
 import { apply, typescriptMutants } from "./mutate/typescript.mjs";
 import { Workshop } from "./mutate/workshop.mjs";
 
-const { values } = parseArgs({
+const { values } = argumentsOf(import.meta.url, {
   options: {
     files: { type: "string", multiple: true, default: [] },
     sample: { type: "string", default: "0" },

@@ -8,11 +8,11 @@
 //   … --json --each                            one JSON line for every world
 //
 // However it ends, also by Ctrl-C, the sum says exactly which seeds ran clean, so that several runs add up.
-import { parseArgs } from "node:util";
+import { argumentsOf } from "./arguments.mjs";
 import "./ensure-built.mjs";
 import "./light-context.mjs";
 
-const { values } = parseArgs({
+const { values } = argumentsOf(import.meta.url, {
   options: {
     seeds: { type: "string" },
     from: { type: "string", default: "1" },
