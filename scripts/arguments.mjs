@@ -3,7 +3,12 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
-/** @param {string} script its `import.meta.url` */
+/**
+ * @template {import("node:util").ParseArgsConfig} T
+ * @param {string} script its `import.meta.url`
+ * @param {T} config as of parseArgs()
+ * @returns {ReturnType<typeof parseArgs<T>>}
+ */
 export function argumentsOf(script, config) {
   const usage =
     /^(?:\/\/.*\n)+/.exec(readFileSync(fileURLToPath(script), "utf8"))?.[0].replaceAll(/^\/\/ ?/gm, "") ?? "";
