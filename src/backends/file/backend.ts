@@ -126,15 +126,11 @@ export class FileBackend implements Backend {
   }
 
   async swap(held: Claim, next: Claim): Promise<Swapped> {
-    return this.#use(held.name, () => {
-      const [local, following] = [this.#claims.known(held.id), this.#claims.of(next)];
-      if (local?.held !== undefined && held.name === next.name && this.#lock(held.name).swap(local, following)) {
-        this.#claims.forget(held.id);
-        return { ...grantedTo(following), released: "held" };
-      }
-      const released = this.#release(held);
-      return { ...this.#attempt(next), released };
-    });
+    const swapped = this.#use(held.name, () => this.#swap(held, next));
+    if (swapped !== undefined) return { ...swapped, released: "held" };
+    // Two steps: each may be repeated, and a release that is repeated because of the next claim would not find its lease.
+    const released = this.#use(held.name, () => this.#release(held));
+    return { ...this.#use(next.name, () => this.#attempt(next)), released };
   }
 
   async query(prefix: string): Promise<Snapshot> {
@@ -215,6 +211,15 @@ export class FileBackend implements Backend {
 
   #use<T>(name: string, step: () => T): T {
     return this.#openDirectory.use(name, step);
+  }
+
+  /** Both in one entry. `undefined`: it takes two. */
+  #swap(held: Claim, next: Claim): Granted | undefined {
+    const [local, following] = [this.#claims.known(held.id), this.#claims.of(next)];
+    if (local?.held === undefined || held.name !== next.name) return undefined;
+    if (!this.#lock(held.name).swap(local, following)) return undefined;
+    this.#claims.forget(held.id);
+    return grantedTo(following);
   }
 
   #attempt(claim: Claim): Granted | Refused {

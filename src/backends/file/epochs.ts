@@ -202,6 +202,17 @@ export function tryMkdirIn(path: string): boolean {
   }
 }
 
+/** Writes a new file. `false`: its directory is gone. */
+export function tryCreateIn(path: string, text: string): boolean {
+  try {
+    createFile(path, text);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return false;
+    throw error;
+  }
+}
+
 /** Gives the chosen epoch its final name. Each process that sees the choice does it, in case the chooser died. */
 export function finishEpoch(incarnation: string, id: string): boolean {
   const aside = join(incarnation, `n${id}`);

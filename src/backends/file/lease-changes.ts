@@ -85,7 +85,7 @@ export function changeTtl(log: LockLog, paths: DirectoryPaths, file: LeaseFile, 
     createFile(aside, writeEntry(facts));
     disk.utimes(aside, file.untilMs);
     const ino = disk.times(aside)?.ino ?? 0;
-    return tryRename(aside, file.path) ? { ...file, facts, ino } : undefined;
+    return tryRename(aside, file.path) ? { ...file, facts, ino, shareKey: "" } : undefined;
   }
   throw tooBusy(log.name);
 }

@@ -28,7 +28,7 @@ export interface LeaseFile {
   readonly path: string;
   /** Which file it is: another file under this path says nothing about what is linked elsewhere. */
   readonly ino: number;
-  /** What it says, apart from its id: claims with the same key can share it. */
+  /** What it says, apart from its id: claims with the same key can share it. Empty: no other claim may use it. */
   readonly shareKey: string;
   /** Until when its claims last, by the machine's clock. */
   untilMs: number;
@@ -165,13 +165,14 @@ export class LeaseFileStore {
     return this.renew(file, claim.ttlMs) ? file : undefined;
   }
 
+  /**
+   * Only a file that serves no other claim afterwards may have its claim's id: a late release of a claim that has ended would
+   * find the file by that id, and end the lease of the claim that uses it now.
+   */
   #idFor({ id }: Claim, named: boolean): string {
-    const path = join(this.#options.paths.leaseFiles, id);
-    if (!isId(id)) return freshName();
-    if (!disk.exists(path)) return id;
-    if (!named) return freshName();
+    if (!named || !isId(id)) return freshName();
     // A claim that ended and asks again: its old file is linked nowhere that counts.
-    remove(path);
+    remove(join(this.#options.paths.leaseFiles, id));
     return id;
   }
 

@@ -156,6 +156,8 @@ export class LeaseFiles {
     if (file.leases !== undefined) return this.#leave(file, file.leases, local);
     const { minHoldMs, lockDelayMs } = file.facts;
     if (this.resumable) return void remove(file.path);
+    // Its text was changed, or another thread or process made it.
+    if (file.shareKey === "") return this.discard(file, local);
     // A place kept after its end is known by the file's id, which must not come back for another claim.
     if (this.#named || minHoldMs + lockDelayMs > 0 || this.#idleCount >= IDLE_MAX) return this.discard(file, local);
     const same = this.#idle.get(file.shareKey);

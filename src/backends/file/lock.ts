@@ -216,19 +216,25 @@ export class Lock {
 
   /** Ends what the lease file holds, and hands over. `false`: it holds nothing. */
   #drop(file: LeaseFile, local: LocalClaim): boolean {
+    let unseen = false;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const { seen } = this.log;
       const ours = seen?.plain === true && seen.state.holders[0]?.facts.id === file.facts.id;
       const head = ours ? seen : this.log.read(false);
       const holder = head?.state.holders.find(({ facts }) => facts.id === file.facts.id);
-      if (head === undefined || holder === undefined) return false;
+      // What cannot be found after an entry that was overtaken was ended by it, unless its time was over.
+      if (head === undefined || holder === undefined) return unseen && machineMs(this.#options.clock) < file.untilMs;
       const state = ours ? FREE : without(this.query.liveState(head).state, file.facts.id);
       const keepMs = this.query.minHoldLeftMs(holder);
       const next = keepMs === 0 ? state : { ...state, kept: [...state.kept, keep(this.#options, holder, keepMs)] };
       const waiters = machineMs(this.#options.clock) < local.aloneUntilMs ? [] : this.query.waiters(head);
       try {
-        if (admitted(next, factsOf(waiters)) > 0 && isFree(next) && this.#grantTo(head, waiters[0])) return true;
-        if (!isHead(this.log.append(head, isFree(next) ? { free: true } : { state: () => next }))) continue;
+        const handsOver = isFree(next) && admitted(next, factsOf(waiters)) > 0;
+        let done = handsOver ? this.#grantTo(head, waiters[0]) : undefined;
+        if (isHead(done)) return true;
+        if (done !== "unseen") done = this.log.append(head, isFree(next) ? { free: true } : { state: () => next });
+        unseen ||= done === "unseen";
+        if (!isHead(done)) continue;
       } catch (error) {
         // Without space for another entry, the lease can still be ended: its time is over.
         if (!isFull(error) || keepMs > 0 || !this.#options.leaseFiles.expire(file, local)) throw error;
@@ -243,18 +249,18 @@ export class Lock {
 
   /** Gives what is free to the waiters. `true`: the lock changed, so read it again. */
   #handOver(head: Head, state: LockState, waiters: readonly Ticket[], count: number): boolean {
-    if (isFree(state) && this.#grantTo(head, waiters[0])) return true;
+    if (isFree(state) && isHead(this.#grantTo(head, waiters[0]))) return true;
     // The others take their places themselves: only a lone lease file can be linked by another process.
     for (const { facts } of waiters.slice(0, count)) this.#options.wake(facts);
     return false;
   }
 
   /** Links the ticket of the first waiter into the log: from that instant its claim holds the lock. */
-  #grantTo(head: Head, first: Ticket | undefined): boolean {
-    if (first === undefined || !isPlain(first.facts)) return false;
-    if (!isHead(this.log.append(head, { facts: first.facts, source: first.path }))) return false;
-    this.#options.wake(first.facts);
-    return true;
+  #grantTo(head: Head, first: Ticket | undefined): ReturnType<LockLog["append"]> {
+    if (first === undefined || !isPlain(first.facts)) return undefined;
+    const done = this.log.append(head, { facts: first.facts, source: first.path });
+    if (isHead(done)) this.#options.wake(first.facts);
+    return done;
   }
 
   #join(local: LocalClaim): boolean {

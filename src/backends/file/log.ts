@@ -26,6 +26,7 @@ import {
   newestAfter,
   retireEpoch,
   toDirectory,
+  tryCreateIn,
   tryMkdirIn,
 } from "./epochs.ts";
 import { fenceFloor, type FenceRange, firstRange, nextRange, raiseFenceFloor } from "./fences.ts";
@@ -247,7 +248,7 @@ export class LockLog {
     if (!tryMkdirIn(aside)) return this.#forget();
     let chosen = false;
     try {
-      createFile(join(aside, "0"), writeEntry(next));
+      if (!tryCreateIn(join(aside, "0"), writeEntry(next))) return this.#forget();
       const linked = epoch.format === next.format && tryLink(join(head.directory, FREE_FILE), join(aside, FREE_FILE));
       if (linked !== "linked") makeFreeFile(aside);
       const last = join(head.directory, String(seq + 1));
