@@ -80,7 +80,7 @@ export function defaultDirectory(): string {
     throw new LockBackendError(
       "file",
       "",
-      'The user of this process has no incarnation directory in the passwd entry, so there is no default directory for locks. Name one, the same for all processes: file({ dir: "/var/lib/app/locks" }) or file:///var/lib/app/locks.',
+      'The user of this process has no home directory in the passwd entry, so there is no default directory for locks. Name one, the same for all processes: file({ dir: "/var/lib/app/locks" }) or file:///var/lib/app/locks.',
       { fatal: true },
     );
   }
