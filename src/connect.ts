@@ -1,9 +1,8 @@
 /** connect(): locks by URL. */
-import { backendOf, BACKENDS, schemeOf, SCHEMES } from "./backends/all.ts";
+import { backendOf, BACKENDS } from "./backends/all.ts";
 import type { Locks, LocksOptions } from "./core/api.ts";
 import type { Backend } from "./contract/backend.ts";
 import { checkCreateOptions } from "./core/check.ts";
-import { got } from "./contract/show-value.ts";
 import { createLocks } from "./core/locks.ts";
 
 /**
@@ -12,20 +11,10 @@ import { createLocks } from "./core/locks.ts";
  */
 export async function openBackend(...given: readonly [] | readonly [url: string]): Promise<Backend> {
   const url: unknown = given.length === 0 ? await urlByDefault() : given[0];
-  if (typeof url !== "string" || url.trim() === "") {
-    throw new TypeError(
-      `Expected \`url\` to be a text such as "redis://host:6379", got ${got(url)}. For the embedded store of this machine say "file:", or leave it out.`,
-    );
-  }
-  const name = backendOf(url);
-  if (name === undefined) {
-    const scheme = schemeOf(url);
-    // The rest of the URL may hold a password: only the scheme is repeated.
-    const found = scheme === undefined ? "a text without a scheme" : `${scheme}:`;
-    throw new TypeError(`Expected \`url\` to start with one of ${SCHEMES.join(":, ")}:, got ${found}`);
-  }
+  const name = typeof url === "string" ? backendOf(url) : undefined;
+  if (name === undefined) throw (await import("./backends/wrong-url.ts")).wrongUrl(url);
   const opener = await BACKENDS[name].load();
-  return await opener.openBackend(url);
+  return await opener.openBackend(url as string);
 }
 
 /** Few have it in a variable, and fewer in another or in a file: who has not does not load what reads those. */
