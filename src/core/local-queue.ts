@@ -261,8 +261,9 @@ export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome
     }
     const acquisition = this.#acquisitions.add(head);
     const sent = sentNow(this.clock);
-    return releases.swap(hold, acquisition.claim, (asked) =>
+    hold.released = releases.swap(hold, acquisition.claim, (asked) =>
       this.#acquisitions.follow(acquisition, acquisition.follow(asked, sent), sent),
     );
+    return hold.released;
   }
 }
