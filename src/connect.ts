@@ -1,5 +1,4 @@
 /** connect(): locks by URL. */
-import { backendOf, BACKENDS } from "./backends/all.ts";
 import type { Locks, LocksOptions } from "./core/api.ts";
 import type { Backend } from "./contract/backend.ts";
 import { checkCreateOptions } from "./core/check.ts";
@@ -10,17 +9,7 @@ import { createLocks } from "./core/locks.ts";
  * argument means that: one that is empty or undefined is a mistake, and would silently be a lock of this machine alone.
  */
 export async function openBackend(...given: readonly [] | readonly [url: string]): Promise<Backend> {
-  const url: unknown = given.length === 0 ? await urlByDefault() : given[0];
-  const name = typeof url === "string" ? backendOf(url) : undefined;
-  if (name === undefined) throw (await import("./backends/wrong-url.ts")).wrongUrl(url);
-  const opener = await BACKENDS[name].load();
-  return await opener.openBackend(url as string);
-}
-
-/** Few have it in a variable, and fewer in another or in a file: who has not does not load what reads those. */
-async function urlByDefault(): Promise<string> {
-  const { env } = process;
-  return env["HOLDFAST_URL"] === undefined ? "file:" : (await import("./backends/url-source.ts")).defaultUrl(env);
+  return await (await import("./backends/open-url.ts")).openUrl(given);
 }
 
 /** Opens the locks that `HOLDFAST_URL` names, or the embedded ones of this machine. */

@@ -7,6 +7,7 @@ import { type Chance, systemChance } from "../contract/random.ts";
 import { type Clock, systemClock } from "../contract/clock.ts";
 import {
   asBackendError,
+  isA,
   LockBackendError,
   LockClosedError,
   LockTimeoutError,
@@ -246,13 +247,12 @@ export class Engine implements QueueHome {
   #lookAtWaits(nowMs: number): void {
     const early: Request[] = [];
     for (let request = this.#waits.take(nowMs); request !== undefined; request = this.#waits.take(nowMs)) {
-      if (request.untilMs <= nowMs) this.#giveUp(request, this.#tooLate(request));
-      else early.push(request);
+      if (request.untilMs > nowMs) {
+        early.push(request);
+        this.#setDeadline(request, nowMs);
+      } else this.#giveUp(request, this.#tooLate(request));
     }
-    for (const request of early) {
-      request.queue.nudge(nowMs);
-      if (!request.settled) this.#setDeadline(request, nowMs);
-    }
+    for (const { queue, settled } of early) if (!settled) queue.nudge(nowMs);
   }
 
   #giveUp(request: Request, error: unknown): void {
@@ -265,7 +265,7 @@ export class Engine implements QueueHome {
     const cause = queue.trouble(waits);
     if (cause === undefined && waits) return new LockTimeoutError(queue.name, options.waitMs, queue.heldBy());
     const detail = cause === undefined ? "no answer" : messageOf(cause);
-    const votes = cause instanceof LockBackendError ? cause.votes : [];
+    const votes = isA(LockBackendError, cause) ? cause.votes : [];
     const message = `Lock ${quote(queue.name)} was not acquired: the ${this.backend.name} store could not be asked (${detail}).`;
     return new LockBackendError(this.backend.name, queue.name, message, { cause, votes });
   }

@@ -186,7 +186,7 @@ class BackendLocks implements Locks {
         return lease;
       } catch (error) {
         if (checked.signal?.aborted === true && error === checked.signal.reason) event.outcome = "aborted";
-        else event.outcome = error instanceof LockTimeoutError ? "timeout" : "error";
+        else event.outcome = isA(LockTimeoutError, error) ? "timeout" : "error";
         throw error;
       } finally {
         event.waitedMs = clock.now() - startedAtMs;
