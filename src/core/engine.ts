@@ -15,6 +15,7 @@ import {
   quote,
 } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
+import { LostHolds } from "./lost-holds.ts";
 import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
@@ -27,8 +28,6 @@ import { LocalQueue, type QueueHome } from "./local-queue.ts";
 
 const IDLE_QUEUES = 256;
 const NUDGE_MS = 5000;
-/** Lost holds in use are looked through when there are more. */
-const LOST_MAX = 256;
 
 export class Engine implements QueueHome {
   readonly backend: Backend;
@@ -43,8 +42,7 @@ export class Engine implements QueueHome {
   #byId: Map<string, Hold> | undefined;
   readonly #watchdog: Watchdog;
   readonly #waits: Deadlines<Request>;
-  readonly #lostInUse: Set<Hold> = new Set();
-  #lostMax = LOST_MAX;
+  readonly #lostInUse: LostHolds = new LostHolds();
   readonly #closing = new AbortController();
   readonly #ended = new AbortController();
   #thread: RenewThread | undefined;
@@ -153,21 +151,10 @@ export class Engine implements QueueHome {
   }
 
   drop(hold: Hold): void {
-    if (hold.state === "lost") this.#remember(hold);
+    if (hold.state === "lost") this.#lostInUse.add(hold, this.clock.now());
     if (hold.registryIndex >= 0) this.#forget(hold);
     if (hold.options.renew === "thread") this.#thread?.drop(hold);
     this.#watchdog.drop(hold);
-  }
-
-  /** The store may have it yet, until its user lets go or the locks are closed. A delay after an unclean end is kept. */
-  #remember(hold: Hold): void {
-    if (hold.claim.lockDelayMs > 0) return;
-    this.#lostInUse.add(hold);
-    if (this.#lostInUse.size < this.#lostMax) return;
-    // Those that nobody ever releases are not kept for ever: the store has let go of them by now.
-    const nowMs = this.clock.now();
-    for (const lost of this.#lostInUse) if (nowMs > lost.fromMs + 2 * lost.ttlMs) this.#lostInUse.delete(lost);
-    this.#lostMax = Math.max(LOST_MAX, 2 * this.#lostInUse.size);
   }
 
   /** Nobody uses a lost hold any more. `false`: it goes, or went, back to the store by another way. */
@@ -205,8 +192,7 @@ export class Engine implements QueueHome {
   /** Begins to release every hold, used or not, lost or not. */
   releaseAll(): void {
     for (const hold of this.held) void hold.home.forceEnd(hold, "the locks were closed");
-    for (const hold of this.#lostInUse) void this.releases.free(hold);
-    this.#lostInUse.clear();
+    for (const hold of this.#lostInUse.clear()) void this.releases.free(hold);
   }
 
   /** Nothing happens here by itself any more. */
@@ -274,6 +260,12 @@ export class Engine implements QueueHome {
     const hold = this.#find(claimId);
     if (hold === undefined) this.#distrust(claimId);
     else hold.home.lose(hold, reason);
+  }
+
+  /** The store has ended a lease by force. One of ours is over now, whether or not the backend has news for us. */
+  forced(name: string, fence: bigint, reason: string): void {
+    const hold = this.#queues.get(name)?.holds.find(({ firstFence }) => firstFence === fence);
+    if (hold !== undefined) hold.home.lose(hold, `broken by force by ${this.holder}: ${reason}`);
   }
 
   #doubtOne(claimId: string): void {

@@ -124,6 +124,7 @@ class BackendLocks implements Locks {
     const done = await askStore(this.#engine, "forceRelease()", toQuerySpec({}), force, name);
     if (typeof done !== "boolean")
       throw (await import("../contract/backend-mistake.ts")).mistakenForce(backend.name, name, done);
+    if (done) this.#engine.forced(name, fence, reason);
     if (forceReleaseChannel.hasSubscribers) {
       forceReleaseChannel.publish({ backend: backend.name, name, fence, by, reason, done });
     }
