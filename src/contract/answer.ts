@@ -48,17 +48,18 @@ export function leftMs({ fromMs, ttlMs }: Granted, claim: Claim, sentAtMs: numbe
 /** Who is in the way by a refusal that is `ageMs` old, with the times of now. For messages only: what cannot be shown is left out. */
 export function readHolders(refused: Refused | undefined, ageMs: number): readonly Holding[] {
   try {
-    const shown = (refused?.heldBy ?? []).filter(
-      (holding) => typeof holding?.holder === "string" && typeof holding.fence === "bigint",
-    );
-    return shown.map((holding) => ({
-      ...holding,
-      heldMs: holding.heldMs + ageMs,
-      remainingMs: Math.max(0, holding.remainingMs - ageMs),
-    }));
+    const heldBy: unknown = refused?.heldBy;
+    return Array.isArray(heldBy) ? heldBy.flatMap((holding: Holding) => readHolding(holding, ageMs)) : [];
   } catch {
     return [];
   }
+}
+
+function readHolding(holding: Holding, ageMs: number): readonly Holding[] {
+  const { name, mode, limit, holder, fence, heldMs: hadMs, remainingMs: hasMs, meta } = holding;
+  const [heldMs, remainingMs] = [hadMs + ageMs, Math.max(0, hasMs - ageMs)];
+  const isShown = typeof holder === "string" && typeof fence === "bigint" && Number.isFinite(heldMs + remainingMs);
+  return isShown ? [{ name, mode, limit, holder, fence, heldMs, remainingMs, meta }] : [];
 }
 
 /**

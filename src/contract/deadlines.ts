@@ -105,8 +105,12 @@ export class Deadlines<B extends Deadline> {
     const nowMs = this.#clock.now();
     const first = this.#heap[0];
     if (first === undefined) return;
-    if (first.atMs <= nowMs) this.#ring(nowMs);
-    if (this.#heap.length > 0) this.#arm();
+    try {
+      if (first.atMs <= nowMs) this.#ring(nowMs);
+    } finally {
+      // Whatever one of them throws, the others have their time.
+      if (this.#heap.length > 0) this.#arm();
+    }
   }
 
   #up(from: number, entry: B): void {

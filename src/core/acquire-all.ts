@@ -54,7 +54,7 @@ async function takeAll(
     const lost = parts.find((part) => part.standing() === "lost")?.lost;
     if (end === "all" && lost === undefined && !signal.aborted)
       return parts.length === 1 ? parts[0]! : new MultiLease(parts);
-    for (const part of parts) part.release().catch(() => {});
+    for (const part of parts) part.discard();
     if (signal.aborted) throw signal.reason;
     if (end === "busy") return null;
     const error = end === "all" ? lost! : end.error;

@@ -6,7 +6,7 @@ import { leftMs, readAnswer, readHolders } from "../contract/answer.ts";
 import type { Claim, Granted, Holding, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
-import { type SentAt, sentNow, type Grant } from "./hold.ts";
+import { type SentAt, sentNow, type Grant, unused } from "./hold.ts";
 import { releaseUntil } from "./release.ts";
 import { asked, type Runtime } from "./surroundings.ts";
 import { within } from "../contract/time-limit.ts";
@@ -182,7 +182,7 @@ export class Acquisition<For = unknown> {
   async #release(): Promise<void> {
     const { ttlMs, lockDelayMs, queues } = this.claim;
     const keptMs = (queues ? 2 : 1) * ttlMs + lockDelayMs;
-    await releaseUntil(this.#around, this.claim, this.#around.clock.now() + keptMs);
+    await releaseUntil(this.#around, unused(this.claim), this.#around.clock.now() + keptMs);
   }
 
   #pauseMs(round: number): number {

@@ -8,6 +8,9 @@ import type { CheckedOptions } from "./options.ts";
 import type { Runtime } from "./surroundings.ts";
 import type { RequestList, Request } from "./request.ts";
 
+/** A question that is out for this long, or longer where others were too, has nothing to pass on: whoever is next asks anew. */
+const SILENCE_MS = 2000;
+
 export interface AcquisitionsHome extends Runtime {
   readonly releases: Releases;
   newClaim(name: string, options: CheckedOptions, queues: boolean): Claim;
@@ -29,6 +32,8 @@ export class Acquisitions {
   readonly #home: AcquisitionsHome;
   readonly #hearer: Hearer;
   #list: Acquisition<Request>[] = []; // An array: it nearly always has at most one element.
+  /** How many in a row were called off because the store did not answer them. */
+  #silences = 0;
 
   constructor(home: AcquisitionsHome, hearer: Hearer) {
     this.#home = home;
@@ -39,16 +44,25 @@ export class Acquisitions {
     return this.#list;
   }
 
-  /** A question of one of them is out. */
+  /** A question of one of them is out, and its answer is worth waiting for. */
   get isAsking(): boolean {
-    return this.#list.some((acquisition) => acquisition.isAsking);
+    return this.#list.some((acquisition) => acquisition.isAsking && !this.isSilent(acquisition));
+  }
+
+  /**
+   * Its question was perhaps lost: nobody inherits it. Each that is given up makes the next wait twice as long, up to its ttl,
+   * so that a store that is only slow gets to answer, and one that hangs is not flooded.
+   */
+  isSilent(acquisition: Acquisition<Request>): boolean {
+    const patienceMs = Math.min(acquisition.claim.ttlMs, SILENCE_MS * 2 ** this.#silences);
+    return acquisition.unansweredMs(this.#home.clock.now()) >= Math.max(SILENCE_MS, patienceMs);
   }
 
   /** A claim for the request, which the caller asks for. */
   add(request: Request): Acquisition<Request> {
     const claim = this.#home.newClaim(this.#hearer.name, request.options, request.waits);
     const acquisition = new Acquisition(this.#home, claim, request);
-    acquisition.onHeard = this.#hearer.heard;
+    acquisition.onHeard = this.#onHeard;
     this.#list = added(this.#list, acquisition);
     return acquisition;
   }
@@ -78,16 +92,19 @@ export class Acquisitions {
 
   callOff(acquisition: Acquisition<Request>): void {
     remove(this.#list, acquisition);
+    if (this.isSilent(acquisition)) this.#silences++;
     this.#home.releases.track(acquisition.claim.name, acquisition.callOff());
   }
 
-  /** More claims at the store than requests that want them: the youngest go, and those that nobody wants. */
+  /** More claims at the store than requests that want them: the youngest go, and those that nobody wants, or should inherit. */
   callOffSpare(line: RequestList): void {
     const head = line.first;
     let spare = this.#list.length - (head === undefined ? 0 : line.countSame(head, this.#list.length));
     for (let at = this.#list.length - 1; at >= 0; at--) {
       const acquisition = this.#list[at]!;
-      if (spare <= 0 && acquisition.request.options.shareKey === head?.options.shareKey) continue;
+      const { options, inLine } = acquisition.request;
+      const isWanted = options.shareKey === head?.options.shareKey && (inLine || !this.isSilent(acquisition));
+      if (spare <= 0 && isWanted) continue;
       spare--;
       this.callOff(acquisition);
     }
@@ -110,14 +127,21 @@ export class Acquisitions {
     return this.#list.map((acquisition) => acquisition.troubleAt(nowMs)).find((trouble) => trouble !== undefined);
   }
 
+  readonly #onHeard = (): void => {
+    this.#silences = 0;
+    this.#hearer.heard?.();
+  };
+
   #answered(acquisition: Acquisition<Request>, grant: Grant | undefined): void {
     if (!remove(this.#list, acquisition)) return;
+    this.#silences = 0;
     if (grant === undefined) this.#hearer.refused(acquisition);
     else this.#hearer.granted(acquisition, grant);
   }
 
   #failed(acquisition: Acquisition<Request>, error: unknown): void {
     if (!remove(this.#list, acquisition)) return;
+    this.#silences = 0;
     this.callOff(acquisition);
     this.#hearer.failed(acquisition, error);
   }

@@ -2,24 +2,12 @@
 import type { LocksOptions } from "./api.ts";
 import type { Backend } from "../contract/backend.ts";
 import { HOLDER_MAX, REASON_MAX } from "../contract/foreign.ts";
+import { OPTIONS } from "./options.ts";
 import { got } from "../contract/show-value.ts";
 
 const VERBS = ["attempt", "renew", "release", "query", "forceRelease", "close"] as const;
-const OPTIONS = new Set([
-  "ttl",
-  "wait",
-  "signal",
-  "mode",
-  "limit",
-  "renew",
-  "maxHold",
-  "minHold",
-  "lockDelay",
-  "meta",
-  "holder",
-  "clock",
-  "chance",
-]);
+/** Of createLocks() only: all others may be given to each call too. */
+const OWN_OPTIONS = ["holder", "clock", "chance"];
 
 export function checkBackend(backend: unknown): asserts backend is Backend {
   const isObject = typeof backend === "object" && backend !== null;
@@ -36,7 +24,8 @@ export function checkCreateOptions(options: LocksOptions): void {
     throw new TypeError(`Expected \`defaults\` to be an object, got ${got(options)}`);
   }
   for (const option in options)
-    if (!OPTIONS.has(option)) throw new TypeError(`Unknown option \`${option}\` in \`defaults\``);
+    if (!OPTIONS.has(option) && !OWN_OPTIONS.includes(option))
+      throw new TypeError(`Unknown option \`${option}\` in \`defaults\``);
   const { holder } = options;
   if (holder !== undefined && (typeof holder !== "string" || holder === "" || holder.length > HOLDER_MAX)) {
     throw new TypeError(`Expected \`holder\` to be a text of 1 to ${HOLDER_MAX} characters, got ${got(holder)}`);

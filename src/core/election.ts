@@ -2,7 +2,7 @@
 import type { Work } from "./api.ts";
 import type { Chance } from "../contract/random.ts";
 import type { Clock } from "../contract/clock.ts";
-import { LockBackendError, LockClosedError } from "../contract/errors.ts";
+import { isA, LockBackendError, LockClosedError } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import { pause } from "./pause.ts";
@@ -44,9 +44,9 @@ async function campaign(candidacy: Candidacy): Promise<HeldLease | undefined> {
   try {
     return await candidacy.acquire();
   } catch (error) {
-    if (isOver(candidacy) || error instanceof LockClosedError) return undefined;
+    if (isOver(candidacy) || isA(LockClosedError, error)) return undefined;
     // A store that is away comes back; one that refuses for good is a mistake to be told.
-    if (error instanceof LockBackendError && !error.fatal) return undefined;
+    if (isA(LockBackendError, error) && !error.fatal) return undefined;
     throw error;
   }
 }

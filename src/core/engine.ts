@@ -7,6 +7,7 @@ import { type Chance, systemChance } from "../contract/random.ts";
 import { type Clock, systemClock } from "../contract/clock.ts";
 import {
   asBackendError,
+  isA,
   LockBackendError,
   LockClosedError,
   LockTimeoutError,
@@ -233,13 +234,12 @@ export class Engine implements QueueHome {
   #lookAtWaits(nowMs: number): void {
     const early: Request[] = [];
     for (let request = this.#waits.take(nowMs); request !== undefined; request = this.#waits.take(nowMs)) {
-      if (request.untilMs <= nowMs) this.#giveUp(request, this.#tooLate(request));
-      else early.push(request);
+      if (request.untilMs > nowMs) {
+        early.push(request);
+        this.#setDeadline(request, nowMs);
+      } else this.#giveUp(request, this.#tooLate(request));
     }
-    for (const request of early) {
-      request.queue.nudge(nowMs);
-      if (!request.settled) this.#setDeadline(request, nowMs);
-    }
+    for (const { queue, settled } of early) if (!settled) queue.nudge(nowMs);
   }
 
   #giveUp(request: Request, error: unknown): void {
@@ -252,7 +252,7 @@ export class Engine implements QueueHome {
     const cause = queue.trouble(waits);
     if (cause === undefined && waits) return new LockTimeoutError(queue.name, options.waitMs, queue.heldBy());
     const detail = cause === undefined ? "no answer" : messageOf(cause);
-    const votes = cause instanceof LockBackendError ? cause.votes : [];
+    const votes = isA(LockBackendError, cause) ? cause.votes : [];
     const message = `Lock ${quote(queue.name)} was not acquired: the ${this.backend.name} store could not be asked (${detail}).`;
     return new LockBackendError(this.backend.name, queue.name, message, { cause, votes });
   }
@@ -261,6 +261,12 @@ export class Engine implements QueueHome {
     const hold = this.#find(claimId);
     if (hold === undefined) this.#distrust(claimId);
     else hold.home.lose(hold, reason);
+  }
+
+  /** The store has ended a lease by force. One of ours is over now, whether or not the backend has news for us. */
+  forced(name: string, fence: bigint, reason: string): void {
+    const hold = this.#queues.get(name)?.holds.find(({ firstFence }) => firstFence === fence);
+    if (hold !== undefined) hold.home.lose(hold, `broken by force by ${this.holder}: ${reason}`);
   }
 
   #doubtOne(claimId: string): void {

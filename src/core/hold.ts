@@ -33,6 +33,11 @@ export interface Grant {
   readonly sent: SentAt;
 }
 
+/** The claim as it goes back where nobody ever had what it asked for: its `minHold` keeps the lock from nobody. */
+export function unused(claim: Claim): Claim {
+  return claim.minHoldMs === 0 ? claim : { ...claim, minHoldMs: 0 };
+}
+
 /** The queue that lends the hold, and has to know when it ends. */
 export interface HoldHome {
   lose(hold: Hold, reason: string): void;
@@ -61,7 +66,7 @@ export interface HoldGroup {
 
 export class Hold implements Deadline {
   readonly home: HoldHome;
-  readonly claim: Claim;
+  claim: Claim;
   readonly options: CheckedOptions;
   readonly firstFence: bigint;
   readonly run: number;

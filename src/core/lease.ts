@@ -7,7 +7,7 @@ import type { Clock } from "../contract/clock.ts";
 import type { Holding, Mode } from "../contract/backend.ts";
 import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
-import type { Hold, HoldUser } from "./hold.ts";
+import { type Hold, type HoldUser, unused } from "./hold.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 
 /** Where a lease comes from, and goes when it is over. */
@@ -130,6 +130,12 @@ export class HeldLease implements Lease, Peekable {
     return this.#lost;
   }
 
+  /** @internal Ends a lease that its user never got. One inside another is not the hold's only user. */
+  discard(): void {
+    if (this.#outer === undefined) this.#hold.claim = unused(this.#hold.claim);
+    this.release().catch(() => {});
+  }
+
   /** @internal */
   get lost(): LockLostError | undefined {
     return this.#lost;
@@ -138,9 +144,7 @@ export class HeldLease implements Lease, Peekable {
   /** @internal What it is now. An end that no timer has noticed yet is noticed here. */
   standing(): Standing {
     if (this.#lost === undefined && !this.#released) this.#lookAtTime();
-    if (this.#lost !== undefined) return "lost";
-    if (this.#released) return "released";
-    return this.#hold.inDoubt(this.#home.clock.now()) ? "doubt" : "held";
+    return this.#state(this.#home.clock.now());
   }
 
   /** @internal The same as {@link standing}, without noticing anything: for tests that watch. */

@@ -14,7 +14,7 @@ import type { Holding } from "../contract/backend.ts";
 import { settleDoubt } from "./doubt.ts";
 import { asBackendError, messageOf } from "../contract/errors.ts";
 import { lostChannel } from "../contract/events.ts";
-import { sentNow, type Grant, Hold, type HoldHome } from "./hold.ts";
+import { sentNow, type Grant, Hold, type HoldHome, unused } from "./hold.ts";
 import { HeldLease, type LeaseHome, reportLost } from "./lease.ts";
 import { type Hearer, Acquisitions, type AcquisitionsHome } from "./acquisitions.ts";
 import { added, remove } from "./short-list.ts";
@@ -220,6 +220,7 @@ export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome
     const hold = new Hold(this, this.clock, claim, options, grant);
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
     if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#home.closed) {
+      hold.claim = unused(claim);
       this.#passOn(hold).catch(() => {});
       return false;
     }
@@ -260,8 +261,9 @@ export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome
     }
     const acquisition = this.#acquisitions.add(head);
     const sent = sentNow(this.clock);
-    return releases.swap(hold, acquisition.claim, (asked) =>
+    hold.released = releases.swap(hold, acquisition.claim, (asked) =>
       this.#acquisitions.follow(acquisition, acquisition.follow(asked, sent), sent),
     );
+    return hold.released;
   }
 }

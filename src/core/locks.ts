@@ -124,6 +124,7 @@ class BackendLocks implements Locks {
     const done = await askStore(this.#engine, "forceRelease()", toQuerySpec({}), force, name);
     if (typeof done !== "boolean")
       throw (await import("../contract/backend-mistake.ts")).mistakenForce(backend.name, name, done);
+    if (done) this.#engine.forced(name, fence, reason);
     if (forceReleaseChannel.hasSubscribers) {
       forceReleaseChannel.publish({ backend: backend.name, name, fence, by, reason, done });
     }
@@ -186,7 +187,7 @@ class BackendLocks implements Locks {
         return lease;
       } catch (error) {
         if (checked.signal?.aborted === true && error === checked.signal.reason) event.outcome = "aborted";
-        else event.outcome = error instanceof LockTimeoutError ? "timeout" : "error";
+        else event.outcome = isA(LockTimeoutError, error) ? "timeout" : "error";
         throw error;
       } finally {
         event.waitedMs = clock.now() - startedAtMs;

@@ -30,7 +30,18 @@ const DEFAULTS = {
   renew: true,
 } as const satisfies AcquireOptions;
 
-const OPTIONS = new Set(["ttl", "wait", "signal", "mode", "limit", "renew", "maxHold", "minHold", "lockDelay", "meta"]);
+export const OPTIONS: ReadonlySet<string> = new Set([
+  "ttl",
+  "wait",
+  "signal",
+  "mode",
+  "limit",
+  "renew",
+  "maxHold",
+  "minHold",
+  "lockDelay",
+  "meta",
+]);
 const ELSEWHERE: Readonly<Record<string, string>> = {
   timeout: "`wait` (how long to queue) or `ttl` (how long the lock outlives a dead holder)",
   retryCount: "`wait`",

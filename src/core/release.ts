@@ -42,24 +42,24 @@ class Pending implements Deadline {
   }
 }
 
-/** Releases a claim, asking again until the store has answered or `untilMs` has passed, when it has let go by itself. */
+/** Releases a claim, asking again until the store has answered or `untilMs` has passed, when it has let go by itself; no longer than there are locks. */
 export async function releaseUntil(
-  { backend, clock, chance }: Runtime,
+  { backend, clock, chance, ended }: Runtime,
   claim: Claim,
   untilMs: number,
-  isStopped: () => boolean = () => false,
 ): Promise<Released | undefined> {
-  for (let round = 0; !isStopped(); round++) {
+  const isOver = (): boolean => ended?.aborted === true;
+  for (let round = 0; !isOver(); round++) {
     try {
       // One that hangs is asked for again, ever more slowly: its connection may be queueing all of it.
       const patienceMs = Math.min(SILENCE_MS * 2 ** Math.min(round, 10), Math.max(0, untilMs - clock.now()));
-      const was = await within(clock, backend.release(claim), patienceMs);
+      const was = await within(clock, backend.release(claim), patienceMs, ended);
       if (was !== undefined) return was;
     } catch (cause) {
       if (isA(LockBackendError, cause) && cause.fatal) return undefined;
     }
     const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10)) * (0.5 + 0.5 * chance.fraction());
-    if (isStopped() || clock.now() + pauseMs >= untilMs) return undefined;
+    if (isOver() || clock.now() + pauseMs >= untilMs) return undefined;
     await new Promise<void>((resolve) => clock.setTimer(resolve, pauseMs));
   }
   return undefined;
@@ -187,9 +187,7 @@ export class Releases {
     const { claim, trustedUntilMs } = hold;
     const nowMs = this.#clock.now();
     const untilMs = Math.max(nowMs, trustedUntilMs + claim.ttlMs / 50 + 4) + claim.lockDelayMs;
-    const asked = releaseUntil(this.#around, claim, untilMs, () => this.#stopped).then((was) =>
-      this.#heardAgain(pending, was),
-    );
+    const asked = releaseUntil(this.#around, claim, untilMs).then((was) => this.#heardAgain(pending, was));
     this.track(claim.name, asked);
     const patienceMs = Math.min(PATIENCE_MAX_MS, claim.ttlMs / 3, trustedUntilMs - nowMs);
     // At its very end too, the store gets the time of an answer.

@@ -7,6 +7,8 @@ export interface Runtime {
   readonly backend: Backend;
   readonly clock: Clock;
   readonly chance: Chance;
+  /** Aborts when nothing is asked any more. Absent: it is asked until all is answered. */
+  readonly ended?: AbortSignal;
 }
 
 /** Asks the store. A backend that throws instead of rejecting has failed in the same way: our own state must not care. */

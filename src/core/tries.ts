@@ -23,7 +23,7 @@ import { RequestList, type Request } from "./request.ts";
 export interface TriesHome {
   readonly name: string;
   readonly holds: readonly Hold[];
-  /** A question of those who wait is out. */
+  /** A question of those who wait is out, and its answer is worth waiting for. */
   readonly isAsking: boolean;
   heldBy(): readonly Holding[];
   /** A shared hold that the request may use together with others. */
@@ -59,7 +59,7 @@ export class Tries implements Hearer {
 
   /** Whether those who wait let a question come back first: its answer may be what they wait for. Not where there is room for several. */
   isAheadOf({ options: { limit } }: Request): boolean {
-    return limit === 1 && this.#acquisitions.all.length > 0;
+    return limit === 1 && this.#acquisitions.all.some((acquisition) => !this.#acquisitions.isSilent(acquisition));
   }
 
   enter(request: Request): void {
@@ -165,10 +165,11 @@ export class Tries implements Hearer {
     return out.every(({ claim, request }) => claim.mode === "shared" && request.options.shareKey !== shareKey);
   }
 
-  /** Whose question it was has left. The next takes its place, if it wants the same. */
+  /** Whose question it was has left. The next takes its place, if it wants the same and the answer may yet come. */
   #bequeath(acquisition: Acquisition<Request>): void {
     const heir = this.#line.first;
-    if (heir?.options.shareKey !== acquisition.request.options.shareKey) return this.#acquisitions.callOff(acquisition);
+    const isSame = heir?.options.shareKey === acquisition.request.options.shareKey;
+    if (!isSame || this.#acquisitions.isSilent(acquisition)) return this.#acquisitions.callOff(acquisition);
     this.#line.remove(heir);
     acquisition.request = heir;
     return undefined;

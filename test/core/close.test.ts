@@ -1,6 +1,7 @@
 /** The graceful end. */
 import { expect, test } from "vitest";
 import { LockClosedError, LockLostError } from "../../src/contract/errors.ts";
+import { createLocks } from "../../src/core/locks.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 test("close stops acquiring, tells the work, waits for it, then releases and closes the backend", async () => {
@@ -125,3 +126,26 @@ test("nothing is left: no timer, no claim", async () => {
   expect(await there.query()).toMatchObject({ held: [], pending: [] });
   expect(clock.timers).toBe(0);
 });
+
+test.each(["a hold", "a claim that nobody wants"])(
+  "%s that the store never lets go keeps nothing waiting after it",
+  async (what) => {
+    const { backend, clock, other } = stage();
+    const locks = createLocks(backend, { clock: clock.owned("mine") });
+    if (what === "a hold") await locks.acquire("a");
+    else await other().acquire("a");
+    backend.interfere.release = () => new Promise(() => {});
+    if (what !== "a hold") {
+      const over = new AbortController();
+      const waiting = failure(locks.acquire("a", { signal: over.signal }));
+      await clock.settle();
+      over.abort();
+      await waiting;
+    }
+    let closed = false;
+    const closing = failure(locks.close()).finally(() => (closed = true));
+    while (!closed) await clock.advance(100);
+    expect((await closing).message).toContain("did not confirm");
+    expect(clock.timersOf("mine")).toBe(0);
+  },
+);

@@ -103,6 +103,29 @@ describe.each(Object.entries(ENDINGS))("S137: %s that ends in doubt", (_, begin)
   });
 });
 
+test("S137: one that ended in doubt goes by the swap with which the last one out passes the hold on", async () => {
+  const { backend, clock, locks } = stage();
+  backend.interfere.renew = () => new Promise(() => {});
+  const { opened, open } = gate();
+  let inner!: Promise<unknown>;
+  const outer = locks.run("a", async () => {
+    await clock.settle();
+    inner = locks.run("a", () => clock.suspend(5000));
+    inner.catch(() => {});
+    await opened;
+  });
+  await clock.advance(100);
+  const next = locks.acquire("a");
+  // The wall clock is put right again, so that nothing is in doubt when the hold is passed on.
+  clock.suspend(-5000);
+  open();
+  await clock.advance(100);
+  await outer;
+  expect(backend.count("swap")).toBe(1);
+  await inner;
+  await (await next).release();
+});
+
 test("S137: an answer on its way that is older than the sleep does not end the doubt: the store is asked again", async () => {
   const { backend, clock, locks } = stage();
   const answer = gate();

@@ -3,6 +3,7 @@
  * else the next time. None of it may crash the process, hang a caller, leave a lock held, or be believed.
  */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { Holding } from "../../src/contract/backend.ts";
 import type { Lease } from "../../src/core/api.ts";
 import { LockBackendError, LockClosedError, LockLostError } from "../../src/contract/errors.ts";
 import { createLocks } from "../../src/core/locks.ts";
@@ -17,6 +18,13 @@ const boom = (): never => {
 /** An object of which one field throws. */
 const throwing = (field: string, rest: object = {}): object =>
   Object.defineProperty({ ...rest }, field, { get: boom, enumerable: true });
+/** A holding of which one field is right at every other look only. */
+const flipping = (field: string, value: unknown): object => {
+  let looks = 0;
+  const get = (): unknown => (looks++ % 2 === 0 ? value : undefined);
+  const rest = { name: "a", holder: "them", fence: 1n, heldMs: 1, remainingMs: 1, meta: {} };
+  return Object.defineProperty(rest, field, { get, enumerable: true });
+};
 /** An object that throws whatever is asked of it; not thenable, so that a promise can bring it. */
 const hostile = (): object =>
   new Proxy({}, { get: (_, field) => (field === "then" ? undefined : boom()), has: boom, ownKeys: boom });
@@ -114,6 +122,19 @@ describe("S157: grants that cannot be read", () => {
     await clock.settle();
   });
 
+  test("an error that does not let itself be asked what it is keeps nobody waiting", async () => {
+    const { backend, clock, locks, other } = stage();
+    await other().acquire("a");
+    const error = new Proxy(new Error("down"), { getPrototypeOf: boom });
+    backend.interfere.attempt = () => Promise.reject(error);
+    const waiting = failure(locks.acquire("a", { wait: "2s" }));
+    const later = failure(locks.acquire("b", { wait: "3s" }));
+    await clock.advance(2000);
+    expect((await waiting)["code"]).toBe("ERR_LOCK_BACKEND");
+    await clock.advance(1000);
+    expect((await later)["code"]).toBe("ERR_LOCK_BACKEND");
+  });
+
   test("refusals: holders and pauses that throw spoil neither the wait nor the message", async () => {
     const refusals = [
       throwing("heldBy", { granted: false }),
@@ -123,6 +144,10 @@ describe("S157: grants that cannot be read", () => {
       { granted: false, heldBy: [throwing("holder")] },
       { granted: false, heldBy: [throwing("heldMs", { holder: "them", fence: 1n })] },
       { granted: false, heldBy: [{ holder: "them", fence: Symbol("1"), heldMs: 1, remainingMs: 1 }] },
+      { granted: false, heldBy: [{ holder: "them", fence: 1n, heldMs: 1n, remainingMs: 1 }] },
+      { granted: false, heldBy: [{ holder: "them", fence: 1n, heldMs: "long", remainingMs: Number.NaN }] },
+      { granted: false, heldBy: [flipping("holder", "them"), flipping("fence", 1n), flipping("heldMs", 1)] },
+      { granted: false, heldBy: { filter: () => [{}], map: () => [{}], length: 1 } },
     ];
     for (const refusal of refusals) {
       const { backend, clock, locks } = stage();
@@ -131,7 +156,13 @@ describe("S157: grants that cannot be read", () => {
       const trying = locks.tryAcquire("b").catch((error: unknown) => error);
       const once = failure(locks.acquire("c", { wait: 0 }));
       await clock.advance(10_000);
-      for (const error of [await waiting, await once]) expect(error["code"]).toMatch(/^ERR_LOCK_(TIMEOUT|BACKEND)$/);
+      for (const error of [await waiting, await once]) {
+        expect(error["code"]).toMatch(/^ERR_LOCK_(TIMEOUT|BACKEND)$/);
+        for (const { holder, fence, heldMs, remainingMs } of (error["heldBy"] ?? []) as readonly Holding[]) {
+          expect([typeof holder, typeof fence, typeof heldMs]).toEqual(["string", "bigint", "number"]);
+          expect(Number.isFinite(heldMs + remainingMs)).toBe(true);
+        }
+      }
       const answer = await trying;
       if (answer !== null) expect(answer).toBeInstanceOf(LockBackendError);
       await locks.close();

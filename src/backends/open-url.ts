@@ -1,0 +1,29 @@
+/** A backend by its URL. Loaded when somebody asks for one so: who has made a client of his own needs none of it. */
+import { backendOf, BACKENDS, schemeOf, SCHEMES } from "./all.ts";
+import type { Backend } from "../contract/backend.ts";
+import { got } from "../contract/show-value.ts";
+
+/** See openBackend() in connect.ts, whose arguments these are. */
+export async function openUrl(given: readonly [] | readonly [url: string]): Promise<Backend> {
+  const url: unknown = given.length === 0 ? await urlByDefault() : given[0];
+  if (typeof url !== "string" || url.trim() === "") {
+    throw new TypeError(
+      `Expected \`url\` to be a text such as "redis://host:6379", got ${got(url)}. For the embedded store of this machine say "file:", or leave it out.`,
+    );
+  }
+  const name = backendOf(url);
+  if (name === undefined) {
+    const scheme = schemeOf(url);
+    // The rest of the URL may hold a password: only the scheme is repeated.
+    const found = scheme === undefined ? "a text without a scheme" : `${scheme}:`;
+    throw new TypeError(`Expected \`url\` to start with one of ${SCHEMES.join(":, ")}:, got ${found}`);
+  }
+  const opener = await BACKENDS[name].load();
+  return await opener.openBackend(url);
+}
+
+/** Few have it in a variable, and fewer in another or in a file: who has not does not load what reads those. */
+async function urlByDefault(): Promise<string> {
+  const { env } = process;
+  return env["HOLDFAST_URL"] === undefined ? "file:" : (await import("./url-source.ts")).defaultUrl(env);
+}

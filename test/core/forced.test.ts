@@ -1,0 +1,47 @@
+/** A lease of its own that a process ends by force is over at once, whether or not the backend tells what happens to leases. */
+import { expect, test } from "vitest";
+import type { Backend } from "../../src/contract/backend.ts";
+import { memory, memoryStore } from "../../src/backends/memory/index.ts";
+import { LockLostError } from "../../src/contract/errors.ts";
+import { createLocks } from "../../src/core/locks.ts";
+import type { Locks } from "../../src/core/api.ts";
+import { FakeClock } from "../../src/testing/fake-clock.ts";
+import { failure } from "./scripted.ts";
+
+function withoutNews(): { readonly locks: Locks; readonly other: Locks } {
+  const clock = new FakeClock();
+  const store = memoryStore({ clock });
+  const deaf: { listen?: unknown } = memory({ store });
+  deaf.listen = undefined;
+  return {
+    locks: createLocks(deaf as Backend, { clock, holder: "here:1" }),
+    other: createLocks(memory({ store }), { clock }),
+  };
+}
+
+test("forceRelease() of one's own lease ends it here, before its answer", async () => {
+  const { locks, other } = withoutNews();
+  const lease = await locks.acquire("a");
+  const bystander = await locks.acquire("b");
+  expect(await locks.forceRelease("a", { fence: lease.fence, reason: "stuck" })).toBe(true);
+  expect(lease.remaining()).toBe(0);
+  expect(() => lease.assertHeld()).toThrow(LockLostError);
+  expect(lease.signal.reason).toMatchObject({ reason: "broken by force by here:1: stuck" });
+  expect(await other.tryAcquire("a")).not.toBeNull();
+  expect(await lease.release()).toBe("lost");
+  bystander.assertHeld();
+});
+
+test("work under it is not taken for done", async () => {
+  const { locks } = withoutNews();
+  const running = locks.run("a", async ({ fence }) => await locks.forceRelease("a", { fence, reason: "stuck" }));
+  expect(await failure(running)).toBeInstanceOf(LockLostError);
+});
+
+test("forceRelease() that ended nothing ends nothing here", async () => {
+  const { locks } = withoutNews();
+  const lease = await locks.acquire("a");
+  expect(await locks.forceRelease("a", { fence: lease.fence + 100n, reason: "stuck" })).toBe(false);
+  lease.assertHeld();
+  expect(await lease.release()).toBe("released");
+});
