@@ -134,7 +134,7 @@ async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<n
       let sent = 0;
       try {
         keep("releasing");
-        return await insist(() => {
+        return await insist({ backend: backend.name, unknown: `whether ${printable(name)} was given back` }, () => {
           sent++;
           return backend.release(own.claim);
         });
