@@ -74,6 +74,25 @@ export function loadClaim(io: Io, url: string, name: string, fence: bigint): Sto
   return stored?.claim.name === name && stored.fence === fence ? stored : undefined;
 }
 
+/** The newest note of a claim by its id, if there is one here; with a fence, only that one's. */
+export function findClaim(
+  io: Io,
+  url: string,
+  { name, id }: Pick<Claim, "name" | "id">,
+  fence: bigint | undefined,
+): StoredClaim | undefined {
+  const folder = new StateDir(io);
+  const lock = lockOf(url, name);
+  let newest: StoredClaim | undefined;
+  for (const file of folder.files()) {
+    if (!file.name.startsWith(`${lock}-`) || NOTE.exec(file.name)?.[1] !== file.name) continue;
+    const stored = parse(folder.read(file.name));
+    if (stored?.claim.name !== name || stored.claim.id !== id) continue;
+    if ((fence ?? stored.fence) === stored.fence && stored.fence >= (newest?.fence ?? 0n)) newest = stored;
+  }
+  return newest;
+}
+
 /** Removes notes that were last touched days ago, of leases that have ended days ago. Other files are not ours. */
 export function forgetOldClaims(io: Io, nowMs: number): void {
   const folder = new StateDir(io);
@@ -101,8 +120,11 @@ function mayLive(stored: StoredClaim | undefined, nowMs: number): boolean {
 
 /** The URL may hold a password, and a name may hold anything: neither stands in a file name. */
 function fileOf(url: string, name: string, fence: bigint): string {
-  const hash = createHash("sha256").update(`${url}\0${name}`).digest("base64url").slice(0, 22);
-  return `${hash}-${fence}.json`;
+  return `${lockOf(url, name)}-${fence}.json`;
+}
+
+function lockOf(url: string, name: string): string {
+  return createHash("sha256").update(`${url}\0${name}`).digest("base64url").slice(0, 22);
 }
 
 function parse(text: string | undefined): StoredClaim | undefined {

@@ -3,6 +3,7 @@ import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:
 import { afterAll, describe, expect, test } from "vitest";
 
 import { startRedis } from "../../src/lab/servers/redis.ts";
+import { startProxy } from "../../src/lab/proxy.ts";
 import { Bench, type Result, until } from "./harness.ts";
 
 const bench = new Bench();
@@ -62,5 +63,59 @@ describe("a release that is refused before it is sent", () => {
     rmSync(mark, { recursive: true });
     expect((await on("renew", "refused", "--fence", fence)).code).toBe(0);
     expect((await on("release", "refused", "--fence", fence)).code).toBe(0);
+  });
+});
+
+describe("a release that its own repetition finds done", () => {
+  test.each(["ioredis", "redis"])("%s: is a release", async (client) => {
+    const redis = await startRedis();
+    const proxy = await startProxy({ port: redis.port });
+    try {
+      bench.write("url", redis.url.replace(/:\d+$/, `:${proxy.port}?client=${client}`));
+      const url = `@file:${bench.path("url")}`;
+      // The server knows the script from here on: else the first answer is that it does not.
+      await release("first", url, await acquired("first", url));
+      const fence = await acquired("again", url);
+      let asked = false;
+      let lost = 0;
+      proxy.onRequest = (chunk) => {
+        asked ||= /evalsha/i.test(chunk.toString("latin1"));
+        return undefined;
+      };
+      // The server has done what was asked, and nobody hears of it.
+      proxy.onReply = () => (asked && lost++ === 0 ? "reset" : undefined);
+      const { code, stdout, stderr } = await release("again", url, fence);
+      expect({ code, stderr, ...(JSON.parse(stdout) as object) }).toMatchObject({
+        code: 0,
+        stderr: "",
+        result: "released",
+      });
+      expect(lost).toBeGreaterThan(0);
+    } finally {
+      await proxy.stop();
+      await redis.stop();
+    }
+  });
+});
+
+describe("release --claim of what was given back before", () => {
+  const id = "claim_given_back_00001";
+  const byClaim = async (dir: string): Promise<{ code: number | null; result: unknown }> => {
+    const args = ["release", "by claim", "--claim", id, "--json"];
+    const { code, stdout } = await bench.run(args, { env: { HOLDFAST_STATE_DIR: bench.path(dir) } });
+    return { code, result: (JSON.parse(stdout) as { result: unknown }).result };
+  };
+
+  test("exits with 0 where it was acquired, or given back; elsewhere nobody knows, and it exits with 76", async () => {
+    const take = (): Promise<string> => acquired("by claim", bench.url, "--claim", id);
+    await take();
+    expect(await byClaim("claims")).toEqual({ code: 0, result: "released" });
+    expect(await byClaim("claims")).toEqual({ code: 0, result: "already released" });
+    // The same claim holds it again: whatever the notes say, that is given back.
+    const fence = await take();
+    expect(await byClaim("other")).toEqual({ code: 0, result: "released" });
+    expect(await byClaim("other")).toEqual({ code: 0, result: "already released" });
+    expect(await byClaim("third")).toEqual({ code: 76, result: "lost" });
+    expect((await release("by claim", bench.url, fence)).code).toBe(76);
   });
 });
