@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import type { Claim } from "../contract/backend.ts";
 import { startTimeOf } from "./run/processes.ts";
 import type { Io } from "./io.ts";
-import { StateDir } from "./state-dir.ts";
+import { StateDir, UnwrittenNoteError } from "./state-dir.ts";
 
 /** A process whose life is a lease's, and when it started: its pid may be somebody else's later. */
 export interface Watchdog {
@@ -72,6 +72,16 @@ export function mayHaveEnded({ claim, endsAtMs = 0 }: Pick<StoredClaim, "claim" 
 export function loadClaim(io: Io, url: string, name: string, fence: bigint): StoredClaim | undefined {
   const stored = parse(new StateDir(io).read(fileOf(url, name, fence)));
   return stored?.claim.name === name && stored.fence === fence ? stored : undefined;
+}
+
+/** Does without a note that cannot be written, and says so: what it is about goes on. `meaning`: what that means for whoever reads it. */
+export function tryNoting(io: Io, meaning: string, write: () => void): void {
+  try {
+    write();
+  } catch (error) {
+    if (!(error instanceof UnwrittenNoteError)) throw error;
+    io.note(`holdfast: ${error.message}: ${meaning}`);
+  }
 }
 
 /** The newest note of a claim by its id, if there is one here; with a fence, only that one's. */

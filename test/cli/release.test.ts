@@ -1,10 +1,12 @@
 /** What `release` says of a lease that is gone, after a release of which nobody knows whether it arrived. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { afterAll, describe, expect, test } from "vitest";
 
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startProxy } from "../../src/lab/proxy.ts";
-import { Bench, type Result, until } from "./harness.ts";
+import { Bench, MAIN, type Result, until } from "./harness.ts";
 
 const bench = new Bench();
 afterAll(() => bench.close());
@@ -117,5 +119,43 @@ describe("release --claim of what was given back before", () => {
     expect(await byClaim("other")).toEqual({ code: 0, result: "already released" });
     expect(await byClaim("third")).toEqual({ code: 76, result: "lost" });
     expect((await release("by claim", bench.url, fence)).code).toBe(76);
+  });
+});
+
+describe("a disk that is full where the notes are", () => {
+  test("redis: the lease is renewed and released all the same, and it is said which file is missing", async () => {
+    const redis = await startRedis();
+    try {
+      const env = { HOLDFAST_URL: redis.url, HOLDFAST_STATE_DIR: bench.path("full") };
+      const fence = (await bench.run(["acquire", "full"], { env })).stdout.trim();
+      // No file may have a single byte: every write fails, as on a full disk.
+      const onFull = async (...args: readonly string[]): Promise<Result> => {
+        const script = 'ulimit -f 0; exec "$@"';
+        const child = spawn("sh", ["-c", script, "sh", process.execPath, MAIN, ...args], {
+          env: { ...process.env, ...env },
+        });
+        const said = { stdout: "", stderr: "" };
+        child.stdout.on("data", (text: Buffer) => (said.stdout += text.toString()));
+        child.stderr.on("data", (text: Buffer) => (said.stderr += text.toString()));
+        const [code, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
+        return { code, signal, ...said };
+      };
+      const renewed = await onFull("renew", "full", "--fence", fence, "--ttl", "10m");
+      expect(renewed).toMatchObject({
+        code: 0,
+        stderr: expect.stringMatching(/full\/.*\.json could not be written.*is renewed/),
+      });
+      const released = await onFull("release", "full", "--fence", fence);
+      expect(released).toMatchObject({
+        code: 0,
+        stderr: expect.stringMatching(/\.json could not be written.*was released/),
+      });
+      expect(`${renewed.stderr}${released.stderr}`).not.toMatch(/^ +at /m);
+      expect(readdirSync(bench.path("full"))).toEqual([expect.stringMatching(/\.json$/)]);
+      const shown = await bench.run(["show", "full", "--json"], { env });
+      expect((JSON.parse(shown.stdout) as { held: unknown[] }).held).toEqual([]);
+    } finally {
+      await redis.stop();
+    }
   });
 });

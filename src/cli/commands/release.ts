@@ -15,6 +15,7 @@ import {
   storeClaim,
   type StoredClaim,
   takeBackRelease,
+  tryNoting,
 } from "../saved-claims.ts";
 import { EXIT } from "../exit-codes.ts";
 import { fenceOf } from "../fence-flag.ts";
@@ -153,9 +154,10 @@ async function releaseNow(io: Io, flags: Flags, name: string, own: Own): Promise
   let sent = 0;
   const release = async ({ backend, immediate }: OpenStore): Promise<Released> => {
     // Not before the store is open: a release that was never sent must not explain why the lease is gone.
-    if (own.noted) beginRelease(io, url, name, fence);
+    const unmarked = "other commands cannot see that it is being released; it is released all the same";
+    if (own.noted) tryNoting(io, unmarked, () => beginRelease(io, url, name, fence));
     try {
-      if (own.noted && OVER[state] === undefined) keep("releasing");
+      if (own.noted && OVER[state] === undefined) tryNoting(io, unmarked, () => keep("releasing"));
       return await insist({ backend: backend.name, unknown: `whether ${printable(name)} was given back` }, () => {
         sent++;
         return backend.release(claim);
@@ -163,8 +165,14 @@ async function releaseNow(io: Io, flags: Flags, name: string, own: Own): Promise
     } catch (error) {
       // Never sent, or a certain no to all that was: nothing of it is under way.
       if (own.noted && (immediate || sent === 0 || (sent === 1 && !isUnsure(error)))) {
-        takeBackRelease(io, url, name, fence);
-        if (sent > 0) keep(state);
+        tryNoting(
+          io,
+          "it was not released, though the mark says so; release it again, with --claim where you have it",
+          () => {
+            takeBackRelease(io, url, name, fence);
+            if (sent > 0) keep(state);
+          },
+        );
       }
       throw error;
     }
@@ -184,6 +192,11 @@ async function releaseNow(io: Io, flags: Flags, name: string, own: Own): Promise
     return sent > 1 ? "released" : "lost";
   })();
   // Where it was made elsewhere, so that who repeats this here is told the same.
-  if (own.noted || result === "released") keep(result === "lost" ? "lost" : "released");
+  if (own.noted || result === "released") {
+    const became = result === "lost" ? "had ended before" : "was released";
+    tryNoting(io, `the lease on ${printable(name)} ${became}, but to ask again here needs its --claim`, () =>
+      keep(result === "lost" ? "lost" : "released"),
+    );
+  }
   return result;
 }

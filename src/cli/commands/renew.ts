@@ -6,7 +6,7 @@ import { formatMs, MAX_TTL_MS } from "../../contract/duration.ts";
 import { LockBackendError, LockLostError } from "../../contract/errors.ts";
 import { printable } from "../../contract/foreign.ts";
 import { ask } from "../ask-store.ts";
-import { loadClaim, storeClaim, type StoredClaim } from "../saved-claims.ts";
+import { loadClaim, storeClaim, type StoredClaim, tryNoting } from "../saved-claims.ts";
 import { type Command } from "../command.ts";
 import { UsageError } from "../usage-error.ts";
 import { EXIT } from "../exit-codes.ts";
@@ -48,7 +48,9 @@ export const renewCommand: Command = {
     };
     const remainingMs = await withLocks(io, flags, renew, { outlives: true });
     if (fence !== undefined && flags.text("claim") === undefined) {
-      storeClaim(io, urlOf(io, flags), { claim, fence, state: "held", endsAtMs: Date.now() + remainingMs, keeper });
+      const endsAtMs = Date.now() + remainingMs;
+      const meaning = `the lease on ${printable(name)} is renewed, but the note of it is the old one; give --ttl again to keep it, and --claim where you have it`;
+      tryNoting(io, meaning, () => storeClaim(io, urlOf(io, flags), { claim, fence, state: "held", endsAtMs, keeper }));
     }
     const deadline = new Date(Date.now() + remainingMs).toISOString();
     if (flags.has("json")) io.json({ name, fence, ttlMs: claim.ttlMs, remainingMs: Math.floor(remainingMs), deadline });
