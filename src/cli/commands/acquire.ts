@@ -193,8 +193,12 @@ async function succeed(io: Io, store: OpenStore, outcome: Outcome, { granted, se
   } catch (error) {
     throw await givenBack(store, outcome.claim, error instanceof Error ? error.message : String(error));
   }
-  io.print(line);
-  return EXIT.ok;
+  const broken = await io.deliver(line);
+  if (broken === undefined) return EXIT.ok;
+  // Whoever asked will never know of it.
+  const { message } = await givenBack(store, outcome.claim, `the output could not be written (${broken.message})`);
+  io.note(`holdfast: ${message}`);
+  return EXIT.internal;
 }
 
 function tie(store: OpenStore, { pid, startTime }: Watchdog): void {
