@@ -20,7 +20,7 @@ export interface Asked {
  */
 export async function ask({ locks, backend }: Asked, prefix: string, stop?: AbortSignal): Promise<Snapshot> {
   const late = new AbortController();
-  const timer = setTimeout(() => late.abort(silence(backend.name)), ANSWER_MS);
+  const timer = setTimeout(() => late.abort(silence(backend.name, "what is held there")), ANSWER_MS);
   const signal = stop === undefined ? late.signal : AbortSignal.any([late.signal, stop]);
   try {
     return clippedSnapshot(await locks.query(prefix, { signal, timeout: Infinity }));
@@ -46,10 +46,11 @@ export class Silence {
   }
 }
 
-function silence(backend: string): LockBackendError {
+/** A store that was given its time. `unknown`: what nobody knows without its answer. */
+export function silence(backend: string, unknown: string): LockBackendError {
   return new LockBackendError(
     backend,
     "",
-    `The ${backend} store has not answered for ${ANSWER_MS / 1000} seconds, so nobody knows what is held there. Check that it runs and can be reached: \`holdfast doctor\`.`,
+    `The ${backend} store has not answered for ${ANSWER_MS / 1000} seconds, so nobody knows ${unknown}. Check that it runs and can be reached: \`holdfast doctor\`.`,
   );
 }

@@ -14,6 +14,10 @@ export interface Io {
   readonly stderr: NodeJS.WriteStream;
   /** Writes a line for scripts and people to stdout. */
   print(line: string): void;
+  /** As print(), and resolves when the line has left, or to why it could not. From here on no broken output ends the process by itself. */
+  deliver(line: string): Promise<NodeJS.ErrnoException | undefined>;
+  /** True once something was to be delivered. */
+  isCareful(): boolean;
   /** Writes a line for people to stderr. */
   note(line: string): void;
   /** Writes one JSON document; a bigint becomes a decimal string, since a double would round it. */
@@ -34,10 +38,12 @@ export function processIo(): Io {
   const mask = (text: string): string => maskSecrets(text, secrets);
   let broken: NodeJS.ErrnoException | undefined;
   // The stream forgets its errors: only this callback tells of them for sure.
-  const write = (text: string): void =>
+  const write = (text: string, then?: () => void): void =>
     void stdout.write(`${harmless(mask(text))}\n`, (error) => {
       broken ??= error ?? undefined;
+      then?.();
     });
+  let careful = false;
   return {
     env,
     stdin,
@@ -45,7 +51,12 @@ export function processIo(): Io {
     stderr,
     mask,
     broken: () => broken,
-    print: write,
+    print: (line) => write(line),
+    deliver: (line) => {
+      careful = true;
+      return new Promise((resolve) => write(line, () => resolve(broken)));
+    },
+    isCareful: () => careful,
     note: (line) => void stderr.write(`${harmless(mask(line))}\n`),
     json: (value) => write(toPrintableJson(value, 2)),
     style: (stream, style, text) => (wantsColour({ stdout, stderr }[stream], env) ? paint(style, text) : text),

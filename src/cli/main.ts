@@ -72,7 +72,10 @@ function afterWriting(code: number, error: NodeJS.ErrnoException | undefined = i
 const io = processIo();
 if (io.env["HOLDFAST_URL"] !== undefined) io.hide(io.env["HOLDFAST_URL"]);
 const argv = process.argv.slice(2);
-process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(afterWriting(EXIT.ok, error)));
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  // Whoever delivers something has to put back what it is about first.
+  if (!io.isCareful()) process.exit(afterWriting(EXIT.ok, error));
+});
 
 main(io, argv)
   .catch((error: unknown) => reportFailure(io, error, { json: argv.includes("--json"), verbose: false }))

@@ -1,21 +1,48 @@
-/** Asks a store again when an answer was lost: every operation is idempotent by its claim's id. */
+/** Asks a store again when an answer was lost, for as long as a store is given: every operation is idempotent by its claim's id. */
 import { setTimeout as sleep } from "node:timers/promises";
 
+import { systemClock } from "../contract/clock.ts";
 import { LockBackendError, LockError } from "../contract/errors.ts";
+import { within } from "../contract/time-limit.ts";
+import { ANSWER_MS, silence } from "./ask-store.ts";
 
 const TRIES = 4;
 const PAUSE_MS = 150;
+/** A question that hangs for this long is asked again beside it: its answer, or the way to it, may be lost. */
+const SILENCE_MS = 2000;
 
-/** Rejects as the last try did. */
-export async function insist<T>(ask: () => Promise<T>): Promise<T> {
+export interface Question {
+  /** The backend that is asked. */
+  readonly backend: string;
+  /** What nobody knows without an answer, such as `whether it is held`. */
+  readonly unknown: string;
+}
+
+/** The first answer to any of the askings. Rejects as the last one did, and after five seconds in any case. */
+export async function insist<T>({ backend, unknown }: Question, ask: () => Promise<T>): Promise<T> {
+  const endMs = performance.now() + ANSWER_MS;
+  const asked: Promise<{ readonly value: T }>[] = [];
   for (let round = 1; ; round++) {
-    try {
-      return await ask();
-    } catch (error) {
-      if (!isUnsure(error) || round === TRIES) throw error;
-      await sleep(PAUSE_MS * round);
-    }
+    const last = ask().then((value) => ({ value }));
+    asked.push(last);
+    const answer = Promise.any(asked).catch(() => never());
+    const failure = last.then(never, (error: unknown) => ({ error }));
+    const leftMs = Math.max(0, endMs - performance.now());
+    const heard = await within(
+      systemClock,
+      Promise.race([answer, failure]),
+      round === TRIES ? leftMs : Math.min(SILENCE_MS, leftMs),
+    );
+    if (heard !== undefined && "value" in heard) return heard.value;
+    const trouble = heard === undefined ? silence(backend, unknown) : heard.error;
+    const pauseMs = heard === undefined ? 0 : PAUSE_MS * round;
+    if (!isUnsure(trouble) || round === TRIES || performance.now() + pauseMs >= endMs) throw trouble;
+    await sleep(pauseMs);
   }
+}
+
+function never(): Promise<never> {
+  return new Promise(() => {});
 }
 
 /** True: what was asked may have been done, or may be done yet. Else it was refused, or never sent. */

@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import type { Claim } from "../contract/backend.ts";
 import { startTimeOf } from "./run/processes.ts";
 import type { Io } from "./io.ts";
-import { StateDir } from "./state-dir.ts";
+import { StateDir, UnwrittenNoteError } from "./state-dir.ts";
 
 /** A process whose life is a lease's, and when it started: its pid may be somebody else's later. */
 export interface Keeper {
@@ -74,6 +74,35 @@ export function loadClaim(io: Io, url: string, name: string, fence: bigint): Sto
   return stored?.claim.name === name && stored.fence === fence ? stored : undefined;
 }
 
+/** Does without a note that cannot be written, and says so: what it is about goes on. `meaning`: what that means for whoever reads it. */
+export function tryNoting(io: Io, meaning: string, write: () => void): void {
+  try {
+    write();
+  } catch (error) {
+    if (!(error instanceof UnwrittenNoteError)) throw error;
+    io.note(`holdfast: ${error.message}: ${meaning}`);
+  }
+}
+
+/** The newest note of a claim by its id, if there is one here; with a fence, only that one's. */
+export function findClaim(
+  io: Io,
+  url: string,
+  { name, id }: Pick<Claim, "name" | "id">,
+  fence: bigint | undefined,
+): StoredClaim | undefined {
+  const folder = new StateDir(io);
+  const lock = lockOf(url, name);
+  let newest: StoredClaim | undefined;
+  for (const file of folder.files()) {
+    if (!file.name.startsWith(`${lock}-`) || NOTE.exec(file.name)?.[1] !== file.name) continue;
+    const stored = parse(folder.read(file.name));
+    if (stored?.claim.name !== name || stored.claim.id !== id) continue;
+    if ((fence ?? stored.fence) === stored.fence && stored.fence >= (newest?.fence ?? 0n)) newest = stored;
+  }
+  return newest;
+}
+
 /** Removes notes that were last touched days ago, of leases that have ended days ago. Other files are not ours. */
 export function forgetOldClaims(io: Io, nowMs: number): void {
   const folder = new StateDir(io);
@@ -101,8 +130,11 @@ function mayLive(stored: StoredClaim | undefined, nowMs: number): boolean {
 
 /** The URL may hold a password, and a name may hold anything: neither stands in a file name. */
 function fileOf(url: string, name: string, fence: bigint): string {
-  const hash = createHash("sha256").update(`${url}\0${name}`).digest("base64url").slice(0, 22);
-  return `${hash}-${fence}.json`;
+  return `${lockOf(url, name)}-${fence}.json`;
+}
+
+function lockOf(url: string, name: string): string {
+  return createHash("sha256").update(`${url}\0${name}`).digest("base64url").slice(0, 22);
 }
 
 function parse(text: string | undefined): StoredClaim | undefined {

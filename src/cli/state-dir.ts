@@ -28,6 +28,15 @@ const SIZE_MAX = 65_536;
 /** Neither follows a link nor waits for the other end of a pipe. */
 const CAREFUL = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
+/** A note that could not be written: the disk is full, say. The file is as it was. */
+export class UnwrittenNoteError extends Error {
+  override readonly name = "UnwrittenNoteError";
+
+  constructor(path: string, cause: unknown) {
+    super(`${path} could not be written (${cause instanceof Error ? cause.message : String(cause)})`, { cause });
+  }
+}
+
 export class StateDir {
   readonly path: string;
 
@@ -62,13 +71,25 @@ export class StateDir {
     this.#make();
     const path = this.#at(name);
     const aside = `${path}.${randomBytes(6).toString("hex")}`;
-    writeNew(aside, text);
-    renameSync(aside, path);
+    try {
+      writeNew(aside, text);
+      renameSync(aside, path);
+    } catch (error) {
+      throw new UnwrittenNoteError(path, error);
+    }
   }
 
   append(name: string, text: string): void {
     this.#make();
-    this.#open(name, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT, (fd) => void writeSync(fd, text));
+    this.#open(name, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT, (fd, size) => {
+      try {
+        writeSync(fd, text);
+      } catch (error) {
+        // Made for this, and empty.
+        if (size === 0) this.remove(name);
+        throw new UnwrittenNoteError(this.#at(name), error);
+      }
+    });
   }
 
   /** The plain files there, and when each was last written. */

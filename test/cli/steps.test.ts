@@ -159,3 +159,22 @@ describe("in a script", () => {
     expect((await bench.run(["acquire", "x", "--pid", String(process.pid), "--url", "memory:"])).code).toBe(64);
   });
 });
+
+describe("a lease of which nobody can be told", () => {
+  test.each([
+    ["a full disk", '"$@" > /dev/full'],
+    ["a reader that went away", 'exec 3> >(:); wait "$!"; exec "$@" >&3'],
+  ])("%s: is given back, and the exit code is 70", async (what, script) => {
+    const env = { ...process.env, HOLDFAST_URL: bench.url, HOLDFAST_STATE_DIR: bench.path("claims") };
+    const args = ["-c", script, "bash", process.execPath, MAIN, "acquire", what];
+    const child = spawn("bash", args, { env, stdio: ["ignore", "ignore", "pipe"] });
+    let stderr = "";
+    child.stderr.on("data", (text: Buffer) => (stderr += text.toString()));
+    const [code] = (await once(child, "close")) as [number | null];
+    expect({ code, stderr }).toEqual({
+      code: 70,
+      stderr: expect.stringMatching(/output could not be written .* given back/),
+    });
+    expect((await show(what)).held).toEqual([]);
+  });
+});

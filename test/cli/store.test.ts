@@ -147,6 +147,22 @@ describe("doctor", () => {
     expect((await bench.run(["doctor"], at("redis://127.0.0.1:1"))).code).toBe(69);
   });
 
+  test("redis: a server that cannot hold a quarantine, or could not be vouched for, breaks the promise", async () => {
+    const url = `${redis.url}?failover=quarantine`;
+    const bare = await doctor(url);
+    expect({ code: bare.code, level: level(bare, "quarantine") }).toEqual({ code: 1, level: "broken" });
+    // No replica is there to write with.
+    await redis.cli("CONFIG", "SET", "min-replicas-to-write", "1");
+    await redis.cli("CONFIG", "SET", "min-replicas-max-lag", "1");
+    const failed = await doctor(url, "--init");
+    const levels = [level(failed, "quarantine"), level(failed, "init")];
+    expect({ code: failed.code, levels }).toEqual({ code: 1, levels: ["good", "broken"] });
+    await redis.cli("CONFIG", "SET", "min-replicas-to-write", "0");
+    expect((await bench.run(["doctor", "--init"], at(`${redis.url}?prefix=a%26failover=quarantine`))).code).toBe(64);
+    expect((await bench.run(["doctor", "--init"], at(`${redis.url}?prefix=failover=quarantine`))).code).toBe(64);
+    expect((await bench.run(["doctor", "--init"], at(`${redis.url}#?failover=quarantine`))).code).toBe(64);
+  });
+
   test("redlock: each member is looked at, one server twice is noticed, --init vouches", async () => {
     const others = await Promise.all([startRedis(), startRedis()]);
     try {

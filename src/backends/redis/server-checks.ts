@@ -36,7 +36,10 @@ export function tooLong(claim: Claim, maxTtlMs: number): LockBackendError | unde
 }
 
 /** Why a quarantine would promise nothing on this primary, or `undefined`. */
-function cannotQuarantine(identity: Identity, { maxLagMs, checkReplicas }: Settings): string | undefined {
+export function cannotQuarantine(
+  identity: Identity,
+  { maxLagMs, checkReplicas }: Pick<Settings, "maxLagMs" | "checkReplicas">,
+): string | undefined {
   const { version, minReplicas, minReplicasMaxLagMs, guardsWrites } = identity;
   if (isOlder(version)) {
     return `Redis ${version} lets scripts write where \`min-replicas-to-write\` forbids it. Use ${OLDEST.join(".")} or later`;

@@ -1,13 +1,14 @@
 /** `holdfast acquire NAME`: takes a lease that outlives this process, for scripts of several steps. */
 import { readFileSync } from "node:fs";
-import { setTimeout as sleep } from "node:timers/promises";
 
-import { type Grant, Acquisition } from "../../core/acquisition.ts";
+import type { Grant } from "../../core/acquisition.ts";
 import type { Claim, Granted } from "../../contract/backend.ts";
 import { systemChance } from "../../contract/random.ts";
 import { systemClock } from "../../contract/clock.ts";
 import { MAX_TTL_MS } from "../../contract/duration.ts";
 import { LockBackendError, LockTimeoutError, quote } from "../../contract/errors.ts";
+import { printable } from "../../contract/foreign.ts";
+import { onAbort } from "../../contract/on-abort.ts";
 import { checkName } from "../../core/options.ts";
 import { ask } from "../ask-store.ts";
 import { startTimeOf } from "../run/processes.ts";
@@ -24,6 +25,7 @@ import { LOCK_FLAGS, type LockChoice, ownHolder, readLockFlags, WAIT_FLAGS } fro
 import { nameOf, type OpenStore, withLocks } from "../open-store.ts";
 import { Outcome } from "../outcome.ts";
 import { showProgress } from "../progress.ts";
+import { seekLease, type Wanted } from "../seek-lease.ts";
 import { Signals } from "../signals.ts";
 
 const DEFAULT_TTL_MS = 300_000;
@@ -67,23 +69,30 @@ export const acquireCommand: Command = {
     forgetOldClaims(io, Date.now());
     const signals = new Signals();
     const outcome = new Outcome(io, flags, claim, keeper);
+    const { waitMs } = choice;
+    const { signal } = signals.stop;
+    let opened = false;
+    // Nothing has been asked of a store that is not open yet.
+    const stopped = new Promise<never>((_, reject) => onAbort(signal, (why) => opened || reject(why)));
     try {
       const work = async (store: OpenStore): Promise<number> => {
+        opened = true;
+        const note = (line: string): void => io.note(line);
         const grant = await whileStoreAnswers(
           () => ask(store, name),
-          signals.stop.signal,
-          (stop) => seek(io, flags, store, { claim, choice, stop }),
+          signal,
+          (stop) => seek(io, flags, { store, claim, waitMs, stop, note }),
         );
-        if (grant !== undefined) return succeed(io, store, outcome, grant);
-        const error = await refusal(store, name, choice.waitMs);
-        const exit = reportFailure(io, error, { json: flags.has("json"), verbose: flags.has("verbose") });
-        return flags.integer("conflict-exit-code", { min: 0, max: 255 }) ?? exit;
+        return succeed(io, store, outcome, grant);
       };
       const beforeDetached = (lease: Granted): void => void outcome.prepare(lease, systemClock.now());
-      return await withLocks(io, flags, work, { outlives: keeper === undefined ? true : "tied", beforeDetached });
+      const options = { outlives: keeper === undefined ? true : ("tied" as const), beforeDetached };
+      return await Promise.race([withLocks(io, flags, work, options), stopped]);
     } catch (error) {
       if (signals.exitCode !== undefined) return signals.exitCode;
-      throw error;
+      if (!(error instanceof LockTimeoutError)) throw error;
+      const exit = reportFailure(io, error, { json: flags.has("json"), verbose: flags.has("verbose") });
+      return flags.integer("conflict-exit-code", { min: 0, max: 255 }) ?? exit;
     } finally {
       signals.dispose();
     }
@@ -161,42 +170,15 @@ function idForAFlag(): string {
   }
 }
 
-async function seek(
-  io: Io,
-  flags: Flags,
-  { backend, locks }: OpenStore,
-  { claim, choice, stop }: { claim: Claim; choice: LockChoice; stop: AbortSignal },
-): Promise<Grant | undefined> {
-  const seeker = new Acquisition({ backend, clock: systemClock, chance: systemChance }, claim, undefined);
+/** With a line for whoever looks on. */
+async function seek(io: Io, flags: Flags, wanted: Wanted): Promise<Grant> {
+  const { store, claim, waitMs } = wanted;
   const { name, holder } = claim;
-  const progress = {
-    name,
-    holder,
-    waitMs: choice.waitMs,
-    query: () => ask({ locks, backend }, name),
-    verb: "waiting for",
-  };
+  const progress = { name, holder, waitMs, query: () => ask(store, name), verb: "waiting for" };
   const done = flags.has("quiet") ? () => {} : showProgress(io, progress);
-  const over = new AbortController();
-  const callOff = (): void => void seeker.callOff();
-  stop.addEventListener("abort", callOff);
   try {
-    if (Number.isFinite(choice.waitMs) && choice.waitMs > 0) {
-      // Ended early by `over`, when the answer has come.
-      void sleep(choice.waitMs, undefined, { signal: over.signal }).then(callOff, () => {});
-    }
-    const grant = await seeker.seek();
-    if (grant !== undefined) return grant;
-    // Nothing may be left behind: the release that the seeker began goes out before the store is closed.
-    if (claim.queues) await backend.release(claim).catch(() => false);
-    // Stopped, or never answered: that says more than "not free".
-    stop.throwIfAborted();
-    const trouble = seeker.refused === undefined ? seeker.troubleAt(systemClock.now()) : undefined;
-    if (trouble !== undefined) throw trouble;
-    return undefined;
+    return await seekLease(wanted);
   } finally {
-    over.abort();
-    stop.removeEventListener("abort", callOff);
     done();
   }
 }
@@ -211,8 +193,12 @@ async function succeed(io: Io, store: OpenStore, outcome: Outcome, { granted, se
   } catch (error) {
     throw await givenBack(store, outcome.claim, error instanceof Error ? error.message : String(error));
   }
-  io.print(line);
-  return EXIT.ok;
+  const broken = await io.deliver(line);
+  if (broken === undefined) return EXIT.ok;
+  // Whoever asked will never know of it.
+  const { message } = await givenBack(store, outcome.claim, `the output could not be written (${broken.message})`);
+  io.note(`holdfast: ${message}`);
+  return EXIT.internal;
 }
 
 function tie(store: OpenStore, { pid, startTime }: Keeper): void {
@@ -223,19 +209,11 @@ function tie(store: OpenStore, { pid, startTime }: Keeper): void {
 /** Nobody could renew or release what is noted nowhere, and nobody wants what a dead process was to keep. */
 async function givenBack({ backend }: OpenStore, claim: Claim, said: string): Promise<Error> {
   try {
-    await insist(() => backend.release(claim));
+    const question = { backend: backend.name, unknown: `whether ${printable(claim.name)} was given back` };
+    await insist(question, () => backend.release(claim));
   } catch (error) {
     const text = `Lock ${quote(claim.name)} was acquired, but ${said}, and giving it back failed too: it stays taken until its ttl is over.`;
     return new LockBackendError(backend.name, claim.name, text, { cause: error });
   }
   return new UsageError(`${said}, so the lock was given back`, "acquire");
-}
-
-async function refusal({ locks }: OpenStore, name: string, waitMs: number): Promise<LockTimeoutError> {
-  const { held } = await locks.query(name);
-  return new LockTimeoutError(
-    name,
-    waitMs,
-    held.filter((one) => one.name === name),
-  );
 }

@@ -7,6 +7,7 @@ import { type Command } from "../command.ts";
 import { UsageError } from "../usage-error.ts";
 import {
   beginRelease,
+  findClaim as findClaimById,
   isClaimId,
   loadClaim,
   mayHaveEnded,
@@ -14,6 +15,7 @@ import {
   storeClaim,
   type StoredClaim,
   takeBackRelease,
+  tryNoting,
 } from "../saved-claims.ts";
 import { EXIT } from "../exit-codes.ts";
 import { fenceOf } from "../fence-flag.ts";
@@ -83,12 +85,25 @@ async function breakLease(
   return done ? EXIT.ok : EXIT.no;
 }
 
-type Own = Omit<StoredClaim, "fence"> & { readonly fence: bigint | undefined };
+type Result = "released" | "already released" | "lost";
+type Own = Omit<StoredClaim, "fence"> & {
+  readonly fence: bigint | undefined;
+  /** There is a note of it here. */
+  readonly noted: boolean;
+};
 
 function findClaim(io: Io, flags: Flags, name: string, fence: bigint | undefined): Own | undefined {
   const id = flags.text("claim");
-  if (id === undefined) return fence === undefined ? undefined : loadClaim(io, urlOf(io, flags), name, fence);
-  return { claim: claimById(name, id, "release"), fence, state: "held" };
+  const url = urlOf(io, flags);
+  const claim = id === undefined ? undefined : claimById(name, id, "release");
+  const stored =
+    claim === undefined
+      ? fence === undefined
+        ? undefined
+        : loadClaim(io, url, name, fence)
+      : findClaimById(io, url, claim, fence);
+  if (stored !== undefined) return { ...stored, noted: true };
+  return claim === undefined ? undefined : { claim, fence, state: "held", noted: false };
 }
 
 /** Enough of a claim to name it: all operations go by its id. */
@@ -110,55 +125,78 @@ export function claimById(name: string, id: string, command: string): Claim {
 }
 
 /** True: another release has had its "yes" meanwhile. */
-function wasReleased(io: Io, url: string, name: string, fence: bigint | undefined): boolean {
-  return fence !== undefined && loadClaim(io, url, name, fence)?.state === "released";
+function wasReleased(io: Io, url: string, name: string, fence: bigint): boolean {
+  return loadClaim(io, url, name, fence)?.state === "released";
 }
 
 async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<number> {
-  const url = urlOf(io, flags);
-  const keep = (state: StoredClaim["state"]): void => {
-    if (own.fence !== undefined && flags.text("claim") === undefined)
-      storeClaim(io, url, { ...own, fence: own.fence, state });
-  };
-  let result: "released" | "already released" | "lost";
-  if (own.state === "released") {
-    result = "already released";
-  } else if (own.state === "lost") {
-    result = "lost";
-  } else {
-    const { fence } = own;
-    const noted = fence !== undefined && flags.text("claim") === undefined;
-    const release = async ({ backend, immediate }: OpenStore): Promise<Released> => {
-      // Not before the store is open: a release that was never sent must not explain why the lease is gone.
-      if (noted) beginRelease(io, url, name, fence);
-      let sent = 0;
-      try {
-        keep("releasing");
-        return await insist(() => {
-          sent++;
-          return backend.release(own.claim);
-        });
-      } catch (error) {
-        // Never sent, or a certain no to all that was: nothing of it is under way.
-        if (immediate || sent === 0 || (sent === 1 && !isUnsure(error))) {
-          if (noted) takeBackRelease(io, url, name, fence);
-          if (sent > 0) keep(own.state);
-        }
-        throw error;
-      }
-    };
-    const mayHaveExpired = mayHaveEnded(own, Date.now());
-    const known = await withLocks(io, flags, release, { outlives: true });
-    // After a release whose answer was lost, or beside another one, "not there" may well be that release's doing: but only
-    // while the lease had time left. Later nobody can tell, and whoever says "lost" errs on the safe side.
-    const sentBefore = own.state === "releasing" || (noted && othersRelease(io, url, name, fence));
-    if (known === "held") result = "released";
-    else if (!sentBefore) result = "lost";
-    else result = mayHaveExpired && !wasReleased(io, url, name, fence) ? "lost" : "already released";
-    keep(result === "lost" ? "lost" : "released");
-  }
+  // A claim may have been granted anew since, from anywhere: whoever gives it means whatever it holds.
+  const over = flags.text("claim") === undefined ? OVER[own.state] : undefined;
+  const result = over ?? (await releaseNow(io, flags, name, own));
   if (flags.has("json")) io.json({ name, fence: own.fence, released: result !== "lost", result });
   else if (result === "lost")
     io.note(`holdfast: the lease on ${printable(name)} had ended before: others may have held it since`);
   return result === "lost" ? EXIT.lost : EXIT.ok;
+}
+
+const OVER: Readonly<Record<StoredClaim["state"], Result | undefined>> = {
+  held: undefined,
+  releasing: undefined,
+  released: "already released",
+  lost: "lost",
+};
+
+async function releaseNow(io: Io, flags: Flags, name: string, own: Own): Promise<Result> {
+  const url = urlOf(io, flags);
+  const { claim, state, endsAtMs, keeper } = own;
+  const fence = own.fence ?? 0n;
+  const keep = (now: StoredClaim["state"]): void => storeClaim(io, url, { claim, fence, state: now, endsAtMs, keeper });
+  let sent = 0;
+  const release = async ({ backend, immediate }: OpenStore): Promise<Released> => {
+    // Not before the store is open: a release that was never sent must not explain why the lease is gone.
+    const unmarked = "other commands cannot see that it is being released; it is released all the same";
+    if (own.noted) tryNoting(io, unmarked, () => beginRelease(io, url, name, fence));
+    try {
+      if (own.noted && OVER[state] === undefined) tryNoting(io, unmarked, () => keep("releasing"));
+      return await insist({ backend: backend.name, unknown: `whether ${printable(name)} was given back` }, () => {
+        sent++;
+        return backend.release(claim);
+      });
+    } catch (error) {
+      // Never sent, or a certain no to all that was: nothing of it is under way.
+      if (own.noted && (immediate || sent === 0 || (sent === 1 && !isUnsure(error)))) {
+        tryNoting(
+          io,
+          "it was not released, though the mark says so; release it again, with --claim where you have it",
+          () => {
+            takeBackRelease(io, url, name, fence);
+            if (sent > 0) keep(state);
+          },
+        );
+      }
+      throw error;
+    }
+  };
+  const atFirst = mayHaveEnded(own, Date.now());
+  const known = await withLocks(io, flags, release, { outlives: true });
+  const mayHaveExpired = atFirst || mayHaveEnded(own, Date.now());
+  const result = ((): Result => {
+    if (known === "held") return "released";
+    if (OVER[state] !== undefined) return OVER[state];
+    const beside = own.noted && othersRelease(io, url, name, fence);
+    // After a release whose answer was lost, ours or one beside it, "not there" may well be that release's doing: but only
+    // while the lease had time left. Later nobody can tell, and whoever says "lost" errs on the safe side.
+    if (beside && wasReleased(io, url, name, fence)) return "already released";
+    if (mayHaveExpired) return "lost";
+    if (state === "releasing" || beside) return "already released";
+    return sent > 1 ? "released" : "lost";
+  })();
+  // Where it was made elsewhere, so that who repeats this here is told the same.
+  if (own.noted || result === "released") {
+    const became = result === "lost" ? "had ended before" : "was released";
+    tryNoting(io, `the lease on ${printable(name)} ${became}, but to ask again here needs its --claim`, () =>
+      keep(result === "lost" ? "lost" : "released"),
+    );
+  }
+  return result;
 }

@@ -5,7 +5,8 @@ import { driftMs } from "../../contract/trust.ts";
 import { formatMs, MAX_TTL_MS } from "../../contract/duration.ts";
 import { LockBackendError, LockLostError } from "../../contract/errors.ts";
 import { printable } from "../../contract/foreign.ts";
-import { loadClaim, storeClaim, type StoredClaim } from "../saved-claims.ts";
+import { ask } from "../ask-store.ts";
+import { loadClaim, storeClaim, type StoredClaim, tryNoting } from "../saved-claims.ts";
 import { type Command } from "../command.ts";
 import { UsageError } from "../usage-error.ts";
 import { EXIT } from "../exit-codes.ts";
@@ -47,7 +48,9 @@ export const renewCommand: Command = {
     };
     const remainingMs = await withLocks(io, flags, renew, { outlives: true });
     if (fence !== undefined && flags.text("claim") === undefined) {
-      storeClaim(io, urlOf(io, flags), { claim, fence, state: "held", endsAtMs: Date.now() + remainingMs, keeper });
+      const endsAtMs = Date.now() + remainingMs;
+      const meaning = `the lease on ${printable(name)} is renewed, but the note of it is the old one; give --ttl again to keep it, and --claim where you have it`;
+      tryNoting(io, meaning, () => storeClaim(io, urlOf(io, flags), { claim, fence, state: "held", endsAtMs, keeper }));
     }
     const deadline = new Date(Date.now() + remainingMs).toISOString();
     if (flags.has("json")) io.json({ name, fence, ttlMs: claim.ttlMs, remainingMs: Math.floor(remainingMs), deadline });
@@ -90,8 +93,12 @@ function findClaim(
 }
 
 /** A store that keeps to the ttl of the beginning must not be believed to have given another. */
-async function checkGiven({ backend, locks }: OpenStore, claim: Claim, untilMs: number): Promise<void> {
-  const { held } = await locks.query(claim.name);
+async function checkGiven(store: OpenStore, claim: Claim, untilMs: number): Promise<void> {
+  const { backend } = store;
+  const { held } = await ask(store, claim.name).catch((cause: unknown) => {
+    const message = `The lease is renewed, but the store did not say for how long.`;
+    throw new LockBackendError(backend.name, claim.name, message, { cause });
+  });
   const leftMs = Math.max(...held.filter(({ name }) => name === claim.name).map(({ remainingMs }) => remainingMs));
   // By now: on a busy machine the question may have taken longer than the difference that matters.
   if (leftMs >= untilMs - systemClock.now() - 2000) return;
@@ -101,7 +108,8 @@ async function checkGiven({ backend, locks }: OpenStore, claim: Claim, untilMs: 
 
 /** Until when it may be trusted, counted from before the question left. */
 async function renewOnce({ backend }: OpenStore, claim: Claim, fence: bigint | undefined): Promise<number> {
-  return insist(async () => {
+  const question = { backend: backend.name, unknown: `whether ${printable(claim.name)} is still held` };
+  return insist(question, async () => {
     const sentAtMs = systemClock.now();
     const [renewal] = await backend.renew([claim], fence === undefined ? undefined : [fence]);
     if (renewal?.held === true) {

@@ -51,7 +51,7 @@ export const doctorCommand: Command = {
     const backend = backendOf(url);
     const load = backend === undefined ? null : EXAMINERS[backend];
     if (load === null) throw new UsageError(`doctor knows no stores of this kind: ${io.mask(url)}`, "doctor");
-    if (flags.has("init") && !/^redlocks?:|^redis.*[?&]failover=quarantine\b/is.test(url)) {
+    if (flags.has("init") && !(await hasQuarantine(backend, url))) {
       throw new UsageError("--init ends a quarantine: there is none without redlock: or failover=quarantine", "doctor");
     }
     const examine = await load();
@@ -65,6 +65,12 @@ export const doctorCommand: Command = {
     return verdict === "broken" ? EXIT.no : EXIT.ok;
   },
 };
+
+async function hasQuarantine(backend: BackendName | undefined, url: string): Promise<boolean> {
+  if (backend !== "redis") return backend === "quorum";
+  const { parseUrl } = await import("../../backends/redis/url.ts");
+  return parseUrl(url).options.failover === "quarantine";
+}
 
 function verdictOf(findings: readonly Finding[], strict: boolean): "good" | "weak" | "broken" {
   const levels = new Set(findings.map(({ level }) => level));

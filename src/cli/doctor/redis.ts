@@ -1,6 +1,9 @@
 /** One Redis, behind Sentinel or a Cluster: what it keeps after a restart and a fail-over, and what it throws away. */
 import type { Member } from "../../contract/backend.ts";
 import { openBackend, openMember } from "../../backends/redis/open.ts";
+import { toSettings } from "../../backends/redis/options.ts";
+import { cannotQuarantine } from "../../backends/redis/server-checks.ts";
+import { parseUrl } from "../../backends/redis/url.ts";
 import { ask, clock, eviction, type Identified, role } from "./redis-checks.ts";
 import type { Examine, Finding } from "./report.ts";
 
@@ -20,7 +23,12 @@ export const examineRedis: Examine = async ({ url, init, say }) => {
         eviction: identity.policy,
         "round trip": `${roundTripMs.toFixed(1)} ms`,
       },
-      findings: [role(identity, /^rediss?\+cluster:/i.test(url)), ...detailsOf(found), ...vouched],
+      findings: [
+        role(identity, /^rediss?\+cluster:/i.test(url)),
+        ...detailsOf(found),
+        ...quarantine(url, found),
+        ...vouched,
+      ],
       promises: PROMISES,
       limits: LIMITS,
     };
@@ -54,13 +62,23 @@ async function vouch(member: Member, say: (line: string) => void): Promise<Findi
     return { level: "good", check, text: "its quarantine is over" };
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    return { level: "weak", check, text: `it could not be vouched for: ${why}` };
+    return { level: "broken", check, text: `it could not be vouched for: ${why}` };
   }
 }
 
 function detailsOf(found: Identified): readonly Finding[] {
   if (found.identity.role !== "master") return [];
   return [eviction(found.identity), persistence(found), replication(found), clock(found)];
+}
+
+/** Where the URL asks for one: whether the server's own settings let it promise anything. */
+function quarantine(url: string, { identity }: Identified): readonly Finding[] {
+  const settings = toSettings(parseUrl(url).options);
+  if (settings.quarantineMs === 0 || identity.role !== "master") return [];
+  const check = "quarantine";
+  const why = cannotQuarantine(identity, settings);
+  if (why !== undefined) return [{ level: "broken", check, text: `failover=quarantine promises nothing here: ${why}` }];
+  return [{ level: "good", check, text: "failover=quarantine holds with its settings" }];
 }
 
 function persistence({ identity }: Identified): Finding {

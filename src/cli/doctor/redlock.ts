@@ -120,7 +120,7 @@ async function endQuarantine(
   return results.map(({ member, result, cause }) => {
     if (result === "failed") {
       const why = cause instanceof Error ? cause.message : String(cause);
-      return { level: "weak", check: "init", text: `${member}: its quarantine could not be ended: ${why}` };
+      return { level: "broken", check: "init", text: `${member}: its quarantine could not be ended: ${why}` };
     }
     return {
       level: "good",

@@ -1,0 +1,105 @@
+/**
+ * The waiting of `holdfast acquire`: for the lock as long as it was told, for the store never longer than that takes. However it ends,
+ * nothing of the claim is left in the store, or it is said what may be.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+
+import type { Claim, Holding } from "../contract/backend.ts";
+import { systemClock } from "../contract/clock.ts";
+import { formatMs } from "../contract/duration.ts";
+import { asBackendError, LockTimeoutError } from "../contract/errors.ts";
+import { printable } from "../contract/foreign.ts";
+import { onAbort } from "../contract/on-abort.ts";
+import { systemChance } from "../contract/random.ts";
+import { within } from "../contract/time-limit.ts";
+import { Acquisition, type Grant } from "../core/acquisition.ts";
+import { ANSWER_MS, ask, silence } from "./ask-store.ts";
+import type { OpenStore } from "./open-store.ts";
+
+/** How long the store is given to confirm that it has let go of a claim that nobody wants any more. */
+const LEAVE_MS = 2000;
+
+export interface Wanted {
+  readonly store: OpenStore;
+  readonly claim: Claim;
+  /** 0 for a claim that does not queue. */
+  readonly waitMs: number;
+  readonly stop: AbortSignal;
+  /** Told to people: what may be left in the store. */
+  readonly note: (line: string) => void;
+}
+
+/** Rejects with a `LockTimeoutError` where the lock was not free in time, with the signal's reason, or with what is wrong with the store. */
+export async function seekLease(wanted: Wanted): Promise<Grant> {
+  const { store, claim, waitMs, stop } = wanted;
+  const { backend } = store;
+  const seeker = new Acquisition({ backend, clock: systemClock, chance: systemChance }, claim, undefined);
+  const over = new AbortController();
+  let calledOff = false;
+  let silent = false;
+  const off = new Promise<undefined>((resolve) => {
+    const callOff = (): void => {
+      calledOff = true;
+      void seeker.callOff();
+      // Not its answer: a question that is out may never get one.
+      resolve(undefined);
+    };
+    over.signal.addEventListener("abort", onAbort(stop, callOff));
+    const after = (ms: number, then: () => void): void =>
+      void sleep(ms, undefined, { signal: over.signal }).then(then, () => {});
+    if (claim.queues && Number.isFinite(waitMs)) after(waitMs, callOff);
+    // Without a queue there is nothing to wait for but the answer itself.
+    if (!claim.queues) {
+      after(ANSWER_MS, () => {
+        silent = true;
+        callOff();
+      });
+    }
+  });
+  try {
+    const seeking = seeker.seek();
+    const grant = await Promise.race([seeking, off]).finally(() => over.abort());
+    seeking.catch(() => {});
+    if (grant !== undefined) return grant;
+  } catch (error) {
+    await leave(wanted, seeker);
+    throw asBackendError(backend.name, claim.name, error);
+  }
+  // One that was refused without a queue has left nothing.
+  const answers = !calledOff || (await leave(wanted, seeker));
+  // Stopped, or never answered: that says more than "not free".
+  stop.throwIfAborted();
+  if (silent) throw silence(backend.name, `whether ${printable(claim.name)} is free`);
+  const trouble = seeker.refused === undefined ? seeker.troubleAt(systemClock.now()) : undefined;
+  if (trouble !== undefined) throw asBackendError(backend.name, claim.name, trouble);
+  throw new LockTimeoutError(claim.name, waitMs, await holders(store, seeker, answers));
+}
+
+/** The release that the seeker has begun goes out before the store is closed. `false`: nobody knows whether it arrived. */
+async function leave({ claim, note }: Wanted, seeker: Acquisition): Promise<boolean> {
+  const left = await within(
+    systemClock,
+    seeker.callOff().then(() => true),
+    LEAVE_MS,
+  );
+  if (left === true) return true;
+  const { name, ttlMs, queues } = claim;
+  const what = queues ? "a place in its queue, or the lock itself," : "the lock";
+  note(
+    `holdfast: the store did not confirm that nothing of this is left: ${what} may stay taken on ${printable(name)} until the ttl of ${formatMs(ttlMs)} is over`,
+  );
+  return false;
+}
+
+/** Who is in the way: what the store says now, or has said if it does not answer any more. */
+async function holders(store: OpenStore, seeker: Acquisition, answers: boolean): Promise<readonly Holding[]> {
+  const { name } = seeker.claim;
+  const said = seeker.refused === undefined ? undefined : seeker.heldBy(systemClock.now());
+  if (said !== undefined && !answers) return said;
+  try {
+    return (await ask(store, name)).held.filter((one) => one.name === name);
+  } catch (error) {
+    if (said === undefined) throw error;
+    return said;
+  }
+}
