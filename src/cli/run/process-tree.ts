@@ -54,7 +54,8 @@ export async function endFamily(family: Family): Promise<void> {
     if (family.cgroup !== undefined) killCgroup(family.cgroup, (pid) => cleared.has(pid));
     empty = ended === 0 ? empty + 1 : 0;
     calm = ended === 0 && complete ? calm + 1 : 0;
-    await sleep(ended === 0 ? 1 : pauseMs);
+    // One that is just being loaded cannot be read: it gets the time for that.
+    await sleep(ended === 0 && complete ? 1 : pauseMs);
   }
 }
 

@@ -27,12 +27,18 @@ function obey(line: string): void {
   const told = JSON.parse(line) as Told;
   if (told.watch !== undefined) family = told.watch;
   if (told.until !== undefined) deadlineMs = told.until;
-  clearTimeout(timer);
-  timer = setTimeout(atDeadline, Math.min(Math.max(0, deadlineMs - nowMs()), 2 ** 31 - 1));
+  setDeadline();
 }
 
+function setDeadline(): void {
+  clearTimeout(timer);
+  timer = setTimeout(atDeadline, Math.min(Math.max(0, Math.ceil(deadlineMs - nowMs())), 2 ** 31 - 1));
+}
+
+/** A timer may fire a moment early: then it is set again, because nothing else would end the command. */
 function atDeadline(): void {
-  if (family !== undefined && nowMs() >= deadlineMs) void endFamily(family);
+  if (nowMs() < deadlineMs) setDeadline();
+  else if (family !== undefined) void endFamily(family);
 }
 
 async function leave(): Promise<void> {

@@ -1,0 +1,36 @@
+/** The warden alone, with timers that fire early: it ends the command all the same. */
+import { spawn } from "node:child_process";
+import { dirname, join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import type { Told } from "../../src/cli/run/warden-process.ts";
+import { newMarks } from "../../src/cli/run/process-marks.ts";
+import { startTimeOf } from "../../src/cli/run/processes.ts";
+import { isRunning, MAIN, until } from "./harness.ts";
+
+/** As libuv may do by a fraction of a millisecond. */
+const EARLY = `const real = setTimeout; globalThis.setTimeout = (f, ms, ...rest) => real(f, Math.max(0, ms - 20), ...rest);`;
+
+test("S103: a deadline whose timer fires a moment early is not missed, though holdfast says nothing more", async () => {
+  const command = spawn("sleep", ["1000"], { detached: true, stdio: "ignore" });
+  const program = join(dirname(MAIN), "run", "warden-process.js");
+  const warden = spawn(process.execPath, ["--import", `data:text/javascript,${encodeURIComponent(EARLY)}`, program], {
+    stdio: ["pipe", "ignore", "inherit"],
+  });
+  onTestFinished(() => {
+    command.kill("SIGKILL");
+    warden.kill("SIGKILL");
+  });
+  const pid = command.pid as number;
+  const watch = {
+    pid,
+    startTime: startTimeOf(pid),
+    leads: true,
+    session: pid,
+    cgroup: undefined,
+    mark: "no-such-mark",
+  };
+  const told = { watch, until: Number(process.hrtime.bigint()) / 1e6 + 300 } as unknown as Told;
+  warden.stdin.write(`${JSON.stringify(told)}\n`);
+  await until(() => !isRunning(pid), "the command is ended at its deadline");
+  expect(warden.exitCode).toBe(null);
+});
