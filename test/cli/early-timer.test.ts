@@ -21,15 +21,8 @@ test("S103: a deadline whose timer fires a moment early is not missed, though ho
     warden.kill("SIGKILL");
   });
   const pid = command.pid as number;
-  const watch = {
-    pid,
-    startTime: startTimeOf(pid),
-    leads: true,
-    session: pid,
-    cgroup: undefined,
-    mark: "no-such-mark",
-  };
-  const told = { watch, until: Number(process.hrtime.bigint()) / 1e6 + 300 } as unknown as Told;
+  const watch = { ...newMarks(), pid, startTime: startTimeOf(pid), leads: true, session: pid, cgroup: undefined };
+  const told: Told = { watch, until: Number(process.hrtime.bigint()) / 1e6 + 300 };
   warden.stdin.write(`${JSON.stringify(told)}\n`);
   await until(() => !isRunning(pid), "the command is ended at its deadline");
   expect(warden.exitCode).toBe(null);
