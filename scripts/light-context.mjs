@@ -10,20 +10,7 @@ let current;
 const kContext = Symbol("context");
 const before = [];
 
-promiseHooks.createHook({
-  init: (promise) => {
-    if (current !== undefined) promise[kContext] = current;
-  },
-  before: (promise) => {
-    before.push(current);
-    current = promise[kContext];
-  },
-  after: () => {
-    current = before.pop();
-  },
-});
-
-asyncHooks.AsyncLocalStorage = class {
+class LightStorage {
   getStore() {
     return current?.get(this);
   }
@@ -41,5 +28,22 @@ asyncHooks.AsyncLocalStorage = class {
   exit(fn, ...args) {
     return this.run(undefined, fn, ...args);
   }
-};
-syncBuiltinESMExports();
+}
+
+// Since Node 22 it cannot be replaced; the real one is used there, and costs what it costs.
+if (Object.getOwnPropertyDescriptor(asyncHooks, "AsyncLocalStorage")?.writable === true) {
+  promiseHooks.createHook({
+    init: (promise) => {
+      if (current !== undefined) promise[kContext] = current;
+    },
+    before: (promise) => {
+      before.push(current);
+      current = promise[kContext];
+    },
+    after: () => {
+      current = before.pop();
+    },
+  });
+  asyncHooks.AsyncLocalStorage = LightStorage;
+  syncBuiltinESMExports();
+}
