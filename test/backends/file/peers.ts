@@ -51,7 +51,10 @@ export class Peer {
     const id = ++this.#calls;
     return new Promise<T>((resolve, reject) => {
       this.#pending.set(id, { resolve: resolve as (value: unknown) => void, reject });
-      this.process.send({ id, call, args });
+      // With a callback, a channel that has closed is this call's failure; without one it is an event that nobody expects.
+      this.process.send({ id, call, args }, (error) => {
+        if (error !== null) reject(error);
+      });
     });
   }
 
