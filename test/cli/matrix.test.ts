@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { openBackend } from "../../src/index.ts";
+import { connect, openBackend } from "../../src/index.ts";
 import { leftToSee } from "../../src/lab/leftovers.ts";
 import { startCluster } from "../../src/lab/servers/cluster.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
@@ -108,6 +108,20 @@ describe.concurrent.each(Object.entries(STORES))("on %s", { concurrent: true }, 
     expect((await on("release", "steps", "--fence", fence)).code).toBe(0);
     expect((await on("renew", "steps", "--fence", fence)).code).toBe(76);
     expect((await on("release", "steps", "--fence", fence)).code).toBe(0);
+  });
+
+  test("renew and release on another machine, by the claim alone (S134): its minHold counts", async () => {
+    if (!outlives) return;
+    const taken = await on("acquire", "moved", "-n", "--ttl", "5m", "--min-hold", "5m", "--json", "--show-claim");
+    const { claim, fence } = JSON.parse(taken.stdout) as { readonly claim: string; readonly fence: string };
+    const elsewhere = { ...env, HOLDFAST_STATE_DIR: bench.path(`elsewhere-${store}`) };
+    const there = (command: string, ...args: string[]): Promise<Result> =>
+      bench.run([command, "moved", ...args], { env: elsewhere });
+    expect((await there("renew", "--claim", claim, "--ttl", "5m")).code).toBe(0);
+    expect((await there("release", "--claim", claim)).code).toBe(0);
+    await using locks = await connect(env["HOLDFAST_URL"] as string);
+    expect(await locks.tryAcquire("moved")).toBeNull();
+    expect(await locks.forceRelease("moved", { fence: BigInt(fence), reason: "the day is over" })).toBe(true);
   });
 
   test("run, and what others see of it: show, ls, wait and a second run", async () => {

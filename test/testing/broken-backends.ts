@@ -1,5 +1,5 @@
 /** Backends that break one promise each: the proof that the conformance suite can fail. */
-import type { Granted } from "../../src/contract/backend.ts";
+import type { Claim, Granted } from "../../src/contract/backend.ts";
 import { memory } from "../../src/backends/memory/index.ts";
 import {
   type Change,
@@ -189,6 +189,11 @@ export const broken: Readonly<Record<string, Change>> = {
   }),
   "frees a lock at once when it is released after its minHold": (right) => ({
     release: (claim) => right.release({ ...claim, minHoldMs: claim.minHoldMs * 100 }),
+  }),
+  // Takes the minHold from its own record, as stores that keep one are tempted to.
+  "keeps nobody away for a minHold that the release does not name: nobody had the lease": (right, { notes }) => ({
+    attempt: (claim) => (notes.set(claim.id, claim), right.attempt(claim)),
+    release: (claim) => right.release({ ...claim, ...(notes.get(claim.id) as Claim | undefined) }),
   }),
   "keeps the lock for ttl and lockDelay after an unclean end": onClaim(() => ({ lockDelayMs: 0 })),
   "waits for no lockDelay after a clean release": (right) => ({

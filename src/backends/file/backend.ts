@@ -194,7 +194,7 @@ export class FileBackend implements Backend {
     let held = false;
     for (const local of this.#claims.all()) {
       if (this.#claims.holds(local)) held = true;
-      else errors.collect(local.claim.name, () => void this.#lock(local.claim.name).release(local));
+      else errors.collect(local.claim.name, () => void this.#lock(local.claim.name).release(local, false));
     }
     this.#claims.clear();
     errors.collect("", () => this.#leaseFiles.close());
@@ -254,7 +254,8 @@ export class FileBackend implements Backend {
     const local = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.holderBy(claim.id));
     if (local === undefined) return "absent";
     if (local.file !== undefined) this.#waiting.forget(local.file.facts.id);
-    const released = lock.release(local);
+    // Who resumes another process's lease need not know its minHold, but the record does.
+    const released = lock.release(local, claim.minHoldMs > 0 || claim.resumes === true);
     this.#claims.forget(claim.id);
     return released;
   }

@@ -97,15 +97,15 @@ export class Lock {
     throw tooBusy(this.name);
   }
 
-  /** Ends the claim, and says what it was. */
-  release(local: LocalClaim): Released {
+  /** Ends the claim, and says what it was. `keepsMinHold`: somebody had the lease, so that its minHold counts. */
+  release(local: LocalClaim, keepsMinHold: boolean): Released {
     const { leaseFiles, clock } = this.#options;
     const { file } = local;
     if (file === undefined) return "absent";
     const queued = local.ticket !== undefined && this.query.queue.leave(local.ticket);
-    let ended = this.#drop(file, local);
+    let ended = this.#drop(file, local, keepsMinHold);
     const resumed = leaseFiles.resumedFileOf(local);
-    if (resumed !== undefined && this.#drop(resumed, local)) ended = true;
+    if (resumed !== undefined && this.#drop(resumed, local, keepsMinHold)) ended = true;
     local.ticket = local.held = local.file = undefined;
     if (queued && !ended) this.settle();
     if (resumed !== undefined) leaseFiles.giveBack(resumed, local);
@@ -208,14 +208,14 @@ export class Lock {
     if (file === undefined) return false;
     local.abandoned++;
     this.#leave(local);
-    if (this.#options.leaseFiles.mayEnd(file, this.log.seen)) this.#drop(file, local);
+    if (this.#options.leaseFiles.mayEnd(file, this.log.seen)) this.#drop(file, local, false);
     local.file = local.held = undefined;
     this.#options.leaseFiles.discard(file, local);
     return false;
   }
 
   /** Ends what the lease file holds, and hands over. `false`: it holds nothing. */
-  #drop(file: LeaseFile, local: LocalClaim): boolean {
+  #drop(file: LeaseFile, local: LocalClaim, keepsMinHold: boolean): boolean {
     let unseen = false;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const { seen } = this.log;
@@ -225,7 +225,7 @@ export class Lock {
       // What cannot be found after an entry that was overtaken was ended by it, unless its time was over.
       if (head === undefined || holder === undefined) return unseen && machineMs(this.#options.clock) < file.untilMs;
       const state = ours ? FREE : without(this.query.liveState(head).state, file.facts.id);
-      const keepMs = this.query.minHoldLeftMs(holder);
+      const keepMs = keepsMinHold ? this.query.minHoldLeftMs(holder) : 0;
       const next = keepMs === 0 ? state : { ...state, kept: [...state.kept, keep(this.#options, holder, keepMs)] };
       const waiters = machineMs(this.#options.clock) < local.aloneUntilMs ? [] : this.query.waiters(head);
       try {

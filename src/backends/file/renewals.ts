@@ -86,7 +86,7 @@ export class Renewals {
     // Renewed since: the renewal was late, but the lease was never over.
     if (local === undefined || local.fromMs + local.claim.ttlMs > clock.now()) return;
     try {
-      this.#options.lock(local.claim.name).release(local);
+      this.#options.lock(local.claim.name).release(local, true);
       claims.forget(claimId);
     } catch {
       // A full disk, perhaps. It is found again at the next renewal.

@@ -143,7 +143,7 @@ class QuorumBackend implements Backend {
     // If it stays unknown, it is kept for a retry until it has expired at the members.
     const unknown = (): unknown =>
       this.#settings.clock.setTimer(() => this.#drop(state), claim.ttlMs + claim.lockDelayMs);
-    const was = await releaseAll(this.#links, this.#settings, state, () => this.#drop(state), unknown);
+    const was = await releaseAll(this.#links, this.#settings, state, claim.minHoldMs, () => this.#drop(state), unknown);
     return was ? "held" : "absent";
   }
 

@@ -6,18 +6,22 @@ import type { MemberLink } from "./member-link.ts";
 import type { Settings } from "./options.ts";
 import { majorityOf } from "./votes.ts";
 
-/** True: a majority held it until now. False: none can have. Rejects where too few members answered to know. */
+/**
+ * True: a majority held it until now. False: none can have. Rejects where too few members answered to know. `minHoldMs`: what
+ * the release says, which for a lease that nobody had is 0, whatever was asked for.
+ */
 export function releaseAll(
   links: readonly MemberLink[],
   settings: Settings,
   state: ClaimState,
+  minHoldMs: number,
   known: () => void,
   unsure: () => void,
 ): Promise<boolean> {
   const { clock, memberWaitMs } = settings;
   const round = state.held!;
   const { released } = state;
-  const claim = round.claim.minHoldMs === state.claim.minHoldMs ? round.claim : { ...state.claim, id: round.claim.id };
+  const claim = round.claim.minHoldMs === minHoldMs ? round.claim : { ...round.claim, minHoldMs };
   return new Promise((resolve, reject) => {
     let open = true;
     const late = (): void => {

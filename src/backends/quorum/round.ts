@@ -230,7 +230,7 @@ export class Round implements VoteReceiver {
 
   #takeBack(link: MemberLink): void {
     // A round that was not won must leave nothing held, whatever its minHold.
-    link.cleanUp({ ...this.claim, minHoldMs: 0 }, this.#neverLeased);
+    link.cleanUp({ ...this.claim, minHoldMs: 0, resumes: false }, this.#neverLeased);
   }
 }
 

@@ -7,7 +7,7 @@ import { LimitConflict, toBackendError } from "./errors.ts";
 import type { Fitness } from "./server-checks.ts";
 import { attempt } from "./generated/attempt.ts";
 import { swap } from "./generated/swap.ts";
-import { FOLLOWS_MAX, type Leaving } from "./release.ts";
+import { FOLLOWS_MAX, type Leaving, leavingId } from "./release.ts";
 import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
 import type { Post } from "./messages.ts";
@@ -65,7 +65,7 @@ export class Entering {
     post.queue.forget(held.id);
     const breaks = connection.breaks();
     let released: Released | undefined;
-    const answer = await this.#enter(next, next.queues, { id: held.id, was: (known) => (released = known) });
+    const answer = await this.#enter(next, next.queues, { id: leavingId(held), was: (known) => (released = known) });
     post.roster.left(post.roster.get(held), true);
     // An "absent" may follow a "held" that nobody heard: see leaving.ts.
     return released === "absent" && connection.breaks() !== breaks ? answer : { ...answer, released };
@@ -101,7 +101,7 @@ export class Entering {
 
   /**
    * The one door of every claim under a quarantine: none is asked for that a quarantine could not outlast, or where it would
-   * promise nothing. `instead`: the claim that leaves in the same step, and who hears what it was.
+   * promise nothing. `instead`: the claim that leaves in the same step (see leavingId), and who hears what it was.
    */
   async #enter(
     claim: Claim,
@@ -122,8 +122,8 @@ export class Entering {
       reply = await caller.runDurably(instead === undefined ? attempt : swap, key, args);
     } catch (error) {
       underway.end(entry, ENTERING);
-      // Not believed, so it is given back: nothing is left held.
-      if (error instanceof TooFewReplicas) await leaving.release(claim);
+      // Not believed, so it is given back: nothing is left held, whatever its minHold.
+      if (error instanceof TooFewReplicas) await leaving.release({ ...claim, minHoldMs: 0 });
       throw this.#failed(claim, entry, key, queues, error);
     }
     if (instead !== undefined && Array.isArray(reply)) {

@@ -24,7 +24,8 @@ export interface Sealed {
 
 /** Whoever asks for the claim, or lets it go, keeps its entry until the answer is there: nothing is looked up twice. */
 export interface Entry extends Asked {
-  readonly claim: Claim;
+  /** As it was asked for last, or released: whether its minHold counts is the release's to say. */
+  claim: Claim;
   /** How its id begins. */
   readonly shown: string;
   readonly sinceMs: number;
@@ -56,6 +57,7 @@ export class Roster {
   /** The claim's release is about to be sent. */
   leave(claim: Claim): Entry {
     const entry = this.#entry(claim, undefined);
+    entry.claim = claim;
     entry.state = "leaving";
     return entry;
   }

@@ -14,6 +14,14 @@ import { LEAVING, type Underway } from "./pending-calls.ts";
 /** How often a call is followed by others that pass over lapsed tickets. Then it is left to those who wait. */
 export const FOLLOWS_MAX = 1000;
 
+/**
+ * The claim's id as release and swap want it. Its minHold counts if the claim has one: a lease that nobody had goes back
+ * without. Who resumes another process's lease need not know its terms, so that the record's count.
+ */
+export function leavingId({ id, minHoldMs, resumes }: Claim): string {
+  return minHoldMs > 0 || resumes === true ? `${id}!` : id;
+}
+
 export class Leaving {
   readonly #connection: Connection;
   readonly #names: Names;
@@ -45,13 +53,14 @@ export class Leaving {
     this.#underway.begin(entry, LEAVING);
     const breaks = this.#connection.breaks();
     const key = this.#names.lock(claim.name);
+    const id = leavingId(claim);
     const released = this.#plain
-      ? this.#connection.evalshaOn(release.sha, key, this.#names.markerBeside(key, false), claim.id, undefined)
-      : this.#caller.run(release, key, [claim.id]);
+      ? this.#connection.evalshaOn(release.sha, key, this.#names.markerBeside(key, false), id, undefined)
+      : this.#caller.run(release, key, [id]);
     return released.then(
       (reply) => this.#answered(claim, entry, reply, breaks),
       async (error: unknown) => {
-        const again = this.#caller.afterNoScript(error, release, key, [claim.id]);
+        const again = this.#caller.afterNoScript(error, release, key, [id]);
         const reply = await again.catch((known: unknown) => this.#failed(claim, entry, known));
         return this.#answered(claim, entry, reply, breaks);
       },

@@ -102,6 +102,23 @@ export const timePromises: readonly ConformancePromise[] = [
     await trial.granted(b, trial.claim());
   }),
 
+  promise("keeps nobody away for a minHold that the release does not name: nobody had the lease", async (trial) => {
+    const [a, b] = [await trial.open(), await trial.open()];
+    for (const mode of ["exclusive", "shared"] as const) {
+      const unwanted = trial.claim({ mode, minHoldMs: trial.patienceMs });
+      await trial.granted(a, unwanted);
+      assert.equal(await a.release({ ...unwanted, minHoldMs: 0 }), "held");
+      const next = trial.claim();
+      await trial.granted(b, next);
+      await b.release(next);
+    }
+    if (a.swap === undefined) return;
+    const [unwanted, next] = [trial.claim({ minHoldMs: trial.patienceMs }), trial.claim()];
+    await trial.granted(a, unwanted);
+    const answer = await a.swap({ ...unwanted, minHoldMs: 0 }, next);
+    assert.ok(answer.granted, "nor in a swap()");
+  }),
+
   promise("keeps the lock for ttl and lockDelay after an unclean end", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const claim = trial.brief({ lockDelayMs: trial.ttlMs });

@@ -105,3 +105,21 @@ test("S122: a grant that is told before the answer “you are queued” is belie
   // Its next sign of life would come after twenty seconds: what brings the grant is the message.
   expect(await far.watch(waiter, AbortSignal.timeout(15_000))).toMatchObject({ granted: true });
 });
+
+test("a grant to a claim whose release got no answer is given back at once, whatever its minHold: nobody had it", async () => {
+  await using testClients = new Clients();
+  const client = testClients.client(server.port);
+  const [near, far] = [testClients.backend(server.port), testClients.own(redis(client, { ticket: "60s" }))];
+  const holder = claimOf();
+  const waiter = rivalOf(holder, { minHoldMs: 600_000 });
+  await granted(near, holder);
+  await granted(far, claimOf());
+  await refused(far, waiter);
+  const evalsha = client.evalsha.bind(client);
+  client.evalsha = (() => Promise.reject(new Error("the reply was lost"))) as typeof evalsha;
+  await expect(far.release({ ...waiter, minHoldMs: 0 })).rejects.toThrow("the reply was lost");
+  client.evalsha = evalsha;
+  await near.release(holder);
+  const next = rivalOf(holder, { queues: false });
+  await eventually("it is free", async () => ((await near.attempt(next)).granted ? true : undefined));
+});

@@ -163,10 +163,12 @@ describe("one set of sentinels", () => {
 
   test("S21: when too few replicas answer, the acquire fails, says so, and nothing is left held; renewals are unknown", async () => {
     const backend = testClients.backend(lab.primary.port, { durability: { replicas: 3, wait: "3s" } });
-    const claim = claimOf();
-    await expect(backend.attempt(claim)).rejects.toThrow(/[0-2] of 3 replicas confirmed it within 3 s/u);
+    // Nobody had it, so that its minHold keeps nobody away.
+    const unconfirmed = claimOf({ minHoldMs: 600_000 });
+    await expect(backend.attempt(unconfirmed)).rejects.toThrow(/[0-2] of 3 replicas confirmed it within 3 s/u);
     const plain = testClients.backend(lab.primary.port);
-    expect((await plain.query(claim.name)).held).toEqual([]);
+    expect((await plain.query(unconfirmed.name)).held).toEqual([]);
+    const claim = rivalOf(unconfirmed, { minHoldMs: 0 });
     await granted(plain, claim);
     expect((await backend.renew([claim]))[0]?.held).toBe("unknown");
     await plain.release(claim);

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const release: Script = {
   name: "release",
-  sha: "2147ac64b584ce23a2497303aed08a9e0fcea4fc",
+  sha: "13561ce1ecea37fd769892d215cf1ffadf092f13",
   source: `local call, match, sub = redis.call, string.match, string.sub
 local state = call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
@@ -450,7 +450,11 @@ again = young > 0 and young or math.max(1, lock.first - now)
 end
 return string.format('=%016.0f %.0f%s', lock.fence, again, lock.by)
 end
-local function leave(lock, id)
+local function leaving(arg)
+local id, mark = string.match(arg, '^([^!]*)(!?)$')
+return id, mark == '!'
+end
+local function leave(lock, id, keeps)
 if lock.waits then
 leave_queue(lock, id, place_of(lock.waits))
 lock.waits = false
@@ -461,7 +465,7 @@ redis.call('HDEL', lock.key, 'h' .. id)
 local terms = lock.held_terms
 lock.since = since(lock.held)
 local stays = math.min(since(lock.held), now) + terms.min_hold
-if stays > now then
+if keeps and stays > now then
 redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
 if stays < lock.first then lock.first = stays end
 lock.latest = '~' .. id
@@ -474,9 +478,10 @@ if terms.voted then redis.call('PUBLISH', lock.key, 'freed') end
 lock.held = false
 return 1
 end
-local lock = open(KEYS[1], ARGV[1])
+local id, keeps = leaving(ARGV[1])
+local lock = open(KEYS[1], id)
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-local ended = leave(lock, ARGV[1])
+local ended = leave(lock, id, keeps)
 local waited_for = lock.queued > 0
 if waited_for then
 local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[2], now)

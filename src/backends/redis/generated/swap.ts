@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const swap: Script = {
   name: "swap",
-  sha: "b51b071fd779dc8d40c793126a7b5b96736aa478",
+  sha: "22b9ab79c18a43197c35bd5fc976ac0f37ac9945",
   source: `local CUT_OFF = 'NOREPLICAS Not enough replicas answered of late.'
 local function info()
 local both = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
@@ -457,7 +457,11 @@ if not lock.waits and terms.ticket > 0 then enqueue(lock, id, terms) end
 close(lock, lock.waits and till, terms.idle)
 return refusal(lock, young)
 end
-local function leave(lock, id)
+local function leaving(arg)
+local id, mark = string.match(arg, '^([^!]*)(!?)$')
+return id, mark == '!'
+end
+local function leave(lock, id, keeps)
 if lock.waits then
 leave_queue(lock, id, place_of(lock.waits))
 lock.waits = false
@@ -468,7 +472,7 @@ redis.call('HDEL', lock.key, 'h' .. id)
 local terms = lock.held_terms
 lock.since = since(lock.held)
 local stays = math.min(since(lock.held), now) + terms.min_hold
-if stays > now then
+if keeps and stays > now then
 redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
 if stays < lock.first then lock.first = stays end
 lock.latest = '~' .. id
@@ -481,11 +485,12 @@ if terms.voted then redis.call('PUBLISH', lock.key, 'freed') end
 lock.held = false
 return 1
 end
-local lock = open(KEYS[1], ARGV[3])
+local ending, keeps = leaving(ARGV[3])
+local lock = open(KEYS[1], ending)
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[4], now)
 if lock.cut_off then return redis.error_reply(CUT_OFF) end
-local released = leave(lock, ARGV[3])
+local released = leave(lock, ending, keeps)
 local next_claim = redis.call('HMGET', KEYS[1], 'h' .. ARGV[1], 'w' .. ARGV[1])
 if not know(lock, ARGV[1], next_claim[1], next_claim[2]) then return redis.error_reply('HOLDFAST_FOREIGN') end
 local answer = enter(lock, ARGV[1], parse(ARGV[2]), young)

@@ -3,7 +3,7 @@ import type { Script } from "../script.ts";
 
 export const withdraw: Script = {
   name: "withdraw",
-  sha: "51d4ffeb1c72783f173cb2534916155c6c22fb13",
+  sha: "8854f45ea6a1a50af90e92391076d4f2429dcd61",
   source: `local fields = redis.call('HMGET', KEYS[1], 's', 'b')
 local state = fields[1]
 local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')
@@ -407,7 +407,11 @@ again = young > 0 and young or math.max(1, lock.first - now)
 end
 return string.format('=%016.0f %.0f%s', lock.fence, again, lock.by)
 end
-local function leave(lock, id)
+local function leaving(arg)
+local id, mark = string.match(arg, '^([^!]*)(!?)$')
+return id, mark == '!'
+end
+local function leave(lock, id, keeps)
 if lock.waits then
 leave_queue(lock, id, place_of(lock.waits))
 lock.waits = false
@@ -418,7 +422,7 @@ redis.call('HDEL', lock.key, 'h' .. id)
 local terms = lock.held_terms
 lock.since = since(lock.held)
 local stays = math.min(since(lock.held), now) + terms.min_hold
-if stays > now then
+if keeps and stays > now then
 redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
 if stays < lock.first then lock.first = stays end
 lock.latest = '~' .. id
@@ -434,8 +438,7 @@ end
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local mine = lock.held and ends(lock.held) > now and tonumber(fence_of(lock.held)) == lock.fence
-if lock.held then lock.held = string.sub(lock.held, 1, 14) .. '0000000000000' .. string.sub(lock.held, 28) end
-local ended = leave(lock, ARGV[1])
+local ended = leave(lock, ARGV[1], false)
 if mine and before then lock.fence = tonumber(before) end
 local waited_for = lock.queued > 0
 if waited_for then

@@ -1,8 +1,14 @@
 -- How a claim goes out, held or queued.
 
+-- Whose end a script is asked for: the claim's id, and whether its minHold counts.
+local function leaving(arg)
+  local id, mark = string.match(arg, '^([^!]*)(!?)$')
+  return id, mark == '!'
+end
+
 -- Ends the claim and returns 1 when it was held, 2 when it was queued, 0 when the lock knew nothing of it. The caller
--- promotes and closes.
-local function leave(lock, id)
+-- promotes and closes. `keeps`: its minHold counts, because somebody had the lease.
+local function leave(lock, id, keeps)
   if lock.waits then
     leave_queue(lock, id, place_of(lock.waits))
     lock.waits = false
@@ -14,7 +20,7 @@ local function leave(lock, id)
   lock.since = since(lock.held)
   -- By a clock that was set back it would stay for longer than it was ever asked to.
   local stays = math.min(since(lock.held), now) + terms.min_hold
-  if stays > now then
+  if keeps and stays > now then
     -- Taken until its minHold has passed, though nobody holds it: under a name that no claim has.
     redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
     if stays < lock.first then lock.first = stays end

@@ -2,7 +2,7 @@
 --
 -- KEYS[1] the lock
 -- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
--- ARGV[1] the claim's id
+-- ARGV[1] the claim's id, and "!" if its minHold counts
 -- ARGV[2] the quarantine (see _identity); absent without
 --
 -- Returns 1 when the claim was held, 2 when it was queued, 0 when the lock knew nothing of it; and 4 more when there are more
@@ -82,9 +82,10 @@ end
 --- @include _queue
 --- @include _leave
 
-local lock = open(KEYS[1], ARGV[1])
+local id, keeps = leaving(ARGV[1])
+local lock = open(KEYS[1], id)
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
-local ended = leave(lock, ARGV[1])
+local ended = leave(lock, id, keeps)
 local waited_for = lock.queued > 0
 if waited_for then
   local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[2], now)

@@ -36,9 +36,7 @@ end
 local lock = open(KEYS[1], ARGV[1])
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local mine = lock.held and ends(lock.held) > now and tonumber(fence_of(lock.held)) == lock.fence
--- Whatever its minHold: as if it had begun long ago.
-if lock.held then lock.held = string.sub(lock.held, 1, 14) .. '0000000000000' .. string.sub(lock.held, 28) end
-local ended = leave(lock, ARGV[1])
+local ended = leave(lock, ARGV[1], false)
 if mine and before then lock.fence = tonumber(before) end
 local waited_for = lock.queued > 0
 if waited_for then
