@@ -29,9 +29,11 @@ const DEATHS = {
   printing: `process.stdout.write = () => process.kill(process.pid, "SIGKILL");`,
 } as const;
 
+// Once: a process that starts while the file is written anew would find it empty, and live.
+for (const [moment, script] of Object.entries(DEATHS)) bench.write(`${moment}.mjs`, script);
+
 function dying(moment: keyof typeof DEATHS): StartOptions {
-  const path = bench.write(`${moment}.mjs`, DEATHS[moment]);
-  return { env: { NODE_OPTIONS: `--import=${path}` }, input: "" };
+  return { env: { NODE_OPTIONS: `--import=${bench.path(`${moment}.mjs`)}` }, input: "" };
 }
 
 async function killedAtOnce(moment: keyof typeof DEATHS, name: string, ...more: readonly string[]): Promise<void> {
