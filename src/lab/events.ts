@@ -1,9 +1,5 @@
 /** What happened in a play: facts with an instant of the machine's monotonic clock, which all processes share. */
-
-/** Milliseconds of CLOCK_MONOTONIC: the same number in every process of this machine, unlike performance.now(). */
-export function machineMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
-}
+import { machineMs } from "../contract/clock.ts";
 
 /** A register of the protected thing: one takes every write, the other refuses old fences. */
 export type Register = "plain" | "guarded";

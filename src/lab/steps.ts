@@ -1,7 +1,7 @@
 /** Follows a scenario's steps, one after the other. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Terms } from "./libraries/library.ts";
-import { machineMs } from "./events.ts";
+import { machineMs } from "../contract/clock.ts";
 import type { FaultSign } from "./events.ts";
 import type { Actor, Play } from "./play-types.ts";
 import type { Proxy } from "./proxy.ts";

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { HistoryEvent } from "../../testing/history/events.ts";
 import { tiedNode } from "../clients/client.ts";
-import { machineMs } from "../events.ts";
+import { machineMs } from "../../contract/clock.ts";
 import type { Cast, CastTerms } from "./cast.ts";
 import { type FromActor, SETUP_VARIABLE, type ToActor } from "./process-orders.ts";
 import type { Report } from "./report.ts";

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
-import { machineMs } from "../events.ts";
+import { machineMs } from "../../contract/clock.ts";
 import { HOST } from "../servers/scratch.ts";
 import { labPassword } from "../servers/secret.ts";
 import type { LockLibrary, Hold, Library, Link, Terms } from "./library.ts";
