@@ -3,6 +3,8 @@ import { userInfo } from "node:os";
 
 import type { Locks } from "../core/api.ts";
 import type { Backend, Granted } from "../contract/backend.ts";
+import { systemClock } from "../contract/clock.ts";
+import { within } from "../contract/time-limit.ts";
 import { openBackend } from "../connect.ts";
 import type { FileBackend } from "../backends/file/index.ts";
 import { createLocks } from "../core/locks.ts";
@@ -123,14 +125,10 @@ export function operator(host: string): string {
 }
 
 async function closeWithin(locks: Locks, ms: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  try {
-    // A store that cannot be reached any more cannot be told goodbye either.
-    await Promise.race([locks.close({ grace: 0, force: true }).catch(() => {}), late]);
-  } finally {
-    clearTimeout(timer);
-  }
+  // A store that cannot be reached any more does not learn that we leave.
+  await within(
+    systemClock,
+    locks.close({ grace: 0, force: true }).catch(() => {}),
+    ms,
+  );
 }

@@ -28,3 +28,8 @@ export const systemChance: Chance = {
   },
   fraction: () => Math.random(),
 };
+
+/** `ms` times a random factor from `least` to `most`, so that processes that began together do not stay together. */
+export function jitter(ms: number, least: number, most: number, chance: Chance = systemChance): number {
+  return ms * (least + (most - least) * chance.fraction());
+}

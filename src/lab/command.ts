@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { printable } from "../contract/foreign.ts";
 import { compare } from "./compare.ts";
+import { otherSettings } from "./libraries/others.ts";
 import type { Verdict } from "./judge.ts";
 import { comparisonLines } from "./report/comparison.ts";
 import { writePage } from "./report/page.ts";
@@ -14,6 +15,7 @@ import type { Scenario } from "./scenarios/scenario.ts";
 import { soak } from "./soak/soak.ts";
 import type { StageName } from "./stage.ts";
 import { PLAYED, SOAKED } from "./stages/all.ts";
+import { UnavailableError } from "./unavailable-error.ts";
 
 const USAGE = `holdfast lab: see what your lock does when things break. Starts real servers on this machine, on loopback only.
 
@@ -70,7 +72,7 @@ export async function labCommand(args: readonly string[], io: LabIo): Promise<nu
       io.note(`holdfast lab: ${printable(error.message)}. See \`holdfast lab --help\`.`);
       return 64;
     }
-    if (error instanceof Error && /^\S+ is not on this machine|is not installed/u.test(error.message)) {
+    if (error instanceof UnavailableError) {
       io.note(`holdfast lab: ${printable(error.message)}`);
       return 69;
     }
@@ -230,7 +232,7 @@ async function runComparison(wanted: Wanted, io: LabIo): Promise<number> {
   line.clear();
   if (wanted.json) {
     io.json(cells.map(({ scenario, entrant, tone, words }) => ({ scenario: scenario.id, ...entrant, tone, words })));
-  } else for (const text of comparisonLines(cells)) io.print(text);
+  } else for (const text of comparisonLines(cells, await otherSettings())) io.print(text);
   const ours = cells.filter(({ entrant, tone }) => entrant.library === "holdfast" && tone === "bad");
   return ours.length === 0 ? 0 : 1;
 }

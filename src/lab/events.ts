@@ -1,9 +1,5 @@
 /** What happened in a play: facts with an instant of the machine's monotonic clock, which all processes share. */
-
-/** Milliseconds of CLOCK_MONOTONIC: the same number in every process of this machine, unlike performance.now(). */
-export function machineMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
-}
+import { machineMs } from "../contract/clock.ts";
 
 /** A register of the protected thing: one takes every write, the other refuses old fences. */
 export type Register = "plain" | "guarded";
@@ -53,16 +49,6 @@ export type FaultSign =
 
 export type LabEvent = Happening & { readonly atMs: number; readonly lane: string };
 
-/** One client's hold, as the client saw it. */
-export interface Belief {
-  readonly client: string;
-  readonly fence: bigint | undefined;
-  readonly fromMs: number;
-  /** The last instant at which the client believed that it held the lock. */
-  readonly untilMs: number;
-  readonly end: "released" | "lost" | "trust ended" | "killed" | "still held";
-}
-
 /** Collects events in the order of their instants. */
 export class History {
   readonly #events: LabEvent[] = [];
@@ -76,35 +62,4 @@ export class History {
   get events(): readonly LabEvent[] {
     return this.#events.toSorted((a, b) => a.atMs - b.atMs);
   }
-}
-
-/** Reads every client's holds out of the events. */
-export function beliefsOf(events: readonly LabEvent[], endMs: number): readonly Belief[] {
-  const open = new Map<string, { fence: bigint | undefined; fromMs: number; trustMs: number }>();
-  const beliefs: Belief[] = [];
-  const close = (client: string, atMs: number, end: Belief["end"]): void => {
-    const hold = open.get(client);
-    if (hold === undefined) return;
-    open.delete(client);
-    const ranOut = hold.trustMs <= atMs;
-    beliefs.push({
-      client,
-      fence: hold.fence,
-      fromMs: hold.fromMs,
-      untilMs: Math.min(atMs, hold.trustMs),
-      end: ranOut && end !== "lost" ? "trust ended" : end,
-    });
-  };
-  for (const event of events) {
-    const hold = open.get(event.lane);
-    if (event.kind === "granted") {
-      close(event.lane, event.atMs, "released");
-      open.set(event.lane, { fence: event.fence, fromMs: event.atMs, trustMs: event.untilMs });
-    } else if (event.kind === "trust" && hold !== undefined) hold.trustMs = event.untilMs;
-    else if (event.kind === "lost") close(event.lane, event.atMs, "lost");
-    else if (event.kind === "releasing") close(event.lane, event.atMs, "released");
-    else if (event.kind === "fault" && event.sign === "kill") close(event.lane, event.atMs, "killed");
-  }
-  for (const client of open.keys()) close(client, endMs, "still held");
-  return beliefs.toSorted((a, b) => a.fromMs - b.fromMs);
 }

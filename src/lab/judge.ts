@@ -1,8 +1,8 @@
 /** The judge: reads what happened in a play, and holds it against the oracles and against what the scenario promises. */
-import { beliefsOf } from "./events.ts";
-import type { Belief, LabEvent, Register } from "./events.ts";
+import { checkHistory } from "../testing/history/check.ts";
+import type { LabEvent, Register } from "./events.ts";
+import { type Belief, beliefsOf, toHistory } from "./history.ts";
 import type { PlayResult, Surprise } from "./play-types.ts";
-import { objections } from "./oracles.ts";
 import type { Outcome } from "./scenarios/scenario.ts";
 
 export interface RegisterFacts {
@@ -42,7 +42,7 @@ export function judge(result: PlayResult): Verdict {
   const facts = factsOf(result);
   const promised = result.scenario.outcomes[result.stage.backend];
   if (promised === undefined) throw new TypeError(`${result.scenario.id} promises nothing on ${result.stage.backend}`);
-  const objected = objections(result.events)
+  const objected = checkHistory(toHistory(result.events))
     // Judged against the promise below.
     .filter(({ oracle }) => oracle !== "O1 exclusion" || promised.exclusion === "kept")
     .map(({ oracle, message }) => `${oracle}: ${message}`);

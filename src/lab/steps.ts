@@ -1,7 +1,8 @@
 /** Follows a scenario's steps, one after the other. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Terms } from "./libraries/library.ts";
-import { machineMs } from "./events.ts";
+import { machineMs, systemClock } from "../contract/clock.ts";
+import { within } from "../contract/time-limit.ts";
 import type { FaultSign } from "./events.ts";
 import type { Actor, Play } from "./play-types.ts";
 import type { Proxy } from "./proxy.ts";
@@ -16,12 +17,13 @@ const LOST_AFTER_TTLS = 5;
 
 export async function follow(play: Play): Promise<void> {
   for (const [i, step] of play.scenario.steps.entries()) {
-    const limit = AbortSignal.timeout(STEP_LIMIT_MS);
-    const late = new Promise<never>((_, reject) => {
-      limit.addEventListener("abort", () => reject(new Error(`step ${i + 1} (${describe(step)}) took too long`)));
-    });
     try {
-      await Promise.race([take(play, step), late]);
+      const done = await within(
+        systemClock,
+        take(play, step).then(() => true),
+        STEP_LIMIT_MS,
+      );
+      if (done === undefined) throw new Error(`step ${i + 1} (${describe(step)}) took too long`);
     } catch (error) {
       play.surprises.push({ about: "error", text: error instanceof Error ? error.message : String(error) });
       return;

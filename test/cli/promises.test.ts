@@ -22,15 +22,31 @@ test("a reader that stops early is no fault", () => {
   expect(spawnSync("bash", ["-c", script], { encoding: "utf8" }).stdout).toBe("0\n");
 });
 
-test("S147: lab compare names the libraries that are not installed, without a stack trace, before it starts anything", () => {
+describe("S147: lab compare, before it starts anything and without a stack trace,", () => {
+  const compareIn = (copy: string): { status: number | null; stderr: string } => {
+    const args = [join(copy, "dist/cli/main.js"), "lab", "compare", "pause"];
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd: copy, encoding: "utf8" });
+    expect(stderr).not.toMatch(/^ +at /m);
+    return { status, stderr };
+  };
   const copy = bench.path("copy");
   cpSync(DIST, join(copy, "dist"), { recursive: true });
   copyFileSync(join(ROOT, "package.json"), join(copy, "package.json"));
-  const args = [join(copy, "dist/cli/main.js"), "lab", "compare", "pause"];
-  const { status, stderr } = spawnSync(process.execPath, args, { cwd: copy, encoding: "utf8" });
-  expect({ status, stderr }).toMatchObject({ status: 69, stderr: expect.stringContaining("npm install --no-save") });
-  expect(stderr).toContain("redlock, redis-semaphore, @verrou/core");
-  expect(stderr).not.toMatch(/^ +at /m);
+
+  test("says that the published package has nothing to compare with, and what to do", () => {
+    const { status, stderr } = compareIn(copy);
+    expect({ status, stderr }).toMatchObject({
+      status: 69,
+      stderr: expect.stringContaining("Clone Holdfast's repository"),
+    });
+  });
+
+  test("names the libraries that are not installed", () => {
+    cpSync(join(ROOT, "bench/lab"), join(copy, "bench/lab"), { recursive: true });
+    const { status, stderr } = compareIn(copy);
+    expect({ status, stderr }).toMatchObject({ status: 69, stderr: expect.stringContaining("npm install --no-save") });
+    expect(stderr).toContain("redlock, redis-semaphore, @verrou/core");
+  });
 });
 
 describe("wait --fence", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Happening, LabEvent } from "../../src/lab/events.ts";
-import { judge } from "../../src/lab/judge.ts";
+import { factsOf, judge } from "../../src/lab/judge.ts";
 import type { PlayResult } from "../../src/lab/play-types.ts";
 import type { Outcome } from "../../src/lab/scenarios/scenario.ts";
 
@@ -176,4 +176,25 @@ test("what is left behind, and what went otherwise than the steps say, is agains
   expect(leaks.against.join()).toContain("O6");
   const surprises = judge(resultOf([], KEPT, { surprises: [{ about: "acquire", text: "A acquire: granted" }] }));
   expect(surprises.against).toEqual(["A acquire: granted"]);
+});
+
+test("a library that believes for ever believes in one hold at a time, and ends with its process", () => {
+  const told: readonly Told[] = [
+    [0, "A", { kind: "asked" }],
+    [1, "A", { kind: "granted", fence: undefined, untilMs: Infinity }],
+    [100, "A", { kind: "asked" }],
+    [101, "A", { kind: "granted", fence: undefined, untilMs: Infinity }],
+    [200, "A", { kind: "fault", sign: "kill", text: "" }],
+    [300, "B", { kind: "granted", fence: undefined, untilMs: 400 }],
+    [500, "B", { kind: "releasing" }],
+    [600, "C", { kind: "granted", fence: undefined, untilMs: Infinity }],
+  ];
+  const { beliefs, overlapMs } = factsOf(resultOf(told, KEPT));
+  expect(beliefs).toEqual([
+    { client: "A", fromMs: 1, untilMs: 101, end: "released" },
+    { client: "A", fromMs: 101, untilMs: 200, end: "killed" },
+    { client: "B", fromMs: 300, untilMs: 400, end: "trust ended" },
+    { client: "C", fromMs: 600, untilMs: 5000, end: "still held" },
+  ]);
+  expect(overlapMs).toBe(0);
 });

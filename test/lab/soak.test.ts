@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { machineMs } from "../../src/lab/events.ts";
+import { machineMs } from "../../src/contract/clock.ts";
 import { SoakRecord } from "../../src/lab/soak/record.ts";
 import { DIST } from "../dist.ts";
 

@@ -7,6 +7,7 @@
 import { connect } from "node:net";
 import { join } from "node:path";
 import type { Clock, Timer } from "../../contract/clock.ts";
+import { jitter } from "../../contract/random.ts";
 import { hasRunningCompanion, readCompanions } from "./companions.ts";
 import { codeOf, createFile, disk, type FileInfo, remove, tryRmdir } from "./disk.ts";
 import { discard, epochNumber, epochsIn, incarnationsIn, isOurDirectory, nameOfLock } from "./epochs.ts";
@@ -52,7 +53,7 @@ export class Cleanup {
   }
 
   start(): void {
-    this.#schedule(FIRST_MS * (0.5 + Math.random()));
+    this.#schedule(jitter(FIRST_MS, 0.5, 1.5));
   }
 
   stop(): void {
@@ -108,7 +109,7 @@ export class Cleanup {
     this.#timer = this.#clock.setTimer(() => {
       this.#round = this.#isDue() ? this.clean() : Promise.resolve();
       // What it could not remove is found again.
-      void this.#round.then(() => this.#schedule(EVERY_MS * (0.5 + Math.random())));
+      void this.#round.then(() => this.#schedule(jitter(EVERY_MS, 0.5, 1.5)));
     }, afterMs);
   }
 

@@ -4,6 +4,7 @@
  */
 import { type FSWatcher, watch } from "node:fs";
 import type { Clock } from "../../contract/clock.ts";
+import { jitter } from "../../contract/random.ts";
 import type { WakeUpSockets } from "./wake-up-sockets.ts";
 import type { LocalClaim } from "./local-claim.ts";
 import type { BlockedBy } from "./query.ts";
@@ -43,9 +44,7 @@ export class WaitingClaims {
 
   /** Notes what blocks a refused claim. Returns after how long it should try again by itself. */
   expect(local: LocalClaim, { clearsInMs, instances }: BlockedBy): number {
-    const pollMs = this.#sockets.works
-      ? POLL_MS * (0.75 + Math.random() / 2)
-      : BARE_POLL_MS * (1 / 3 + (Math.random() * 4) / 3);
+    const pollMs = this.#sockets.works ? jitter(POLL_MS, 0.75, 1.25) : jitter(BARE_POLL_MS, 1 / 3, 5 / 3);
     const renewMs = Math.max(RENEW_MIN_MS, local.claim.ttlMs / 3);
     const retryMs = Math.max(1, Math.min(pollMs, clearsInMs + 1, renewMs));
     if (local.file !== undefined) this.#expected.set(local.file.facts.id, { local, instances, retryMs });

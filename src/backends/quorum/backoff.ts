@@ -5,7 +5,7 @@
  * far as members know) or the more often their votes were split.
  */
 import type { Vote } from "../../contract/backend.ts";
-import type { Chance } from "../../contract/random.ts";
+import { type Chance, jitter } from "../../contract/random.ts";
 import { majorityOf, type NoVote } from "./votes.ts";
 
 const HELD_MIN_MS = 25;
@@ -52,7 +52,7 @@ export class Backoff {
     this.#falseHints = hinted && stays ? Math.min(this.#falseHints + 1, DOUBLINGS_MAX) : 0;
     const heldMs = Math.min(HELD_MAX_MS, ttlMs / 3, HELD_MIN_MS * 2 ** this.#held);
     this.#held = Math.min(this.#held + 1, DOUBLINGS_MAX);
-    return Math.min(heldMs * (0.5 + 0.5 * chance.fraction()), freeMs + this.#spreadMs(chance));
+    return Math.min(jitter(heldMs, 0.5, 1, chance), freeMs + this.#spreadMs(chance));
   }
 
   /** The lock is said to be free, and all waiters know it: how long to wait, so they do not all retry at once. */

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Snapshot } from "../../contract/backend.ts";
 import { formatMs } from "../../contract/duration.ts";
 import { printable } from "../../contract/foreign.ts";
+import { jitter } from "../../contract/random.ts";
 import { ask, Silence } from "../ask-store.ts";
 import type { Command } from "../command.ts";
 import { EXIT } from "../exit-codes.ts";
@@ -91,8 +92,7 @@ async function untilFree(
     } catch (error) {
       if (stop.aborted || performance.now() >= deadlineMs || silence.isOver(error)) throw error;
     }
-    // A little disorder, so that a hundred who wait do not ask all at once.
     const leftMs = Math.max(0, deadlineMs - performance.now());
-    await sleep(Math.min(leftMs, pauseMs * (0.8 + 0.4 * Math.random())), undefined, { signal: stop }).catch(() => {});
+    await sleep(Math.min(leftMs, jitter(pauseMs, 0.8, 1.2)), undefined, { signal: stop }).catch(() => {});
   }
 }

@@ -13,7 +13,7 @@ const EXAMINERS: Readonly<Record<BackendName, (() => Promise<Examine>) | null>> 
   memory: null,
   file: async () => (await import("./file.ts")).examineFile,
   redis: async () => (await import("./redis.ts")).examineRedis,
-  quorum: async () => (await import("./redlock.ts")).examineRedlock,
+  quorum: async () => (await import("./quorum.ts")).examineQuorum,
   zookeeper: async () => (await import("./zookeeper.ts")).examineZooKeeper,
 };
 

@@ -1,6 +1,8 @@
 /** What a Redis server's own words mean for locks. Shared by the checks of one server and of a quorum's members. */
 import type { Member } from "../../contract/backend.ts";
+import { systemClock } from "../../contract/clock.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import { within } from "../../contract/time-limit.ts";
 import type { Identity } from "../../backends/redis/index.ts";
 import type { Finding } from "./report.ts";
 
@@ -19,9 +21,9 @@ export async function ask(member: Member): Promise<Identified> {
   if (!("identify" in member)) throw new TypeError("Expected a Redis backend");
   const { identify } = member as { identify: () => Promise<Identity> };
   // The first answer pays for the connection; the second is the one to measure.
-  await within(() => identify.call(member));
+  await answerOf(identify.call(member));
   const sentAtMs = performance.now();
-  const identity = await within(() => identify.call(member));
+  const identity = await answerOf(identify.call(member));
   const roundTripMs = performance.now() - sentAtMs;
   return { identity, roundTripMs, clockOffsetMs: identity.wallMs - (Date.now() - roundTripMs / 2) };
 }
@@ -77,15 +79,8 @@ function inWords(offsetMs: number): string {
   return `${Math.abs(ms)} ms ${ms < 0 ? "behind" : "ahead of"}`;
 }
 
-async function within<T>(act: () => Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    const error = new LockBackendError("redis", "", `The store has not answered for ${ANSWER_MS / 1000} seconds.`);
-    timer = setTimeout(() => reject(error), ANSWER_MS);
-  });
-  try {
-    return await Promise.race([act(), late]);
-  } finally {
-    clearTimeout(timer);
-  }
+async function answerOf(asked: Promise<Identity>): Promise<Identity> {
+  const answer = await within(systemClock, asked, ANSWER_MS);
+  if (answer !== undefined) return answer;
+  throw new LockBackendError("redis", "", `The store has not answered for ${ANSWER_MS / 1000} seconds.`);
 }

@@ -4,11 +4,12 @@
  */
 import { constants } from "node:os";
 
+import { machineMs } from "../../contract/clock.ts";
 import type { Lease } from "../../core/api.ts";
 import { removeCgroup } from "./cgroup.ts";
 import { endFamily, type Family, leftovers, signalFamily, signalMembers } from "./process-tree.ts";
 import { type Ended, type Gated, type GatedOptions, startGated } from "./gated-start.ts";
-import { machineMs, Warden } from "./warden.ts";
+import { Warden } from "./warden.ts";
 
 export interface SuperviseOptions extends GatedOptions {
   readonly lease: Lease;

@@ -3,6 +3,7 @@
  * its pipe closes (holdfast was killed), and at the deadline (holdfast was stopped, or is stuck).
  * It ends only after the whole family has, so that a lease tied to its life is never free under a running grandchild.
  */
+import { machineMs } from "../../contract/clock.ts";
 import { removeCgroup } from "./cgroup.ts";
 import { endFamily, type Family } from "./process-tree.ts";
 
@@ -18,11 +19,6 @@ let deadlineMs = Infinity;
 let timer: NodeJS.Timeout | undefined;
 let received = "";
 
-/** The same clock in all processes of a machine, unlike performance.now(). */
-function nowMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
-}
-
 function obey(line: string): void {
   const told = JSON.parse(line) as Told;
   if (told.watch !== undefined) family = told.watch;
@@ -32,12 +28,12 @@ function obey(line: string): void {
 
 function setDeadline(): void {
   clearTimeout(timer);
-  timer = setTimeout(atDeadline, Math.min(Math.max(0, Math.ceil(deadlineMs - nowMs())), 2 ** 31 - 1));
+  timer = setTimeout(atDeadline, Math.min(Math.max(0, Math.ceil(deadlineMs - machineMs())), 2 ** 31 - 1));
 }
 
 /** A timer may fire a moment early: then it is set again, because nothing else would end the command. */
 function atDeadline(): void {
-  if (nowMs() < deadlineMs) setDeadline();
+  if (machineMs() < deadlineMs) setDeadline();
   else if (family !== undefined) void endFamily(family);
 }
 

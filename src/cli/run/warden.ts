@@ -44,7 +44,7 @@ export class Warden {
     this.#tell({ watch: family });
   }
 
-  /** At this instant, by {@link machineMs}, the family is ended unless a later one was told before. */
+  /** At this instant, by the machine's monotonic clock, the family is ended unless a later one was told before. */
   until(deadlineMs: number): void {
     this.#deadlineMs = deadlineMs;
     this.#tell({ until: deadlineMs });
@@ -97,9 +97,4 @@ export class Warden {
     if (this.#deadlineMs !== undefined) this.until(this.#deadlineMs);
     if (this.#process.pid !== undefined) this.events.replaced(this.#process.pid);
   }
-}
-
-/** Milliseconds of the machine's monotonic clock, the same in all its processes. */
-export function machineMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
 }

@@ -3,7 +3,7 @@ import { type ClientSetup, type FromClient, type Order, SETUP_VARIABLE, type ToC
 import type { LockLibrary, Hold } from "../libraries/library.ts";
 import { openLibrary } from "../libraries/open.ts";
 import { writeFenceHeader } from "../../fence/index.ts";
-import { machineMs } from "../events.ts";
+import { machineMs } from "../../contract/clock.ts";
 import type { Happening, Register } from "../events.ts";
 import { Sections } from "../soak/sections.ts";
 

@@ -1,9 +1,10 @@
 /** The lab's side of a client process: gives orders, hears reports, and stops, continues or kills it. */
 import { fork } from "node:child_process";
 import { existsSync } from "node:fs";
-import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { type ClientSetup, type FromClient, type Order, SETUP_VARIABLE, type ToClient } from "./orders.ts";
+import { systemClock } from "../../contract/clock.ts";
+import { within } from "../../contract/time-limit.ts";
 import type { History } from "../events.ts";
 
 export interface Client {
@@ -97,7 +98,14 @@ export async function startClient(options: ClientOptions, history: History): Pro
       ]);
       clearTimeout(timer);
       const open = [...(left as readonly string[])];
-      if (thorough && !(await Promise.race([ended.then(() => true), sleep(PATIENCE_MS, false, { ref: false })]))) {
+      if (
+        thorough &&
+        (await within(
+          systemClock,
+          ended.then(() => true),
+          PATIENCE_MS,
+        )) === undefined
+      ) {
         open.push("a process that does not end by itself");
       }
       await kill();

@@ -1,6 +1,6 @@
 /** A client of the driver: lives, one after the other, each with locks of its own; does what the schedule says. */
 import type { Lease, Locks } from "../../core/api.ts";
-import { machineMs } from "../events.ts";
+import { machineMs } from "../../contract/clock.ts";
 import { Beliefs } from "./beliefs.ts";
 import type { Holdfast } from "./library.ts";
 import type { Reporter } from "./report.ts";

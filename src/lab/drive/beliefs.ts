@@ -1,6 +1,6 @@
 /** The leases that a process believes in now: looked at all the time, so that the record knows until when they are trusted. */
 import type { Lease } from "../../core/api.ts";
-import { machineMs } from "../events.ts";
+import { machineMs } from "../../contract/clock.ts";
 import type { Holdfast } from "./library.ts";
 import type { Reporter } from "./report.ts";
 

@@ -4,7 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { HistoryEvent } from "../../testing/history/events.ts";
 import { tiedNode } from "../clients/client.ts";
-import { machineMs } from "../events.ts";
+import { machineMs, systemClock } from "../../contract/clock.ts";
+import { within } from "../../contract/time-limit.ts";
 import type { Cast, CastTerms } from "./cast.ts";
 import { type FromActor, SETUP_VARIABLE, type ToActor } from "./process-orders.ts";
 import type { Report } from "./report.ts";
@@ -96,8 +97,14 @@ class Player {
 
   /** It has closed everything: the process must end by itself. */
   async leaves(): Promise<void> {
-    const late = await Promise.race([this.#ended.then(() => false), sleep(EXIT_MS, true, { ref: false })]);
-    if (!late) return;
+    if (
+      (await within(
+        systemClock,
+        this.#ended.then(() => true),
+        EXIT_MS,
+      )) === true
+    )
+      return;
     this.#report.find({ step: 0, rule: "process does not end", message: this.#name });
     await this.kill();
   }

@@ -1,10 +1,9 @@
 /** The comparison as a Markdown table, with the settings under it. */
 import type { Cell } from "../compare.ts";
-import { SETTINGS } from "../libraries/others.ts";
 
 const SIGNS = { good: "✓", warn: "!", bad: "✗" } as const;
 
-export function comparisonLines(cells: readonly Cell[]): readonly string[] {
+export function comparisonLines(cells: readonly Cell[], settings: readonly string[]): readonly string[] {
   const titles = [...new Set(cells.map(({ entrant }) => entrant.title))];
   const scenarios = [...new Set(cells.map(({ scenario }) => scenario))];
   const row = (texts: readonly string[]): string => `| ${texts.join(" | ")} |`;
@@ -17,13 +16,13 @@ export function comparisonLines(cells: readonly Cell[]): readonly string[] {
       }),
     ]),
   );
-  return [row(["scenario", ...titles]), row(["---", ...titles.map(() => "---")]), ...rows, "", ...settings()];
-}
-
-function settings(): readonly string[] {
   return [
-    "Settings: everybody has the same ttl as in the scenario and an ioredis 5 client with a command time limit of 1 s.",
+    row(["scenario", ...titles]),
+    row(["---", ...titles.map(() => "---")]),
+    ...rows,
+    "",
+    "Settings: all have the ttl of the scenario and an ioredis 5 client with a command time limit of 1 s.",
     "holdfast: defaults.",
-    ...Object.values(SETTINGS).map((text) => `${text}.`),
+    ...settings.map((text) => `${text}.`),
   ];
 }

@@ -1,6 +1,6 @@
 /** Draws a play as one SVG: lanes for clients, stores and the protected thing; bars for belief and truth; numbered marks. */
-import { beliefsOf } from "../events.ts";
 import type { LabEvent } from "../events.ts";
+import { beliefsOf } from "../history.ts";
 import { awake } from "../judge.ts";
 import type { PlayResult } from "../play-types.ts";
 import { escapeHtml } from "./escape.ts";

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
+import { UnavailableError } from "../unavailable-error.ts";
 
 const run = promisify(execFile);
 
@@ -68,12 +69,12 @@ export async function findProgram(name: ProgramName, search: ProgramSearch = {})
   if (found !== undefined) return found;
   const { debian } = SOURCES[name];
   const mayInstall = search.mayInstall ?? process.getuid?.() === 0;
-  if (!mayInstall) throw new Error(missing(name, "this user may not install packages"));
+  if (!mayInstall) throw new UnavailableError(missing(name, "this user may not install packages"));
   await install(debian).catch((cause: unknown) => {
-    throw new Error(missing(name, "installing it failed"), { cause });
+    throw new UnavailableError(missing(name, "installing it failed"), { cause });
   });
   const installed = look(name);
-  if (installed === undefined) throw new Error(missing(name, "the package did not bring it"));
+  if (installed === undefined) throw new UnavailableError(missing(name, "the package did not bring it"));
   return installed;
 }
 

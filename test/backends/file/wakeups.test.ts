@@ -4,7 +4,7 @@
  */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Claim, Granted } from "../../../src/contract/backend.ts";
-import { type Clock, systemClock } from "../../../src/contract/clock.ts";
+import { type Clock, machineMs, systemClock } from "../../../src/contract/clock.ts";
 import type { FileBackend } from "../../../src/backends/file/index.ts";
 import { claim, eventually, granted, Scratch } from "./peers.ts";
 
@@ -14,7 +14,7 @@ const SOON_MS = 150;
 const pollless: Clock = {
   ...systemClock,
   // The machine's own clock, so that other processes' instants can be compared.
-  now: () => Number(process.hrtime.bigint()) / 1e6,
+  now: () => machineMs(),
   setTimer: (act, ms) => (ms <= SOON_MS ? systemClock.setTimer(act, ms) : undefined),
 };
 

@@ -14,7 +14,7 @@ interface Examined {
   readonly found: Identified | Error;
 }
 
-export const examineRedlock: Examine = async ({ url, init, say }) => {
+export const examineQuorum: Examine = async ({ url, init, say }) => {
   const opened = await openMembers(url);
   const { members, options } = opened;
   try {
