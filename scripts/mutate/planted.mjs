@@ -53,8 +53,8 @@ export const planted = [
   {
     name: "hole-4-thread-from-reply",
     file: "src/core/renew-thread-worker.ts",
-    find: "slot.confirm(sent.atMs - agoMs,",
-    put: "slot.confirm(sharedNowMs() - agoMs,",
+    find: "slot.confirm(sent.atMs - Math",
+    put: "slot.confirm(sharedNowMs() - Math",
     tests: ["test/core/thread.test.ts"],
   },
   {
@@ -111,15 +111,15 @@ export const planted = [
   {
     name: "hole-5-sleep-not-taken-off",
     file: "src/core/hold.ts",
-    find: "this.options.renew === false ? this.#sleptMs(nowMs) : 0",
+    find: "this.options.renew === false ? this.#sleep.sleptMs(this.#period, nowMs) : 0",
     put: "0",
     tests: CORE,
   },
   {
     name: "hole-5-old-proof-after-sleep",
     file: "src/core/hold.ts",
-    find: "if (fromMs >= sent.atMs) this.#wallLeadMs",
-    put: "this.#wallLeadMs",
+    find: "if (fromMs >= sent.atMs && fromMs === this.#fromMs) this.#period",
+    put: "this.#period",
     tests: CORE,
   },
   {

@@ -2,7 +2,7 @@
  * The waiting of `holdfast acquire`: for the lock as long as it was told, for the store never longer than that takes. However it ends,
  * nothing of the claim is left in the store, or it is said what may be.
  */
-import { setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as pause } from "node:timers/promises";
 
 import type { Claim, Holding } from "../contract/backend.ts";
 import { systemClock } from "../contract/clock.ts";
@@ -13,6 +13,7 @@ import { onAbort } from "../contract/on-abort.ts";
 import { systemChance } from "../contract/random.ts";
 import { within } from "../contract/time-limit.ts";
 import { Acquisition, type Grant } from "../core/acquisition.ts";
+import { SleepDetector } from "../core/sleep.ts";
 import { ANSWER_MS, ask, silence } from "./ask-store.ts";
 import type { OpenStore } from "./open-store.ts";
 
@@ -33,7 +34,8 @@ export interface Wanted {
 export async function seekLease(wanted: Wanted): Promise<Grant> {
   const { store, claim, waitMs, stop } = wanted;
   const { backend } = store;
-  const seeker = new Acquisition({ backend, clock: systemClock, chance: systemChance }, claim, undefined);
+  const sleep = new SleepDetector(systemClock);
+  const seeker = new Acquisition({ backend, clock: systemClock, chance: systemChance, sleep }, claim, undefined);
   const over = new AbortController();
   let calledOff = false;
   let silent = false;
@@ -46,7 +48,7 @@ export async function seekLease(wanted: Wanted): Promise<Grant> {
     };
     over.signal.addEventListener("abort", onAbort(stop, callOff));
     const after = (ms: number, then: () => void): void =>
-      void sleep(ms, undefined, { signal: over.signal }).then(then, () => {});
+      void pause(ms, undefined, { signal: over.signal }).then(then, () => {});
     if (claim.queues && Number.isFinite(waitMs)) after(waitMs, callOff);
     // Without a queue there is nothing to wait for but the answer itself.
     if (!claim.queues) {

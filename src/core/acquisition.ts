@@ -6,8 +6,10 @@ import { leftMs, readAnswer, readHolders } from "../contract/answer.ts";
 import type { Claim, Granted, Holding, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
-import { type SentAt, sentNow, type Grant, unused } from "./hold.ts";
+import { onAbort } from "../contract/on-abort.ts";
+import { type Grant, unused } from "./hold.ts";
 import { releaseUntil } from "./release.ts";
+import type { SentAt } from "./sleep.ts";
 import { asked, type Runtime } from "./surroundings.ts";
 import { within } from "../contract/time-limit.ts";
 
@@ -86,10 +88,10 @@ export class Acquisition<For = unknown> {
     readonly answer: Promise<Granted | Refused>;
     readonly sent: SentAt;
   }): Promise<Grant | undefined> {
-    const { clock } = this.#around;
+    const { clock, sleep } = this.#around;
     let answer = first?.answer;
     for (let round = 0; this.#off === undefined; round++) {
-      const sent = answer === undefined ? sentNow(clock) : first!.sent;
+      const sent = answer === undefined ? sleep.sentNow() : first!.sent;
       let heard: Granted | Refused | undefined;
       try {
         heard = await this.#checked(await (answer ?? this.ask(sent)));
@@ -187,7 +189,8 @@ export class Acquisition<For = unknown> {
 
   #pauseMs(round: number): number {
     const { retryMs } = this.refused ?? {};
-    if (retryMs !== undefined && retryMs > 0 && this.#trouble === undefined) return retryMs;
+    // At least a millisecond: a store that is asked without a pause is asked without end.
+    if (retryMs !== undefined && retryMs > 0 && this.#trouble === undefined) return Math.max(1, retryMs);
     const capMs = Math.min(POLL_MAX_MS, Math.max(1, this.claim.ttlMs / 3));
     const pauseMs = Math.min(capMs, POLL_MIN_MS * 2 ** Math.min(round, 10));
     return pauseMs * (0.5 + 0.5 * this.#around.chance.fraction());
@@ -235,10 +238,7 @@ export class Acquisition<For = unknown> {
 }
 
 function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });
+  return new Promise((resolve) => void onAbort(signal, () => resolve()));
 }
 
 /** Asking again cannot help. */

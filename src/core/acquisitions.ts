@@ -1,15 +1,18 @@
 /** The claims of one local queue that are on their way through the store. Those that nobody wants are called off, and tracked until gone. */
 import { Acquisition } from "./acquisition.ts";
 import type { Claim, Granted, Holding, Refused } from "../contract/backend.ts";
-import { type SentAt, sentNow, type Grant } from "./hold.ts";
+import type { Grant } from "./hold.ts";
 import type { Releases } from "./release.ts";
 import { added, remove } from "./short-list.ts";
 import type { CheckedOptions } from "./options.ts";
+import type { SentAt } from "./sleep.ts";
 import type { Runtime } from "./surroundings.ts";
 import type { RequestList, Request } from "./request.ts";
 
 /** A question that is out for this long, or longer where others were too, has nothing to pass on: whoever is next asks anew. */
 const SILENCE_MS = 2000;
+/** The same for a claim that is still wanted. */
+export const WANTED_SILENCE_MS = 30_000;
 
 export interface AcquisitionsHome extends Runtime {
   readonly releases: Releases;
@@ -27,6 +30,9 @@ export interface Hearer {
   /** A question has come back without a grant, and the claim waits on. A try does not. */
   readonly heard?: () => void;
 }
+
+/** Whether the answer to a claim's question would be worth nothing. */
+export type Judgement = (acquisition: Acquisition<Request>, among: Acquisitions) => boolean;
 
 export class Acquisitions {
   readonly #home: AcquisitionsHome;
@@ -51,10 +57,11 @@ export class Acquisitions {
 
   /**
    * Its question was perhaps lost: nobody inherits it. Each that is given up makes the next wait twice as long, up to its ttl,
-   * so that a store that is only slow gets to answer, and one that hangs is not flooded.
+   * so that a store that is only slow gets to answer, and one that hangs is not flooded. Those that are still wanted, and would
+   * lose a place in the store's queue, get more time.
    */
-  isSilent(acquisition: Acquisition<Request>): boolean {
-    const patienceMs = Math.min(acquisition.claim.ttlMs, SILENCE_MS * 2 ** this.#silences);
+  isSilent(acquisition: Acquisition<Request>, firstMs: number = SILENCE_MS): boolean {
+    const patienceMs = Math.min(acquisition.claim.ttlMs, firstMs * 2 ** this.#silences);
     return acquisition.unansweredMs(this.#home.clock.now()) >= Math.max(SILENCE_MS, patienceMs);
   }
 
@@ -70,7 +77,7 @@ export class Acquisitions {
   /** Asks the store for the request. */
   seek(request: Request): Acquisition<Request> {
     const acquisition = this.add(request);
-    const sent = sentNow(this.#home.clock);
+    const sent = this.#home.sleep.sentNow();
     const answer = acquisition.ask(sent);
     const goOn = (): void => this.follow(acquisition, answer, sent);
     // Nearly always the first answer is the grant, and then the acquisition's loop would only cost promises.
@@ -111,8 +118,8 @@ export class Acquisitions {
   }
 
   /** Calls off those whose answer would be worth nothing, and says which. */
-  callOffWhere(isWorthless: (acquisition: Acquisition<Request>) => boolean): readonly Acquisition<Request>[] {
-    const worthless = this.#list.filter(isWorthless);
+  callOffWhere(isWorthless: Judgement): readonly Acquisition<Request>[] {
+    const worthless = this.#list.filter((acquisition) => isWorthless(acquisition, this));
     for (const acquisition of worthless) this.callOff(acquisition);
     return worthless;
   }

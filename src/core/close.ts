@@ -7,6 +7,8 @@ import type { Clock } from "../contract/clock.ts";
 import type { Engine } from "./engine.ts";
 import { toMs } from "../contract/duration.ts";
 import { asBackendError, LockBackendError, LockClosedError, quote } from "../contract/errors.ts";
+import { got } from "../contract/show-value.ts";
+import { checkObject } from "./options.ts";
 import { asked } from "./surroundings.ts";
 import { within } from "../contract/time-limit.ts";
 
@@ -58,10 +60,11 @@ export class Closing {
     this.#running = running;
   }
 
-  async close({ grace = Infinity, force = false }: CloseOptions): Promise<void> {
+  async close(options: CloseOptions): Promise<void> {
     // A wrong option is an error of this call, and closes nothing.
+    const { grace = Infinity, force = false } = checkObject(options);
     const graceMs = toMs(grace, "grace", { minMs: 0, maxMs: Infinity });
-    if (typeof force !== "boolean") throw new TypeError(`Expected \`force\` to be true or false, got ${typeof force}`);
+    if (typeof force !== "boolean") throw new TypeError(`Expected \`force\` to be true or false, got ${got(force)}`);
     if (!this.#begun) this.#begin();
     const settled = await this.#running.settled(this.#engine.clock, graceMs);
     if (settled || force) return await this.#end();

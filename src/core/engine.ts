@@ -5,15 +5,7 @@ import type { LocksOptions } from "./api.ts";
 import type { Backend, Claim } from "../contract/backend.ts";
 import { type Chance, systemChance } from "../contract/random.ts";
 import { type Clock, systemClock } from "../contract/clock.ts";
-import {
-  asBackendError,
-  isA,
-  LockBackendError,
-  LockClosedError,
-  LockTimeoutError,
-  messageOf,
-  quote,
-} from "../contract/errors.ts";
+import { asBackendError, LockClosedError } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
 import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
@@ -23,16 +15,19 @@ import type { Scope } from "./reentry.ts";
 import { Releases } from "./release.ts";
 import { type CheckedOptions, toClaim } from "./options.ts";
 import type { RenewThread } from "./renew-thread.ts";
-import { type WaitMode, type Queue, Request } from "./request.ts";
+import { type WaitMode, type Queue, Request, tooLate } from "./request.ts";
+import { SleepDetector } from "./sleep.ts";
 import { LocalQueue, type QueueHome } from "./local-queue.ts";
 
 const IDLE_QUEUES = 256;
-const NUDGE_MS = 5000;
+/** How often those who wait look whether the store still answers, where the ttl is no shorter. */
+const NUDGE_MS = 30_000;
 
 export class Engine implements QueueHome {
   readonly backend: Backend;
   readonly clock: Clock;
   readonly chance: Chance;
+  readonly sleep: SleepDetector;
   readonly holder: string;
   readonly releases: Releases;
   readonly #queues: Map<string, LocalQueue> = new Map();
@@ -51,10 +46,11 @@ export class Engine implements QueueHome {
     this.backend = backend;
     this.clock = options.clock ?? systemClock;
     this.chance = options.chance ?? systemChance;
+    this.sleep = new SleepDetector(this.clock);
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
     this.releases = new Releases(this);
     this.#lostInUse = new LostHolds(this.clock);
-    this.#watchdog = new Watchdog(backend, this.clock, this.chance);
+    this.#watchdog = new Watchdog(backend, this.clock, this.chance, this.sleep);
     this.#waits = new Deadlines<Request>(this.clock, true, (nowMs) => this.#lookAtWaits(nowMs));
     try {
       backend.listen?.({
@@ -158,7 +154,7 @@ export class Engine implements QueueHome {
     this.#watchdog.drop(hold);
   }
 
-  /** Nobody uses a lost hold any more. `false`: it goes, or went, back to the store by another way. */
+  /** Nobody uses a lost hold any more. `false`: it goes back to the store by another way. */
   abandon(hold: Hold): boolean {
     return this.#lostInUse.remove(hold);
   }
@@ -228,7 +224,8 @@ export class Engine implements QueueHome {
 
   /** Wakes for the end of the waiting, and now and then before that, to see whether the store still answers. */
   #setDeadline(request: Request, nowMs: number): void {
-    this.#waits.set(request, Math.min(request.untilMs, nowMs + Math.max(NUDGE_MS, request.options.ttlMs)));
+    const nudgeMs = Math.min(NUDGE_MS, Math.max(5000, request.options.ttlMs));
+    this.#waits.set(request, Math.min(request.untilMs, nowMs + nudgeMs));
   }
 
   #lookAtWaits(nowMs: number): void {
@@ -237,24 +234,15 @@ export class Engine implements QueueHome {
       if (request.untilMs > nowMs) {
         early.push(request);
         this.#setDeadline(request, nowMs);
-      } else this.#giveUp(request, this.#tooLate(request));
+      } else this.#giveUp(request, tooLate(request, this.backend.name));
     }
-    for (const { queue, settled } of early) if (!settled) queue.nudge(nowMs);
+    for (const { queue, settled } of early) if (!settled) queue.nudge();
   }
 
   #giveUp(request: Request, error: unknown): void {
     if (request.settled) return;
     request.fail(error);
     request.queue.leave(request);
-  }
-
-  #tooLate({ queue, waits, options }: Request): Error {
-    const cause = queue.trouble(waits);
-    if (cause === undefined && waits) return new LockTimeoutError(queue.name, options.waitMs, queue.heldBy());
-    const detail = cause === undefined ? "no answer" : messageOf(cause);
-    const votes = isA(LockBackendError, cause) ? cause.votes : [];
-    const message = `Lock ${quote(queue.name)} was not acquired: the ${this.backend.name} store could not be asked (${detail}).`;
-    return new LockBackendError(this.backend.name, queue.name, message, { cause, votes });
   }
 
   #lost(claimId: string, reason: string): void {

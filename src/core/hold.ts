@@ -11,21 +11,7 @@ import type { Clock } from "../contract/clock.ts";
 import { driftMs } from "../contract/trust.ts";
 import { added, remove } from "./short-list.ts";
 import type { CheckedOptions } from "./options.ts";
-
-/** A wall clock this far ahead of the monotonic one means that the machine slept. */
-const SLEPT_MS = 2000;
-
-/** When a request left: read before it did. */
-export interface SentAt {
-  readonly atMs: number;
-  /** How far the wall clock was ahead of the monotonic one: a sleep on the way shows as a difference. */
-  readonly wallLeadMs: number;
-}
-
-export function sentNow(clock: Clock): SentAt {
-  const atMs = clock.now();
-  return { atMs, wallLeadMs: clock.wall() - atMs };
-}
+import type { AwakePeriod, SentAt, SleepDetector } from "./sleep.ts";
 
 /** A grant, and when the request that brought it left. */
 export interface Grant {
@@ -89,17 +75,24 @@ export class Hold implements Deadline {
   atMs = 0;
   heapIndex = -1;
 
-  readonly #clock: Clock;
+  readonly #sleep: SleepDetector;
   readonly #endAtMs: number;
   #state: "held" | "ending" | "lost" = "held";
   #fromMs: number;
-  #wallLeadMs: number;
-  #thread: (() => SentAt) | undefined;
+  /** When the question left that last confirmed it. */
+  #period: AwakePeriod;
+  #thread: (() => number) | undefined;
   #onChange: (() => void)[] | undefined;
 
-  constructor(home: HoldHome, clock: Clock, claim: Claim, options: CheckedOptions, { granted, sent }: Grant) {
+  constructor(
+    home: HoldHome,
+    { clock, sleep }: { readonly clock: Clock; readonly sleep: SleepDetector },
+    claim: Claim,
+    options: CheckedOptions,
+    { granted, sent }: Grant,
+  ) {
     this.home = home;
-    this.#clock = clock;
+    this.#sleep = sleep;
     this.claim = claim;
     this.options = options;
     this.firstFence = granted.fence;
@@ -108,7 +101,7 @@ export class Hold implements Deadline {
     this.#fromMs = granted.fromMs ?? sent.atMs;
     this.grantedAtMs = clock.now();
     this.#endAtMs = this.grantedAtMs + options.maxHoldMs;
-    this.#wallLeadMs = sent.wallLeadMs;
+    this.#period = sent.period;
   }
 
   get state(): "held" | "ending" | "lost" {
@@ -145,12 +138,7 @@ export class Hold implements Deadline {
 
   /** Trust counts from here: when the request that last confirmed the lease left. */
   get fromMs(): number {
-    return this.#thread === undefined ? this.#fromMs : Math.max(this.#fromMs, this.#thread().atMs);
-  }
-
-  /** How far the wall clock was ahead of the monotonic one then. */
-  get wallLeadMs(): number {
-    return this.#thread === undefined ? this.#wallLeadMs : this.#thread().wallLeadMs;
+    return this.#thread === undefined ? this.#fromMs : Math.max(this.#fromMs, this.#thread());
   }
 
   /** No renewal goes out from here on: the holder has had its `maxHold`. */
@@ -164,11 +152,14 @@ export class Hold implements Deadline {
   }
 
   /**
-   * True when the machine seems to have slept since the last confirmation: the monotonic clock may have stood still.
+   * True when the machine may have slept since the last confirmation: the monotonic clock may have stood still.
    * Only a renewal can settle that. One that is never renewed is not in doubt: the sleep is taken off its time.
    */
   inDoubt(nowMs: number): boolean {
-    return this.options.renew !== false && this.#sleptMs(nowMs) > 0;
+    if (this.options.renew === false) return false;
+    const period = this.#sleep.look(nowMs);
+    // A worker thread proves that it was held at an instant.
+    return period !== this.#period && (this.#thread === undefined || this.#thread() <= period.seenAtMs);
   }
 
   /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */
@@ -183,7 +174,7 @@ export class Hold implements Deadline {
 
   /** How much of its time is left, counting the sleep of the machine where no renewal can settle that. */
   remainingMs(nowMs: number): number {
-    const sleptMs = this.options.renew === false ? this.#sleptMs(nowMs) : 0;
+    const sleptMs = this.options.renew === false ? this.#sleep.sleptMs(this.#period, nowMs) : 0;
     return this.trustedUntilMs - nowMs - sleptMs;
   }
 
@@ -191,16 +182,11 @@ export class Hold implements Deadline {
     return this.remainingMs(nowMs) > 0;
   }
 
-  #sleptMs(nowMs: number): number {
-    const sleptMs = this.#clock.wall() - nowMs - this.wallLeadMs;
-    return sleptMs > SLEPT_MS ? sleptMs : 0;
-  }
-
   /** Moves the trusted instant forward, counted from when the renewal left; never back. */
   confirm(fromMs: number, sent: SentAt): void {
     if (fromMs > this.#fromMs) this.#fromMs = fromMs;
     // An older proof, sent before this renewal was asked for, says nothing about a sleep in between.
-    if (fromMs >= sent.atMs) this.#wallLeadMs = sent.wallLeadMs;
+    if (fromMs >= sent.atMs && fromMs === this.#fromMs) this.#period = sent.period;
     this.#tell();
   }
 
@@ -215,6 +201,11 @@ export class Hold implements Deadline {
     if (told !== undefined) for (const tell of told) tell();
   }
 
+  /** Calls `read`, which may ask whether it is in doubt, without leaving a trace. */
+  unseen<T>(read: () => T): T {
+    return this.#sleep.unseen(read);
+  }
+
   /** As the store would show it, for messages. */
   describe(nowMs: number): Holding {
     const { name, mode, limit, holder, meta } = this.claim;
@@ -223,7 +214,7 @@ export class Hold implements Deadline {
   }
 
   /** Lets a worker thread's confirmations count too. */
-  follow(latest: () => SentAt): void {
+  follow(latest: () => number): void {
     this.#thread = latest;
   }
 }

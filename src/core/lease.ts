@@ -24,11 +24,11 @@ export interface LeaseHome {
   leftToOthers(hold: Hold): ReleaseResult | Promise<ReleaseResult>;
 }
 
-/** What a lease is at one instant, by the monotonic clock. `doubt`: the machine seems to have slept. */
+/** What a lease is at one instant, by the monotonic clock. `doubt`: the machine may have slept. */
 export type Standing = "held" | "doubt" | "released" | "lost";
 
 const UNKNOWN = "the store no longer knew it when it was released";
-const SLEPT = "the machine seems to have slept, and the store could not be asked whether it was still held";
+const SLEPT = "the machine slept or its wall clock was set, and the store could not be asked whether it was still held";
 const LATE = "its ttl passed before it could be renewed (the event loop was blocked, or the process paused)";
 
 export class HeldLease implements Lease, Peekable {
@@ -151,7 +151,9 @@ export class HeldLease implements Lease, Peekable {
   peek(): readonly Peeked[] {
     const { name, fence } = this;
     const nowMs = this.#home.clock.now();
-    return [{ name, fence, state: this.#state(nowMs), trustedUntilMs: nowMs + this.#hold.remainingMs(nowMs) }];
+    return this.#hold.unseen(() => {
+      return [{ name, fence, state: this.#state(nowMs), trustedUntilMs: nowMs + this.#hold.remainingMs(nowMs) }];
+    });
   }
 
   #state(nowMs: number): Standing {
@@ -228,7 +230,7 @@ export class HeldLease implements Lease, Peekable {
     if (!this.#hold.trusted(nowMs)) return LATE;
     if (this.#hold.inDoubt(nowMs)) {
       this.#home.confirm(this.#hold);
-      return "it is in doubt until the store confirms it: the machine seems to have slept";
+      return "it is in doubt until the store confirms it: the machine slept, or its wall clock was set";
     }
     return undefined;
   }

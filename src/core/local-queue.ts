@@ -14,9 +14,9 @@ import type { Holding } from "../contract/backend.ts";
 import { settleDoubt } from "./doubt.ts";
 import { asBackendError, messageOf } from "../contract/errors.ts";
 import { lostChannel } from "../contract/events.ts";
-import { sentNow, type Grant, Hold, type HoldHome, unused } from "./hold.ts";
+import { type Grant, Hold, type HoldHome, unused } from "./hold.ts";
 import { HeldLease, type LeaseHome, reportLost } from "./lease.ts";
-import { type Hearer, Acquisitions, type AcquisitionsHome } from "./acquisitions.ts";
+import { type Hearer, Acquisitions, type AcquisitionsHome, type Judgement, WANTED_SILENCE_MS } from "./acquisitions.ts";
 import { added, remove } from "./short-list.ts";
 import { RequestList, type Queue, type Request } from "./request.ts";
 import { Tries, type TriesHome } from "./tries.ts";
@@ -95,9 +95,9 @@ export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome
     return this.#tries?.trouble(nowMs) ?? this.#acquisitions.trouble(nowMs);
   }
 
-  /** A new question goes out in the place of one that got no answer for a whole ttl: it is worth nothing even if one comes. */
-  nudge(nowMs: number): void {
-    this.#replace((acquisition) => acquisition.unansweredMs(nowMs) >= acquisition.claim.ttlMs);
+  /** A claim whose question was perhaps lost is called off, and a new one takes its place: no claim has two questions out. */
+  nudge(): void {
+    this.#replace((acquisition, among) => among.isSilent(acquisition, WANTED_SILENCE_MS));
     this.serve();
   }
 
@@ -106,7 +106,7 @@ export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome
     return this.#replace(({ claim }) => claim.id === claimId);
   }
 
-  #replace(isWorthless: (acquisition: Acquisition<Request>) => boolean): boolean {
+  #replace(isWorthless: Judgement): boolean {
     const isOfATry = this.#tries?.replace(isWorthless) === true;
     const found = this.#acquisitions.callOffWhere(isWorthless).length > 0 || isOfATry;
     if (found) this.serve();
@@ -217,7 +217,7 @@ export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome
   }
 
   begin({ claim, request: { options } }: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
-    const hold = new Hold(this, this.clock, claim, options, grant);
+    const hold = new Hold(this, this.#home, claim, options, grant);
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
     if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#home.closed) {
       hold.claim = unused(claim);
@@ -260,7 +260,7 @@ export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome
       return hold.released;
     }
     const acquisition = this.#acquisitions.add(head);
-    const sent = sentNow(this.clock);
+    const sent = this.#home.sleep.sentNow();
     hold.released = releases.swap(hold, acquisition.claim, (asked) =>
       this.#acquisitions.follow(acquisition, acquisition.follow(asked, sent), sent),
     );

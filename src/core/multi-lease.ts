@@ -2,6 +2,7 @@
 import type { Lease, ReleaseResult } from "./api.ts";
 import type { LockLostError } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
+import { onAbort } from "../contract/on-abort.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 
 export class MultiLease implements Lease, Peekable {
@@ -71,9 +72,6 @@ export class MultiLease implements Lease, Peekable {
 /** Not AbortSignal.any(): as long as somebody listens, Node keeps what that returns for ever, and all that the listener knows. */
 function firstOf(parts: readonly HeldLease[]): AbortSignal {
   const controller = new AbortController();
-  for (const { signal } of parts) {
-    if (signal.aborted) controller.abort(signal.reason);
-    else signal.addEventListener("abort", () => controller.abort(signal.reason), { once: true });
-  }
+  for (const { signal } of parts) onAbort(signal, (reason) => controller.abort(reason));
   return controller.signal;
 }

@@ -191,8 +191,8 @@ export function toNames(names: unknown): string | readonly string[] {
     const given = Array.isArray(names) ? "an empty one" : got(names);
     throw new TypeError(`Expected \`name\` to be a string or an array of at least one string, got ${given}`);
   }
-  // A copy: the caller's own may change after the look.
-  const checked = [...(names as unknown[])];
+  // A copy, since the caller's array may change later; by index, since it may have an iterator of its own.
+  const checked = Array.from({ length: names.length }, (_, index) => (names as unknown[])[index]);
   for (const name of checked) checkName(name);
   return checked as readonly string[];
 }

@@ -3,7 +3,7 @@
 export interface Peeked {
   readonly name: string;
   readonly fence: bigint;
-  /** `held`: assertHeld() would pass. `doubt`: the machine seems to have slept, and the store has not confirmed it since. */
+  /** `held`: assertHeld() would pass. `doubt`: the machine may have slept, and the store has not confirmed it since. */
   readonly state: "held" | "doubt" | "released" | "lost";
   /** When belief ends unless a renewal comes, by the monotonic clock of its process. */
   readonly trustedUntilMs: number;

@@ -1,26 +1,21 @@
 /**
- * What two threads share of one hold: three numbers in memory that both can reach, so that a blocked event loop is in nobody's
+ * What two threads share of one hold: two numbers in memory that both can reach, so that a blocked event loop is in nobody's
  * way. The worker confirms; the main thread reads, and says when it wants an answer at once.
  */
-const [AT, WALL_LEAD, WANTED] = [0, 1, 2] as const;
+const [AT, WANTED] = [0, 1] as const;
 
 export class ThreadSlot {
   readonly memory: SharedArrayBuffer;
   readonly #view: Float64Array;
 
-  constructor(memory: SharedArrayBuffer = new SharedArrayBuffer(24)) {
+  constructor(memory: SharedArrayBuffer = new SharedArrayBuffer(16)) {
     this.memory = memory;
     this.#view = new Float64Array(memory);
   }
 
-  /** When the request left that last confirmed the lease, by the clock of both threads (`hrtime`). */
+  /** The last instant at which the lease was proved to be held, by the clock of both threads (`hrtime`). */
   get atMs(): number {
     return this.#view[AT]!;
-  }
-
-  /** How far the wall clock was ahead of that clock then. */
-  get wallLeadMs(): number {
-    return this.#view[WALL_LEAD]!;
   }
 
   /**
@@ -35,15 +30,9 @@ export class ThreadSlot {
     this.#view[WANTED] = 1;
   }
 
-  /**
-   * Moves forward only: answers may come in another order than the questions left. `wallLeadMs` is absent where the proof is
-   * older than its question, and says nothing about a sleep in between.
-   */
-  confirm(atMs: number, wallLeadMs: number | undefined): void {
-    if (atMs > this.atMs) {
-      if (wallLeadMs !== undefined) this.#view[WALL_LEAD] = wallLeadMs;
-      this.#view[AT] = atMs;
-    }
+  /** Moves forward only: answers may come in another order than the questions left. */
+  confirm(atMs: number): void {
+    if (atMs > this.atMs) this.#view[AT] = atMs;
     this.#view[WANTED] = 0;
   }
 }

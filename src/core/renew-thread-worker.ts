@@ -85,14 +85,13 @@ interface Sent {
   readonly atMs: number;
   /** The same instant by this thread's own clock, which is the backend's. */
   readonly localMs: number;
-  readonly wallLeadMs: number;
 }
 
 function ask(hold: Kept, open: Renewer): void {
   const atMs = sharedNowMs();
   // What nobody can believe in any more is not kept in the store either.
   if (!isTrusted(hold, atMs)) return;
-  const sent: Sent = { atMs, localMs: systemClock.now(), wallLeadMs: systemClock.wall() - atMs };
+  const sent: Sent = { atMs, localMs: systemClock.now() };
   hold.askedAtMs = atMs;
   // Asked for again when there is no answer by then. One that comes later counts all the same.
   schedule(hold, hold.ttlMs / 3);
@@ -115,8 +114,8 @@ function hear(hold: Kept, sent: Sent, answers: readonly Renewal[] | undefined): 
   }
   // The slot only moves forward while the old trust is whole: a yes that comes too late must not revive the lease.
   if (said !== undefined && isTrusted(hold, sharedNowMs())) {
-    const agoMs = Math.max(0, sent.localMs - said);
-    slot.confirm(sent.atMs - agoMs, agoMs === 0 ? sent.wallLeadMs : undefined);
+    // A proof may be older than its question.
+    slot.confirm(sent.atMs - Math.max(0, sent.localMs - said));
   }
   // A later question is out: its own answer decides when the next one goes.
   if (hold.askedAtMs !== sent.atMs) return;

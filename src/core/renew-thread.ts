@@ -6,6 +6,7 @@
 import { Worker } from "node:worker_threads";
 import type { Backend, Claim } from "../contract/backend.ts";
 import type { Clock } from "../contract/clock.ts";
+import { formatMs } from "../contract/duration.ts";
 import { LockBackendError, LockClosedError, messageOf, quote } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
 import { onAbort } from "../contract/on-abort.ts";
@@ -15,6 +16,8 @@ import { sharedNowMs, ThreadSlot } from "./renew-thread-slot.ts";
 
 /** Between two starts, so that a worker that dies at once does not become a busy loop. */
 const RESTART_MS = 1000;
+/** A worker that cannot renew after this long never will: another one is started. */
+const START_MAX_MS = 10_000;
 
 /** What goes to the worker. Instants are of the clock that both threads can read. */
 export type ToWorker =
@@ -77,8 +80,8 @@ export class RenewThread {
     const slot = new ThreadSlot();
     // Both clocks are CLOCK_MONOTONIC; they differ by a constant, read here as closely as two calls allow.
     const offsetMs = this.#clock.now() - sharedNowMs();
-    slot.confirm(hold.fromMs - offsetMs, hold.wallLeadMs + offsetMs);
-    hold.follow(() => ({ atMs: slot.atMs + offsetMs, wallLeadMs: slot.wallLeadMs - offsetMs }));
+    slot.confirm(hold.fromMs - offsetMs);
+    hold.follow(() => slot.atMs + offsetMs);
     const order: ToWorker = {
       keep: hold.claim,
       fence: hold.firstFence,
@@ -118,7 +121,10 @@ export class RenewThread {
     // The worker needs none of the flags that the program was started with, and some (`-e`) would stop it.
     const worker = new Worker(new URL("./renew-thread-worker.js", import.meta.url), { workerData, execArgv: [] });
     this.#worker = worker;
+    let timer: unknown;
     const ready = new Promise<void>((resolve, reject) => {
+      const late = `it has not opened the store within ${formatMs(START_MAX_MS)}`;
+      timer = this.#clock.setTimer(() => reject(new Error(late)), START_MAX_MS);
       worker.on("message", (message: FromWorker) => {
         if ("ready" in message) resolve();
         else if ("failed" in message) reject(new Error(message.failed));
@@ -130,6 +136,8 @@ export class RenewThread {
         if (this.#worker === worker) this.#ended();
       });
     });
+    const inTime = (): void => this.#clock.clearTimer(timer);
+    ready.then(inTime, inTime);
     // Last: a listener for messages would keep the process again.
     worker.unref();
     for (const { order } of this.#kept.values()) worker.postMessage(order);

@@ -1,7 +1,7 @@
 /** A request: one local wish for the lock, from acquire() to its answer; and the list of those that wait. */
 import type { Deadline } from "../contract/deadlines.ts";
 import type { Holding } from "../contract/backend.ts";
-import { LockTimeoutError } from "../contract/errors.ts";
+import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
 
@@ -19,7 +19,7 @@ export interface Queue {
   /** Why the store could not be asked, if that is what those who wait, or those who only try, are held up by. */
   trouble(waits: boolean): unknown;
   /** Called now and then while a request waits: look whether the store still answers. */
-  nudge(nowMs: number): void;
+  nudge(): void;
 }
 
 export class Request implements Deadline {
@@ -90,6 +90,16 @@ export class Request implements Deadline {
     this.#done(this);
     this.#reject(error);
   }
+}
+
+/** Why a request that has waited for as long as it would is given up: the lock is busy, or the store could not be asked. */
+export function tooLate({ queue, waits, options }: Request, backend: string): Error {
+  const cause = queue.trouble(waits);
+  if (cause === undefined && waits) return new LockTimeoutError(queue.name, options.waitMs, queue.heldBy());
+  const detail = cause === undefined ? "no answer" : messageOf(cause);
+  const votes = isA(LockBackendError, cause) ? cause.votes : [];
+  const message = `Lock ${quote(queue.name)} was not acquired: the ${backend} store could not be asked (${detail}).`;
+  return new LockBackendError(backend, queue.name, message, { cause, votes });
 }
 
 /** First come, first served; whoever gives up leaves from the middle at no cost. */

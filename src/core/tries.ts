@@ -9,15 +9,20 @@
  * since, or that claim's grant may be on its way and leave room. So a try neither takes the word of those who wait
  * nor stands behind them: it is asked for on its own, as soon as a question of theirs that is out has come back.
  *
- * A refusal speaks for everybody who wants the same and stood here when its question left: a thousand tries are two questions.
+ * A refusal speaks for everybody who wants the same and stood here when its question left: a thousand tries on a busy lock are
+ * a few questions, whatever else they ask for.
  */
 import type { Acquisition } from "./acquisition.ts";
 import { isBusyFor } from "./admission.ts";
 import type { Holding } from "../contract/backend.ts";
 import { asBackendError } from "../contract/errors.ts";
 import type { Grant, Hold } from "./hold.ts";
-import { type Hearer, Acquisitions, type AcquisitionsHome } from "./acquisitions.ts";
+import { type Hearer, Acquisitions, type AcquisitionsHome, type Judgement } from "./acquisitions.ts";
 import { RequestList, type Request } from "./request.ts";
+
+/** How many questions may be out before the store has said anything, and at most. */
+const ASKED_FIRST = 8;
+const ASKED_MAX = 64;
 
 /** The queue that the tries pass by. */
 export interface TriesHome {
@@ -43,8 +48,8 @@ export class Tries implements Hearer {
   readonly #line: RequestList = new RequestList();
   readonly #acquisitions: Acquisitions;
   #entered = 0;
-  /** The store's last answer was a no. */
-  #full = false;
+  /** How many questions may be out, where claims can hold beside each other: one after a refusal, more after each grant. */
+  #most = ASKED_FIRST;
 
   constructor(around: AcquisitionsHome & { readonly closed: boolean }, home: TriesHome) {
     this.name = home.name;
@@ -89,7 +94,7 @@ export class Tries implements Hearer {
   }
 
   /** Questions whose answer would be worth nothing are asked anew when everybody is served next. `false`: there are none. */
-  replace(isWorthless: (acquisition: Acquisition<Request>) => boolean): boolean {
+  replace(isWorthless: Judgement): boolean {
     const worthless = this.#acquisitions.callOffWhere(isWorthless);
     for (const { request } of worthless) this.#line.push(request);
     return worthless.length > 0;
@@ -100,13 +105,13 @@ export class Tries implements Hearer {
   }
 
   granted(acquisition: Acquisition<Request>, grant: Grant): void {
-    this.#full = false;
+    this.#most = Math.min(ASKED_MAX, 2 * this.#most);
     if (!this.#home.begin(acquisition, acquisition.request, grant)) this.#line.push(acquisition.request);
     this.#home.serve();
   }
 
   refused(acquisition: Acquisition<Request>): void {
-    this.#full = true;
+    this.#most = 1;
     const { mode, limit } = acquisition.claim;
     const heldBy = acquisition.heldBy(this.#around.clock.now());
     // Who fits beside whom depends on nothing else.
@@ -157,8 +162,9 @@ export class Tries implements Hearer {
   /** One at a time where one would be in the other's way: a try is never refused for another that was given up. */
   #mayAsk({ options: { mode, limit, shareKey } }: Request): boolean {
     const out = this.#acquisitions.all;
-    // For as many as there may be room for, until the store says that there is none.
-    if (limit > 1) return out.length < (this.#full ? 1 : Math.max(1, limit - this.#home.holds.length));
+    if (out.length >= this.#most) return false;
+    // For as many as there may be room for.
+    if (limit > 1) return out.length < Math.max(1, limit - this.#home.holds.length);
     if (this.#home.isAsking) return false;
     if (mode === "exclusive") return out.length === 0;
     // Of one shareKey, all may share what one of them gets.

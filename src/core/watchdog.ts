@@ -12,7 +12,8 @@ import type { Chance } from "../contract/random.ts";
 import type { Clock } from "../contract/clock.ts";
 import { RenewalGroup } from "./renewal-group.ts";
 import { renewChannel } from "../contract/events.ts";
-import { sentNow, type Hold } from "./hold.ts";
+import type { Hold } from "./hold.ts";
+import type { SleepDetector } from "./sleep.ts";
 
 /** Groups due within this part of their ttl are renewed along with others, so leases taken at random moments end up in few batches. */
 const RIDE_ALONG = 1 / 10;
@@ -34,16 +35,18 @@ export class Watchdog {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #chance: Chance;
+  readonly #sleep: SleepDetector;
   /** Every group that has holds, and every hold that is not renewed from here. */
   readonly #deadlines: Deadlines<Deadline>;
   /** Per ttl, the group that new holds join. */
   readonly #youngest: Map<number, { readonly group: RenewalGroup; readonly untilMs: number }> = new Map();
   #stopped = false;
 
-  constructor(backend: Backend, clock: Clock, chance: Chance) {
+  constructor(backend: Backend, clock: Clock, chance: Chance, sleep: SleepDetector) {
     this.#backend = backend;
     this.#clock = clock;
     this.#chance = chance;
+    this.#sleep = sleep;
     this.#deadlines = new Deadlines<Deadline>(clock, false, (nowMs) => this.#sweep(nowMs));
   }
 
@@ -175,7 +178,7 @@ export class Watchdog {
     // Copies of the right size from the start: lists that grow to thousands leave as much behind for the garbage collector.
     const holds = groups.length === 1 ? groups[0]!.holds.slice() : groups.flatMap((group) => group.holds);
     const claims = holds.map((hold) => hold.claim);
-    const sent = sentNow(this.#clock);
+    const sent = this.#sleep.sentNow();
     // While trust is whole the store cannot have let go. After a sleep it may have, and a yes must be about the same lease.
     const fences = holds.some((hold) => hold.inDoubt(sent.atMs)) ? holds.map((hold) => hold.firstFence) : undefined;
     let answers: readonly Renewal[] | undefined;

@@ -171,6 +171,79 @@ describe("S157: grants that cannot be read", () => {
   });
 });
 
+/** Promises of the language whose methods throw, or cannot be looked at. */
+const PROMISES: Record<string, (value: unknown) => Promise<unknown>> = {
+  "throws in then()": (value) => Object.assign(Promise.resolve(value), { [THEN]: boom }),
+  "throws in catch()": (value) => Object.assign(Promise.resolve(value), { catch: boom }),
+  "has a then() that cannot be read": (value) => Object.defineProperty(Promise.resolve(value), THEN, { get: boom }),
+};
+
+describe.each(Object.entries(PROMISES))("S157: a native promise that %s", (_, hostilePromise) => {
+  test("from a backend neither hangs a caller nor leaves a lock held", async () => {
+    for (const step of ["attempt", "release", "renew", "swap", "query", "close"] as const) {
+      const { backend, clock, store } = stage();
+      const real = backend[step].bind(backend) as (...args: unknown[]) => Promise<unknown>;
+      const broken = Object.assign(backend, {
+        // The value is there already, so that only the promise itself is strange.
+        [step]: (...args: unknown[]) => hostilePromise(real(...args)),
+      });
+      const locks = createLocks(broken, { clock });
+      const calls = [
+        locks.acquire("a", { wait: "2s" }).then((lease) => lease.release()),
+        locks.acquire("a", { wait: "2s" }).then((lease) => lease.release()),
+        locks.tryAcquire("b").then((lease) => lease?.release()),
+        locks.query(),
+      ];
+      const settled = Promise.allSettled(calls);
+      await clock.advance(5000);
+      expect((await settled).filter(({ status }) => status === "rejected")).toEqual([]);
+      const closing = locks.close().catch(() => {});
+      await clock.advance(20_000);
+      await closing;
+      expect(clock.timers).toBe(0);
+      expect((await createLocks(memory({ store }), { clock }).query()).held).toEqual([]);
+    }
+  });
+
+  test("from work is what it resolves to, or an error; the lock is free either way", async () => {
+    const { locks } = stage();
+    for (const name of ["a", ["a", "b"]]) {
+      const [end] = await Promise.allSettled([locks.run(name, () => hostilePromise(5))]);
+      if (end.status === "fulfilled") expect(end.value).toBe(5);
+      expect((await locks.query()).held).toEqual([]);
+    }
+  });
+});
+
+test("S157: a store that wants to be asked after a billionth of a millisecond is asked with pauses", async () => {
+  const { backend, clock, locks } = stage();
+  backend.watch = () => Promise.resolve(undefined);
+  backend.interfere.attempt = async () => ({ granted: false, heldBy: [], retryMs: 1e-9 });
+  const waiting = failure(locks.acquire("a", { wait: 100 }));
+  await clock.advance(100);
+  expect((await waiting)["code"]).toBe("ERR_LOCK_TIMEOUT");
+  expect(backend.count("attempt")).toBeLessThanOrEqual(120);
+});
+
+test("S157: an array of names counts by its items, whatever its iterator says", async () => {
+  const { locks } = stage();
+  const names = Object.assign(["a", "b"], { [Symbol.iterator]: () => ["c", 5].values() });
+  const lease = await locks.acquire(names as readonly string[]);
+  expect([...lease.fences.keys()]).toEqual(["a", "b"]);
+  await lease.release();
+  const holed = Object.assign([] as string[], { length: 2 });
+  expect((await failure(locks.acquire(holed))).message).toContain("got undefined");
+});
+
+test("S157: close(null) says what it expects, and closes nothing", async () => {
+  const { locks } = stage();
+  for (const options of [null, 5, "now"]) {
+    expect((await failure(locks.close(options as never))).message).toContain("Expected `options` to be an object, got");
+  }
+  await (await locks.acquire("a")).release();
+  await locks.close();
+});
+
 describe("S157: renewals and releases that cannot be read", () => {
   test("a renewal that throws is no answer: the lease ends in time, with its signal", async () => {
     const answers: ((claims: readonly unknown[]) => unknown)[] = [

@@ -15,7 +15,8 @@ import type { HeldLease } from "../../src/core/lease.ts";
 import { checkOptions } from "../../src/core/options.ts";
 import { formatMs, toMs } from "../../src/contract/duration.ts";
 import { LockBackendError, type LockLostError, LockTimeoutError, messageOf, quote } from "../../src/contract/errors.ts";
-import { sentNow, Hold } from "../../src/core/hold.ts";
+import { Hold } from "../../src/core/hold.ts";
+import { SleepDetector } from "../../src/core/sleep.ts";
 import { RenewThread } from "../../src/core/renew-thread.ts";
 import { mistakenGrant } from "../../src/contract/backend-mistake.ts";
 import { clippedSnapshot } from "../../src/core/snapshot.ts";
@@ -93,10 +94,12 @@ test("a renewing thread that dies at once is not started again at once", async (
   const claim = { id: "1", name: "a", ttlMs: 30_000 } as Claim;
   const granted = { granted: true, fence: 1n, run: 1 } as const;
   const home = { lose: () => {}, forceEnd: () => Promise.resolve() };
-  thread.keep(new Hold(home, clock, claim, checkOptions({ renew: "thread" }, {}), { granted, sent: sentNow(clock) }));
+  const sleep = new SleepDetector(clock);
+  const grant = { granted, sent: sleep.sentNow() };
+  thread.keep(new Hold(home, { clock, sleep }, claim, checkOptions({ renew: "thread" }, {}), grant));
   await clock.advance(0);
   // A real thread, which needs a moment to fail.
-  await vi.waitFor(() => expect(clock.timers).toBe(1), { timeout: 25_000 });
+  await vi.waitFor(() => expect(clock.nextDueMs).toBe(clock.now() + 1000), { timeout: 25_000 });
   const diedMs = clock.now();
   await clock.step();
   expect(clock.now() - diedMs).toBe(1000);

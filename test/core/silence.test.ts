@@ -92,6 +92,32 @@ test("a try's question that is never answered does not hold up those who come to
   expect(backend.interfere.attempt).toBeUndefined();
 });
 
+test("S142: a lost question of a waiter with a long ttl holds up those behind it for a bounded time", async () => {
+  const world = stage();
+  const { backend, clock, locks } = world;
+  loseFirst(world, "attempt");
+  const first = locks.acquire("a", { ttl: "24h", wait: Infinity });
+  const second = locks.acquire("a", { ttl: "24h", wait: Infinity });
+  await clock.advance(60_000);
+  await (await first).release();
+  await clock.settle();
+  await (await second).release();
+  // A new claim each time: none has two questions out.
+  const asked = backend.steps.filter(({ step }) => step === "attempt").map(({ claims }) => claims[0]!.id);
+  expect(new Set(asked).size).toBe(asked.length);
+  expect((await locks.query("a")).held).toEqual([]);
+});
+
+test("a store that never answers such waiters is asked ever more slowly", async () => {
+  const { backend, clock, locks } = stage();
+  backend.interfere.attempt = never;
+  locks.acquire("a", { ttl: "24h", wait: Infinity }).catch(() => {});
+  await clock.advance(24 * 3_600_000);
+  // After 30 s, 90 s, 210 s and so on, twice as long each time.
+  expect(backend.count("attempt")).toBeGreaterThan(5);
+  expect(backend.count("attempt")).toBeLessThan(16);
+});
+
 describe("a store", () => {
   test.each([
     ["tries", "tryAcquire", { timeout: 1000 }],

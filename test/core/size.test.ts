@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { rolldown } from "rolldown";
 import { expect, test } from "vitest";
 
-test("the core is at most 16.5 kB, bundled, minified and compressed", async () => {
+// 100 bytes more than before: a wall clock that is set back must not hide a sleep (sleep.ts).
+test("the core is at most 16.6 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -14,5 +15,5 @@ test("the core is at most 16.5 kB, bundled, minified and compressed", async () =
   const loaded = output.filter((chunk) => chunk.type === "chunk" && !chunk.isDynamicEntry);
   const bytes = brotliCompressSync(loaded.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(16_500);
+  expect(bytes).toBeLessThanOrEqual(16_600);
 });

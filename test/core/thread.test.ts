@@ -205,6 +205,53 @@ test("S136: a thread killed while the store is asked for the lock is replaced be
   expect(result).toEqual({ aborted: false, workers: 2, result: "released" });
 });
 
+/** A script whose timers of ten seconds, the time limit of a thread's start, fire when it says so. */
+const LATE = `
+  const starts = [];
+  const clock = {
+    now: () => performance.now(),
+    wall: () => Date.now(),
+    setTimer: (fn, ms) => (ms === 10_000 ? { start: starts.push(fn) } : setTimeout(fn, ms)),
+    clearTimer: (timer) => (timer?.start === undefined ? clearTimeout(timer) : (starts[timer.start - 1] = undefined)),
+  };
+  const timed = createLocks(backend, { clock });`;
+
+test("S136: a thread that cannot open the store in time is replaced, and those who wait for it are told", async () => {
+  const result = await script(`${LATE}
+    view[5] = 1;
+    const waiting = timed.acquire("a", { renew: "thread", wait: Infinity }).catch((error) => error.message);
+    await until(() => view[11] === 1);
+    starts[0]();
+    const message = await waiting;
+    view[5] = 0;
+    const lease = await timed.acquire("a", { renew: "thread" });
+    tell({ message, workers: workers.length, result: await lease.release(), left: starts.filter(Boolean).length });
+    await timed.close();`);
+  expect(result).toEqual({
+    message: expect.stringContaining("it has not opened the store within 10 s"),
+    workers: 2,
+    result: "released",
+    left: 0,
+  });
+});
+
+test("S136: so is one that replaces another, while the leases can still be trusted", async () => {
+  const result = await script(`${LATE}
+    const lease = await timed.acquire("a", { ttl: "1h", renew: "thread" });
+    [view[5], view[11]] = [1, 0];
+    await workers[0].terminate();
+    await until(() => view[11] === 1);
+    starts[1]();
+    await until(() => workers.length === 3);
+    view[5] = 0;
+    // In doubt, it is asked for as soon as there is a thread.
+    view[3] = 5000;
+    await until(() => lease.remaining() > 0);
+    tell({ renewed: view[1] > 0, workers: workers.length, result: await lease.release() });
+    await timed.close();`);
+  expect(result).toEqual({ renewed: true, workers: 3, result: "released" });
+});
+
 test("S136: where no thread can live the loss is told by the clock, and the process ends by itself", async () => {
   const result = await script(`
     process.on("worker", (worker) => workers.length > 1 && void worker.terminate());

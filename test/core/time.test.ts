@@ -102,13 +102,113 @@ describe("rule 1: time is monotonic and read before the request leaves", () => {
     });
   });
 
-  test("a wall clock that goes back an hour changes nothing", async () => {
+  test.each([3_600_000, -3_600_000])(
+    "a wall clock that is set by %i ms is a reason to ask the store, and no more",
+    async (ms) => {
+      const { clock, backend, locks } = stage();
+      const lease = await locks.acquire("a");
+      clock.suspend(ms);
+      expect(lease.remaining()).toBe(0);
+      await clock.advance(0);
+      lease.assertHeld();
+      expect(backend.count("renew")).toBe(1);
+      await clock.advance(60_000);
+      lease.assertHeld();
+      expect(await lease.release()).toBe("released");
+    },
+  );
+
+  test("S156: a wall clock that is set back does not end a lease that is not renewed", async () => {
     const { clock, locks } = stage();
-    const lease = await locks.acquire("a");
+    const lease = await locks.acquire("a", { renew: false, ttl: "10s" });
     clock.suspend(-3_600_000);
+    await clock.advance(5000);
+    expect(lease.remaining()).toBe(10_000 - 102 - 5000);
+    await clock.advance(5000);
+    expect(lease.signal.aborted).toBe(true);
+  });
+
+  describe("S165: a wall clock that is set back does not hide a sleep", () => {
+    test.each([
+      ["shorter than that", 40_000, false],
+      ["longer than that", 80_000, false],
+      ["as long, where anyone has looked in between", 60_000, true],
+    ])("%s", async (_, sleptMs, looked) => {
+      const { clock, backend, locks, other } = stage();
+      const lease = await locks.acquire("a");
+      const claim = backend.steps[0]!.claims[0]!;
+      backend.interfere.renew = () => new Promise(() => {});
+      await clock.advance(1000);
+      clock.suspend(-60_000);
+      // Any lock of these locks will do.
+      if (looked) await locks.acquire("b");
+      clock.suspend(sleptMs);
+      await backend.release(claim);
+      const next = await other().acquire("a");
+      next.assertHeld();
+      expect(() => lease.assertHeld()).toThrow("in doubt");
+    });
+
+    test("nor do several steps and sleeps, of a lease that is not renewed", async () => {
+      const { clock, locks } = stage();
+      const lease = await locks.acquire("a", { renew: false, ttl: "1m" });
+      for (const ms of [10_000, -60_000, 20_000, -5000, 3000]) {
+        clock.suspend(ms);
+        await clock.advance(1000);
+      }
+      expect(lease.remaining()).toBe(60_000 - 602 - 5000 - 33_000);
+    });
+
+    test("and what was seen stays seen: a wall clock that is put right again settles nothing", async () => {
+      const { clock, backend, locks } = stage();
+      const lease = await locks.acquire("a");
+      backend.interfere.renew = () => new Promise(() => {});
+      clock.suspend(5000);
+      expect(lease.remaining()).toBe(0);
+      clock.suspend(-5000);
+      expect(lease.remaining()).toBe(0);
+    });
+
+    test("nor does the answer to a question that left before", async () => {
+      const { clock, backend, locks } = stage();
+      const lease = await locks.acquire("a");
+      const answer = gate();
+      backend.interfere.renew = async (pass) => {
+        backend.interfere.renew = () => new Promise(() => {});
+        const said = await pass();
+        await answer.opened;
+        return said;
+      };
+      await clock.advance(10_000);
+      clock.suspend(-60_000);
+      expect(lease.remaining()).toBe(0);
+      clock.suspend(60_000);
+      answer.open();
+      await clock.advance(0);
+      expect(lease.remaining()).toBe(0);
+    });
+  });
+
+  test("clocks that run apart by the most that a correction makes them do put nothing in doubt", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a", { ttl: "3h" });
+    for (let minutes = 0; minutes < 600; minutes++) {
+      await clock.advance(60_000);
+      clock.suspend(60_000 * 0.0005);
+      expect(lease.remaining()).toBeGreaterThan(0);
+    }
+    expect(backend.count("renew")).toBeLessThan(15);
+  });
+
+  test("short sleeps add up", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.renew = () => new Promise(() => {});
+    clock.suspend(1500);
     lease.assertHeld();
-    await clock.advance(60_000);
-    lease.assertHeld();
+    await clock.advance(1000);
+    clock.suspend(1500);
+    expect(() => lease.assertHeld()).toThrow("in doubt");
   });
 
   test("a machine that slept longer than the ttl ends a lease that is not renewed", async () => {

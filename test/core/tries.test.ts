@@ -163,6 +163,24 @@ describe("a thousand tries at once", () => {
     }
   });
 
+  test("S142: shared, where each says something else about itself, are a few questions", async () => {
+    for (const options of [(n: number) => ({ meta: { n: String(n) } }), (n: number) => ({ ttl: 10_000 + n })]) {
+      const world = stage();
+      const writer = await world.other().acquire("a");
+      const all = (): Promise<unknown[]> =>
+        Promise.all(thousand((n) => world.locks.tryAcquire("a", { mode: "shared", ...options(n) })));
+      expect((await all()).every((lease) => lease === null)).toBe(true);
+      expect(world.backend.count("attempt")).toBeLessThanOrEqual(16);
+      await writer.release();
+      // Each needs a lease of its own, and one question for it.
+      const before = world.backend.count("attempt");
+      expect((await all()).every((lease) => lease !== null)).toBe(true);
+      expect(world.backend.count("attempt") - before).toBe(1000);
+      await world.locks.close();
+      expect((await world.other().query()).held).toEqual([]);
+    }
+  });
+
   test("S142: `wait: 0` too, and each is told who has the lock", async () => {
     const { backend, locks, other } = stage();
     await other().acquire("a");
