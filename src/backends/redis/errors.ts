@@ -35,6 +35,11 @@ const KNOWN: readonly Known[] = [
     text: "the sentinels watch no service of that name. Ask one which it watches: SENTINEL MASTERS",
   },
   {
+    pattern: /unknown command.{0,3}sentinel/iu,
+    fatal: true,
+    text: "what answers there is no sentinel, but a Redis that holds data. Use redis:// for a single server, or the addresses of the sentinels",
+  },
+  {
     pattern: /cluster support disabled/u,
     fatal: true,
     text: "this is no Redis Cluster. Use redis:// for a single server, or a client that is no Cluster client",
@@ -60,6 +65,10 @@ const KNOWN: readonly Known[] = [
     text: "Redis is full (maxmemory) and accepts no new data. Give it more memory, or a database of its own for locks",
   },
 ];
+
+/** What is said of sentinels that are wrong, or not yet right. */
+export const NO_PRIMARY =
+  "the sentinels name a primary that says that it is a replica: a fail-over is under way, or they are wrong";
 
 const READONLY =
   "this is a replica, which accepts no writes. Use its primary's address, or a Sentinel or Cluster client that follows the primary";
@@ -100,12 +109,18 @@ function make(lock: string, text: string, fatal: boolean, cause: unknown): LockB
   return new LockBackendError("redis", lock, `${start}: ${text}.`, { fatal, cause: withoutSecrets(cause) });
 }
 
+/** What client libraries say of sentinels before they say what happened: how they go on, which is over; where in their code it was. */
+const BY_THE_WAY =
+  /^(?:All sentinels are unreachable\b.*? Last error: |obser?ve client error: |Error: |Sentinel Client \([^)]*\): )+/u;
+
 /** What happened, in the words of whoever noticed it. Redis repeats the arguments of a command that it does not know. */
 export function wordsOf(cause: unknown): string {
   // Behind "all nodes failed" is what the last one said.
   const { lastNodeError } = (cause instanceof Error ? cause : {}) as { lastNodeError?: unknown };
   if (lastNodeError instanceof Error) return wordsOf(lastNodeError);
-  return messageOf(cause).replace(/,? with args beginning with:.*/su, "");
+  return messageOf(cause)
+    .replace(/,? with args beginning with:.*/su, "")
+    .replace(BY_THE_WAY, "");
 }
 
 /**

@@ -4,7 +4,7 @@ import { LockBackendError } from "../../contract/errors.ts";
 import { RedisBackend } from "./backend.ts";
 import { type Connection } from "./connection.ts";
 import { connectionOf } from "./clients/choose.ts";
-import { wordsOf, toBackendError } from "./errors.ts";
+import { NO_PRIMARY, wordsOf, toBackendError } from "./errors.ts";
 import { identify, type Identity } from "./query.ts";
 import { namesOf } from "./keys.ts";
 import { type Opened, openIoredis } from "./clients/open-ioredis.ts";
@@ -139,6 +139,9 @@ function refuseWrong(endpoint: Endpoint, { role, cluster }: Identity): void {
     say(
       "this is a sentinel, which holds no data. Use redis+sentinel://host:port/service, with the service that it watches",
     );
+  }
+  if (role === "slave" && endpoint.topology === "sentinel") {
+    throw new LockBackendError("redis", "", `Redis at ${describe(endpoint)}: ${NO_PRIMARY}.`);
   }
   if (role === "slave") {
     say(

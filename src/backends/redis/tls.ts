@@ -113,11 +113,11 @@ const TROUBLES: readonly TlsTrouble[] = [
   },
   {
     pattern: /wrong version number|packet length too long|EPROTO|http request/iu,
-    text: "TLS: the other side does not speak it. Use redis:// there, or the port for TLS",
+    text: "TLS: the other side does not speak it. Use redis://, or redis+sentinel:// or redis+cluster://, there, or the port for TLS",
   },
   {
-    pattern: /ECONNRESET|EPIPE|closed|disconnected before secure|ETIMEDOUT|timeout/iu,
-    text: "TLS: the server did not answer the handshake, or ended the connection. Either it does not speak TLS (use redis:// there), or it wants a client certificate (?cert=/path/to/cert.pem&key=/path/to/key.pem)",
+    pattern: /ECONNRESET|EPIPE|closed|disconnected before secure|ETIMEDOUT|timeout|timed out/iu,
+    text: "TLS: the server did not answer the handshake, or ended the connection. Either it does not speak TLS (use redis://, or redis+sentinel:// or redis+cluster://, there), or it wants a client certificate (?cert=/path/to/cert.pem&key=/path/to/key.pem)",
     passing: true,
   },
 ];

@@ -4,12 +4,13 @@ import * as ioredis5 from "ioredis";
 import * as ioredis6 from "ioredis6";
 import * as redis6 from "redis";
 import * as redis5 from "redis5";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type SentinelLab, startSentinels } from "../../../src/lab/servers/sentinels.ts";
 import { redis, type RedisClient } from "../../../src/backends/redis/index.ts";
 import { type Opened, openIoredis } from "../../../src/backends/redis/clients/open-ioredis.ts";
 import { openNodeRedis } from "../../../src/backends/redis/clients/open-node-redis.ts";
 import { openBackend } from "../../../src/backends/redis/open.ts";
+import { NO_PRIMARY } from "../../../src/backends/redis/errors.ts";
 import { type Endpoint, parseUrl } from "../../../src/backends/redis/url.ts";
 import { PASSWORD } from "../../login.ts";
 import { claimOf, Clients, eventually, granted, hurry, UNHURRIED } from "./lab.ts";
@@ -77,33 +78,38 @@ describe.concurrent("a server that repeats what it hears", () => {
   });
 });
 
-describe.concurrent("sentinels that name a replica as the primary", () => {
-  /** Answers every command: a sentinel and the replica that it names are one here. */
-  const replies = (port: number, asked: string): string => {
-    const commands = [...asked.matchAll(/\*\d+\r\n\$\d+\r\n(\w+)\r\n(?:\$\d+\r\n([\w-]+))?/gu)];
-    return commands
-      .map(([, command = "", what]) => {
-        if (command.toLowerCase() === "info") return "$23\r\nrole:slave\r\nloading:0\r\n\r\n";
-        if (command.toLowerCase() !== "sentinel") return "+OK\r\n";
-        const text = String(port);
-        if (what === "get-master-addr-by-name") return `*2\r\n$9\r\n127.0.0.1\r\n$${text.length}\r\n${text}\r\n`;
-        return "*0\r\n";
-      })
-      .join("");
-  };
+/** Answers every command, as a sentinel that names this port as the primary's. It says of itself that it is a replica. */
+function replies(port: number, asked: Buffer): string {
+  const commands = [...asked.toString("latin1").matchAll(/\*\d+\r\n\$\d+\r\n(\w+)\r\n(?:\$\d+\r\n([\w-]+))?/gu)];
+  const many = (...words: string[]): string =>
+    `*${words.length}\r\n${words.map((word) => `$${word.length}\r\n${word}\r\n`).join("")}`;
+  return commands
+    .map(([, command = "", what = ""]) => {
+      if (command.toLowerCase() === "info") return "$23\r\nrole:slave\r\nloading:0\r\n\r\n";
+      if (command.toLowerCase() !== "sentinel") return "+OK\r\n";
+      if (what === "get-master-addr-by-name") return many("127.0.0.1", String(port));
+      if (what.toLowerCase() === "master") return many("ip", "127.0.0.1", "port", String(port), "flags", "master");
+      return "*0\r\n";
+    })
+    .join("");
+}
 
+describe.concurrent("sentinels that name a replica as the primary", () => {
   test.each(opens.slice(0, 2))("S147: are told of, with %s", async (_name, open) => {
     await using testClients = new Clients();
-    const server: Server = await listening(testClients, (asked) => replies(portOf(server), asked.toString("latin1")));
+    const server: Server = await listening(testClients, (asked) => replies(portOf(server), asked));
     const opened = open(parseUrl(`redis+sentinel://127.0.0.1:${portOf(server)}/service`));
     testClients.later(() => opened.close());
     const said: string[] = [];
     opened.onError((error) => void said.push(error.message));
-    void opened.connect().catch(() => {});
-    await eventually(
-      "it is said",
-      () => said.some((text) => /name a primary that says that it is a replica/u.test(text)) || undefined,
+    const connecting = opened.connect().then(
+      () => "connected",
+      () => "failed",
     );
+    await eventually("it is said", () => said.some((text) => text === NO_PRIMARY) || undefined);
+    // It goes on asking, so that nothing is final before somebody ends it.
+    await opened.close();
+    expect(await connecting).toBe("failed");
   });
 });
 
@@ -118,6 +124,42 @@ describe("real sentinels", () => {
     const hosts = sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");
     return `redis+sentinel://:${password}@${hosts}/${service}?sentinelPassword=${PASSWORD}`;
   };
+
+  test.each(opens.slice(0, 2))(
+    "S147: one behind another that names a replica is asked, with %s",
+    async (_name, open) => {
+      await using testClients = new Clients();
+      const wrong: Server = await listening(testClients, (asked) => replies(portOf(wrong), asked));
+      const right = await listening(testClients, (asked) => replies(lab.primary.port, asked));
+      const hosts = [wrong, right].map((server) => `127.0.0.1:${portOf(server)}`).join(",");
+      const opened = open(parseUrl(`redis+sentinel://:${PASSWORD}@${hosts}/service`));
+      testClients.later(() => opened.close());
+      await opened.connect();
+      await granted(testClients.own(redis(opened.client as RedisClient)), claimOf());
+    },
+  );
+
+  test("S147: node-redis, which believes every sentinel, is told that the primary is none", async () => {
+    await using testClients = new Clients();
+    const wrong = await listening(testClients, (asked) => replies(lab.replicas[0]!.port, asked));
+    const there = `redis+sentinel://:${PASSWORD}@127.0.0.1:${portOf(wrong)}/service?client=redis`;
+    await expect(openBackend(there)).rejects.toMatchObject({
+      fatal: false,
+      message: expect.stringContaining(NO_PRIMARY) as string,
+    });
+  });
+
+  test.each(["ioredis", "redis"])(
+    "S147: a Redis in the place of a sentinel is said to be none, with %s",
+    async (client) => {
+      const { port } = lab.primary;
+      const wrong = `redis+sentinel://:${PASSWORD}@127.0.0.1:${port}/service?sentinelPassword=${PASSWORD}&client=${client}`;
+      await expect(openBackend(wrong)).rejects.toMatchObject({
+        fatal: true,
+        message: expect.stringContaining("no sentinel") as string,
+      });
+    },
+  );
 
   test.each(["ioredis", "redis"])("S147: a wrong password for the primary is said at once, with %s", async (client) => {
     await expect(openBackend(`${url("wrong")}&client=${client}`)).rejects.toMatchObject({
@@ -172,6 +214,42 @@ describe("real sentinels", () => {
       );
     } finally {
       own.primary.resume();
+    }
+  });
+});
+
+describe("after a connect() that failed", () => {
+  const nobody = [
+    "redis+sentinel://127.0.0.1:1/service",
+    "redis+cluster://127.0.0.1:1,127.0.0.1:2",
+    "redis://127.0.0.1:1",
+  ];
+  const libraries = ["ioredis", "redis"];
+  const all = nobody.flatMap((url) => libraries.map((client) => `${url}?client=${client}`));
+  test.each(all)("S147: no timer keeps the process, and the words are not the library's own (%s)", async (url) => {
+    const timers = new Set<NodeJS.Timeout>();
+    const fired: number[] = [];
+    const [set, clear] = [globalThis.setTimeout, globalThis.clearTimeout];
+    vi.stubGlobal("setTimeout", (call: (...args: unknown[]) => void, ms = 0, ...args: unknown[]) => {
+      const timer = set(() => {
+        if (timers.delete(timer) && timer.hasRef()) fired.push(ms);
+        call(...args);
+      }, ms);
+      // Short pauses come to their end.
+      if (ms >= 2000) timers.add(timer);
+      return timer;
+    });
+    vi.stubGlobal("clearTimeout", (timer: NodeJS.Timeout) => {
+      timers.delete(timer);
+      clear(timer);
+    });
+    try {
+      const error = await openBackend(url).catch((known: unknown) => known as Error);
+      expect((error as Error).message).toMatch(/nothing usable answers \((connect ECONNREFUSED|All the root nodes)/u);
+      await eventually("all have ended", () => [...timers].every((timer) => !timer.hasRef()) || undefined);
+      expect(fired, "timers that somebody had to wait for").toEqual([]);
+    } finally {
+      vi.unstubAllGlobals();
     }
   });
 });

@@ -1,5 +1,5 @@
 /** Makes an ioredis client for an endpoint, with settings that suit locks. */
-import { wordsOf } from "../errors.ts";
+import { NO_PRIMARY, wordsOf } from "../errors.ts";
 import type { Endpoint } from "../url.ts";
 
 /** A client that we opened ourselves. */
@@ -15,7 +15,8 @@ interface Client {
   connect(): Promise<void>;
   disconnect(): void;
   duplicate?(...args: unknown[]): Client;
-  on(event: "close" | "error" | "+node", listener: (what: never) => void): void;
+  on(event: "close" | "error" | "ready" | "end" | "+node", listener: (what: never) => void): void;
+  readonly connector?: Connector;
   /** Of `socketTimeout`: its own. */
   socketTimeoutTimer?: NodeJS.Timeout | undefined;
 }
@@ -47,7 +48,7 @@ export function openIoredis(library: Library, endpoint: Endpoint): Opened {
   });
   return {
     client,
-    connect: () => client.connect(),
+    connect: () => (sentinels === undefined ? client.connect() : connected(client, sentinels)),
     onError: (tell) => void tells.push(tell),
     close: () => {
       sentinels?.close();
@@ -57,11 +58,31 @@ export function openIoredis(library: Library, endpoint: Endpoint): Opened {
   };
 }
 
+/** Also where the first sentinel was wrong: ioredis asks the next, but its connect() has failed with "Connection is closed" by then. */
+function connected(client: Client, sentinels: Sentinels): Promise<void> {
+  return new Promise((resolve, reject) => {
+    client.on("ready", () => resolve());
+    client.connect().then(resolve, (error: Error) => {
+      if (sentinels.misled) void sentinels.closed.then(() => reject(error));
+      else reject(error);
+    });
+  });
+}
+
 /**
  * Clears the timer of `socketTimeout` when its connection ends, which ioredis forgets: it would reset the next, healthy connection
- * once, or keep the process alive after a connect() that failed. The nodes of a Cluster, and the clients that ask them, have it too.
+ * once, or keep the process alive after a connect() that failed. And it waits two seconds for the end of a connection that has
+ * ended. The nodes of a Cluster, and the clients that ask them, have it too.
  */
 function mend(client: Client, onAside: (error: Error) => void): Client {
+  const { connector } = client;
+  if (connector !== undefined) {
+    const disconnect = connector.disconnect.bind(connector);
+    connector.disconnect = () => {
+      if (connector.stream?.closed === true) connector.stream = undefined;
+      disconnect();
+    };
+  }
   client.on("close", () => {
     clearTimeout(client.socketTimeoutTimer);
     client.socketTimeoutTimer = undefined;
@@ -114,16 +135,22 @@ function single({ Redis }: Library, endpoint: Endpoint): Client {
   return new Redis(path === undefined ? { ...options, ...addresses[0] } : { ...options, path });
 }
 
-interface Sentinel {
-  on?(event: string, listener: (error: Error) => void): void;
-  disconnect?(): void;
+interface Connector {
+  stream?: { readonly closed?: boolean } | undefined;
+  disconnect(): void;
 }
 
-interface Connector {
+interface SentinelConnector extends Connector {
   connect(...args: unknown[]): Promise<unknown>;
-  disconnect(): void;
-  connectToSentinel(...args: unknown[]): Sentinel;
+  connectToSentinel(...args: unknown[]): Client;
   check(info: { readonly role?: string }): boolean;
+}
+
+interface Sentinels {
+  readonly closed: Promise<void>;
+  /** One of them has named a primary that is none. */
+  readonly misled: boolean;
+  close(): void;
 }
 
 /**
@@ -132,10 +159,12 @@ interface Connector {
  * News of a fail-over that comes while it looks for the primary would end the client for good: it finds the new one anyway. And it
  * tells nobody when what the sentinels name as the primary is none, but asks again and again.
  */
-function sentinelsOf(client: Client, onAside: (error: Error) => void, odd: (error: Error) => void): { close(): void } {
-  const { connector } = client as { connector?: Connector };
-  const open: Set<Sentinel> = new Set();
+function sentinelsOf(client: Client, onAside: (error: Error) => void, odd: (error: Error) => void): Sentinels {
+  const connector = client.connector as SentinelConnector | undefined;
+  const open: Set<Client> = new Set();
   let closed = false;
+  let tellClosed!: () => void;
+  let misled = false;
   let looking = 0;
   if (typeof connector?.connectToSentinel === "function") {
     const [connect, disconnect] = [connector.connect.bind(connector), connector.disconnect.bind(connector)];
@@ -143,13 +172,10 @@ function sentinelsOf(client: Client, onAside: (error: Error) => void, odd: (erro
     const check = connector.check.bind(connector);
     connector.check = (info) => {
       const fits = check(info);
-      if (!fits)
-        odd(
-          new Error(
-            "the sentinels name a primary that says that it is a replica: a fail-over is under way, or they are wrong",
-          ),
-        );
-      return fits;
+      if (fits) return true;
+      misled = true;
+      odd(new Error(NO_PRIMARY));
+      return false;
     };
     connector.connect = async (...args) => {
       looking++;
@@ -159,18 +185,23 @@ function sentinelsOf(client: Client, onAside: (error: Error) => void, odd: (erro
       if (looking === 0 || closed) disconnect();
     };
     connector.connectToSentinel = (...args) => {
-      const sentinel = connectToSentinel(...args);
+      const sentinel = mend(connectToSentinel(...args), onAside);
       open.add(sentinel);
-      sentinel.on?.("error", onAside);
-      sentinel.on?.("end", () => open.delete(sentinel));
-      if (closed) sentinel.disconnect?.();
+      sentinel.on("error", onAside);
+      sentinel.on("end", () => open.delete(sentinel));
+      if (closed) sentinel.disconnect();
       return sentinel;
     };
   }
   return {
+    closed: new Promise((resolve) => (tellClosed = resolve)),
+    get misled() {
+      return misled;
+    },
     close: () => {
       closed = true;
-      for (const sentinel of open) sentinel.disconnect?.();
+      tellClosed();
+      for (const sentinel of open) sentinel.disconnect();
     },
   };
 }
