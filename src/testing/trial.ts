@@ -5,6 +5,9 @@ import type { Backend, Claim, Granted, Refused } from "../contract/backend.ts";
 import { systemChance } from "../contract/random.ts";
 import { type Clock, systemClock } from "../contract/clock.ts";
 import { createLocks } from "../core/locks.ts";
+import { granted } from "./attempts.ts";
+import { newClaim } from "./claim.ts";
+import { eventually } from "./eventually.ts";
 import { LeftoverError, Leftovers } from "./leftovers.ts";
 
 /** What whoever wrote a backend tells the suite. */
@@ -135,19 +138,7 @@ export class Trial {
 
   /** A new claim on the check's own lock. */
   claim(change: Partial<Claim> = {}): Claim {
-    const claim: Claim = {
-      id: systemChance.id(),
-      name: this.name,
-      mode: "exclusive",
-      limit: 1,
-      ttlMs: this.#longMs,
-      lockDelayMs: 0,
-      minHoldMs: 0,
-      holder: "conformance:1",
-      meta: {},
-      queues: true,
-      ...change,
-    };
+    const claim = newClaim({ name: this.name, ttlMs: this.#longMs, holder: "conformance:1", ...change });
     this.#claims.push(claim);
     return claim;
   }
@@ -175,13 +166,7 @@ export class Trial {
   /** Attempts, and expects the lease. `sentMs` is the clock before the request left. */
   async granted(backend: Backend, claim: Claim): Promise<Granted & { readonly sentMs: number }> {
     const sentMs = this.clock.now();
-    const answer = await backend.attempt(claim);
-    if (!answer.granted) assert.fail(`expected the lease, but the lock is held by ${describeHolders(answer)}`);
-    assert.equal(typeof answer.fence, "bigint", "a fence is a bigint");
-    assert.ok(
-      Number.isInteger(answer.run) && answer.run >= 1,
-      `a run is a whole number of at least 1, not ${answer.run}`,
-    );
+    const answer = await granted(backend, claim);
     return { ...answer, sentMs };
   }
 
@@ -203,14 +188,10 @@ export class Trial {
   }
 
   /** Looks until there is something to see. */
-  async eventually<T>(what: string, look: () => Promise<T | undefined> | T | undefined): Promise<T> {
-    const deadlineMs = this.clock.now() + this.patienceMs;
-    for (;;) {
-      const seen = await look();
-      if (seen !== undefined) return seen;
-      if (this.clock.now() >= deadlineMs) assert.fail(`expected at last: ${what}; gave up after ${this.patienceMs} ms`);
-      await this.sleep(Math.max(1, this.ttlMs / 25));
-    }
+  eventually<T>(what: string, look: () => Promise<T | undefined> | T | undefined): Promise<T> {
+    const sleep = (ms: number): Promise<void> => this.sleep(ms);
+    const { clock, patienceMs } = this;
+    return eventually(what, look, { clock, patienceMs, sleep, paceMs: Math.max(1, this.ttlMs / 25) });
   }
 
   /** Waits for a promise, but not for ever. */
@@ -249,9 +230,4 @@ export class Trial {
     assert.deepEqual(held, [], "no lease is left");
     assert.deepEqual(pending, [], "no waiting claim is left");
   }
-}
-
-function describeHolders({ heldBy, position }: Refused): string {
-  const holders = heldBy.map(({ holder, fence }) => `${holder} (fence ${fence})`).join(", ") || "nobody we are told of";
-  return position === undefined ? holders : `${holders}, place ${position} in the queue`;
 }

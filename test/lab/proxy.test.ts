@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, afterEach, expect, test } from "vitest";
 import { Redis } from "ioredis";
 import { startProxy } from "../../src/lab/proxy.ts";
+import { eventually } from "../../src/testing/eventually.ts";
 import type { Proxy } from "../../src/lab/proxy.ts";
 import { redisRoad } from "../../src/lab/drive/store.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
@@ -32,15 +33,6 @@ afterEach(async () => {
   await proxy.stop();
 });
 
-/** Fails only when the server never comes to that: a safety limit, not a measurement. */
-async function eventually(check: () => Promise<boolean>): Promise<void> {
-  for (let tries = 0; tries < 400; tries++) {
-    if (await check()) return;
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
-  throw new Error("did not happen within 10 s");
-}
-
 function isSet(name: string): Promise<boolean> {
   return server.cli("EXISTS", name).then((answer) => answer === "1");
 }
@@ -58,7 +50,7 @@ test("a dropped reply leaves the server changed and the client in the dark", asy
     () => (answered = true),
     () => undefined,
   );
-  await eventually(() => isSet("a"));
+  await eventually("a is set", async () => ((await isSet("a")) ? true : undefined));
   expect(answered).toBe(false);
   client.disconnect();
   await lost;
@@ -83,7 +75,7 @@ test("after a lost reply its connection stays silent, as TCP does past a hole; a
   proxy.dropReplies(1);
   let answers = 0;
   const lost = Promise.allSettled([client.set("a", "1"), client.set("b", "2")].map((one) => one.then(() => answers++)));
-  await eventually(() => isSet("b"));
+  await eventually("b is set", async () => ((await isSet("b")) ? true : undefined));
   await new Promise((resolve) => setTimeout(resolve, 50));
   expect(answers).toBe(0);
   proxy.cut();
@@ -110,19 +102,19 @@ test("a held request reaches the server even after its client has gone", async (
   const before = proxy.connections;
   const socket = connect(proxy.port, "127.0.0.1");
   socket.write(`AUTH ${PASSWORD}\r\nSET late 1\r\n`);
-  await eventually(() => Promise.resolve(proxy.connections === before + 1));
+  await eventually("one more connection", () => (proxy.connections === before + 1 ? true : undefined));
   await new Promise((resolve) => setTimeout(resolve, 50));
   socket.resetAndDestroy();
-  await eventually(() => Promise.resolve(proxy.connections === before));
+  await eventually("the connection has ended", () => (proxy.connections === before ? true : undefined));
   expect(await isSet("late")).toBe(false);
   proxy.deliver();
-  await eventually(() => isSet("late"));
+  await eventually("late is set", async () => ((await isSet("late")) ? true : undefined));
 });
 
 test("one direction dropped: the server acts, the client hears nothing", async () => {
   proxy.drop("replies");
   const lost = client.set("a", "1").catch(() => "no answer");
-  await eventually(() => isSet("a"));
+  await eventually("a is set", async () => ((await isSet("a")) ? true : undefined));
   client.disconnect();
   expect(await lost).toBe("no answer");
 });
@@ -226,7 +218,7 @@ test("roads are spoiled apart from each other, and mended so", async () => {
     expect(heard).toEqual([]);
     expect([roads.road("main").connections, roads.road("messages").connections]).toEqual([1, 1]);
     roads.road("messages").heal();
-    await eventually(async () => heard.length === 1);
+    await eventually("it was heard", () => (heard.length === 1 ? true : undefined));
   } finally {
     commands!.disconnect();
     messages!.disconnect();
@@ -247,7 +239,7 @@ test("a reset leaves no handle behind, not even of a socket that is shutting dow
   front.hang("replies");
   const socket = connect({ port: front.port, host: "127.0.0.1", allowHalfOpen: true }).on("error", () => undefined);
   socket.resume().write("hello");
-  await eventually(async () => ended.length === 1);
+  await eventually("it has ended", () => (ended.length === 1 ? true : undefined));
   await ended[0];
   // Let the server's end arrive at the proxy. Too early makes the test weaker, never red.
   await new Promise((resolve) => setTimeout(resolve, 50));
@@ -255,7 +247,7 @@ test("a reset leaves no handle behind, not even of a socket that is shutting dow
   front.cut();
   socket.destroy();
   await new Promise<void>((resolve) => ender.close(() => resolve()));
-  await eventually(async () => sockets() <= before);
+  await eventually("no socket is left", () => (sockets() <= before ? true : undefined));
 });
 
 function sockets(): number {

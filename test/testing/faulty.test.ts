@@ -1,20 +1,10 @@
 import { describe, expect, test } from "vitest";
 import type { Claim } from "../../src/contract/backend.ts";
 import { memory, memoryStore } from "../../src/backends/memory/index.ts";
+import { newClaim } from "../../src/testing/claim.ts";
 import { FakeClock, faulty, seeded } from "../../src/testing/index.ts";
 
-const claim: Claim = {
-  id: "claim-0000000000000001",
-  name: "x",
-  mode: "exclusive",
-  limit: 1,
-  ttlMs: 1000,
-  lockDelayMs: 0,
-  minHoldMs: 0,
-  holder: "test:1",
-  meta: {},
-  queues: true,
-};
+const claim = newClaim({ name: "x", ttlMs: 1000 });
 
 describe("faulty()", () => {
   test("loses a request: the store never saw it, and the caller cannot know", async () => {

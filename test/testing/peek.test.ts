@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { createLocks } from "../../src/core/locks.ts";
 import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { FakeClock, faulty, peek } from "../../src/testing/index.ts";
+import { newClaim } from "../../src/testing/claim.ts";
 
 test("peek() tells what a lease knows, and asks nobody", async () => {
   const clock = new FakeClock({ nowMs: 0 });
@@ -30,10 +31,9 @@ test("the view of a memory store changes nothing: what has ended is not swept, a
   const clock = new FakeClock({ nowMs: 0 });
   const changes: string[] = [];
   const store = memoryStore({ clock, log: ({ kind, holder }) => changes.push(`${kind} ${holder}`) });
-  const claim = { id: "1", name: "x", mode: "exclusive", limit: 1, ttlMs: 1000, lockDelayMs: 0, minHoldMs: 0 } as const;
   const client = { lost: () => undefined };
-  store.attempt({ ...claim, holder: "a", meta: {}, queues: true }, client);
-  store.attempt({ ...claim, id: "2", ttlMs: 9000, holder: "b", meta: {}, queues: true }, client);
+  store.attempt(newClaim({ name: "x", ttlMs: 1000, holder: "a" }), client);
+  store.attempt(newClaim({ name: "x", ttlMs: 9000, holder: "b" }), client);
   expect(store.view()).toMatchObject([{ name: "x", held: [{ fence: 1n }], queued: [{ holder: "b" }] }]);
   clock.block(2000);
   expect(store.view()).toMatchObject([{ name: "x", held: [], queued: [{ holder: "b" }] }]);

@@ -20,7 +20,7 @@ function left(): string[] {
 test("a backend that is closed leaves nothing but the locks' last states", async () => {
   const backend = scratch.open();
   const wish = claim();
-  await granted(backend.attempt(wish));
+  await granted(backend, wish);
   await backend.release(wish);
   await backend.close();
   expect(left()).toEqual(["l/_a%20lock"]);
@@ -29,7 +29,7 @@ test("a backend that is closed leaves nothing but the locks' last states", async
 test("what killed processes left is removed: lease files, sockets, tickets, companions, half-made things", async () => {
   const [holder, waiter] = [await scratch.peer(), await scratch.peer()];
   await holder.call("alsoAlive", holder.pid);
-  await granted(holder.attempt(claim()));
+  await granted(holder, claim());
   await waiter.attempt(claim());
   await Promise.all([holder.kill(), waiter.kill()]);
   mkdirSync(join(scratch.dir, "t/half-made-thing1"));
@@ -44,7 +44,7 @@ test("what killed processes left is removed: lease files, sockets, tickets, comp
 test("what living processes use is not touched", async () => {
   const peer = await scratch.peer();
   const [held, waiting] = [claim(), claim()];
-  await granted(peer.attempt(held));
+  await granted(peer, held);
   await peer.attempt(waiting);
   const before = left();
   const backend = scratch.open();
@@ -61,7 +61,7 @@ test("an idle lock is removed, and comes back with greater fences", async () => 
   for (let times = 0; times < 5; times++) {
     for (const backend of [a, b]) {
       const wish = claim();
-      const { fence, run } = await granted(backend.attempt(wish));
+      const { fence, run } = await granted(backend, wish);
       expect(fence).toBeGreaterThan(last);
       last = fence + BigInt(run) - 1n;
       await backend.release(wish);
@@ -74,12 +74,12 @@ test("an idle lock is removed, and comes back with greater fences", async () => 
 test("a removed lock comes back with greater fences even when the wall clock was set back", async () => {
   const [wish, again] = [claim(), claim()];
   const before = scratch.open();
-  const { fence, run } = await granted(before.attempt(wish));
+  const { fence, run } = await granted(before, wish);
   await before.release(wish);
   await before.clean(60_000);
   expect(existsSync(join(scratch.dir, "l/_a%20lock"))).toBe(false);
   const clock = { ...systemClock, wall: () => systemClock.wall() - 86_400_000 };
-  const after = await granted(scratch.open({ clock }).attempt(again));
+  const after = await granted(scratch.open({ clock }), again);
   expect(after.fence).toBeGreaterThan(fence + BigInt(run) - 1n);
   expect(readdirSync(join(scratch.dir, "n"))).toHaveLength(1);
 });

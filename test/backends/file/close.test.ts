@@ -32,10 +32,10 @@ test.each([true, false])(
     const [backend, other] = [scratch.open(), scratch.open({ hints: "poll" })];
     const wish = (name: string, change = {}): ReturnType<typeof claim> => claim({ name, renewed, ...change });
     const kept = wish("kept");
-    await granted(other.attempt(kept));
+    await granted(other, kept);
     const before = left();
     const [released, broken, expired, lost] = [wish("a"), wish("b"), wish("c", { ttlMs: 150 }), wish("d")];
-    for (const one of [released, broken, expired, lost]) await granted(backend.attempt(one));
+    for (const one of [released, broken, expired, lost]) await granted(backend, one);
     const waiting = wish("kept");
     expect(await backend.attempt(waiting)).toMatchObject({ position: 1 });
     expect(await backend.attempt(wish("kept", { queues: false }))).toMatchObject({ granted: false });
@@ -56,7 +56,7 @@ test.each([true, false])(
 
 test("leaves a lease that is held until its time is over, and nothing else", async () => {
   const backend = scratch.open();
-  await granted(backend.attempt(claim()));
+  await granted(backend, claim());
   await backend.close();
   expect(left()).toEqual([expect.stringMatching(/^o\//)]);
   expect((await scratch.open({ hints: "poll" }).query("")).held).toHaveLength(1);
@@ -65,8 +65,8 @@ test("leaves a lease that is held until its time is over, and nothing else", asy
 test("does not wait for a stopped process", async () => {
   const peer = await scratch.peer();
   const [backend, held] = [scratch.open(), claim()];
-  await granted(peer.attempt(claim({ name: "its own" })));
-  await granted(backend.attempt(held));
+  await granted(peer, claim({ name: "its own" }));
+  await granted(backend, held);
   expect(await peer.attempt(claim())).toMatchObject({ position: 1 });
   expect(await backend.attempt(claim({ name: "its own" }))).toMatchObject({ position: 1 });
   peer.process.kill("SIGSTOP");
@@ -78,7 +78,7 @@ test("does not wait for a stopped process", async () => {
 test("says what could not be removed, removes all the rest, and says it again when asked again", async () => {
   const [holder, backend] = [scratch.open(), file({ dir: scratch.dir })];
   const names = ["one", "two", "three"];
-  for (const name of names) await granted(holder.attempt(claim({ name })));
+  for (const name of names) await granted(holder, claim({ name }));
   for (const name of names) expect(await backend.attempt(claim({ name }))).toMatchObject({ position: 1 });
   disk.unlink = (path) => {
     if (path.includes("/q/_two/")) throw Object.assign(new Error("EROFS"), { code: "EROFS", path });
@@ -116,10 +116,10 @@ test("ends a running cleanup: afterwards this backend does nothing more", async 
 test("ends watches", async () => {
   const [holder, backend] = [scratch.open(), scratch.open()];
   const wish = claim();
-  await granted(holder.attempt(claim()));
+  await granted(holder, claim());
   expect(await backend.attempt(wish)).toMatchObject({ position: 1 });
   const watching = backend.watch(wish, new AbortController().signal);
   await backend.close();
   expect(await watching).toBeUndefined();
-  await eventually(async () => ((await holder.query("")).pending.length === 0 ? true : undefined));
+  await eventually("no claim waits", async () => ((await holder.query("")).pending.length === 0 ? true : undefined));
 });

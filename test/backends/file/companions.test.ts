@@ -32,7 +32,7 @@ describe("a companion", () => {
     const peer = await scratch.peer();
     const child = sleeper();
     await peer.call("alsoAlive", child.pid);
-    const before = await granted(peer.attempt(claim({ ttlMs: 300 })));
+    const before = await granted(peer, claim({ ttlMs: 300 }));
     await peer.kill();
     const [backend, waiter] = [scratch.open(), claim()];
     expect(await backend.attempt(waiter)).toMatchObject({ granted: false, heldBy: [{ fence: before.fence }] });
@@ -55,7 +55,7 @@ describe("a companion", () => {
   ])("whose record is %s", async (_what, change, readable) => {
     const [peer, child] = [await scratch.peer(), sleeper()];
     await peer.call("alsoAlive", child.pid);
-    await granted(peer.attempt(claim({ ttlMs: 1500 })));
+    await granted(peer, claim({ ttlMs: 1500 }));
     const [name] = readdirSync(join(scratch.dir, "a"));
     const path = join(scratch.dir, "a", name!);
     const text = readFileSync(path, "utf8");
@@ -76,7 +76,7 @@ describe("a companion", () => {
   test("keeps the lock while the holder is stopped beyond its ttl", async () => {
     const peer = await scratch.peer();
     const child = sleeper();
-    await granted(peer.attempt(claim({ ttlMs: 300 })));
+    await granted(peer, claim({ ttlMs: 300 }));
     await peer.call("alsoAlive", child.pid);
     peer.process.kill("SIGSTOP");
     await sleep(600);
@@ -91,14 +91,14 @@ describe("a companion", () => {
     const child = sleeper();
     const [first, second] = [claim(), claim({ name: "another" })];
     await peer.call("alsoAlive", child.pid);
-    await granted(peer.attempt(first));
+    await granted(peer, first);
     await peer.call("release", first);
     const backend = scratch.open();
-    await granted(backend.attempt(claim()));
-    await granted(peer.attempt(second));
+    await granted(backend, claim());
+    await granted(peer, second);
     await peer.call("notAlive");
     await peer.kill();
-    await granted(backend.attempt(claim({ name: "another" })));
+    await granted(backend, claim({ name: "another" }));
     await child.kill();
   });
 
@@ -106,11 +106,11 @@ describe("a companion", () => {
     const peer = await scratch.peer();
     const child = sleeper();
     await peer.call("alsoAlive", child.pid);
-    const { fence } = await granted(peer.attempt(claim()));
+    const { fence } = await granted(peer, claim());
     await peer.kill();
     const backend = scratch.open();
     expect(await backend.forceRelease("a lock", fence, "ops", "stuck")).toBe(true);
-    await granted(backend.attempt(claim()));
+    await granted(backend, claim());
     await child.kill();
   });
 
@@ -123,19 +123,19 @@ describe("a detached lease", () => {
   test("outlives its process until its ttl, and another process renews and releases it by its claim", async () => {
     const wish = claim({ ttlMs: 60_000 });
     const peer = await scratch.peer({ detached: true });
-    const { fence } = await granted(peer.attempt(wish));
+    const { fence } = await granted(peer, wish);
     await peer.kill();
     const other = scratch.open({ detached: true });
     expect(await other.attempt(claim({ queues: false }))).toMatchObject({ granted: false, heldBy: [{ fence }] });
     expect(await other.renew([wish])).toMatchObject([{ held: true }]);
     expect(await other.release(wish)).toBe("held");
     expect(await other.release(wish)).toBe("absent");
-    await granted(other.attempt(claim()));
+    await granted(other, claim());
   });
 
   test("ends with its ttl", async () => {
     const peer = await scratch.peer({ detached: true });
-    await granted(peer.attempt(claim({ ttlMs: 300 })));
+    await granted(peer, claim({ ttlMs: 300 }));
     await peer.kill();
     await grantedAtLast(scratch.open(), claim());
   });
@@ -145,7 +145,7 @@ describe("a detached lease that is renewed with another ttl", () => {
   test("has that ttl from then on, with its fence, and is shortened as well as lengthened", async () => {
     const wish = claim({ ttlMs: 60_000 });
     const taker = scratch.open({ detached: true });
-    const { fence } = await granted(taker.attempt(wish));
+    const { fence } = await granted(taker, wish);
     await taker.close();
     for (const ttlMs of [3_600_000, 3_600_000, 30_000, 90_000]) {
       const other = scratch.open({ detached: true });
@@ -157,13 +157,13 @@ describe("a detached lease that is renewed with another ttl", () => {
       await other.close();
     }
     expect(await scratch.open({ detached: true }).release(wish)).toBe("held");
-    await granted(scratch.open().attempt(claim()));
+    await granted(scratch.open(), claim());
   });
 
   test("also lasts that long for processes that must count it from the last renewal: after a reboot", async () => {
     const wish = claim({ ttlMs: 300 });
     const taker = scratch.open({ detached: true });
-    await granted(taker.attempt(wish));
+    await granted(taker, wish);
     expect(await taker.renew([{ ...wish, ttlMs: 60_000 }])).toMatchObject([{ held: true }]);
     // What is written in the lock and in the lease file, as a process of another boot would have written it.
     for (const entry of readdirSync(scratch.dir, { recursive: true, withFileTypes: true })) {
@@ -183,8 +183,8 @@ describe("a worker thread", () => {
     const backend = scratch.open();
     expect(backend.renewer.data).toEqual({ dir: scratch.dir });
     const [held, gone] = [claim({ renewed: false }), claim({ name: "gone", renewed: false })];
-    await granted(backend.attempt(held));
-    await granted(backend.attempt(gone));
+    await granted(backend, held);
+    await granted(backend, gone);
     await backend.release(gone);
     const renewer = await openRenewer(backend.renewer.data);
     // The end itself, which does not depend on how much time the test takes.
@@ -218,7 +218,7 @@ describe("URLs", () => {
   test("file:///path names a directory, file: the user's own", async () => {
     const backend = await openBackend(`file://${scratch.dir}/with%20space`);
     expect(backend.directory).toBe(`${scratch.dir}/with space`);
-    await granted(backend.attempt(claim()));
+    await granted(backend, claim());
     await backend.close();
     expect(readdirSync(join(scratch.dir, "with space"))).toContain("l");
     expect((await openBackend("file:")).directory).toMatch(/\/\.local\/state\/holdfast\/locks$/);

@@ -26,7 +26,7 @@ function pretend({ dir }: Scratch, change: Partial<ProcessIdentity>): void {
 describe("a killed holder", () => {
   test("is replaced at once, long before its ttl", async () => {
     const peer = await scratch.peer();
-    const before = await granted(peer.attempt(claim({ ttlMs: 3_600_000 })));
+    const before = await granted(peer, claim({ ttlMs: 3_600_000 }));
     const [backend, waiter] = [scratch.open(), claim()];
     expect(await backend.attempt(waiter)).toMatchObject({ granted: false, position: 1 });
     const watching = backend.watch(waiter, new AbortController().signal);
@@ -39,7 +39,7 @@ describe("a killed holder", () => {
   test("is followed by the waiters in their order, and a killed waiter is skipped", async () => {
     const [holder, dead] = [await scratch.peer(), await scratch.peer()];
     const backend = scratch.open();
-    await granted(holder.attempt(claim()));
+    await granted(holder, claim());
     await dead.attempt(claim());
     const [second, third] = [claim(), claim()];
     expect(await backend.attempt(second)).toMatchObject({ position: 2 });
@@ -51,7 +51,7 @@ describe("a killed holder", () => {
 
   test("with a lockDelay keeps the others out for that long after its death, and no longer", async () => {
     const peer = await scratch.peer();
-    await granted(peer.attempt(claim({ ttlMs: 3_600_000, lockDelayMs: 700 })));
+    await granted(peer, claim({ ttlMs: 3_600_000, lockDelayMs: 700 }));
     await peer.kill();
     const killedMs = performance.now();
     await grantedAtLast(scratch.open(), claim());
@@ -61,7 +61,7 @@ describe("a killed holder", () => {
   test("with a minHold keeps the others out until that age", async () => {
     const peer = await scratch.peer();
     const fromMs = performance.now();
-    await granted(peer.attempt(claim({ ttlMs: 3_600_000, minHoldMs: 1200 })));
+    await granted(peer, claim({ ttlMs: 3_600_000, minHoldMs: 1200 }));
     await peer.kill();
     await grantedAtLast(scratch.open(), claim());
     expect(performance.now() - fromMs).toBeGreaterThanOrEqual(1200);
@@ -76,13 +76,15 @@ describe("a killed holder", () => {
     try {
       let text = "";
       parent.stdout.on("data", (more: Buffer) => (text += more.toString()));
-      const pid = Number(await eventually(() => /pid (\d+)\n/.exec(text)?.[1]));
+      const pid = Number(await eventually("the child prints its pid", () => /pid (\d+)\n/.exec(text)?.[1]));
       const backend = scratch.open();
-      await eventually(async () => ((await backend.query("")).held.length === 1 ? true : undefined));
+      await eventually("the child holds the lock", async () =>
+        (await backend.query("")).held.length === 1 ? true : undefined,
+      );
       const start = startOf(pid);
       process.kill(pid, "SIGKILL");
       // Its other threads may still be on their way out.
-      await eventually(() => (isRunning(pid, start) ? undefined : true));
+      await eventually("the child has ended", () => (isRunning(pid, start) ? undefined : true));
       expect(readFileSync(`/proc/${pid}/stat`, "latin1")).toMatch(/\) Z /);
       await grantedAtLast(backend, claim({ name: "doomed" }));
     } finally {
@@ -100,10 +102,10 @@ describe("liveness", () => {
 
   test("a pid that was used again does not keep a dead holder's lock", async () => {
     const peer = await scratch.peer();
-    await granted(peer.attempt(claim()));
+    await granted(peer, claim());
     await peer.kill();
     pretend(scratch, { pid: process.pid });
-    await granted(scratch.open().attempt(claim()));
+    await granted(scratch.open(), claim());
   });
 
   test("knows itself by boot, pid, start time and namespaces", () => {
@@ -123,7 +125,7 @@ describe.concurrent("a holder that cannot be seen from here", () => {
     try {
       const peer = await there.peer({}, fork);
       const fromMs = performance.now();
-      await granted(peer.attempt(claim({ ttlMs })));
+      await granted(peer, claim({ ttlMs }));
       if (change !== undefined) pretend(there, change);
       await peer.kill();
       await grantedAtLast(there.open(), claim());
@@ -176,18 +178,18 @@ describe("S126: in a pid namespace that sees another one's /proc", () => {
   ])("a holder (/proc: %s) is not taken for dead by a rival (/proc: %s) while it lives", async (_a, _b, one, two) => {
     const [holder, rival] = await inside(one, two);
     const [held, wish] = [claim(), claim()];
-    await granted(holder!.attempt(held));
+    await granted(holder!, held);
     expect(await rival!.attempt({ ...wish, queues: false })).toMatchObject({ granted: false });
     expect(await holder!.call("renew", [held])).toMatchObject([{ held: true }]);
     await holder!.call("release", held);
-    await granted(rival!.attempt(wish));
+    await granted(rival!, wish);
   });
 
   test("a child that works under the lock keeps it, and its end is seen: that there is no such process is certain", async () => {
     const [holder, rival] = await inside(false, false);
     const child = await holder!.call<number>("startChild");
     await holder!.call("alsoAlive", child);
-    await granted(holder!.attempt(claim()));
+    await granted(holder!, claim());
     await holder!.die();
     expect(await rival!.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
     await rival!.call("kill", child);
@@ -215,10 +217,10 @@ test("S126: a holder whose time namespace shifts its start time is not taken for
   const execArgv = [...user, "--time", "--boottime", "100000", "--fork", "--kill-child", process.execPath];
   const shifted = await scratch.peer({}, { execPath: "unshare", execArgv });
   const [backend, held] = [scratch.open(), claim()];
-  await granted(shifted.attempt(held));
+  await granted(shifted, held);
   expect(await backend.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
   await shifted.call("release", held);
-  await granted(backend.attempt(held));
+  await granted(backend, held);
   expect(await shifted.attempt(claim({ queues: false }))).toMatchObject({ granted: false });
 });
 
@@ -227,7 +229,7 @@ describe("a stopped holder", () => {
     const peer = await scratch.peer();
     const [stopped, waiter] = [claim({ ttlMs: 400 }), claim()];
     const fromMs = performance.now();
-    const before = await granted(peer.attempt(stopped));
+    const before = await granted(peer, stopped);
     peer.process.kill("SIGSTOP");
     const backend = scratch.open();
     const after = await grantedAtLast(backend, waiter);
@@ -243,11 +245,11 @@ describe("a stopped holder", () => {
     const peer = await scratch.peer();
     const backend = scratch.open();
     const [holder, stopped, next] = [claim(), claim({ ttlMs: 400 }), claim()];
-    await granted(backend.attempt(holder));
+    await granted(backend, holder);
     expect(await peer.attempt(stopped)).toMatchObject({ position: 1 });
     peer.process.kill("SIGSTOP");
     expect(await backend.attempt(next)).toMatchObject({ granted: false });
-    await eventually(async () => {
+    await eventually("the stopped waiter is passed over", async () => {
       const answer = await backend.attempt(next);
       return !answer.granted && answer.position === 1 ? true : undefined;
     });
@@ -263,11 +265,11 @@ describe("a stopped holder", () => {
 test("a process whose event loop is blocked does not delay the locks of others", async () => {
   const [blocked, other] = [await scratch.peer(), await scratch.peer()];
   const backend = scratch.open();
-  await granted(blocked.attempt(claim({ name: "its own" })));
+  await granted(blocked, claim({ name: "its own" }));
   const enough = join(scratch.dir, "../enough");
   const blocking = blocked.call("blockUntil", enough);
   const [first, second] = [claim(), claim()];
-  await granted(backend.attempt(first));
+  await granted(backend, first);
   await other.attempt(second);
   const watching = other.call("watch", second);
   await backend.release(first);

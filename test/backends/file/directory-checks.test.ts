@@ -63,7 +63,7 @@ describe("S172: a directory that is not empty", () => {
 
   test("is used if it is empty, and marked before anything else is made in it", async () => {
     mkdirSync(scratch.dir, { mode: 0o700 });
-    await granted(scratch.open().attempt(claim()));
+    await granted(scratch.open(), claim());
     expect(readFileSync(join(scratch.dir, "holdfast"), "utf8")).toMatch(/^holdfast 1\n/);
   });
 
@@ -83,7 +83,7 @@ describe("S172: a directory that is not empty", () => {
     let last = BigInt(base + 64);
     for (let round = 0; round < 6; round++) {
       const wish = claim();
-      const { fence } = await granted(backend.attempt(wish));
+      const { fence } = await granted(backend, wish);
       expect(fence).toBeGreaterThan(last);
       last = fence;
       await backend.release(wish);
@@ -102,9 +102,9 @@ describe("S172: a directory that is not empty", () => {
 
   test("is made again by a process that has it open while another process is still removing it", async () => {
     const backend = scratch.open();
-    await granted(backend.attempt(claim()));
+    await granted(backend, claim());
     for (const name of ["holdfast", "l", "q", "t"]) rmSync(join(scratch.dir, name), { recursive: true });
-    await granted(backend.attempt(claim({ name: "another" })));
+    await granted(backend, claim({ name: "another" }));
     expect(existsSync(join(scratch.dir, "holdfast"))).toBe(true);
   });
 
@@ -162,7 +162,7 @@ describe("S172: every level is checked, and no link is followed", () => {
     expect(readdirSync(join(open, "between"))).toEqual([]);
     // Where a user can only replace what is his own, as in /tmp, it is safe.
     chmodSync(open, 0o1777);
-    await granted(scratch.open({ dir: join(open, "between/locks") }).attempt(claim()));
+    await granted(scratch.open({ dir: join(open, "between/locks") }), claim());
   });
 
   test.runIf(ROOT)("a parent, a link on the path, or the directory of another user is refused", async () => {
@@ -171,11 +171,9 @@ describe("S172: every level is checked, and no link is followed", () => {
     chownSync(theirs, 65534, 65534);
     expect(await refusal(join(theirs, "locks"))).toMatch(/\/theirs belongs to uid 65534, who could replace/);
     chownSync(theirs, 0, 0);
-    await granted(scratch.open({ dir: join(theirs, "locks") }).attempt(claim()));
+    await granted(scratch.open({ dir: join(theirs, "locks") }), claim());
     symlinkSync(theirs, join(scratch.dir, "../way"));
-    await granted(
-      scratch.open({ dir: join(scratch.dir, "../way/locks") }).attempt(claim({ name: "by a link of root's" })),
-    );
+    await granted(scratch.open({ dir: join(scratch.dir, "../way/locks") }), claim({ name: "by a link of root's" }));
     execFileSync("chown", ["-h", "65534", join(scratch.dir, "../way")]);
     expect(await refusal(join(dirname(scratch.dir), "way/locks"))).toMatch(/\/way belongs to uid 65534/);
     chownSync(join(theirs, "locks/q"), 65534, 65534);
@@ -224,7 +222,7 @@ describe("S172: every level is checked, and no link is followed", () => {
 
   test("a directory that is replaced while it is used is checked again", async () => {
     const [backend, held] = [scratch.open(), claim()];
-    await granted(backend.attempt(held));
+    await granted(backend, held);
     rmSync(scratch.dir, { recursive: true });
     mkdirSync(scratch.dir, { mode: 0o700 });
     writeFileSync(join(scratch.dir, "notes.txt"), "mine");
@@ -285,7 +283,7 @@ describe("S172: what we did not make is not removed", () => {
   test("nor a foreign file in a lock: it is moved aside with what is removed, and stays there", async () => {
     const backend = scratch.open({ entriesMax: 2 });
     const first = claim();
-    await granted(backend.attempt(first));
+    await granted(backend, first);
     const [home] = readdirSync(join(scratch.dir, "l/_a%20lock"));
     const [epoch] = readdirSync(join(scratch.dir, "l/_a%20lock", home!));
     writeFileSync(join(scratch.dir, "l/_a%20lock", home!, epoch!, "thesis.txt"), "mine");
@@ -293,7 +291,7 @@ describe("S172: what we did not make is not removed", () => {
     await backend.release(first);
     for (let round = 0; round < 5; round++) {
       const wish = claim();
-      await granted(backend.attempt(wish));
+      await granted(backend, wish);
       await backend.release(wish);
     }
     await backend.clean();

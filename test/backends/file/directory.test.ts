@@ -64,9 +64,9 @@ test("a network file system is warned about, and a local one is not", async () =
   const hear = (warning: Error): unknown => warnings.push(warning);
   process.on("warning", hear);
   try {
-    await granted(scratch.open().attempt(claim()));
+    await granted(scratch.open(), claim());
     disk.fileSystemType = () => 0x6969;
-    await granted(scratch.open().attempt(claim({ name: "another" })));
+    await granted(scratch.open(), claim({ name: "another" }));
     await new Promise((resolve) => setImmediate(resolve));
   } finally {
     process.off("warning", hear);
@@ -79,7 +79,7 @@ test("a directory whose path is too long for a socket's address is no slower", a
   const dir = join(scratch.dir, "d".repeat(120));
   const [a, b] = [scratch.open({ dir }), scratch.open({ dir })];
   const [holder, waiter] = [claim(), claim()];
-  await granted(a.attempt(holder));
+  await granted(a, holder);
   const refused = await b.attempt(waiter);
   // Without working sockets it would say: ask again in some tens of milliseconds.
   expect(refused).toMatchObject({ granted: false, retryMs: expect.closeTo(1000, -3) });

@@ -18,9 +18,9 @@ describe("the directory is removed while a lock is held", () => {
   test("the holder learns it from its next renewal, and the next lease has a greater fence", async () => {
     const [a, b] = [scratch.open(), scratch.open()];
     const [lost, next] = [claim(), claim()];
-    const before = await granted(a.attempt(lost));
+    const before = await granted(a, lost);
     rmSync(scratch.dir, { recursive: true });
-    const after = await granted(b.attempt(next));
+    const after = await granted(b, next);
     expect(after.fence).toBeGreaterThan(before.fence + BigInt(before.run) - 1n);
     expect(await a.renew([lost])).toMatchObject([{ held: false }]);
     expect(await a.release(lost)).toBe("absent");
@@ -31,7 +31,7 @@ describe("the directory is removed while a lock is held", () => {
   test("a waiter waits on in the new directory", async () => {
     const [a, b] = [scratch.open(), scratch.open()];
     const [holder, waiter] = [claim(), claim()];
-    await granted(a.attempt(holder));
+    await granted(a, holder);
     expect(await b.attempt(waiter)).toMatchObject({ granted: false });
     rmSync(scratch.dir, { recursive: true });
     await grantedAtLast(b, waiter);
@@ -43,7 +43,7 @@ describe("the directory is removed while a lock is held", () => {
     for (let times = 0; times < 8; times++) {
       for (let round = 0; round < 150; round++) {
         const one = claim();
-        const { fence, run } = await granted(backend.attempt(one));
+        const { fence, run } = await granted(backend, one);
         expect(fence).toBeGreaterThan(last);
         last = fence + BigInt(run) - 1n;
         await backend.release(one);
@@ -58,7 +58,7 @@ describe.each(["space", "inodes"])("the disk is full (no %s left)", (what) => {
     const peer = await scratch.confined();
     const filler = join(scratch.dir, "../filler");
     const [held, other] = [claim({ name: "held" }), claim({ name: "other", meta: { text: "x".repeat(5000) } })];
-    const before = await granted(peer.attempt(held));
+    const before = await granted(peer, held);
     expect(await peer.call("fill", filler, what)).toBe("ENOSPC");
 
     const error = await peer.attempt(other).catch((cause: unknown) => cause as PeerError);
@@ -70,9 +70,9 @@ describe.each(["space", "inodes"])("the disk is full (no %s left)", (what) => {
     expect(await peer.call("query", "")).toMatchObject({ held: [] });
 
     await peer.call("unfill", filler);
-    const after = await granted(peer.attempt({ ...held, id: other.id }));
+    const after = await granted(peer, { ...held, id: other.id });
     expect(after.fence).toBeGreaterThan(before.fence);
-    await granted(peer.attempt(other).catch(() => peer.attempt({ ...other, id: held.id })));
+    await granted(peer, other).catch(() => granted(peer, { ...other, id: held.id }));
   });
 });
 
@@ -80,7 +80,7 @@ describe("permission is denied", () => {
   test("another user gets a clear and final error, and the holder loses nothing", async () => {
     const backend = scratch.open();
     const held = claim();
-    await granted(backend.attempt(held));
+    await granted(backend, held);
     const peer = await scratch.peer();
     // Root may do everything, so it must become another user. Any other user can lock itself out.
     if (ROOT) await peer.call("setuid", 65534);
@@ -108,7 +108,7 @@ describe("permission is denied", () => {
 
   test("what is made is for this user alone", async () => {
     const backend = scratch.open();
-    await granted(backend.attempt(claim()));
+    await granted(backend, claim());
     const modes = ["", "o", "l", "q", "s", "t", "a", "f", "n"].map(
       (part) => statSync(join(scratch.dir, part)).mode & 0o777,
     );
@@ -122,10 +122,10 @@ describe("every hint is lost", () => {
   test("a waiter still gets the lock that was handed to it", async () => {
     const peer = await scratch.peer();
     const holder = claim();
-    await granted(peer.attempt(holder));
+    await granted(peer, holder);
     const locks = createLocks(scratch.open());
     const waiting = locks.acquire("a lock", { wait: "20s" });
-    await eventually(async () => ((await locks.query()).pending.length === 1 ? true : undefined));
+    await eventually("one claim waits", async () => ((await locks.query()).pending.length === 1 ? true : undefined));
     // Nobody can be reached any more.
     for (const socket of readdirSync(join(scratch.dir, "s"))) rmSync(join(scratch.dir, "s", socket));
     await peer.call("release", holder);
@@ -137,7 +137,7 @@ describe("every hint is lost", () => {
   test("a holder learns from its next renewal that its lease was ended by force, and why", async () => {
     const peer = await scratch.peer({ hints: "poll" });
     const victim = claim();
-    const { fence } = await granted(peer.attempt(victim));
+    const { fence } = await granted(peer, victim);
     expect(await scratch.open({ hints: "poll" }).forceRelease("a lock", fence, "ops@testClients", "it hangs")).toBe(
       true,
     );
@@ -150,9 +150,12 @@ describe("every hint is lost", () => {
 test("a force release is reported to the holder's process at once, over a socket", async () => {
   const peer = await scratch.peer();
   const victim = claim();
-  const { fence } = await granted(peer.attempt(victim));
+  const { fence } = await granted(peer, victim);
   expect(await scratch.open().forceRelease("a lock", fence, "ops@testClients", "it hangs")).toBe(true);
-  const lost = await eventually(async () => (await peer.call<{ id: string; reason: string }[]>("reports"))[0]);
+  const lost = await eventually(
+    "the loss is reported",
+    async () => (await peer.call<{ id: string; reason: string }[]>("reports"))[0],
+  );
   expect(lost.id).toBe(victim.id);
   expect(lost.reason).toMatch(/ops@testClients.*it hangs/);
 });

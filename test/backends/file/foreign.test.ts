@@ -49,9 +49,9 @@ async function failure(name: string): Promise<LockBackendError> {
 /** Locks go on, are listed, and are cleaned up, whatever lies among them. */
 async function othersGoOn(): Promise<void> {
   const [backend, held, idle] = [scratch.open(), claim({ name: "healthy" }), claim({ name: "idle" })];
-  await granted(backend.attempt(idle));
+  await granted(backend, idle);
   await backend.release(idle);
-  await granted(backend.attempt(held));
+  await granted(backend, held);
   const rival = scratch.open();
   expect((await rival.query("")).held.map(({ name }) => name)).toContain("healthy");
   expect(await rival.attempt(claim({ name: "healthy", queues: false }))).toMatchObject({ granted: false });
@@ -66,7 +66,7 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
   test("instead of a lock makes only that lock unusable, with its path in the message", async () => {
     put(at("l/_bad"));
     // An empty directory is what a removed lock may leave.
-    if (what === "a directory") await granted(scratch.open().attempt(claim({ name: "bad" })));
+    if (what === "a directory") await granted(scratch.open(), claim({ name: "bad" }));
     else expect((await failure("bad")).message).toContain(at("l/_bad"));
     await othersGoOn();
   });
@@ -76,7 +76,7 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
     put(at("l/_empty/exactly16letters"));
     expect((await failure("empty")).message).toContain(at("l/_empty"));
     const [backend, held] = [scratch.open(), claim({ name: "bad" })];
-    await granted(backend.attempt(held));
+    await granted(backend, held);
     const [home] = readdirSync(at("l/_bad"));
     const [epoch] = readdirSync(at(`l/_bad/${home}`));
     put(at(`l/_bad/${home}/${epoch}/2`));
@@ -89,7 +89,7 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
 
   test("instead of a queue makes waiting fail clearly, and instead of a ticket is ignored", async () => {
     const [backend, held, waiter] = [scratch.open(), claim({ name: "bad" }), claim({ name: "bad" })];
-    await granted(backend.attempt(held));
+    await granted(backend, held);
     if (!what.includes("directory")) {
       put(at("q/_bad"));
       expect((await failure("bad")).message).toContain(at("q/_bad"));
@@ -118,11 +118,11 @@ describe.each(Object.entries(THINGS))("S143: %s", (what, put) => {
 
 test("S143: a lock with foreign files beside it stays, because they would prevent making it again", async () => {
   const [backend, wish] = [scratch.open(), claim({ name: "shared room" })];
-  await granted(backend.attempt(wish));
+  await granted(backend, wish);
   await backend.release(wish);
   writeFileSync(at("l/_shared%20room/notes.txt"), "mine");
   await backend.clean();
-  await granted(scratch.open().attempt(claim({ name: "shared room" })));
+  await granted(scratch.open(), claim({ name: "shared room" }));
   expect(existsSync(at("l/_shared%20room/notes.txt"))).toBe(true);
 });
 
@@ -132,7 +132,7 @@ test("S143: query warns once of a lock that cannot be read, lists the others, an
   process.on("warning", hear);
   try {
     const backend = scratch.open();
-    await granted(backend.attempt(claim({ name: "good" })));
+    await granted(backend, claim({ name: "good" }));
     mkdirSync(at("l/_bad/exactly16letters/e1-x/0"), { recursive: true });
     for (let times = 0; times < 3; times++) expect((await backend.query("")).held).toMatchObject([{ name: "good" }]);
     await expect(backend.query("bad")).rejects.toThrow(/Lock "bad" cannot be used: .*a directory/);
@@ -167,7 +167,7 @@ describe("S138: a ttl that is shorter than it takes to take a lock", () => {
   ])("ends with a clear error, or a place in the queue, after a few tries: the lock is %s", async (_what, held) => {
     const clock = running();
     const backend = scratch.open({ clock, hints: "poll" });
-    if (held) await granted(backend.attempt(claim({ ttlMs: 3_600_000 })));
+    if (held) await granted(backend, claim({ ttlMs: 3_600_000 }));
     let made = 0;
     disk.open = (path) => {
       made++;

@@ -228,13 +228,13 @@ test(
         claim({ queues: false }),
         claim({ name: "healthy" }),
       ];
-      await granted(a.attempt(held));
-      await granted(a.attempt(claim({ name: "broken" })));
+      await granted(a, held);
+      await granted(a, claim({ name: "broken" }));
       const { fence } = (await a.query("broken")).held[0]!;
       await b.forceRelease("broken", fence, "ops", "stuck");
       a.alsoAlive(process.pid);
       if (!("limit" in mode)) await b.attempt(waiting);
-      await granted(b.attempt(healthy));
+      await granted(b, healthy);
       const files = filesIn(scratch.dir).map((path) => ({ path, ino: lstatSync(path).ino }));
       const spared = new Set(files.filter(({ path }) => path.includes("/_healthy/")).map(({ ino }) => ino));
       const { path } = chance.pick(files.filter(({ ino }) => !spared.has(ino)));
@@ -262,7 +262,7 @@ test(
       expect(await c.attempt(claim({ name: "healthy", queues: false })), what).toMatchObject({ granted: false });
       await ask(() => a.release(held));
       expect(await b.release(healthy), what).toBe("held");
-      await granted(c.attempt(claim({ name: "healthy" })));
+      await granted(c, claim({ name: "healthy" }));
       await Promise.all([a, b, c].map((backend) => ask(() => backend.close())));
       await scratch.end().catch(() => {});
       rmSync(join(scratch.dir, ".."), { recursive: true, force: true });
@@ -274,7 +274,7 @@ test("S143: a lease whose lease file was replaced by another is not believed to 
   const scratch = new Scratch();
   for (const renewed of [true, false]) {
     const [backend, held] = [scratch.open(), claim({ renewed, name: `lock ${renewed}` })];
-    await granted(backend.attempt(held));
+    await granted(backend, held);
     for (const name of readdirSync(join(scratch.dir, "o"))) {
       const text = readFileSync(join(scratch.dir, "o", name));
       rmSync(join(scratch.dir, "o", name));
@@ -289,7 +289,7 @@ test("S143: whatever comes over a socket, wake-ups go on, and nothing is kept", 
   const scratch = new Scratch();
   const [a, b] = [scratch.open(), scratch.open()];
   const [held, waiting] = [claim(), claim()];
-  await granted(a.attempt(held));
+  await granted(a, held);
   await b.attempt(waiting);
   const chance = seeded(SEED);
   for (let run = 0; run < RUNS; run++) {

@@ -42,14 +42,14 @@ describe("S167: a claim that has ended, whose lease file serves another claim", 
     const clock = new FakeClock();
     const [ours, others] = [createLocks(scratch.open({ clock }), { clock }), scratch.open({ clock, hints: "poll" })];
     const holder = claim();
-    await granted(others.attempt(holder));
+    await granted(others, holder);
     const terms = { ttl: 60_000, renew: false } as const;
     const reader = ours.acquire("a lock", { ...terms, mode: "shared", wait: 100 });
     // With other options than the next one, which would go on with its claim otherwise.
     const writer = ours.acquire("a lock", { ...terms, wait: 100, maxHold: 50_000 });
     const late = Promise.allSettled([reader, writer]);
     const next = ours.acquire("a lock", { ...terms, wait: 60_000 });
-    await eventually(async () => ((await others.query("")).pending.length === 1 ? true : undefined));
+    await eventually("one claim waits", async () => ((await others.query("")).pending.length === 1 ? true : undefined));
     let freed: Promise<unknown> | undefined;
     disk.unlink = (path) => {
       // The reader gives up. The writer behind it asks, gets the lock, and gives up too before it can hear of that.
@@ -73,9 +73,9 @@ describe("S167: a claim that has ended, whose lease file serves another claim", 
   ])("is released and renewed again when the other one %s", async (_what, change) => {
     const backend = scratch.open();
     const [ended, next] = [claim({ renewed: false, ...change }), claim({ renewed: false, ...change })];
-    await granted(backend.attempt(ended));
+    await granted(backend, ended);
     expect(await backend.release(ended)).toBe("held");
-    await granted(backend.attempt(next));
+    await granted(backend, next);
     expect(readdirSync(join(scratch.dir, "o"))).toHaveLength(1);
     expect(await backend.renew([ended])).toMatchObject([{ held: false }]);
     expect(await backend.release(ended)).toBe("absent");
@@ -87,14 +87,14 @@ describe("S167: a claim that has ended, whose lease file serves another claim", 
     const backend = scratch.open();
     // Shared: a claim that waits takes its place itself, with what is left of its lease file.
     const [ended, holder, next] = [claim(SHARED), claim(), claim(SHARED)];
-    await granted(backend.attempt(ended));
+    await granted(backend, ended);
     expect(await backend.renew([{ ...ended, ttlMs: 1000 }])).toMatchObject([{ held: true }]);
     expect(await backend.release(ended)).toBe("held");
     const other = scratch.open({ hints: "poll" });
-    await granted(other.attempt(holder));
+    await granted(other, holder);
     expect(await backend.attempt(next)).toMatchObject({ position: 1 });
     expect(await other.release(holder)).toBe("held");
-    await granted(backend.attempt(next));
+    await granted(backend, next);
     const { held } = await backend.query("");
     expect(held[0]!.remainingMs).toBeGreaterThan(next.ttlMs / 2);
   });
@@ -122,8 +122,8 @@ describe("a release whose entry was overtaken", () => {
   test("by the end of the epoch says that the claim held", async () => {
     const [a, b] = [scratch.open({ entriesMax: 3 }), scratch.open({ entriesMax: 3 })];
     const [first, second] = [claim(SHARED), claim(SHARED)];
-    await granted(a.attempt(first));
-    await granted(b.attempt(second));
+    await granted(a, first);
+    await granted(b, second);
     const happened = overtaking(3, () => b.release(second));
     expect(await a.release(first)).toBe("held");
     expect(happened()).toBe(true);
@@ -133,7 +133,7 @@ describe("a release whose entry was overtaken", () => {
   test("by the waiter that it handed the lock to says so too", async () => {
     const [a, b] = [scratch.open({ entriesMax: 2 }), scratch.open({ entriesMax: 2, hints: "poll" })];
     const [first, second] = [claim({ renewed: false }), claim({ renewed: false })];
-    await granted(a.attempt(first));
+    await granted(a, first);
     expect(await b.attempt(second)).toMatchObject({ position: 1 });
     const happened = overtaking(2, () => {
       void b.attempt(second);
@@ -148,7 +148,7 @@ describe("a release whose entry was overtaken", () => {
 test("a release is told from the claim that follows it, though a part of the directory vanished in between", async () => {
   const backend = scratch.open();
   const [first, next] = [claim({ renewed: false }), claim(SHARED)];
-  await granted(backend.attempt(first));
+  await granted(backend, first);
   let removed = false;
   disk.link = (from, to) => {
     real.link(from, to);
@@ -164,7 +164,7 @@ test("a release is told from the claim that follows it, though a part of the dir
 test("a release is told from the claim that follows it, though a cleanup removed the epoch that was prepared for that one", async () => {
   const backend = scratch.open({ entriesMax: 2 });
   const [first, next] = [claim({ renewed: false }), claim(SHARED)];
-  await granted(backend.attempt(first));
+  await granted(backend, first);
   const doubts: unknown[] = [];
   backend.listen({ lost: () => {}, doubt: () => doubts.push("doubt") });
   let removed = false;

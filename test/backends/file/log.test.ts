@@ -100,10 +100,10 @@ describe("an epoch that was chosen", () => {
   test("is finished by the next process that sees it, when the chooser died before", async () => {
     const backend = scratch.open({ entriesMax: 2 });
     const wish = claim();
-    const before = await granted(backend.attempt(wish));
+    const before = await granted(backend, wish);
     await backend.release(wish);
     const again = claim();
-    await granted(backend.attempt(again));
+    await granted(backend, again);
     // As it is after the choice, and before its final name: the old epoch still there, its last entry the new one's first.
     const newest = epoch();
     const aside = newest.replace(/\/e/, "/n");
@@ -124,34 +124,34 @@ describe("after a power cut", () => {
   test("an epoch whose first entry is empty is left for a new one, and fences go on rising", async () => {
     const backend = scratch.open();
     const wish = claim();
-    const before = await granted(backend.attempt(wish));
+    const before = await granted(backend, wish);
     await backend.release(wish);
     // An epoch's name ends with a tag of its boot.
     const lost = epoch().replace(/.{8}$/, "another0");
     renameSync(epoch(), lost);
     truncateSync(join(lost, "0"));
-    const after = await granted(scratch.open().attempt(claim()));
+    const after = await granted(scratch.open(), claim());
     expect(after.fence).toBeGreaterThan(before.fence + BigInt(before.run) - 1n);
   });
 
   test("a lock whose free file is gone can still be released", async () => {
     const backend = scratch.open();
     const wish = claim();
-    await granted(backend.attempt(wish));
+    await granted(backend, wish);
     rmSync(join(epoch(), "f"));
     expect(await backend.release(wish)).toBe("held");
-    await granted(scratch.open().attempt(claim()));
+    await granted(scratch.open(), claim());
   });
 
   test("another boot starts a new epoch above the clock, since the newest entries may have been lost", async () => {
     const backend = scratch.open();
     const wish = claim();
-    await granted(backend.attempt(wish));
+    await granted(backend, wish);
     await backend.release(wish);
     const old = epoch();
     rewrite<Epoch>(join(old, "0"), (first) => ({ ...first, boot: "the boot before" }));
     const wallUs = BigInt(Date.now()) * 1000n;
-    const { fence } = await granted(scratch.open().attempt(claim()));
+    const { fence } = await granted(scratch.open(), claim());
     expect(epoch()).not.toBe(old);
     expect(fence).toBeGreaterThan(wallUs - 10_000n);
   });
@@ -164,7 +164,7 @@ describe("S143: within one boot, an entry that was emptied is not taken for a fr
     ["the holder's", "1"],
   ])("%s entry", async (_what, file) => {
     const [backend, held] = [scratch.open(), claim()];
-    await granted(backend.attempt(held));
+    await granted(backend, held);
     truncateSync(join(epoch(), file));
     const rival = await scratch
       .open()
@@ -185,7 +185,7 @@ describe("what this backend would never write", () => {
   ])("is not believed: %s", async (_what, text) => {
     const backend = scratch.open();
     const wish = claim();
-    await granted(backend.attempt(wish));
+    await granted(backend, wish);
     await backend.release(wish);
     const next = readdirSync(epoch()).filter((file) => /^\d+$/.test(file)).length;
     writeFileSync(join(epoch(), String(next)), text);
@@ -210,7 +210,7 @@ test("a lease file that has no links left is replaced by another", async () => {
   try {
     for (let round = 0; round < 12; round++) {
       const wish = claim({ name: `lock ${round}` });
-      await granted(backend.attempt(wish));
+      await granted(backend, wish);
       expect(await backend.release(wish)).toBe("held");
     }
   } finally {

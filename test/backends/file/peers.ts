@@ -4,12 +4,14 @@ import { mkdtempSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Claim, Granted, Refused } from "../../../src/contract/backend.ts";
-import { systemChance } from "../../../src/contract/random.ts";
 import { type FileBackend, file, type FileOptions } from "../../../src/backends/file/index.ts";
 import { withChecksum, parseChecked } from "../../../src/backends/file/records.ts";
+import { newClaim } from "../../../src/testing/claim.ts";
+import { eventually } from "../../../src/testing/eventually.ts";
 import { DIST } from "../../dist.ts";
 
-const PATIENCE_MS = 20_000;
+export { granted } from "../../../src/testing/attempts.ts";
+export { eventually };
 
 export interface PeerError {
   readonly name: string;
@@ -120,26 +122,7 @@ export function rewrite<T extends object>(path: string, change: (record: T) => o
 }
 
 export function claim(change: Partial<Claim> = {}): Claim {
-  return {
-    id: systemChance.id(),
-    name: "a lock",
-    mode: "exclusive",
-    limit: 1,
-    ttlMs: 60_000,
-    lockDelayMs: 0,
-    minHoldMs: 0,
-    holder: "test:1",
-    meta: {},
-    queues: true,
-    renewed: process.env["HOLDFAST_TEST_RENEWED"] !== "no",
-    ...change,
-  };
-}
-
-export async function granted(answer: Promise<Granted | Refused>): Promise<Granted> {
-  const known = await answer;
-  if (!known.granted) throw new Error(`refused: held by ${known.heldBy.map(({ holder }) => holder).join(", ")}`);
-  return known;
+  return newClaim({ name: "a lock", renewed: process.env["HOLDFAST_TEST_RENEWED"] !== "no", ...change });
 }
 
 /** Attempts until granted, as the core does, but without watching. */
@@ -147,20 +130,10 @@ export async function grantedAtLast(
   backend: { attempt(claim: Claim): Promise<Granted | Refused> },
   wish: Claim,
 ): Promise<Granted> {
-  return eventually(async () => {
+  return eventually("the lease is granted", async () => {
     const answer = await backend.attempt(wish);
     return answer.granted ? answer : undefined;
   });
-}
-
-export async function eventually<T>(check: () => Promise<T | undefined> | T | undefined): Promise<T> {
-  const endMs = performance.now() + PATIENCE_MS;
-  for (;;) {
-    const seen = await check();
-    if (seen !== undefined) return seen;
-    if (performance.now() > endMs) throw new Error(`nothing was seen within ${PATIENCE_MS} ms`);
-    await sleep(3);
-  }
 }
 
 export function sleep(ms: number): Promise<void> {

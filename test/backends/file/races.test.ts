@@ -32,7 +32,7 @@ function justBefore(source: RegExp, act: () => unknown): () => boolean {
 test("a waiter that gives up during the hand-over gets nothing, and the next one gets the lock", async () => {
   const [a, b] = [scratch.open(), scratch.open()];
   const [holder, quitter, next] = [claim(), claim(), claim()];
-  await granted(a.attempt(holder));
+  await granted(a, holder);
   expect(await b.attempt(quitter)).toMatchObject({ position: 1 });
   expect(await b.attempt(next)).toMatchObject({ position: 2 });
   const happened = justBefore(/\/q\//, () => b.release(quitter));
@@ -41,19 +41,19 @@ test("a waiter that gives up during the hand-over gets nothing, and the next one
   const { held, pending } = await a.query("");
   expect(held).toHaveLength(1);
   expect(pending).toEqual([]);
-  await granted(b.attempt(next));
+  await granted(b, next);
   expect(await b.release(quitter)).toBe("absent");
 });
 
 test("a waiter that comes during the release gets the lock, and does not wait for a free one", async () => {
   const [a, b] = [scratch.open(), scratch.open({ hints: "poll" })];
   const [holder, waiter] = [claim({ holder: "first:1" }), claim({ holder: "second:2" })];
-  await granted(a.attempt(holder));
+  await granted(a, holder);
   const happened = justBefore(/\/f$/, () => b.attempt(waiter));
   expect(await a.release(holder)).toBe("held");
   expect(happened()).toBe(true);
   expect((await a.query("")).held).toMatchObject([{ holder: "second:2" }]);
-  await granted(b.attempt(waiter));
+  await granted(b, waiter);
 });
 
 test("of two that saw the same free lock, one gets it and the other one queues", async () => {
@@ -61,7 +61,7 @@ test("of two that saw the same free lock, one gets it and the other one queues",
   const [first, second] = [claim(), claim()];
   for (const backend of [a, b]) {
     const wish = claim();
-    await granted(backend.attempt(wish));
+    await granted(backend, wish);
     await backend.release(wish);
   }
   const happened = justBefore(/\/o\//, () => b.attempt(second));
@@ -69,7 +69,7 @@ test("of two that saw the same free lock, one gets it and the other one queues",
   expect(happened()).toBe(true);
   expect(await b.renew([second])).toMatchObject([{ held: true }]);
   await b.release(second);
-  await granted(a.attempt(first));
+  await granted(a, first);
 });
 
 test("a link that was delayed in the kernel until its epoch had been emptied is not believed", async () => {
@@ -77,7 +77,7 @@ test("a link that was delayed in the kernel until its epoch had been emptied is 
   const [late, holder] = [claim(), claim()];
   for (const backend of [a, b]) {
     const warm = claim();
-    await granted(backend.attempt(warm));
+    await granted(backend, warm);
     await backend.release(warm);
   }
   let kept: number | undefined;
@@ -109,7 +109,7 @@ test("a link that was delayed in the kernel until its epoch had been emptied is 
 test("a lease that ends during its renewal is not revived, and the new holder keeps the lock", async () => {
   const [a, b] = [scratch.open(), scratch.open()];
   const [late, next] = [claim({ ttlMs: 1000 }), claim()];
-  await granted(a.attempt(late));
+  await granted(a, late);
   let taken: Promise<unknown> | undefined;
   disk.utimes = (path, mtimeMs) => {
     // The renewal has read the clock, and is then delayed until another process has found the lease over.
@@ -130,7 +130,7 @@ test("a lease that ends during its renewal is not revived, and the new holder ke
 test("a renewal that came too late does not lengthen the lease for others either", async () => {
   const [a, b] = [scratch.open(), scratch.open()];
   const late = claim({ ttlMs: 1000 });
-  await granted(a.attempt(late));
+  await granted(a, late);
   let slow = true;
   disk.utimes = (path, mtimeMs) => {
     real.utimes(path, mtimeMs);
@@ -140,13 +140,13 @@ test("a renewal that came too late does not lengthen the lease for others either
   };
   await sleep(700);
   expect(await a.renew([late])).toMatchObject([{ held: false }]);
-  await granted(b.attempt(claim()));
+  await granted(b, claim());
 });
 
 test("a lock that is removed during an acquire is made again, and acquired", async () => {
   const [a, b] = [scratch.open(), scratch.open()];
   const warm = claim();
-  await granted(a.attempt(warm));
+  await granted(a, warm);
   await a.release(warm);
   let cleaning: Promise<void> | undefined;
   const happened = justBefore(/\/o\//, () => (cleaning = b.clean(60_000)));
@@ -161,7 +161,7 @@ test("a lock that is removed during an acquire is made again, and acquired", asy
 
 test("who ended a lease by force, and why, is known even if that process died before it could write it down", async () => {
   const [a, b] = [scratch.open(), scratch.open()];
-  const { fence } = await granted(a.attempt(claim()));
+  const { fence } = await granted(a, claim());
   disk.link = (from, to) => {
     // As a kill would: after the lease has ended, before the record is written.
     if (/\/f\/[^/]*$/.test(to)) throw new Error("killed");
@@ -170,14 +170,14 @@ test("who ended a lease by force, and why, is known even if that process died be
   await expect(b.forceRelease("a lock", fence, "ops@testClients", "it hangs")).rejects.toThrow("killed");
   Object.assign(disk, real);
   // The next holder overwrites the only entry that says it, so it is written down first.
-  await granted(scratch.open().attempt(claim()));
+  await granted(scratch.open(), claim());
   expect((await scratch.open().query("")).forced).toMatchObject([{ fence, by: "ops@testClients", reason: "it hangs" }]);
 });
 
 test("readers that come and go leave the lock to the writer behind them", async () => {
   const backends = [scratch.open(), scratch.open(), scratch.open()];
   const readers = backends.map(() => claim({ mode: "shared" }));
-  await Promise.all(backends.map((backend, at) => granted(backend.attempt(readers[at]!))));
+  await Promise.all(backends.map((backend, at) => granted(backend, readers[at]!)));
   const [writer, lateReader] = [claim(), claim({ mode: "shared" })];
   expect(await backends[0]!.attempt(writer)).toMatchObject({ granted: false, position: 1 });
   expect(await backends[1]!.attempt(lateReader)).toMatchObject({ granted: false, position: 2 });
@@ -186,5 +186,7 @@ test("readers that come and go leave the lock to the writer behind them", async 
   await watching;
   await grantedAtLast(backends[0]!, writer);
   await backends[0]!.release(writer);
-  await eventually(async () => ((await backends[1]!.attempt(lateReader)).granted ? true : undefined));
+  await eventually("the late reader is granted", async () =>
+    (await backends[1]!.attempt(lateReader)).granted ? true : undefined,
+  );
 });

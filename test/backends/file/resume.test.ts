@@ -26,7 +26,7 @@ describe.each([
 ] as const)("a claim that holds, asked for again by another process: %s", (_what, change) => {
   test.each([true, false])("is answered with its lease, in its own file (queues: %s)", async (queues) => {
     const wish = claim(change);
-    const { fence, run } = await granted(another().attempt(wish));
+    const { fence, run } = await granted(another(), wish);
     const before = inode(wish.id);
     const second = another();
     expect(await second.attempt({ ...wish, queues, holder: "test:2" })).toMatchObject({ granted: true, fence, run });
@@ -42,8 +42,8 @@ describe.each([
 
 test("a claim that holds and is asked for again is renewed for others to see", async () => {
   const wish = claim({ ttlMs: 2000 });
-  const { fence } = await granted(another().attempt(wish));
-  const again = await granted(another().attempt(wish));
+  const { fence } = await granted(another(), wish);
+  const again = await granted(another(), wish);
   expect(again.fence).toBe(fence);
   const third = another();
   const next = await grantedAtLast(third, claim());
@@ -55,7 +55,7 @@ test("a claim that holds and is asked for again is renewed for others to see", a
 
 test("a claim that is asked for again with another ttl has that one", async () => {
   const wish = claim({ ttlMs: 30_000 });
-  const { fence } = await granted(another().attempt(wish));
+  const { fence } = await granted(another(), wish);
   expect(await another().attempt({ ...wish, ttlMs: 3_600_000 })).toMatchObject({ granted: true, fence });
   const [held] = (await another().query("")).held;
   expect(held!.remainingMs).toBeGreaterThan(3_000_000);
@@ -64,7 +64,7 @@ test("a claim that is asked for again with another ttl has that one", async () =
 
 test("a claim that is asked for again in another mode is refused, and stays what it is", async () => {
   const wish = claim({ mode: "shared" });
-  await granted(another().attempt(wish));
+  await granted(another(), wish);
   await expect(another().attempt({ ...wish, mode: "exclusive" })).rejects.toThrow(/in use with other terms \(shared/);
   expect(await another().renew([wish])).toMatchObject([{ held: true }]);
 });
@@ -72,7 +72,7 @@ test("a claim that is asked for again in another mode is refused, and stays what
 test("a claim that waits and is asked for again keeps its position, with one ticket", async () => {
   const [first, wish, behind] = [claim(), claim(), claim()];
   const holder = another();
-  await granted(holder.attempt(first));
+  await granted(holder, first);
   expect(await another().attempt(wish)).toMatchObject({ granted: false, position: 1 });
   expect(await another().attempt(behind)).toMatchObject({ granted: false, position: 2 });
   const second = another();
@@ -87,7 +87,7 @@ test("a claim that waits and is asked for again keeps its position, with one tic
 
 test("a lease whose lease file was replaced is neither renewed nor gone on with: others judge by the old one", async () => {
   const wish = claim();
-  await granted(another().attempt(wish));
+  await granted(another(), wish);
   const path = join(scratch.dir, "o", wish.id);
   const text = readFileSync(path, "utf8");
   writeFileSync(`${path}.new`, text);
@@ -101,7 +101,7 @@ test("a waiter that is killed around the hand-over of a lease that is to outlive
     const [first, wish] = [claim(), claim({ ttlMs: 3_600_000 })];
     const holder = scratch.open();
     const waiter = await scratch.peer({ detached: true });
-    await granted(holder.attempt(first));
+    await granted(holder, first);
     expect(await waiter.attempt(wish)).toMatchObject({ granted: false });
     let reported = false;
     // Its last call fails with the process.
@@ -125,14 +125,14 @@ test("a waiter that is killed around the hand-over of a lease that is to outlive
 test("a waiter that resumes the claim of another process keeps its position when that process is killed", async () => {
   const [first, wish, behind] = [claim(), claim(), claim()];
   const holder = scratch.open();
-  await granted(holder.attempt(first));
+  await granted(holder, first);
   const dying = await scratch.peer({ detached: true });
   expect(await dying.attempt(wish)).toMatchObject({ granted: false, position: 1 });
   expect(await holder.attempt(behind)).toMatchObject({ granted: false, position: 2 });
   const second = another();
   expect(await second.attempt(wish)).toMatchObject({ granted: false, position: 1 });
   await dying.kill();
-  await eventually(async () => {
+  await eventually("the claim waits at position 1 in its new process", async () => {
     const answer = await second.attempt(wish);
     const { pending } = await holder.query("");
     return !answer.granted && answer.position === 1 && pending.length === 2 ? true : undefined;
@@ -146,7 +146,7 @@ test("a waiter that resumes the claim of another process keeps its position when
 test("a waiter whose process died is skipped, although a companion keeps that process's leases alive", async () => {
   const [first, behind] = [claim(), claim()];
   const holder = scratch.open();
-  await granted(holder.attempt(first));
+  await granted(holder, first);
   const dying = await scratch.peer();
   await dying.call("alsoAlive", process.pid);
   expect(await dying.attempt(claim())).toMatchObject({ granted: false, position: 1 });
@@ -163,7 +163,7 @@ test("one claim that many processes ask for at once is one lease", async () => {
     const id = `${wish.id.slice(0, 18)}${String(round).padStart(4, "0")}`;
     const answers = await Promise.all(
       peers.map((peer) =>
-        eventually(async () => {
+        eventually("the claim is granted", async () => {
           const answer = await peer.attempt({ ...wish, id }).catch(() => undefined);
           return answer?.granted === true ? answer : undefined;
         }),

@@ -24,7 +24,7 @@ function several(count: number, change: Partial<Claim> = {}): Claim[] {
 }
 
 async function take(backend: ReturnType<Scratch["open"]>, claims: readonly Claim[]): Promise<void> {
-  for (const wish of claims) await granted(backend.attempt(wish));
+  for (const wish of claims) await granted(backend, wish);
 }
 
 function leaseFiles(): string[] {
@@ -60,7 +60,7 @@ describe("a renewal", () => {
     const leases = [];
     for (let at = 0; at < 50; at++) leases.push(await locks.acquire(`lock ${at}`, { ttl: 6000 }));
     const counts = countRenewals();
-    await eventually(() => (counts.size > 0 ? true : undefined));
+    await eventually("something was counted", () => (counts.size > 0 ? true : undefined));
     // All were taken together, so they are due together: it is one file in any case.
     await sleep(0);
     expect(counts.size).toBe(1);
@@ -74,9 +74,9 @@ describe("a renewal", () => {
     const backend = scratch.open();
     const [first, second] = several(2);
     const counts = countRenewals();
-    const before = await granted(backend.attempt(first!));
+    const before = await granted(backend, first!);
     await sleep(5);
-    const after = await granted(backend.attempt(second!));
+    const after = await granted(backend, second!);
     expect([...counts.values()]).toEqual([1]);
     expect(after.fromMs).toBe(before.fromMs);
     const { held } = await backend.query("");
@@ -117,8 +117,8 @@ describe("has a file of its own", () => {
   test("a waiter, also after the lock was handed to it", async () => {
     const [a, b] = [scratch.open(), scratch.open()];
     const [holder, waiter, other] = [claim(), claim(), claim({ name: "other" })];
-    await granted(b.attempt(other));
-    await granted(a.attempt(holder));
+    await granted(b, other);
+    await granted(a, holder);
     expect(await b.attempt(waiter)).toMatchObject({ position: 1 });
     await a.release(holder);
     await grantedAtLast(b, waiter);
@@ -147,7 +147,7 @@ describe("ends at its own time beside leases that are renewed", () => {
     const [kept, forgotten] = several(2, { ttlMs: 500 });
     await take(backend, [kept!, forgotten!]);
     const fromMs = performance.now();
-    await eventually(async () => {
+    await eventually("the forgotten lease has expired", async () => {
       expect(await backend.renew([kept!])).toMatchObject([{ held: true }]);
       return (await other.attempt(claim({ name: forgotten!.name, queues: false }))).granted ? true : undefined;
     });
@@ -159,9 +159,9 @@ describe("ends at its own time beside leases that are renewed", () => {
     const [backend, other] = [scratch.open(), scratch.open()];
     const [forgotten] = several(1, { ttlMs: 500 });
     await take(backend, [forgotten!]);
-    await eventually(async () => {
+    await eventually("the forgotten lease has expired", async () => {
       const brief = claim({ name: "brief", ttlMs: 500, renewed: true });
-      await granted(backend.attempt(brief));
+      await granted(backend, brief);
       await backend.release(brief);
       return (await other.attempt(claim({ name: forgotten!.name, queues: false }))).granted ? true : undefined;
     });
@@ -174,11 +174,11 @@ describe("a file whose time was over while it held a lease", () => {
     const [late, next] = several(2, { ttlMs: 300 });
     await take(backend, [late!]);
     await sleep(350);
-    await granted(backend.attempt(next!));
+    await granted(backend, next!);
     expect(leaseFiles()).toHaveLength(2);
     expect((await other.query("")).held).toMatchObject([{ name: next!.name }]);
     expect(await backend.renew([late!, next!])).toMatchObject([{ held: false }, { held: true }]);
-    await granted(other.attempt(claim({ name: late!.name, queues: false })));
+    await granted(other, claim({ name: late!.name, queues: false }));
   });
 
   test("loses all its leases, and a renewal of one does not bring back another", async () => {
@@ -186,7 +186,7 @@ describe("a file whose time was over while it held a lease", () => {
     const claims = several(3, { ttlMs: 300 });
     await take(backend, claims);
     await sleep(350);
-    await granted(other.attempt(claim({ name: claims[1]!.name })));
+    await granted(other, claim({ name: claims[1]!.name }));
     expect(await backend.renew(claims)).toMatchObject([{ held: false }, { held: false }, { held: false }]);
     expect((await other.query("")).held).toHaveLength(1);
     for (const wish of claims) await backend.release(wish);
@@ -220,33 +220,33 @@ describe("another process", () => {
     const peer = await scratch.peer();
     const claims = several(3);
     const grants = [];
-    for (const wish of claims) grants.push(await granted(peer.attempt(wish)));
+    for (const wish of claims) grants.push(await granted(peer, wish));
     const backend = scratch.open();
     expect(await backend.forceRelease("lock 1", grants[1]!.fence, "ops@testClients", "it hangs")).toBe(true);
-    const lost = await eventually(async () => {
+    const lost = await eventually("the loss is reported", async () => {
       const all = await peer.call<{ id: string; reason: string }[]>("reports");
       return all.length > 0 ? all : undefined;
     });
     expect(lost).toMatchObject([{ id: claims[1]!.id, reason: expect.stringMatching(/ops@testClients.*it hangs/) }]);
     expect(await peer.call("renew", claims)).toMatchObject([{ held: true }, { held: false }, { held: true }]);
     // The file serves that lock again.
-    await granted(peer.attempt(claim({ name: "lock 1", renewed: true })));
+    await granted(peer, claim({ name: "lock 1", renewed: true }));
     expect(leaseFiles()).toHaveLength(1);
   });
 
   test("takes over all of them at once when their process is killed", async () => {
     const peer = await scratch.peer();
     const claims = several(3);
-    for (const wish of claims) await granted(peer.attempt(wish));
+    for (const wish of claims) await granted(peer, wish);
     await peer.kill();
     const backend = scratch.open();
-    for (const { name } of claims) await granted(backend.attempt(claim({ name })));
+    for (const { name } of claims) await granted(backend, claim({ name }));
   });
 
   test("takes over after the ttl when their process is stopped, which learns it for each of them", async () => {
     const peer = await scratch.peer();
     const claims = several(3, { ttlMs: 400 });
-    for (const wish of claims) await granted(peer.attempt(wish));
+    for (const wish of claims) await granted(peer, wish);
     peer.process.kill("SIGSTOP");
     const backend = scratch.open();
     await grantedAtLast(backend, claim({ name: "lock 1" }));
@@ -289,7 +289,7 @@ test("files of claims with different share keys are not kept without limit", asy
   const backend = scratch.open();
   for (let at = 0; at < 100; at++) {
     const wish = claim({ renewed: true, meta: { request: String(at) } });
-    await granted(backend.attempt(wish));
+    await granted(backend, wish);
     await backend.release(wish);
   }
   expect(leaseFiles().length).toBeLessThanOrEqual(64);
@@ -300,7 +300,7 @@ describe.each(["space", "inodes"])("on a full disk (no %s left)", (what) => {
     const peer = await scratch.confined();
     const filler = join(scratch.dir, "../filler");
     const claims = several(3);
-    for (const wish of claims) await granted(peer.attempt(wish));
+    for (const wish of claims) await granted(peer, wish);
     await peer.call("fill", filler, what);
     const outcome = await peer.call("release", claims[1]!).catch((cause: unknown) => cause as PeerError);
     // One more name in a directory of a tmpfs takes an inode, but no space.
@@ -314,6 +314,6 @@ describe.each(["space", "inodes"])("on a full disk (no %s left)", (what) => {
     // Nobody asks for it again: the others' next renewal ends it.
     expect(await peer.call("renew", [claims[0]!, claims[2]!])).toMatchObject([{ held: true }, { held: true }]);
     expect(await peer.call("query", "")).toMatchObject({ held: [{ name: "lock 0" }, { name: "lock 2" }] });
-    await granted(peer.attempt(claim({ name: "lock 1" })));
+    await granted(peer, claim({ name: "lock 1" }));
   });
 });

@@ -45,7 +45,7 @@ describe("a waiter is woken", () => {
   test("when the lock is handed to it", async () => {
     const [a, b] = [open(), open()];
     const [held, wish] = [claim(), claim()];
-    await granted(a.attempt(held));
+    await granted(a, held);
     await queue(b, wish);
     const watching = wait(b, wish);
     await a.release(held);
@@ -55,11 +55,11 @@ describe("a waiter is woken", () => {
   test("when that happened before it began to watch", async () => {
     const [a, b] = [open(), open()];
     const [held, wish] = [claim(), claim()];
-    await granted(a.attempt(held));
+    await granted(a, held);
     await queue(b, wish);
     await a.release(held);
     // The wake-up has arrived, and nothing was waiting for it.
-    await eventually(async () => ((await a.query("")).held.length === 1 ? true : undefined));
+    await eventually("the lease is there", async () => ((await a.query("")).held.length === 1 ? true : undefined));
     for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
     await wait(b, wish);
   });
@@ -70,7 +70,7 @@ describe("a waiter is woken", () => {
   ] as const)("%s", async (_what, change, holders) => {
     const [a, b, c] = [open(), open(), open()];
     const held = Array.from({ length: holders }, () => claim(holders === 1 ? {} : change));
-    for (const one of held) await granted(a.attempt(one));
+    for (const one of held) await granted(a, one);
     const [first, second] = [claim(change), claim(change)];
     await queue(b, first);
     await queue(c, second);
@@ -82,7 +82,7 @@ describe("a waiter is woken", () => {
   test("a writer, when the last of several readers in other processes goes", async () => {
     const readers = [open(), open(), open()];
     const held = readers.map(() => claim({ mode: "shared" }));
-    for (const [at, backend] of readers.entries()) await granted(backend.attempt(held[at]!));
+    for (const [at, backend] of readers.entries()) await granted(backend, held[at]!);
     const [b, writer] = [open(), claim()];
     await queue(b, writer);
     const watching = wait(b, writer);
@@ -93,7 +93,7 @@ describe("a waiter is woken", () => {
   test("readers behind a writer, when the writer has released", async () => {
     const [a, b, c] = [open(), open(), open()];
     const [held, writer, reader] = [claim({ mode: "shared" }), claim(), claim({ mode: "shared" })];
-    await granted(a.attempt(held));
+    await granted(a, held);
     await queue(b, writer);
     await queue(c, reader);
     const watching = wait(c, reader);
@@ -106,7 +106,7 @@ describe("a waiter is woken", () => {
   test("those behind one that gives up: the writer in front of readers leaves, and they hold together with the reader", async () => {
     const [a, b, c] = [open(), open(), open()];
     const [held, writer, reader] = [claim({ mode: "shared" }), claim(), claim({ mode: "shared" })];
-    await granted(a.attempt(held));
+    await granted(a, held);
     await queue(b, writer);
     await queue(c, reader);
     const watching = wait(c, reader);
@@ -118,7 +118,7 @@ describe("a waiter is woken", () => {
     const [b, c] = [open(), open()];
     const holder = await scratch.peer();
     const [held, first, second] = [claim(), claim(), claim()];
-    await granted(holder.attempt(held));
+    await granted(holder, held);
     await queue(b, first);
     await queue(c, second);
     const woken = c.watch(second, new AbortController().signal);
@@ -132,13 +132,13 @@ describe("a waiter is woken", () => {
 
   test("when the holder's process dies, and when that of the waiter just ahead does", async () => {
     const [holder, ahead] = [await scratch.peer(), await scratch.peer()];
-    await granted(holder.attempt(claim()));
+    await granted(holder, claim());
     await ahead.attempt(claim());
     const [b, wish] = [open(), claim()];
     await queue(b, wish);
     const watching = wait(b, wish);
     await ahead.kill();
-    await eventually(async () => ((await b.query("")).pending.length === 1 ? true : undefined));
+    await eventually("one claim waits", async () => ((await b.query("")).pending.length === 1 ? true : undefined));
     await holder.kill();
     await watching;
   });
@@ -146,7 +146,7 @@ describe("a waiter is woken", () => {
   test("when the lease before it is ended by force", async () => {
     const [a, b, c] = [open(), open(), open()];
     const wish = claim();
-    const { fence } = await granted(a.attempt(claim()));
+    const { fence } = await granted(a, claim());
     await queue(b, wish);
     const watching = wait(b, wish);
     expect(await c.forceRelease("a lock", fence, "ops", "stuck")).toBe(true);
@@ -156,7 +156,7 @@ describe("a waiter is woken", () => {
   test("when a place that was kept for a while is free", async () => {
     const [a, b] = [open(), open()];
     const [held, wish] = [claim({ minHoldMs: 60 }), claim()];
-    await granted(a.attempt(held));
+    await granted(a, held);
     await queue(b, wish);
     const watching = wait(b, wish);
     await a.release(held);
@@ -166,7 +166,7 @@ describe("a waiter is woken", () => {
   test("when the holder swaps its claim for another, which queues behind", async () => {
     const [a, b] = [open(), open()];
     const [held, next, wish] = [claim(), claim(), claim()];
-    await granted(a.attempt(held));
+    await granted(a, held);
     await queue(b, wish);
     const watching = wait(b, wish);
     expect(await a.swap(held, next)).toMatchObject({ granted: false });
@@ -179,7 +179,7 @@ describe("a waiter is woken", () => {
   test("each of many in turn, all in one process or each in its own", async () => {
     const backends = [open(), open(), open()];
     const wishes = Array.from({ length: 12 }, () => claim());
-    await granted(backends[0]!.attempt(wishes[0]!));
+    await granted(backends[0]!, wishes[0]!);
     for (const [at, wish] of wishes.entries()) if (at > 0) await queue(backends[at % 3]!, wish);
     const order: number[] = [];
     const turns = wishes.map(async (wish, at) => {

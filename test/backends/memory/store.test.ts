@@ -3,24 +3,12 @@ import type { Claim, Granted } from "../../../src/contract/backend.ts";
 import { memory, memoryStore } from "../../../src/backends/memory/index.ts";
 import { openBackend } from "../../../src/backends/memory/open.ts";
 import { FakeClock } from "../../../src/testing/fake-clock.ts";
+import { newClaim } from "../../../src/testing/claim.ts";
 
 // What every backend promises is in the conformance suite; here is what only the reference backend promises.
 
-let claims = 0;
 function claim(name: string, change: Partial<Claim> = {}): Claim {
-  return {
-    id: `claim-${String(++claims).padStart(16, "0")}`,
-    name,
-    mode: "exclusive",
-    limit: 1,
-    ttlMs: 1000,
-    lockDelayMs: 0,
-    minHoldMs: 0,
-    holder: "test:1",
-    meta: {},
-    queues: true,
-    ...change,
-  };
+  return newClaim({ name, ttlMs: 1000, ...change });
 }
 
 describe("memory()", () => {

@@ -1,10 +1,10 @@
 /** Real redis-servers as members, and quorums over them as several processes would have them. */
 import { Redis } from "ioredis";
 import type { Backend, Claim, Member } from "../../../src/contract/backend.ts";
-import { systemChance } from "../../../src/contract/random.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { initMembers, quorum, type QuorumOptions } from "../../../src/backends/quorum/index.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
+import { newClaim as anyClaim } from "../../../src/testing/claim.ts";
 import { PASSWORD } from "../../login.ts";
 
 export interface Servers extends AsyncDisposable {
@@ -45,17 +45,5 @@ export async function startServers(count: number): Promise<Servers> {
 }
 
 export function newClaim(facts: Partial<Claim> = {}): Claim {
-  return {
-    id: systemChance.id(),
-    name: `lock-${systemChance.id()}`,
-    mode: "exclusive",
-    limit: 1,
-    ttlMs: 10_000,
-    lockDelayMs: 0,
-    minHoldMs: 0,
-    holder: "test:1",
-    meta: {},
-    queues: false,
-    ...facts,
-  };
+  return anyClaim({ ttlMs: 10_000, queues: false, ...facts });
 }

@@ -1,37 +1,18 @@
-/** What the Redis tests share: claims, clients that are closed for them, and ways to wait without guessing. */
+/** What the Redis tests share: clients that are closed for them, and how the core waits. */
 import { Redis, type RedisOptions as IoredisOptions } from "ioredis";
 import { vi } from "vitest";
-import type { Backend, Claim, Granted, Refused } from "../../../src/contract/backend.ts";
-import { systemChance } from "../../../src/contract/random.ts";
+import type { Backend, Claim, Granted } from "../../../src/contract/backend.ts";
+import { eventually } from "../../../src/testing/eventually.ts";
 import type { SentinelLab } from "../../../src/lab/servers/sentinels.ts";
 import { type RedisBackend, redis, type RedisOptions } from "../../../src/backends/redis/index.ts";
 import { PASSWORD } from "../../login.ts";
 
+export { granted, refused } from "../../../src/testing/attempts.ts";
+export { newClaim as claimOf, rivalOf } from "../../../src/testing/claim.ts";
+export { eventually };
+
 // On a busy machine a server takes its time to start. These limits only end what has failed anyway.
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 240_000 });
-const PATIENCE_MS = 120_000;
-
-export function claimOf(change: Partial<Claim> = {}): Claim {
-  return {
-    id: systemChance.id(),
-    name: `test:${systemChance.id()}`,
-    mode: "exclusive",
-    limit: 1,
-    ttlMs: 60_000,
-    lockDelayMs: 0,
-    minHoldMs: 0,
-    holder: "test:1",
-    meta: {},
-    queues: true,
-    ...change,
-  };
-}
-
-/** The same lock, another claim. */
-export function rivalOf(claim: Claim, change: Partial<Claim> = {}): Claim {
-  return { ...claim, id: systemChance.id(), ...change };
-}
-
 export function sleep(ms: number): Promise<void> {
   return new Promise((resolve_) => setTimeout(resolve_, ms));
 }
@@ -45,21 +26,6 @@ export async function hurry({ sentinels, service }: Pick<SentinelLab, "sentinels
   await Promise.all(sentinels.map((sentinel) => sentinel.cli(...soon)));
 }
 
-/** Looks until there is something to see. */
-export async function eventually<T>(
-  what: string,
-  look: () => Promise<T | undefined> | T | undefined,
-  { paceMs = 10, patienceMs = PATIENCE_MS }: { paceMs?: number; patienceMs?: number } = {},
-): Promise<T> {
-  const untilMs = performance.now() + patienceMs;
-  for (;;) {
-    const seen = await look();
-    if (seen !== undefined) return seen;
-    if (performance.now() > untilMs) throw new Error(`expected at last: ${what}`);
-    await sleep(paceMs);
-  }
-}
-
 /** Waits as the core does, without its pace: attempt, watch, attempt. */
 export async function waitFor(backend: Backend, claim: Claim): Promise<Granted> {
   return eventually(`${claim.name} is granted`, async () => {
@@ -67,19 +33,6 @@ export async function waitFor(backend: Backend, claim: Claim): Promise<Granted> 
     if (answer.granted) return answer;
     return backend.watch?.(claim, AbortSignal.timeout(answer.retryMs ?? 1000));
   });
-}
-
-export async function granted(backend: Backend, claim: Claim): Promise<Granted> {
-  const answer = await backend.attempt(claim);
-  if (!answer.granted)
-    throw new Error(`expected the lease, but it is held by ${JSON.stringify(answer.heldBy[0]?.holder)}`);
-  return answer;
-}
-
-export async function refused(backend: Backend, claim: Claim): Promise<Refused> {
-  const answer = await backend.attempt(claim);
-  if (answer.granted) throw new Error(`expected a no, but got fence ${answer.fence}`);
-  return answer;
 }
 
 /** Clients and backends that are closed at the end of a test. */
