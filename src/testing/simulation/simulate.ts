@@ -8,11 +8,10 @@ import { type HistoryEvent, type Violation } from "../history/events.ts";
 import { findLinearization } from "../history/linearizable.ts";
 import { FAIR_WEATHER } from "./road.ts";
 import { calmDown, drawWeather, makeTrouble } from "./nemesis.ts";
-import { work } from "./workload.ts";
+import { type Size, sizeOf } from "./size.ts";
+import { drawLocks, type Habits, work } from "./workload.ts";
 import { type Mutation, type Node, type Trouble, World } from "./world.ts";
 
-const PROCESSES = 3;
-const WORKERS = 3;
 /** The longest ttl and its lock delay decide how long a fault can echo. */
 const ECHO = 8;
 
@@ -37,16 +36,21 @@ export interface SimulationResult {
   readonly history: readonly HistoryEvent[];
 }
 
-/** Lives through one world. */
-export async function simulate(seed: number, mutation: Mutation = {}): Promise<SimulationResult> {
+/** Lives through one world, as large as its seed says. */
+export async function simulate(
+  seed: number,
+  mutation: Mutation = {},
+  size: Size = sizeOf(seed),
+): Promise<SimulationResult> {
   const { stackTraceLimit } = Error;
   // Thousands of errors are part of the plan; nobody reads where they came from.
   Error.stackTraceLimit = 0;
   try {
     const world = new World(seed, mutation);
     const ttlMs = Math.ceil(world.chance.between(200, 1200));
-    const troubles = await chaos(world, ttlMs);
-    await peace(world, ttlMs);
+    const locks = drawLocks(world.chance, size.locks);
+    const troubles = await chaos(world, { ttlMs, locks }, size);
+    await peace(world, { ttlMs, locks }, size);
     await takeOver(world, ttlMs);
     await farewell(world, ttlMs);
     return judge(world, seed, troubles);
@@ -56,31 +60,35 @@ export async function simulate(seed: number, mutation: Mutation = {}): Promise<S
 }
 
 /** Everything goes wrong; then the faults clear, and O5: everybody who waits is served or gives up in time. */
-async function chaos(world: World, ttlMs: number): Promise<Readonly<Record<Trouble, number>>> {
+async function chaos(
+  world: World,
+  { ttlMs, locks }: Pick<Habits, "ttlMs" | "locks">,
+  { processes, workers: count, chaosTtls }: Size,
+): Promise<Readonly<Record<Trouble, number>>> {
   let calm = false;
   const workers = new Set<string>();
-  const habits = { ttlMs, workMs: ttlMs * 2, tidy: false };
+  const habits = { ttlMs, locks, workMs: ttlMs * 2, tidy: false };
   const start = (): void => {
     const node = world.spawn();
     drawWeather(world, node, ttlMs);
-    for (let worker = 0; worker < WORKERS; worker++) {
+    for (let worker = 0; worker < count; worker++) {
       const name = `${node.process.name}.${worker}`;
       workers.add(name);
       void work(world, node, String(worker), habits, () => calm).then(() => workers.delete(name));
     }
   };
-  for (let process = 0; process < PROCESSES; process++) start();
+  for (let process = 0; process < processes; process++) start();
   const troubles = makeTrouble(
     world,
     ttlMs,
     () => calm,
     ({ process }) => {
       // The dead wait for nothing.
-      for (let worker = 0; worker < WORKERS; worker++) workers.delete(`${process.name}.${worker}`);
+      for (let worker = 0; worker < count; worker++) workers.delete(`${process.name}.${worker}`);
       start();
     },
   );
-  await world.until(() => false, ttlMs * 10);
+  await world.until(() => false, ttlMs * chaosTtls);
   calm = true;
   calmDown(world);
   const served = await world.until(() => workers.size === 0, world.nowMs + ttlMs * ECHO + 10_000);
@@ -90,7 +98,11 @@ async function chaos(world: World, ttlMs: number): Promise<Readonly<Record<Troub
 }
 
 /** Nothing is lost, only slow: callers who stop waiting must leave nothing behind, at once. O6. */
-async function peace(world: World, ttlMs: number): Promise<void> {
+async function peace(
+  world: World,
+  { ttlMs, locks }: Pick<Habits, "ttlMs" | "locks">,
+  { peaceMs }: Size,
+): Promise<void> {
   world.phase = "peace";
   expectEmpty(world, "after every ttl has passed");
   let over = false;
@@ -98,11 +110,11 @@ async function peace(world: World, ttlMs: number): Promise<void> {
   for (const node of world.nodes) {
     for (const worker of ["x", "y"]) {
       working++;
-      const habits = { ttlMs: ttlMs + 1000, workMs: 30, tidy: true };
+      const habits = { ttlMs: ttlMs + 1000, locks, workMs: 30, tidy: true };
       void work(world, node, worker, habits, () => over).then(() => working--);
     }
   }
-  await world.until(() => false, world.nowMs + 800);
+  await world.until(() => false, world.nowMs + peaceMs);
   over = true;
   const done = await world.until(() => working === 0, world.nowMs + 5000);
   if (!done) world.fail("O5 liveness", "", "somebody waits though nothing is wrong");

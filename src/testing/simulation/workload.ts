@@ -1,15 +1,26 @@
 /** What the processes of a simulation do all day: take locks in every way there is, work, write, and leave. */
 import type { AcquireOptions, Lease } from "../../core/api.ts";
 import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } from "../../contract/errors.ts";
+import type { SeededChance } from "../seeded-random.ts";
 import type { Node, World } from "./world.ts";
 
 /** `pool` admits two, `books` has readers and writers, the others have one holder at a time. */
 const LOCK_NAMES = ["job", "books", "pool", "other"] as const;
+type LockName = (typeof LOCK_NAMES)[number];
+
+/** `job`, and others by dice; all of them are always the same. */
+export function drawLocks(chance: SeededChance, count: number): readonly LockName[] {
+  const names = new Set<LockName>(count < LOCK_NAMES.length ? ["job"] : LOCK_NAMES);
+  while (names.size < count) names.add(chance.pick(LOCK_NAMES));
+  return [...names];
+}
 
 /** One for all: to make one costs more than the visit that it ends. */
 const NO_INTEREST: Error = Object.assign(new Error("lost interest"), { name: "AbortError" });
 
 export interface Habits {
+  /** Which they want. */
+  readonly locks: readonly LockName[];
   readonly ttlMs: number;
   /** Longest time to work under a lock. */
   readonly workMs: number;
@@ -49,7 +60,7 @@ class Visit {
 
   async make(): Promise<void> {
     const { chance } = this.#world;
-    const names = chance.happens(0.12) ? ["job", "other"] : [chance.pick(LOCK_NAMES)];
+    const names = chance.happens(0.12) ? ["job", "other"] : [chance.pick(this.#habits.locks)];
     const options = this.#options(names);
     for (const lock of names) {
       const { mode = "exclusive", limit = 1 } = options;
