@@ -1,8 +1,8 @@
-/** Runs once before all tests: the server programs are there, dist/ is what src/ says, and the command line is bundled from it. */
+/** Runs once before all tests: the server programs are there, dist/ is what src/ says, and there is a bundle of it. */
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { findProgram, type ProgramName } from "../src/lab/servers/programs.ts";
-import { bundleCli } from "./cli-bundle.ts";
+import { bundleDist } from "./bundle.ts";
 
 const PROGRAMS: readonly ProgramName[] = [
   "redis-server",
@@ -29,5 +29,5 @@ export async function setup(): Promise<void> {
   delete process.env["NODE_EXTRA_CA_CERTS"];
   const script = fileURLToPath(new URL("../scripts/ensure-built.mjs", import.meta.url));
   execFileSync(process.execPath, [script], { stdio: ["ignore", "inherit", "inherit"] });
-  process.env["HOLDFAST_TEST_CLI"] = await bundleCli();
+  process.env["HOLDFAST_TEST_BUNDLE"] = await bundleDist();
 }

@@ -7,7 +7,7 @@ import { join } from "node:path";
 
 import { vi } from "vitest";
 import { LeftoverError } from "../../src/testing/leftovers.ts";
-import { DIST } from "../dist.ts";
+import { BUNDLE, DIST } from "../dist.ts";
 
 // Each test starts many processes; on a busy machine that takes its time. These limits only end what has failed anyway.
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
@@ -18,8 +18,7 @@ const NOTHING = new Int32Array(new SharedArrayBuffer(4));
 
 /** The program as users get it. */
 export const SHIPPED: string = join(DIST, "cli/main.js");
-/** The same in fewer files, which starts in half the time: test/cli-bundle.ts. */
-export const MAIN: string = process.env["HOLDFAST_TEST_CLI"] ?? SHIPPED;
+export const MAIN: string = join(BUNDLE, "cli/main.js");
 
 export interface Result {
   readonly code: number | null;

@@ -3,14 +3,24 @@
  * file-system call. Prints each fence that it was granted, and how many calls there were if it gets that far; with an n
  * of 0 also the number of each call that left another disk than it found.
  *
- * Usage: node killed-process.mjs <dist> <dir> <scenario> <n> before|after all|changes [hold]
+ * Usage: node killed-process.mjs <dist> <dir> <scenario> <n> before|after all|changes [hold | copies <folder>]
  * With `changes` only calls that may change something are counted. With `hold` as a last word it takes a lock and waits
- * to die.
+ * to die. With `copies` and an n of 0, the disk that each such call left is copied to a directory with the call's number.
  */
-import { lstatSync, readdirSync, readFileSync, writeSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  utimesSync,
+  writeSync,
+} from "node:fs";
 import { join } from "node:path";
 
-const [, , dist, dir, scenario, at, when, which, then] = process.argv;
+const [, , dist, dir, scenario, at, when, which, then, copies] = process.argv;
 const { FileBackend } = await import(`${dist}/backends/file/backend.js`);
 const { disk } = await import(`${dist}/backends/file/disk.js`);
 const CHANGES = ["link", "rename", "unlink", "mkdir", "rmdir", "utimes", "open", "write", "close"];
@@ -39,7 +49,10 @@ for (const [name, call] of Object.entries(disk)) {
       return call(...args);
     } finally {
       if (last) process.kill(process.pid, "SIGKILL");
-      if (at === "0" && allOf(dir) !== before) writeSync(1, `changed ${calls}\n`);
+      if (at === "0" && allOf(dir) !== before) {
+        writeSync(1, `changed ${calls}\n`);
+        if (then === "copies") copy(dir, join(copies, String(calls)), new Map());
+      }
     }
   };
 }
@@ -52,6 +65,22 @@ function allOf(path) {
     ? readdirSync(path).map((name) => `${name}: ${allOf(join(path, name))}`)
     : [readFileSync(path, "utf8")];
   return [stats.ino, stats.nlink, stats.size, stats.mtimeMs, ...inside].join(" ");
+}
+
+/** With all that `allOf` tells, except which inode it is: what is one file under two names stays one. */
+function copy(from, to, seen) {
+  const stats = lstatSync(from, { throwIfNoEntry: false });
+  if (stats === undefined) return;
+  const known = seen.get(stats.ino);
+  if (stats.isDirectory()) {
+    mkdirSync(to);
+    for (const name of readdirSync(from)) copy(join(from, name), join(to, name), seen);
+  } else if (!stats.isFile()) throw new Error(`${from} cannot be copied`);
+  else if (known !== undefined) return linkSync(known, to);
+  else copyFileSync(from, to);
+  seen.set(stats.ino, to);
+  chmodSync(to, stats.mode & 0o7777);
+  utimesSync(to, stats.atimeMs / 1000, stats.mtimeMs / 1000);
 }
 
 const open = (options) => new FileBackend({ dir, entriesMax: 2, hints: "poll", clock, ...options });

@@ -8,7 +8,7 @@ import { type FileBackend, file, type FileOptions } from "../../../src/backends/
 import { withChecksum, parseChecked } from "../../../src/backends/file/records.ts";
 import { newClaim } from "../../../src/testing/claim.ts";
 import { eventually } from "../../../src/testing/eventually.ts";
-import { DIST } from "../../dist.ts";
+import { BUNDLE } from "../../dist.ts";
 
 export { granted } from "../../../src/testing/attempts.ts";
 export { eventually };
@@ -40,7 +40,7 @@ export class Peer {
 
   static async start(dir: string, options: object = {}, fork_: ForkOptions = {}): Promise<Peer> {
     const program = join(import.meta.dirname, "peer-process.mjs");
-    const args = [DIST, dir, JSON.stringify(options)];
+    const args = [BUNDLE, dir, JSON.stringify(options)];
     const peer = new Peer(fork(program, args, { serialization: "advanced", ...fork_ }));
     await new Promise((resolve, reject) => {
       peer.#pending.set(0, { resolve, reject });
