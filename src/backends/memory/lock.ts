@@ -13,8 +13,6 @@ export interface Lease {
   client: Client;
   fence: bigint;
   readonly run: number;
-  /** The greatest fence before this one. */
-  readonly before: bigint;
   readonly sinceMs: number;
   /** When the store lets go by itself: ttl and lock delay after the last renewal. */
   untilMs: number;
@@ -38,6 +36,9 @@ export interface Lock {
   readonly queue: Map<string, Waiter>;
   /** The greatest fence given so far. */
   lastFence: bigint;
+  /** To which claim it was given, and the greatest before it: what is known of one grant only, as in Redis. */
+  lastClaim: string;
+  fenceBefore: bigint;
   /** No lease ends before this, so until then there is nothing to sweep. */
   soonestMs: number;
   timer: Timer;
@@ -69,6 +70,8 @@ export function newLock(name: string, lastFence: bigint): Lock {
     kept: [],
     queue: new Map(),
     lastFence,
+    lastClaim: "",
+    fenceBefore: lastFence,
     soonestMs: Infinity,
     timer: undefined,
     timerMs: Infinity,

@@ -136,7 +136,7 @@ export class MemoryStore {
         lock.soonestMs = Math.min(lock.soonestMs, keptMs);
       }
       this.#drop(lock, lease, "released", nowMs);
-      if (unseen && lock.lastFence === lease.fence) lock.lastFence = lease.before;
+      if (unseen && lock.lastClaim === claim.id && lock.lastFence === lease.fence) lock.lastFence = lock.fenceBefore;
     }
     if (lock.queue.delete(claim.id)) this.#report("left", lock, claim, nowMs);
     waiter?.wake?.(undefined);
@@ -246,8 +246,10 @@ export class MemoryStore {
 
   #grant(lock: Lock, claim: Claim, client: Client, fence: bigint, run: number, nowMs: number): Lease {
     const untilMs = nowMs + claim.ttlMs + claim.lockDelayMs;
-    const lease: Lease = { claim, client, fence, run, before: lock.lastFence, sinceMs: nowMs, untilMs };
+    const lease: Lease = { claim, client, fence, run, sinceMs: nowMs, untilMs };
     lock.leases.set(claim.id, lease);
+    lock.lastClaim = claim.id;
+    lock.fenceBefore = lock.lastFence;
     lock.lastFence = fence + BigInt(run) - 1n;
     lock.soonestMs = Math.min(lock.soonestMs, untilMs);
     const { id, mode, limit, holder } = claim;

@@ -58,6 +58,18 @@ const shapes: fc.Arbitrary<Shape[]> = fc.array(
   }),
   { minLength: 3, maxLength: 3 },
 );
+/** The same in every run of all tests, which must not depend on luck; `MODEL_RUNS=10000 MODEL_SEED=7` looks further. */
+const RUNS = Number(process.env["MODEL_RUNS"] ?? 300);
+const SEED = Number(process.env["MODEL_SEED"] ?? 1);
+const reader: Shape = { mode: "shared", ttl: 2, lockDelay: 0, minHold: 0 };
+const votes = (voter: number, proposed: number): Command => ({ do: "vote", who: voter, ballot: proposed, quarantine: 0 });
+/** What it once found. Two readers take back their votes: of the first nobody remembers which fence was before it. */
+const FOUND: [Shape[], Command[]][] = [
+  [
+    [reader, reader, reader],
+    [votes(2, 1), votes(0, 2), { do: "withdraw", who: 0 }, { do: "withdraw", who: 2 }, votes(0, 1)],
+  ],
+];
 let server: RedisServer;
 let wallClock: WallClock;
 let client: Redis;
@@ -163,7 +175,7 @@ test("a member's scripts answer as the model does, in every sequence of commands
         if (command.do === "vote") kinds.add((expected as { readonly vote: string }).vote);
       }
     }),
-    { numRuns: Number(process.env["MODEL_RUNS"] ?? 300) },
+    { numRuns: RUNS, seed: SEED, examples: FOUND },
   );
   expect(steps).toBeGreaterThan(1000);
   expect([...kinds].toSorted(), "every kind of vote was seen").toEqual(["granted", "held", "low", "recovering"]);
