@@ -4,6 +4,7 @@
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { BACKEND_NAMES } from "../src/backends/all.ts";
 import { type Duration, toMs } from "../src/contract/duration.ts";
@@ -24,9 +25,9 @@ function constant(place: string, name: string): number {
   const text = /\.\w+$/.test(place) ? read(place) : sourcesIn(place);
   const found = [...text.matchAll(new RegExp(String.raw`(?:const|local) ${name}(?:: number)? = ([^;\n]+)`, "g"))];
   if (found.length !== 1) throw new Error(`expected one constant ${name} in ${place}, found ${found.length}`);
-  const value = (found[0]?.[1] as string).replaceAll(/\b[A-Z][A-Z0-9_]+\b/g, (other) => String(constant(place, other)));
+  const value = found[0]![1]!.replaceAll(/\b[A-Z][A-Z0-9_]+\b/g, (other) => String(constant(place, other)));
   if (!/^[\w\s.*/+()-]+$/.test(value)) throw new Error(`${name} in ${place} is not a number: ${value}`);
-  return Number(new Function(`return ${value}`)());
+  return Number(runInNewContext(value));
 }
 
 /** `const DEFAULTS = { … }` of a file, as text for each option. */

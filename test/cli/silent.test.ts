@@ -75,15 +75,15 @@ describe.concurrent.each(CLIENTS)("%s: a store that does not answer its first qu
     });
   });
 
-  test("renew and release exit with 69, and say what nobody knows", async () => {
+  test("renew and release exit with 69, and say what is unknown", async () => {
     await onRoad(client, async (proxy, env) => {
       const name = `held ${client}`;
       const fence = await acquired(env, name);
       fallSilent(proxy);
-      plainly(await bench.run(["renew", name, "--fence", fence], { env }), /nobody knows whether .* is still held/);
+      plainly(await bench.run(["renew", name, "--fence", fence], { env }), /it is unknown whether .* is still held/);
       await proxy.heal();
       fallSilent(proxy);
-      plainly(await bench.run(["release", name, "--fence", fence], { env }), /nobody knows whether .* was given back/);
+      plainly(await bench.run(["release", name, "--fence", fence], { env }), /it is unknown whether .* was given back/);
       await proxy.heal();
     });
   });

@@ -147,7 +147,7 @@ describe("doctor", () => {
     expect((await bench.run(["doctor"], at("redis://127.0.0.1:1"))).code).toBe(69);
   });
 
-  test("redis: a server that cannot hold a quarantine, or could not be vouched for, breaks the promise", async () => {
+  test("redis: a server that cannot hold a quarantine, or whose quarantine could not be ended, breaks the promise", async () => {
     const url = `${redis.url}?failover=quarantine`;
     const bare = await doctor(url);
     expect({ code: bare.code, level: level(bare, "quarantine") }).toEqual({ code: 1, level: "broken" });
@@ -163,7 +163,7 @@ describe("doctor", () => {
     expect((await bench.run(["doctor", "--init"], at(`${redis.url}#?failover=quarantine`))).code).toBe(64);
   });
 
-  test("redlock: each member is looked at, one server twice is noticed, --init vouches", async () => {
+  test("redlock: each member is checked, one server twice is noticed, --init ends the quarantine", async () => {
     const others = await Promise.all([startRedis(), startRedis()]);
     try {
       const hosts = [redis, ...others].map(({ port }) => `127.0.0.1:${port}`);

@@ -109,7 +109,7 @@ describe.concurrent("the driver finds", { timeout: 120_000 }, () => {
     let fence = 1n;
     const result = await play(3, () => ({ attempt: async () => ({ granted: true, fence: fence++, run: 1 }) }));
     const found = result.findings.find(({ rule }) => rule === "O1 exclusion");
-    expect(found?.message).toMatch(/believes to hold it while so does .* held /u);
+    expect(found?.message).toMatch(/believes it holds the lock, and so does .* held /u);
     expect(found?.step).toBeGreaterThan(0);
   });
 

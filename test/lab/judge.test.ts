@@ -56,7 +56,7 @@ test("a clean play is as promised", () => {
   expect(against).toEqual([]);
 });
 
-test("two who believe at once are seen, and only forgiven where it was foretold", () => {
+test("two clients that believe at once are noticed, and accepted only where it was promised", () => {
   const told: readonly Told[] = [
     [0, "A", { kind: "asked" }],
     [1, "A", granted(1n, 1000)],
@@ -161,12 +161,12 @@ test("a store that gives the lock away too early is caught", () => {
   expect(against.join()).toContain("O4");
 });
 
-test("a holder that is never told is caught; a dead one need not be", () => {
+test("a loss that is never reported to its holder is noticed; to a dead holder it need not be", () => {
   const told: readonly Told[] = [
     [0, "A", { kind: "asked" }],
     [1, "A", granted(1n, 1000)],
   ];
-  expect(judge(resultOf(told, KEPT)).against.join()).toContain("never told");
+  expect(judge(resultOf(told, KEPT)).against.join()).toContain("never reported");
   const killed: Told = [500, "A", { kind: "fault", sign: "kill", text: "" }];
   expect(judge(resultOf([...told, killed], KEPT)).against).toEqual([]);
 });

@@ -56,7 +56,7 @@ describe("a late grant message", () => {
       if (found.length > 0) break;
     }
     expect(found[0]).toMatch(
-      /^simulation seed=\d+ step=\d+: O1 exclusion of "\w+": .* believes to hold it while so does/,
+      /^simulation seed=\d+ step=\d+: O1 exclusion of "\w+": .* believes it holds the lock, and so does/,
     );
   });
 

@@ -81,7 +81,7 @@ function isAhead(other: Call, call: Call): boolean {
   return (
     other !== call &&
     other.client === call.client &&
-    // A candidate waits until it is told to stop.
+    // A candidate waits until it is stopped.
     (other.gotLease || other.verb === "elect") &&
     other.at < (call.endedAt ?? Infinity) &&
     (other.endedAt ?? Infinity) > call.at &&
