@@ -12,7 +12,7 @@ import { rolldown } from "rolldown";
 import { DIST, ROOT } from "./dist.ts";
 
 const CACHE = join(ROOT, "node_modules/.cache/holdfast-cli");
-/** Nobody runs tests for longer. */
+/** No test run takes longer. */
 const OLD_MS = 24 * 3_600_000;
 
 /** Makes it where it is not there yet, and returns the path of its main file. */
@@ -68,7 +68,7 @@ async function writeTo(dir: string): Promise<void> {
   }
 }
 
-/** Whoever asks where it lies is told where it lay: there are the programs that it starts, and package.json. */
+/** Its paths are those of the original files: there are the programs that it starts, and package.json. */
 function withPlace(code: string, id: string): string | undefined {
   if (!code.includes("import.meta.url")) return undefined;
   return code.replaceAll("import.meta.url", JSON.stringify(pathToFileURL(id).href));

@@ -224,7 +224,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
     Math.floor(constant(`${REDIS}/inbox.ts`, "MESSAGE_MAX") / 1000),
     1000 / constant(`${REDIS}/inbox.ts`, "WAKES_PACE_MS"),
   ],
-  ["docs/backends/redis.md", "({} before anybody waits there)", constant(`${REDIS}/terms.ts`, "CALM_RUN")],
+  ["docs/backends/redis.md", "({} before any claim waits there)", constant(`${REDIS}/terms.ts`, "CALM_RUN")],
   [
     "docs/backends/redis.md",
     "its `min-replicas-max-lag` and {} s",

@@ -74,7 +74,7 @@ export function leftInQueues(dir: string, prefix?: string): readonly string[] {
   const ours = (directory: string): boolean => prefix === undefined || directory.startsWith(toDirectory(prefix));
   return list(queues)
     .filter((directory) => ours(directory))
-    .flatMap((directory) => list(join(queues, directory)).map((ticket) => `a ticket ${ticket} in ${directory}`));
+    .flatMap((directory) => list(join(queues, directory)).map((name) => `a ticket ${name} in ${directory}`));
 }
 
 /** Where no process was killed, also: no socket, no companion, and no lease file of a lease that lasts. */

@@ -30,7 +30,7 @@ describe("the simulation", () => {
     }
     for (const [trouble, count] of Object.entries(counts)) expect(count, trouble).toBeGreaterThan(3);
     expect(doneTwice, "commands that the store did twice").toBeGreaterThan(3);
-    expect(lateMessages, "grant messages after which somebody else was granted").toBeGreaterThan(3);
+    expect(lateMessages, "grant messages after which another claim was granted").toBeGreaterThan(3);
   });
 
   test("breaks no promise in worlds that once broke one", PATIENCE, async () => {
@@ -41,7 +41,7 @@ describe("the simulation", () => {
 });
 
 /**
- * Commands and messages of a process have two times: a grant message can come when its lease has passed, somebody else has held
+ * Commands and messages of a process have two times: a grant message can come when its lease has passed, another claim has held
  * the lock, and the claim is queued anew. The worlds in which that would be believed are the same for ever.
  */
 describe("a late grant message", () => {
@@ -60,7 +60,7 @@ describe("a late grant message", () => {
     );
   });
 
-  test("deceives nobody in the same worlds, because they do", PATIENCE, async () => {
+  test("deceives no process in the same worlds, because they do", PATIENCE, async () => {
     const reports: string[] = [];
     let lateMessages = 0;
     for (const seed of SEEDS) {
@@ -98,7 +98,7 @@ describe("a world turns red, and says in which step and why, without", () => {
         expect(report[0]).toMatch(new RegExp(`^simulation seed=${seed} step=\\d+: ${first.oracle}`));
         return;
       }
-      expect.fail(`nobody noticed in ${WORLDS_MOST} worlds`);
+      expect.fail(`not noticed in ${WORLDS_MOST} worlds`);
     });
   }
 });

@@ -90,7 +90,7 @@ function ending(
 function truth(belief: Belief, lease: StoreLease, say: (oracle: Oracle, message: string) => void): void {
   const { result, untilMs, releasedMs } = belief;
   if (releasedMs === undefined) return;
-  // Of a lease broken by force, a repeated release cannot know whether the first one ended it.
+  // Of a lease ended by force, a repeated release cannot know whether the first one ended it.
   if (result === "released" && lease.how === "ran-out" && lease.endMs < untilMs) {
     say("O8 truthfulness", `got "released", but the store's lease had ended before (${lease.how})`);
   }

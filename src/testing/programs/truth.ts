@@ -91,7 +91,7 @@ export class Truth {
         const why = record?.how === undefined ? "" : ` (${record.how})`;
         this.#fail("believed without the store", `${who} passes assertHeld(), but the store does not hold it${why}`);
       } else if (client.knownLost.has(record.claim)) {
-        this.#fail("believed after the news", `${who} passes assertHeld() after the news that it was broken by force`);
+        this.#fail("believed after the news", `${who} passes assertHeld() after the news that it was ended by force`);
       }
       return false;
     }
@@ -141,7 +141,7 @@ export class Truth {
           "group without a part",
           `${client.name}'s ${call.verb}() of a group got "${name}" when it was ${state}`,
         );
-      // Of what was broken by force, the news may still be on its way.
+      // The news of a forced release may still be on its way.
       if (state !== "held" || isPool(name) || record?.how === "forced") continue;
       const floor = mode === "shared" ? this.#writers.get(name) : this.#all.get(name);
       if (floor !== undefined && fence <= floor)

@@ -111,7 +111,7 @@ async function peace(world: World, ttlMs: number): Promise<void> {
   expectEmpty(world, "though all have left");
 }
 
-/** O5 with its bound: when a holder dies, the next holds within ttl and one look. */
+/** O5 with its bound: when a holder dies, the next holds within ttl and one check. */
 async function takeOver(world: World, ttlMs: number): Promise<void> {
   world.phase = "take-over";
   const [first, second] = world.nodes as [Node, Node];
