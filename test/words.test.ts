@@ -136,8 +136,23 @@ function offences({ path, text }: Source, rules: readonly Rule[]): readonly stri
   });
 }
 
-/** Files that others are working on; a line goes when its file is clean. */
-const PENDING: readonly string[] = [];
+/** Rooms and files that are still to be mended; a line goes when what it names is clean. */
+const PENDING: readonly string[] = [
+  "src/core/",
+  "src/contract/",
+  "src/backends/redis/",
+  "src/cli/seek-lease.ts",
+  "test/core/",
+  "test/backends/redis/",
+  // The script "vouch" of the Redis backend.
+  "scripts/mutate/nearest.mjs",
+  // The wording of a forced loss, until all backends have one.
+  "src/backends/file/force-release.ts",
+  "src/backends/memory/store.ts",
+  "src/backends/zookeeper/force-release.ts",
+  "test/backends/quorum/close.test.ts",
+  "test/backends/quorum/majority.test.ts",
+];
 const isPending = (path: string): boolean => PENDING.some((file) => path.startsWith(file));
 
 describe("words", () => {
