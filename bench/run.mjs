@@ -1,7 +1,7 @@
 /**
  * Benchmarks, side by side in one run. `npm run bench -- --help` tells how.
  *
- * Everybody takes turns in short slices; ratios within one run count, and of those, CPU per cycle most: they survive a noisy
+ * All take turns in short slices; ratios within one run count, and of those, CPU per cycle most: they survive a noisy
  * machine. docs/benchmarks.md explains the figures.
  */
 import { mkdirSync, writeFileSync } from "node:fs";

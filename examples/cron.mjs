@@ -9,7 +9,7 @@ const pods = await Promise.all(["pod-a", "pod-b", "pod-c"].map((holder) => conne
 async function nightly(locks, pod) {
   // minHold keeps the lock taken for a while after a quick run, for pods whose clock is a little late.
   const lease = await locks.tryAcquire("nightly-report", { minHold: "1s" });
-  if (lease === null) return console.log(`${pod}: somebody else does it`);
+  if (lease === null) return console.log(`${pod}: another pod does it`);
   try {
     console.log(`${pod}: running the report, fence ${lease.fence}`);
   } finally {

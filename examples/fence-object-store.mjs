@@ -20,7 +20,7 @@ async function putFenced(url, { name, fence }, data) {
     const condition = found.ok ? { "if-match": found.headers.get("etag") } : { "if-none-match": "*" };
     const put = await fetch(url, { method: "PUT", body, headers: condition });
     if (put.ok) return;
-    // 412: changed since we looked; 409: somebody is changing it right now. Look again.
+    // 412: changed since we looked; 409: another client is changing it right now. Try again.
     if (put.status !== 412 && put.status !== 409) throw new Error(`PUT ${url}: ${put.status}`);
   }
   throw new Error(`${url} kept changing`);

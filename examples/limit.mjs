@@ -9,7 +9,7 @@ let now = 0;
 let most = 0;
 
 async function download(file) {
-  // Everybody who uses the lock gives the same limit.
+  // All users of the lock give the same limit.
   await locks.run("downloads", { limit: 3 }, async () => {
     now += 1;
     most = Math.max(most, now);

@@ -36,8 +36,8 @@ async function everyCall(scenario) {
   const worker = async () => {
     for (let point = points.shift(); point !== undefined; point = points.shift()) {
       const dir = join(scratch, point.join("-"));
-      const told = await run(dir, scenario, ...point);
-      await survive(dir, told).catch((error) =>
+      const output = await run(dir, scenario, ...point);
+      await survive(dir, output).catch((error) =>
         problems.push(`${scenario}, killed ${point[1]} call ${point[0]}: ${error.message}`),
       );
       rmSync(dir, { recursive: true, force: true });
@@ -52,9 +52,9 @@ function run(dir, scenario, at, when) {
   return new Promise((resolve) => execFile(process.execPath, args, (_error, stdout) => resolve(stdout)));
 }
 
-async function survive(dir, told) {
+async function survive(dir, output) {
   const backend = new FileBackend({ dir, entriesMax: 2, hints: "poll" });
-  const given = [...told.matchAll(/^fence (\d+) (\d+)$/gm)].map(([, fence, run]) => BigInt(fence) + BigInt(run) - 1n);
+  const given = [...output.matchAll(/^fence (\d+) (\d+)$/gm)].map(([, fence, run]) => BigInt(fence) + BigInt(run) - 1n);
   const last = given.reduce((a, b) => (a > b ? a : b), 0n);
   const common = {
     name: "doomed",
@@ -73,7 +73,7 @@ async function survive(dir, told) {
     await new Promise((resolve) => setTimeout(resolve, 3));
     answer = await backend.attempt(claim);
   }
-  if (!answer.granted) throw new Error("nobody got the lock");
+  if (!answer.granted) throw new Error("no process got the lock");
   if (answer.fence <= last) throw new Error(`fence ${answer.fence} came after ${last}`);
   if (!(await backend.release(claim))) throw new Error("it could not be released");
   await backend.close();

@@ -37,7 +37,7 @@ const number = (text, option) => {
 
 const PROGRESS_MS = 10_000;
 let shownMs = 0;
-let told = 0;
+let printed = 0;
 const line = ({ rounds, steps, counts, faults, findings }) =>
   `${rounds} rounds, ${steps} steps, ${counts.leases ?? 0} leases, ${faults} faults, ${findings.length} findings`;
 const summary = await drive({
@@ -49,13 +49,13 @@ const summary = await drive({
   dist: values.dist === undefined ? undefined : resolve(values.dist),
   keepGoing: values["keep-going"],
   onRound: (sofar) => {
-    for (; told < sofar.findings.length; told++) console.error(sofar.findings[told]);
+    for (; printed < sofar.findings.length; printed++) console.error(sofar.findings[printed]);
     if (performance.now() - shownMs < PROGRESS_MS) return;
     shownMs = performance.now();
     console.error(`${values.store}: ${line(sofar)}`);
   },
 });
-for (; told < summary.findings.length; told++) console.error(summary.findings[told]);
+for (; printed < summary.findings.length; printed++) console.error(summary.findings[printed]);
 if (values.json) console.log(JSON.stringify(summary));
 else {
   const sorted = Object.entries(summary.counts).toSorted(([a], [b]) => (a < b ? -1 : 1));

@@ -19,7 +19,7 @@ const newestSourceMs = () =>
 const isStale = () =>
   !existsSync(stamp) || !existsSync(join(root, "dist/index.js")) || statSync(stamp).mtimeMs < newestSourceMs();
 
-/** mkdir is atomic: one build at a time, whoever else wants one waits for it. */
+/** mkdir is atomic: one build at a time, other processes wait for it. */
 async function takeLock() {
   mkdirSync(join(root, "node_modules/.cache"), { recursive: true });
   for (;;) {

@@ -21,7 +21,7 @@ const fire = (timer) => {
 const { progress, shrinks } = workerData;
 const reported = new Map();
 
-/** One example of each rule is made small; of the rest only the seed is told. */
+/** One example of each rule is made small; of the rest only the seed is printed. */
 async function report(program, finding, guarded) {
   const known = reported.get(finding.rule) ?? 0;
   reported.set(finding.rule, known + 1);

@@ -66,7 +66,7 @@ async function hotLock() {
 }
 
 /**
- * What renewing 100,000 leases at a ttl of 30 s costs, in percent of a core. The first minute is told apart: in it the
+ * What renewing 100,000 leases at a ttl of 30 s costs, in percent of a core. The first minute is shown separately: in it the
  * garbage collector tidies up behind 100,000 acquisitions, once.
  */
 async function heldLeases() {

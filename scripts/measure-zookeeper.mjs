@@ -3,7 +3,7 @@
  *
  *     npm run build && node scripts/measure-zookeeper.mjs [--loops 64] [--rounds 5] [--slice 2000] [--peer <folder>]
  *
- * A cycle is what a lock needs when nobody else wants it: an ephemeral sequential node, a look at the line, and the
+ * A cycle is what a lock needs when no other claim wants it: an ephemeral sequential node, one read of the queue, and the
  * node's removal. Wall-clock figures depend on the servers and on what else runs; CPU per cycle and its ratio count.
  * The peer is installed into a temporary folder, unless `--peer` names one that has it.
  */

@@ -68,7 +68,7 @@ function mutantsOf(file) {
   const seen = new Map();
   return mutants.map((mutant) => {
     const { key, ...rest } = described(file, text, mutant);
-    // Equal lines are told apart by their order.
+    // Equal lines are distinguished by their order.
     const nth = seen.get(key) ?? 0;
     seen.set(key, nth + 1);
     return { key: nth === 0 ? key : `${key}-${nth}`, ...rest };

@@ -54,7 +54,7 @@ function noteClean(seed) {
 
 let stopped = false;
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => (stopped = true));
-/** Rejections that nobody handled belong to the world that is at work. */
+/** Unhandled rejections belong to the world that is at work. */
 let unhandled = [];
 process.on("unhandledRejection", (reason) => unhandled.push(reason));
 
@@ -67,7 +67,7 @@ async function live(seed) {
   } catch (error) {
     return { seed, report: [`simulation seed=${seed}: ${String(error)}`] };
   }
-  // The event loop turns once, so that the last rejections are told.
+  // The event loop turns once, so the last rejections are reported.
   await new Promise((resolve) => setImmediate(resolve));
   const rejections = unhandled.map((reason) => `simulation seed=${seed}: unhandled rejection: ${String(reason)}`);
   return { ...result, report: [...result.report, ...rejections] };

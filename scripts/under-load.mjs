@@ -1,4 +1,4 @@
-// Runs test files again and again beside busy loops: what fails here waits for a moment instead of for a condition.
+// Runs test files repeatedly beside busy loops: a test that fails here waits for a time instead of for a condition.
 //
 //   npm run test:loaded -- test/backends/file/kills.test.ts test/core/thread.test.ts
 //   … --times 20            how often (20)

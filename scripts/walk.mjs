@@ -48,7 +48,7 @@ Error.stackTraceLimit = 12;
 globalThis.holdfastWalk = (file, name) => {
   const holder = {};
   Error.captureStackTrace(holder, globalThis.holdfastWalk);
-  // The first frame is the function itself; behind an "async" frame nobody is on the stack any more.
+  // The first frame is the function itself; behind an "async" frame nothing is on the stack any more.
   const [, ...callers] = holder.stack.split("\n").slice(1);
   const sync = callers.slice(0, callers.findIndex((frame) => /^ +at async /.test(frame)) >>> 0);
   const caller = sync.find((frame) => frame.includes(dist));

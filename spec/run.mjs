@@ -102,7 +102,7 @@ const CHECKS = [
     must: "fail",
   },
   {
-    name: "exclusion while nobody forgets",
+    name: "exclusion while no server forgets",
     model: "restarts.pml",
     defines: [],
     sizes: { small: ["TTL=1"], full: ["TTL=3"] },

@@ -13,7 +13,7 @@ import { DIST, ROOT } from "./dist.ts";
 
 const ENTRIES = ["cli/main", "backends/file/backend", "backends/file/disk"];
 const CACHE = join(ROOT, "node_modules/.cache/holdfast-bundle");
-/** Nobody runs tests for longer. */
+/** No test run takes longer. */
 const OLD_MS = 24 * 3_600_000;
 
 /** Makes it where it is not there yet, and returns its directory, to be used in the place of dist/. */
@@ -70,7 +70,7 @@ async function writeTo(dir: string): Promise<void> {
   }
 }
 
-/** Whoever asks where it lies is told where it lay: there are the programs that it starts, and package.json. */
+/** Its paths are those of the original files: there are the programs that it starts, and package.json. */
 function withPlace(code: string, id: string): string | undefined {
   if (!code.includes("import.meta.url")) return undefined;
   return code.replaceAll("import.meta.url", JSON.stringify(pathToFileURL(id).href));

@@ -25,7 +25,7 @@ export async function setup(): Promise<void> {
   }
   if (missing.length > 0) throw new Error(`The tests start real servers.\n${missing.join("\n")}`);
   // Node 20 reads these certificates at every start, for longer than the rest of the start takes; the thousands of
-  // processes that tests start talk to nobody outside of this machine.
+  // processes that tests start talk to no other machine.
   delete process.env["NODE_EXTRA_CA_CERTS"];
   const script = fileURLToPath(new URL("../scripts/ensure-built.mjs", import.meta.url));
   execFileSync(process.execPath, [script], { stdio: ["ignore", "inherit", "inherit"] });

@@ -4,10 +4,10 @@
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { BACKEND_NAMES } from "../src/backends/all.ts";
 import { type Duration, toMs } from "../src/contract/duration.ts";
-import { driftMs } from "../src/contract/trust.ts";
 import { ROOT } from "./dist.ts";
 
 const read = (path: string): string => readFileSync(join(ROOT, path), "utf8");
@@ -24,9 +24,16 @@ function constant(place: string, name: string): number {
   const text = /\.\w+$/.test(place) ? read(place) : sourcesIn(place);
   const found = [...text.matchAll(new RegExp(String.raw`(?:const|local) ${name}(?:: number)? = ([^;\n]+)`, "g"))];
   if (found.length !== 1) throw new Error(`expected one constant ${name} in ${place}, found ${found.length}`);
-  const value = (found[0]?.[1] as string).replaceAll(/\b[A-Z][A-Z0-9_]+\b/g, (other) => String(constant(place, other)));
+  const value = found[0]![1]!.replaceAll(/\b[A-Z][A-Z0-9_]+\b/g, (other) => String(constant(place, other)));
   if (!/^[\w\s.*/+()-]+$/.test(value)) throw new Error(`${name} in ${place} is not a number: ${value}`);
-  return Number(new Function(`return ${value}`)());
+  return Number(runInNewContext(value));
+}
+
+/** How much earlier than the store a lease is no longer trusted. */
+function driftMs(ttlMs: number): number {
+  const [, formula = ""] =
+    /function driftMs\(\w+: number\): number \{\s*return ([^;]+);/.exec(sourcesIn("src/contract")) ?? [];
+  return Number(runInNewContext(formula, { ttlMs }));
 }
 
 /** `const DEFAULTS = { … }` of a file, as text for each option. */
@@ -158,9 +165,10 @@ const zookeeper = (option: string): number => defaultOf(`${ZOOKEEPER}/options.ts
 
 /** A sentence with numbers, each `{}`, and what each is in the code, in the unit of the sentence. */
 const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers: readonly number[]])[] = [
-  ["README.md", "`tryAcquire()` gives it up to {} s", constant("src/core/options.ts", "TRY_MAX_MS") / 1000],
+  ["README.md", "`tryAcquire()` gives it up to {} s", constant("src/core", "TRY_MAX_MS") / 1000],
   ["docs/concepts.md", "The default, {} s, suits most work", core("ttl") / 1000],
   ["docs/concepts.md", "({} % of the ttl and {} ms)", (driftMs(100_000) - driftMs(0)) / 1000, driftMs(0)],
+  ["docs/concepts.md", "gets no answer for {} s (or", constant("src/core", "WANTED_SILENCE_MS") / 1000],
   ["docs/cli.md", "how long the lock outlives a dead holder ({}s)", constant(RUN, "DEFAULT_TTL_MS") / 1000],
   ["docs/cli.md", "when the lease is about to end ({}s,", constant(RUN, "DEFAULT_GRACE_MS") / 1000],
   ["docs/cli.md", "ends after `--ttl` ({}m)", constant("src/cli/commands/acquire.ts", "DEFAULT_TTL_MS") / 60_000],
@@ -168,23 +176,19 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   [
     "docs/cli.md",
     "Holders are cut at {} characters, reasons of force releases at {}, metas at {} KiB",
-    constant("src/contract/foreign.ts", "HOLDER_MAX"),
-    constant("src/contract/foreign.ts", "REASON_MAX"),
-    constant("src/contract/foreign.ts", "META_BYTES_MAX") / 1024,
+    constant("src/contract", "HOLDER_MAX"),
+    constant("src/contract", "REASON_MAX"),
+    constant("src/contract", "META_BYTES_MAX") / 1024,
   ],
   ["docs/fencing.md", "after `idle` ({} s by default)", defaultOf("src/fence/postgres/check.ts", "idle") / 1000],
-  ["docs/backends/file.md", "about every {} ms without", constant(`${FILE}/waiting.ts`, "BARE_POLL_MS")],
-  [
-    "docs/backends/file.md",
-    "the clock by more than {} ms",
-    Math.ceil(constant(`${FILE}/fences.ts`, "AHEAD_MAX_US") / 1000),
-  ],
+  ["docs/backends/file.md", "about every {} ms without", constant(FILE, "BARE_POLL_MS")],
+  ["docs/backends/file.md", "the clock by more than {} ms", Math.ceil(constant(FILE, "AHEAD_MAX_US") / 1000)],
   [
     "docs/backends/file.md",
     "it waits {} ms before the first fence",
-    Math.ceil(constant(`${FILE}/fences.ts`, "AHEAD_MAX_US") / 1000) + 1,
+    Math.ceil(constant(FILE, "AHEAD_MAX_US") / 1000) + 1,
   ],
-  ["docs/backends/file.md", "longer than {} characters become", constant(`${FILE}/epochs.ts`, "READABLE_MAX")],
+  ["docs/backends/file.md", "longer than {} characters become", constant(FILE, "READABLE_MAX")],
   ...["A ballot stands for {} fences", "for up to {} successive holders"].map(
     (sentence) => ["docs/backends/quorum.md", sentence, constant("src/backends/quorum/ballot.ts", "RUN")] as const,
   ),
@@ -195,61 +199,49 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
       [
         page,
         page.endsWith("redis.md") ? "lives for {} days after its last use" : "the marker ({} days)",
-        constant(`${REDIS}/lua/_incarnation.lua`, "MARKER_MS") / 86_400_000,
+        constant(`${REDIS}/lua`, "MARKER_MS") / 86_400_000,
       ] as const,
   ),
-  ["docs/backends/redis.md", "in memory, for {} ms at most", constant("src/core/admission.ts", "TURN_MS")],
+  ["docs/backends/redis.md", "in memory, for {} ms at most", constant("src/core", "TURN_MS")],
   ["docs/backends/redis.md", "({} s) has lapsed", redis("ticket") / 1000],
   ["docs/backends/redis.md", "`maxTtl + maxLag` ({} s by default)", (redis("maxTtl") + redis("maxLag")) / 1000],
-  ["docs/backends/redis.md", "{} ms or {} holders before", constant("src/core/admission.ts", "TURN_MS"), redis("run")],
-  ["docs/backends/redis.md", "each with its own answer: {} to a call", constant(`${REDIS}/batches.ts`, "PORTION")],
+  ["docs/backends/redis.md", "{} ms or {} holders before", constant("src/core", "TURN_MS"), redis("run")],
+  ["docs/backends/redis.md", "each with its own answer: {} to a call", constant(REDIS, "PORTION")],
   [
     "docs/backends/redis.md",
     "by the first {} of its id's {} characters",
-    constant(`${REDIS}/local-claims.ts`, "SHOWN"),
-    constant("src/contract/random.ts", "ID_LENGTH"),
+    constant(REDIS, "SHOWN"),
+    constant("src/contract", "ID_LENGTH"),
   ],
   [
     "docs/backends/redis.md",
     "read up to {} characters and {} grants; hints to a quorum's waiters wake them {} times in a row and then every {} ms",
-    constant(`${REDIS}/inbox.ts`, "MESSAGE_MAX"),
-    constant(`${REDIS}/inbox.ts`, "GRANTS_MAX"),
-    constant(`${REDIS}/inbox.ts`, "WAKES_BURST"),
-    constant(`${REDIS}/inbox.ts`, "WAKES_PACE_MS"),
+    constant(REDIS, "MESSAGE_MAX"),
+    constant(REDIS, "GRANTS_MAX"),
+    constant(REDIS, "WAKES_BURST"),
+    constant(REDIS, "WAKES_PACE_MS"),
   ],
   [
     "docs/backends/redis.md",
     "look at {} kB of text, and wake a quorum's waiters up to {} times a second",
-    Math.floor(constant(`${REDIS}/inbox.ts`, "MESSAGE_MAX") / 1000),
-    1000 / constant(`${REDIS}/inbox.ts`, "WAKES_PACE_MS"),
+    Math.floor(constant(REDIS, "MESSAGE_MAX") / 1000),
+    1000 / constant(REDIS, "WAKES_PACE_MS"),
   ],
-  ["docs/backends/redis.md", "({} before anybody waits there)", constant(`${REDIS}/terms.ts`, "CALM_RUN")],
-  [
-    "docs/backends/redis.md",
-    "its `min-replicas-max-lag` and {} s",
-    constant(`${REDIS}/server-checks.ts`, "LAG_MARGIN_MS") / 1000,
-  ],
+  ["docs/backends/redis.md", "({} before any claim waits there)", constant(REDIS, "CALM_RUN")],
+  ["docs/backends/redis.md", "its `min-replicas-max-lag` and {} s", constant(REDIS, "LAG_MARGIN_MS") / 1000],
   [
     "docs/backends/redis.md",
     "closed, but Redis did not answer within {} s",
     constant(`${REDIS}/pending-calls.ts`, "CLOSE_MS") / 1000,
   ],
-  [
-    "docs/backends/zookeeper.md",
-    "Frames above {} MB",
-    constant(`${ZOOKEEPER}/client/frames.ts`, "FRAME_MAX_BYTES") / 2 ** 20,
-  ],
-  [
-    "docs/backends/zookeeper.md",
-    "A list or a node above {} MB",
-    constant(`${ZOOKEEPER}/client/frames.ts`, "FRAME_MAX_BYTES") / 2 ** 20,
-  ],
+  ["docs/backends/zookeeper.md", "Frames above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
+  ["docs/backends/zookeeper.md", "A list or a node above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
   ["docs/backends/zookeeper.md", "(`session`, {} s unless said)", zookeeper("session") / 1000],
   [
     "docs/backends/zookeeper.md",
     "with {} s an event loop may be blocked for {}",
     zookeeper("session") / 1000,
-    (zookeeper("session") / 1000) * (1 - constant(`${ZOOKEEPER}/client/session-trust.ts`, "MARGIN")),
+    (zookeeper("session") / 1000) * (1 - constant(ZOOKEEPER, "MARGIN")),
   ],
   ["docs/lab.md", "looks at the store itself every {} ms", constant("src/lab/play.ts", "LOOK_MS")],
   ["docs/lab.md", "tries every {} ms", constant("bench/lab/other-libraries.mjs", "RETRY_MS")],

@@ -41,7 +41,7 @@ test("every entry of the lock file has the digest of what is installed", () => {
   const unchecked = entries.filter(([, { integrity }]) => !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity ?? ""));
   expect(unchecked.map(([path]) => path)).toEqual([]);
   expect(entries.filter(([, { link }]) => link === true)).toEqual([]);
-  // Digests say what it is; from where it comes is the business of whoever installs it.
+  // Digests say what it is; where it comes from is up to the user who installs it.
   expect(entries.filter(([, { resolved }]) => resolved !== undefined)).toEqual([]);
 });
 

@@ -58,7 +58,7 @@ const PROMISES: readonly Row[] = [
 
 /** Words that promise nothing of all backends or clients, and what they are about instead. */
 const OTHERS: Readonly<Record<string, readonly (readonly [path: string, words: string])[]>> = {
-  "a warning: what no backend can do, or what anybody may do": [
+  "a warning: what no backend can do, or what any client may do": [
     ["SECURITY.md", "That is every client of the same Redis"],
     ["SECURITY.md", "Force release is open to every client"],
     ["docs/safety.md", "What no lock can promise, on any backend"],

@@ -26,7 +26,7 @@ export const contestants = {
     package: "proper-lockfile",
     open: async ({ dir }) => {
       const { default: lockfile } = await import("proper-lockfile");
-      // It tries once unless told otherwise; these are the pauses of its README, without an end.
+      // It tries once by default; these are the pauses of its README, without an end.
       const options = { realpath: false, retries: { forever: true, minTimeout: 10, maxTimeout: 100 } };
       return { acquire: (name) => lockfile.lock(join(dir, name), options), release: (release) => release() };
     },
@@ -53,7 +53,7 @@ export const contestants = {
   },
 
   /**
-   * The limit, not a lock: nobody waits, nobody is told, nothing is ever cleaned up that somebody else left. But whoever takes a
+   * The limit, not a lock: no waiting, no notification, no cleaning up after other processes. But a process that takes a
    * lock so that other processes can see it, and no two can have it, makes a name in a directory, and another to free it.
    */
   "raw link(2) ×2": {

@@ -1,4 +1,4 @@
-/** Who takes part over five independent Redis servers. ioredis with its default settings; nobody gives up waiting. */
+/** Who takes part over five independent Redis servers. ioredis with its default settings; none gives up waiting. */
 import { built } from "../lib/holdfast.mjs";
 
 const TTL_MS = 30_000;

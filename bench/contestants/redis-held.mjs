@@ -19,7 +19,7 @@ async function inBatches(count, step) {
   }
 }
 
-/** How many of the keys that the library wrote are gone though nobody released them. */
+/** How many of the keys that the library wrote are gone though they were not released. */
 async function missing(client, keys) {
   let present = 0;
   for (let from = 0; from < keys.length; from += BATCH)
@@ -244,7 +244,7 @@ export const waiting = {
         };
         loops = Array.from({ length: waiters }, (_, loop) => wait(loop));
       },
-      /** From now on sections are told to `to`; undefined: not any more. */
+      /** From now on sections are reported to `to`; undefined: not any more. */
       listen: (to) => (record = to),
       scatter: async () => {
         stop.abort();

@@ -147,7 +147,7 @@ export const contestants = {
       const client = await connect(env);
       const adapter = new IoredisAdapter(client);
       const known = new Map();
-      // The lock object is made once per name, as in its README; it gives up after 3 attempts unless told otherwise.
+      // The lock object is made once per name, as in its README; it gives up after 3 attempts by default.
       const lockOf = (key) => {
         let lock = known.get(key);
         if (lock === undefined) known.set(key, (lock = createLock({ adapter, key, ttl: TTL_MS, retryAttempts: 1e9 })));

@@ -1,4 +1,4 @@
-/** One part of a suite: starts everybody's processes, lets them take turns, and sums up. */
+/** One part of a suite: starts all processes, lets them take turns, and sums up. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -100,7 +100,7 @@ export async function cyclesSlice(team, order, store, sends) {
   };
 }
 
-/** Orders a contended slice, reads everybody's log, and checks that nobody was inside together with another. */
+/** Orders a contended slice, reads all logs, and checks that no two were inside together. */
 export async function sectionsSlice(team, order, store, { sends, verb = "sections" } = {}) {
   const dir = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
   try {

@@ -1,5 +1,5 @@
 /**
- * What happened inside the lock, section by section, and whether anybody was inside together with another.
+ * What happened inside the lock, section by section, and whether two were inside together.
  *
  * A section is five numbers: when it was asked for, entered and left, in ms of the machine's monotonic clock (the same for
  * all processes), the loop it belongs to, and its fence (0 where the library has none).
@@ -46,7 +46,7 @@ export function merge(logs) {
   return all.sort((a, b) => a.enteredMs - b.enteredMs);
 }
 
-/** How often somebody entered before everybody earlier had left, or with a fence that was not greater than theirs. */
+/** How often a section began before all earlier ones had ended, or with a fence that was not greater than theirs. */
 export function violations(sections) {
   let lastLeftMs = -Infinity;
   let lastFence = 0;

@@ -2,7 +2,7 @@
 import { built } from "./holdfast.mjs";
 import { Store } from "./store.mjs";
 
-/** A Redis of its own for `use`, and somebody who reads what it spends. */
+/** A Redis of its own for `use`, and a reader of what it spends. */
 export async function withRedis(use) {
   const { startRedis } = await built("lab/servers/redis.js");
   const server = await startRedis();
@@ -15,12 +15,12 @@ export async function withRedis(use) {
   }
 }
 
-/** Five independent members; a fresh server counts as one that may have forgotten its leases, so each is vouched for. */
+/** Five independent members; a fresh server counts as one that may have forgotten its leases, so the quarantine of each is ended. */
 export async function withMembers(use) {
   const { startRedis } = await built("lab/servers/redis.js");
   const servers = await Promise.all(Array.from({ length: 5 }, () => startRedis()));
   try {
-    await Promise.all(servers.map(vouch));
+    await Promise.all(servers.map(endQuarantine));
     return await use(servers);
   } finally {
     await Promise.all(servers.map((server) => server.stop()));
@@ -28,7 +28,7 @@ export async function withMembers(use) {
 }
 
 /** What `holdfast doctor --init` does: says that this member has lost no lease that is alive. */
-export async function vouch(server) {
+export async function endQuarantine(server) {
   const { openMember } = await built("backends/redis/open.js");
   const member = await openMember(server.url);
   try {

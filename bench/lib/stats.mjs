@@ -18,7 +18,7 @@ export function median(numbers) {
   return all.length % 2 === 1 ? all[half] : (all[half - 1] + all[half]) / 2;
 }
 
-/** Jain's index of fairness: 1 when all have the same, 1/n when one has everything. NaN when nobody has anything. */
+/** Jain's index of fairness: 1 when all have the same, 1/n when one has everything. NaN when none has anything. */
 export function jain(shares) {
   let sum = 0;
   let squares = 0;

@@ -1,6 +1,6 @@
 /** What a Redis server spent: CPU time, commands that clients sent, and calls including those made by scripts. */
 
-/** Only clients send these. Redis counts what scripts call in the same way, so the rest must be told apart by contestant. */
+/** Only clients send these. Redis counts what scripts call in the same way, so the rest must be separated by contestant. */
 const SENT = new Set([
   "eval",
   "evalsha",
@@ -24,7 +24,7 @@ export class Store {
     this.#socket.setEncoding("utf8");
     this.#socket.on("data", (data) => this.#hear(data));
     this.#socket.on("error", () => {});
-    // The lab's servers ask for it; another's answers with an error, which harms nobody.
+    // The lab's servers ask for it; another's answers with an error, which does no harm.
     void this.#send(["AUTH", process.env.HOLDFAST_LAB_PASSWORD ?? ""]);
   }
 

@@ -36,7 +36,7 @@ export function cells(row, columns) {
   });
 }
 
-/** Three significant digits, thousands separated: nobody can use more of a figure that moves. */
+/** Three significant digits, thousands separated: more digits are of no use in a figure that moves. */
 export function shown(value) {
   if (value === undefined || value === null || Number.isNaN(value)) return "–";
   if (Number.isInteger(value) || Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en");

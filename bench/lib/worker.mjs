@@ -49,7 +49,7 @@ async function timed(order, loop) {
 }
 
 const orders = {
-  /** Every loop has locks of its own, so nobody ever waits. */
+  /** Every loop has locks of its own, so none ever waits. */
   async cycles(one, order) {
     const waits = [];
     const cycle = one.cycle ?? (async (name) => one.release(await one.acquire(name)));
@@ -95,7 +95,7 @@ const orders = {
     return result;
   },
 
-  /** Lets waiters queue up; they go on taking turns until they are told to scatter. */
+  /** Lets waiters queue up; they go on taking turns until the order to scatter. */
   async gather(one, order) {
     await one.gather(order);
     return {};

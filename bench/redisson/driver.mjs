@@ -11,7 +11,7 @@ const COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-depend
 
 let prepared;
 
-/** One entrant; with `refusal` where Java, Maven or Maven Central is missing. Nobody when peers are not wanted. */
+/** One entrant; with `refusal` where Java, Maven or Maven Central is missing. None when peers are not wanted. */
 export async function redisson(context) {
   if (!context.peers) return [];
   prepared ??= prepare(context);

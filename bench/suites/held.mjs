@@ -48,7 +48,7 @@ export const held = {
           rows,
         });
       };
-      // Whole thirds of the ttl, so that everybody renews equally often in each slice.
+      // Whole thirds of the ttl, so all renew equally often in each slice.
       await part("5000", all, 5000, 3000, Math.max(2, Math.round(6 * context.seconds)), context.rounds);
       await part(
         "50000",

@@ -25,7 +25,7 @@ export const herd = {
           ({ own }, name) => own === true || (size <= 1000 && PEERS.includes(name)),
         );
         const each = size / PROCESSES;
-        // Whoever is queued first is in the store before the clock starts; ten thousand take a few seconds.
+        // The claim that is queued first is in the store before the clock starts; ten thousand take a few seconds.
         const order = { seconds: context.seconds * 2, loops: each, anyone: true };
         const rows = await contest({
           context,
@@ -53,7 +53,7 @@ export const herd = {
 /** The waiters are in the store's queue before the clock starts: ten thousand need a few seconds for that. */
 async function herdSlice(team, order, store) {
   const name = freshName("herd");
-  // Somebody holds the lock until all have queued: so nobody is handed anything while others still come.
+  // One claim holds the lock until all have queued: so no claim is granted while others still come.
   await team.orderOne(0, { do: "take", name });
   await team.order({ do: "gather", name, waiters: order.loops });
   try {
@@ -66,7 +66,7 @@ async function herdSlice(team, order, store) {
   }
 }
 
-/** Until the store has little to do any more: whoever has come only gives signs of life, in few calls. */
+/** Until the store has little to do any more: a claim that is queued only sends signs of life, in few calls. */
 async function queued(store, count) {
   for (let waitedMs = 0; waitedMs < 60_000; waitedMs += 300) {
     const before = await store.read();

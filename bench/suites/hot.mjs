@@ -1,4 +1,4 @@
-/** One lock that everybody wants all the time: 32 loops in one process, and 8 loops in each of 4 processes. */
+/** One lock that all want all the time: 32 loops in one process, and 8 loops in each of 4 processes. */
 import { contestants } from "../contestants/redis.mjs";
 import { redisson } from "../redisson/driver.mjs";
 import { atLeast, atMost, best, find, peersOf, ratio } from "../lib/bars.mjs";
@@ -90,7 +90,7 @@ function barsOfFour(rows) {
     ),
     atLeast(
       "hot-4-fair",
-      "sections/s against the best peer that starves nobody",
+      "sections/s against the best peer that starves none",
       ratio(own?.perSecond, fair?.perSecond),
       8,
       fair?.name,

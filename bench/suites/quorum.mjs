@@ -2,7 +2,7 @@
 import { contestants } from "../contestants/quorum.mjs";
 import { atLeast, atMost, find, peersOf, ratio } from "../lib/bars.mjs";
 import { bySpeed, contest, cyclesSlice, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
-import { vouch, withMembers } from "../lib/servers.mjs";
+import { endQuarantine, withMembers } from "../lib/servers.mjs";
 import { COLUMNS as HOT_COLUMNS } from "./hot.mjs";
 
 const COLUMNS = ["tookMs", "perSecond", "clientCpuUs"];
@@ -49,7 +49,7 @@ async function troubled(context, servers, env, all, { id, title, count, hurt, he
     entrants: all,
     env,
     slice: async (team) => {
-      // When everybody has started and before anybody's first slice: the round that warms up is a troubled one too.
+      // When all have started and before the first slice: the warm-up round has the fault too.
       hurting ??= Promise.all(victims.map((server) => hurt(server)));
       await hurting;
       const figures = await cyclesSlice(team, { loops: 1, seconds: context.seconds, times: true });
@@ -64,7 +64,7 @@ async function troubled(context, servers, env, all, { id, title, count, hurt, he
 
 async function revive(server) {
   await server.restart();
-  await vouch(server);
+  await endQuarantine(server);
 }
 
 function barsOf([healthy, ...troubles]) {

@@ -1,4 +1,4 @@
-/** Nobody waits: what a lock costs when it is free. 1 loop, then 64 loops on 64 locks, over one connection. */
+/** No waiting: what a lock costs when it is free. 1 loop, then 64 loops on 64 locks, over one connection. */
 import { contestants } from "../contestants/redis.mjs";
 import { redisson } from "../redisson/driver.mjs";
 import { atMost, best, find, peersOf, ratio } from "../lib/bars.mjs";

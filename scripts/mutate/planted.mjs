@@ -73,7 +73,7 @@ export const planted = [
   },
   // A loss while a sibling waits.
   {
-    name: "hole-5-sibling-not-told",
+    name: "hole-5-sibling-not-notified",
     file: "src/core/reentry.ts",
     find: "this.#lease!.onLost = (reason) => this.#sendAway(reason);",
     put: "",

@@ -110,7 +110,7 @@ export class Workshop {
     const { times, red } = read(existsSync(report) ? JSON.parse(readFileSync(report, "utf8")) : {});
     if (late) return { red: { test: "(time limit)", message: "" }, times };
     if (code === 0) return { red: undefined, times };
-    // No test is red, but something was thrown that nobody caught; or the runner itself had no time.
+    // No test is red, but there was an uncaught error; or the runner itself had no time.
     return { red: red ?? { test: "(runner)", message: readFileSync(log, "utf8").slice(-1000) }, times };
   }
 
@@ -187,6 +187,6 @@ function endGroup(pid) {
   try {
     process.kill(-pid, "SIGKILL");
   } catch {
-    // Nobody is left.
+    // None is left.
   }
 }

@@ -1,4 +1,4 @@
-/** A backend by its URL. Loaded when somebody asks for one so: who has made a client of his own needs none of it. */
+/** A backend by its URL. Loaded only when a URL is given: users who make their own client do not need it. */
 import { backendOf, BACKENDS, schemeOf, SCHEMES } from "./all.ts";
 import type { Backend } from "../contract/backend.ts";
 import { got } from "../contract/show-value.ts";

@@ -6,7 +6,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 const EMBEDDED = "file:";
 /** A URL is short; whatever is longer is not the file that was meant. */
 const FILE_BYTES_MAX = 8192;
-/** So long may whoever writes the URL into a pipe take. */
+/** How long the writer of the URL into a pipe may take. */
 const WRITER_MS = 10_000;
 
 /** `HOLDFAST_URL`, or without it the embedded store of this machine. Throws a `TypeError` when it is set and says nothing. */
@@ -60,7 +60,7 @@ function fromFile(path: string, what: string): string {
 
 /** As much as can be a URL, and a little more: neither a device nor a huge file is read to its end. */
 function startOf(path: string): string {
-  // A pipe that nobody writes to is empty; otherwise opening it would wait for ever.
+  // A pipe without a writer is empty; otherwise opening it would wait for ever.
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   const endMs = performance.now() + WRITER_MS;
   try {

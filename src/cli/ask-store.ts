@@ -29,7 +29,7 @@ export async function ask({ locks, backend }: Asked, prefix: string, stop?: Abor
   }
 }
 
-/** Follows a store that is asked again and again, and says when it has been silent for too long. */
+/** Follows a store that is asked repeatedly, and reports when it has been silent for too long. */
 export class Silence {
   #answeredAtMs: number | undefined;
   readonly #startedAtMs: number = performance.now();
@@ -46,11 +46,11 @@ export class Silence {
   }
 }
 
-/** A store that was given its time. `unknown`: what nobody knows without its answer. */
+/** The error of a store that did not answer in time. `unknown`: what cannot be known without its answer. */
 export function silence(backend: string, unknown: string): LockBackendError {
   return new LockBackendError(
     backend,
     "",
-    `The ${backend} store has not answered for ${ANSWER_MS / 1000} seconds, so nobody knows ${unknown}. Check that it runs and can be reached: \`holdfast doctor\`.`,
+    `The ${backend} store has not answered for ${ANSWER_MS / 1000} seconds, so it is unknown ${unknown}. Check that it runs and can be reached: \`holdfast doctor\`.`,
   );
 }

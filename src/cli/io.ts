@@ -37,7 +37,7 @@ export function processIo(): Io {
   const secrets = new Set<string>();
   const mask = (text: string): string => maskSecrets(text, secrets);
   let broken: NodeJS.ErrnoException | undefined;
-  // The stream forgets its errors: only this callback tells of them for sure.
+  // The stream forgets its errors: only this callback reports every one.
   const write = (text: string, then?: () => void): void =>
     void stdout.write(`${harmless(mask(text))}\n`, (error) => {
       broken ??= error ?? undefined;

@@ -16,8 +16,8 @@ export const LOCK_FLAGS: Readonly<Record<LockFlag, FlagSpec>> = {
   shared: { short: "s", help: "hold together with other shared holders" },
   limit: { value: "N", help: "let up to N hold at once (all must say the same N)" },
   "min-hold": { value: "DURATION", help: "stay taken this long even if released earlier" },
-  "lock-delay": { value: "DURATION", help: "after an unclean end nobody gets it for this long" },
-  reason: { value: "TEXT", help: "shown to whoever inspects the lock" },
+  "lock-delay": { value: "DURATION", help: "after an unclean end the lock stays taken for this long" },
+  reason: { value: "TEXT", help: "shown to everyone who inspects the lock" },
   meta: { value: "NAME=TEXT", multiple: true, help: "more to show, such as version=1.4; may be repeated" },
 };
 

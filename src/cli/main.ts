@@ -62,7 +62,7 @@ function exit(code: number): void {
   process.stdout.write("", () => process.stderr.write("", () => process.exit(afterWriting(code))));
 }
 
-/** Whoever reads our output may stop early (`holdfast ls | head -1`): that is no fault. A full disk is one. */
+/** The reader of our output may stop early (`holdfast ls | head -1`): that is no error. A full disk is one. */
 function afterWriting(code: number, error: NodeJS.ErrnoException | undefined = io.broken()): number {
   if (error === undefined || error.code === "EPIPE") return code;
   process.stderr.write(`holdfast: the output could not be written (${error.code ?? "unknown"})\n`);
@@ -73,7 +73,7 @@ const io = processIo();
 if (io.env["HOLDFAST_URL"] !== undefined) io.hide(io.env["HOLDFAST_URL"]);
 const argv = process.argv.slice(2);
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  // Whoever delivers something has to put back what it is about first.
+  // A command that prints a lease has to give it back first.
   if (!io.isCareful()) process.exit(afterWriting(EXIT.ok, error));
 });
 

@@ -33,7 +33,7 @@ export interface OpenOptions {
   readonly holder?: string | undefined;
   /** True: leases go on without this process. `"tied"`: they go on while others do, to which they are to be tied. @default false */
   readonly outlives?: boolean | "tied" | undefined;
-  /** Called when a lease is about to go on without this process, where the store can tell: until it returns, the lease ends with us. */
+  /** Called when a lease is about to outlive this process, where the store supports it. Until it returns, the lease ends with us. */
   readonly beforeDetached?: ((lease: Granted) => void) | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What `holdfast acquire` leaves of a lease: a note for the steps after it, and a line for whoever called. Both are ready before the
- * lease goes on without this process, so that only the printing is left to do after it: whoever dies before leaves the lock free.
+ * What `holdfast acquire` leaves of a lease: a note for the steps after it, and a line of output. Both are ready before the
+ * lease outlives this process, and only the printing comes after it. A process that dies before leaves the lock free.
  */
 import type { Claim, Granted } from "../contract/backend.ts";
 import { systemClock } from "../contract/clock.ts";

@@ -1,4 +1,4 @@
-/** Asks a store again when an answer was lost, for as long as a store is given: every operation is idempotent by its claim's id. */
+/** Asks a store again when an answer was lost, until its time is over. Every operation is idempotent by its claim's id. */
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { systemClock } from "../contract/clock.ts";
@@ -8,18 +8,18 @@ import { ANSWER_MS, silence } from "./ask-store.ts";
 
 const TRIES = 4;
 const PAUSE_MS = 150;
-/** A question that hangs for this long is asked again beside it: its answer, or the way to it, may be lost. */
+/** A question without an answer is asked a second time after this long: its answer, or its connection, may be lost. */
 const SILENCE_MS = 2000;
 
 export interface Question {
   /** The backend that is asked. */
   readonly backend: string;
-  /** What nobody knows without an answer, such as `whether it is held`. */
+  /** What is unknown without an answer, such as `whether it is held`. */
   readonly unknown: string;
 }
 
-/** The first answer to any of the askings. Rejects as the last one did, and after five seconds in any case. */
-export async function insist<T>({ backend, unknown }: Question, ask: () => Promise<T>): Promise<T> {
+/** The first answer to any of the tries. Rejects as the last try did, and after five seconds in any case. */
+export async function askUntilAnswered<T>({ backend, unknown }: Question, ask: () => Promise<T>): Promise<T> {
   const endMs = performance.now() + ANSWER_MS;
   const asked: Promise<{ readonly value: T }>[] = [];
   for (let round = 1; ; round++) {
@@ -45,7 +45,7 @@ function never(): Promise<never> {
   return new Promise(() => {});
 }
 
-/** True: what was asked may have been done, or may be done yet. Else it was refused, or never sent. */
+/** True: the request may have been executed, or may be executed later. Otherwise it was refused, or never sent. */
 export function isUnsure(error: unknown): boolean {
   return error instanceof LockBackendError ? !error.fatal : !(error instanceof TypeError || error instanceof LockError);
 }

@@ -1,6 +1,6 @@
 /**
  * Remembers the claims that `holdfast acquire` made on this machine, so that `renew` and `release` find them by name and
- * fence. A convenience: whoever keeps the claim's id (`--json`) needs none of it. One small file a claim, mode 0600.
+ * fence. A convenience: a script that keeps the claim's id (`--json`) does not need it. One small file a claim, mode 0600.
  */
 import { createHash } from "node:crypto";
 
@@ -9,7 +9,7 @@ import { startTimeOf } from "./run/processes.ts";
 import type { Io } from "./io.ts";
 import { StateDir, UnwrittenNoteError } from "./state-dir.ts";
 
-/** A process whose life is a lease's, and when it started: its pid may be somebody else's later. */
+/** A process whose life is a lease's, and when it started: its pid may belong to another process later. */
 export interface Keeper {
   readonly pid: number;
   readonly startTime: string | undefined;
@@ -52,7 +52,7 @@ export function takeBackRelease(io: Io, url: string, name: string, fence: bigint
   new StateDir(io).append(releaseMark(url, name, fence), "-");
 }
 
-/** True: somebody else, or we ourselves before, sent a release of this lease. Its answer may have been the "yes". */
+/** True: a release of this lease was sent before, by this process or another. That release may have ended it. */
 export function othersRelease(io: Io, url: string, name: string, fence: bigint): boolean {
   let count = 0;
   for (const mark of new StateDir(io).read(releaseMark(url, name, fence)) ?? "") count += mark === "-" ? -1 : 1;
@@ -74,7 +74,7 @@ export function loadClaim(io: Io, url: string, name: string, fence: bigint): Sto
   return stored?.claim.name === name && stored.fence === fence ? stored : undefined;
 }
 
-/** Does without a note that cannot be written, and says so: what it is about goes on. `meaning`: what that means for whoever reads it. */
+/** Goes on without a note that cannot be written, and reports it. `meaning`: what that means for the user. */
 export function tryNoting(io: Io, meaning: string, write: () => void): void {
   try {
     write();
@@ -110,11 +110,11 @@ export function forgetOldClaims(io: Io, nowMs: number): void {
     const [, note, kind] = NOTE.exec(name) ?? [];
     if (note === undefined || nowMs - mtimeMs <= FORGOTTEN_AFTER_MS) continue;
     try {
-      // What was written aside is nobody's after so long; a mark goes with its note.
+      // After so long no process needs a temporary file any more; a mark goes with its note.
       const isAside = kind !== undefined && kind !== MARK;
       if (isAside || !mayLive(parse(folder.read(note)), nowMs)) folder.remove(name);
     } catch {
-      // Somebody else tidies up at the same moment, or it is not ours.
+      // Another process removes it at the same time, or it is not ours.
     }
   }
 }
@@ -140,7 +140,7 @@ function lockOf(url: string, name: string): string {
 function parse(text: string | undefined): StoredClaim | undefined {
   try {
     const stored = JSON.parse(text ?? "") as Omit<StoredClaim, "fence"> & { readonly fence: string };
-    // Whoever reads this is another process than the one that was granted it.
+    // The process that reads this is another one than the process that was granted it.
     const claim = { ...stored.claim, resumes: true };
     if (!STATES.has(stored.state) || !isClaim(claim)) return undefined;
     const endsAtMs = Number.isFinite(stored.endsAtMs) ? stored.endsAtMs : undefined;

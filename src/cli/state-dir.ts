@@ -1,5 +1,5 @@
 /**
- * The directory in which the command line notes things down, and its files. Whoever else could write there could end, keep or
+ * The directory in which the command line notes things down, and its files. Another user who could write there could end, keep or
  * hide our leases; so it is used only if it is ours alone, and only plain, small files in it are read.
  */
 import { randomBytes } from "node:crypto";

@@ -1,4 +1,4 @@
-/** Waiting for ever is right for a lock that is held, and wrong for a store that is not there: the two told apart. */
+/** Waiting for ever is right for a lock that is held, and wrong for a store that is not there. This separates the two. */
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { ANSWER_MS } from "./ask-store.ts";
@@ -27,7 +27,7 @@ export async function whileStoreAnswers<T>(
   }
 }
 
-/** Resolves when the store has answered once, or nobody wants to know any more. */
+/** Resolves when the store has answered once, or when the caller no longer needs to know. */
 async function look(ask: () => Promise<unknown>, over: AbortSignal): Promise<void> {
   const endMs = performance.now() + ANSWER_MS;
   const pause = (ms: number): Promise<void> => sleep(ms, undefined, { signal: over }).catch(() => {});

@@ -1,4 +1,4 @@
-/** Finds what somebody probably meant. */
+/** Finds the word that the user probably meant. */
 
 const LONGEST = 40;
 

@@ -53,7 +53,7 @@ function viaFile(io: Io, path: string, what: string): StoreUrl {
   return { url: resolveUrl(source, io.env, what), handed: source };
 }
 
-/** From here on `ps` no longer shows it; whoever looked before has seen it. */
+/** From here on `ps` no longer shows it; a process that ran `ps` before has seen it. */
 function warn(io: Io, flags: Flags): void {
   process.title = maskSecrets(["holdfast", ...process.argv.slice(2)].join(" "));
   if (flags.has("quiet")) return;

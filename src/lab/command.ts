@@ -29,7 +29,7 @@ const USAGE = `holdfast lab: see what your lock does when things break. Starts r
   --jobs N        plays at a time (2)
   --json          print one JSON document
 
-Exit: 0 all verdicts as promised, 1 not so, 64 wrong usage, 69 a server cannot be started here.`;
+Exit: 0 all scenarios passed, 1 at least one failed, 64 wrong usage, 69 a server cannot be started here.`;
 
 const CLEAR_LINE = "\r\u001B[K";
 

@@ -7,11 +7,11 @@ export type Register = "plain" | "guarded";
 export type Happening =
   /** A client asks for the lock. */
   | { readonly kind: "asked" }
-  /** `untilMs`: the client may believe until then, unless told otherwise. Infinity: it never doubts by itself. */
+  /** `untilMs`: the client may believe until then, unless it learns otherwise. Infinity: it never doubts by itself. */
   | { readonly kind: "granted"; readonly fence: bigint | undefined; readonly untilMs: number }
   /** A renewal moved the instant. */
   | { readonly kind: "trust"; readonly untilMs: number }
-  /** The client was told, or saw, that its lease is gone. */
+  /** The client learned, or saw, that its lease is gone. */
   | { readonly kind: "lost"; readonly reason: string }
   | { readonly kind: "refused"; readonly reason: string }
   /** The client calls release: it believes no longer. */
@@ -29,9 +29,9 @@ export type Happening =
       readonly read: number;
       readonly value: number;
     }
-  /** Somebody made something go wrong, or right again. `of` is a sign for the picture. */
+  /** The lab caused a fault, or healed it. `sign` is for the picture. */
   | { readonly kind: "fault"; readonly sign: FaultSign; readonly text: string }
-  /** Who holds the lock in this store now; `undefined`: nobody. `away`: it could not be asked. */
+  /** Who holds the lock in this store now. `away`: the store could not be asked. */
   | { readonly kind: "truth"; readonly holders: readonly string[]; readonly away?: boolean };
 
 export type FaultSign =
@@ -52,7 +52,7 @@ export type LabEvent = Happening & { readonly atMs: number; readonly lane: strin
 /** Collects events in the order of their instants. */
 export class History {
   readonly #events: LabEvent[] = [];
-  /** Instants are told relative to this one. */
+  /** Instants are shown relative to this one. */
   readonly startMs: number = machineMs();
 
   add(lane: string, happening: Happening, atMs: number = machineMs()): void {

@@ -18,7 +18,7 @@ export interface Belief {
   readonly end: "released" | "lost" | "trust ended" | "killed" | "still held";
 }
 
-/** Writes are those of the guarded register. A library without fences gets one for each hold, to tell its holds apart. */
+/** Writes are those of the guarded register. A library without fences gets one for each hold, to distinguish its holds. */
 export function toHistory(events: readonly LabEvent[]): readonly HistoryEvent[] {
   const open = new Map<string, bigint>();
   const numbers = { next: 1n };

@@ -8,7 +8,7 @@ import type { Outcome } from "./scenarios/scenario.ts";
 export interface RegisterFacts {
   readonly accepted: number;
   readonly refused: number;
-  /** Accepted writes that built on a value which somebody else had overwritten since. */
+  /** Accepted writes that built on a value that another client had overwritten since. */
   readonly stale: number;
 }
 
@@ -18,12 +18,12 @@ export interface Facts {
   readonly overlapMs: number;
   /** O2: the protected thing, without and with a guard. */
   readonly registers: Readonly<Record<Register, RegisterFacts>>;
-  /** O3: releases after which somebody else's lock was gone. */
+  /** O3: releases that ended another client's lock. */
   readonly foreignReleases: number;
   /** O4: leases that the store had given away while their holder still trusted them. */
   readonly early: number;
-  /** O4: lost leases of which their holder was never told. */
-  readonly untold: number;
+  /** O4: lost leases that were never reported to their holder. */
+  readonly unreported: number;
   /** O6 */
   readonly leaks: readonly string[];
   /** O5, O7, O8: steps that ended against what was promised. */
@@ -60,7 +60,7 @@ function againstOutcome(facts: Facts, promised: Outcome): readonly string[] {
   if (exclusion !== promised.exclusion)
     against.push(`O1: exclusion was ${exclusion}, and ${promised.exclusion} was promised`);
   const harm = plain.stale > 0 ? "stale write" : "none";
-  if (harm !== promised.harm) against.push(`without a guard: ${harm}, where ${promised.harm} was foretold`);
+  if (harm !== promised.harm) against.push(`without a guard: ${harm}, and ${promised.harm} was promised`);
   if (promised.harm === "stale write" && guarded.refused === 0) against.push("O2: the guard refused nothing");
   if (promised.harm === "none" && guarded.refused > 0)
     against.push(`O2: the guard refused ${guarded.refused} good writes`);
@@ -71,10 +71,10 @@ function againstOracles(facts: Facts, promised: Outcome): readonly string[] {
   const against = facts.surprises.map(({ text }) => text);
   const { guarded } = facts.registers;
   if (guarded.stale > 0) against.push(`O2: the guard let ${guarded.stale} stale writes through`);
-  if (facts.foreignReleases > 0) against.push("O3: a release took somebody else's lock");
+  if (facts.foreignReleases > 0) against.push("O3: a release ended another client's lock");
   if (facts.early > 0 && promised.exclusion === "kept")
     against.push("O4: the store gave the lock away before its holder stopped trusting");
-  if (facts.untold > 0) against.push("O4: a holder was never told that its lease was lost");
+  if (facts.unreported > 0) against.push("O4: a lost lease was never reported to its holder");
   if (facts.leaks.length > 0) against.push(`O6: left behind: ${facts.leaks.join(", ")}`);
   return against;
 }
@@ -88,7 +88,7 @@ export function factsOf(result: PlayResult): Facts {
     registers: { plain: registerFacts(result.events, "plain"), guarded: registerFacts(result.events, "guarded") },
     foreignReleases: foreignReleases(result, beliefs),
     early: beliefs.filter((belief) => givenAway(belief, result)).length,
-    untold: beliefs.filter((belief) => isUntold(belief, result)).length,
+    unreported: beliefs.filter((belief) => isUnreported(belief, result)).length,
     leaks: result.leaks,
     surprises: result.surprises,
   };
@@ -149,7 +149,7 @@ function truthsOf(events: readonly LabEvent[], lane: string): readonly Truth[] {
   return events.filter((event): event is Truth => event.kind === "truth" && event.lane === lane);
 }
 
-/** A lock vanished from the store under a client that believed in it, while somebody else released. */
+/** A lock vanished from the store under a client that believed in it, while another client released. */
 function foreignReleases({ events, stage }: PlayResult, beliefs: readonly Belief[]): number {
   const [lane, ...others] = stage.observers;
   if (lane === undefined || others.length > 0) return 0;
@@ -166,7 +166,7 @@ function foreignReleases({ events, stage }: PlayResult, beliefs: readonly Belief
   ).length;
 }
 
-/** Whether the store named somebody else while this client still trusted its lease. A quorum's members name whom they voted for, which is not who won. */
+/** Whether the store named another holder while this client still trusted its lease. A quorum's members name the claim they voted for, which may not have won. */
 function givenAway(belief: Belief, { events, stage }: PlayResult): boolean {
   const [lane, ...others] = stage.observers;
   if (lane === undefined || others.length > 0) return false;
@@ -176,7 +176,7 @@ function givenAway(belief: Belief, { events, stage }: PlayResult): boolean {
   );
 }
 
-function isUntold(belief: Belief, { events, endMs }: PlayResult): boolean {
+function isUnreported(belief: Belief, { events, endMs }: PlayResult): boolean {
   if (belief.end !== "trust ended") return false;
   const asleep = events.findLast(({ kind, lane }) => kind === "fault" && lane === belief.client);
   if (asleep?.kind === "fault" && (asleep.sign === "kill" || asleep.sign === "pause")) return false;

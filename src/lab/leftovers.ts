@@ -1,5 +1,5 @@
 /**
- * The judge of what is left in a store: looks past the backend at what lies there, and tells what should not. What a store keeps
+ * The judge of what is left in a store: reads the store itself, past the backend, and names what should not be there. What a store keeps
  * on purpose (a lock's last fence, records of forced releases, markers) is named here, and has an end.
  */
 import { existsSync, readdirSync, statSync } from "node:fs";
@@ -21,8 +21,8 @@ export async function leftToSee(backend: Pick<Backend, "query">, prefix: string)
 }
 
 /**
- * Every key of the server: it has an end; it is a marker, or a lock in which nobody holds and nobody waits. Records whose own
- * time is over may lie there until somebody touches the lock: they count for nothing, and the key has its end.
+ * Every key of the server: it has an end; it is a marker, or a lock without holders and waiters. Records whose own
+ * time is over may stay there until the lock is used again: they count for nothing, and the key has its end.
  */
 const LOOK = `
 local left, cursor = {}, "0"
@@ -45,7 +45,7 @@ local function judge(key)
     elseif kind == "h" and lasts(value) then left[#left + 1] = "a lease in " .. key
     elseif kind == "w" and lasts(value) then left[#left + 1] = "a waiting claim in " .. key
     elseif kind == "q" and string.sub(value, 1, 1) ~= " " and not values["w" .. value] then
-      left[#left + 1] = "a place in the queue of " .. key .. " that nobody waits at"
+      left[#left + 1] = "a place in the queue of " .. key .. " without a waiter"
     elseif not string.find("shwqofb", kind, 1, true) then left[#left + 1] = "a field " .. field .. " in " .. key end
   end
 end
@@ -74,7 +74,7 @@ export function leftInQueues(dir: string, prefix?: string): readonly string[] {
   const ours = (directory: string): boolean => prefix === undefined || directory.startsWith(toDirectory(prefix));
   return list(queues)
     .filter((directory) => ours(directory))
-    .flatMap((directory) => list(join(queues, directory)).map((ticket) => `a ticket ${ticket} in ${directory}`));
+    .flatMap((directory) => list(join(queues, directory)).map((name) => `a ticket ${name} in ${directory}`));
 }
 
 /** Where no process was killed, also: no socket, no companion, and no lease file of a lease that lasts. */

@@ -30,7 +30,7 @@ export interface Proxy extends AsyncDisposable {
   /** Holds everything back, also on new connections; heal() delivers it late and in order. */
   hang(direction?: Direction | "both"): void;
   /**
-   * Silently loses everything from now on: with `"replies"` the server acts and nobody hears of it. Connections that
+   * Silently loses everything from now on: with `"replies"` the server acts and its answers are lost. Connections that
    * lost something stay silent after heal(); new ones are fine.
    */
   drop(direction: Direction | "both"): void;
@@ -40,7 +40,7 @@ export interface Proxy extends AsyncDisposable {
   deliver(): void;
   /** Refuses new connections (ECONNREFUSED); open ones stay. */
   refuse(): Promise<void>;
-  /** Drops the server's side of each connection without telling the client. */
+  /** Drops the server's side of each connection and the client does not notice. */
   halfOpen(): void;
   /** Back to a good network: everything passes, held chunks are delivered, hooks are removed. */
   heal(): Promise<void>;
@@ -53,6 +53,6 @@ export interface ProxyTarget {
   readonly port: number;
   /** @default "127.0.0.1" */
   readonly host?: string | undefined;
-  /** Tells a connection's road by what it asks for, once it knows. @default all are on one, "main" */
+  /** Names a connection's road by what it asks for, once that is known. @default all are on one, "main" */
   readonly roadOf?: ((request: Buffer) => string | undefined) | undefined;
 }

@@ -225,8 +225,8 @@ class TcpProxy implements Proxy {
     const state = this.#roads.of(pair.road).state[direction];
     if (bytes === null) return state === "drop" ? "drop" : "pass";
     const hook = direction === "requests" ? this.onRequest : this.onReply;
-    const told = hook?.(bytes, pair.id);
-    if (told !== undefined) return told;
+    const chosen = hook?.(bytes, pair.id);
+    if (chosen !== undefined) return chosen;
     if (direction === "replies" && this.#lost(bytes)) return "drop";
     return state === "drop" ? "drop" : "pass";
   }

@@ -15,7 +15,7 @@ export interface Road {
   heal(): void;
 }
 
-/** The road of connections that nobody told apart. */
+/** The road of connections that have none of their own. */
 export const MAIN_ROAD = "main";
 
 export type State = "pass" | "hang" | "drop";
@@ -26,7 +26,7 @@ export interface Conditions {
   readonly delay: Record<Direction, { readonly ms: number; readonly jitterMs: number }>;
 }
 
-/** The conditions of every road. What is said of all roads holds for those that nobody has used yet, too. */
+/** The conditions of every road. A condition of all roads also holds for roads that are not in use yet. */
 export class RoadBook {
   readonly #common: Conditions = fair();
   readonly #roads: Map<string, Conditions> = new Map();

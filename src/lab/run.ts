@@ -1,4 +1,4 @@
-/** Runs scenarios: opens a stage for each play, judges it, and tells as it goes. */
+/** Runs scenarios: opens a stage for each play, judges it, and reports progress. */
 import { judge } from "./judge.ts";
 import type { Verdict } from "./judge.ts";
 import { play } from "./play.ts";
@@ -11,7 +11,7 @@ export interface RunOptions {
   readonly backends?: readonly StageName[] | undefined;
   /** How many plays at once. More is faster, and noisier. @default 2 */
   readonly jobs?: number | undefined;
-  /** Told when a play begins. */
+  /** Called when a play begins. */
   readonly onStart?: ((scenario: Scenario, backend: StageName, left: number) => void) | undefined;
   readonly onVerdict?: ((verdict: Verdict) => void) | undefined;
 }

@@ -26,7 +26,7 @@ export interface StageLink extends Link {
   readonly proxies: readonly Proxy[];
 }
 
-/** Somebody who looks at the store itself, past every fault. */
+/** A connection that reads the store itself, past every fault. */
 export interface Observer {
   /** The lane of the picture. */
   readonly lane: string;
@@ -43,7 +43,7 @@ export interface Stage extends AsyncDisposable {
   observe(): Promise<readonly Observer[]>;
   /** Whatever a store keeps, for the leak oracle: names of keys without an end. */
   leaks(): Promise<readonly string[]>;
-  /** What lies in the store past what it shows, and should not once everybody has left: see leftovers.ts. */
+  /** What lies in the store past what it shows, and should not once all have left: see leftovers.ts. */
   left(): Promise<readonly string[]>;
   /** Cuts the link between primary and replicas, where there is one. */
   cutReplication?(): void;

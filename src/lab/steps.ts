@@ -149,7 +149,7 @@ function expect(play: Play, step: Step & { who: string }, wanted: unknown, got: 
   play.surprises.push({ about, text: `${describe(step)}: ${words}, against what was promised (${String(wanted)})` });
 }
 
-/** Waits until the client is told, or says itself when asked, that its lock is lost. */
+/** Waits until the client reports, or answers when asked, that its lock is lost. */
 async function untilLost(play: Play, { client }: Actor, step: Step & { do: "until lost" }): Promise<void> {
   const ttlMs = play.scenario.ttlMs ?? TTL_MS;
   const deadlineMs = machineMs() + LOST_AFTER_TTLS * ttlMs;
@@ -213,7 +213,7 @@ const NETWORK: Readonly<Record<NetworkFault, (proxy: Proxy) => void | Promise<vo
   heal: (proxy) => proxy.heal(),
 };
 
-/** The connection breaks exactly when the next reply comes back: the server has acted, and nobody hears of it. */
+/** The connection breaks exactly when the next reply comes back: the server has acted, and its answer is lost. */
 function loseNextReply(proxy: Proxy): void {
   proxy.onReply = () => {
     proxy.onReply = undefined;

@@ -9,7 +9,7 @@ interface FakeTimer {
   readonly dueMs: number;
   /** Timers that are due together fire in the order in which they were set. */
   readonly order: number;
-  readonly owner: string | undefined;
+  readonly user: string | undefined;
 }
 
 export interface FakeClockOptions {
@@ -25,7 +25,7 @@ export class FakeClock implements Clock {
   #orders = 0;
   #sleepers = 0;
   #driven = false;
-  /** Fires a timer: for whoever wants to know how long that takes. */
+  /** Fires a timer. A subclass can measure how long that takes. */
   fire: (timer: () => void) => void = (timer) => timer();
   readonly #looks: Set<() => void> = new Set();
   /** Sorted by `dueMs`, then `order`. */
@@ -48,8 +48,8 @@ export class FakeClock implements Clock {
     return this.#set(fn, ms, undefined);
   }
 
-  #set(fn: () => void, ms: number, owner: string | undefined): Timer {
-    const timer: FakeTimer = { fn, dueMs: this.#nowMs + Math.max(0, ms), order: this.#orders++, owner };
+  #set(fn: () => void, ms: number, user: string | undefined): Timer {
+    const timer: FakeTimer = { fn, dueMs: this.#nowMs + Math.max(0, ms), order: this.#orders++, user };
     let at = this.#timers.length;
     while (at > 0 && (this.#timers[at - 1] as FakeTimer).dueMs > timer.dueMs) at--;
     this.#timers.splice(at, 0, timer);
@@ -66,19 +66,19 @@ export class FakeClock implements Clock {
     return this.#timers.length;
   }
 
-  /** This clock for one of several who use it, so that {@link timersOf} can tell whose timers are left. */
-  owned(owner: string): Clock {
+  /** This clock for one of its users, so {@link timersOf} can count that user's timers. */
+  owned(user: string): Clock {
     return {
       now: () => this.#nowMs,
       wall: () => this.#wallMs,
-      setTimer: (fn, ms) => this.#set(fn, ms, owner),
+      setTimer: (fn, ms) => this.#set(fn, ms, user),
       clearTimer: (timer) => this.clearTimer(timer),
     };
   }
 
-  /** How many timers that owner has set. */
-  timersOf(owner: string): number {
-    return this.#timers.filter((timer) => timer.owner === owner).length;
+  /** How many timers that user has set. */
+  timersOf(user: string): number {
+    return this.#timers.filter((timer) => timer.user === user).length;
   }
 
   /** Calls `look` whenever all is quiet: every promise that could settle without time passing has. Returns what ends it. */
@@ -112,7 +112,7 @@ export class FakeClock implements Clock {
     return true;
   }
 
-  /** As {@link step}, for whoever lets promises settle in another way. */
+  /** As {@link step}, for a caller that lets promises settle in another way. */
   fireNext(): boolean {
     const timer = this.#timers.shift();
     if (timer === undefined) return false;
@@ -121,7 +121,7 @@ export class FakeClock implements Clock {
     return true;
   }
 
-  /** Waits for fake time to pass, and moves the clock from timer to timer as long as anybody sleeps. */
+  /** Waits for fake time to pass, and moves the clock from timer to timer until no sleep is left. */
   async sleep(ms: number): Promise<void> {
     this.#sleepers++;
     const slept = new Promise<void>((resolve) => this.setTimer(resolve, ms));

@@ -75,14 +75,14 @@ class Way {
     if (fault?.fault === "delay") await Promise.race([this.#pause(fault.replyMs), aborted(signal)]);
     if (fault?.fault === "reply-lost" || fault?.fault === "hang") await aborted(signal);
     else if (this.#deliver !== undefined) await Promise.race([this.#arrived(), aborted(signal)]);
-    // Whoever hung up hears nothing more.
+    // A caller that has given up gets no answer.
     return signal.aborted ? undefined : news;
   }
 
   listener(listener: Listener): Listener {
     return {
-      lost: (id, reason) => this.#tell(() => listener.lost(id, reason)),
-      doubt: () => this.#tell(() => listener.doubt()),
+      lost: (id, reason) => this.#deliverLater(() => listener.lost(id, reason)),
+      doubt: () => this.#deliverLater(() => listener.doubt()),
     };
   }
 
@@ -103,7 +103,7 @@ class Way {
   }
 
   /** A message that the backend sends by itself: it comes, comes late, or does not come. */
-  #tell(arrive: () => void): void {
+  #deliverLater(arrive: () => void): void {
     const fault = this.#weather.draw("listen");
     const hand = (): void => (this.#deliver === undefined ? arrive() : this.#deliver(arrive));
     if (fault === undefined) hand();

@@ -1,6 +1,6 @@
 /**
- * The judge of what is left in a process: timers, sockets and other resources, and listeners on what belongs to somebody else.
- * It notes what there is before, and tells what there is more of afterwards.
+ * The judge of what is left in a process: timers, sockets and other resources, and listeners on what belongs to others.
+ * It notes what there is before, and reports what there is more of afterwards.
  */
 import { AssertionError } from "node:assert";
 import type { EventEmitter } from "node:events";
@@ -68,7 +68,7 @@ export async function atLast(
   }
 }
 
-/** Makes a clock count its timers, in place: everybody who uses it is counted from now on, also who has it already. */
+/** Makes a clock count its timers, in place: all its users are counted from now on, also those that have it already. */
 export function countTimers(clock: Clock): CountingClock {
   const timers = new Set<Timer>();
   const setTimer = clock.setTimer.bind(clock);
@@ -100,9 +100,9 @@ function count({ clock, emitters = {}, process: looksAtProcess = true }: Watched
   if (looksAtProcess)
     for (const resource of process.getActiveResourcesInfo()) add(`open in the process: ${resource}`, 1);
   if (clock !== undefined && "timers" in clock) add("a timer", (clock as CountingClock).timers);
-  for (const [owner, emitter] of Object.entries(emitters)) {
+  for (const [name, emitter] of Object.entries(emitters)) {
     for (const event of emitter.eventNames()) {
-      add(`a listener for ${JSON.stringify(String(event))} on ${owner}`, emitter.listenerCount(event));
+      add(`a listener for ${JSON.stringify(String(event))} on ${name}`, emitter.listenerCount(event));
     }
   }
   return counts;

@@ -10,7 +10,7 @@ export interface SeededChance extends Chance {
   pick<T>(choices: readonly T[]): T;
 }
 
-/** Makes dice from a seed. Never for real ids: whoever knows the seed knows them all. */
+/** Makes dice from a seed. Never for real ids: the seed reveals them all. */
 export function seeded(seed: number): SeededChance {
   // mulberry32: 32 bits of state, passes the statistical tests that matter for dice.
   let state = seed | 0;

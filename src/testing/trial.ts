@@ -10,20 +10,20 @@ import { newClaim } from "./claim.ts";
 import { eventually } from "./eventually.ts";
 import { LeftoverError, Leftovers } from "./leftovers.ts";
 
-/** What whoever wrote a backend tells the suite. */
+/** What the author of a backend gives to the suite. */
 export interface ConformanceContext {
   /** Opens the backend anew on the same store, as another process would. The suite closes it. */
   open(): Promise<Backend> | Backend;
   /**
    * Ends a backend as a crash of its process would, so that nothing is released. The suite closes it all the same.
-   * @default backend.close(), which leaves or ends the claims, but releases nobody else's
+   * @default backend.close(), which leaves or ends the claims, but releases no other claims
    */
   crash?(backend: Backend): Promise<void>;
   /** A ttl that the store keeps to the millisecond or nearly so. The shorter, the faster the suite. @default 500 */
   readonly ttlMs?: number | undefined;
   /** How much earlier than asked the store may let go because its clock ticks coarsely. @default 5 % of `ttlMs` */
   readonly slackMs?: number | undefined;
-  /** How long to wait for what must happen at last, before the check fails. @default 15_000 */
+  /** How long to wait for what must happen in the end, before the check fails. @default 15_000 */
   readonly patienceMs?: number | undefined;
   /** The clock that the backend runs on. @default the system's */
   readonly clock?: Clock | undefined;
@@ -178,7 +178,7 @@ export class Trial {
     return answer;
   }
 
-  /** Attempts again and again until granted: the way that needs no message ever to arrive. */
+  /** Attempts until granted: the way that needs no message. */
   async grantedAtLast(backend: Backend, claim: Claim): Promise<Granted & { readonly sentMs: number }> {
     return this.eventually("the lease is granted", async () => {
       const sentMs = this.clock.now();
@@ -206,7 +206,7 @@ export class Trial {
     return end.value;
   }
 
-  /** Asks to the end of a lease's trust whether somebody else gets in too early. */
+  /** Asks to the end of a lease's trust whether a rival gets in too early. */
   async keptUntil(untilMs: number, backend: Backend, rival: () => Claim): Promise<void> {
     while (this.clock.now() < untilMs - this.slackMs - this.ttlMs / 10) {
       const claim = rival();
@@ -214,9 +214,9 @@ export class Trial {
       const doneMs = this.clock.now();
       if (answer.granted) {
         if (doneMs < untilMs - this.slackMs) {
-          assert.fail(`somebody else got in ${Math.round(untilMs - doneMs)} ms before the lease's time was over`);
+          assert.fail(`a rival got in ${Math.round(untilMs - doneMs)} ms before the lease's time was over`);
         }
-        // It was kept waiting until the lease was over: nothing is left to ask for, and nobody needs what it got.
+        // It was kept waiting until the lease was over: nothing is left to check, and its lease is not needed.
         await backend.release(claim);
         return;
       }

@@ -43,7 +43,7 @@ describe("sections", () => {
     fence,
   });
 
-  test("an entry before everybody has left is a violation, also behind one who left early", () => {
+  test("an entry before all have left is a violation, also behind one who left early", () => {
     expect(violations([section(0, 1, 2), section(1, 2, 3)])).toBe(0);
     expect(violations([section(0, 1, 3), section(1, 2, 4)])).toBe(1);
     expect(violations([section(0, 1, 9), section(1, 2, 3), section(0, 4, 5)])).toBe(2);
@@ -64,12 +64,12 @@ describe("sections", () => {
     expect(violations(all)).toBe(0);
   });
 
-  test("a hand-over is to somebody else who was already waiting", () => {
+  test("a hand-over is to another loop that was already waiting", () => {
     const all = [section(0, 1, 2), section(1, 5, 6), section(1, 7, 8), section(0, 9, 10, 0, 8.5)];
     expect(handOvers(all)).toEqual([3]);
   });
 
-  test("whoever got nothing counts as starved, and what it waited counts as a wait", () => {
+  test("a loop that got nothing counts as starved, and what it waited counts as a wait", () => {
     const figures = summary([section(0, 1, 2), section(1, 3, 4), section(1, 600, 601)], 4, 0.5, 500, [5000]);
     expect(figures).toMatchObject({ perSecond: 4, starved: 2, violations: 0, jain: 0.5 });
     expect(figures.waitMs.max).toBe(5000);

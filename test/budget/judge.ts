@@ -34,11 +34,11 @@ export interface Verdict {
 const CALM = 0.1;
 /**
  * Machines differ, and a core that shares its silicon with a busy neighbour needs up to half more for the same work. What is
- * dearer than its budget is told in the table; what is dearer by this much fails the run.
+ * dearer than its budget is shown in the table; what is dearer by this much fails the run.
  */
 const TOLERANCE = 1.5;
 
-/** Rooms are told by the beginning of a path; the longest counts. */
+/** Rooms are known by the beginning of a path; the longest counts. */
 export function roomOf(path: string, budgets: Readonly<Record<string, Cost>>): string | undefined {
   return Object.keys(budgets)
     .filter((room) => path.startsWith(room))

@@ -1,4 +1,4 @@
-/** Processor time: what a run of tests costs whoever else is on the machine, and what the others cost it. Linux only. */
+/** Processor time: what a run of tests costs other processes on the machine, and what they cost it. Linux only. */
 import { readFileSync } from "node:fs";
 
 /** The kernel counts in hundredths of a second, on every machine that Node runs on. */

@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import type { Told } from "../../src/cli/run/warden-process.ts";
+import type { WardenOrder } from "../../src/cli/run/warden-process.ts";
 import { machineMs } from "../../src/contract/clock.ts";
 import { newMarks } from "../../src/cli/run/process-marks.ts";
 import { startTimeOf } from "../../src/cli/run/processes.ts";
@@ -23,8 +23,8 @@ test("S103: a deadline whose timer fires a moment early is not missed, though ho
   });
   const pid = command.pid as number;
   const watch = { ...newMarks(), pid, startTime: startTimeOf(pid), leads: true, session: pid, cgroup: undefined };
-  const told: Told = { watch, until: machineMs() + 300 };
-  warden.stdin.write(`${JSON.stringify(told)}\n`);
+  const order: WardenOrder = { watch, until: machineMs() + 300 };
+  warden.stdin.write(`${JSON.stringify(order)}\n`);
   await until(() => !isRunning(pid), "the command is ended at its deadline");
   expect(warden.exitCode).toBe(null);
 });

@@ -5,7 +5,7 @@ import { Bench } from "./harness.ts";
 
 const bench = new Bench();
 afterAll(() => bench.close());
-bench.leaves(/^a lease of .* on a/su, "a step leaves its lease to its caller, and here nobody goes on");
+bench.leaves(/^a lease of .* on a/su, "a step leaves its lease to its caller, and here no step goes on");
 
 const HOSTILE = "a\u202eb\u009b31mc\u2028d\u001b[8me\u001b]0;f\u0007g\u200fh\ni\rj";
 // oxlint-disable-next-line no-control-regex

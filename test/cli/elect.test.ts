@@ -11,7 +11,7 @@ test("one of three runs the command; when it is killed, another takes over", asy
   for (let term = 1; term <= 3; term++) {
     await until(() => bench.lines("terms").length === term, `term ${term}`);
     const pids = bench.lines("terms").map(Number);
-    // Whoever has the newest command as a child is in office.
+    // The process whose child is the newest command is the leader.
     const elected = candidates.find(({ pid }) => isRunning(pid) && bench.childrenOf(pid).includes(pids.at(-1) ?? 0));
     expect(pids.filter(isRunning)).toEqual([pids.at(-1)]);
     elected?.process.kill("SIGKILL");
@@ -20,7 +20,7 @@ test("one of three runs the command; when it is killed, another takes over", asy
   await until(() => !bench.lines("terms").some((pid) => isRunning(Number(pid))), "the last command is ended");
 });
 
-test("a lost office is left, and stood for again", async () => {
+test("after the lease was lost the command is ended, and it campaigns again", async () => {
   const script = `echo $HOLDFAST_FENCE >> ${bench.path("lost")}; exec sleep 600`;
   const started = bench.start(["elect", "lost", "--", "sh", "-c", script], { input: "" });
   const fence = await until(() => bench.lines("lost")[0], "elected");
@@ -35,7 +35,7 @@ test("when the command ends by itself, so does elect, with its code", async () =
   expect((await bench.run(["elect", "once", "--", "sh", "-c", "exit 9"])).code).toBe(9);
 });
 
-test("with --restart it stands again, until it is told to stop", async () => {
+test("with --restart it campaigns again, until it is stopped", async () => {
   const file = bench.path("restarts");
   const script = `echo x >> ${file}; if [ $(wc -l < ${file}) -lt 3 ]; then exit 9; fi; exec sleep 600`;
   const started = bench.start(["elect", "again", "--restart", "--ttl", "1s", "--", "sh", "-c", script], { input: "" });
@@ -57,7 +57,7 @@ test.each([
   expect((await bench.run(["elect", `code-${code}`, "--", ...command])).code).toBe(code);
 });
 
-test("a signal while it stands for election: 128 + n, and nothing is left in the queue", async () => {
+test("a signal while it campaigns: 128 + n, and nothing is left in the queue", async () => {
   const holder = bench.start(["run", "seat", "--", "sh", "-c", "echo in; read x"]);
   await until(() => holder.stdout() === "in\n", "the seat is taken");
   const candidate = bench.start(["elect", "seat", "--", "echo", "never"], { input: "" });

@@ -1,4 +1,4 @@
-/** The command is dead before anybody else may start: loss, signals, grandchildren, and holdfast itself killed or stopped. */
+/** The command is dead before another process may start: loss, signals, grandchildren, and holdfast itself killed or stopped. */
 import { once } from "node:events";
 import { afterAll, describe, expect, test } from "vitest";
 
@@ -209,8 +209,8 @@ describe("S103: holdfast itself is killed or stopped", () => {
     expect(lines.at(-1)).toMatch(/^second/);
   });
 
-  test("killed again and again, at any moment: never two at once", async () => {
-    // mkdir tells whether somebody is inside, or was killed inside. A zombie is dead, whoever has yet to bury it.
+  test("killed repeatedly, at any moment: never two at once", async () => {
+    // mkdir shows whether a process is inside, or was killed inside. A zombie is dead, though its parent has not waited for it.
     const inside = bench.path("inside");
     const script = [
       `if ! mkdir ${inside} 2>/dev/null; then old=$(cat ${inside}/pid 2>/dev/null)`,
@@ -279,7 +279,7 @@ describe("S103: holdfast itself is killed or stopped", () => {
     const [old] = await until(() => (children().length === 1 ? children() : undefined), "there is a warden");
     process.kill(old ?? 0, "SIGKILL");
     await until(() => children().length === 1 && children()[0] !== old, "there is another warden");
-    // A moment, so that it has been told whom to watch: this test is not about two faults in one millisecond.
+    // A moment, so it knows what to watch: this test is not about two faults in one millisecond.
     await new Promise((resolve) => setTimeout(resolve, 300));
     started.process.kill("SIGKILL");
     await until(() => pids.filter(isRunning).length === 0, "all are ended");

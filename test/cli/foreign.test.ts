@@ -36,7 +36,7 @@ function forged(name: string, part: Partial<Claim> = {}): Claim {
     ttlMs: 3_600_000,
     lockDelayMs: 0,
     minHoldMs: 0,
-    holder: "somebody:1",
+    holder: "other:1",
     meta: {},
     queues: false,
     ...part,

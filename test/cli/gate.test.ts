@@ -32,7 +32,7 @@ test("S103: a command whose holdfast dies before the gate opens never runs", asy
   expect(existsSync(bench.path("ran"))).toBe(false);
 });
 
-test("it runs once the gate is opened, under the pid that was told before", async () => {
+test("it runs once the gate is opened, under the pid that was known before", async () => {
   startGated("gated.open(); await gated.ended;");
   expect(bench.lines("ran")).toEqual(["ran"]);
 });
@@ -47,7 +47,7 @@ test("a program is looked for as execvp does", () => {
   expect(findProgram("/etc/passwd", path)).toEqual({ problem: "not executable" });
 });
 
-test("S144: values of variables that a shell would drop are in nobody's arguments while the gate waits", async () => {
+test("S144: values of variables that a shell would drop are in no process's arguments while the gate waits", async () => {
   const secret = "hunter2-of-npm";
   const env = { ...process.env, "npm_config_//host/:_authToken": secret, "A.B": `${secret}\nand 'more' $HOME` };
   const print = `fs.writeFileSync("${bench.path("parcels")}", [process.env["npm_config_//host/:_authToken"], process.env["A.B"]].join("|") + "\\n")`;

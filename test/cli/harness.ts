@@ -134,7 +134,7 @@ export class Bench {
 
   #left(): readonly string[] {
     const endMs = Date.now() + ENDING_MS;
-    // What was told to end needs a moment. This blocks, so that whoever forgets to wait for close() is judged all the same.
+    // What was asked to end needs a moment. This blocks, so a test that forgets to wait for close() is judged all the same.
     while (this.#leftRunning().length > 0 && Date.now() < endMs) Atomics.wait(NOTHING, 0, 0, 20);
     const processes = this.#leftRunning().map((pid) => `a process: ${commandOf(pid).replaceAll("\0", " ").trim()}`);
     return [...processes, ...this.#leftInStore(), ...this.#notes()];

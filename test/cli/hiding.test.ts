@@ -91,7 +91,7 @@ describe.each(WAYS)("S127: %s", (_, cgroup) => {
     await gated.ended;
   });
 
-  test("a cleared mark spares nobody in the command's own session, as at a terminal", async () => {
+  test("a cleared mark spares no process in the command's own session, as at a terminal", async () => {
     const file = name("same-session");
     const inside = `echo $$ > ${bench.path(file)}; while :; do sleep 1; done`;
     const args = ["-c", `env -u HOLDFAST_RUN sh -c '${inside}' & while :; do sleep 1; done`];
@@ -131,7 +131,7 @@ describe.each(WAYS)("S127: %s", (_, cgroup) => {
 
 const GENERATIONS = 4000;
 
-/** A program whose processes each live for a millisecond. It ends by itself in some seconds, if nobody ends it. */
+/** A program whose processes each live for a millisecond. It ends by itself in some seconds, if it is not ended. */
 function chain(file: string, step: string): string {
   const source = `
     #include <fcntl.h>

@@ -30,20 +30,20 @@ const DEATHS = {
 } as const;
 
 // Once: a process that starts while the file is written anew would find it empty, and live.
-for (const [moment, script] of Object.entries(DEATHS)) bench.write(`${moment}.mjs`, script);
+for (const [death, script] of Object.entries(DEATHS)) bench.write(`${death}.mjs`, script);
 
-function dying(moment: keyof typeof DEATHS): StartOptions {
-  return { env: { NODE_OPTIONS: `--import=${bench.path(`${moment}.mjs`)}` }, input: "" };
+function dying(death: keyof typeof DEATHS): StartOptions {
+  return { env: { NODE_OPTIONS: `--import=${bench.path(`${death}.mjs`)}` }, input: "" };
 }
 
-async function killedAtOnce(moment: keyof typeof DEATHS, name: string, ...more: readonly string[]): Promise<void> {
-  const done = await bench.run(["acquire", name, "--ttl", "1h", ...more], dying(moment));
+async function killedAtOnce(death: keyof typeof DEATHS, name: string, ...more: readonly string[]): Promise<void> {
+  const done = await bench.run(["acquire", name, "--ttl", "1h", ...more], dying(death));
   expect(done).toMatchObject({ signal: "SIGKILL", stdout: "" });
 }
 
-async function killedAfterWaiting(moment: keyof typeof DEATHS, name: string): Promise<void> {
+async function killedAfterWaiting(death: keyof typeof DEATHS, name: string): Promise<void> {
   const before = await locks.acquire(name);
-  const waiting = bench.start(["acquire", name, "--ttl", "1h"], dying(moment));
+  const waiting = bench.start(["acquire", name, "--ttl", "1h"], dying(death));
   while ((await locks.query(name)).pending.length === 0) await sleep(10);
   await before.release();
   expect(await waiting.done).toMatchObject({ signal: "SIGKILL", stdout: "" });

@@ -73,7 +73,7 @@ describe.concurrent.each(Object.entries(STORES))("on %s", { concurrent: true }, 
   const on = (command: string, ...args: string[]): Promise<Result> => bench.run([command, ...args], { env });
   const seen = (name: string): Promise<Snapshot> => backend.query(name);
 
-  /** Somebody who holds the lock until told to end. */
+  /** A process that holds the lock until it is asked to end. */
   async function holding(name: string, command: "run" | "elect"): Promise<Started> {
     // In ZooKeeper the session bounds it.
     const ttl = outlives ? "10m" : "30s";
@@ -148,7 +148,7 @@ describe.concurrent.each(Object.entries(STORES))("on %s", { concurrent: true }, 
     const fence = holder.stdout().trim();
     const forced = await on("release", "stuck", "--fence", fence, "--reason", "deploy 17 hangs");
     if (!common) {
-      // Nobody else's memory can be reached.
+      // No other process's memory can be reached.
       expect(forced.code).not.toBe(0);
       expect(await ended(holder)).toBe(0);
       return;

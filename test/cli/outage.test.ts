@@ -1,4 +1,4 @@
-/** S148: a store that takes connections and never answers. Whoever asks it ends in bounded time, with 69 and a clear message. */
+/** S148: a store that takes connections and never answers. A command that asks it ends in bounded time, with 69 and a clear message. */
 import { createServer, type Server, type Socket } from "node:net";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";

@@ -50,7 +50,7 @@ describe("S147: lab compare, before it starts anything and without a stack trace
 });
 
 describe("wait --fence", () => {
-  test("waits for the end of that lease, whoever comes after it", async () => {
+  test("waits for the end of that lease, not of the leases after it", async () => {
     const first = (await bench.run(["acquire", "f"])).stdout.trim();
     const waiter = bench.start(["wait", "f", "--fence", first, "--json"], { input: "" });
     expect((await bench.run(["wait", "f", "--fence", first, "-n"])).code).toBe(75);
@@ -76,8 +76,8 @@ describe("wait --fence", () => {
 });
 
 describe("--lock-delay", () => {
-  test("after a lease that ended by itself nobody gets the lock for that long", async () => {
-    bench.leaves(/ on delayed$/, "nobody gets it for an hour: that is what is tested");
+  test("after a lease that ended by itself the lock stays taken for that long", async () => {
+    bench.leaves(/ on delayed$/, "it stays taken for an hour: that is what is tested");
     // Both have ended long before the second is over.
     await bench.run(["acquire", "delayed", "--ttl", "100ms", "--lock-delay", "1h"]);
     await bench.run(["acquire", "prompt", "--ttl", "100ms"]);

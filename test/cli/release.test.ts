@@ -1,4 +1,4 @@
-/** What `release` says of a lease that is gone, after a release of which nobody knows whether it arrived. */
+/** What `release` says of a lease that is gone, after a release that may or may not have arrived. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -84,7 +84,7 @@ describe("a release that its own repetition finds done", () => {
         asked ||= /evalsha/i.test(chunk.toString("latin1"));
         return undefined;
       };
-      // The server has done what was asked, and nobody hears of it.
+      // The server has done what was asked, and its answer is lost.
       proxy.onReply = () => (asked && lost++ === 0 ? "reset" : undefined);
       const { code, stdout, stderr } = await release("again", url, fence);
       expect({ code, stderr, ...(JSON.parse(stdout) as object) }).toMatchObject({
@@ -108,7 +108,7 @@ describe("release --claim of what was given back before", () => {
     return { code, result: (JSON.parse(stdout) as { result: unknown }).result };
   };
 
-  test("exits with 0 where it was acquired, or given back; elsewhere nobody knows, and it exits with 76", async () => {
+  test("exits with 0 where it was acquired, or given back; elsewhere that is unknown, and it exits with 76", async () => {
     const take = (): Promise<string> => acquired("by claim", bench.url, "--claim", id);
     await take();
     expect(await byClaim("claims")).toEqual({ code: 0, result: "released" });

@@ -19,7 +19,7 @@ afterAll(async () => {
   bench.close();
   await redis.stop();
 });
-/** As if nobody had set one. */
+/** As if none had been set. */
 const BARE = { env: { HOLDFAST_URL: undefined }, input: "" };
 const ENVIRONMENT = [process.execPath, "-p", "JSON.stringify(process.env)"];
 const nested = (...args: readonly string[]): readonly string[] => [process.execPath, MAIN, ...args];

@@ -39,7 +39,7 @@ async function onRoad<T>(client: string, work: (proxy: Road, env: { HOLDFAST_URL
   }
 }
 
-/** From the first question about a lock on, nobody hears an answer. */
+/** From the first question about a lock on, all answers are lost. */
 function fallSilent(proxy: Road): void {
   proxy.onRequest = (chunk) => {
     if (isScript(chunk)) proxy.hang("replies");
@@ -75,15 +75,15 @@ describe.concurrent.each(CLIENTS)("%s: a store that does not answer its first qu
     });
   });
 
-  test("renew and release exit with 69, and say what nobody knows", async () => {
+  test("renew and release exit with 69, and say what is unknown", async () => {
     await onRoad(client, async (proxy, env) => {
       const name = `held ${client}`;
       const fence = await acquired(env, name);
       fallSilent(proxy);
-      plainly(await bench.run(["renew", name, "--fence", fence], { env }), /nobody knows whether .* is still held/);
+      plainly(await bench.run(["renew", name, "--fence", fence], { env }), /it is unknown whether .* is still held/);
       await proxy.heal();
       fallSilent(proxy);
-      plainly(await bench.run(["release", name, "--fence", fence], { env }), /nobody knows whether .* was given back/);
+      plainly(await bench.run(["release", name, "--fence", fence], { env }), /it is unknown whether .* was given back/);
       await proxy.heal();
     });
   });
@@ -106,7 +106,7 @@ describe.concurrent.each(CLIENTS)("%s: a store that falls silent when acquire is
 
 test("a store that falls silent after its refusal: the end of --wait ends it, with the holder of whom it knew", async () => {
   const backend = memory();
-  const others = createLocks(backend, { holder: "somebody" });
+  const others = createLocks(backend, { holder: "other" });
   const lease = await others.acquire("x");
   const answers = { release: backend.release.bind(backend), query: backend.query.bind(backend) };
   const hung = Object.assign(backend, { release: () => new Promise(() => {}), query: () => new Promise(() => {}) });
@@ -131,7 +131,7 @@ test("a store that falls silent after its refusal: the end of --wait ends it, wi
   };
   const { signal } = new AbortController();
   const sought = seekLease({ store, claim, waitMs: 1, stop: signal, note: (line) => void notes.push(line) });
-  await expect(sought).rejects.toMatchObject({ name: "LockTimeoutError", heldBy: [{ holder: "somebody" }] });
+  await expect(sought).rejects.toMatchObject({ name: "LockTimeoutError", heldBy: [{ holder: "other" }] });
   expect(notes).toEqual([expect.stringMatching(/did not confirm .* until the ttl of 20 s is over/)]);
   Object.assign(backend, answers);
   await lease.release();

@@ -80,7 +80,7 @@ describe.concurrent("S173: a state directory that is not ours alone is refused b
 
   test("its name is empty", () => expectRefused("", /HOLDFAST_STATE_DIR is empty/));
 
-  test.runIf(asRoot)("it belongs to somebody else", async () => {
+  test.runIf(asRoot)("it belongs to another user", async () => {
     const dir = made("stranger");
     chownSync(dir, STRANGER, STRANGER);
     await expectRefused(dir, new RegExp(`belongs to uid ${STRANGER}`));

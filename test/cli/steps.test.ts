@@ -91,7 +91,7 @@ describe("a lease in several steps", () => {
     await bench.run(["release", "taken", "--fence", fence]);
   });
 
-  test("waits its turn, and is told at once when the lease before it is given back", async () => {
+  test("waits its turn, and gets the lock at once when the lease before it is given back", async () => {
     const fence = (await bench.run(["acquire", "turn", "--ttl", "1h"])).stdout.trim();
     const waiting = bench.start(["acquire", "turn"], { input: "" });
     for (let queued = 0; queued === 0;) queued = (await show("turn")).pending.length;
@@ -160,7 +160,7 @@ describe("in a script", () => {
   });
 });
 
-describe("a lease of which nobody can be told", () => {
+describe("a lease that cannot be printed", () => {
   test.each([
     ["a full disk", '"$@" > /dev/full'],
     ["a reader that went away", 'exec 3> >(:); wait "$!"; exec "$@" >&3'],

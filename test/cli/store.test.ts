@@ -51,7 +51,7 @@ describe("S101: the holder's machine is cut off from the store", () => {
 });
 
 describe("S105: a store that is away", () => {
-  test("nobody listens: 69 at once, with or without an end to the waiting", async () => {
+  test("a closed port: 69 at once, with or without an end to the waiting", async () => {
     for (const flags of [[], ["-n"], ["-w", "1m"]]) {
       const { code, stdout, stderr } = await bench.run(
         ["run", "x", ...flags, "--", "echo", "never"],
@@ -65,7 +65,7 @@ describe("S105: a store that is away", () => {
 });
 
 describe("S103: with a store, a killed holdfast's command is ended, and its lease lasts its ttl", () => {
-  test("so nobody starts before it is dead", async () => {
+  test("so no other process starts before it is dead", async () => {
     const script = `trap "" TERM; echo $$ > ${bench.path("killed")}; while :; do sleep 0.01; done`;
     const first = bench.start(["run", "killed", "--ttl", "2s", "--", "sh", "-c", script], at(redis.url));
     const pid = Number(await until(() => bench.lines("killed")[0], "the first runs"));
@@ -147,7 +147,7 @@ describe("doctor", () => {
     expect((await bench.run(["doctor"], at("redis://127.0.0.1:1"))).code).toBe(69);
   });
 
-  test("redis: a server that cannot hold a quarantine, or could not be vouched for, breaks the promise", async () => {
+  test("redis: a server that cannot hold a quarantine, or whose quarantine could not be ended, breaks the promise", async () => {
     const url = `${redis.url}?failover=quarantine`;
     const bare = await doctor(url);
     expect({ code: bare.code, level: level(bare, "quarantine") }).toEqual({ code: 1, level: "broken" });
@@ -163,7 +163,7 @@ describe("doctor", () => {
     expect((await bench.run(["doctor", "--init"], at(`${redis.url}#?failover=quarantine`))).code).toBe(64);
   });
 
-  test("redlock: each member is looked at, one server twice is noticed, --init vouches", async () => {
+  test("redlock: each member is checked, one server twice is noticed, --init ends the quarantine", async () => {
     const others = await Promise.all([startRedis(), startRedis()]);
     try {
       const hosts = [redis, ...others].map(({ port }) => `127.0.0.1:${port}`);

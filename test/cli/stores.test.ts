@@ -202,7 +202,7 @@ describe.concurrent("S173: the state directory", () => {
       queued = (JSON.parse((await bench.run(["show", "late", "--json"])).stdout) as { pending: unknown[] }).pending
         .length;
     }
-    // Root may write where nobody else may: so there is a file in the directory's place.
+    // Root may write where no other user may: so there is a file in the directory's place.
     rmSync(dir, { recursive: true });
     writeFileSync(dir, "");
     expect((await bench.run(["release", "late", "--fence", held])).code).toBe(0);

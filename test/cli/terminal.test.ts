@@ -163,7 +163,7 @@ describe("top", () => {
     await restored();
   });
 
-  test("gives the terminal back after an error that nobody caught", async () => {
+  test("gives the terminal back after an uncaught error", async () => {
     bench.write("boom.mjs", "setTimeout(() => { throw new Error('boom'); }, 1500);");
     terminal.type("NODE_OPTIONS='--import ./boom.mjs' holdfast top; echo code=$?");
     await terminal.shows(/q quit/);

@@ -85,5 +85,5 @@ test("places in a queue are counted as people count", () => {
 
 test("a holder is taken apart into host and pid", () => {
   expect(hostAndPid("web-3:812")).toEqual({ host: "web-3", pid: 812 });
-  expect(hostAndPid("somebody")).toEqual({ host: "somebody", pid: undefined });
+  expect(hostAndPid("other")).toEqual({ host: "other", pid: undefined });
 });

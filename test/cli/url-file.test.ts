@@ -14,7 +14,7 @@ function holdfast(args: string): { readonly status: number | null; readonly stde
 }
 
 describe("--url-file", () => {
-  test("a pipe that nobody writes to is refused", () => {
+  test("a pipe without a writer is refused", () => {
     spawnSync("mkfifo", [bench.path("fifo")]);
     expect(holdfast(`--url-file ${bench.path("fifo")}`)).toMatchObject({
       status: 64,

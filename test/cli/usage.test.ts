@@ -96,7 +96,7 @@ describe.concurrent("wrong usage exits with 64 and says what was meant", () => {
     [["show"], "which lock?"],
     [["release", "a"], "which lease?"],
     [["release", "a", "--fence", "x"], "is not a fence"],
-    [["release", "a", "--fence", "1", "--reason", " "], "--reason must say something"],
+    [["release", "a", "--fence", "1", "--reason", " "], "--reason must not be empty"],
     [["renew", "a"], "which lease?"],
     [["top"], "top needs a terminal"],
     [["completion", "tcsh"], "for which shell? bash, zsh, fish"],

@@ -5,7 +5,7 @@ import { file } from "../../src/backends/file/index.ts";
 import { leftInFiles, leftInQueues } from "../../src/lab/leftovers.ts";
 import { conformanceTests } from "./conformance-tests.ts";
 
-const TOLD = "tells the holder that its lease was broken by force, and why";
+const TOLD = "reports to the holder that its lease was ended by force, and why";
 
 for (const hints of ["socket", "watch", "poll"] as const) {
   const dir = mkdtempSync(join(tmpdir(), "holdfast-"));

@@ -10,7 +10,7 @@ const SPLIT =
 
 export const quorumDeclined: Declined = {
   "grants waiting claims in the order in which they came, even when no message arrives": NO_QUEUE,
-  "lets nobody pass the queue, not even a claim that does not queue": NO_QUEUE,
+  "lets no claim pass the queue, not even one that does not queue": NO_QUEUE,
   "keeps one place for a claim that asks again while it waits": NO_QUEUE,
   "moves the others up when a waiting claim leaves": NO_QUEUE,
   "ends a watch when its signal aborts, and keeps the claim's place": NO_QUEUE,
@@ -22,7 +22,7 @@ export const quorumDeclined: Declined = {
   "lets as many hold as the limit says, and one more for each that leaves": NO_LIMIT,
   "keeps shared and limited claims apart": NO_LIMIT,
   "refuses a claim whose limit differs from the holders', naming both": NO_LIMIT,
-  "takes a new limit once nobody holds or waits": NO_LIMIT,
+  "takes a new limit once no claim holds or waits": NO_LIMIT,
   "shows who holds: name, mode, limit, holder, fence, age, remaining time and meta": NO_LIMIT,
   "ends by force one of several holders, and leaves the others": NO_LIMIT,
 };

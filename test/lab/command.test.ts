@@ -57,7 +57,7 @@ test("every scenario has a name of its own, a story, a source, and promises some
     expect(steps.length, id).toBeGreaterThan(1);
     for (const text of [title, story, source]) expect(text.length, id).toBeGreaterThan(5);
     for (const outcome of Object.values(outcomes)) {
-      // Whoever promises a failure says why.
+      // A scenario that promises a failure says why.
       if (outcome.exclusion === "broken") expect(outcome.because, id).toBeTruthy();
     }
   }

@@ -105,11 +105,11 @@ describe.concurrent("the driver finds", { timeout: 120_000 }, () => {
   });
 
   test("two who believe at once, with the step", async () => {
-    // Everybody is told that he holds the lock, each with a fence of his own.
+    // Every claim gets the lock, each with a fence of its own.
     let fence = 1n;
     const result = await play(3, () => ({ attempt: async () => ({ granted: true, fence: fence++, run: 1 }) }));
     const found = result.findings.find(({ rule }) => rule === "O1 exclusion");
-    expect(found?.message).toMatch(/believes to hold it while so does .* held /u);
+    expect(found?.message).toMatch(/believes it holds the lock, and so does .* held /u);
     expect(found?.step).toBeGreaterThan(0);
   });
 

@@ -4,15 +4,15 @@ import { factsOf, judge } from "../../src/lab/judge.ts";
 import type { PlayResult } from "../../src/lab/play-types.ts";
 import type { Outcome } from "../../src/lab/scenarios/scenario.ts";
 
-type Told = readonly [atMs: number, lane: string, happening: Happening];
+type Timed = readonly [atMs: number, lane: string, happening: Happening];
 
-function resultOf(told: readonly Told[], promised: Outcome, rest: Partial<PlayResult> = {}): PlayResult {
+function resultOf(happened: readonly Timed[], promised: Outcome, rest: Partial<PlayResult> = {}): PlayResult {
   return {
     scenario: { id: "x", title: "", story: "", source: "", plays: [], outcomes: { redis: promised }, steps: [] },
     stage: { backend: "redis", observers: ["redis"] },
     library: "holdfast",
     ttlMs: 1000,
-    events: told.map(([atMs, lane, happening]): LabEvent => ({ ...happening, atMs, lane })),
+    events: happened.map(([atMs, lane, happening]): LabEvent => ({ ...happening, atMs, lane })),
     startMs: 0,
     endMs: 5000,
     surprises: [],
@@ -56,8 +56,8 @@ test("a clean play is as promised", () => {
   expect(against).toEqual([]);
 });
 
-test("two who believe at once are seen, and only forgiven where it was foretold", () => {
-  const told: readonly Told[] = [
+test("two clients that believe at once are noticed, and accepted only where it was promised", () => {
+  const happened: readonly Timed[] = [
     [0, "A", { kind: "asked" }],
     [1, "A", granted(1n, 1000)],
     [5, "B", { kind: "asked" }],
@@ -65,11 +65,11 @@ test("two who believe at once are seen, and only forgiven where it was foretold"
     [300, "B", { kind: "releasing" }],
     [310, "A", { kind: "releasing" }],
   ];
-  const { against, facts } = judge(resultOf(told, KEPT));
+  const { against, facts } = judge(resultOf(happened, KEPT));
   expect(facts.overlapMs).toBe(200);
   expect(against.join()).toContain("O1");
   const harmless: Outcome = { exclusion: "broken", harm: "none" };
-  expect(judge(resultOf(told, harmless)).against).toEqual([]);
+  expect(judge(resultOf(happened, harmless)).against).toEqual([]);
 });
 
 test("a promised gap that does not show is against the promise, too", () => {
@@ -126,7 +126,7 @@ test("a guard that lets an old fence in is caught", () => {
   expect(against.join()).toContain("O2");
 });
 
-test("a release that takes somebody else's lock is caught", () => {
+test("a release that ends another client's lock is noticed", () => {
   const { against } = judge(
     resultOf(
       [
@@ -161,14 +161,14 @@ test("a store that gives the lock away too early is caught", () => {
   expect(against.join()).toContain("O4");
 });
 
-test("a holder that is never told is caught; a dead one need not be", () => {
-  const told: readonly Told[] = [
+test("a loss that is never reported to its holder is noticed; to a dead holder it need not be", () => {
+  const happened: readonly Timed[] = [
     [0, "A", { kind: "asked" }],
     [1, "A", granted(1n, 1000)],
   ];
-  expect(judge(resultOf(told, KEPT)).against.join()).toContain("never told");
-  const killed: Told = [500, "A", { kind: "fault", sign: "kill", text: "" }];
-  expect(judge(resultOf([...told, killed], KEPT)).against).toEqual([]);
+  expect(judge(resultOf(happened, KEPT)).against.join()).toContain("never reported");
+  const killed: Timed = [500, "A", { kind: "fault", sign: "kill", text: "" }];
+  expect(judge(resultOf([...happened, killed], KEPT)).against).toEqual([]);
 });
 
 test("what is left behind, and what went otherwise than the steps say, is against the promise", () => {
@@ -179,7 +179,7 @@ test("what is left behind, and what went otherwise than the steps say, is agains
 });
 
 test("a library that believes for ever believes in one hold at a time, and ends with its process", () => {
-  const told: readonly Told[] = [
+  const happened: readonly Timed[] = [
     [0, "A", { kind: "asked" }],
     [1, "A", { kind: "granted", fence: undefined, untilMs: Infinity }],
     [100, "A", { kind: "asked" }],
@@ -189,7 +189,7 @@ test("a library that believes for ever believes in one hold at a time, and ends 
     [500, "B", { kind: "releasing" }],
     [600, "C", { kind: "granted", fence: undefined, untilMs: Infinity }],
   ];
-  const { beliefs, overlapMs } = factsOf(resultOf(told, KEPT));
+  const { beliefs, overlapMs } = factsOf(resultOf(happened, KEPT));
   expect(beliefs).toEqual([
     { client: "A", fromMs: 1, untilMs: 101, end: "released" },
     { client: "A", fromMs: 101, untilMs: 200, end: "killed" },

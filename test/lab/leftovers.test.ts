@@ -13,7 +13,7 @@ import { claimOf, Clients, rivalOf } from "../backends/redis/lab.ts";
 
 const SHAPES: readonly Partial<Claim>[] = [{}, { mode: "shared" }, { limit: 2 }];
 
-/** Calls `look` with somebody holding, with somebody waiting too, and when all have left. */
+/** Calls `look` while a claim holds, while another waits too, and when all have left. */
 async function walk(
   backend: Backend,
   shape: Partial<Claim>,
@@ -52,13 +52,13 @@ test("in Redis", async () => {
     "a key without an end: stray",
   ]);
   await server.cli("DEL", "stray");
-  // Whoever died is no leftover once its time is over, though its record lies there until somebody looks at the lock.
+  // A dead process's record is no leftover once its time is over, though it stays until the lock is used again.
   const brief = claimOf({ ttlMs: 3000 });
   await backend.attempt(brief);
   expect(await leftInRedis(server, brief.name)).toHaveLength(1);
   await expect.poll(() => leftInRedis(server, brief.name), { timeout: 25_000 }).toEqual([]);
-  await server.cli("HSET", "holdfast:{00}:torn", "q0000000000000001", "nobody");
-  expect(await leftInRedis(server, "torn")).toContainEqual(expect.stringContaining("that nobody waits at"));
+  await server.cli("HSET", "holdfast:{00}:torn", "q0000000000000001", "none");
+  expect(await leftInRedis(server, "torn")).toContainEqual(expect.stringContaining("without a waiter"));
 });
 
 test("in files", async () => {
@@ -71,7 +71,7 @@ test("in files", async () => {
         if (stage === "held") expect(leftInFiles(dir)).toContainEqual(expect.stringContaining("a lease file"));
       });
     }
-    // Made when somebody waits.
+    // Made when a claim waits.
     expect(leftInFiles(dir)).toContainEqual(expect.stringContaining("a socket"));
     await backend.close();
     expect(leftInFiles(dir)).toEqual([]);

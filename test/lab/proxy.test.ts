@@ -143,12 +143,12 @@ test("refuse() turns new connections away until heal()", async () => {
 
 test("halfOpen() takes the server away without telling the client", async () => {
   proxy.halfOpen();
-  let told = false;
-  client.once("close", () => (told = true));
+  let closed = false;
+  client.once("close", () => (closed = true));
   const silent = client.set("a", "1").catch(() => "no answer");
   await server.cli("PING");
   await new Promise((resolve) => setTimeout(resolve, 50));
-  expect(told).toBe(false);
+  expect(closed).toBe(false);
   expect(await isSet("a")).toBe(false);
   proxy.cut();
   expect(await silent).toBe("no answer");

@@ -52,7 +52,7 @@ function paused(backend: StageName, observers: number): Verdict {
     read: 0,
     value: 1,
   });
-  const told: readonly (readonly [number, string, Happening])[] = [
+  const happened: readonly (readonly [number, string, Happening])[] = [
     [0, "A", { kind: "asked" }],
     [10, "A", { kind: "granted", fence: 1794737714112785n, untilMs: 1200 }],
     ...lanes.map((lane) => [20, lane, { kind: "truth", holders: ["A"] }] as const),
@@ -74,7 +74,7 @@ function paused(backend: StageName, observers: number): Verdict {
     stage: { backend, observers: lanes },
     library: "holdfast",
     ttlMs: 1200,
-    events: told.map(([atMs, lane, happening]): LabEvent => ({ ...happening, atMs, lane })),
+    events: happened.map(([atMs, lane, happening]): LabEvent => ({ ...happening, atMs, lane })),
     startMs: 0,
     endMs: 1800,
     surprises: [],

@@ -27,7 +27,7 @@ test("rejects with the server's own words when it cannot start", async () => {
   await expect(startRedis({ args: ["--no-such-option", "1"] })).rejects.toThrow(/no-such-option/u);
 });
 
-test("a paused redis answers nobody until it is resumed", async () => {
+test("a paused redis does not answer until it is resumed", async () => {
   await using server = await startRedis();
   server.pause();
   let answered = false;
@@ -143,7 +143,7 @@ test("Postgres answers, keeps its data over a restart, and leaves no process beh
   expect(isAlive(pid)).toBe(false);
 });
 
-/** What `ps` shows everybody of the process, and of those that it started. */
+/** What `ps` shows every user of the process, and of those that it started. */
 function argumentsOf(pid: number): string {
   return readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
 }
@@ -174,7 +174,7 @@ describe("on a machine that others use too (S174)", () => {
     }
   });
 
-  test("Postgres asks for a password over TCP, and has its socket where nobody else gets", async () => {
+  test("Postgres asks for a password over TCP, and has its socket where no other user gets", async () => {
     await using server = await startPostgres();
     const { password, hostname, port } = new URL(server.url);
     expect(password.length).toBeGreaterThanOrEqual(32);
@@ -194,12 +194,12 @@ describe("on a machine that others use too (S174)", () => {
     expect(argumentsOf(server.pid)).not.toContain(password);
   });
 
-  test("what somebody else left under our names in the shared directory is not removed", async () => {
+  test("what another user left under our names in the shared directory is not removed", async () => {
     const shared = mkdtempSync(join(tmpdir(), "holdfast-shared-"));
     try {
       const kept = join(shared, "kept");
       mkdirSync(join(kept, "inside"), { recursive: true });
-      // The pid of nobody.
+      // The pid of no process.
       const [link, foreign, own] = ["link", "theirs", "ours"].map((end) => join(shared, `holdfast-lab-4194400-${end}`));
       symlinkSync(kept, link as string);
       for (const place of [foreign, own]) mkdirSync(join(place as string, "x"), { recursive: true });

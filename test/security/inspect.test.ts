@@ -1,16 +1,16 @@
-/** S178: whoever prints an open backend, or what is made of it, prints no password: with a server at hand see test/backends/redis/open.test.ts. */
+/** S178: printing an open backend, or what is made of it, prints no password: with a server at hand see test/backends/redis/open.test.ts. */
 import { inspect } from "node:util";
 import { expect, test } from "vitest";
 import { openBackend } from "../../src/connect.ts";
 import { createLocks } from "../../src/core/locks.ts";
 
 const SECRET = "s3cr3t-Zq9";
-const NOBODY = "127.0.0.1:1";
+const CLOSED = "127.0.0.1:1";
 
 test.each([
-  `zk://billing:${SECRET}@${NOBODY}/billing?acl=creator`,
-  `redlock://billing:${SECRET}@${NOBODY},127.0.0.1:2,127.0.0.1:3`,
-  `redlock://billing:${SECRET}@${NOBODY},127.0.0.1:2,127.0.0.1:3?client=redis`,
+  `zk://billing:${SECRET}@${CLOSED}/billing?acl=creator`,
+  `redlock://billing:${SECRET}@${CLOSED},127.0.0.1:2,127.0.0.1:3`,
+  `redlock://billing:${SECRET}@${CLOSED},127.0.0.1:2,127.0.0.1:3?client=redis`,
 ])("S178: %s", async (url) => {
   const backend = await openBackend(url);
   const locks = createLocks(backend, {});

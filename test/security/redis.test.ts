@@ -150,7 +150,7 @@ describe.each(Object.keys(topologies))("%s", (topology) => {
       ]) {
         await expect(deed()).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND" });
       }
-      // A quorum asks nobody about a claim that it does not know.
+      // A quorum asks no member about a claim that it does not know.
       expect(await thief.release(one).catch(() => "refused")).not.toBe("held");
       expect(await thief.renew([one]).catch(() => [{ held: "unknown" }])).not.toMatchObject([{ held: true }]);
     }

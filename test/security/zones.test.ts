@@ -66,7 +66,7 @@ const ZONED: Readonly<Record<string, Zoned>> = {
     test: "test/security/zookeeper.test.ts",
     opens: /writeFenced\(/u,
     suffices: /"a guard's marks are the zone's own/u,
-    forbids: /"a guard's marks are the zone's own, and nobody else's/u,
+    forbids: /"a guard's marks are the zone's own, and no other zone's/u,
   },
   "guard in postgres": {
     section: "Rights in Postgres",
@@ -87,7 +87,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   "rediss+cluster:": "is redis+cluster: with TLS, which changes no right",
   "redis+unix:": "is redis: through a socket, with the same users",
   "zookeeper:": "is another name of zk:",
-  "guard in file": "keeps its mark beside the file that it guards, with the Unix rights of whoever writes that",
+  "guard in file": "keeps its mark beside the file that it guards, with the Unix rights of the user who writes that",
   "guard in http": "keeps its marks in one of the others",
 };
 

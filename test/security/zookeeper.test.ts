@@ -58,7 +58,7 @@ test("the zone's own user has all the rights that locks need (S179)", async () =
 describe("one zone cannot touch another (S179)", () => {
   const thieves: Readonly<Record<string, () => Promise<ZooKeeperBackend>>> = {
     "another zone's user": () => open("search", "billing"),
-    "nobody in particular": async () => {
+    "an anonymous client": async () => {
       const backend = zookeeper({ servers, chroot: "/billing", session: "10s" });
       opened.push(backend);
       return backend;
@@ -84,7 +84,7 @@ describe("one zone cannot touch another (S179)", () => {
   }
 });
 
-test("a guard's marks are the zone's own, and nobody else's (S179)", async () => {
+test("a guard's marks are the zone's own, and no other zone's (S179)", async () => {
   const clientOf = (zone: Zone): ZooKeeperClient => {
     const client = new ZooKeeperClient({ servers, auth: { user: zone, password: `pw-${zone}` }, acl: "creator" });
     opened.push(client);
@@ -100,7 +100,7 @@ test("a guard's marks are the zone's own, and nobody else's (S179)", async () =>
   await writeFenced(ours, { name: "invoice:1", fence: 35n }, [], marks);
 });
 
-test("a list of rights lets everybody look and nobody else change (S179)", async () => {
+test("a list of rights lets all clients read and no other client change (S179)", async () => {
   const acl = [
     { scheme: "auth", id: "", perms: "cdrwa" },
     { scheme: "world", id: "anyone", perms: "r" },

@@ -9,8 +9,8 @@ const NEVER_MS = 24 * 3_600_000;
 /** Worlds in which nothing else is noticed first. */
 const SEEDS = [1, 2, 3, 4, 5];
 
-/** Leaves a claim behind that nobody wants, once, when `phase` has come. */
-function litters(phase: Phase): Mutation {
+/** Leaves an unwanted claim behind, once, when `phase` has come. */
+function leaks(phase: Phase): Mutation {
   let left = false;
   return {
     store: (right, _, world) => ({
@@ -26,7 +26,7 @@ function litters(phase: Phase): Mutation {
 }
 
 function forgotten(claim: Claim): Claim {
-  return { ...claim, id: "forgotten-forgotten-xx", name: "litter", ttlMs: NEVER_MS, limit: 1, mode: "exclusive" };
+  return { ...claim, id: "forgotten-forgotten-xx", name: "leak", ttlMs: NEVER_MS, limit: 1, mode: "exclusive" };
 }
 
 const never = (): Promise<never> => new Promise(() => undefined);
@@ -55,13 +55,9 @@ function unordered(afterMs: number): readonly HistoryEvent[] {
 
 const CHECKS: readonly (readonly [check: string, mutation: () => Mutation, report: RegExp])[] = [
   ["linearizability", () => ({ rumours: unordered }), /O1 exclusion of "job": no order of events explains it/],
-  ["a leak in the chaos", () => litters("chaos"), /O6 no leak: the store still has litter of \S+ after every ttl/],
-  [
-    "a leak in peace",
-    () => litters("peace"),
-    /O6 no leak: the store still has litter of \S+ though everybody has left/,
-  ],
-  ["a leak at the end", () => litters("take-over"), /O6 no leak: the store still has litter of \S+ after close\(\)/],
+  ["a leak in the chaos", () => leaks("chaos"), /O6 no leak: the store still has leak of \S+ after every ttl/],
+  ["a leak in peace", () => leaks("peace"), /O6 no leak: the store still has leak of \S+ though all have left/],
+  ["a leak at the end", () => leaks("take-over"), /O6 no leak: the store still has leak of \S+ after close\(\)/],
   [
     "a timer left",
     () =>
@@ -87,7 +83,7 @@ const CHECKS: readonly (readonly [check: string, mutation: () => Mutation, repor
   ],
   ["a close() that does not end", () => onClose(() => ({ close: never })), /O6 no leak: close\(\) does not end/],
   [
-    "somebody who is never served",
+    "a claim that is never served",
     () => ({
       store: (right) => ({
         attempt: async (claim) =>
@@ -97,7 +93,7 @@ const CHECKS: readonly (readonly [check: string, mutation: () => Mutation, repor
     /O5 liveness: p\d+\.\d.* still wait long after the faults cleared/,
   ],
   [
-    "somebody who waits in peace",
+    "a claim that waits in peace",
     () => ({
       store: (right, process, world) => ({
         attempt: (claim) => {
@@ -106,7 +102,7 @@ const CHECKS: readonly (readonly [check: string, mutation: () => Mutation, repor
         },
       }),
     }),
-    /O5 liveness: somebody waits though nothing is wrong/,
+    /O5 liveness: a claim waits though nothing is wrong/,
   ],
   [
     "a take-over that is late",

@@ -15,7 +15,7 @@ const WHOLE: readonly Oracle[] = ["O1 exclusion", "O3 no foreign release", "O4 e
 
 export const guards: readonly Guard[] = [
   {
-    off: "the owner check: whoever releases, releases the lock's holder",
+    off: "the holder check: a release ends the lease of any holder",
     mutation: () => {
       const claims = new Map<string, Claim[]>();
       return {
@@ -46,12 +46,12 @@ export const guards: readonly Guard[] = [
     noticedBy: WHOLE,
   },
   {
-    off: "the fence compare: the guarded store lets everybody in",
+    off: "the fence compare: the guarded store lets every write in",
     mutation: () => ({ guard: () => true }),
     noticedBy: ["O2 fenced store"],
   },
   {
-    off: "the clean-up of late grants: whoever stops waiting just goes",
+    off: "the clean-up of late grants: a claim that stops waiting is not released",
     mutation: () => ({
       client: (right) => {
         const granted = new Set<string>();
@@ -103,7 +103,7 @@ export const guards: readonly Guard[] = [
     noticedBy: ["fences", "O8 truthfulness", ...WHOLE],
   },
   {
-    off: "the doubt about what was sent twice: a no to the second is told for certain",
+    off: "the doubt about what was sent twice: a no to the second counts as certain",
     mutation: () => ({ troubles: ["reset"], rules: { sentTwice: false } }),
     noticedBy: ["O8 truthfulness"],
   },

@@ -31,7 +31,7 @@ describe("the simulation", () => {
     }
     for (const [trouble, count] of Object.entries(counts)) expect(count, trouble).toBeGreaterThan(3);
     expect(doneTwice, "commands that the store did twice").toBeGreaterThan(3);
-    expect(lateMessages, "grant messages after which somebody else was granted").toBeGreaterThan(3);
+    expect(lateMessages, "grant messages after which another claim was granted").toBeGreaterThan(3);
   });
 
   test("has many small worlds and some large ones, and the seed alone says which", () => {
@@ -55,7 +55,7 @@ describe("the simulation", () => {
 });
 
 /**
- * Commands and messages of a process have two times: a grant message can come when its lease has passed, somebody else has held
+ * Commands and messages of a process have two times: a grant message can come when its lease has passed, another claim has held
  * the lock, and the claim is queued anew. The worlds in which that would be believed are the same for ever: large ones, because it takes a queue.
  */
 describe("a late grant message", () => {
@@ -70,11 +70,11 @@ describe("a late grant message", () => {
       if (found.length > 0) break;
     }
     expect(found[0]).toMatch(
-      /^simulation seed=\d+ step=\d+: O1 exclusion of "\w+": .* believes to hold it while so does/,
+      /^simulation seed=\d+ step=\d+: O1 exclusion of "\w+": .* believes it holds the lock, and so does/,
     );
   });
 
-  test("deceives nobody in the same worlds, because they do", PATIENCE, async () => {
+  test("deceives no process in the same worlds, because they do", PATIENCE, async () => {
     const reports: string[] = [];
     let lateMessages = 0;
     for (const seed of SEEDS) {
@@ -112,7 +112,7 @@ describe("a world turns red, and says in which step and why, without", () => {
         expect(report[0]).toMatch(new RegExp(`^simulation seed=${seed} step=\\d+: ${first.oracle}`));
         return;
       }
-      expect.fail(`nobody noticed in ${WORLDS_MOST} worlds`);
+      expect.fail(`not noticed in ${WORLDS_MOST} worlds`);
     });
   }
 });

@@ -37,7 +37,7 @@ describe("an exhaustive search", () => {
     "ballots: fences rise",
     "ballots: exclusion and order",
     "ballots: five members",
-    "while nobody forgets",
+    "while no server forgets",
     "a quarantine of one ttl",
   ])("completes, and finds nothing against: %s", (part) => {
     for (const outcome of named(part)) {

@@ -33,7 +33,7 @@ export const broken: Readonly<Record<string, Change>> = {
   "releases: says that the claim was held, or that it does not know it, and the lock is free": (right) => ({
     release: async (claim) => (await right.release(claim), "held"),
   }),
-  "lets nobody release another's lease": releaseByName,
+  "lets no claim release another's lease": releaseByName,
   "does not let a stale release hurt the successor": releaseByName,
   "removes a waiting claim on release": keepsWaiting,
   "keeps nothing of a refused claim that does not queue": onClaim(() => ({ queues: true })),
@@ -41,7 +41,7 @@ export const broken: Readonly<Record<string, Change>> = {
   "leaves nothing in the store after everything has ended": (right) => ({
     release: async (claim) => (claim.mode === "shared" ? "held" : right.release(claim)),
   }),
-  "serves a storm of claimants one at a time, each at last, with rising fences": (_, { store }) =>
+  "serves a storm of claimants one at a time, every one of them, with rising fences": (_, { store }) =>
     delegate(memory({ clock: store.clock })),
 
   // A try that takes a readers' lock for itself.
@@ -52,7 +52,7 @@ export const broken: Readonly<Record<string, Change>> = {
   "grants waiting claims in the order in which they came, even when no message arrives": onClaim(() => ({
     queues: false,
   })),
-  "lets nobody pass the queue, not even a claim that does not queue": onClaim(() => ({ queues: false })),
+  "lets no claim pass the queue, not even one that does not queue": onClaim(() => ({ queues: false })),
   "keeps one place for a claim that asks again while it waits": (right) => ({
     attempt: async (claim) => {
       if (!(await holds(right, claim))) await right.release(claim);
@@ -148,7 +148,7 @@ export const broken: Readonly<Record<string, Change>> = {
   "refuses a claim whose limit differs from the holders', naming both": (right) => ({
     attempt: (claim) => right.attempt(claim).catch(() => ({ granted: false, heldBy: [] })),
   }),
-  "takes a new limit once nobody holds or waits": (right, { notes }) => ({
+  "takes a new limit once no claim holds or waits": (right, { notes }) => ({
     attempt: async (claim) => {
       const limit = (notes.get(claim.name) ?? claim.limit) as number;
       notes.set(claim.name, limit);
@@ -166,7 +166,7 @@ export const broken: Readonly<Record<string, Change>> = {
   "keeps a lease for its whole ttl": onClaim((claim) => ({ ttlMs: claim.ttlMs / 2 })),
   "ends the lease of a holder that died, so that the next gets in": onClaim(() => ({ ttlMs: 1e9 })),
   "ends a lease that is not renewed, though its process lives": onClaim(() => ({ ttlMs: 1e9 })),
-  "answers no for a lease that ran out, even when nobody wanted the lock": (right) => ({
+  "answers no for a lease that expired, even when no other claim wanted the lock": (right) => ({
     renew: async (claims) =>
       Promise.all(claims.map((claim) => right.attempt(claim).then(() => ({ held: true }) as const))),
   }),
@@ -191,7 +191,7 @@ export const broken: Readonly<Record<string, Change>> = {
     release: (claim) => right.release({ ...claim, minHoldMs: claim.minHoldMs * 100 }),
   }),
   // Takes the minHold from its own record, as stores that keep one are tempted to.
-  "keeps nobody away for a minHold that the release does not name: nobody had the lease": (right, { notes }) => ({
+  "keeps no claim away for a minHold that the release does not name: the lease was never used": (right, { notes }) => ({
     attempt: (claim) => (notes.set(claim.id, claim), right.attempt(claim)),
     release: (claim) => right.release({ ...claim, ...(notes.get(claim.id) as Claim | undefined) }),
   }),
@@ -205,7 +205,7 @@ export const broken: Readonly<Record<string, Change>> = {
     held: held.map((holding) => ({ ...holding, meta: {} })),
   })),
   "shows who waits, in order": onQuery(({ pending, ...rest }) => ({ ...rest, pending: pending.toReversed() })),
-  "tells a refused claim who is in the way": (right) => ({
+  "says to a refused claim who holds the lock": (right) => ({
     attempt: async (claim) => {
       const answer = await right.attempt(claim);
       return answer.granted ? answer : { ...answer, heldBy: [] };
@@ -241,8 +241,8 @@ export const broken: Readonly<Record<string, Change>> = {
       return true;
     },
   }),
-  "hands a lock broken by force to the next waiter": () => ({ forceRelease: async () => true }),
-  "tells the holder that its lease was broken by force, and why": () => ({ listen: () => undefined }),
+  "hands a lock whose lease was ended by force to the next waiter": () => ({ forceRelease: async () => true }),
+  "reports to the holder that its lease was ended by force, and why": () => ({ listen: () => undefined }),
   "keeps a record of who ended a lease by force, and why": onQuery((snapshot) => ({ ...snapshot, forced: [] })),
 
   "takes any string as a name, and never confuses two": onClaim((claim) => ({ name: claim.name.normalize("NFC") })),
@@ -262,14 +262,14 @@ export const broken: Readonly<Record<string, Change>> = {
     renew: async (claims) => claims.map(() => ({ held: true })),
   }),
   "takes several locks all or none": () => ({ release: async () => "held", swap: undefined as never }),
-  "tells a holder through its signal that the lease was ended by force": () => ({ forceRelease: async () => true }),
+  "aborts a holder's signal when its lease was ended by force": () => ({ forceRelease: async () => true }),
   "releases everything on close()": () => ({ release: async () => "held" }),
 
   "votes for a ballot when the lock is free, and for the same ballot again": (right) => ({
     vote: async (claim, ballot) =>
       (await holds(right, claim)) ? { vote: "low", fence: ballot } : right.vote(claim, ballot),
   }),
-  "votes for nobody else while the lock is held, and says who holds it": onClaim((claim) => ({
+  "votes for no other claim while the lock is held, and says who holds it": onClaim((claim) => ({
     name: claim.name + claim.id,
   })),
   "never votes for a ballot that is not above every fence before it": (right) => ({

@@ -152,7 +152,7 @@ describe("faulty()", () => {
     expect(await turns(faulty(memory()))).toBe(await turns(memory()));
   });
 
-  test("lacks what it is told to lack", () => {
+  test("lacks the methods that the options name", () => {
     const plain = faulty(memory(), { without: ["swap", "watch"] });
     expect("swap" in plain || "watch" in plain).toBe(false);
     expect("listen" in plain).toBe(true);

@@ -164,7 +164,7 @@ describe("checkHistory()", () => {
     expect(oracles(events)).toContain("O4 early signal");
   });
 
-  test("O4: a lease broken by force ends late by its nature", () => {
+  test("O4: a lease ended by force ends late by its nature", () => {
     const events = inOrder(granted("c1", 1n, 0), ...visit("a", 1n, 10, 20).slice(0, 2), {
       kind: "dropped",
       atMs: 15,

@@ -4,7 +4,7 @@ import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { FakeClock, faulty, peek } from "../../src/testing/index.ts";
 import { newClaim } from "../../src/testing/claim.ts";
 
-test("peek() tells what a lease knows, and asks nobody", async () => {
+test("peek() shows what a lease knows, and asks no store", async () => {
   const clock = new FakeClock({ nowMs: 0 });
   const store = memoryStore({ clock });
   const asked: string[] = [];
@@ -27,7 +27,7 @@ test("peek() tells what a lease knows, and asks nobody", async () => {
   await locks.close();
 });
 
-test("the view of a memory store changes nothing: what has ended is not swept, and nobody is granted", async () => {
+test("the view of a memory store changes nothing: what has ended is not swept, and no claim is granted", async () => {
   const clock = new FakeClock({ nowMs: 0 });
   const changes: string[] = [];
   const store = memoryStore({ clock, log: ({ kind, holder }) => changes.push(`${kind} ${holder}`) });

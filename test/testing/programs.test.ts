@@ -96,7 +96,7 @@ const cases: readonly {
   {
     rule: "close under work",
     program: two,
-    // Another process's release hits whoever holds it.
+    // Another process's release ends any holder's lease.
     tamper: broken((right) => ({
       renew: async (claims) => {
         const answers = await right.renew(claims);
@@ -120,7 +120,7 @@ const cases: readonly {
         },
       ],
     },
-    // Nobody ever answers whether it is still held.
+    // It is never answered whether it is still held.
     tamper: broken(() => ({ renew: () => new Promise(() => undefined) })),
   },
 ];

@@ -97,7 +97,7 @@ export class Lock {
     throw tooBusy(this.name);
   }
 
-  /** Ends the claim, and says what it was. `keepsMinHold`: somebody had the lease, so that its minHold counts. */
+  /** Ends the claim, and says what it was. `keepsMinHold`: the lease was used, so its minHold counts. */
   release(local: LocalClaim, keepsMinHold: boolean): Released {
     const { leaseFiles, clock } = this.#options;
     const { file } = local;

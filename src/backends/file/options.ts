@@ -12,7 +12,7 @@ export interface FileOptions {
   /**
    * @internal With `detached`: called when a lease is about to be bound to no process any more. Until it returns, the death of this process
    * frees the lock; so whatever makes the lease findable by others is written here. It must not throw. It is called again, with
-   * another fence, where somebody else changed the lock at that very moment.
+   * another fence, where another process changed the lock at the same time.
    */
   readonly beforeDetached?: ((lease: Granted) => void) | undefined;
   /** For tests within one process. @default the system's clock */

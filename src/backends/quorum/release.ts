@@ -8,7 +8,7 @@ import { majorityOf } from "./votes.ts";
 
 /**
  * True: a majority held it until now. False: none can have. Rejects where too few members answered to know. `minHoldMs`: what
- * the release says, which for a lease that nobody had is 0, whatever was asked for.
+ * the release says, which for a lease that was never used is 0, whatever was asked for.
  */
 export function releaseAll(
   links: readonly MemberLink[],

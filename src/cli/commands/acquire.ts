@@ -19,7 +19,7 @@ import { whileStoreAnswers } from "../store-reachable.ts";
 import { EXIT } from "../exit-codes.ts";
 import { reportFailure } from "../report-error.ts";
 import type { Flags } from "../flags.ts";
-import { insist } from "../retry.ts";
+import { askUntilAnswered } from "../retry.ts";
 import type { Io } from "../io.ts";
 import { LOCK_FLAGS, type LockChoice, ownHolder, readLockFlags, WAIT_FLAGS } from "../lock-flags.ts";
 import { nameOf, type OpenStore, withLocks } from "../open-store.ts";
@@ -45,7 +45,9 @@ export const acquireCommand: Command = {
       ...LOCK_FLAGS,
       pid: { value: "PID", help: "file: only: hold it while that process lives, such as $$, whatever the ttl" },
       claim: { value: "ID", help: "an id of your own: 22 letters, digits, - or _ (default: random)" },
-      "show-claim": { help: "with --json: print the claim too. Whoever has it can renew and release the lease" },
+      "show-claim": {
+        help: "with --json: print the claim too. It is a secret: with it, any process can renew and release the lease",
+      },
       "conflict-exit-code": { short: "E", value: "N", help: "exit with N instead of 75 when not acquired" },
     },
     examples: [
@@ -114,7 +116,7 @@ function newClaim(
     ttlMs,
     lockDelayMs: Number(options.lockDelay ?? 0),
     minHoldMs: Number(options.minHold ?? 0),
-    // The shell or script that called us: whom to look for while the lease lasts.
+    // The shell or script that called us: the process to look for while the lease lasts.
     holder: ownHolder(pid ?? callerPid()),
     meta: options.meta ?? {},
     queues: waitMs > 0,
@@ -170,7 +172,7 @@ function idForAFlag(): string {
   }
 }
 
-/** With a line for whoever looks on. */
+/** With a progress line. */
 async function seek(io: Io, flags: Flags, wanted: Wanted): Promise<Grant> {
   const { store, claim, waitMs } = wanted;
   const { name, holder } = claim;
@@ -183,7 +185,7 @@ async function seek(io: Io, flags: Flags, wanted: Wanted): Promise<Grant> {
   }
 }
 
-/** Tells of the lease, after which nothing of it depends on this process. */
+/** Prints the lease. From then on it does not depend on this process. */
 async function succeed(io: Io, store: OpenStore, outcome: Outcome, { granted, sent }: Grant): Promise<number> {
   const { line, trouble } = outcome.prepare(granted, sent.atMs);
   try {
@@ -195,7 +197,7 @@ async function succeed(io: Io, store: OpenStore, outcome: Outcome, { granted, se
   }
   const broken = await io.deliver(line);
   if (broken === undefined) return EXIT.ok;
-  // Whoever asked will never know of it.
+  // The caller will never learn of the lease.
   const { message } = await givenBack(store, outcome.claim, `the output could not be written (${broken.message})`);
   io.note(`holdfast: ${message}`);
   return EXIT.internal;
@@ -206,11 +208,11 @@ function tie(store: OpenStore, { pid, startTime }: Keeper): void {
   store.tie([pid]);
 }
 
-/** Nobody could renew or release what is noted nowhere, and nobody wants what a dead process was to keep. */
+/** A lease that is noted nowhere cannot be renewed or released, and a lease whose keeper has died is not wanted. */
 async function givenBack({ backend }: OpenStore, claim: Claim, said: string): Promise<Error> {
   try {
     const question = { backend: backend.name, unknown: `whether ${printable(claim.name)} was given back` };
-    await insist(question, () => backend.release(claim));
+    await askUntilAnswered(question, () => backend.release(claim));
   } catch (error) {
     const text = `Lock ${quote(claim.name)} was acquired, but ${said}, and giving it back failed too: it stays taken until its ttl is over.`;
     return new LockBackendError(backend.name, claim.name, text, { cause: error });

@@ -9,7 +9,7 @@ export const COMMANDS: readonly CommandEntry[] = [
   },
   {
     name: "elect",
-    summary: "run a command wherever this process is the elected one",
+    summary: "run a command on the one machine that is the leader",
     load: async () => (await import("./elect.ts")).electCommand,
   },
   {
@@ -19,7 +19,7 @@ export const COMMANDS: readonly CommandEntry[] = [
   },
   {
     name: "show",
-    summary: "show one lock: who holds it, who waits, who broke it",
+    summary: "show one lock: holders, waiters, forced releases",
     load: async () => (await import("./show.ts")).showCommand,
   },
   {
@@ -44,7 +44,7 @@ export const COMMANDS: readonly CommandEntry[] = [
   },
   {
     name: "release",
-    summary: "give back a lease from `acquire`, or end somebody's by force",
+    summary: "give back a lease from `acquire`, or end another holder's lease by force",
     load: async () => (await import("./release.ts")).releaseCommand,
   },
   {

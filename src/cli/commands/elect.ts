@@ -15,17 +15,17 @@ import { storeUrl } from "../url.ts";
 export const electCommand: Command = {
   spec: {
     name: "elect",
-    summary: "Run a command wherever this process is the elected one",
+    summary: "Run a command on the one machine that is the leader",
     usage: ["elect NAME [FLAGS] -- COMMAND [ARGUMENTS]"],
     about: [
-      "Stands for election for as long as it lives. While elected it runs the command; when the lease is lost, the command is ended as in `holdfast run`, and it stands again. When the command ends by itself, so does `elect`, with the same exit code, unless --restart is given.",
+      "Campaigns for leadership until it is stopped. While it is the leader it runs the command; when the lease is lost, the command is ended as in `holdfast run`, and it campaigns again. When the command ends by itself, so does `elect`, with the same exit code, unless --restart is given.",
     ],
     flags: {
       ...RUN_FLAGS,
       "lock-delay": LOCK_FLAGS["lock-delay"],
       reason: LOCK_FLAGS.reason,
       meta: LOCK_FLAGS.meta,
-      restart: { help: "when the command ends by itself, stand for election again" },
+      restart: { help: "when the command ends by itself, campaign again" },
     },
     examples: [
       ["holdfast elect scheduler -- node scheduler.js", "on every machine; it runs on one"],
@@ -51,7 +51,7 @@ export const electCommand: Command = {
       holder: ownHolder(),
       waitMs: Infinity,
       query: () => ask(store, name),
-      verb: "standing for",
+      verb: "campaigning for",
     };
     const watch = (): (() => void) => (flags.has("quiet") ? () => {} : showProgress(io, progress));
     let done = watch();

@@ -64,7 +64,7 @@ function rowsOf(name: string, { held, pending }: Snapshot): readonly (readonly s
   const waiters = pending.filter((one) => one.name === name);
   const holders = held.filter((one) => one.name === name);
   if (holders.length === 0)
-    return [[printable(name), modeText(waiters[0]!), "(nobody)", "", "", "", String(waiters.length)]];
+    return [[printable(name), modeText(waiters[0]!), "(none)", "", "", "", String(waiters.length)]];
   return holders.map((one) => [
     printable(name),
     modeText(one),

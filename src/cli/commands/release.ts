@@ -1,4 +1,4 @@
-/** `holdfast release NAME --fence N`: gives back one's own lease, or, with a reason, ends somebody else's. */
+/** `holdfast release NAME --fence N`: gives back your own lease, or, with a reason, ends the lease of another holder. */
 import { hostname } from "node:os";
 
 import type { Claim, Released } from "../../contract/backend.ts";
@@ -23,16 +23,16 @@ import type { Flags } from "../flags.ts";
 import type { Io } from "../io.ts";
 import { ownHolder } from "../lock-flags.ts";
 import { nameOf, type OpenStore, operator, urlOf, withLocks } from "../open-store.ts";
-import { insist, isUnsure } from "../retry.ts";
+import { askUntilAnswered, isUnsure } from "../retry.ts";
 
 export const releaseCommand: Command = {
   spec: {
     name: "release",
-    summary: "Give back a lease from `acquire`, or end somebody's by force",
+    summary: "Give back a lease from `acquire`, or end another holder's lease by force",
     usage: ["release NAME --fence N", "release NAME --claim ID", "release NAME --fence N --reason TEXT"],
     about: [
       "Without --reason: gives back a lease that `holdfast acquire` took, on this machine or, with --claim, anywhere. Exits with 0 if it was held until then or had been given back before, and with 76 if it had ended by itself: then others may have worked meanwhile.",
-      "With --reason: ends the lease with that fence, whoever holds it, and no other. Its holder is told at once; who did it and why is kept for `holdfast show`. Exits with 1 if there is no such lease (any more).",
+      "With --reason: ends exactly the lease with that fence, of any holder. The holder is notified at once; who did it and why is kept for `holdfast show`. Exits with 1 if there is no such lease (any more).",
     ],
     flags: {
       fence: { value: "N", help: "which lease: its number, from `acquire`, `show` or `ls`" },
@@ -61,7 +61,7 @@ export const releaseCommand: Command = {
     if (stored !== undefined) return giveBack(io, flags, name, stored);
     if (fence === undefined) throw new UsageError("which lease? Give its --fence, or its --claim", "release");
     throw new UsageError(
-      "this lease was not acquired here: to give back your own give its --claim, to end somebody else's give a --reason",
+      "this lease was not acquired here: to give back your own lease add its --claim; to end the lease of another holder add a --reason",
       "release",
     );
   },
@@ -75,7 +75,8 @@ async function breakLease(
   reason: string,
 ): Promise<number> {
   if (fence === undefined) throw new UsageError("which lease? Give its --fence (see `holdfast show`)", "release");
-  if (reason.trim() === "") throw new UsageError("--reason must say something: it is kept for whoever asks", "release");
+  if (reason.trim() === "")
+    throw new UsageError("--reason must not be empty: it is shown to everyone who inspects the lock", "release");
   const by = operator(hostname());
   const end = ({ locks }: OpenStore): Promise<boolean> => locks.forceRelease(name, { fence, reason });
   const done = await withLocks(io, flags, end, { holder: by });
@@ -130,7 +131,7 @@ function wasReleased(io: Io, url: string, name: string, fence: bigint): boolean 
 }
 
 async function giveBack(io: Io, flags: Flags, name: string, own: Own): Promise<number> {
-  // A claim may have been granted anew since, from anywhere: whoever gives it means whatever it holds.
+  // The claim may have been granted again since, from anywhere: a user who gives --claim means the lease that it holds now.
   const over = flags.text("claim") === undefined ? OVER[own.state] : undefined;
   const result = over ?? (await releaseNow(io, flags, name, own));
   if (flags.has("json")) io.json({ name, fence: own.fence, released: result !== "lost", result });
@@ -158,10 +159,13 @@ async function releaseNow(io: Io, flags: Flags, name: string, own: Own): Promise
     if (own.noted) tryNoting(io, unmarked, () => beginRelease(io, url, name, fence));
     try {
       if (own.noted && OVER[state] === undefined) tryNoting(io, unmarked, () => keep("releasing"));
-      return await insist({ backend: backend.name, unknown: `whether ${printable(name)} was given back` }, () => {
-        sent++;
-        return backend.release(claim);
-      });
+      return await askUntilAnswered(
+        { backend: backend.name, unknown: `whether ${printable(name)} was given back` },
+        () => {
+          sent++;
+          return backend.release(claim);
+        },
+      );
     } catch (error) {
       // Never sent, or a certain no to all that was: nothing of it is under way.
       if (own.noted && (immediate || sent === 0 || (sent === 1 && !isUnsure(error)))) {
@@ -185,13 +189,13 @@ async function releaseNow(io: Io, flags: Flags, name: string, own: Own): Promise
     if (OVER[state] !== undefined) return OVER[state];
     const beside = own.noted && othersRelease(io, url, name, fence);
     // After a release whose answer was lost, ours or one beside it, "not there" may well be that release's doing: but only
-    // while the lease had time left. Later nobody can tell, and whoever says "lost" errs on the safe side.
+    // while the lease had time left. Later it cannot be known, and "lost" is the safe answer.
     if (beside && wasReleased(io, url, name, fence)) return "already released";
     if (mayHaveExpired) return "lost";
     if (state === "releasing" || beside) return "already released";
     return sent > 1 ? "released" : "lost";
   })();
-  // Where it was made elsewhere, so that who repeats this here is told the same.
+  // Also where the lease was acquired elsewhere: a repeated release here then gets the same answer.
   if (own.noted || result === "released") {
     const became = result === "lost" ? "had ended before" : "was released";
     tryNoting(io, `the lease on ${printable(name)} ${became}, but to ask again here needs its --claim`, () =>

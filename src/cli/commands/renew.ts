@@ -12,7 +12,7 @@ import { UsageError } from "../usage-error.ts";
 import { EXIT } from "../exit-codes.ts";
 import { fenceOf } from "../fence-flag.ts";
 import type { Flags } from "../flags.ts";
-import { insist } from "../retry.ts";
+import { askUntilAnswered } from "../retry.ts";
 import type { Io } from "../io.ts";
 import { nameOf, type OpenStore, urlOf, withLocks } from "../open-store.ts";
 import { claimById } from "./release.ts";
@@ -109,7 +109,7 @@ async function checkGiven(store: OpenStore, claim: Claim, untilMs: number): Prom
 /** Until when it may be trusted, counted from before the question left. */
 async function renewOnce({ backend }: OpenStore, claim: Claim, fence: bigint | undefined): Promise<number> {
   const question = { backend: backend.name, unknown: `whether ${printable(claim.name)} is still held` };
-  return insist(question, async () => {
+  return askUntilAnswered(question, async () => {
     const sentAtMs = systemClock.now();
     const [renewal] = await backend.renew([claim], fence === undefined ? undefined : [fence]);
     if (renewal?.held === true) {

@@ -27,7 +27,7 @@ export const runCommand: Command = {
     usage: ["run NAME [FLAGS] -- COMMAND [ARGUMENTS]"],
     about: [
       "There is no shell in between, and stdin, stdout and stderr are the command's. It gets HOLDFAST_NAME, HOLDFAST_FENCE, HOLDFAST_DEADLINE (ms since 1970; renewals move the real one), HOLDFAST_HOLDER and HOLDFAST_URL.",
-      "If the lease cannot be renewed, the command gets SIGTERM at the deadline − grace and SIGKILL at the deadline, with everything it started: it is dead before anybody else may start.",
+      "If the lease cannot be renewed, the command gets SIGTERM at the deadline − grace and SIGKILL at the deadline, with everything it started: it is dead before another process may start.",
     ],
     flags: {
       ...WAIT_FLAGS,

@@ -13,16 +13,16 @@ import { hostAndPid, leftText, metaText, modeText, only, snapshotJson, whoText }
 export const showCommand: Command = {
   spec: {
     name: "show",
-    summary: "Show one lock: who holds it, who waits, who broke it",
+    summary: "Show one lock: holders, waiters, forced releases",
     usage: ["show NAME [--json]"],
-    about: ["Exits with 0 when somebody holds the lock or waits for it, and with 1 when it is free."],
+    about: ["Exits with 0 when the lock is held or waited for, and with 1 when it is free."],
     flags: {},
     examples: [
       ["holdfast show deploy", "holder, fence, time left, waiters in order"],
       ["holdfast show deploy --json | jq -r .held[0].fence", "the fence, for `holdfast release`"],
       ["holdfast show deploy -q || echo free", "the exit code only"],
     ],
-    exits: [["ok", "somebody holds it or waits for it"], ["no", "it is free"], "usage", "backend"],
+    exits: [["ok", "it is held or waited for"], ["no", "it is free"], "usage", "backend"],
     completes: "lock",
   },
   async run(io, flags) {
@@ -37,7 +37,7 @@ export const showCommand: Command = {
 
 function print(io: Io, name: string, { held, pending, forced }: Snapshot): void {
   io.print(io.style("stdout", "bold", printable(name)));
-  if (held.length === 0) io.print("  nobody holds it");
+  if (held.length === 0) io.print("  not held");
   for (const holding of held) printHolding(io, holding);
   if (pending.length > 0) {
     io.print("  waiting");

@@ -1,4 +1,4 @@
-/** `holdfast wait NAME`: waits until nobody holds the lock, without taking it. */
+/** `holdfast wait NAME`: waits until the lock is free, without taking it. */
 import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Snapshot } from "../../contract/backend.ts";
@@ -24,16 +24,16 @@ export const waitCommand: Command = {
     summary: "Wait until a lock is free, without taking it",
     usage: ["wait NAME [--wait 5m | -n] [--fence N]"],
     about: [
-      "Asks the store again and again, at most every second. A store that never answers is given five seconds, one that has answered before thirty; then the exit code is 69.",
-      "Somebody else may take the lock the moment after: to do something while it is yours, use `holdfast run`.",
+      "Asks the store repeatedly, about once a second. A store that never answers gets five seconds, one that has answered before gets thirty; then the exit code is 69.",
+      "Another process may take the lock right after: to do something while the lock is yours, use `holdfast run`.",
     ],
     flags: {
       nonblock: { short: "n", help: "do not wait: only say whether it is free" },
       wait: { short: "w", value: "DURATION", help: "give up after this long (default: wait for ever)" },
-      fence: { value: "N", help: "wait only for the end of this lease, whoever comes after it" },
+      fence: { value: "N", help: "wait only for the end of this lease, not of the leases after it" },
     },
     examples: [
-      ["holdfast wait deploy --wait 10m && ./smoke-test.sh", "after the deploy, whoever does it"],
+      ["holdfast wait deploy --wait 10m && ./smoke-test.sh", "when the deploy has finished, on any machine"],
       ["holdfast wait deploy -n", "is it free? 0 yes, 75 no"],
     ],
     exits: [
@@ -74,7 +74,7 @@ export const waitCommand: Command = {
   },
 };
 
-/** Rides out a store that is away for a while, but not for ever; when the time is over and it is away, nobody knows: that is an error. */
+/** Waits for a store that is away for a while, but not for ever. If it is still away when the time is over, the answer is unknown: an error. */
 async function untilFree(
   query: () => Promise<Snapshot>,
   fence: bigint | undefined,

@@ -35,7 +35,7 @@ export const doctorCommand: Command = {
     flags: {
       "self-test": { help: "also try it out: real processes, really killed (file: only; takes seconds)" },
       init: {
-        help: "redlock:, or failover=quarantine: vouch that a fresh server lost no lease, and end its quarantine",
+        help: "redlock:, or failover=quarantine: confirm that a fresh server lost no lease, and end its quarantine",
       },
       strict: { help: "exit with 1 for weaknesses too" },
     },

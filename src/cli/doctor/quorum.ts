@@ -23,7 +23,7 @@ export const examineQuorum: Examine = async ({ url, init, say }) => {
     );
     const findings = [...seen.flatMap(memberFindings), ...together(seen), quarantines(seen, options)];
     if (init) findings.push(...(await endQuarantine(opened, say)));
-    return { backend: "redlock", facts: factsOf(seen), findings, promises: PROMISES, limits: LIMITS };
+    return { backend: "quorum", facts: factsOf(seen), findings, promises: PROMISES, limits: LIMITS };
   } finally {
     await Promise.all(members.map((member) => member.close()));
   }
@@ -35,7 +35,7 @@ const PROMISES = [
   "a member that lost its data abstains until all leases that it may have lost have expired",
 ];
 const LIMITS = [
-  "exclusion when a majority loses its data within one ttl and --init ends its quarantine before it has passed",
+  "mutual exclusion when a majority loses its data within one ttl and --init ends its quarantine before it has passed",
   "first come, first served: members keep no queue",
   "limits above one",
 ];

@@ -43,7 +43,7 @@ export function role({ role: found, cluster }: Identity, wantsCluster: boolean):
   }
   if (cluster && !wantsCluster)
     return { level: "broken", check, text: "this is a node of a cluster; use redis+cluster://" };
-  if (!cluster && wantsCluster) return { level: "broken", check, text: "this is no cluster; use redis://" };
+  if (!cluster && wantsCluster) return { level: "broken", check, text: "this is not a cluster; use redis://" };
   return { level: "good", check, text: cluster ? "it is a cluster's primary" : "it is a primary" };
 }
 
@@ -64,13 +64,13 @@ export function eviction({ policy, maxMemory }: Identity): Finding {
 
 export function clock({ clockOffsetMs }: Identified): Finding {
   const check = "clock";
-  if (!Number.isFinite(clockOffsetMs)) return { level: "unknown", check, text: "it does not tell the time" };
+  if (!Number.isFinite(clockOffsetMs)) return { level: "unknown", check, text: "it does not report its time" };
   const text = `its wall clock is ${inWords(clockOffsetMs)} ours`;
   if (Math.abs(clockOffsetMs) < CLOCK_OFF_MS) return { level: "good", check, text };
   return {
     level: "weak",
     check,
-    text: `${text}; leases are timed by it alone, but one of the two should be set right`,
+    text: `${text}; only its clock counts for leases, but correct one of the two`,
   };
 }
 

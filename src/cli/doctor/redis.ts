@@ -12,7 +12,7 @@ export const examineRedis: Examine = async ({ url, init, say }) => {
   try {
     const found = await ask(member).catch((error: unknown) => whyNot(url, error));
     const { identity, roundTripMs } = found;
-    const vouched = init ? [await vouch(member, say)] : [];
+    const ended = init ? [await endQuarantine(member, say)] : [];
     return {
       backend: "redis",
       facts: {
@@ -27,7 +27,7 @@ export const examineRedis: Examine = async ({ url, init, say }) => {
         role(identity, /^rediss?\+cluster:/i.test(url)),
         ...detailsOf(found),
         ...quarantine(url, found),
-        ...vouched,
+        ...ended,
       ],
       promises: PROMISES,
       limits: LIMITS,
@@ -43,8 +43,8 @@ const PROMISES = [
   "first come, first served; a dead holder is replaced when its ttl is over",
 ];
 const LIMITS = [
-  "exclusion across a restart that forgets, or a fail-over to a replica that had not heard of the lease: guard what you protect with the fence",
-  "anything while the server cannot be reached: leases end, and nobody gets new ones",
+  "mutual exclusion after a restart that loses data, or a fail-over to a replica that did not have the lease: guard what you protect with the fence",
+  "anything while the server cannot be reached: leases end, and no new ones are granted",
 ];
 
 /** openBackend() refuses a server of the wrong kind, which here is a finding; but what it says of one that is away is better. */
@@ -54,15 +54,15 @@ async function whyNot(url: string, error: unknown): Promise<never> {
   throw error;
 }
 
-async function vouch(member: Member, say: (line: string) => void): Promise<Finding> {
-  say("Vouching for the server: from now on it grants, as if it had never held a lease.");
+async function endQuarantine(member: Member, say: (line: string) => void): Promise<Finding> {
+  say("Ending the quarantine: from now on the server grants, as if it had never held a lease.");
   const check = "init";
   try {
     await member.endQuarantine?.();
     return { level: "good", check, text: "its quarantine is over" };
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    return { level: "broken", check, text: `it could not be vouched for: ${why}` };
+    return { level: "broken", check, text: `its quarantine could not be ended: ${why}` };
   }
 }
 

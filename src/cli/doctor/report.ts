@@ -25,7 +25,7 @@ export interface ExamineOptions {
   readonly url: string;
   readonly selfTest: boolean;
   readonly init: boolean;
-  /** Tells a person what takes long. */
+  /** Shows the user what takes long. */
   readonly say: (line: string) => void;
 }
 

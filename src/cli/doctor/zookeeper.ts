@@ -42,7 +42,7 @@ export const examineZooKeeper: Examine = async ({ url }) => {
     ],
     limits: [
       "anything while no majority of the ensemble is up",
-      "exclusion for a holder that is paused longer than its session: guard what you protect with the fence",
+      "mutual exclusion for a holder that is paused longer than its session: guard what you protect with the fence",
     ],
   };
 };

@@ -39,10 +39,10 @@ export function killCgroup(dir: string, spares: (pid: number) => boolean): void 
   const pids = cgroupPids(dir);
   const left = pids.filter((pid) => spares(pid) && !moveUp(dir, pid));
   try {
-    if (left.length > 0) throw new Error("somebody in it shall live");
+    if (left.length > 0) throw new Error("a process in it is meant to survive");
     writeFileSync(join(dir, "cgroup.kill"), "1");
   } catch {
-    // Before Linux 5.14: one by one. Whoever calls looks again.
+    // Before Linux 5.14: one by one. The caller checks again.
     for (const pid of pids) if (!spares(pid)) kill(pid);
   }
 }
@@ -115,7 +115,7 @@ function removeForgotten(own: string): void {
   }
 }
 
-/** The kernel refuses to remove a group that somebody is in. */
+/** The kernel refuses to remove a group that has processes. */
 function removeEmpty(group: string): void {
   try {
     rmdirSync(group);

@@ -74,7 +74,7 @@ export async function startGated({ path, args, env, ownGroup, cgroup = true }: G
     throw error;
   }
   const gate = child.stdio[GATE_FD] as Writable;
-  // The command may be killed before it reads; its exit tells.
+  // The command may be killed before it reads; its exit reports that.
   gate.on("error", () => {});
   const session = ownGroup ? pid : (readProcess(process.pid)?.session ?? 0);
   return {
@@ -92,7 +92,7 @@ function started(child: ChildProcess): Promise<number> {
   });
 }
 
-/** Values stay in the environment, which only their owner can read: never in arguments while the gate waits. */
+/** Values stay in the environment, which only their user can read: never in arguments while the gate waits. */
 function packed(env: GatedOptions["env"]): { kept: Record<string, string>; parcels: readonly string[] } {
   const kept: Record<string, string> = {};
   const parcels: string[] = [];

@@ -34,7 +34,7 @@ export interface Plan {
 
 export function readPlan(io: Io, flags: Flags, command: string): Plan {
   if (process.platform === "win32")
-    throw new UsageError(`${command} needs process groups, which Windows has not`, command);
+    throw new UsageError(`\`${command}\` needs process groups, which Windows does not have`, command);
   const name = nameOf(flags, command, { needsCommand: true });
   const [program, ...args] = flags.rest ?? [];
   if (program === undefined) throw new UsageError("what should be run? Put the command after --", command);

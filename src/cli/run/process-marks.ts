@@ -8,7 +8,7 @@ import { readdirSync, readFileSync } from "node:fs";
 /** Every descendant inherits this variable; it holds the marks of all runs that a process is part of. */
 export const MARK_VARIABLE = "HOLDFAST_RUN";
 /**
- * Also inherited, and passed on by nobody on purpose: shows that an environment is the inherited one, and only the mark was
+ * Also inherited, and never passed on on purpose: shows that an environment is the inherited one, and only the mark was
  * taken out of it. Its values are made from the marks, and do not contain them.
  */
 const WITNESS_VARIABLE = "HOLDFAST_RUN_WITNESS";
@@ -21,7 +21,7 @@ export interface Marks {
 }
 
 export function newMarks(): Marks {
-  // Above 2^61 and below 2^62: a number that nobody sets by hand, and no shell has to round.
+  // Above 2^61 and below 2^62: a number that is never set by hand, and that no shell has to round.
   const limit = (randomBytes(8).readBigUInt64BE() >> 3n) | (1n << 61n);
   return { mark: randomBytes(12).toString("base64url"), limit: limit.toString() };
 }
@@ -54,7 +54,7 @@ export function limitScript({ limit }: Marks): string {
 export function environmentSays(pid: number, { mark }: Marks): "marked" | "cleared" | "unknown" | "gone" {
   const environment = readOf(pid, "environ") ?? ofOtherThreads(pid);
   if (environment === undefined) return "gone";
-  // Wherever it stands: nobody else knows it, and a title may have been written over the variable's name.
+  // At any place: no other process knows it, and a title may have been written over the variable's name.
   if (environment.includes(mark)) return "marked";
   const entries = environment.replace(/\0$/, "").split("\0");
   const whole = entries.every((entry) => entry.indexOf("=") > 0);

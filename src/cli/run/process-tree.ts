@@ -9,7 +9,7 @@ import { everyProcess, isLiving, type Process, readProcess, send, startTimeOf } 
 export interface Family extends Marks {
   /** The command's own process. */
   readonly pid: number;
-  /** When it started, as the kernel tells, so that a reused pid is not taken for it. Absent where the kernel tells nothing. */
+  /** When it started, by the kernel, so a reused pid is not taken for it. Absent where the kernel does not say. */
   readonly startTime: string | undefined;
   /** True: `pid` leads a group and a session of its own. False: it shares those of holdfast, at a terminal. */
   readonly leads: boolean;
@@ -20,9 +20,9 @@ export interface Family extends Marks {
 }
 
 const LOOK_AGAIN_MAX_MS = 100;
-/** Where processes come and go all the time no look is complete: then so many in a row that find nobody must do. */
+/** Where processes come and go all the time no listing is complete: then so many empty ones in a row are enough. */
 const LOOKS_MAX = 10;
-const NOBODY: ReadonlySet<number> = new Set();
+const NONE: ReadonlySet<number> = new Set();
 
 /** Sends `signal` to the whole group, or to the command alone where it has no group of its own. */
 export function signalFamily(family: Family, signal: NodeJS.Signals): void {
@@ -39,8 +39,8 @@ export function signalMembers(family: Family, signal: NodeJS.Signals): void {
 }
 
 /**
- * Kills every process of the family, and resolves when none is left: also those that are born meanwhile. Nobody is left
- * when two looks in a row find nobody, and no process that might have forked has vanished under them. Those of another
+ * Kills every process of the family, and resolves when none is left: also those that start meanwhile. None is left
+ * when two listings in a row find none, and no process that might have forked has vanished in between. Those of another
  * user cannot be killed, and do not count.
  */
 export async function endFamily(family: Family): Promise<void> {
@@ -64,12 +64,12 @@ export function leftovers(family: Family): boolean {
   if (process.platform !== "linux") return send(family.leads ? -family.pid : family.pid, 0);
   let left = false;
   everyProcess((one) => {
-    left ||= one.session === family.session && standingOf(family, one, NOBODY, undefined) === "member";
+    left ||= one.session === family.session && relationOf(family, one, NONE, undefined) === "member";
   });
   return left;
 }
 
-/** To look at one process is cheap, to look at all is not: mostly the others are gone when the command is. */
+/** Checking one process is cheap, checking all is not: mostly the others have ended when the command has. */
 async function commandGone({ pid, startTime }: Family): Promise<void> {
   if (process.platform !== "linux") return;
   for (let round = 0; round < 20; round++) {
@@ -80,7 +80,7 @@ async function commandGone({ pid, startTime }: Family): Promise<void> {
 }
 
 /**
- * A session that the family made holds nobody else: its groups are ended in one step, which no fork escapes.
+ * A session that the family made has no other members: its groups are ended in one step, which no fork escapes.
  * False: it is another user's, and goes on.
  */
 function end(family: Family, { pid, group, session }: Process): boolean {
@@ -94,7 +94,7 @@ function end(family: Family, { pid, group, session }: Process): boolean {
 }
 
 interface Seen {
-  /** False: some were gone before they could be looked at, and may have left children. */
+  /** False: some ended before they could be read, and may have left children. */
   readonly complete: boolean;
   /** Those that shall survive. */
   readonly cleared: ReadonlySet<number>;
@@ -110,30 +110,30 @@ function look(family: Family, act: (one: Process) => void): Seen {
     return { complete: true, cleared };
   }
   const inside = new Set(family.cgroup === undefined ? [] : cgroupPids(family.cgroup));
-  const standings = new Map<number, Standing>();
+  const relations = new Map<number, Relation>();
   let readAll = true;
   const sawAll = everyProcess((one) => {
-    const standing = standingOf(family, one, inside, standings.get(one.parent));
-    standings.set(one.pid, standing);
-    if (standing === "member") act(one);
-    else if (standing === "cleared") cleared.add(one.pid);
-    else if (standing === "gone") readAll = false;
+    const relation = relationOf(family, one, inside, relations.get(one.parent));
+    relations.set(one.pid, relation);
+    if (relation === "member") act(one);
+    else if (relation === "cleared") cleared.add(one.pid);
+    else if (relation === "gone") readAll = false;
   });
   return { complete: sawAll && readAll, cleared };
 }
 
 /** `cleared`: one of the family that shall survive it, or a child of such a one. */
-type Standing = "member" | "cleared" | "stranger" | "gone";
+type Relation = "member" | "cleared" | "stranger" | "gone";
 
-function standingOf(family: Family, one: Process, inside: ReadonlySet<number>, parent: Standing | undefined): Standing {
+function relationOf(family: Family, one: Process, inside: ReadonlySet<number>, parent: Relation | undefined): Relation {
   if (one.pid === family.pid) return one.startTime === family.startTime ? "member" : "stranger";
-  // Nobody is older than the command that it descends from: saves reading nearly everybody's environment.
+  // No process is older than the command that it descends from: this saves reading most environments.
   if (Number(one.startTime) < Number(family.startTime)) return "stranger";
   if (family.leads && one.session === family.pid && isStill(family)) return "member";
   const said = environmentSays(one.pid, family);
   if (said === "marked") return "member";
   if (said === "gone") return said;
-  // Whoever shall survive leaves the session: there, everybody is the command's own, whatever the environment is.
+  // A process that is meant to survive leaves the session: all that stay in it belong to the command, whatever their environment is.
   if (said === "cleared" && one.session !== family.session) return said;
   if (parent === "member" || parent === "cleared") return parent;
   if (inside.has(one.pid)) return "member";
@@ -142,7 +142,7 @@ function standingOf(family: Family, one: Process, inside: ReadonlySet<number>, p
   return bears ? "member" : "stranger";
 }
 
-/** False when the pid now belongs to somebody else. While a group has members, its number is not given away. */
+/** False when the pid now belongs to another process. While a group has members, its number is not given away. */
 function isStill(family: Family): boolean {
   const now = startTimeOf(family.pid);
   return now === undefined || family.startTime === undefined || now === family.startTime;

@@ -1,4 +1,4 @@
-/** The processes of this machine as the kernel tells of them in /proc. Imports nothing heavy: the warden uses it. */
+/** The processes of this machine as the kernel lists them in /proc. Imports nothing heavy: the warden uses it. */
 import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
 
 export interface Process {
@@ -13,7 +13,7 @@ export interface Process {
 }
 
 const STAT = Buffer.alloc(4096);
-/** So many younger processes are looked for after the list, before a look is called incomplete. */
+/** So many younger processes are tried after the list, before the listing counts as incomplete. */
 const YOUNGER_MAX = 2000;
 
 /**
@@ -72,7 +72,7 @@ export function startTimeOf(pid: number): string | undefined {
   return process.platform === "linux" ? readProcess(pid)?.startTime : undefined;
 }
 
-/** False when nobody is there to get it. */
+/** False when there is no such process. */
 export function send(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
     process.kill(pid, signal);

@@ -1,6 +1,6 @@
 /**
  * A warden started before its command: by a run that is next in line. A process takes longer to start than a lock to change
- * hands, and whoever comes after a killed holder should not be kept waiting. Those further back start none, to save memory.
+ * hands, and the process that comes after a killed holder should not wait for it. Processes further back start none, to save memory.
  */
 import type { Snapshot } from "../../contract/backend.ts";
 import { only } from "../format-lock.ts";

@@ -1,6 +1,6 @@
 /**
  * Runs a command for as long as its lease is trusted: SIGTERM at the deadline − grace, SIGKILL just before the deadline,
- * to everything it started. So the command is dead before anybody else may start.
+ * to everything it started. So the command is dead before another process may start.
  */
 import { constants } from "node:os";
 
@@ -67,7 +67,7 @@ class Supervisor {
   readonly #killEarlyMs: number;
   readonly #startedAtMs = machineMs();
   #deadlineMs = 0;
-  #toldToStop = false;
+  #askedToStop = false;
   #lost: string | undefined;
   #killing: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -92,7 +92,7 @@ class Supervisor {
       else this.#child.open();
       running({ forward: (signal) => this.#forward(signal) });
       const ended = await this.#child.ended;
-      // While we were stopped the warden has ended it: it has no other way to tell.
+      // While we were stopped the warden ended the command: it has no other way to report that.
       if (ended.signal === "SIGKILL" && this.#isTooLate(machineMs())) this.#lost ??= this.#whyEnding(0);
       await this.#leftovers();
       await this.#killing;
@@ -103,15 +103,15 @@ class Supervisor {
     }
   }
 
-  /** Learns the deadline, tells the warden, and acts when it is near. */
+  /** Learns the deadline, sends it to the warden, and acts when it is near. */
   #look(): void {
     const { lease, graceMs, ttlMs } = this.#options;
     const nowMs = machineMs();
     // A renewal that comes now comes too late: the warden has ended the command, or is about to.
     if (this.#isTooLate(nowMs)) return this.#kill(this.#whyEnding(0));
     const remainingMs = lease.remaining();
-    // 0 is doubt, which a renewal is about to settle, or the end, which the signal tells. Once told to stop, it stops.
-    if (remainingMs > 0 && !this.#toldToStop && nowMs + remainingMs > this.#deadlineMs) {
+    // 0 is doubt, which a renewal is about to settle, or the end, which the signal reports. Once asked to stop, it stops.
+    if (remainingMs > 0 && !this.#askedToStop && nowMs + remainingMs > this.#deadlineMs) {
       this.#deadlineMs = nowMs + remainingMs;
       this.#warden.until(this.#deadlineMs - this.#killEarlyMs);
     }
@@ -128,8 +128,8 @@ class Supervisor {
   }
 
   #askToStop(leftMs: number): void {
-    if (this.#toldToStop) return;
-    this.#toldToStop = true;
+    if (this.#askedToStop) return;
+    this.#askedToStop = true;
     this.#lost = this.#whyEnding(leftMs);
     this.#options.note(`the lease ends in ${Math.round(leftMs)} ms: asking the command to stop (SIGTERM)`);
     signalMembers(this.#family, "SIGTERM");
@@ -156,10 +156,10 @@ class Supervisor {
 
   /** As with flock(1), the lock is held until the last process that the command left in its session has gone. */
   async #leftovers(): Promise<void> {
-    let told = false;
+    let noted = false;
     for (let pauseMs = 5; leftovers(this.#family); pauseMs = Math.min(pauseMs * 2, 250)) {
-      if (!told && pauseMs >= 100) {
-        told = true;
+      if (!noted && pauseMs >= 100) {
+        noted = true;
         this.#options.note(
           "the command has ended, but something it started still runs: keeping the lock until that ends",
         );

@@ -8,7 +8,7 @@ import { removeCgroup } from "./cgroup.ts";
 import { endFamily, type Family } from "./process-tree.ts";
 
 /** One line of JSON at a time. */
-export interface Told {
+export interface WardenOrder {
   readonly watch?: Family | undefined;
   /** By the machine's monotonic clock. */
   readonly until?: number | undefined;
@@ -20,9 +20,9 @@ let timer: NodeJS.Timeout | undefined;
 let received = "";
 
 function obey(line: string): void {
-  const told = JSON.parse(line) as Told;
-  if (told.watch !== undefined) family = told.watch;
-  if (told.until !== undefined) deadlineMs = told.until;
+  const order = JSON.parse(line) as WardenOrder;
+  if (order.watch !== undefined) family = order.watch;
+  if (order.until !== undefined) deadlineMs = order.until;
   setDeadline();
 }
 
@@ -43,7 +43,7 @@ async function leave(): Promise<void> {
   process.exit(0);
 }
 
-// Whoever ends a whole process tree politely ends holdfast too, and holdfast ends the warden. Until then it stays.
+// A signal to a whole process tree ends holdfast too, and holdfast ends the warden. Until then the warden stays.
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"] as const) process.on(signal, () => {});
 
 process.stdin.setEncoding("utf8");

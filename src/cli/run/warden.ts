@@ -1,11 +1,11 @@
-/** Starts the warden and talks to it. Its pipe buffers, so nobody waits until it has started. */
+/** Starts the warden and talks to it. Its pipe buffers, so holdfast does not wait until it has started. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
 import { ordinal } from "../format-lock.ts";
 import type { Family } from "./process-tree.ts";
 import { MARK_VARIABLE } from "./process-marks.ts";
-import type { Told } from "./warden-process.ts";
+import type { WardenOrder } from "./warden-process.ts";
 
 const PROGRAM = fileURLToPath(new URL("warden-process.js", import.meta.url));
 // It holds a few lines of text: the smallest heap, and no compiled code, save some megabytes for as long as the command runs.
@@ -15,9 +15,9 @@ const PAUSE_MIN_MS = 50;
 const PAUSE_MAX_MS = 1000;
 
 export interface WardenEvents {
-  /** Told the pid of each new warden that takes the place of one that was killed. */
+  /** Called with the pid of each new warden that replaces a killed one. */
   readonly replaced: (pid: number) => void;
-  /** Told, for people, that the command is less well guarded, and why. */
+  /** Called with a text for the user: the command is less well guarded, and why. */
   readonly trouble: (message: string) => void;
 }
 
@@ -41,13 +41,13 @@ export class Warden {
 
   watch(family: Family): void {
     this.#family = family;
-    this.#tell({ watch: family });
+    this.#send({ watch: family });
   }
 
-  /** At this instant, by the machine's monotonic clock, the family is ended unless a later one was told before. */
+  /** At this instant, by the machine's monotonic clock, the family is ended unless a later instant was sent before. */
   until(deadlineMs: number): void {
     this.#deadlineMs = deadlineMs;
-    this.#tell({ until: deadlineMs });
+    this.#send({ until: deadlineMs });
   }
 
   /** Nothing is left to be ended. It may not even have started to listen, so it is not asked. */
@@ -58,8 +58,8 @@ export class Warden {
     this.#process.unref();
   }
 
-  #tell(told: Told): void {
-    this.#process.stdin?.write(`${JSON.stringify(told)}\n`);
+  #send(order: WardenOrder): void {
+    this.#process.stdin?.write(`${JSON.stringify(order)}\n`);
   }
 
   #start(): ChildProcess {

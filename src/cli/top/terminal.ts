@@ -42,7 +42,7 @@ export function takeScreen({ stdin, stdout, onKey, onResize }: ScreenOptions): S
       // The terminal itself is gone.
     }
   };
-  // The last way out, also after an error that nobody caught.
+  // The last way out, also after an uncaught error.
   process.on("exit", restore);
   emitKeypressEvents(stdin, { escapeCodeTimeout: 50 } as never);
   stdin.setRawMode(true);

@@ -24,7 +24,7 @@ export const topCommand: Command = {
     summary: "Watch all locks, live",
     usage: ["top [PREFIX] [--every 1s]"],
     about: [
-      "Keys: q quits, / filters by name or holder, s sorts by the next column, r reverses, arrows and page keys scroll, space pauses. Red: less than a fifth of the time is left. Yellow: somebody waits.",
+      "Keys: q quits, / filters by name or holder, s sorts by the next column, r reverses, arrows and page keys scroll, space pauses. Red: less than a fifth of the time is left. Yellow: other claims wait.",
       "With --json it prints one snapshot and ends, as `holdfast ls --json` does.",
     ],
     flags: { every: { value: "DURATION", help: "how often to ask the store (default 1s)" } },

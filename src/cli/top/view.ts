@@ -136,10 +136,7 @@ function line({ name, holding, waiters }: Row, widths: Widths, state: TopState, 
   const cells = [
     padEnd(fit(printable(name), widths.name), widths.name),
     padEnd(sample === undefined ? "" : modeText(sample), widths.mode),
-    padEnd(
-      fit(holding === undefined ? "(nobody)" : whoText(holding.holder, holding.meta), widths.holder),
-      widths.holder,
-    ),
+    padEnd(fit(holding === undefined ? "(none)" : whoText(holding.holder, holding.meta), widths.holder), widths.holder),
     padStart(holding === undefined ? "" : formatMs(holding.heldMs + state.ageMs), RIGHT.held),
     padStart(holding === undefined ? "" : leftText(leftMs), RIGHT.left),
     bar(part),

@@ -69,7 +69,7 @@ class Client {
     tell({ kind: "asked" });
     try {
       const hold = await this.#contender.acquire(this.#setup.lock, order.terms);
-      if (hold === undefined) tell({ kind: "refused", reason: "somebody else holds it" });
+      if (hold === undefined) tell({ kind: "refused", reason: "another client holds it" });
       else this.#believe(hold);
       return hold !== undefined;
     } catch (error) {

@@ -29,7 +29,7 @@ const PATIENCE_MS = 30_000;
 
 export interface ClientOptions extends ClientSetup {
   readonly env?: Readonly<Record<string, string>> | undefined;
-  /** Hears what the soak's loops tell. */
+  /** Gets what the soak's loops report. */
   readonly onSection?: ((message: SectionMessage) => void) | undefined;
 }
 
@@ -48,7 +48,7 @@ export async function startClient(options: ClientOptions, history: History): Pro
   const { NODE_OPTIONS: _, ...clean } = process.env;
   const child = fork(PROGRAM, [], {
     serialization: "advanced",
-    // Not as an argument: the URL holds the store's password, and everybody can read arguments.
+    // Not as an argument: the URL holds the store's password, and every user can read arguments.
     env: { ...clean, ...env, [SETUP_VARIABLE]: JSON.stringify(setup) },
     ...tiedNode(),
     stdio: ["ignore", "ignore", "pipe", "ipc"],

@@ -26,10 +26,10 @@ export type Order =
   | { readonly do: "release" }
   /** Blocks the event loop. */
   | { readonly do: "block"; readonly ms: number }
-  /** Begins the soak's loops; ends when told to stop, and then tells how many sections were done. */
+  /** Begins the soak's loops; ends at the order to stop, and then reports how many sections were done. */
   | { readonly do: "sections"; readonly plan: SectionPlan }
   | { readonly do: "stop sections" }
-  /** Closes the locks; `thorough`: waits for, and tells, what they leave open in the process. */
+  /** Closes the locks; `thorough`: waits for, and reports, what they leave open in the process. */
   | { readonly do: "close"; readonly thorough: boolean };
 
 /** Loops of whole sections, for the soak: acquire, work, write, release. */

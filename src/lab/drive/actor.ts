@@ -16,17 +16,17 @@ export interface ActorSetup {
   readonly reporter: Reporter;
   /** Opens the store anew, as another life. */
   open(holder: string): Locks;
-  /** Told when close() settled: what the store still has of that holder is looked at. */
+  /** Called when close() has settled: what the store still has of that holder is checked. */
   closed(holder: string, step: number, clean: boolean): Promise<void>;
 }
 
-/** What the schedule may tell an actor; the rest is done to it. */
+/** What the schedule may order an actor to do; the rest is done to it. */
 export type OwnAct = Act & { readonly do: "take" | "force" | "block" | "close" };
 
 interface Life {
   readonly locks: Locks;
   readonly holder: string;
-  /** `free`: nobody's function runs under it, so that close() takes it away. */
+  /** `free`: no function runs under it, so close() takes it away. */
   readonly leases: Map<Lease, { readonly free: boolean }>;
   closing: Promise<void> | undefined;
 }
@@ -114,7 +114,7 @@ export class Actor {
       const [victim] = held;
       if (victim === undefined) return;
       const fromMs = machineMs();
-      // Whether it was done is unknown until it is answered; a lost answer never tells.
+      // Whether it was done is unknown until the answer; a lost answer leaves it unknown.
       reporter.event({ kind: "dropped", how: "forced", claim: "", atMs: fromMs, lock, fence: victim.fence });
       reporter.count("force");
       const forcing = locks.forceRelease(lock, { fence: victim.fence, reason: "driver" });
@@ -128,7 +128,7 @@ export class Actor {
   #close(step: number, force: boolean): void {
     const life = this.#life;
     this.#setup.reporter.count("close");
-    // Whoever closes knows that these end.
+    // A caller of close() expects that these end.
     for (const [lease, { free }] of life.leases) if (free || force) this.#beliefs.end(lease, "releasing");
     const closing = life.locks.close(force ? { grace: 1, force: true } : {});
     life.closing = this.#tasks.follow(step, `close() of ${life.holder}`, CLOSE_MS, closing).then(

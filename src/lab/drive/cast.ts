@@ -45,7 +45,7 @@ export async function castHere(
   const actors = clients.map((client, i) => {
     const open = (holder: string): Locks => client.open(holder, run);
     const setup = { name: `c${i + 1}`, prefix, holdfast, reporter: report, open };
-    return new Actor({ ...setup, closed: (...told) => closed(i, ...told) }, shared);
+    return new Actor({ ...setup, closed: (...args) => closed(i, ...args) }, shared);
   });
   /** A client that connects has listeners of its own meanwhile. */
   const lookForListeners = async (): Promise<void> => {

@@ -13,12 +13,12 @@ export interface Connected {
   close(): Promise<void>;
 }
 
-/** Ports as clients must see them, by the ports that the servers tell. */
+/** Ports as clients must see them, by the ports that the servers report. */
 export type PortMap = ReadonlyMap<number, number>;
 
 export interface Where {
   readonly topology: "standalone" | "sentinel" | "cluster";
-  /** What the client is told: the server, the sentinels, or nodes of the cluster. */
+  /** What the client gets: the server, the sentinels, or nodes of the cluster. */
   readonly ports: readonly number[];
   readonly service?: string | undefined;
   readonly map?: PortMap | undefined;

@@ -57,7 +57,7 @@ export async function drive(options: DriveOptions): Promise<DriveSummary> {
     findings: [],
   };
   const strays = new Strays();
-  // Opened here at the latest: whoever prints first would open it.
+  // Opened here at the latest: otherwise the first output would open it.
   void [process.stdout, process.stderr];
   const before = process.getActiveResourcesInfo();
   {
@@ -83,7 +83,7 @@ export async function drive(options: DriveOptions): Promise<DriveSummary> {
   return summary;
 }
 
-/** Rejections that nobody handles, and warnings such as that of too many listeners. */
+/** Unhandled rejections, and warnings such as that of too many listeners. */
 class Strays {
   #found: string[] = [];
   readonly #rejection = (reason: unknown): void => void this.#found.push(`unhandled rejection: ${String(reason)}`);

@@ -1,4 +1,4 @@
-/** What a round tells: events for the oracles, findings, and counts. */
+/** What a round reports: events for the oracles, findings, and counts. */
 import type { HistoryEvent } from "../../testing/history/events.ts";
 
 export interface Finding {
@@ -6,7 +6,7 @@ export interface Finding {
   readonly step: number;
   readonly rule: string;
   readonly message: string;
-  /** Not counted if somebody broke one of these locks by force. */
+  /** Not counted if a lease of one of these locks was ended by force. */
   readonly locks?: readonly string[] | undefined;
 }
 

@@ -11,7 +11,7 @@ import { type Finding, Report } from "./report.ts";
 import { type Act, type Schedule, scheduleOf, type Step } from "./schedule.ts";
 import type { DrivenStore } from "./store.ts";
 
-/** What a store may still have after everybody left, because a request came late, is gone after its ttl and this. */
+/** What a store may still have after all have left, because a request came late, is gone after its ttl and this. */
 const LEFT_SLACK_MS = 15_000;
 /** A force is done at some instant after it was called; its victim may believe for the rest of its ttl. */
 const FORCE_LATE_MS = 3000;
@@ -24,7 +24,7 @@ export interface RoundResult {
   readonly faults: number;
 }
 
-/** Tells who plays. */
+/** Says who plays. */
 export type CastMaker = (store: DrivenStore, report: Report, terms: CastTerms) => Promise<Cast>;
 
 export async function playRound(store: DrivenStore, seed: number, makeCast: CastMaker): Promise<RoundResult> {
@@ -53,7 +53,7 @@ class Round {
 
   async play(makeCast: CastMaker): Promise<RoundResult> {
     const { run, darkEnd, steps, seed } = this.#schedule;
-    const closed = (...told: Parameters<CastTerms["closed"]>): Promise<void> => this.#closed(...told);
+    const closed = (...args: Parameters<CastTerms["closed"]>): Promise<void> => this.#closed(...args);
     const cast = await makeCast(this.#store, this.#report, { prefix: this.#prefix, run, closed });
     this.#cast = cast;
     try {
@@ -212,7 +212,7 @@ function stepOf(history: readonly HistoryEvent[], atMs: number): number {
   return event !== undefined && "who" in event ? Number(/#(\d+)/u.exec(event.who)?.[1] ?? 0) : 0;
 }
 
-/** What those whom the message names told of the lock, in ms before and after it happened. */
+/** The events of the claimants that the message names, in ms before and after it happened. */
 function storyOf(history: readonly HistoryEvent[], lock: string, message: string, atMs: number): string {
   const lines = history.flatMap((event) => {
     if (!("who" in event) || event.lock !== lock || !message.includes(`${event.who} (`)) return [];

@@ -20,7 +20,7 @@ export interface Take {
   readonly maxHoldMs: number | undefined;
   /** The caller loses interest after this long. */
   readonly abortMs: number | undefined;
-  /** Goes on working when told that the lease is lost. */
+  /** Goes on working after its lease was reported lost. */
   readonly deaf: boolean;
   /** Enters again inside its own function. */
   readonly nests: boolean;
@@ -81,7 +81,7 @@ export interface Schedule {
   readonly lengthMs: number;
   /** How many fences a grant reserves, where the store lets us choose. */
   readonly run: number;
-  /** True: the faults are healed only after everybody has given up. */
+  /** True: the faults are healed only after all have given up. */
   readonly darkEnd: boolean;
   readonly steps: readonly Step[];
 }

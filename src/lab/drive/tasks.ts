@@ -10,7 +10,7 @@ interface Task {
   readonly step: number;
   readonly what: string;
   readonly dueMs: number;
-  told: boolean;
+  reported: boolean;
 }
 
 export class Tasks {
@@ -30,7 +30,7 @@ export class Tasks {
 
   /** Follows a call that must settle within `withinMs` and some slack. */
   async follow<T>(step: number, what: string, withinMs: number, call: Promise<T>): Promise<T> {
-    const task = { step, what, dueMs: machineMs() + withinMs + SLACK_MS, told: false };
+    const task = { step, what, dueMs: machineMs() + withinMs + SLACK_MS, reported: false };
     this.#tasks.add(task);
     try {
       return await call;
@@ -55,14 +55,14 @@ export class Tasks {
   }
 
   #pending(): number {
-    return [...this.#tasks].filter(({ told }) => !told).length;
+    return [...this.#tasks].filter(({ reported }) => !reported).length;
   }
 
   #look(): void {
     const nowMs = machineMs();
     for (const task of this.#tasks) {
-      if (task.told || nowMs < task.dueMs) continue;
-      task.told = true;
+      if (task.reported || nowMs < task.dueMs) continue;
+      task.reported = true;
       this.#reporter.find({ step: task.step, rule: "does not settle", message: task.what });
     }
   }

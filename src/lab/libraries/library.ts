@@ -16,10 +16,10 @@ export interface Hold {
   readonly fence: bigint | undefined;
   /**
    * The machine's monotonic instant until which the library says that the lock is held, whatever happens.
-   * Infinity: it has no such instant, and believes until it is told.
+   * Infinity: it has no such instant, and believes until its library reports a loss.
    */
   trustedUntilMs(): number;
-  /** Calls back when the library tells that the lock is lost. */
+  /** Calls back when the library reports that the lock is lost. */
   onLost(tell: (reason: string) => void): void;
   /** What the library says when asked now. `undefined`: it has no such question. */
   isHeld(): boolean | undefined;

@@ -23,16 +23,16 @@ export function momentsOf(result: PlayResult, clients: ReadonlySet<string>): rea
   const values = { plain: 0, guarded: 0 };
   const moments: Omit<Moment, "number">[] = [];
   for (const event of result.events) {
-    const told = tellEvent(event, values);
-    if (told === undefined) continue;
+    const shown = momentOf(event, values);
+    if (shown === undefined) continue;
     const client = event.kind === "write" ? event.by : event.lane;
-    moments.push({ ...told, atMs: event.atMs - result.startMs, client: clients.has(client) ? client : undefined });
+    moments.push({ ...shown, atMs: event.atMs - result.startMs, client: clients.has(client) ? client : undefined });
     if (event.kind === "write" && event.accepted) values[event.register] = event.value;
   }
   return moments.map((moment, i) => ({ ...moment, number: i + 1 }));
 }
 
-function tellEvent(
+function momentOf(
   event: LabEvent,
   values: Readonly<Record<"plain" | "guarded", number>>,
 ): Pick<Moment, "lane" | "mark" | "text"> | undefined {
@@ -47,7 +47,7 @@ function tellEvent(
     case "refused":
       return { lane, mark: "quiet", text: `${lane} does not get the lock` };
     case "lost":
-      return { lane, mark: "lost", text: `${lane} is told that its lease is lost` };
+      return { lane, mark: "lost", text: `${lane} learns that its lease is lost` };
     case "released":
       return { lane, mark: "quiet", text: `${lane} releases: “${event.result}”` };
     case "checked":
@@ -74,7 +74,7 @@ function tellWrite(event: LabEvent & { kind: "write" }, value: number): Pick<Mom
   if (!event.accepted) return { lane, mark: "refused", text: `${event.by}'s stale write is refused by the guard` };
   const where = guarded ? "at the guard" : "without a guard";
   if (event.read === value) return { lane, mark: "accepted", text: `${event.by}'s write is accepted ${where}` };
-  return { lane, mark: "stale", text: `${event.by}'s stale write is accepted ${where}: it undoes somebody else's` };
+  return { lane, mark: "stale", text: `${event.by}'s stale write is accepted ${where}: it overwrites a newer one` };
 }
 
 /** Fences of stores that count microseconds are long, and differ at the end. */

@@ -81,7 +81,7 @@ function makeCanvas(result: PlayResult, clients: readonly string[], width: numbe
   };
 }
 
-/** Servers that nobody observes and that yet something happened to. */
+/** Servers without an observer to which something happened. */
 function faultyServers(result: PlayResult, clients: readonly string[]): readonly string[] {
   const lanes = result.events.filter(({ kind }) => kind === "fault").map(({ lane }) => lane);
   return lanes.filter((lane) => !clients.includes(lane));

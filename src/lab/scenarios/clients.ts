@@ -151,9 +151,9 @@ export const clientScenarios: readonly Scenario[] = [
   },
   {
     id: "lock-delay",
-    title: "After a crash nobody gets the lock for a while",
+    title: "After a crash the lock stays taken for a while",
     story:
-      "With `lockDelay` the lock stays closed after an unclean end, so that the dead holder's last packets arrive before anybody builds on them.",
+      "With `lockDelay` the lock stays taken after an unclean end, so the dead holder's last packets arrive before the next holder begins.",
     source: "Chubby (Burrows 2006)",
     plays: ["S91"],
     outcomes: { redis: KEPT, quorum: KEPT },
@@ -168,7 +168,7 @@ export const clientScenarios: readonly Scenario[] = [
     id: "max-hold",
     title: "A hung holder cannot keep the lock for ever",
     story:
-      "A holds the lock and hangs, while its watchdog renews faithfully. `maxHold` bounds it: renewal stops, A is told, B gets its turn.",
+      "A holds the lock and hangs, while its watchdog renews faithfully. `maxHold` bounds it: renewal stops, A learns of it, B gets its turn.",
     source: "redis.io: “the number of extensions must be limited”",
     plays: ["S44", "S20"],
     outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, file: KEPT },

@@ -48,7 +48,7 @@ export const networkScenarios: readonly Scenario[] = [
     id: "lost-release",
     title: "The reply to the release is lost",
     story:
-      "The store released the lock, and the answer never came. A asks again, and must not be told that the lock was never its own.",
+      "The store released the lock, and the answer never came. A asks again, and the answer must not be that the lock was never its own.",
     source: "Redisson #4871",
     plays: ["S10"],
     outcomes: { redis: KEPT, zookeeper: KEPT },
@@ -86,7 +86,7 @@ export const networkScenarios: readonly Scenario[] = [
     id: "late-request",
     title: "A request arrives after its sender gave up",
     story:
-      "A's request to acquire hangs in the network; A gives up and goes. Then the request arrives, and nobody is there to release what it took. The lock must come free by itself.",
+      "A's request to acquire hangs in the network; A gives up and goes. Then the request arrives, and no process is left to release what it took. The lock must become free by itself.",
     source: "redis.io, on releasing all nodes; the “zombie grant”",
     plays: ["S39", "S56"],
     outcomes: { redis: KEPT, quorum: KEPT },

@@ -29,7 +29,7 @@ export type Step =
   | { readonly do: "kill"; readonly who: Who }
   | { readonly do: "block"; readonly who: Who; readonly ms: number; readonly later?: boolean }
   | { readonly do: "sleep"; readonly ms: number }
-  /** Waits until the client is told that its lease is lost. */
+  /** Waits until the client learns that its lease is lost. */
   | { readonly do: "until lost"; readonly who: Who }
   /** `of`: indexes of servers; absent: all. */
   | { readonly do: "network"; readonly who: Who; readonly fault: NetworkFault; readonly of?: readonly number[] }
@@ -57,7 +57,7 @@ export interface Outcome {
 export interface Scenario {
   readonly id: string;
   readonly title: string;
-  /** One or two sentences for somebody who has never heard of it. */
+  /** One or two sentences for a reader who has never heard of it. */
   readonly story: string;
   /** Who raised it. */
   readonly source: string;

@@ -4,7 +4,7 @@ import type { Outcome, Scenario, Step } from "./scenario.ts";
 
 const FORGETS = (because: string): Outcome => ({ exclusion: "broken", harm: "stale write", because });
 
-/** A believes for the whole ttl: no renewal tells it earlier that the store forgot. */
+/** A believes for the whole ttl: no renewal shows earlier that the store lost the lease. */
 const A_TAKES: readonly Step[] = [
   { do: "acquire", who: "A", renew: false, granted: true },
   { do: "read", who: "A" },
@@ -29,7 +29,7 @@ export const serverScenarios: readonly Scenario[] = [
     id: "clock-jump",
     title: "The server's wall clock jumps ahead",
     story:
-      "Redis counts leases on its wall clock. Somebody sets that clock ahead, A's lease is gone at once, and B takes the lock while A still believes.",
+      "Redis counts leases on its wall clock. That clock is set ahead, A's lease is gone at once, and B takes the lock while A still believes.",
     source: "Kleppmann 2016; antirez: “an operator's problem”",
     plays: ["S16"],
     outcomes: { redis: FORGETS("one Redis counts leases on its wall clock") },
@@ -41,7 +41,7 @@ export const serverScenarios: readonly Scenario[] = [
     id: "clock-jump-back",
     title: "The server's wall clock jumps back",
     story:
-      "The same clock, set back by an hour: nobody else gets in, and A still renews and releases. Had A died, its lock would stay taken for the hour.",
+      "The same clock, set back by an hour: no other client gets in, and A still renews and releases. Had A died, its lock would stay taken for the hour.",
     source: "Kleppmann 2016",
     plays: ["S16"],
     outcomes: { redis: KEPT },
@@ -140,7 +140,7 @@ export const serverScenarios: readonly Scenario[] = [
   },
   {
     id: "flush",
-    title: "Somebody empties the store",
+    title: "The store is emptied",
     story:
       "FLUSHALL, or an eviction that hit the wrong key: the lease is gone, B takes the lock while A still believes. The fences rise all the same.",
     source: "Operations",
@@ -152,7 +152,7 @@ export const serverScenarios: readonly Scenario[] = [
   },
   {
     id: "flush-member",
-    title: "Somebody empties one member, and the partition is just right",
+    title: "One member is emptied, and the partition is just right",
     story:
       "A holds {1, 2} of three members; 2 is emptied while it runs; B, cut off from 1, asks {2, 3}. The member sees that its memory is not what it was, and abstains.",
     source: "What an uptime check does not see",
@@ -243,7 +243,7 @@ export const serverScenarios: readonly Scenario[] = [
     id: "slow-node",
     title: "One member hangs",
     story:
-      "One of three members accepts connections and never answers. The other two are a majority: nobody waits for the third.",
+      "One of three members accepts connections and never answers. The other two are a majority: no client waits for the third.",
     source: "redis.io: a short time limit per node",
     plays: ["S41"],
     outcomes: { quorum: KEPT },
@@ -262,7 +262,7 @@ export const serverScenarios: readonly Scenario[] = [
     id: "split-vote",
     title: "Five clients ask five members at the same instant",
     story:
-      "Every client may get some votes and none a majority. Random delays must break the tie, and everybody must have its turn in the end.",
+      "Every client may get some votes and none a majority. Random delays must break the tie, and every one must get its turn in the end.",
     source: "redis.io, “retry on failure”",
     plays: ["S40"],
     outcomes: { quorum: KEPT },
@@ -276,7 +276,7 @@ export const serverScenarios: readonly Scenario[] = [
     id: "leader-dies",
     title: "The leader of the ensemble is killed",
     story:
-      "The ensemble elects another leader; A's lease lives on in the others, B keeps waiting, and nobody notices more than a short pause.",
+      "The ensemble elects another leader; A's lease lives on in the others, B keeps waiting, and clients notice only a short pause.",
     source: "ZooKeeper's own promise",
     plays: [],
     outcomes: { zookeeper: KEPT },

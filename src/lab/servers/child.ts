@@ -119,7 +119,7 @@ function endAll(): void {
   }
 }
 
-/** Starts something on a free port; when somebody takes the port first, on another. */
+/** Starts something on a free port; when another process takes the port first, on another one. */
 export async function onFreePort<T>(pick: () => Promise<number>, start: (port: number) => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {

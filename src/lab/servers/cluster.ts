@@ -166,7 +166,7 @@ async function moveSlot(nodes: readonly RedisServer[], key: string, steps: SlotS
     if (keys.length === 0) break;
     await from.cli("MIGRATE", HOST, String(to.port), "", "0", "5000", "AUTH", to.password, "KEYS", ...keys);
   }
-  // The new one first: between the two calls nobody serves the slot, instead of both.
+  // The new one first: between the two calls no node serves the slot, instead of both.
   await to.cli("CLUSTER", "SETSLOT", slot, "NODE", toId);
   await from.cli("CLUSTER", "SETSLOT", slot, "NODE", toId);
   return to;

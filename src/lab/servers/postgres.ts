@@ -61,7 +61,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
       return launch(free);
     });
     const url = `postgres://postgres:${labPassword()}@${HOST}:${port}/postgres`;
-    // Everybody can read arguments.
+    // Every user can read arguments.
     const target = `postgres://postgres@${HOST}:${port}/postgres`;
     const env = { ...process.env, PGPASSWORD: labPassword() };
     const stop = async (): Promise<void> => {

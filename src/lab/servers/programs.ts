@@ -142,7 +142,7 @@ function takeInstallLock(): boolean {
     try {
       if (Date.now() - statSync(INSTALL_LOCK).mtimeMs > INSTALL_MS) rmdirSync(INSTALL_LOCK);
     } catch {
-      // Somebody else removed it first, which is as good.
+      // Another process removed it first, which is as good.
     }
     return false;
   }

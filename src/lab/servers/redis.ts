@@ -32,7 +32,7 @@ export interface RedisServer extends AsyncDisposable {
   readonly pid: number;
   /** What redis-cli prints for this command, without the last line end. Rejects on an error reply. */
   cli(...args: string[]): Promise<string>;
-  /** Freezes the process (SIGSTOP): connections stay open and nobody answers. */
+  /** Freezes the process (SIGSTOP): connections stay open and get no answer. */
   pause(): void;
   resume(): void;
   /** SIGKILL, without a chance to save. */
@@ -105,7 +105,7 @@ export async function startServer(
   };
 }
 
-/** A file that only this user reads: on the command line everybody could. */
+/** A file that only this user reads: on the command line every user could. */
 function writeSecret(dir: string, password: string): string {
   const file = join(dir, "password.conf");
   writeFileSync(file, `requirepass "${password}"\nmasterauth "${password}"\n`, { mode: 0o600 });
@@ -123,7 +123,7 @@ function hidden(command: readonly string[], password: string): readonly string[]
   return command.includes(password) ? [] : command;
 }
 
-/** The port was ours a moment ago: whoever sits on it now leaves soon. */
+/** The port was ours just now: a process that has taken it leaves soon. */
 async function relaunch(launch: () => Promise<Child>): Promise<Child> {
   for (let tries = 1; ; tries++) {
     try {

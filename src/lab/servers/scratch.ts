@@ -8,13 +8,13 @@ import { join } from "node:path";
 export const HOST = "127.0.0.1";
 
 /**
- * Below the range from which the kernel takes the ports of outgoing connections: so nobody's outgoing connection
+ * Below the range from which the kernel takes the ports of outgoing connections: so no outgoing connection
  * can sit on the port of a server that restarts, and no client can connect to itself while the server is away.
  */
 const FIRST_PORT = 12_000;
 const LAST_PORT = 31_999;
 
-/** A port on which nobody listens now. Somebody else may still take it: whoever starts a server on it tries again. */
+/** A port that is free now. Another process may still take it: the caller then tries another one. */
 export async function freePort(): Promise<number> {
   for (let tries = 0; tries < 200; tries++) {
     const port = randomInt(FIRST_PORT, LAST_PORT + 1);
@@ -35,7 +35,7 @@ const PREFIX = "holdfast-lab-";
 const ours = new Set<string>();
 let watchesExit = false;
 
-/** A new directory that only this user reads (`open`: everybody), removed at the latest when this process exits. */
+/** A new directory that only this user reads (`open`: every user), removed at the latest when this process exits. */
 export function makeScratch(options: { readonly open?: boolean } = {}): string {
   if (!watchesExit) {
     watchesExit = true;
@@ -64,7 +64,7 @@ function sweep(): void {
   }
 }
 
-/** Anybody may make something of that name in a shared directory: only our own directories are removed, never through a link. */
+/** Any user may make something of that name in a shared directory: only our own directories are removed, never through a link. */
 function isOurs(place: string): boolean {
   try {
     const stat = lstatSync(place);

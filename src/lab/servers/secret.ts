@@ -1,6 +1,6 @@
 /**
  * The password of the lab's servers. Other users of the machine can reach a loopback port, and a Redis or Postgres that asks
- * for no password gives them what its owner may do.
+ * for no password gives them the rights of this user.
  */
 import { randomBytes } from "node:crypto";
 

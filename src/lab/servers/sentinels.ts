@@ -43,7 +43,7 @@ const LIMIT_MS = 60_000;
 const WEAVE_MS = 25_000;
 const START_TRIES = 4;
 
-class InVainError extends Error {}
+class TooLateError extends Error {}
 
 /** Starts all servers and resolves when the replicas are online and the sentinels know each other. */
 export async function startSentinels(options: SentinelOptions = {}): Promise<SentinelLab> {
@@ -52,7 +52,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
       return await startOnce(options);
     } catch (error) {
       // On a starved machine sentinels may fail over before they know each other, and never agree then.
-      if (!(error instanceof InVainError) || tries === START_TRIES) throw error;
+      if (!(error instanceof TooLateError) || tries === START_TRIES) throw error;
     }
   }
 }
@@ -180,7 +180,7 @@ export async function until<T>(
   for (;;) {
     const found = await look();
     if (found !== undefined) return found;
-    if (performance.now() > deadlineMs) throw new InVainError(`Waited ${limitMs} ms in vain until: ${what}`);
+    if (performance.now() > deadlineMs) throw new TooLateError(`did not happen within ${limitMs} ms: ${what}`);
     await sleep(25);
   }
 }

@@ -72,7 +72,7 @@ export interface WallClock {
 export async function makeWallClock(): Promise<WallClock> {
   const gcc = await findProgram("gcc");
   const place = makeScratch({ open: true });
-  const [source, library, file] = [join(place, "wallskew.c"), join(place, "wallskew.so"), join(place, "shift")];
+  const [source, library, file] = [join(place, "wall-clock.c"), join(place, "wall-clock.so"), join(place, "shift")];
   writeFileSync(source, SHIM);
   await run(gcc, ["-O2", "-shared", "-fPIC", "-o", library, source]);
   writeFileSync(file, Buffer.alloc(8));

@@ -43,7 +43,7 @@ export interface ZooKeeperServer {
   restart(): Promise<void>;
   /** A four-letter command: `srvr`, `ruok`, `cons`, `dump`, `wchs`. */
   ask(word: string): Promise<string>;
-  /** `standalone`, `leader` or `follower`; `undefined` while it serves nobody. */
+  /** `standalone`, `leader` or `follower`; `undefined` while it serves no client. */
   role(): Promise<string | undefined>;
 }
 
@@ -177,7 +177,7 @@ function zooCfg(dir: string, id: number, ports: readonly Ports[], options: ZooKe
     "4lw.commands.whitelist=*",
     "admin.enableServer=false",
     "extendedTypesEnabled=true",
-    // Nobody reads these files after a power cut.
+    // These files are not read after a power cut.
     "forceSync=no",
     ...(ports.length === 1 ? [] : peers),
     ...(options.config ?? []),

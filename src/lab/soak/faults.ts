@@ -40,7 +40,7 @@ export type FaultKind =
   | "server killed and restarted"
   | "server emptied";
 
-/** How long after a fault somebody must hold a lock again: a dead holder's ttl, a member's abstention, a slow machine. */
+/** How long after a fault a lock must be held again: a dead holder's ttl, a member's abstention, a slow machine. */
 const LIVELY_MS = 30_000;
 
 interface Strike {
@@ -142,7 +142,7 @@ async function untilLively(record: SoakRecord, kind: FaultKind, signal: AbortSig
   const healedMs = machineMs();
   while (record.lastHeldMs < healedMs && !signal.aborted) {
     if (machineMs() - healedMs > LIVELY_MS)
-      return record.stalled(`nobody held a lock for ${LIVELY_MS} ms after: ${kind}`);
+      return record.stalled(`no lock was held for ${LIVELY_MS} ms after: ${kind}`);
     await sleep(50);
   }
 }

@@ -78,7 +78,7 @@ export class SoakRecord {
       if (!all && epochOf(lock) >= this.#judgedBefore) continue;
       this.#histories.delete(lock);
       this.#marks.delete(lock);
-      // Processes tell at their own pace; a write counts when it arrived.
+      // Processes report at their own pace; a write counts when it arrived.
       this.violations.push(...checkHistory(events.toSorted((a, b) => a.atMs - b.atMs)));
     }
   }

@@ -1,4 +1,4 @@
-/** The soak's loops in a client process: section after section, each told to the lab as it happens. */
+/** The soak's loops in a client process: section after section, each reported to the lab as it happens. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { seeded } from "../../testing/seeded-random.ts";
 import type { SeededChance } from "../../testing/seeded-random.ts";

@@ -12,7 +12,7 @@ export interface SoakOptions {
   readonly seed: number;
   /** @default all that can be soaked */
   readonly backends?: readonly StageName[] | undefined;
-  /** Told every ten seconds. */
+  /** Called every ten seconds. */
   readonly onProgress?: ((counts: readonly SoakCounts[]) => void) | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** The memory backend: a store inside one client process. Nobody else can look into it. */
+/** The memory backend: a store inside one client process. Other processes cannot see it. */
 import type { Stage } from "../stage.ts";
 
 export async function openMemoryStage(): Promise<Stage> {

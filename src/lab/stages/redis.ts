@@ -37,13 +37,13 @@ export async function openQuorumStage(options: QuorumStageOptions = {}): Promise
   const servers = await startAll(members, []);
   const toUrl = (hosts: readonly string[]): string =>
     `redlock://:${labPassword()}@${hosts.join(",")}?maxTtl=${maxTtlMs}ms`;
-  await vouch(toUrl(portsOf(servers).map((port) => `${HOST}:${port}`)));
+  await endQuarantine(toUrl(portsOf(servers).map((port) => `${HOST}:${port}`)));
   const links = makeLinks(portsOf(servers), toUrl);
   return toStage("quorum", servers, links);
 }
 
-/** New members abstain until somebody vouches for them: `holdfast doctor --init`. */
-async function vouch(url: string): Promise<void> {
+/** New members abstain until their quarantine is ended: `holdfast doctor --init`. */
+async function endQuarantine(url: string): Promise<void> {
   const { members, options } = await openMembers(url);
   try {
     const failed = (await initMembers(members, options)).find(({ result }) => result === "failed");

@@ -1,4 +1,4 @@
-/** Who believed to hold a lock, from when to when: read off a history. */
+/** Which claimants believed that they held a lock, and when: read from a history. */
 import type { Mode } from "../../contract/backend.ts";
 import type { ReleaseResult } from "../../core/api.ts";
 import type { HistoryEvent } from "./events.ts";
@@ -14,7 +14,7 @@ export interface Belief {
   untilMs: number;
   /** The latest instant until which the claimant was allowed to believe. */
   trustedUntilMs: number;
-  /** When somebody broke the lease by force, as the store tells. */
+  /** When the lease was ended by force, as the store reports. */
   brokenMs: number;
   end: "releasing" | "lost" | undefined;
   releasedMs: number | undefined;
@@ -63,7 +63,7 @@ export function beliefsOf(events: readonly HistoryEvent[]): readonly Belief[] {
   return beliefs;
 }
 
-/** A lease that somebody broke by force: whoever does that takes it upon himself that two may believe for a while. */
+/** A lease that was ended by force. After that, two claimants may believe for a while: the operator accepts this. */
 interface Broken {
   readonly fence: bigint;
   readonly run: number;

@@ -1,7 +1,7 @@
 /**
  * Judges what happened to locks: the oracles.
  *
- * Claimants tell what they asked for and believed; the store, where it can be watched, tells what was so. Simulation,
+ * Claimants report what they asked for and believed; the store, where it can be watched, reports what was so. Simulation,
  * fault tests and the lab record such lists, and all of them are judged here.
  */
 import { checkClaimants } from "./claimants.ts";

@@ -13,7 +13,7 @@ function overlaps(lock: string, beliefs: readonly Belief[]): Violation[] {
   let inside: Belief[] = [];
   for (const belief of beliefs) {
     inside = inside.filter((other) => other.untilMs > belief.fromMs);
-    // Somebody whose trust had passed when the lease arrived never believed.
+    // A claimant whose trust had passed when the lease arrived never believed.
     if (belief.untilMs <= belief.fromMs) continue;
     const together = [...inside, belief];
     if (!compatible(together)) {
@@ -22,7 +22,7 @@ function overlaps(lock: string, beliefs: readonly Belief[]): Violation[] {
         oracle: "O1 exclusion",
         atMs: belief.fromMs,
         lock,
-        message: `${belief.who} (fence ${belief.fence}) believes to hold it while so does ${others}`,
+        message: `${belief.who} (fence ${belief.fence}) believes it holds the lock, and so does ${others}`,
       });
     }
     inside = together;
@@ -41,7 +41,7 @@ function fences(lock: string, beliefs: readonly Belief[]): Violation[] {
   const seen = new Map<bigint, Belief>();
   const byAsked = beliefs.toSorted((a, b) => a.askedMs - b.askedMs);
   let known = 0;
-  /** The greatest fences known before the current call: of anybody, and of exclusive holders. */
+  /** The greatest fences known before the current call: of all holders, and of exclusive ones. */
   let greatest = -1n;
   let greatestExclusive = -1n;
   for (const belief of byAsked) {
@@ -54,7 +54,7 @@ function fences(lock: string, beliefs: readonly Belief[]): Violation[] {
       if (earlier.mode === "exclusive" && earlier.fence > greatestExclusive) greatestExclusive = earlier.fence;
     }
     const { who, fence, mode, limit, fromMs } = belief;
-    // Where several hold at once, a grant that came late may go to somebody who asked later: the store's order still holds.
+    // Where several hold at once, a grant that came late may go to a claimant that asked later: the store's order still holds.
     const low = limit === 1 && (mode === "shared" ? fence < greatestExclusive : fence <= greatest);
     const floor = mode === "shared" ? greatestExclusive : greatest;
     if (low) {
@@ -71,7 +71,7 @@ function fences(lock: string, beliefs: readonly Belief[]): Violation[] {
   return violations;
 }
 
-/** Whoever enters again has the fence of the lease it is in. */
+/** A re-entry has the fence of the lease it is in. */
 function reentries(lock: string, events: readonly HistoryEvent[]): Violation[] {
   const violations: Violation[] = [];
   const holding = new Map<string, bigint>();

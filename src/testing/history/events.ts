@@ -27,7 +27,7 @@ export type ClaimantEvent =
   | (Claimant & { readonly kind: "releasing"; readonly fence: bigint })
   /** release() is done, with this result. */
   | (Claimant & { readonly kind: "released"; readonly fence: bigint; readonly result: ReleaseResult })
-  /** Is told that the lease is lost: believes no longer. */
+  /** Learns that the lease is lost: believes no longer. */
   | (Claimant & { readonly kind: "lost"; readonly fence: bigint })
   /** Wrote to what the lock protects; a guard let it in, or not. */
   | (Claimant & { readonly kind: "wrote"; readonly fence: bigint; readonly accepted: boolean });

@@ -86,7 +86,7 @@ function candidate(
   let earliestReturnMs = Infinity;
   for (const [at, step] of steps.entries()) {
     if (done[at] === 1) continue;
-    // Whatever was called after another returned cannot come before it.
+    // An operation that was called after another one returned cannot come before it.
     if (step.calledMs > earliestReturnMs) return undefined;
     if (!step.optional) earliestReturnMs = Math.min(earliestReturnMs, step.returnedMs);
     const after = at >= from ? apply(state, step) : undefined;
@@ -124,7 +124,7 @@ function stepsOf(events: readonly HistoryEvent[]): readonly Step[] {
   for (const event of events) {
     if (event.kind !== "entered" && event.kind !== "exited") continue;
     const { who, fence, atMs } = event;
-    // Whoever enters a lease that somebody broke by force does not know better.
+    // A claimant that re-enters a lease ended by force does not know better.
     if (atMs >= (believed.get(`${who} ${fence}`) ?? Infinity)) continue;
     const what = event.kind === "entered" ? "enter" : "exit";
     steps.push({ who, fence, what, calledMs: atMs, returnedMs: atMs, optional: false });

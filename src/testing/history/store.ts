@@ -1,4 +1,4 @@
-/** What the store's own log proves: belief ended in time, nobody was robbed, the queue was fair, and answers were true. */
+/** What the store's own log proves: belief ended in time, no lease was released by another claimant, the queue was fair, and answers were true. */
 import { type Belief, beliefsOf } from "./beliefs.ts";
 import type { HistoryEvent, HistoryOptions, Oracle, Violation } from "./events.ts";
 
@@ -68,7 +68,7 @@ function judged(
   return violations;
 }
 
-/** O3 and O4: belief ends before the store's lease does, unless somebody broke it by force. */
+/** O3 and O4: belief ends before the store's lease does, unless it was ended by force. */
 function ending(
   belief: Belief,
   lease: StoreLease,
@@ -80,7 +80,7 @@ function ending(
   if (belief.untilMs <= belief.fromMs) return;
   const lateMs = (belief.untilMs - lease.endMs).toFixed(3);
   if (lease.how === "released") {
-    say("O3 no foreign release", `was released by somebody else: it believed for ${lateMs} ms more`);
+    say("O3 no foreign release", `was released by another claimant: it believed for ${lateMs} ms more`);
   } else {
     say("O4 early signal", `believed ${lateMs} ms longer than the store held, margin ${marginMs} ms`);
   }
@@ -90,17 +90,17 @@ function ending(
 function truth(belief: Belief, lease: StoreLease, say: (oracle: Oracle, message: string) => void): void {
   const { result, untilMs, releasedMs } = belief;
   if (releasedMs === undefined) return;
-  // Of a lease broken by force, a repeated release cannot know whether the first one ended it.
+  // Of a lease ended by force, a repeated release cannot know whether the first one ended it.
   if (result === "released" && lease.how === "ran-out" && lease.endMs < untilMs) {
-    say("O8 truthfulness", `was told "released", but the store's lease had ended before (${lease.how})`);
+    say("O8 truthfulness", `got "released", but the store's lease had ended before (${lease.how})`);
   }
   // A release that reached the store too late may say so: the lease ran out, or was broken, while it was on its way.
   if (result === "lost" && belief.end === "releasing" && untilMs < belief.trustedUntilMs && lease.how === "released") {
-    say("O8 truthfulness", 'was told "lost", but it held the lease until it released it');
+    say("O8 truthfulness", 'got "lost", but it held the lease until it released it');
   }
 }
 
-/** O7: nobody is granted while somebody queued earlier still waits. */
+/** O7: no claim is granted while one that queued earlier still waits. */
 function fairness(lock: string, events: readonly HistoryEvent[]): Violation[] {
   const violations: Violation[] = [];
   const queue = new Set<string>();

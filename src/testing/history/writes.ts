@@ -1,4 +1,4 @@
-/** O2: what a guard let in has never a smaller fence than what it let in before, and nobody writes without a lease. */
+/** O2: a guard never lets in a smaller fence than before, and every write has a lease. */
 import type { HistoryEvent, Violation } from "./events.ts";
 
 export function checkWrites(lock: string, events: readonly HistoryEvent[]): readonly Violation[] {

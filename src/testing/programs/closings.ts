@@ -35,7 +35,7 @@ export class Closings {
     if (closing === undefined || closing.turn >= this.#stage.turn) return;
     const who = `${client.name}'s ${call.verb}() of "${call.names.join()}"`;
     if (closing.settled === "resolved") this.#fail("work started after close", who);
-    // Whoever is inside already may go in again, but not wait for it.
+    // Work that is inside already may go in again, but not wait for it.
     else if (call.turn < this.#stage.turn || ![...lease.fences].every(([name, fence]) => isPart(tenancy, name, fence)))
       this.#fail("lease handed out after close", `${who}, called ${this.#stage.nowMs - call.nowMs} ms ago`);
   }
@@ -55,7 +55,7 @@ export class Closings {
       if (tenancy.client !== client || !tenancy.working || tenancy.released) continue;
       for (const { name, fence, trustedUntilMs } of peek(tenancy.lease)) {
         if (name !== change.lock || record === undefined || fence < record.fence || fence > record.lastFence) continue;
-        if (trustedUntilMs <= client.process.clock.now() || client.told.has(change.claim)) continue;
+        if (trustedUntilMs <= client.process.clock.now() || client.knownLost.has(change.claim)) continue;
         this.#fail(
           "close under work",
           `the lease of "${name}" (fence ${fence}) was released while ${client.name}'s ${tenancy.call.verb}() still works`,
@@ -64,7 +64,7 @@ export class Closings {
     }
   }
 
-  /** Whoever has closed must have left nothing: no claim, no timer, no call that waits. */
+  /** A client that has closed must have left nothing: no claim, no timer, no call that waits. */
   look(): void {
     for (const client of this.#stage.clients) {
       if (client.closing?.settled !== "resolved" || this.#clean.has(client)) continue;

@@ -33,7 +33,7 @@ export class Subscribers {
     subscribe(channel, hear);
   }
 
-  /** The channels are the whole process's: the next program must find nobody there. */
+  /** The channels are the whole process's: the next program must find no subscriber there. */
   end(): void {
     for (const end of this.#endings) end();
   }

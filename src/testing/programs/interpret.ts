@@ -1,4 +1,4 @@
-/** Does what a program says, step by step, with the public API only, and tells the judge of it. */
+/** Does what a program says, step by step, with the public API only, and reports it to the judge. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { AcquireOptions } from "../../core/api.ts";
 import { LockClosedError } from "../../contract/errors.ts";
@@ -37,7 +37,7 @@ export class Interpreter {
     this.#judge = judge;
   }
 
-  /** Starts a line of work that nobody waits for. */
+  /** Starts a line of work that the program does not wait for. */
   start(client: Client, steps: Steps): void {
     this.working++;
     const end = (): void => void this.working--;
@@ -190,11 +190,11 @@ export class Interpreter {
       how === "release"
         ? tenancy.lease.release().then((result) => this.#judge.released(tenancy, result, before))
         : Promise.resolve(tenancy.lease[Symbol.asyncDispose]());
-    const told = done.then(
+    const reported = done.then(
       () => this.#judge.settled(call),
       (error: unknown) => this.#judge.settled(call, error),
     );
-    return loose === true ? undefined : told;
+    return loose === true ? undefined : reported;
   }
 
   async #check(client: Client, { slot, times = 1 }: Of<"check">): Promise<void> {
@@ -217,13 +217,13 @@ export class Interpreter {
     tenancy.signal.addEventListener("abort", () => this.start(client, steps), { once: true });
   }
 
-  /** Everybody's signal of that number: each process has its own, and learns of it when it runs. */
+  /** Every process's signal of that number: each process has its own, and learns of it when it runs. */
   #abort(index: number): undefined {
     for (const { process, signal } of this.#stage.clients) {
       process.deliver(() => {
         const controller = signal(index);
         this.#judge.aborted(controller.signal);
-        controller.abort(new ProgramError("nobody wants it any more"));
+        controller.abort(new ProgramError("it is not wanted any more"));
       });
     }
   }
@@ -280,7 +280,7 @@ function optionsOf(lock: LockNames, options: Options, { signal }: Call): Acquire
   return { ...rest, ...(pool && { limit: 2 }), ...(signal !== undefined && { signal }) };
 }
 
-/** Loose ends fail whoever waits for them; the others are caught on the spot. */
+/** A failure reaches the step that waits for it; failures of loose work are caught here. */
 function orCaught(doing: Promise<unknown>, loose: true | undefined): Promise<unknown> {
   return loose === true ? doing : doing.catch(() => undefined);
 }

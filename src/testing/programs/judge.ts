@@ -1,4 +1,4 @@
-/** Judges what the calls of a program are told: leases, losses, refusals, errors, and whether they come to an end at all. */
+/** Judges what the calls of a program get: leases, losses, refusals, errors, and whether they settle at all. */
 import type { Lease, ReleaseResult } from "../../core/api.ts";
 import type { StoreChange } from "../../backends/memory/index.ts";
 import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } from "../../contract/errors.ts";
@@ -130,7 +130,7 @@ export class Judge {
     const who = `${client.name}'s run() of "${call.names.join()}"`;
     const lost = error instanceof LockLostError;
     if (tenancy.verdict === "lost" && !lost)
-      this.fail("resolved though lost", `${who} was told nothing of the loss before its work resolved`);
+      this.fail("resolved though lost", `the loss was not reported to ${who} before its work resolved`);
     // A wall clock that steps ahead in the very instant in which the work settles may come before or after the verdict.
     const stepped = /"(suspend|wall)"/.test(JSON.stringify(this.#stage.program));
     // So may a loop that is blocked in that very turn, for longer than the lease had left.
@@ -148,12 +148,12 @@ export class Judge {
       this.fail("lost though held", `${who} says "lost"`);
     const records = [...tenancy.lease.fences].map(([name, fence]) => this.truth.leaseOf(name, fence));
     // After a sleep a yes to the claim does not prove that it was this lease.
-    const told = !client.dozed && records.every((record) => client.confirmed.has(record?.claim ?? ""));
-    // Given back in time, but the release was on its way when the store let go: nobody can say which came first.
+    const confirmed = !client.dozed && records.every((record) => client.confirmed.has(record?.claim ?? ""));
+    // Given back in time, but the release was on its way when the store let go: which came first is unknown.
     const late = records.some((record) => record?.how === "ran-out") && (this.#stage.program.lagMs ?? 0) > 0;
     const short = call.ttlMs < 15 * (this.#stage.program.lagMs ?? 0);
-    if (result === "unknown" && (told || !(this.#troubled || short || late)))
-      this.fail("unknown without a reason", `${who} says "unknown"${told ? ", but the store said yes" : ""}`);
+    if (result === "unknown" && (confirmed || !(this.#troubled || short || late)))
+      this.fail("unknown without a reason", `${who} says "unknown"${confirmed ? ", but the store said yes" : ""}`);
   }
 
   /** The call is over, well or not. */
@@ -208,7 +208,7 @@ export class Judge {
     return true;
   }
 
-  /** The signal must have told of the end of the lease, as soon as this process could know. */
+  /** The signal must have aborted at the end of the lease, as soon as this process could know of it. */
   #lookAtSignal(tenancy: Tenancy): void {
     const { client, lease, signal, call } = tenancy;
     if (signal === undefined || signal.aborted || tenancy.ended || !client.process.running) return;
@@ -225,7 +225,7 @@ export class Judge {
       if (nowMs - sinceMs > slackMs + LATE_MS + 2 * (this.#stage.program.lagMs ?? 0))
         this.fail(
           "signal too late",
-          `${client.name}: the lease of "${name}" (fence ${fence}) is gone, and nobody said so`,
+          `${client.name}: the lease of "${name}" (fence ${fence}) is gone, and its signal has not aborted`,
         );
     }
   }

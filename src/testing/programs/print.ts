@@ -58,7 +58,7 @@ function print(step: Step, who: string): string[] {
     case "close":
       return [`${who}.close(${JSON.stringify({ force: step.force, grace: step.grace })});`.replace("({})", "()")];
     case "force":
-      return [`await ${who}.forceRelease(${lock}, whoever holds it);`];
+      return [`await ${who}.forceRelease(${lock}, its holder);`];
     case "doubt":
       return [`// ${who} reconnects`];
     case "all":
@@ -79,7 +79,7 @@ function print(step: Step, who: string): string[] {
     case "pause":
     case "suspend":
     case "wall":
-      return [`// ${step.do === "block" ? "everybody" : who}: ${step.do} ${step.ms} ms`];
+      return [`// ${step.do === "block" ? "all" : who}: ${step.do} ${step.ms} ms`];
   }
 }
 

@@ -47,9 +47,9 @@ export type Step =
       readonly slot?: number;
       readonly loose?: true;
     }
-  /** Runs for office until its signal aborts or the locks are closed; nobody waits for it. */
+  /** Campaigns for leadership until its signal aborts or the locks are closed; the program does not wait for it. */
   | { readonly do: "elect"; readonly lock: string; readonly with?: Options; readonly steps: readonly Step[] }
-  /** Ends the lease in the slot; without a slot, the lease of the innermost function. Nobody waits for it if `loose`. */
+  /** Ends the lease in the slot; without a slot, the lease of the innermost function. The program does not wait for it if `loose`. */
   | { readonly do: "release" | "dispose"; readonly slot?: number; readonly loose?: true }
   /** Asks the lease whether it is held, so often. */
   | { readonly do: "check"; readonly slot?: number; readonly times?: number }
@@ -63,13 +63,13 @@ export type Step =
   | { readonly do: "abort"; readonly signal: number }
   /** Closes the client's locks. Waited for where that is possible: not inside a function that close() waits for. */
   | { readonly do: "close"; readonly force?: true; readonly grace?: number }
-  /** Somebody breaks the lease on that lock. */
+  /** Ends the lease on that lock by force. */
   | { readonly do: "force"; readonly lock: string }
   /** The connection was replaced: every lease should be looked at. */
   | { readonly do: "doubt" }
   /** All at once, as Promise.all() does: the first failure is the failure of all. */
   | { readonly do: "all"; readonly branches: readonly (readonly Step[])[]; readonly loose?: true }
-  /** Starts something that nobody waits for. */
+  /** Starts something that the program does not wait for. */
   | { readonly do: "fork"; readonly steps: readonly Step[] };
 
 export interface Thread {

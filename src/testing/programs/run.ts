@@ -16,7 +16,7 @@ const ECHO_MS = 12_000;
 const STEPS_MOST = 20_000;
 
 export interface RunOptions {
-  /** True: the verdict tells what happened. @default false */
+  /** True: the verdict lists what happened. @default false */
   readonly trace?: boolean | undefined;
   /** Breaks each client's backend, to prove that the judges would notice. @default leaves it as it is */
   readonly tamper?: ((right: Backend) => Backend) | undefined;
@@ -26,7 +26,7 @@ export interface RunOptions {
 
 export async function runProgram(program: Program, options: RunOptions = {}): Promise<Verdict> {
   const { stackTraceLimit } = Error;
-  // Most errors here are part of the plan; nobody reads where they came from.
+  // Most errors here are part of the plan; their stacks are never read.
   if (options.trace !== true) Error.stackTraceLimit = 0;
   const play = new Play(program, options);
   const unhandled = (error: unknown): void => play.judge.fail("unhandled rejection", String(error));
@@ -89,7 +89,7 @@ class Play {
     const over = (): boolean => closed.every((done) => done()) && this.judge.pending.length === 0;
     if (!(await this.#until(over, CLOSE_MOST_MS))) return this.#stuck("does not settle");
     this.judge.tries.end();
-    // What was told to end behind a close() that gave up has time to do so.
+    // What must end after a close() that gave up has time to do so.
     if (!(await this.#until(() => clock.timers === 0, CLOSE_MOST_MS))) this.#stuck("left after close");
     if (this.judge.findings.length > 0) return;
     clock.block(this.#echoMs);
@@ -125,13 +125,13 @@ class Play {
       ({ client, verb, names }) => `${client.name}'s ${verb}() of "${names.join()}"`,
     );
     const timers = clients.map(({ name, process }) => `${name} ${process.timers}`).join(", ");
-    this.judge.fail(rule, `waiting: ${calls.join(", ") || "nobody"}; timers: ${timers}, in all ${clock.timers}`);
+    this.judge.fail(rule, `waiting: ${calls.join(", ") || "none"}; timers: ${timers}, in all ${clock.timers}`);
   }
 
-  /** Whoever waits for nothing and holds nothing has nothing in the store, once messages have arrived and faults are over. */
+  /** A client that waits for nothing and holds nothing has nothing in the store, once messages have arrived and faults are over. */
   async #nothingUnwanted(): Promise<boolean> {
     const { clock, program } = this.#stage;
-    // Candidates go on and on: behind them nobody can wait for the echo of a fault.
+    // Candidates never stop: behind them the effects of a fault cannot be waited for.
     const busy = this.judge.pending.length > 0;
     const calm = (program.faults ?? []).length === 0;
     if (busy && !calm) return true;

@@ -21,17 +21,17 @@ export interface Closing {
 export class Client {
   readonly index: number;
   readonly name: string;
-  /** Tells in events whose they are. */
+  /** Says in events whose they are. */
   readonly backendName: string;
   readonly process: SimulatedProcess;
   readonly locks: Locks;
-  /** Claims of whose loss this process has been told, and in which turn. */
-  readonly told: Map<string, number> = new Map();
+  /** Claims whose loss this process has learned of, and in which turn. */
+  readonly knownLost: Map<string, number> = new Map();
   readonly signals: AbortController[] = [];
   /** The backend says that it was reconnected. */
   doubt: () => void = () => undefined;
   closing: Closing | undefined;
-  /** Somebody called close({ force: true }). */
+  /** close({ force: true }) was called. */
   forced = false;
   /** Its machine slept, or its wall clock was set: it may be in doubt where the store is not. */
   dozed = false;
@@ -66,7 +66,7 @@ export class Client {
     const hear: NonNullable<Backend["listen"]> = (listener) => {
       this.doubt = () => listener.doubt();
       const lost = (id: string, reason: string): void => {
-        this.told.set(id, stage.turn);
+        this.knownLost.set(id, stage.turn);
         listener.lost(id, reason);
       };
       listen?.({ lost, doubt: this.doubt });
@@ -131,16 +131,16 @@ export class Stage {
   turn: number = 0;
   /** When this turn began. */
   turnMs: number = 0;
-  /** When everybody last stood still. */
+  /** When all processes last stood still. */
   blockedMs: number = -Infinity;
   /** In which turn. */
   blockedTurn: number = -1;
-  /** Told of a renewal of what had been released. */
+  /** Called for a renewal of what had been released. */
   onZombie: (client: Client, lock: string) => void = () => undefined;
-  /** Told of every change in the store. */
+  /** Called for every change in the store. */
   onChange: (change: StoreChange) => void = () => undefined;
 
-  /** False: nobody will read the log. */
+  /** False: the log will not be read. */
   readonly #traced: boolean;
 
   /** Breaks the backend, to prove that the judges would notice. */

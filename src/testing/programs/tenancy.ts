@@ -45,7 +45,7 @@ export interface Tenancy {
   ended: boolean;
   /** The user called release(), or its like. */
   released: boolean;
-  /** Somebody has read its signal. */
+  /** Its signal has been read. */
   signal: AbortSignal | undefined;
   /** Its function settled when the lease was known to be lost, or surely held. */
   verdict: "lost" | "held" | "unsure" | undefined;

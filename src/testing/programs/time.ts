@@ -1,8 +1,8 @@
-/** What time does to a process: it waits, stands still with everybody or alone, sleeps with its machine, or has its wall clock set. */
+/** What time does to a process: it waits, stands still with all others or alone, sleeps with its machine, or has its wall clock set. */
 import type { Step } from "./program.ts";
 import type { Client, Stage } from "./stage.ts";
 
-/** A shorter sleep cannot be told from drift: see docs/concepts.md. */
+/** A shorter sleep cannot be distinguished from drift: see docs/concepts.md. */
 const SLEEP_LEAST_MS = 2500;
 
 export function passTime(
@@ -26,9 +26,9 @@ export function passTime(
     return undefined;
   }
   // Between two turns: nothing of a machine runs in its sleep. What left in the middle of it would see only the rest, and
-  // of a long sleep that may be too little to be told from drift.
+  // of a long sleep that may be too little to be distinguished from drift.
   clock.setTimer(() => {
-    // Whoever stands still already does so for as long as it was meant to.
+    // A process that stands still already does so for as long as it was meant to.
     if (!process.running) return;
     if (what === "pause") process.pause();
     else process.suspend();

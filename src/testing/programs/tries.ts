@@ -57,7 +57,7 @@ export class Tries {
     for (let around = inside; around !== undefined; around = around.inside) {
       if (around.client === client && names.some((name) => around.lease.fences.has(name))) return true;
     }
-    // Of a lease that was broken by force, its own process may not know yet.
+    // The process of a lease that was ended by force may not know it yet.
     for (const tenancy of this.#truth.tenancies) {
       if (tenancy.client !== client) continue;
       if (
@@ -81,7 +81,7 @@ function isAhead(other: Call, call: Call): boolean {
   return (
     other !== call &&
     other.client === call.client &&
-    // A candidate waits until it is told to stop.
+    // A candidate waits until it is stopped.
     (other.gotLease || other.verb === "elect") &&
     other.at < (call.endedAt ?? Infinity) &&
     (other.endedAt ?? Infinity) > call.at &&

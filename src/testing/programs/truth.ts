@@ -30,9 +30,9 @@ export class Truth {
   readonly #stage: Stage;
   readonly #fail: (rule: Rule, message: string) => void;
   readonly #leases: StoreLease[] = [];
-  /** The greatest fences handed out so far, by lock: to writers, and to anybody. */
+  /** The greatest fences handed out so far, by lock: to writers, and to all. */
   readonly #writers = new Map<string, bigint>();
-  readonly #anybody = new Map<string, bigint>();
+  readonly #all = new Map<string, bigint>();
 
   constructor(stage: Stage, fail: (rule: Rule, message: string) => void) {
     this.#stage = stage;
@@ -54,11 +54,11 @@ export class Truth {
     return this.#leases.findLast((lease) => lease.lock === lock && lease.fence <= fence && fence <= lease.lastFence);
   }
 
-  /** True when the store has let go of it by itself, or of force, and the process has been told where it can only be told. */
-  isGone(lock: string, fence: bigint, { told }: Client): boolean {
+  /** True when the store has let go of it by itself, or by force and the process has learned of that. */
+  isGone(lock: string, fence: bigint, { knownLost }: Client): boolean {
     const lease = this.leaseOf(lock, fence);
     if (lease === undefined || lease.how === "released") return false;
-    if (lease.how === "forced") return told.has(lease.claim);
+    if (lease.how === "forced") return knownLost.has(lease.claim);
     return lease.how === "ran-out" || find(this.#stage.store.view(), lock, fence) === undefined;
   }
 
@@ -68,7 +68,7 @@ export class Truth {
     let view: readonly LockView[] | undefined;
     let over = false;
     for (const tenancy of this.tenancies) {
-      // Whoever stands still says nothing.
+      // A process that stands still says nothing.
       if (!tenancy.client.process.running) continue;
       let believes = false;
       for (const peeked of peek(tenancy.lease)) {
@@ -90,8 +90,8 @@ export class Truth {
       if (record?.how !== "forced") {
         const why = record?.how === undefined ? "" : ` (${record.how})`;
         this.#fail("believed without the store", `${who} passes assertHeld(), but the store does not hold it${why}`);
-      } else if (client.told.has(record.claim)) {
-        this.#fail("believed after the news", `${who} passes assertHeld() after the news that it was broken by force`);
+      } else if (client.knownLost.has(record.claim)) {
+        this.#fail("believed after the news", `${who} passes assertHeld() after the news that it was ended by force`);
       }
       return false;
     }
@@ -119,8 +119,8 @@ export class Truth {
 
   /** Was it known before this turn? Within one, the news may have come while the promise was being settled. */
   #wasLost(client: Client, trustedUntilMs: number, record: StoreLease | undefined): boolean {
-    const told = client.told.get(record?.claim ?? "");
-    if (told !== undefined && told < this.#stage.turn) return true;
+    const learnedAt = client.knownLost.get(record?.claim ?? "");
+    if (learnedAt !== undefined && learnedAt < this.#stage.turn) return true;
     return this.#stage.nowMs + trustedUntilMs - client.process.clock.now() <= this.#stage.turnMs;
   }
 
@@ -141,12 +141,12 @@ export class Truth {
           "group without a part",
           `${client.name}'s ${call.verb}() of a group got "${name}" when it was ${state}`,
         );
-      // Of what was broken by force, the news may still be on its way.
+      // The news of a forced release may still be on its way.
       if (state !== "held" || isPool(name) || record?.how === "forced") continue;
-      const floor = mode === "shared" ? this.#writers.get(name) : this.#anybody.get(name);
+      const floor = mode === "shared" ? this.#writers.get(name) : this.#all.get(name);
       if (floor !== undefined && fence <= floor)
         this.#fail("fence", `${client.name}'s ${call.verb}() of "${name}" got ${fence}, though ${floor} came before`);
-      raise(this.#anybody, name, fence);
+      raise(this.#all, name, fence);
       if (mode !== "shared") raise(this.#writers, name, fence);
     }
     this.look();

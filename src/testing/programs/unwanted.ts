@@ -1,4 +1,4 @@
-/** Claims in the store that nobody wants: their makers neither wait for them nor hold them. */
+/** Claims in the store that are not wanted: their makers neither wait for them nor hold them. */
 import type { Claim } from "../../contract/backend.ts";
 import type { Judge } from "./judge.ts";
 import type { Client, Stage } from "./stage.ts";

@@ -47,7 +47,7 @@ export const claimPromises: readonly ConformancePromise[] = [
     },
   ),
 
-  promise("lets nobody release another's lease", async (trial) => {
+  promise("lets no claim release another's lease", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const holder = trial.claim();
     await trial.granted(a, holder);
@@ -93,7 +93,7 @@ export const claimPromises: readonly ConformancePromise[] = [
     await trial.granted(a, holder);
     await trial.refused(b, waiter, "the lock is held");
     assert.equal(await b.release(waiter), "queued", "it gave up its place, not a lease");
-    assert.deepEqual((await a.query(trial.name)).pending, [], "nobody waits");
+    assert.deepEqual((await a.query(trial.name)).pending, [], "no claim waits");
     await a.release(holder);
     await trial.granted(a, next);
   }),
@@ -104,7 +104,7 @@ export const claimPromises: readonly ConformancePromise[] = [
     await trial.granted(a, holder);
     const answer = await trial.refused(b, trial.claim({ queues: false }), "the lock is held");
     assert.equal(answer.position, undefined, "no place in the queue");
-    assert.deepEqual((await a.query(trial.name)).pending, [], "nobody waits");
+    assert.deepEqual((await a.query(trial.name)).pending, [], "no claim waits");
     await a.release(holder);
     await trial.granted(a, trial.claim({ queues: false }));
   }),
@@ -126,7 +126,7 @@ export const claimPromises: readonly ConformancePromise[] = [
     await trial.nothingLeft(a);
   }),
 
-  promise("serves a storm of claimants one at a time, each at last, with rising fences", async (trial) => {
+  promise("serves a storm of claimants one at a time, every one of them, with rising fences", async (trial) => {
     const backends = await Promise.all([1, 2, 3].map(() => trial.open()));
     const inside = new Set<string>();
     const fences: bigint[] = [];
@@ -142,7 +142,7 @@ export const claimPromises: readonly ConformancePromise[] = [
     };
     const visitors = backends.flatMap((backend) => Array.from({ length: 8 }, () => visit(backend, trial.claim())));
     await Promise.all(visitors);
-    assert.equal(fences.length, visitors.length, "everybody was served");
+    assert.equal(fences.length, visitors.length, "all were served");
     assert.deepEqual(
       fences,
       fences.toSorted((x, y) => Number(x - y)),

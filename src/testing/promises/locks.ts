@@ -19,7 +19,7 @@ export const locksPromises: readonly ConformancePromise[] = [
     const visits = processes.flatMap((locks) =>
       Array.from({ length: 5 }, () => locks.run(trial.name, { wait: Infinity }, visit)),
     );
-    await trial.within("everybody had a turn", Promise.all(visits));
+    await trial.within("all had a turn", Promise.all(visits));
     assert.deepEqual(
       fences,
       fences.toSorted((x, y) => Number(x - y)),
@@ -64,11 +64,11 @@ export const locksPromises: readonly ConformancePromise[] = [
     const waiting = b.acquire(trial.name, { wait: Math.round(trial.ttlMs / 2) });
     await assert.rejects(trial.within("the wait ends", waiting), (error: unknown) => {
       assert.ok(error instanceof LockTimeoutError, `a LockTimeoutError, not ${String(error)}`);
-      if (error.heldBy.length === 0) throw new TooSlowError("the wait was over before anybody was named as the holder");
+      if (error.heldBy.length === 0) throw new TooSlowError("the wait was over before a holder was named");
       assert.match(error.message, /web-3:812/);
       return true;
     });
-    await trial.eventually("nobody waits", async () =>
+    await trial.eventually("no claim waits", async () =>
       (await b.query(trial.name)).pending.length === 0 ? true : undefined,
     );
   }),
@@ -82,7 +82,7 @@ export const locksPromises: readonly ConformancePromise[] = [
     await trial.sleep(trial.ttlMs / 10);
     stop.abort(reason);
     await assert.rejects(trial.within("the wait ends", waiting), reason);
-    await trial.eventually("nobody waits", async () =>
+    await trial.eventually("no claim waits", async () =>
       (await b.query(trial.name)).pending.length === 0 ? true : undefined,
     );
   }),
@@ -98,7 +98,7 @@ export const locksPromises: readonly ConformancePromise[] = [
       const rival = await trial.within("an answer", b.tryAcquire(trial.name));
       // A renewal that leaves after a third of the ttl has as much time as this look had, and must not need more.
       trial.inTime(beforeMs, 0.5);
-      assert.equal(rival, null, "somebody else got in");
+      assert.equal(rival, null, "a rival got in");
       lease.assertHeld();
     }
     assert.equal(await trial.within("released", lease.release()), "released");
@@ -119,7 +119,7 @@ export const locksPromises: readonly ConformancePromise[] = [
     for (const name of names) assert.equal(await trial.within("an answer", a.tryAcquire(name)), null, "both are held");
   }),
 
-  promise("tells a holder through its signal that the lease was ended by force", async (trial) => {
+  promise("aborts a holder's signal when its lease was ended by force", async (trial) => {
     const [a, b] = [await trial.locks({ ttl: trial.ttlMs }), await trial.locks()];
     const lease = await trial.within("a free lock is taken", a.acquire(trial.name));
     const { signal, fence } = lease;

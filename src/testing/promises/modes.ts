@@ -1,4 +1,4 @@
-/** Promises about who may hold together: readers with readers, as many as the limit, and nobody starves. */
+/** Promises about who may hold together: readers with readers, as many as the limit, and none starves. */
 import assert from "node:assert/strict";
 import { LockBackendError } from "../../contract/errors.ts";
 import { type ConformancePromise, promise } from "./promise.ts";
@@ -78,7 +78,7 @@ export const modePromises: readonly ConformancePromise[] = [
     });
   }),
 
-  promise("takes a new limit once nobody holds or waits", async (trial) => {
+  promise("takes a new limit once no claim holds or waits", async (trial) => {
     const backend = await trial.open();
     const before = trial.claim({ limit: 3 });
     await trial.granted(backend, before);

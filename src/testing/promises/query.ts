@@ -37,7 +37,7 @@ export const sightPromises: readonly ConformancePromise[] = [
     );
   }),
 
-  promise("tells a refused claim who is in the way", async (trial) => {
+  promise("says to a refused claim who holds the lock", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const { fence } = await trial.granted(a, trial.claim({ holder: "web-3:812" }));
     const { heldBy } = await trial.refused(b, trial.claim(), "the lock is held");
@@ -100,7 +100,7 @@ export const sightPromises: readonly ConformancePromise[] = [
     assert.equal((await b.renew([second]))[0]?.held, false);
   }),
 
-  promise("hands a lock broken by force to the next waiter", async (trial) => {
+  promise("hands a lock whose lease was ended by force to the next waiter", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const waiter = trial.claim();
     const { fence } = await trial.granted(a, trial.claim());
@@ -109,43 +109,43 @@ export const sightPromises: readonly ConformancePromise[] = [
     await trial.grantedAtLast(b, waiter);
   }),
 
-  promise("tells the holder that its lease was broken by force, and why", async (trial) => {
+  promise("reports to the holder that its lease was ended by force, and why", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     if (a.listen === undefined) assert.fail("the backend has no listen(): decline the promise, and say why");
-    const told: { readonly id: string; readonly reason: string }[] = [];
+    const losses: { readonly id: string; readonly reason: string }[] = [];
     const doubted: string[] = [];
     a.listen({
-      lost: (id, reason) => told.push({ id, reason }),
+      lost: (id, reason) => losses.push({ id, reason }),
       doubt: (id) => void (id === undefined || doubted.push(id)),
     });
     const [victim, other] = [trial.claim(), trial.claim({ name: `${trial.name}/other` })];
     const { fence } = await trial.granted(a, victim);
     await trial.granted(a, other);
-    await b.forceRelease(trial.name, fence, "ops@desk", "deploy 17 hangs");
-    // Where anybody may send messages, they are a reason to renew, and the renewal's answer tells.
-    const { id, reason } = await trial.eventually("the holder is told", async () => {
+    await b.forceRelease(trial.name, fence, "ops@host", "deploy 17 hangs");
+    // Where every client may send messages, they are a reason to renew, and the renewal's answer decides.
+    const { id, reason } = await trial.eventually("the holder learns of it", async () => {
       const claim = doubted.length > 0 ? [victim, other].find((each) => each.id === doubted[0]) : undefined;
-      if (claim === undefined) return told[0];
+      if (claim === undefined) return losses[0];
       const [renewal] = await a.renew([claim]);
       return renewal?.held === false ? { id: claim.id, reason: renewal.reason } : undefined;
     });
     assert.equal(id, victim.id);
     assert.match(reason, /deploy 17 hangs/);
-    assert.match(reason, /ops@desk/);
-    assert.equal(told.length + doubted.length, 1, "told once, of that lease only");
+    assert.match(reason, /ops@host/);
+    assert.equal(losses.length + doubted.length, 1, "reported once, of that lease only");
   }),
 
   promise("keeps a record of who ended a lease by force, and why", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const { fence } = await trial.granted(a, trial.claim());
-    await a.forceRelease(trial.name, fence, "ops@desk", "deploy 17 hangs");
+    await a.forceRelease(trial.name, fence, "ops@host", "deploy 17 hangs");
     const { forced } = await b.query(trial.name);
     assert.deepEqual(
       forced.map(({ agoMs, ...facts }) => {
         assert.ok(agoMs >= 0 && agoMs < trial.patienceMs, `${agoMs} ms ago`);
         return facts;
       }),
-      [{ name: trial.name, fence, by: "ops@desk", reason: "deploy 17 hangs" }],
+      [{ name: trial.name, fence, by: "ops@host", reason: "deploy 17 hangs" }],
     );
   }),
 ];

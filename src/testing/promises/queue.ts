@@ -10,7 +10,7 @@ export const queuePromises: readonly ConformancePromise[] = [
     const backendOf = (claim: Claim): Backend => backends[claims.indexOf(claim) % 2] as Backend;
     for (const claim of claims) await backendOf(claim).attempt(claim);
     for (const [turn, holder] of claims.entries()) {
-      // The last asks first, to tempt a store that serves whoever asks.
+      // The last asks first: a store that serves the one that asks would fail here.
       const tempt = async (why: string): Promise<void> => {
         for (const waiter of claims.slice(turn + 1).toReversed()) await trial.refused(backendOf(waiter), waiter, why);
       };
@@ -22,13 +22,13 @@ export const queuePromises: readonly ConformancePromise[] = [
     await trial.nothingLeft(backends[0] as Backend);
   }),
 
-  promise("lets nobody pass the queue, not even a claim that does not queue", async (trial) => {
+  promise("lets no claim pass the queue, not even one that does not queue", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const [holder, waiter] = [trial.claim(), trial.claim()];
     await trial.granted(a, holder);
     await trial.refused(b, waiter, "the lock is held");
     await a.release(holder);
-    await trial.refused(a, trial.claim({ queues: false }), "somebody waits already");
+    await trial.refused(a, trial.claim({ queues: false }), "another claim waits already");
     await trial.grantedAtLast(b, waiter);
   }),
 
@@ -132,7 +132,7 @@ export const queuePromises: readonly ConformancePromise[] = [
     const [first, second] = [trial.claim(), trial.claim()];
     const before = await trial.granted(backend, first);
     const after = await swap(backend, first, second);
-    assert.ok(after.granted, "nobody waits, so the next claim holds");
+    assert.ok(after.granted, "no claim waits, so the next one holds");
     assert.ok(after.fence >= before.fence + BigInt(before.run), "with fences of its own");
     const again = await swap(backend, first, second);
     assert.ok(again.granted && again.fence === after.fence, "asked again, it answers the same");
@@ -148,7 +148,7 @@ export const queuePromises: readonly ConformancePromise[] = [
     await trial.granted(a, first);
     await trial.refused(b, waiter, "the lock is held");
     const answer = await swap(a, first, second);
-    assert.equal(answer.granted, false, "somebody waited before");
+    assert.equal(answer.granted, false, "another claim waited before");
     await trial.grantedAtLast(b, waiter);
     await b.release(waiter);
     await trial.grantedAtLast(a, second);

@@ -29,7 +29,7 @@ export const timePromises: readonly ConformancePromise[] = [
     assert.equal(await a.release(silent), "absent", "nothing to release");
   }),
 
-  promise("answers no for a lease that ran out, even when nobody wanted the lock", async (trial) => {
+  promise("answers no for a lease that expired, even when no other claim wanted the lock", async (trial) => {
     const backend = await trial.open();
     const claim = trial.brief();
     await trial.granted(backend, claim);
@@ -88,7 +88,7 @@ export const timePromises: readonly ConformancePromise[] = [
     await trial.sleep(trial.ttlMs / 5);
     assert.equal(await a.release(brief), "held");
     const [renewal] = await a.renew([brief]);
-    assert.equal(renewal?.held, false, "nobody holds it");
+    assert.equal(renewal?.held, false, "no claim holds it");
     await trial.keptUntil(sentMs + brief.minHoldMs, b, () => trial.claim({ queues: false }));
     await trial.grantedAtLast(b, trial.claim());
   }),
@@ -102,22 +102,25 @@ export const timePromises: readonly ConformancePromise[] = [
     await trial.granted(b, trial.claim());
   }),
 
-  promise("keeps nobody away for a minHold that the release does not name: nobody had the lease", async (trial) => {
-    const [a, b] = [await trial.open(), await trial.open()];
-    for (const mode of ["exclusive", "shared"] as const) {
-      const unwanted = trial.claim({ mode, minHoldMs: trial.patienceMs });
+  promise(
+    "keeps no claim away for a minHold that the release does not name: the lease was never used",
+    async (trial) => {
+      const [a, b] = [await trial.open(), await trial.open()];
+      for (const mode of ["exclusive", "shared"] as const) {
+        const unwanted = trial.claim({ mode, minHoldMs: trial.patienceMs });
+        await trial.granted(a, unwanted);
+        assert.equal(await a.release({ ...unwanted, minHoldMs: 0 }), "held");
+        const next = trial.claim();
+        await trial.granted(b, next);
+        await b.release(next);
+      }
+      if (a.swap === undefined) return;
+      const [unwanted, next] = [trial.claim({ minHoldMs: trial.patienceMs }), trial.claim()];
       await trial.granted(a, unwanted);
-      assert.equal(await a.release({ ...unwanted, minHoldMs: 0 }), "held");
-      const next = trial.claim();
-      await trial.granted(b, next);
-      await b.release(next);
-    }
-    if (a.swap === undefined) return;
-    const [unwanted, next] = [trial.claim({ minHoldMs: trial.patienceMs }), trial.claim()];
-    await trial.granted(a, unwanted);
-    const answer = await a.swap({ ...unwanted, minHoldMs: 0 }, next);
-    assert.ok(answer.granted, "nor in a swap()");
-  }),
+      const answer = await a.swap({ ...unwanted, minHoldMs: 0 }, next);
+      assert.ok(answer.granted, "nor in a swap()");
+    },
+  ),
 
   promise("keeps the lock for ttl and lockDelay after an unclean end", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];

@@ -17,7 +17,7 @@ export const votePromises: readonly ConformancePromise[] = [
     );
   }),
 
-  promise("votes for nobody else while the lock is held, and says who holds it", async (trial) => {
+  promise("votes for no other claim while the lock is held, and says who holds it", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const ballot = await elect(trial, a, trial.claim({ holder: "web-3:812" }));
     const answer = await vote(b, trial.claim(), ballot + 1_000_000n);

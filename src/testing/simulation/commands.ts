@@ -1,6 +1,6 @@
 /**
  * Questions to the store, over a connection that may end. What has no answer then is sent again by some clients, so that the store
- * may do it twice, and given up by others. Either way nobody waits longer than the patience of the day.
+ * may do it twice, and given up by others. Either way no call waits longer than the current patience.
  */
 import { LockBackendError } from "../../contract/errors.ts";
 import type { FakeClock } from "../fake-clock.ts";
@@ -24,7 +24,7 @@ export class Commands {
   readonly #road: Road;
   readonly #calls = new Set<Call>();
 
-  /** `resends`: as ioredis does. Others tell their callers that the connection ended. */
+  /** `resends`: as ioredis does. Others report to their callers that the connection ended. */
   constructor(world: FakeClock, process: SimulatedProcess, road: Road, resends: boolean) {
     this.#world = world;
     this.#process = process;
@@ -35,7 +35,7 @@ export class Commands {
     road.onReconnect = () => process.deliver(() => this.#each((call) => call.send()));
   }
 
-  /** Lets the store do `step`, and understands its answer with `hear`, which is told whether it was sent more than once. */
+  /** Lets the store do `step`, and understands its answer with `hear`, which learns whether it was sent more than once. */
   ask<A, T>(
     name: string,
     step: () => Promise<A>,
@@ -88,7 +88,7 @@ export class Commands {
     });
   }
 
-  /** A copy, because whoever hears of a failure may ask again at once. */
+  /** A copy, because a caller that learns of a failure may ask again at once. */
   #each(what: (call: Call) => void): void {
     const calls = [...this.#calls];
     for (const call of calls) what(call);

@@ -1,6 +1,6 @@
 /**
  * The store's side of the simulation: the memory store, served the way Redis is. Every "still queued" carries the lock's last
- * fence, read in the same step; whoever is granted while it waits is sent one message; waiters live by their signs of life.
+ * fence, read in the same step; a claim that is granted while it waits gets one message; waiters live by their signs of life.
  */
 import type { Backend, Claim, Granted, Refused } from "../../contract/backend.ts";
 import type { MemoryStore, StoreChange } from "../../backends/memory/index.ts";
@@ -14,7 +14,7 @@ export interface GrantMessage {
 }
 
 /** An answer, and the lock's last fence when it was given. */
-export interface Told<A> {
+export interface Counted<A> {
   readonly answer: A;
   readonly last: number;
 }
@@ -25,7 +25,7 @@ export class Counter {
   readonly inboxes: Map<string, (message: GrantMessage) => void> = new Map();
   readonly #last = new Map<string, number>();
   readonly #queued = new Set<string>();
-  /** False: answers do not tell the last fence. Only to show that somebody would notice. */
+  /** False: answers do not contain the last fence. Only to show that this would be noticed. */
   readonly #tellsLast: boolean;
 
   constructor(tellsLast: boolean) {
@@ -43,13 +43,13 @@ export class Counter {
     }
   }
 
-  /** Whether the lock was given to anybody after this grant. */
+  /** Whether the lock was given to another claim after this grant. */
   isOld({ lock, fence, run }: GrantMessage): boolean {
     return (this.#last.get(lock) ?? 0) > Number(fence) + run - 1;
   }
 
   /** Nothing may come between the step and the reading: a later grant would seem to be an old one. */
-  async tell<A extends Granted | Refused>(lock: string, step: () => Promise<A>): Promise<Told<A>> {
+  async count<A extends Granted | Refused>(lock: string, step: () => Promise<A>): Promise<Counted<A>> {
     const answering = step();
     const last = this.#tellsLast ? (this.#last.get(lock) ?? 0) : 0;
     return { answer: await answering, last };
@@ -69,7 +69,7 @@ export function beat(
       const held = lock?.held.some((lease) => lease.claim.id === claim.id) ?? false;
       const queued = lock?.queued.some(({ id }) => id === claim.id) ?? false;
       if (!held && !queued) return "-";
-      const { answer, last } = await counter.tell(claim.name, () => seen.attempt(claim));
+      const { answer, last } = await counter.count(claim.name, () => seen.attempt(claim));
       return answer.granted ? `${answer.fence}+${answer.run - 1}` : `=${String(last).padStart(16, "0")} 0`;
     }),
   );

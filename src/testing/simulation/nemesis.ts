@@ -26,7 +26,7 @@ export async function makeTrouble(
       world.clock.setTimer(() => node.process.resume(), chance.between(0, ttlMs * 2.5));
     } else if (trouble === "suspend") {
       world.suspend(node.process);
-      // A sleep of seconds is noticed by the wall clock; a shorter one cannot be told from drift.
+      // A sleep of seconds is noticed by the wall clock; a shorter one cannot be distinguished from drift.
       world.clock.setTimer(() => node.process.resume(), chance.between(2500, 6000));
     } else if (trouble === "cut") {
       const roads = [node.network.commands, node.network.messages];
@@ -36,7 +36,7 @@ export async function makeTrouble(
       };
       world.clock.setTimer(mend, chance.between(0, ttlMs * 2));
     } else if (trouble === "stall") {
-      // Often messages stand still a little longer than commands: what they tell was true before the last answer.
+      // Often messages stand still a little longer than commands: what they say was true before the last answer.
       const commandsMs = chance.between(0, ttlMs * 2.5);
       node.network.commands.stall(commandsMs);
       node.network.messages.stall(
@@ -76,7 +76,7 @@ export function calmDown(world: World): void {
   for (const { process, network } of world.nodes) {
     network.commands.mend();
     network.messages.mend();
-    // Whoever sleeps wakes by itself, after seconds: see above.
+    // A machine that sleeps wakes by itself, after seconds: see above.
     process.unpause();
   }
 }

@@ -9,13 +9,13 @@ import { Queue } from "../../backends/redis/waiting.ts";
 import type { FakeClock } from "../fake-clock.ts";
 import type { SeededChance } from "../seeded-random.ts";
 import { Commands } from "./commands.ts";
-import { beat, type Counter, type GrantMessage, type Told } from "./counter.ts";
+import { beat, type Counter, type GrantMessage, type Counted } from "./counter.ts";
 import type { SimulatedProcess } from "./process.ts";
 import { Road } from "./road.ts";
 
 /** Rules that a test switches off, to prove that the simulation would notice. */
 export interface Rules {
-  /** Answers tell the lock's last fence: a grant message that is not newer is no proof. @default true */
+  /** Answers contain the lock's last fence: a grant message that is not newer is no proof. @default true */
   readonly lastFence?: boolean;
   /** An "absent" to a release that was sent twice is no answer. @default true */
   readonly sentTwice?: boolean;
@@ -31,16 +31,16 @@ export interface Remote {
 export class Network {
   readonly commands: Road;
   readonly messages: Road;
-  /** How many grant messages arrived when the lock had been given to somebody else since. */
+  /** How many grant messages arrived when the lock had been given to another claim since. */
   late = 0;
   readonly #process: SimulatedProcess;
   readonly #remote: Remote;
   readonly #rules: Rules;
   readonly #commands: Commands;
   readonly #queue: Queue;
-  /** Claims of this process that may be queued. Messages about others are nobody's. */
+  /** Claims of this process that may be queued. Messages about others are ignored. */
   readonly #wanted = new Map<string, Claim>();
-  /** Force is told as a loss, or as a reason to renew: stores differ. */
+  /** A forced release is reported as a loss, or as a reason to renew: stores differ. */
   readonly #tellsLoss: boolean;
   #listener: Listener | undefined;
 
@@ -62,7 +62,7 @@ export class Network {
         return this.#ask("", () => beat(store, backend, counter, claims));
       },
     });
-    // The new connection is used before the old one's end is told of.
+    // The new connection is used before the old one's end is reported.
     const sendAgain = this.commands.onReconnect;
     this.commands.onReconnect = () => {
       sendAgain?.();
@@ -110,15 +110,15 @@ export class Network {
     this.#wanted.set(claim.id, claim);
     return this.#commands.ask(
       claim.name,
-      () => this.#remote.counter.tell(claim.name, step),
-      (told, twice) => understood(this.#entered(claim, sentMs, told), twice),
+      () => this.#remote.counter.count(claim.name, step),
+      (counted, twice) => understood(this.#entered(claim, sentMs, counted), twice),
       () => {
         if (claim.queues) this.#queue.unsure(claim, claim.name, claim.ttlMs);
       },
     );
   }
 
-  #entered<A extends Granted | Refused>(claim: Claim, sentMs: number, { answer, last }: Told<A>): A {
+  #entered<A extends Granted | Refused>(claim: Claim, sentMs: number, { answer, last }: Counted<A>): A {
     if (answer.granted) this.#queue.forget(claim.id);
     else if (answer.position === undefined) this.#forget(claim);
     else {
@@ -149,7 +149,7 @@ export class Network {
     );
   }
 
-  /** A "no" to what was sent twice may follow a "yes" that nobody heard. */
+  /** A "no" to what was sent twice may follow a "yes" that was lost. */
   #isSure(was: Released | undefined, twice: boolean): boolean {
     return was !== "absent" || !twice || this.#rules.sentTwice === false;
   }
@@ -161,7 +161,7 @@ export class Network {
 
   #listen(listener: Listener): void {
     this.#listener = listener;
-    const carry = (tell: () => void): void => this.messages.send(() => this.#process.deliver(tell));
+    const carry = (arrive: () => void): void => this.messages.send(() => this.#process.deliver(arrive));
     this.#remote.backend.listen?.({
       lost: (id, reason) => carry(() => (this.#tellsLoss ? listener.lost(id, reason) : listener.doubt(id))),
       doubt: (id) => carry(() => listener.doubt(id)),

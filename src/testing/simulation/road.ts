@@ -12,7 +12,7 @@ export interface Weather {
   /** Share of what is slow, each way. */
   slow: number;
   slowMs: number;
-  /** Whoever asks gives up after this long; what is under way arrives all the same. */
+  /** A caller gives up after this long; what is under way arrives all the same. */
   patienceMs: number;
   /** True: nothing gets through. */
   cut: boolean;
@@ -27,7 +27,7 @@ export class Road {
   onReconnect: (() => void) | undefined;
   readonly #world: FakeClock;
   readonly #chance: SeededChance;
-  /** True: what is sent while there is no connection waits for the next one. False: nobody hears it. */
+  /** True: what is sent while there is no connection waits for the next one. False: it is lost. */
   readonly #patient: boolean;
   /** Which connection this is: the first, the second … */
   #life = 0;

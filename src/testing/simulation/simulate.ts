@@ -27,7 +27,7 @@ export interface SimulationResult {
   readonly rejected: number;
   /** How many commands the store did twice, because they were sent again. */
   readonly twice: number;
-  /** How many grant messages came after the lock had been given to somebody else. */
+  /** How many grant messages came after the lock had been given to another claim. */
   readonly late: number;
   readonly troubles: Readonly<Record<Trouble, number>>;
   readonly violations: readonly Violation[];
@@ -43,7 +43,7 @@ export async function simulate(
   size: Size = sizeOf(seed),
 ): Promise<SimulationResult> {
   const { stackTraceLimit } = Error;
-  // Thousands of errors are part of the plan; nobody reads where they came from.
+  // Thousands of errors are part of the plan; their stacks are never read.
   Error.stackTraceLimit = 0;
   try {
     const world = new World(seed, mutation);
@@ -59,7 +59,7 @@ export async function simulate(
   }
 }
 
-/** Everything goes wrong; then the faults clear, and O5: everybody who waits is served or gives up in time. */
+/** Everything goes wrong; then the faults clear, and O5: every waiter is served or gives up in time. */
 async function chaos(
   world: World,
   { ttlMs, locks }: Pick<Habits, "ttlMs" | "locks">,
@@ -117,13 +117,13 @@ async function peace(
   await world.until(() => false, world.nowMs + peaceMs);
   over = true;
   const done = await world.until(() => working === 0, world.nowMs + 5000);
-  if (!done) world.fail("O5 liveness", "", "somebody waits though nothing is wrong");
+  if (!done) world.fail("O5 liveness", "", "a claim waits though nothing is wrong");
   // Time for the last messages, and far less than any ttl.
   await world.until(() => false, world.nowMs + FAIR_WEATHER.slowMs * 10);
-  expectEmpty(world, "though everybody has left");
+  expectEmpty(world, "though all have left");
 }
 
-/** O5 with its bound: when a holder dies, the next holds within ttl and one look. */
+/** O5 with its bound: when a holder dies, the next holds within ttl and one check. */
 async function takeOver(world: World, ttlMs: number): Promise<void> {
   world.phase = "take-over";
   const [first, second] = world.nodes as [Node, Node];

@@ -117,7 +117,7 @@ class Visit {
       await this.#labour(names, lease, true);
       this.#ended(names, lease, "releasing");
     });
-    // run() does not tell how its release went.
+    // run() does not report how its release went.
     if (held !== undefined) this.#released(names, held, "unknown");
   }
 
@@ -139,7 +139,7 @@ class Visit {
     });
   }
 
-  /** Works under the lease: pauses, writes, goes in again. Most stop when told that the lease is lost; some never listen. */
+  /** Works under the lease: pauses, writes, goes in again. Most stop when the lease is lost; some never listen. */
   async #labour(names: readonly string[], lease: Lease, inside: boolean): Promise<void> {
     const { chance } = this.#world;
     const deaf = chance.happens(0.2);
@@ -160,9 +160,9 @@ class Visit {
         lock,
         { ttl: this.#habits.ttlMs, mode: this.#modeOf(outer), ...options },
         async ({ fence }) => {
-          this.#tell({ kind: "entered", lock, fence });
+          this.#report({ kind: "entered", lock, fence });
           await this.#node.process.sleep(this.#world.chance.between(0, 5));
-          this.#tell({ kind: "exited", lock, fence });
+          this.#report({ kind: "exited", lock, fence });
         },
       );
     } catch (error) {
@@ -185,15 +185,15 @@ class Visit {
   }
 
   #ended(names: readonly string[], lease: Lease, kind: "releasing" | "lost"): void {
-    for (const lock of names) this.#tell({ kind, lock, fence: lease.fences.get(lock) ?? lease.fence });
+    for (const lock of names) this.#report({ kind, lock, fence: lease.fences.get(lock) ?? lease.fence });
     this.#world.unwatch(lease);
   }
 
   #released(names: readonly string[], lease: Lease, result: "released" | "lost" | "unknown"): void {
     for (const lock of names) {
-      // Of several locks, one answer does not tell which of them was lost.
+      // Of several locks, one answer does not say which of them was lost.
       const known = names.length === 1 || result === "released" ? result : "unknown";
-      this.#tell({ kind: "released", lock, fence: lease.fences.get(lock) ?? lease.fence, result: known });
+      this.#report({ kind: "released", lock, fence: lease.fences.get(lock) ?? lease.fence, result: known });
     }
   }
 
@@ -201,7 +201,7 @@ class Visit {
     for (const lock of names) this.#world.record({ kind: "refused", atMs: this.#world.nowMs, lock, who: this.#who });
   }
 
-  #tell(
+  #report(
     event:
       | { readonly kind: "entered" | "exited" | "releasing" | "lost"; readonly lock: string; readonly fence: bigint }
       | {

@@ -24,7 +24,7 @@ export interface Mutation {
   readonly rules?: Rules;
   /** These troubles, and no others. */
   readonly troubles?: readonly Trouble[];
-  /** Events that never happened, told to the judge after all that did. */
+  /** Events that never happened, given to the judge after all that did. */
   readonly rumours?: (afterMs: number) => readonly HistoryEvent[];
   /** Decides what the guarded resource lets in, instead of "not below the highest fence so far". */
   readonly guard?: (fence: bigint, highest: bigint) => boolean;
@@ -54,7 +54,7 @@ interface Watched {
 
 /** A process's clock may differ from the store's by this share: less than the drift that the core allows for. */
 const RATE_ERROR_MOST = 0.008;
-/** Many times what a world needs: a loop in which no time passes is a bug, and must not hang whoever runs it. */
+/** Many times what a world needs: a loop in which no time passes is a bug, and must not hang the run. */
 const STEPS_MOST = 500_000;
 const DOUBT_LOOK_MS = 5;
 
@@ -64,7 +64,7 @@ const SIGNAL_LATE_MOST_MS = 2;
 // Taken at load time, so that a test runner that replaces them does not stop the world.
 const nextTick: (fn: () => void) => void = process.nextTick.bind(process);
 const nextLoop = globalThis.setImmediate;
-/** After so many steps the event loop turns, so that a rejection that nobody handles is told while its world is at work. */
+/** After so many steps the event loop turns, so an unhandled rejection is reported while its world is at work. */
 const LOOP_STEPS = 8;
 
 export class World {
@@ -145,7 +145,7 @@ export class World {
   /** Follows a lease from now on: what it says about itself after every step. */
   watch(who: string, names: readonly string[], lease: Lease, process: SimulatedProcess): void {
     const trustedUntilMs = this.nowMs + lease.remaining() / process.rate;
-    // A lease may arrive in doubt; then nobody knows yet when its signal is due.
+    // A lease may arrive in doubt; then it is not known yet when its signal is due.
     const signalDueMs = trustedUntilMs > this.nowMs ? trustedUntilMs : Infinity;
     for (const lock of names) {
       const fence = fenceOf(lease, lock);
@@ -239,7 +239,7 @@ export class World {
     this.record({ kind: "trusted", atMs: this.nowMs, lock, who, fence: fenceOf(lease, lock), trustedUntilMs });
   }
 
-  /** A machine falls asleep: whoever looks at its leases next finds them in doubt. */
+  /** A machine falls asleep: the next check of its leases finds them in doubt. */
   suspend(process: SimulatedProcess): void {
     process.suspend();
     for (const watched of this.#watched) {

@@ -126,7 +126,7 @@ describe("every hint is lost", () => {
     const locks = createLocks(scratch.open());
     const waiting = locks.acquire("a lock", { wait: "20s" });
     await eventually("one claim waits", async () => ((await locks.query()).pending.length === 1 ? true : undefined));
-    // Nobody can be reached any more.
+    // No process can be reached any more.
     for (const socket of readdirSync(join(scratch.dir, "s"))) rmSync(join(scratch.dir, "s", socket));
     await peer.call("release", holder);
     const lease = await waiting;

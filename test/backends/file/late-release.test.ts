@@ -145,7 +145,7 @@ describe("a release whose entry was overtaken", () => {
   });
 });
 
-test("a release is told from the claim that follows it, though a part of the directory vanished in between", async () => {
+test("a release does not end the claim that follows it, though a part of the directory vanished in between", async () => {
   const backend = scratch.open();
   const [first, next] = [claim({ renewed: false }), claim(SHARED)];
   await granted(backend, first);
@@ -161,7 +161,7 @@ test("a release is told from the claim that follows it, though a part of the dir
   expect(await backend.release(next)).toBe("held");
 });
 
-test("a release is told from the claim that follows it, though a cleanup removed the epoch that was prepared for that one", async () => {
+test("a release does not end the claim that follows it, though a cleanup removed the epoch that was prepared for that one", async () => {
   const backend = scratch.open({ entriesMax: 2 });
   const [first, next] = [claim({ renewed: false }), claim(SHARED)];
   await granted(backend, first);

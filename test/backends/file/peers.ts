@@ -53,7 +53,7 @@ export class Peer {
     const id = ++this.#calls;
     return new Promise<T>((resolve, reject) => {
       this.#pending.set(id, { resolve: resolve as (value: unknown) => void, reject });
-      // With a callback, a channel that has closed is this call's failure; without one it is an event that nobody expects.
+      // With a callback, a channel that has closed is this call's failure; without one it is an unexpected event.
       this.process.send({ id, call, args }, (error) => {
         if (error !== null) reject(error);
       });

@@ -311,7 +311,7 @@ describe.each(["space", "inodes"])("on a full disk (no %s left)", (what) => {
     }
     expect(await peer.call("renew", [claims[0]!, claims[2]!])).toMatchObject([{ held: true }, { held: true }]);
     await peer.call("unfill", filler);
-    // Nobody asks for it again: the others' next renewal ends it.
+    // It is not renewed again: the others' next renewal ends it.
     expect(await peer.call("renew", [claims[0]!, claims[2]!])).toMatchObject([{ held: true }, { held: true }]);
     expect(await peer.call("query", "")).toMatchObject({ held: [{ name: "lock 0" }, { name: "lock 2" }] });
     await granted(peer, claim({ name: "lock 1" }));

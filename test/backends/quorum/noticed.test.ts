@@ -16,7 +16,7 @@ import { failure, granted, fakeQuorum } from "./fake-members.ts";
 const name = "lock";
 
 describe("a quorum", () => {
-  test("that is closed says so, asks nobody, and leaves no timer", async () => {
+  test("that is closed says so, asks no member, and leaves no timer", async () => {
     const { clock, fakes, open } = fakeQuorum(3);
     const backend = open();
     await backend.close();
@@ -111,7 +111,7 @@ describe("a quorum", () => {
     expect(await seen()).toEqual([]);
   });
 
-  test("a release whose answers came too late is known to whoever asks again", async () => {
+  test("a release whose answers came too late is known to the next call", async () => {
     const { clock, fakes, open } = fakeQuorum(3);
     const backend = open({ memberWait: 100 });
     const claim = newClaim({ name });
@@ -255,7 +255,7 @@ describe("backoff", () => {
     expect(backoff.afterHint(dice)).toBe(1);
   });
 
-  test("whoever released leaves those who wait a window for each, and the time of a round", () => {
+  test("a process that released leaves the waiters a window for each, and the time of a round", () => {
     const backoff = new Backoff();
     expect(backoff.yieldMs()).toBe(1 + 2 + 0);
     backoff.learn(10, 4);

@@ -1,4 +1,4 @@
-/** A simulated client of a quorum: it acquires one lock again and again, and trusts exactly what the rules of time allow. */
+/** A simulated client of a quorum: it acquires one lock repeatedly, and trusts exactly what the rules of time allow. */
 import type { Backend, Claim, Granted } from "../../../src/contract/backend.ts";
 import type { Clock } from "../../../src/contract/clock.ts";
 import { newClaim } from "./servers.ts";

@@ -42,7 +42,7 @@ test("S141: a rolling restart ends no lease, though others wait for the lock all
   await granted(a, claim);
   const waiting = wait(b, newClaim({ name, holder: "b:1", ttlMs: 3000, queues: true }), clock, clock.now() + 60_000);
   for (const fake of fakes) {
-    // It comes back empty. Others get to it first, in vain, and with greater ballots.
+    // It comes back empty. Others get to it first, without success, and with greater ballots.
     fake.restart();
     for (let renewals = 0; renewals < 6; renewals++) {
       await pass(clock, 1000, 100);

@@ -213,7 +213,7 @@ describe("networks that fail", () => {
     const held = createLocks(backend);
     opened.push(held);
     const lease = await held.acquire(lockName());
-    // The keeper would renew at 5000.
+    // The watchdog would renew at 5000.
     await eventually("some time has passed", () => (lease.remaining() < 7000 ? true : undefined));
     proxy.cut();
     await eventually("trusted for a whole ttl again", () => (lease.remaining() > 7200 ? true : undefined));

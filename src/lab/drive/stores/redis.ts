@@ -46,7 +46,7 @@ export async function driveQuorum(holdfast: Holdfast, library: ClientLibrary): P
     open: ({ createLocks, quorum }, connected, holder) =>
       createLocks(quorum(membersOf(connected), options), { holder }),
   });
-  // New members abstain until somebody vouches for them.
+  // New members abstain until their quarantine is ended.
   const direct = await connectAll(
     "ioredis",
     servers.map(({ port }) => port),

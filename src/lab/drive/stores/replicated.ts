@@ -90,7 +90,7 @@ async function toStore(holdfast: Holdfast, library: ClientLibrary, kind: Kind): 
     holdfast.createLocks(holdfast.redis(client, { ...QUARANTINE, run }), { holder });
   await kind.whole();
   const direct = await connectRedis("ioredis", where);
-  await vouch(holdfast, direct);
+  await endQuarantine(holdfast, direct);
   const observer = open(direct, "observer", 1);
   const stop = async (): Promise<void> => {
     await observer.close().catch(() => undefined);
@@ -112,7 +112,7 @@ async function toStore(holdfast: Holdfast, library: ClientLibrary, kind: Kind): 
     client: async () => {
       const proxies = await proxiesFor(servers.map(({ port }) => port));
       const map = new Map(servers.map(({ port }, i) => [port, proxies[i]?.port ?? port]));
-      // Sentinels are asked directly: they tell where the primary is, and the map makes a proxy of it.
+      // Sentinels are asked directly: they say where the primary is, and the map replaces that by a proxy.
       const ports = where.topology === "cluster" ? where.ports.map((port) => map.get(port) ?? port) : where.ports;
       const connected = await connectRedis(library, { ...where, ports, map });
       return {
@@ -143,8 +143,8 @@ async function toStore(holdfast: Holdfast, library: ClientLibrary, kind: Kind): 
   };
 }
 
-/** A new store begins with a quarantine of its own; an operator vouches for it. */
-async function vouch(holdfast: Holdfast, { client }: Connected): Promise<void> {
+/** A new store begins with a quarantine; an operator ends it. */
+async function endQuarantine(holdfast: Holdfast, { client }: Connected): Promise<void> {
   const backend = holdfast.redis(client, QUARANTINE);
   await until("writes are accepted", async () =>
     backend.endQuarantine?.().then(
