@@ -1,15 +1,18 @@
 /**
- * Turns every lua/*.lua of its folders into TypeScript modules with their SHA1, and refuses a script whose header lies.
+ * Turns the lua/*.lua of its folders into one generated/scripts.ts each, with their SHA1, and refuses a script whose header lies.
  *
- *   node scripts/build-lua.mjs           writes their generated/
+ *   node scripts/build-lua.mjs           writes generated/scripts.ts
  *   node scripts/build-lua.mjs --check   fails when what is there differs from what it would write
  *
- * A header names the purpose, KEYS, ARGV and what is returned. Files that start with "_" are parts for `--- @include`.
+ * A header names the purpose, KEYS, ARGV and what is returned. Files that start with "_" are parts for `--- @include`: each is in the
+ * module once, and the scripts are put together from them. Where a folder has a wire.ts, the scripts use its names: see lua-names.mjs.
  */
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { rolldown } from "rolldown";
+import { checkNeeds, namesOf } from "./lua-names.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const FOLDERS = ["src/backends/redis", "src/fence"];
@@ -45,60 +48,86 @@ function indexes(matches) {
   return new Set([...matches].map(([, index]) => (/^\d+$/.test(index) ? index : "n")));
 }
 
-/** Replaces every `--- @include part` by that part, and drops comments and blank lines. */
-export function assemble(code, readPart) {
-  const included = code.replace(/^--- @include (\S+)$/gm, (_, part) => splitHeader(readPart(part)).code);
-  const lines = included.split("\n").map((line) => line.replace(/^\s+/, ""));
-  return lines.filter((line) => line !== "" && !line.startsWith("--")).join("\n");
+/** The code as Redis gets it: with its names put in, and without comments, blank lines and indents. */
+function compact(code, name, wire) {
+  checkNeeds(name, code, wire);
+  const lines = code.split("\n").map((line) => line.replace(/^\s+/, ""));
+  const bare = lines.filter((line) => line !== "" && !line.startsWith("--")).join("\n");
+  return namesOf(wire)(bare);
 }
 
-/** Every module that should be in the folder's generated/, by file name. Throws when a header lies. */
-export function modules(folder = "src/backends/redis") {
-  const sources = join(root, folder, "lua");
+/** What the folder's wire.ts exports; without one, no names at all. */
+async function wireOf(folder) {
+  const input = join(folder, "wire.ts");
+  if (!existsSync(input)) return {};
+  const bundle = await rolldown({ input, platform: "node", logLevel: "silent" });
+  const { output } = await bundle.generate({ format: "esm" });
+  await bundle.close();
+  return import(`data:text/javascript,${encodeURIComponent(output[0].code)}`);
+}
+
+/**
+ * @param {string} folder with lua/, and perhaps a wire.ts
+ * @returns the module that should be in its generated/, and what the scripts in it are. Throws when a header lies or a name is unknown.
+ */
+export async function moduleOf(folder) {
+  const wire = await wireOf(folder);
+  const sources = join(folder, "lua");
   const read = (name) => readFileSync(join(sources, `${name}.lua`), "utf8");
   const names = readdirSync(sources).map((file) => file.replace(/\.lua$/, ""));
+  const parts = new Map();
+  const part = (name) => {
+    if (!parts.has(name)) parts.set(name, compact(splitHeader(read(name)).code, name, wire));
+    return parts.get(name);
+  };
   const faults = [];
-  const files = new Map();
+  const scripts = [];
   for (const name of names.filter((each) => !each.startsWith("_")).toSorted()) {
     const { header, code } = splitHeader(read(name));
     faults.push(...headerFaults(name, header, code));
-    const source = assemble(code, read);
-    const sha = createHash("sha1").update(source).digest("hex");
-    files.set(`${name}.ts`, moduleText(folder, name, sha, source));
+    // Its own text and the names of parts, by turns.
+    const pieces = code
+      .split(/^--- @include (\S+)$/m)
+      .map((piece, i) => (i % 2 === 0 ? { text: compact(piece, name, wire) } : { part: piece, text: part(piece) }))
+      .filter(({ text }) => text !== "");
+    const source = pieces.map(({ text }) => text).join("\n");
+    scripts.push({ name, sha: createHash("sha1").update(source).digest("hex"), source, pieces });
   }
   if (faults.length > 0) throw new Error(faults.join("\n"));
-  return files;
+  return { scripts, text: moduleText(relative(root, folder), parts, scripts) };
 }
 
-function moduleText(folder, name, sha, source) {
-  const text = source.replaceAll("\\", "\\\\").replaceAll("`", "\\`").replaceAll("${", "\\${");
+const constant = (part) => part.replace(/^_/, "").toUpperCase();
+const literal = (text) => text.replaceAll("\\", "\\\\").replaceAll("`", "\\`").replaceAll("${", "\\${");
+
+function moduleText(folder, parts, scripts) {
   return [
-    `// Generated by scripts/build-lua.mjs from ${folder}/lua/${name}.lua. Change that, and run \`npm run build:lua\`.`,
-    'import type { Script } from "../script.ts";',
+    `// Generated by scripts/build-lua.mjs from ${folder}/lua. Change what is there, and run \`npm run build:lua\`.`,
     "",
-    `export const ${name}: Script = {`,
-    `  name: "${name}",`,
-    `  sha: "${sha}",`,
-    `  source: \`${text}\`,`,
-    "};",
+    "/** A Lua script as Redis gets it. */",
+    "export interface Script {",
+    "  readonly name: string;",
+    "  readonly sha: string;",
+    "  readonly source: string;",
+    "}",
+    ...[...parts].map(([name, text]) => `\nconst ${constant(name)} = \`${literal(text)}\`;`),
+    ...scripts.map(({ name, sha, pieces }) => {
+      const source = pieces
+        .map(({ part, text }) => (part === undefined ? literal(text) : `\${${constant(part)}}`))
+        .join("\n");
+      return `\nexport const ${name}: Script = {\n  name: "${name}",\n  sha: "${sha}",\n  source: \`${source}\`,\n};`;
+    }),
     "",
   ].join("\n");
 }
 
-function main() {
+async function main() {
   const check = process.argv.includes("--check");
   const stale = [];
-  const wanted = FOLDERS.flatMap((folder) =>
-    [...modules(folder)].map(([file, text]) => [join(root, folder, "generated", file), text]),
-  );
-  for (const [path, text] of wanted) {
-    let present = "";
-    try {
-      present = readFileSync(path, "utf8");
-    } catch {
-      // Not written yet.
-    }
-    if (present === text) continue;
+  for (const folder of FOLDERS) {
+    const path = join(root, folder, "generated", "scripts.ts");
+    const { text } = await moduleOf(join(root, folder));
+    if (existsSync(path) && readFileSync(path, "utf8") === text) continue;
     stale.push(relative(root, path));
     if (check) continue;
     mkdirSync(dirname(path), { recursive: true });
@@ -112,4 +141,4 @@ function main() {
   }
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) main();
+if (process.argv[1] === fileURLToPath(import.meta.url)) await main();

@@ -5,15 +5,14 @@ import { type Caller, TooFewReplicas } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { LimitConflict, toBackendError } from "./errors.ts";
 import type { Fitness } from "./server-checks.ts";
-import { attempt } from "./generated/attempt.ts";
-import { swap } from "./generated/swap.ts";
+import { attempt, swap } from "./generated/scripts.ts";
 import { FOLLOWS_MAX, type Leaving, leavingId } from "./release.ts";
 import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
 import type { Post } from "./messages.ts";
-import { isBusy, isYoung, toRefused, toReleased, toRun } from "./reply.ts";
+import type { Terms } from "./records.ts";
+import { isBusy, isYoung, toRefused, toReleased, toRun } from "./replies.ts";
 import type { Entry } from "./local-claims.ts";
-import type { Terms } from "./terms.ts";
 import { ENTERING, type Underway } from "./pending-calls.ts";
 
 /** How long the first claim of a process waits for its inbox at most. */

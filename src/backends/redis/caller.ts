@@ -5,7 +5,8 @@ import { toBackendError } from "./errors.ts";
 import type { Names } from "./keys.ts";
 import { quarantineText, type Settings } from "./options.ts";
 import type { Replicator } from "./replicated.ts";
-import { isNoScript, runScript, type Script } from "./script.ts";
+import type { Script } from "./generated/scripts.ts";
+import { isNoScript, runScript } from "./script.ts";
 
 /** Fewer replicas than asked for have what was written. */
 export class TooFewReplicas extends Error {

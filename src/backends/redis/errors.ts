@@ -1,5 +1,6 @@
 /** Turns what Redis and its client libraries say into errors that say what it is and what to do. */
 import { LockBackendError, messageOf, quote } from "../../contract/errors.ts";
+import { WORD } from "./wire.ts";
 
 interface Known {
   readonly pattern: RegExp;
@@ -10,7 +11,7 @@ interface Known {
 /** The first that fits. What is fatal stays wrong however often it is asked again. Before Redis 7 a script's error has its code in the middle. */
 const KNOWN: readonly Known[] = [
   {
-    pattern: /(^|-)WRONGTYPE|HOLDFAST_FOREIGN/u,
+    pattern: new RegExp(`(^|-)WRONGTYPE|${WORD.foreign}`, "u"),
     fatal: true,
     text: "its key in Redis holds something else, which was left untouched. Choose another `prefix`, or remove that key if nobody needs it",
   },
@@ -70,6 +71,7 @@ const KNOWN: readonly Known[] = [
 export const NO_PRIMARY =
   "the sentinels name a primary that says that it is a replica: a fail-over is under way, or they are wrong";
 
+const LIMIT_ERROR = new RegExp(String.raw`${WORD.limit} (\d+)`, "u");
 const READONLY =
   "this is a replica, which accepts no writes. Use its primary's address, or a Sentinel or Cluster client that follows the primary";
 
@@ -77,7 +79,7 @@ const READONLY =
 export function toBackendError(cause: unknown, lock: string, wroteBefore = true): LockBackendError {
   if (cause instanceof LockBackendError) return cause;
   const message = wordsOf(cause);
-  const limit = /HOLDFAST_LIMIT (\d+)/u.exec(message);
+  const limit = LIMIT_ERROR.exec(message);
   if (limit) return new LimitConflict(lock, Number(limit[1]));
   if (/READONLY/u.test(message)) return make(lock, READONLY, !wroteBefore, cause);
   const known = KNOWN.find(({ pattern }) => pattern.test(message));

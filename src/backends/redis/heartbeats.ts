@@ -1,6 +1,6 @@
 /** Sends waiters' signs of life: one call for those whose locks share a slot. */
 import type { Connection } from "./connection.ts";
-import { beat } from "./generated/beat.ts";
+import { beat } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import type { Waiter } from "./waiting.ts";
 import { isTryAgain, runScript } from "./script.ts";

@@ -7,9 +7,8 @@
 import type { Claim } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
 import type { Connection } from "./connection.ts";
-import { toRun } from "./reply.ts";
-import type { News } from "./waiting.ts";
-import type { Entry, Roster, Sealed } from "./local-claims.ts";
+import { type News, readMessage } from "./replies.ts";
+import type { Entry, Roster } from "./local-claims.ts";
 import { Subscriber } from "./subscriber.ts";
 import { Throttle } from "./throttle.ts";
 
@@ -21,12 +20,6 @@ export interface Mail {
   listening(): void;
 }
 
-/** A message of ours tells at most 64 grants (lua/_queue.lua), each in less than 100 characters. */
-const GRANTS_MAX = 64;
-const MESSAGE_MAX = 100 * GRANTS_MAX;
-const GRANT = /^([^\s,:?!]{1,8})(([:?])(\d{1,16}\+\d{6})(@[0-9a-f]{12})?)\.([0-9a-f]{20})$/u;
-const FORCED = /^forced ([^\s,:?!]{1,8})(!)\.([0-9a-f]{20})$/u;
-
 /** How many releases of one lock may wake somebody at once, and then in which pace. */
 const WAKES_BURST = 50;
 const WAKES_PACE_MS = 4;
@@ -37,44 +30,6 @@ const FORCED_PACE_MS = 1000;
 interface Channel {
   readonly wakes: Set<() => void>;
   readonly throttle: Throttle;
-}
-
-interface Mailing {
-  readonly grants: readonly Grant[];
-  readonly forced: Sealed | undefined;
-}
-
-const NOTHING: Mailing = { grants: [], forced: undefined };
-const GRANTED = "granted ";
-
-/** What a message says, checked for its looks only. */
-export function readMail(text: string): Mailing {
-  if (text.length > MESSAGE_MAX) return NOTHING;
-  if (text.startsWith(GRANTED)) return { grants: toGrants(text), forced: undefined };
-  const found = FORCED.exec(text);
-  if (found === null) return NOTHING;
-  return { grants: [], forced: { shown: found[1] as string, text: found[2] as string, seal: found[3] as string } };
-}
-
-interface Grant extends Sealed {
-  readonly news: News;
-}
-
-function toGrants(text: string): readonly Grant[] {
-  const grants: Grant[] = [];
-  for (const entry of text.slice(GRANTED.length).split(",", GRANTS_MAX)) {
-    const grant = toGrant(entry);
-    if (grant !== undefined) grants.push(grant);
-  }
-  return grants;
-}
-
-function toGrant(entry: string): Grant | undefined {
-  const found = GRANT.exec(entry);
-  const fences = found === null ? undefined : toRun(found[4]);
-  if (found === null || fences === undefined) return undefined;
-  const news: News = { fences, sure: found[3] === ":", by: found[5] ?? "" };
-  return { shown: found[1] as string, text: found[2] as string, seal: found[6] as string, news };
 }
 
 export class Inbox {
@@ -186,7 +141,7 @@ export class Inbox {
       this.#freed.get(channel)?.throttle.call();
       return;
     }
-    const { grants, forced } = readMail(text);
+    const { grants, forced } = readMessage(text);
     for (const grant of grants) {
       const entry = this.#roster.find(grant);
       if (entry !== undefined) this.#mail.granted(entry, grant.news);

@@ -6,21 +6,13 @@
 import { hash } from "node:crypto";
 import type { Claim } from "../../contract/backend.ts";
 import type { Clock } from "../../contract/clock.ts";
+import type { Sealed } from "./replies.ts";
+import { LIMIT } from "./wire.ts";
 import type { Asked } from "./pending-calls.ts";
 
-/** Of a claim's 22 characters a message shows these; the others are a secret of 84 bits. */
-const SHOWN = 8;
-const SEAL_LENGTH = 20;
 /** What was never released is forgotten after this long, or four times its ttl. */
 const MEMORY_MS = 600_000;
 const MEMORY_MIN = 1000;
-
-/** What a message says of one claim, and what proves it. */
-export interface Sealed {
-  readonly shown: string;
-  readonly text: string;
-  readonly seal: string;
-}
 
 /** Whoever asks for the claim, or lets it go, keeps its entry until the answer is there: nothing is looked up twice. */
 export interface Entry extends Asked {
@@ -70,14 +62,14 @@ export class Roster {
   }
 
   get({ id }: Claim): Entry | undefined {
-    let entry = this.#entries.get(id.slice(0, SHOWN));
+    let entry = this.#entries.get(id.slice(0, LIMIT.shown));
     while (entry !== undefined && entry.claim.id !== id) entry = entry.next;
     return entry;
   }
 
   /** Whose message this is. `undefined`: nobody's here, or it was not made by the store. */
   find({ shown, text, seal }: Sealed): Entry | undefined {
-    if (seal.length !== SEAL_LENGTH) return undefined;
+    if (seal.length !== LIMIT.seal) return undefined;
     for (let entry = this.#entries.get(shown); entry !== undefined; entry = entry.next) {
       if (hash("sha1", entry.claim.id + text).startsWith(seal)) return entry;
     }
@@ -86,7 +78,7 @@ export class Roster {
 
   /** `nowMs` where it is known: a look at the clock costs as much as all the rest. */
   #entry(claim: Claim, nowMs: number | undefined): Entry {
-    const shown = claim.id.slice(0, SHOWN);
+    const shown = claim.id.slice(0, LIMIT.shown);
     let first = this.#entries.get(shown);
     for (let entry = first; entry !== undefined; entry = entry.next) if (entry.claim.id === claim.id) return entry;
     const sinceMs = nowMs ?? this.#clock.now();

@@ -1,13 +1,13 @@
 /** Looks without touching: who holds and waits (query), and what server this is (identify). */
 import type { Forced, Holding, Snapshot, Waiting } from "../../contract/backend.ts";
 import type { Connection, Primary } from "./connection.ts";
-import { peek } from "./generated/peek.ts";
+import { peek } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
-import { toForced, toHolding, toWaiting } from "./record.ts";
+import { recordIn, toForced, toHolding, toWaiting } from "./records.ts";
 import { runScript } from "./script.ts";
+import { FIELD, MARKER } from "./wire.ts";
 
 const SCAN_COUNT = "512";
-const ALONE = /^\d{16} \d{13} =\S+ /u;
 /** How long a lease that was ended by force is shown. */
 export const FORCED_MS = 3_600_000;
 
@@ -65,14 +65,13 @@ function readLock(name: string, fields: readonly [string, string][], nowMs: numb
   const forced: Forced[] = [];
   for (const [field, value] of fields) {
     const rest = field.slice(1);
-    if (field.startsWith("h") || field === "s") {
-      // A lock's only holder stands in the state itself.
-      const holding = toHolding(name, field === "s" ? value.replace(ALONE, "") : value, nowMs);
+    if (field.startsWith(FIELD.holder) || field === FIELD.state) {
+      const holding = toHolding(name, field === FIELD.state ? recordIn(value) : value, nowMs);
       if (holding !== undefined && holding.remainingMs > 0) held.push(holding);
-    } else if (field.startsWith("w")) {
+    } else if (field.startsWith(FIELD.waiter)) {
       const waiter = toWaiting(name, value, nowMs);
       if (waiter !== undefined) waiting.push(waiter);
-    } else if (field.startsWith("o")) {
+    } else if (field.startsWith(FIELD.forced)) {
       const ended = toForced(name, rest, value, nowMs);
       if (ended !== undefined && ended.agoMs < FORCED_MS) forced.push(ended);
     }
@@ -151,7 +150,7 @@ export async function identifyOne(primary: Primary, marker?: string): Promise<Id
     // A sentinel has no TIME, and says what it is in INFO.
     primary.command(["TIME"]).then(toMs, () => Number.NaN),
     primary.command(["CONFIG", "GET", "min-replicas-*"]).then(toPairs, () => []),
-    marker && primary.command(["HGET", marker, "span"]).catch(() => undefined),
+    marker && primary.command(["HGET", marker, MARKER.span]).catch(() => undefined),
   ]);
   const field = (name: string): string => new RegExp(`^${name}:(.*?)\r?$`, "mu").exec(info)?.[1] ?? "";
   const setting = (name: string): number | undefined => {

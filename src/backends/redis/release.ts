@@ -3,13 +3,14 @@ import type { Claim, Released } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import type { Caller } from "./caller.ts";
 import type { Connection } from "./connection.ts";
-import { release } from "./generated/release.ts";
+import { release } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
 import type { Post } from "./messages.ts";
-import { isBusy, toReleased } from "./reply.ts";
+import { isBusy, toReleased } from "./replies.ts";
 import type { Entry } from "./local-claims.ts";
 import { LEAVING, type Underway } from "./pending-calls.ts";
+import { MARK } from "./wire.ts";
 
 /** How often a call is followed by others that pass over lapsed tickets. Then it is left to those who wait. */
 export const FOLLOWS_MAX = 1000;
@@ -19,7 +20,7 @@ export const FOLLOWS_MAX = 1000;
  * without. Who resumes another process's lease need not know its terms, so that the record's count.
  */
 export function leavingId({ id, minHoldMs, resumes }: Claim): string {
-  return minHoldMs > 0 || resumes === true ? `${id}!` : id;
+  return minHoldMs > 0 || resumes === true ? id + MARK.keeps : id;
 }
 
 export class Leaving {

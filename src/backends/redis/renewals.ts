@@ -5,12 +5,13 @@ import { PORTION } from "./batches.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError } from "./errors.ts";
 import { tooLong } from "./server-checks.ts";
-import { renew } from "./generated/renew.ts";
+import { renew } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
-import { forcedReason } from "./record.ts";
+import { forcedReason } from "./records.ts";
 import type { Replicator } from "./replicated.ts";
 import { isTryAgain, runScript } from "./script.ts";
+import { fenceText, WORD } from "./wire.ts";
 
 /** What one call asks: leases that last equally long and, in a cluster, lie in one slot. */
 interface Call {
@@ -112,7 +113,7 @@ export class Renewals {
           [`${id} `, ...args.slice(1, 5), ...fences.slice(at, at + 1)],
         ).then(
           (reply) => (Array.isArray(reply) ? (reply[0] as unknown) : reply),
-          (reason: unknown) => `!${reason instanceof Error ? reason.message : String(reason)}`,
+          (reason: unknown) => `${WORD.failed}${reason instanceof Error ? reason.message : String(reason)}`,
         );
       return await Promise.all(ids.map(one));
     }
@@ -156,7 +157,7 @@ export class Renewals {
       }
       call.keys.push(key);
       call.ids.push(id);
-      if (fences !== undefined) call.fences.push(`${String(fences[place]).padStart(16, "0")} `);
+      if (fences !== undefined) call.fences.push(`${fenceText(fences[place] as bigint)} `);
       call.places.push(place);
       call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
     }
@@ -227,11 +228,12 @@ function toRenewal(replies: unknown, at: number, renewed: Renewal): Renewal {
   if (replies instanceof Error) return { held: "unknown", cause: replies };
   const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
   if (isYes(reply)) return renewed;
-  if (reply === "other") return { held: false, reason: TAKEN_AGAIN };
-  if (typeof reply !== "string" || !/^(?:!|gone )/u.test(reply))
+  if (reply === WORD.other) return { held: false, reason: TAKEN_AGAIN };
+  if (typeof reply === "string" && reply.startsWith(WORD.gone))
+    return { held: false, reason: forcedReason(reply.slice(WORD.gone.length)) ?? FORGOTTEN };
+  if (typeof reply !== "string" || !reply.startsWith(WORD.failed))
     return { held: "unknown", cause: new Error("Redis answered a renewal with something else") };
-  if (reply.startsWith("gone ")) return { held: false, reason: forcedReason(reply.slice("gone ".length)) ?? FORGOTTEN };
-  if (/WRONGTYPE|HOLDFAST_FOREIGN/u.test(reply))
-    return { held: false, reason: "somebody wrote something else over it" };
-  return { held: "unknown", cause: toBackendError(new Error(reply.slice(1)), "") };
+  if (reply.includes("WRONGTYPE") || reply.includes(WORD.foreign))
+    return { held: false, reason: "its key was overwritten by another program" };
+  return { held: "unknown", cause: toBackendError(new Error(reply.slice(WORD.failed.length)), "") };
 }

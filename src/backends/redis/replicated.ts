@@ -3,7 +3,8 @@
  * a connection of our own to the server that has the keys, in order. Whoever asks while one WAIT is under way shares the next.
  */
 import type { Connection, Wire } from "./connection.ts";
-import { isNoScript, type Script } from "./script.ts";
+import type { Script } from "./generated/scripts.ts";
+import { isNoScript } from "./script.ts";
 import { slotOf } from "./slot.ts";
 import { opened } from "./open-in-time.ts";
 

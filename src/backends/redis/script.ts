@@ -1,11 +1,6 @@
 /** Runs scripts by their SHA1, and by their text where the server does not know them (yet, or any more). */
 import type { Connection } from "./connection.ts";
-
-export interface Script {
-  readonly name: string;
-  readonly sha: string;
-  readonly source: string;
-}
+import type { Script } from "./generated/scripts.ts";
 
 /** Runs the script. Rejects as the client library does. */
 export function runScript(

@@ -3,7 +3,7 @@ import type { Claim } from "../../contract/backend.ts";
 import { formatMs } from "../../contract/duration.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import type { Connection } from "./connection.ts";
-import { beat } from "./generated/beat.ts";
+import { beat } from "./generated/scripts.ts";
 import { type Identity, identifyOne } from "./query.ts";
 import type { Names } from "./keys.ts";
 import { quarantineText, type Settings } from "./options.ts";

@@ -4,17 +4,13 @@ import { LockBackendError } from "../../contract/errors.ts";
 import type { Caller } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { unfit } from "./server-checks.ts";
-import { meet } from "./generated/meet.ts";
-import { recall } from "./generated/recall.ts";
-import { release } from "./generated/release.ts";
-import { vote } from "./generated/vote.ts";
-import { vouch } from "./generated/vouch.ts";
-import { withdraw } from "./generated/withdraw.ts";
+import { meet, recall, release, type Script, vote, vouch, withdraw } from "./generated/scripts.ts";
 import { identify } from "./query.ts";
 import type { Names } from "./keys.ts";
-import { toReleased, toVote } from "./reply.ts";
-import { isNoScript, runScript, type Script } from "./script.ts";
-import { isBallot, type Terms, toBallot } from "./terms.ts";
+import type { Terms } from "./records.ts";
+import { toReleased, toVote } from "./replies.ts";
+import { isNoScript, runScript } from "./script.ts";
+import { fenceText, isFence } from "./wire.ts";
 
 export class Voter {
   readonly #connection: Connection;
@@ -40,11 +36,11 @@ export class Voter {
 
   /** One turn of the microtask queue behind the client's answer, and no more: a round waits for several of these. */
   ask(claim: Claim, ballot: bigint): Promise<Vote> {
-    if (!isBallot(ballot))
+    if (!isFence(Number(ballot)))
       return Promise.reject(new TypeError(`Expected \`ballot\` to be from 1 to 2^53 - 1, got ${ballot}`));
     const key = this.#names.lock(claim.name);
     const keys = [key, this.#names.marker(key)];
-    const args = [claim.id, this.#terms.of(claim, false, "voted"), toBallot(ballot) + this.#quarantine];
+    const args = [claim.id, this.#terms.of(claim, false, "voted"), fenceText(ballot) + this.#quarantine];
     return this.#connection.evalsha(vote.sha, keys, args).then(
       (reply) => toVote(claim.name, reply),
       (error: unknown) => this.#again(error, claim.name, keys, args),

@@ -4,7 +4,7 @@
  */
 import type { Claim, Granted } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
-import { type Learned, type Run, toLearned, toRun } from "./reply.ts";
+import { type Learned, type News, toLearned, toRun } from "./replies.ts";
 
 const BEAT_MIN_MS = 5;
 /** Messages that are no proof make a claim ask at once, but again only after this long. */
@@ -35,15 +35,6 @@ export interface Waiter {
   /** A sign of life is on its way. */
   asking: boolean;
   wake: (() => void) | undefined;
-}
-
-/** What a message says of a claim. */
-export interface News {
-  readonly fences: Run;
-  /** False: the grant must be confirmed before it is believed. */
-  readonly sure: boolean;
-  /** Which life of the server granted it; "" without a quarantine. */
-  readonly by: string;
 }
 
 export interface QueueHome {

@@ -1,5 +1,5 @@
 /** ioredis and node-redis by structure, as one way to run a script. Nothing of either is imported. */
-import type { Script } from "../script.ts";
+import type { Script } from "../generated/scripts.ts";
 
 export type RedisValue = string | Buffer;
 

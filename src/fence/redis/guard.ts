@@ -1,6 +1,6 @@
 /** The guard in Redis: compare, remember and write in one script. */
 import { checkFenced, checkLock, type Fenced, storedFence } from "../fenced.ts";
-import { guard } from "../generated/guard.ts";
+import { guard } from "../generated/scripts.ts";
 import type { MarkStore } from "../marks.ts";
 import { reject } from "../rejected.ts";
 import { type RedisLike, type RedisValue, type RunScript, scriptRunner } from "./client.ts";

@@ -1,7 +1,7 @@
 /** A lock whose queue is full of what nobody waits for: what it costs to pass over that, and when it is left to others. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
-import { attempt } from "../../../src/backends/redis/generated/attempt.ts";
+import { attempt } from "../../../src/backends/redis/generated/scripts.ts";
 import { type RedisBackend, redis } from "../../../src/backends/redis/index.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { calls, claimOf, Clients, eventually, granted, rivalOf } from "./lab.ts";

@@ -5,12 +5,20 @@ import type { Claim } from "../../../src/contract/backend.ts";
 import { LockBackendError } from "../../../src/contract/errors.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import type { Connection } from "../../../src/backends/redis/connection.ts";
-import { readMail } from "../../../src/backends/redis/inbox.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { toSettings } from "../../../src/backends/redis/options.ts";
-import { forcedReason, toForced, toHolding, toWaiting } from "../../../src/backends/redis/record.ts";
+import { forcedReason, toForced, toHolding, toWaiting } from "../../../src/backends/redis/records.ts";
 import { Renewals } from "../../../src/backends/redis/renewals.ts";
-import { isBusy, toCount, toLearned, toRefused, toReleased, toRun, toVote } from "../../../src/backends/redis/reply.ts";
+import {
+  isBusy,
+  readMessage,
+  toCount,
+  toLearned,
+  toRefused,
+  toReleased,
+  toRun,
+  toVote,
+} from "../../../src/backends/redis/replies.ts";
 import { Roster } from "../../../src/backends/redis/local-claims.ts";
 import { systemClock } from "../../../src/contract/clock.ts";
 import { claimOf, Clients, granted, rivalOf } from "./lab.ts";
@@ -142,14 +150,14 @@ describe("parsers", () => {
     const claim = claimOf({ id: "abcdefghijklmnopqrstuv" });
     roster.add(claim, 0);
     check(bytes, (text) => {
-      const { grants, forced } = readMail(text);
+      const { grants, forced } = readMessage(text);
       for (const entry of forced === undefined ? grants : [...grants, forced])
         expect(roster.find(entry)).toBeUndefined();
       for (const { news } of grants) expect(news.fences.fence <= MAX).toBe(true);
     });
-    const { grants } = readMail(`granted ${Array.from({ length: 100 }, () => GRANT.slice(8, 60)).join(",")}`);
+    const { grants } = readMessage(`granted ${Array.from({ length: 100 }, () => GRANT.slice(8, 60)).join(",")}`);
     expect(grants.length).toBeLessThanOrEqual(64);
-    expect(readMail(`granted ${"a:1+000000.,".repeat(1_000_000)}`).grants).toEqual([]);
+    expect(readMessage(`granted ${"a:1+000000.,".repeat(1_000_000)}`).grants).toEqual([]);
   });
 
   test("S179: renewals: only a yes is a yes, and only what the script says of a claim that is gone is a loss", async () => {

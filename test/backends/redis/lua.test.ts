@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
-import { readdirSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { startRedis } from "../../../src/lab/servers/redis.ts";
-import type { Script } from "../../../src/backends/redis/script.ts";
+import * as scripts from "../../../src/backends/redis/generated/scripts.ts";
 import { Clients } from "./lab.ts";
 
 interface BuildLua {
@@ -15,14 +15,6 @@ const root = join(import.meta.dirname, "../../..");
 const script = join(root, "scripts/build-lua.mjs");
 const { headerFaults, splitHeader } = (await import(script)) as BuildLua;
 
-async function generated(): Promise<Script[]> {
-  const files = readdirSync(join(root, "src/backends/redis/generated"));
-  const modules = await Promise.all(
-    files.map((file) => import(join(root, "src/backends/redis/generated", file)) as Promise<Record<string, Script>>),
-  );
-  return modules.flatMap((module) => Object.values(module));
-}
-
 describe("scripts", () => {
   test("the generated modules are what the .lua files say", () => {
     expect(execFileSync(process.execPath, [script, "--check"], { encoding: "utf8" })).toContain("up to date");
@@ -32,9 +24,16 @@ describe("scripts", () => {
     await using server = await startRedis();
     await using testClients = new Clients();
     const client = testClients.client(server.port);
-    const scripts = await generated();
-    expect(scripts.length).toBeGreaterThan(7);
-    for (const { sha, source } of scripts) expect(await client.script("LOAD", source)).toBe(sha);
+    const all = Object.values(scripts);
+    expect(all.length).toBeGreaterThan(7);
+    for (const { sha, source } of all) expect(await client.script("LOAD", source)).toBe(sha);
+  });
+
+  test("what scripts share is in the generated module once", () => {
+    const text = readFileSync(join(root, "src/backends/redis/generated/scripts.ts"), "utf8");
+    const lines = text.split("\n").filter((line) => /^local function \w+/u.test(line));
+    expect(lines.length).toBeGreaterThan(30);
+    expect(lines.filter((line, at) => lines.indexOf(line) !== at)).toEqual([]);
   });
 
   const lies: readonly (readonly [string, string, string])[] = [

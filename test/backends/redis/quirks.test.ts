@@ -8,7 +8,7 @@ import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
 import { freePort } from "../../../src/lab/servers/scratch.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { createLocks } from "../../../src/core/locks.ts";
-import { release } from "../../../src/backends/redis/generated/release.ts";
+import { release } from "../../../src/backends/redis/generated/scripts.ts";
 import { type RedisBackend, type RedisClient, redis } from "../../../src/backends/redis/index.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { libraries, type Library } from "./clients.ts";

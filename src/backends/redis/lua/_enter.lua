@@ -11,7 +11,7 @@ local function position(lock, place)
     return math.max(1, math.min(before + 1, lock.queued))
   end
   local places, count = {}, 1
-  for i = 1, before do places[i] = 'q' .. (lock.head + i - 1) end
+  for i = 1, before do places[i] = FIELD.place .. (lock.head + i - 1) end
   for _, id in ipairs(before > 0 and redis.call('HMGET', lock.key, unpack(places)) or {}) do
     if id and string.byte(id) ~= 32 then count = count + 1 end
   end
@@ -23,30 +23,30 @@ end
 local function refusal(lock, young)
   local place, ahead, learns = 0, lock.first - now, nil
   if lock.waits then place, learns = position(lock, place_of(lock.waits)), still_queued(lock, young) end
-  if young > 0 then return { place, young, now_text, 'young', learns } end
+  if young > 0 then return REFUSAL.reply{ place = place, ahead = young, now = now_text, record = WORD.young, learned = learns } end
   -- Nobody holds it, and who is next is not known yet: ask again at once.
-  if lock.busy and lock.n == 0 and not lock.waits then return { 0, 0, now_text, 'busy' } end
+  if lock.busy and lock.n == 0 and not lock.waits then return REFUSAL.reply{ place = 0, ahead = 0, now = now_text, record = WORD.busy } end
   if lock.n == 0 then ahead = 0 end
-  local record = redis.call('HGET', lock.key, 'h' .. lock.latest)
+  local record = redis.call('HGET', lock.key, FIELD.holder .. lock.latest)
   if not record and lock.n > 0 and lock.n + lock.queued <= 32 then
-    local holder = fields_of(lock, 'h')[1]
+    local holder = fields_of(lock, FIELD.holder)[1]
     record = holder and redis.call('HGET', lock.key, holder)
   end
-  return { place, ahead, now_text, record or '', learns }
+  return REFUSAL.reply{ place = place, ahead = ahead, now = now_text, record = record or '', learned = learns }
 end
 
 local function enqueue(lock, id, terms)
   lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
-  lock.waits = string.format('%013.0f %s %016d ', now + terms.ticket, now_text, lock.tail) .. terms.text
-  redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
-  if terms.mode == 'x' then lock.limit = terms.limit end
+  lock.waits = RECORD.text{ till = digits(now + terms.ticket), since = now_text, number = small(lock.tail), terms = terms.text }
+  redis.call('HSET', lock.key, FIELD.waiter .. id, lock.waits, FIELD.place .. lock.tail, id)
+  if terms.mode == MODE.exclusive then lock.limit = terms.limit end
 end
 
 -- Returns what is told of the grant, or a refusal, or an error. `young` > 0: nothing may be granted yet.
 local function enter(lock, id, terms, young)
   local till = now + terms.keep
   -- Who is in already stays in: after a deletion in the same script, a full server (noeviction) takes what follows.
-  if lock.held or lock.waits then redis.call('HDEL', lock.key, '-') end
+  if lock.held or lock.waits then redis.call('HDEL', lock.key, FIELD.none) end
   prune(lock)
   if lock.held and ends(lock.held) > now then
     -- A repeated attempt: the reply to the first was lost. The caller counts from this one, so the lease does too.
@@ -59,15 +59,15 @@ local function enter(lock, id, terms, young)
   end
   local fence
   if lock.waits then
-    lock.waits = string.format('%013.0f', now + terms.ticket) .. string.sub(lock.waits, 14)
-    redis.call('HSET', lock.key, 'w' .. id, lock.waits)
+    lock.waits = RECORD.replace(lock.waits, till, digits(now + terms.ticket))
+    redis.call('HSET', lock.key, FIELD.waiter .. id, lock.waits)
   end
   if lock.queued > 0 and young == 0 then fence = promote(lock, id) end
-  if not fence and terms.mode == 'x' then
-    if lock.queued == 0 and (lock.n == 0 or lock.mode == 's') then lock.limit = 0 end
+  if not fence and terms.mode == MODE.exclusive then
+    if lock.queued == 0 and (lock.n == 0 or lock.mode == MODE.shared) then lock.limit = 0 end
     if lock.limit ~= 0 and lock.limit ~= terms.limit then
       close(lock)
-      return redis.error_reply('HOLDFAST_LIMIT ' .. lock.limit)
+      return redis.error_reply(WORD.limit .. ' ' .. lock.limit)
     end
   end
   if not fence and lock.queued == 0 and young == 0 and admits(lock, terms) then fence = grant(lock, id, terms, till) end

@@ -9,8 +9,8 @@ local function young_at(lock, marker, asked, now)
   local quarantine, lag = string.match(asked or '0', '^(%d+) ?(%d*)$')
   local young, _, cut_off = young_ms(marker, tonumber(quarantine), now, tonumber(lag))
   -- Every marker that is made anew has another birth.
-  local known = redis.call('HMGET', marker, 'run', 'history', 'born')
-  lock.by = '@' .. string.sub(redis.sha1hex((known[1] or '') .. (known[2] or '') .. (known[3] or '')), 1, 12)
+  local known = redis.call('HMGET', marker, MARKER.run, MARKER.history, MARKER.born)
+  lock.by = MARK.identity .. string.sub(redis.sha1hex((known[1] or '') .. (known[2] or '') .. (known[3] or '')), 1, 12)
   lock.cut_off = cut_off
   -- Whoever only lets go may do so. Until the server itself has counted again, nobody is let in.
   return cut_off and math.max(young, 1000) or young

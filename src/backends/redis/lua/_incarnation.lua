@@ -37,7 +37,7 @@ end
 local function find(marker, born)
   local db = 0
   while enters(db) do
-    if redis.pcall('HGET', marker, 'born') == born then return db end
+    if redis.pcall('HGET', marker, MARKER.born) == born then return db end
     db = db + 1
   end
   return ''
@@ -45,7 +45,7 @@ end
 
 -- False after SWAPDB: the marker came here with another database's locks, or that of this database is there now.
 local function is_here(marker, db, born)
-  if db == '' or not enters(db) or redis.pcall('HGET', marker, 'born') == born then return true end
+  if db == '' or not enters(db) or redis.pcall('HGET', marker, MARKER.born) == born then return true end
   find(marker, born)
   return false
 end
@@ -56,8 +56,8 @@ local function supersede(marker, here)
   if here == '' then return end
   local db = 0
   while enters(db) do
-    if db ~= here and redis.pcall('HGET', marker, 'db') == tostring(here) then
-      redis.call('HSET', marker, 'run', 'superseded\n')
+    if db ~= here and redis.pcall('HGET', marker, MARKER.db) == tostring(here) then
+      redis.call('HSET', marker, MARKER.run, 'superseded\n')
     end
     db = db + 1
   end
@@ -66,7 +66,7 @@ end
 
 local function keep(marker, now)
   local death = string.format('%.0f', now + MARKER_MS)
-  redis.call('HSET', marker, 'death', death)
+  redis.call('HSET', marker, MARKER.death, death)
   redis.call('PEXPIREAT', marker, death)
 end
 
@@ -77,11 +77,11 @@ local function mark(marker, since, span, now)
   local time = redis.call('TIME')
   local born = time[1] .. '.' .. time[2]
   -- After a deletion, a full server (noeviction) takes what follows.
-  redis.call('HDEL', marker, 'db')
-  redis.call('HSET', marker, 'run', run, 'history', history, 'who', who, 'born', born,
-    'since', string.format('%.0f', since), 'span', string.format('%.0f', span))
+  redis.call('HDEL', marker, MARKER.db)
+  redis.call('HSET', marker, MARKER.run, run, MARKER.history, history, MARKER.who, who, MARKER.born, born,
+    MARKER.since, string.format('%.0f', since), MARKER.span, string.format('%.0f', span))
   local db = find(marker, born)
-  redis.call('HSET', marker, 'db', db)
+  redis.call('HSET', marker, MARKER.db, db)
   supersede(marker, db)
   keep(marker, now)
   return who
@@ -90,7 +90,8 @@ end
 -- How long nothing may be granted here, ms; who this server is; and whether it seems to be cut off from its replicas. A
 -- caller that asks for no quarantine (0) makes no marker, and is not told who it is where there is none.
 local function young_ms(marker, quarantine, now, lag)
-  local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who', 'lag')
+  local known = redis.call('HMGET', marker, MARKER.run, MARKER.history, MARKER.db, MARKER.born, MARKER.since,
+    MARKER.span, MARKER.death, MARKER.who, MARKER.lag)
   if not known[7] and quarantine == 0 then return 0 end
   local longest, least = tonumber(known[6]) or 0, tonumber(known[9])
   local span = math.max(quarantine, longest)
@@ -99,14 +100,14 @@ local function young_ms(marker, quarantine, now, lag)
   -- By a clock that was set back, a quarantine would last longer than it ever should.
   if not known[7] or since > now or text and not (tells(text, known) and is_here(marker, known[3], known[4])) then
     local who = mark(marker, now, span, now)
-    if lag and lag < (least or math.huge) then redis.call('HSET', marker, 'lag', lag) end
+    if lag and lag < (least or math.huge) then redis.call('HSET', marker, MARKER.lag, lag) end
     return span, who
   end
   if lag and lag < (least or math.huge) then
     least = lag
-    redis.call('HSET', marker, 'lag', lag)
+    redis.call('HSET', marker, MARKER.lag, lag)
   end
-  if span > longest then redis.call('HSET', marker, 'span', string.format('%.0f', span)) end
+  if span > longest then redis.call('HSET', marker, MARKER.span, string.format('%.0f', span)) end
   if known[7] - now < MARKER_MS / 2 then keep(marker, now) end
   return math.max(0, since + span - now), known[8], text and is_cut_off(text, least)
 end

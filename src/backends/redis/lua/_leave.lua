@@ -2,8 +2,8 @@
 
 -- Whose end a script is asked for: the claim's id, and whether its minHold counts.
 local function leaving(arg)
-  local id, mark = string.match(arg, '^([^!]*)(!?)$')
-  return id, mark == '!'
+  if string.sub(arg, -1) ~= MARK.keeps then return arg, false end
+  return string.sub(arg, 1, #arg - MARK.keeps.length), true
 end
 
 -- Ends the claim and returns 1 when it was held, 2 when it was queued, 0 when the lock knew nothing of it. The caller
@@ -15,23 +15,23 @@ local function leave(lock, id, keeps)
     return 2
   end
   if not lock.held or ends(lock.held) <= now then return 0 end
-  redis.call('HDEL', lock.key, 'h' .. id)
+  redis.call('HDEL', lock.key, FIELD.holder .. id)
   local terms = lock.held_terms
   lock.since = since(lock.held)
   -- By a clock that was set back it would stay for longer than it was ever asked to.
-  local stays = math.min(since(lock.held), now) + terms.min_hold
+  local stays = math.min(since(lock.held), now) + terms.minhold
   if keeps and stays > now then
     -- Taken until its minHold has passed, though nobody holds it: under a name that no claim has.
-    redis.call('HSET', lock.key, 'h~' .. id, string.format('%013.0f', stays) .. string.sub(lock.held, 14))
+    redis.call('HSET', lock.key, FIELD.kept .. id, RECORD.replace(lock.held, till, digits(stays)))
     if stays < lock.first then lock.first = stays end
     lock.latest = '~' .. id
     lock.stays, lock.idle = stays, terms.idle
   else
     lock.n = lock.n - 1
-    if lock.latest == id then lock.latest = '-' end
+    if lock.latest == id then lock.latest = WORD.nobody end
   end
   -- Voted leases have no queue here: whoever wants one listens to the lock itself.
-  if terms.voted then redis.call('PUBLISH', lock.key, 'freed') end
+  if terms.voted then redis.call('PUBLISH', lock.key, WORD.freed) end
   lock.held = false
   return 1
 end

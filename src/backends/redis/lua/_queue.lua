@@ -2,7 +2,6 @@
 
 -- How many lapsed tickets one call passes over, and how many grants one message tells: nothing keeps the server busy for long.
 local PASSED_MAX = 500
-local TOLD_MAX = 64
 
 local function queue_is_empty(lock)
   if lock.queued > 0 and lock.head <= lock.tail then return false end
@@ -18,24 +17,24 @@ end
 -- Leaves from any place. The gap joins those beside it.
 local function leave_queue(lock, id, place)
   local key, from, till = lock.key, place, place
-  redis.call('HDEL', key, 'w' .. id, 'q' .. place)
+  redis.call('HDEL', key, FIELD.waiter .. id, FIELD.place .. place)
   lock.queued = lock.queued - 1
-  local beside = redis.call('HMGET', key, 'q' .. place - 1, 'q' .. place + 1)
+  local beside = redis.call('HMGET', key, FIELD.place .. place - 1, FIELD.place .. place + 1)
   local before, after = gap_end(beside[1]), gap_end(beside[2])
   if before and before < place then
     from = before
-    redis.call('HDEL', key, 'q' .. place - 1, 'q' .. from)
+    redis.call('HDEL', key, FIELD.place .. place - 1, FIELD.place .. from)
   end
   if after and after > place then
     till = after
-    redis.call('HDEL', key, 'q' .. place + 1, 'q' .. till)
+    redis.call('HDEL', key, FIELD.place .. place + 1, FIELD.place .. till)
   end
   if from <= lock.head then
     lock.head = till + 1
   elseif till >= lock.tail then
     lock.tail = from - 1
   else
-    redis.call('HSET', key, 'q' .. from, ' ' .. till, 'q' .. till, ' ' .. from)
+    redis.call('HSET', key, FIELD.place .. from, ' ' .. till, FIELD.place .. till, ' ' .. from)
   end
   queue_is_empty(lock)
 end
@@ -43,7 +42,7 @@ end
 -- The first place behind `place` where anything is. The hash is looked at once in a call, and kept in `line`.
 local function next_place(lock, place, line)
   if not line[1] then
-    for _, field in ipairs(fields_of(lock, 'q')) do
+    for _, field in ipairs(fields_of(lock, FIELD.place)) do
       local other = tonumber(string.sub(field, 2))
       if other and other > place and other <= lock.tail then line[#line + 1] = other end
     end
@@ -60,11 +59,11 @@ local function skip(lock, text, line)
   local place = lock.head
   local last = gap_end(text)
   if last and last >= place and last < lock.tail then
-    redis.call('HDEL', lock.key, 'q' .. place, 'q' .. last)
+    redis.call('HDEL', lock.key, FIELD.place .. place, FIELD.place .. last)
     lock.head = last + 1
   elseif text then
     -- Nobody who waits is behind it.
-    redis.call('HDEL', lock.key, 'q' .. place, 'w' .. text)
+    redis.call('HDEL', lock.key, FIELD.place .. place, FIELD.waiter .. text)
     lock.queued, lock.head = lock.queued - 1, place + 1
   else
     -- Nothing at all is there, so that the line is not ours: wherever it goes on.
@@ -74,7 +73,7 @@ end
 
 -- Tells one process of its grants.
 local function tell(inbox, news)
-  redis.call('PUBLISH', inbox, 'granted ' .. table.concat(news, ','))
+  redis.call('PUBLISH', inbox, WORD.granted .. table.concat(news, ','))
 end
 
 -- A process that listens gets its whole ttl, counted from its last sign of life. One that does not may be dead: it must not
@@ -82,11 +81,11 @@ end
 local function hand_over(lock, id, terms, till, mail)
   local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
   local lasts = heard and till - terms.ticket + terms.ttl or till
-  local news = sealed(id, (heard and ':' or '?') .. grant(lock, id, terms, lasts + terms.delay) .. lock.by)
+  local news = sealed(id, (heard and MARK.sure or MARK.asked) .. grant(lock, id, terms, lasts + terms.delay) .. lock.by)
   local list = mail[terms.inbox] or {}
   mail[terms.inbox] = list
   list[#list + 1] = news
-  if #list == TOLD_MAX then
+  if #list == LIMIT.grants then
     tell(terms.inbox, list)
     mail[terms.inbox] = nil
   end
@@ -100,19 +99,19 @@ local function promote(lock, caller)
   local mail, passed, line = {}, 0, {}
   while not queue_is_empty(lock) do
     local place = lock.head
-    local id = redis.call('HGET', lock.key, 'q' .. place)
-    local record = id and redis.call('HGET', lock.key, 'w' .. id)
+    local id = redis.call('HGET', lock.key, FIELD.place .. place)
+    local record = id and redis.call('HGET', lock.key, FIELD.waiter .. id)
     local till, terms = read(record)
     if not terms then
       skip(lock, id, line)
       passed = passed + 1
     elseif till <= now and id ~= caller then
-      redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
+      redis.call('HDEL', lock.key, FIELD.waiter .. id, FIELD.place .. place)
       lock.queued, lock.head, passed = lock.queued - 1, place + 1, passed + 1
     elseif not admits(lock, terms) then
       break
     else
-      redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
+      redis.call('HDEL', lock.key, FIELD.waiter .. id, FIELD.place .. place)
       lock.queued, lock.head = lock.queued - 1, place + 1
       if id == caller then
         lock.waits = false
@@ -139,5 +138,5 @@ local function still_queued(lock, young)
   elseif place_of(lock.waits) <= lock.head then
     again = young > 0 and young or math.max(1, lock.first - now)
   end
-  return string.format('=%016.0f %.0f%s', lock.fence, again, lock.by)
+  return LEARNED.text{ last = digits(lock.fence), again = digits(again), by = lock.by }
 end

@@ -14,14 +14,15 @@
 -- piece in a format, costs as much as a look into the store.
 local call, match, sub = redis.call, string.match, string.sub
 local id, terms = ARGV[1], ARGV[2]
-local state = call('HGET', KEYS[1], 's')
-if not state and call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
-local plain = state and not ARGV[3] and state < '9007199250000000'
+local state = call('HGET', KEYS[1], FIELD.state)
+if not state and call('EXISTS', KEYS[1]) == 0 then state = STATE.zero end
+--- @needs STATE.last.from = 1
+local plain = state and not ARGV[3] and state < LIMIT.fence.text
   and redis.pcall('EXISTS', KEYS[2] or match(KEYS[1], '^.-:{%x%x}')) ~= 1
-if plain and #state == 30 then
-  local last, death = match(state, '^(%d+) (%d+)$')
-  local keep, more, idle = match(terms, '^.x (%d+) (%d+) (%d+) 1 ')
-  if keep and last and #last == 16 then
+if plain and #state == STATE.width then
+  local last, death = match(state, STATE.pattern{})
+  local keep, more, idle = match(terms, TERMS.pattern{ mode = MODE.exclusive, limit = '1' })
+  if keep and last and #last == STATE.last.width then
     local time = call('TIME')
     local seconds, micros = time[1], time[2]
     if #micros < 6 then micros = sub('00000' .. micros, -6) end
@@ -29,59 +30,70 @@ if plain and #state == 30 then
     local low = micros + more
     if fence <= last then
       -- The counter is ahead of the clock: one fence at a time until the clock has caught up (see _lock).
-      fence, more = string.format('%016.0f', last + 1), '000000'
-      last, terms = fence, sub(terms, 1, 16) .. more .. sub(terms, 23)
+      fence, more = string.format(STATE.last.format, last + 1), TERMS.more.zero
+      last, terms = fence, TERMS.replace(terms, more, more)
     elseif low < 1000000 then
       last = seconds .. string.format('%06d', low)
     else
-      last = string.format('%016.0f', fence + more)
+      last = string.format(STATE.last.format, fence + more)
     end
     local till = now + keep
     local moved = till + idle - death > 0
-    if moved then death = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
-    call('HSET', KEYS[1], 's', last .. ' ' .. death .. ' =' .. id .. ' ' .. till .. ' ' .. now .. ' ' .. fence
-      .. ' ' .. terms)
+    if moved then death = string.format(STATE.death.format, till + idle + math.floor(idle / 2)) end
+    call('HSET', KEYS[1], FIELD.state, STATE_ALONE.text{
+      last = last, death = death, id = id, till = till, since = now, number = fence, terms = terms,
+    })
     if moved then call('PEXPIREAT', KEYS[1], death) end
-    return fence .. '+' .. more
+    return RUN.text{ fence = fence, more = more }
   end
 end
 
 -- The usual case of a lock that is wanted by many: one holds it alone, and the claim joins the queue behind the others.
 local keep, idle, ticket
-if plain and #state > 30 then keep, idle, ticket = match(terms, '^.x (%d+) %d+ (%d+) 1 %d+ %d+ ([1-9]%d*) ') end
+if plain and #state > STATE.width then
+  keep, idle, ticket = match(terms, TERMS.pattern{ mode = MODE.exclusive, limit = '1', ticket = '[1-9]%d*' })
+end
 if ticket then
   local record, known
   local last, death, first, latest, queued, head, tail =
-    match(state, '^(%d+) (%d+) 1 x 1 (%d+) (%S+) (%d+) (%d+) (%d+)$')
+    match(state, STATE_CROWD.pattern{ holders = '1', mode = MODE.exclusive, limit = '1' })
   local alone = not first
   if first then
-    local fields = call('HMGET', KEYS[1], 'h' .. latest, 'h' .. id, 'w' .. id)
+    local fields = call('HMGET', KEYS[1], FIELD.holder .. latest, FIELD.holder .. id, FIELD.waiter .. id)
     record, known = fields[1], fields[2] or fields[3]
   else
-    last, death, latest, record, first = match(state, '^(%d+) (%d+) =(%S+) ((%d+) .*)$')
+    last, death, latest, record, first = match(state, STATE_ALONE.pattern{ id = latest, till = first })
     queued, head, tail = '0', '1', '0'
-    known = latest == id or not latest or string.byte(record, 47) ~= 120 or sub(record, 81, 83) ~= ' 1 '
+    known = latest == id or not latest or string.byte(record, RECORD.mode.from) ~= MODE.exclusive.byte
+      or sub(record, RECORD.limit.from - 1, RECORD.limit.from + 1) ~= ' 1 '
   end
   local time = call('TIME')
   local now = time[1] .. sub('00000' .. time[2], -6, -4)
   -- What does not look as ours do is for the long way to judge.
-  if first and record and not known and #first == 13 and first > now and #last == 16 and #death == 13 and #tail < 15 then
+  if first and record and not known and #first == RECORD.till.width and first > now
+    and #last == STATE.last.width and #death == STATE.death.width and #tail < 15 then
     local place, ahead = tail + 1, first - now
     local needed = now + keep + idle
     if needed - death > 0 then
-      death = string.format('%013.0f', needed + math.floor(idle / 2))
+      death = string.format(STATE.death.format, needed + math.floor(idle / 2))
       call('PEXPIREAT', KEYS[1], death)
     end
     local fields = {
-      'w' .. id, string.format('%013.0f %s %016d ', now + ticket, now, place) .. terms, 'q' .. place, id,
-      's', last .. ' ' .. death .. ' 1 x 1 ' .. first .. ' ' .. latest
-        .. string.format(' %d %s %d', queued + 1, head, place),
+      FIELD.waiter .. id, RECORD.text{ till = digits(now + ticket), since = now, number = small(place), terms = terms },
+      FIELD.place .. place, id,
+      FIELD.state, STATE_CROWD.text{
+        last = last, death = death, holders = '1', mode = MODE.exclusive, limit = '1', first = first, latest = latest,
+        queued = small(queued + 1), head = head, tail = small(place),
+      },
     }
     -- Of a holder that nobody waited for, the record was in the state.
-    if alone then fields[7], fields[8] = 'h' .. latest, record end
+    if alone then fields[7], fields[8] = FIELD.holder .. latest, record end
     -- Refused by a full server (noeviction): then the long way, which may know better.
     if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'number' then
-      return { queued + 1, ahead, now, record, '=' .. last .. (queued == '0' and ' ' .. ahead or ' 0') }
+      return REFUSAL.reply{
+        place = queued + 1, ahead = ahead, now = now, record = record,
+        learned = LEARNED.text{ last = last, again = queued == '0' and ahead or '0', by = '' },
+      }
     end
   end
 end
@@ -94,7 +106,7 @@ end
 --- @include _enter
 
 local lock = open(KEYS[1], id)
-if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+if not lock then return redis.error_reply(WORD.foreign) end
 local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[3], now)
 if lock.cut_off then return redis.error_reply(CUT_OFF) end
 return enter(lock, id, parse(terms), young)

@@ -18,14 +18,14 @@
 
 local count = tonumber(ARGV[1])
 -- Who waits goes on waiting: after a deletion in the same script, a full server (noeviction) takes what follows.
-if count > 0 then redis.pcall('HDEL', KEYS[1], '-') end
+if count > 0 then redis.pcall('HDEL', KEYS[1], FIELD.none) end
 local here = { by = '' }
 local young = young_at(here, marker_of(KEYS[1], KEYS[count + 1]), ARGV[2] ~= '0' and ARGV[2], now)
 if here.cut_off then return redis.error_reply(CUT_OFF) end
 
 local function beat(key, id)
   local lock = open(key, id)
-  if not lock then return '!HOLDFAST_FOREIGN' end
+  if not lock then return WORD.failed .. WORD.foreign end
   lock.by = here.by
   prune(lock)
   if lock.held and ends(lock.held) > now then
@@ -37,8 +37,8 @@ local function beat(key, id)
   end
   if not lock.waits then return '-' end
   local terms = lock.waits_terms
-  lock.waits = string.format('%013.0f', now + terms.ticket) .. string.sub(lock.waits, 14)
-  redis.call('HSET', key, 'w' .. id, lock.waits)
+  lock.waits = RECORD.replace(lock.waits, till, digits(now + terms.ticket))
+  redis.call('HSET', key, FIELD.waiter .. id, lock.waits)
   local fence = young == 0 and promote(lock, id)
   close(lock, now + terms.keep, terms.idle)
   return fence or still_queued(lock, young)

@@ -10,7 +10,7 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local known = redis.call('HMGET', KEYS[1], 'run', 'history', 'span')
+local known = redis.call('HMGET', KEYS[1], MARKER.run, MARKER.history, MARKER.span)
 local before = known[3] or '-1'
 local _, who = young_ms(KEYS[1], tonumber(ARGV[1]), now)
 -- A durable server that was copied has its model's marker, and would be taken for it.

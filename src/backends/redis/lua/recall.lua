@@ -11,10 +11,10 @@ local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
   local id, record
   -- A lock's only holder stands in the state itself.
-  if fields[i] == 's' then id, record = string.match(fields[i + 1], '^%d+ %d+ =(%S+) (.*)$')
-  elseif string.sub(fields[i], 1, 1) == 'h' then id, record = string.sub(fields[i], 2), fields[i + 1] end
-  if id and string.sub(id, 1, #ARGV[1]) == ARGV[1] and string.sub(record, 1, 13) > now then
-    return id .. ' ' .. string.match(record, '^%d+ %d+ (%d+) ')
+  if fields[i] == FIELD.state then id, record = string.match(fields[i + 1], STATE_ALONE.pattern{})
+  elseif string.sub(fields[i], 1, 1) == FIELD.holder then id, record = string.sub(fields[i], 2), fields[i + 1] end
+  if id and string.sub(id, 1, #ARGV[1]) == ARGV[1] and string.sub(record, RECORD.till) > now then
+    return id .. ' ' .. string.match(record, RECORD.pattern{ number = '(%d+)' })
   end
 end
 return 0

@@ -10,67 +10,77 @@
 
 -- The usual case comes first and alone: the claim is the only one here, and its release needs nothing special.
 local call, match, sub = redis.call, string.match, string.sub
-local state = call('HGET', KEYS[1], 's')
-local alone = ' =' .. ARGV[1] .. ' '
-local flag = state and sub(state, 31, 30 + #alone) == alone and sub(state, 76 + #alone, 76 + #alone)
-if flag == '.' or flag == 'v' then
+local state = call('HGET', KEYS[1], FIELD.state)
+local alone = MARK.alone .. ARGV[1] .. ' '
+local flag = state and sub(state, STATE.width + 1, STATE.width + #alone) == alone
+  and sub(state, STATE.width + RECORD.flag.from + #alone, STATE.width + RECORD.flag.to + #alone)
+if flag == FLAG.plain or flag == FLAG.voted then
   local time = call('TIME')
-  local ends = sub(state, 31 + #alone, 43 + #alone)
+  local ends = sub(state, STATE.width + RECORD.till.from + #alone, STATE.width + RECORD.till.to + #alone)
   -- The second is nearly always enough.
   local ended = ends > time[1] .. '999' or ends > time[1] .. sub('00000' .. time[2], -6, -4)
-  local empty = sub(state, 1, 30)
-  local done = redis.pcall('HSET', KEYS[1], 's', empty)
+  local empty = sub(state, STATE.whole)
+  local done = redis.pcall('HSET', KEYS[1], FIELD.state, empty)
   if type(done) == 'table' then
     -- A full server (noeviction) takes no new data, but does after a deletion in the same script.
-    call('HDEL', KEYS[1], '-')
-    call('HSET', KEYS[1], 's', empty)
+    call('HDEL', KEYS[1], FIELD.none)
+    call('HSET', KEYS[1], FIELD.state, empty)
   end
-  if ended and flag == 'v' then call('PUBLISH', KEYS[1], 'freed') end
+  if ended and flag == FLAG.voted then call('PUBLISH', KEYS[1], WORD.freed) end
   return ended and 1 or 0
 end
 
 -- The usual case of a lock that is wanted by many: the only holder leaves, and a waiter like it that is alive is the next.
+--- @needs STATE.last.from = 1
 local last, death, latest, queued, head, tail
-if state and not ARGV[2] and state < '9007199250000000' then
-  last, death, latest, queued, head, tail = match(state, '^(%d+) (%d+) 1 x 1 %d+ (%S+) (%d+) (%d+) (%d+)$')
+if state and not ARGV[2] and state < LIMIT.fence.text then
+  last, death, latest, queued, head, tail = match(state, STATE_CROWD.pattern{
+    holders = '1', mode = MODE.exclusive, limit = '1',
+  })
 end
-if latest == ARGV[1] and queued ~= '0' and #last == 16 and #death == 13 then
-  local fields = call('HMGET', KEYS[1], 'h' .. latest, 'q' .. head)
+if latest == ARGV[1] and queued ~= '0' and #last == STATE.last.width and #death == STATE.death.width then
+  local fields = call('HMGET', KEYS[1], FIELD.holder .. latest, FIELD.place .. head)
   local held, id = fields[1], fields[2]
-  local waits = held and id and call('HGET', KEYS[1], 'w' .. id)
-  local ticket_ends, at, more, ttl, delay, ticket, inbox
-  if waits and string.byte(held, 46) == 46 then
-    ticket_ends, at, more, ttl, delay, ticket, inbox =
-      match(waits, '^(%d+) %d+ %d+ .x %d+ ()(%d+) %d+ 1 (%d+) (%d+) (%d+) %d+ (%S+) ')
+  local waits = held and id and call('HGET', KEYS[1], FIELD.waiter .. id)
+  local ticket_ends, more_at, more, ttl, delay, ticket, inbox
+  if waits and string.byte(held, RECORD.flag.from) == FLAG.plain.byte then
+    ticket_ends, more_at, more, ttl, delay, ticket, inbox =
+      match(waits, RECORD.pattern{ till = ticket_ends, mode = MODE.exclusive, limit = '1' })
   end
   local time = call('TIME')
   local seconds, micros = time[1], time[2]
   if #micros < 6 then micros = sub('00000' .. micros, -6) end
   local now = seconds .. sub(micros, 1, 3)
   -- What does not look as ours do is for the long way to judge, and who finds a marker goes it too.
-  if at == 62 and #more == 6 and #ticket_ends == 13 and ticket_ends > now and sub(held, 1, 13) > now
+  if more_at == RECORD.more.from and #more == RECORD.more.width and #ticket_ends == RECORD.till.width
+    and ticket_ends > now and sub(held, RECORD.till) > now
     and redis.pcall('EXISTS', KEYS[2] or match(KEYS[1], '^.-:{%x%x}')) ~= 1 then
     -- As promote() in _queue does it.
     local heard = call('PUBSUB', 'NUMSUB', inbox)[2] > 0
     local till = ticket_ends + delay
-    till = string.format('%013.0f', heard and till - ticket + ttl or till)
+    till = string.format(RECORD.till.format, heard and till - ticket + ttl or till)
     local fence = seconds .. micros
     local low = micros + more
     if fence <= last then
-      fence = string.format('%016.0f', last + 1)
-      if sub(held, 15, 27) >= now then more = '000000' elseif more > '000499' then more = '000499' end
+      fence = string.format(STATE.last.format, last + 1)
+      if sub(held, RECORD.since) >= now then more = RECORD.more.zero elseif more > '000499' then more = '000499' end
       low = 1000000
     end
-    last = low < 1000000 and seconds .. string.format('%06d', low) or string.format('%016.0f', fence + more)
-    call('HDEL', KEYS[1], 'h' .. latest, 'w' .. id, 'q' .. head)
+    last = low < 1000000 and seconds .. string.format('%06d', low) or string.format(STATE.last.format, fence + more)
+    call('HDEL', KEYS[1], FIELD.holder .. latest, FIELD.waiter .. id, FIELD.place .. head)
     if queued == '1' then head, tail = 0, '0' end
     call('HSET', KEYS[1],
-      'h' .. id, till .. ' ' .. now .. ' ' .. fence .. sub(waits, 45, 61) .. more .. sub(waits, 68),
-      's', last .. ' ' .. death .. ' 1 x 1 ' .. till .. ' ' .. id
-        .. string.format(' %d %d ', queued - 1, head + 1) .. tail)
-    local news = (heard and ':' or '?') .. fence .. '+' .. more
-    local seal = sub(redis.sha1hex(id .. news), 1, 20)
-    call('PUBLISH', inbox, 'granted ' .. sub(id, 1, 8) .. news .. '.' .. seal)
+      FIELD.holder .. id, RECORD.text{
+        till = till, since = now, number = fence,
+        terms = sub(waits, RECORD.terms.from, RECORD.more.from - 1) .. more .. sub(waits, RECORD.more.to + 1),
+      },
+      FIELD.state, STATE_CROWD.text{
+        last = last, death = death, holders = '1', mode = MODE.exclusive, limit = '1', first = till, latest = id,
+        queued = small(queued - 1), head = small(head + 1), tail = tail,
+      })
+    local news = (heard and MARK.sure or MARK.asked) .. RUN.text{ fence = fence, more = more }
+    local seal = sub(redis.sha1hex(id .. news), 1, LIMIT.seal)
+    call('PUBLISH', inbox, WORD.granted .. sub(id, 1, LIMIT.shown) .. news .. MARK.seal .. seal)
     return 1
   end
 end
@@ -84,7 +94,7 @@ end
 
 local id, keeps = leaving(ARGV[1])
 local lock = open(KEYS[1], id)
-if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+if not lock then return redis.error_reply(WORD.foreign) end
 local ended = leave(lock, id, keeps)
 local waited_for = lock.queued > 0
 if waited_for then

@@ -17,7 +17,7 @@
 
 local silence = tonumber(ARGV[4])
 if not silence then
-  local known = redis.pcall('HGET', ARGV[4], 'lag')
+  local known = redis.pcall('HGET', ARGV[4], MARKER.lag)
   silence = type(known) == 'string' and tonumber(known)
 end
 if silence and is_cut_off(redis.call('INFO', 'replication'), silence) then return redis.error_reply(CUT_OFF) end
@@ -26,56 +26,59 @@ if silence and is_cut_off(redis.call('INFO', 'replication'), silence) then retur
 
 local keep, idle = tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = now + keep
-local stamp = string.format('%013.0f', last)
+local stamp = string.format(RECORD.till.format, last)
 
 -- The usual case: the claim is the only one here. Renewals only move the end forward.
 local function renew_alone(key, state, id)
-  local from = 33 + #id
-  local till = tonumber(string.sub(state, from + 1, from + 13))
+  local from = STATE.width + MARK.alone.length + 1 + #id
+  local till = tonumber(string.sub(state, from + RECORD.till.from, from + RECORD.till.to))
   if not till or till <= now then return false end
   if till >= last then return true end
-  local head = string.sub(state, 1, 30)
-  if last + idle > (tonumber(string.sub(state, 18, 30)) or 0) then
+  local head = string.sub(state, STATE.whole)
+  if last + idle > (tonumber(string.sub(state, STATE.death)) or 0) then
     -- Half an idle time in reserve, so that most renewals need not touch the key's own expiry.
-    local death = string.format('%013.0f', last + idle + math.floor(idle / 2))
+    local death = string.format(STATE.death.format, last + idle + math.floor(idle / 2))
     redis.call('PEXPIREAT', key, death)
-    head = string.sub(state, 1, 17) .. death
+    head = STATE.text{ last = string.sub(state, STATE.last), death = death }
   end
-  local renewed = head .. string.sub(state, 31, from) .. stamp .. string.sub(state, from + 14)
+  local renewed = head .. string.sub(state, STATE.width + 1, from + RECORD.till.from - 1) .. stamp
+    .. string.sub(state, from + RECORD.till.to + 1)
   -- Refused by a full server (noeviction): the long way deletes first, and then it is taken.
-  return type(redis.pcall('HSET', key, 's', renewed)) == 'number'
+  return type(redis.pcall('HSET', key, FIELD.state, renewed)) == 'number'
 end
 
 local function renew(key, id, fence)
-  local state = redis.call('HGET', key, 's')
-  if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' '
-    and (not fence or string.sub(state, 62 + #id, 77 + #id) == fence) and renew_alone(key, state, id) then
+  local state = redis.call('HGET', key, FIELD.state)
+  if state and string.sub(state, STATE.width + 1, STATE.width + MARK.alone.length + 1 + #id) == MARK.alone .. id .. ' '
+    and (not fence or string.sub(state, STATE.width + MARK.alone.length + 1 + RECORD.number.from + #id,
+      STATE.width + MARK.alone.length + 1 + RECORD.number.to + #id) == fence)
+    and renew_alone(key, state, id) then
     return 1
   end
   local lock = open(key, id)
-  if not lock then return '!HOLDFAST_FOREIGN' end
+  if not lock then return WORD.failed .. WORD.foreign end
   if lock.held and ends(lock.held) > now then
-    if fence and tonumber(fence_of(lock.held)) ~= tonumber(fence) then return 'other' end
+    if fence and tonumber(fence_of(lock.held)) ~= tonumber(fence) then return WORD.other end
     -- After a deletion in the same script, a full server (noeviction) takes what follows.
-    redis.call('HDEL', key, '-')
+    redis.call('HDEL', key, FIELD.none)
     extend(lock, id, last)
     close(lock, last, idle)
     return 1
   end
-  local fence = redis.call('HGET', key, 'f' .. id)
-  return 'gone ' .. (fence and redis.call('HGET', key, 'o' .. fence) or '')
+  local fence = redis.call('HGET', key, FIELD.forcedFence .. id)
+  return WORD.gone .. (fence and redis.call('HGET', key, FIELD.forced .. fence) or '')
 end
 
 local count, who = #KEYS, nil
 if ARGV[5] == 'who' then
   -- As the last vote found it: whoever renews here was voted for here.
-  who = redis.call('HGET', KEYS[count], 'who') or ''
+  who = redis.call('HGET', KEYS[count], MARKER.who) or ''
   count = count - 1
 end
 local answers, renewed, from = {}, 0, 1
 for i = 1, count do
   local till = string.find(ARGV[1], ' ', from, true)
-  local fence = ARGV[6] and string.sub(ARGV[6], 17 * i - 16, 17 * i - 1)
+  local fence = ARGV[6] and string.sub(ARGV[6], (RECORD.number.width + 1) * i - RECORD.number.width, (RECORD.number.width + 1) * i - 1)
   answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1), fence)
   if answers[i] == 1 then renewed = renewed + 1 end
   from = till + 1

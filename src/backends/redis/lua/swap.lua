@@ -20,12 +20,12 @@
 
 local ending, keeps = leaving(ARGV[3])
 local lock = open(KEYS[1], ending)
-if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+if not lock then return redis.error_reply(WORD.foreign) end
 local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[4], now)
 if lock.cut_off then return redis.error_reply(CUT_OFF) end
 local released = leave(lock, ending, keeps)
-local next_claim = redis.call('HMGET', KEYS[1], 'h' .. ARGV[1], 'w' .. ARGV[1])
-if not know(lock, ARGV[1], next_claim[1], next_claim[2]) then return redis.error_reply('HOLDFAST_FOREIGN') end
+local next_claim = redis.call('HMGET', KEYS[1], FIELD.holder .. ARGV[1], FIELD.waiter .. ARGV[1])
+if not know(lock, ARGV[1], next_claim[1], next_claim[2]) then return redis.error_reply(WORD.foreign) end
 local answer = enter(lock, ARGV[1], parse(ARGV[2]), young)
 if type(answer) == 'table' and answer.err then return answer end
 return { released, answer }

@@ -13,46 +13,49 @@
 --- @include _replicas
 --- @include _incarnation
 
-local state = redis.call('HGET', KEYS[1], 's')
-if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
-local last, death = tonumber(string.sub(state or '', 1, 16)), tonumber(string.sub(state or '', 18, 30))
-if not last or not death then return redis.error_reply('HOLDFAST_FOREIGN') end
+local state = redis.call('HGET', KEYS[1], FIELD.state)
+if not state and redis.call('EXISTS', KEYS[1]) == 0 then state = STATE.zero end
+local last, death = tonumber(string.sub(state or '', STATE.last)), tonumber(string.sub(state or '', STATE.death))
+if not last or not death then return redis.error_reply(WORD.foreign) end
 local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6, -4)
-local young, who = young_ms(KEYS[2], string.sub(ARGV[3], 18) + 0, stamp + 0)
-if young > 0 then return { 'young', stamp, who, string.format('%.0f', young) } end
+local young, who = young_ms(KEYS[2], string.sub(ARGV[3], RECORD.number.width + 2) + 0, stamp + 0)
+if young > 0 then return VOTE.reply{ vote = WORD.young, now = stamp, server = who, detail = string.format('%.0f', young) } end
 -- Of a durable server nothing is known but what its first voter wrote.
 who = who or mark(KEYS[2], stamp + 0, 0, stamp + 0)
-local ballot = string.sub(ARGV[3], 1, 16)
+local ballot = string.sub(ARGV[3], 1, RECORD.number.width)
 local waiters = redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]
 local yes = stamp .. ' ' .. who
 if waiters ~= 0 then yes = yes .. ' ' .. waiters end
 
 -- The usual cases come first and without the lock's machine: nobody holds it, or one exclusive holder does. Fixed widths,
 -- because patterns and formats are slow.
-if #state == 30 and ballot + 0 > last and string.sub(ARGV[2], 2, 3) == 'x '
-  and string.sub(ARGV[2], 36, 38) == ' 1 ' then
-  local till, idle = stamp + string.sub(ARGV[2], 4, 15), string.sub(ARGV[2], 24, 35)
+if #state == STATE.width and ballot + 0 > last and string.sub(ARGV[2], TERMS.mode) == MODE.exclusive
+  and string.sub(ARGV[2], TERMS.limit.from - 1, TERMS.limit.from + 1) == ' 1 ' then
+  local till, idle = stamp + string.sub(ARGV[2], TERMS.keep), string.sub(ARGV[2], TERMS.idle)
   local moved = till + idle > death
-  local vanishes = string.sub(state, 18)
-  if moved then vanishes = string.format('%013.0f', till + idle + math.floor(idle / 2)) end
-  redis.call('HSET', KEYS[1], 's', ballot .. ' ' .. vanishes .. ' =' .. ARGV[1] .. ' ' .. till .. ' ' .. stamp .. ' ' .. ballot
-    .. ' ' .. ARGV[2], 'b', ARGV[1] .. ' ' .. string.sub(state, 1, 16))
+  local vanishes = string.sub(state, STATE.death)
+  if moved then vanishes = string.format(STATE.death.format, till + idle + math.floor(idle / 2)) end
+  redis.call('HSET', KEYS[1],
+    FIELD.state, STATE_ALONE.text{
+      last = ballot, death = vanishes, id = ARGV[1], till = till, since = stamp, number = ballot, terms = ARGV[2],
+    },
+    FIELD.ballot, BALLOT.text{ id = ARGV[1], last = string.sub(state, STATE.last) })
   if moved then redis.call('PEXPIREAT', KEYS[1], vanishes) end
   return yes
 end
-if string.sub(state, 31, 32) == ' =' then
-  local at = string.find(state, ' ', 33, true) or 33
-  local ends = tonumber(string.sub(state, at + 1, at + 13))
-  if ends and ends > stamp + 0 and string.sub(state, 33, at - 1) ~= ARGV[1] then
-    return { 'held', stamp, who, string.sub(state, at + 1), waiters }
+if string.sub(state, STATE.width + 1, STATE.width + MARK.alone.length) == MARK.alone then
+  local at = string.find(state, ' ', STATE.width + 1 + MARK.alone.length, true) or STATE.width + 1 + MARK.alone.length
+  local ends = tonumber(string.sub(state, at + RECORD.till.from, at + RECORD.till.to))
+  if ends and ends > stamp + 0 and string.sub(state, STATE.width + 1 + MARK.alone.length, at - 1) ~= ARGV[1] then
+    return VOTE.reply{ vote = WORD.held, now = stamp, server = who, detail = string.sub(state, at + 1), waiters = waiters }
   end
 end
 
 --- @include _lock
 
 local lock = open(KEYS[1], ARGV[1])
-if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+if not lock then return redis.error_reply(WORD.foreign) end
 local id, terms = ARGV[1], parse(ARGV[2])
 ballot = tonumber(ballot)
 local till = now + terms.keep
@@ -65,15 +68,16 @@ if mine and tonumber(fence_of(lock.held)) == ballot then
 end
 if not mine and not admits(lock, terms) then
   close(lock)
-  return { 'held', stamp, who, redis.call('HGET', KEYS[1], 'h' .. lock.latest) or '', waiters }
+  local record = redis.call('HGET', KEYS[1], FIELD.holder .. lock.latest) or ''
+  return VOTE.reply{ vote = WORD.held, now = stamp, server = who, detail = record, waiters = waiters }
 end
 if ballot <= lock.fence then
   close(lock)
-  return { 'low', stamp, who, string.format('%.0f', lock.fence) }
+  return VOTE.reply{ vote = WORD.low, now = stamp, server = who, detail = string.format('%.0f', lock.fence) }
 end
 -- A higher ballot of the holder itself raises its fence.
 if mine then lock.n = lock.n - 1 end
-redis.call('HSET', KEYS[1], 'b', id .. string.format(' %016.0f', lock.fence))
+redis.call('HSET', KEYS[1], FIELD.ballot, BALLOT.text{ id = id, last = digits(lock.fence) })
 lock.fence = ballot
 hold(lock, id, terms, till, ballot)
 close(lock, till, terms.idle)

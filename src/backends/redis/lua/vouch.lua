@@ -9,6 +9,6 @@
 --- @include _replicas
 --- @include _incarnation
 
-if ARGV[2] then redis.call('HSET', KEYS[1], 'lag', ARGV[2]) else redis.call('HDEL', KEYS[1], 'lag') end
+if ARGV[2] then redis.call('HSET', KEYS[1], MARKER.lag, ARGV[2]) else redis.call('HDEL', KEYS[1], MARKER.lag) end
 mark(KEYS[1], 0, tonumber(ARGV[1]), redis.call('TIME')[1] * 1000)
 return 1

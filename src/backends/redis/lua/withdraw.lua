@@ -8,21 +8,21 @@
 --
 -- Returns what release returns.
 
-local fields = redis.call('HMGET', KEYS[1], 's', 'b')
+local fields = redis.call('HMGET', KEYS[1], FIELD.state, FIELD.ballot)
 local state = fields[1]
-local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')
-if voter ~= ARGV[1] or #before ~= 16 then before = nil end
-local alone = ' =' .. ARGV[1] .. ' '
-if state and string.sub(state, 31, 30 + #alone) == alone then
-  local record = string.sub(state, 31 + #alone)
-  local last = string.sub(state, 1, 16)
+local voter, before = string.match(fields[2] or '', BALLOT.pattern{ id = voter, last = before })
+if voter ~= ARGV[1] or #before ~= BALLOT.last.width then before = nil end
+local alone = MARK.alone .. ARGV[1] .. ' '
+if state and string.sub(state, STATE.width + 1, STATE.width + #alone) == alone then
+  local record = string.sub(state, STATE.width + 1 + #alone)
+  local last = string.sub(state, STATE.last)
   local time = redis.call('TIME')
-  local held = string.sub(record, 1, 13) > time[1] .. string.sub('00000' .. time[2], -6, -4)
-  if held and before and string.sub(record, 29, 44) == last then last = before end
+  local held = string.sub(record, RECORD.till) > time[1] .. string.sub('00000' .. time[2], -6, -4)
+  if held and before and string.sub(record, RECORD.number) == last then last = before end
   -- After a deletion in the same script, a full server (noeviction) takes what follows.
-  redis.call('HDEL', KEYS[1], 'b')
-  redis.call('HSET', KEYS[1], 's', last .. string.sub(state, 17, 30))
-  if held then redis.call('PUBLISH', KEYS[1], 'freed') end
+  redis.call('HDEL', KEYS[1], FIELD.ballot)
+  redis.call('HSET', KEYS[1], FIELD.state, STATE.text{ last = last, death = string.sub(state, STATE.death) })
+  if held then redis.call('PUBLISH', KEYS[1], WORD.freed) end
   return held and 1 or 0
 end
 
@@ -34,7 +34,7 @@ end
 --- @include _leave
 
 local lock = open(KEYS[1], ARGV[1])
-if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+if not lock then return redis.error_reply(WORD.foreign) end
 local mine = lock.held and ends(lock.held) > now and tonumber(fence_of(lock.held)) == lock.fence
 local ended = leave(lock, ARGV[1], false)
 if mine and before then lock.fence = tonumber(before) end

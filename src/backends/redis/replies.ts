@@ -1,8 +1,9 @@
-/** Reads the scripts' replies. Everything that comes from the store is checked before it is believed. */
+/** Reads what scripts answer and what messages say: all of it is checked before it is believed. The layouts are in wire.ts. */
 import type { Holding, Refused, Released, Vote } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
-import { FENCE_MAX, isFence } from "./fences.ts";
-import { toHolding } from "./record.ts";
+import { toHolding } from "./records.ts";
+import { placesIn, reader } from "./columns.ts";
+import { FORCED_MESSAGE, GRANT, isFence, LEARNED, LIMIT, MARK, REFUSAL, RUN, VOTE, WORD } from "./wire.ts";
 
 /** The fences of a grant: the first, and how many there are. */
 export interface Run {
@@ -10,8 +11,10 @@ export interface Run {
   readonly run: number;
 }
 
-const RUN = /^(\d{1,16})\+(\d{1,6})$/u;
-const LEARNED = /^=(\d{16}) (\d{1,13})(@[0-9a-f]{12})?$/u;
+const run = reader(RUN, "fence", "more");
+const learned = reader(LEARNED, "last", "again", "by");
+const REFUSED = placesIn(REFUSAL);
+const VOTED = placesIn(VOTE);
 const WAS: readonly Released[] = ["absent", "held", "queued"];
 const COUNT = /^\d{1,15}$/u;
 const SIGNED = /^-?\d{1,15}$/u;
@@ -19,9 +22,12 @@ const SIGNED = /^-?\d{1,15}$/u;
 /** From "<fence>+<how many more>"; `undefined` for anything else, and for a fence that no store of ours can have given. */
 export function toRun(reply: unknown): Run | undefined {
   // By index: taking an array apart by its iterator costs as much as the pattern.
-  const found = typeof reply === "string" ? RUN.exec(reply) : null;
-  if (found === null || !isFence(Number(found[1]))) return undefined;
-  return { fence: BigInt(found[1] as string), run: Number(found[2]) + 1 };
+  const found = typeof reply === "string" ? run.pattern.exec(reply) : null;
+  return found === null ? undefined : runOf(found[run.at.fence] as string, found[run.at.more] as string);
+}
+
+function runOf(fence: string, more: string): Run | undefined {
+  return isFence(Number(fence)) ? { fence: BigInt(fence), run: Number(more) + 1 } : undefined;
 }
 
 /** What an answer tells a claim that is still queued. */
@@ -36,9 +42,11 @@ export interface Learned {
 
 /** From "=<last fence> <ms><identity>"; `undefined` for anything else. */
 export function toLearned(reply: unknown): Learned | undefined {
-  const found = typeof reply === "string" ? LEARNED.exec(reply) : null;
-  const last = Number(found?.[1]);
-  return found === null || last > FENCE_MAX ? undefined : { last, againMs: Number(found[2]), by: found[3] ?? "" };
+  const found = typeof reply === "string" ? learned.pattern.exec(reply) : null;
+  if (found === null) return undefined;
+  const { at } = learned;
+  const last = Number(found[at.last]);
+  return last > LIMIT.fence ? undefined : { last, againMs: Number(found[at.again]), by: found[at.by] as string };
 }
 
 export interface Refusal {
@@ -49,31 +57,31 @@ export interface Refusal {
   readonly learned: Learned | undefined;
 }
 
-/** From { place, ms until the earliest end, now, a holder's record or "" or "young", what a waiter learns }. */
+/** From a {@link REFUSAL}. */
 export function toRefused(name: string, reply: unknown): Refusal {
   const fields: readonly unknown[] = Array.isArray(reply) ? reply : [];
-  const place = toCount(fields[0]);
-  const aheadMs = toCount(fields[1]);
-  const wallMs = toCount(fields[2]);
+  const place = toCount(fields[REFUSED.place]);
+  const aheadMs = toCount(fields[REFUSED.ahead]);
+  const wallMs = toCount(fields[REFUSED.now]);
   if (place === undefined || aheadMs === undefined || wallMs === undefined) throw strange(name);
-  const refused: Refused = { granted: false, heldBy: heldBy(name, fields[3], wallMs, aheadMs) };
+  const refused: Refused = { granted: false, heldBy: heldBy(name, fields[REFUSED.record], wallMs, aheadMs) };
   if (place === 0) {
     return { refused: aheadMs > 0 ? { ...refused, retryMs: aheadMs } : refused, wallMs, learned: undefined };
   }
-  const learned = toLearned(fields[4]);
-  if (learned === undefined) throw strange(name);
-  return { refused: { ...refused, position: place }, wallMs, learned };
+  const told = toLearned(fields[REFUSED.learned]);
+  if (told === undefined) throw strange(name);
+  return { refused: { ...refused, position: place }, wallMs, learned: told };
 }
 
 /** Whether the lock may be free, but has more lapsed tickets than one call may pass over: another should follow. */
 export function isBusy(reply: unknown): boolean {
-  if (Array.isArray(reply)) return reply[3] === "busy";
+  if (Array.isArray(reply)) return reply[REFUSED.record] === WORD.busy;
   return (toCount(reply) ?? 0) >= 4;
 }
 
 /** Whether a claim was refused because the server may have forgotten leases. */
 export function isYoung(reply: unknown): boolean {
-  return Array.isArray(reply) && reply[3] === "young";
+  return Array.isArray(reply) && reply[REFUSED.record] === WORD.young;
 }
 
 /** From 1 when the claim was held, 2 when it was queued, 0 when the lock knew nothing of it; and 4 more when it is busy. */
@@ -92,7 +100,7 @@ export function toCount(value: unknown): number | undefined {
 }
 
 function heldBy(name: string, record: unknown, nowMs: number, aheadMs: number): readonly Holding[] {
-  if (record === "young") {
+  if (record === WORD.young) {
     const holder = "nobody: a quarantine, because the server may have forgotten leases";
     return [{ name, mode: "exclusive", limit: 1, holder, fence: 0n, heldMs: 0, remainingMs: aheadMs, meta: {} }];
   }
@@ -103,28 +111,28 @@ function heldBy(name: string, record: unknown, nowMs: number, aheadMs: number): 
 const YES = /^(\d{13}) ([0-9a-f]{0,20})(?: (\d{1,9}))?$/u;
 const SERVER = /^[0-9a-f]{1,20}$/u;
 
-/** From "now server" or "now server waiters" when granted, else from { vote, now, server, detail, waiters }. */
+/** From "now server" or "now server waiters" when granted, else from a {@link VOTE}. */
 export function toVote(name: string, reply: unknown): Vote {
   if (typeof reply === "string") {
     const [, stamp, server = "", waiters = "0"] = YES.exec(reply) ?? [];
     if (stamp === undefined) throw strange(name);
     return { vote: "granted", from: toServer(server), waiters: Number(waiters), wallMs: Number(stamp) };
   }
-  if (!Array.isArray(reply) || !/^\d{1,16}$/u.test(String(reply[1]))) throw strange(name);
-  const wallMs = Number(reply[1]);
-  const from = toServer(reply[2]);
-  const detail = String(reply[3]);
-  const waiters = typeof reply[4] === "number" ? reply[4] : undefined;
-  switch (reply[0]) {
-    case "held": {
+  if (!Array.isArray(reply) || !/^\d{1,16}$/u.test(String(reply[VOTED.now]))) throw strange(name);
+  const wallMs = Number(reply[VOTED.now]);
+  const from = toServer(reply[VOTED.server]);
+  const detail = String(reply[VOTED.detail]);
+  const waiters = typeof reply[VOTED.waiters] === "number" ? reply[VOTED.waiters] : undefined;
+  switch (reply[VOTED.vote]) {
+    case WORD.held: {
       const holding = toHolding(name, detail, wallMs);
       const { holder: by = "unknown", fence = 0n, heldMs, remainingMs = 0 } = holding ?? {};
       return { vote: "held", from, by, fence, heldMs, remainingMs, waiters, wallMs };
     }
-    case "low":
+    case WORD.low:
       if (!/^\d{1,16}$/u.test(detail) || !isFence(Number(detail))) throw strange(name);
       return { vote: "low", from, fence: BigInt(detail), wallMs };
-    case "young":
+    case WORD.young:
       if (!COUNT.test(detail)) throw strange(name);
       return { vote: "recovering", from, forMs: Number(detail), wallMs };
     default:
@@ -139,4 +147,62 @@ function toServer(reply: unknown): string | undefined {
 
 function strange(name: string): LockBackendError {
   return new LockBackendError("redis", name, `Lock ${quote(name)}: Redis answered with something that is no answer.`);
+}
+
+/** What a message says of one claim, and what proves it. */
+export interface Sealed {
+  readonly shown: string;
+  readonly text: string;
+  readonly seal: string;
+}
+
+/** What a message says of a grant. */
+export interface News {
+  readonly fences: Run;
+  /** False: the grant must be confirmed before it is believed. */
+  readonly sure: boolean;
+  /** Which life of the server granted it; "" without a quarantine. */
+  readonly by: string;
+}
+
+interface Grant extends Sealed {
+  readonly news: News;
+}
+
+interface Message {
+  readonly grants: readonly Grant[];
+  readonly forced: Sealed | undefined;
+}
+
+/** Each grant of a message is shorter than 100 characters. */
+const MESSAGE_MAX = 100 * LIMIT.grants;
+const grant = reader(GRANT, "shown", "text", "sure", "fence", "more", "by", "seal");
+const forced = reader(FORCED_MESSAGE, "shown", "text", "seal");
+
+const NOTHING: Message = { grants: [], forced: undefined };
+
+/** What a message says, checked for its looks only: whether it is true, only the claim that it is about can say. */
+export function readMessage(text: string): Message {
+  if (text.length > MESSAGE_MAX) return NOTHING;
+  if (text.startsWith(WORD.granted)) return { grants: toGrants(text.slice(WORD.granted.length)), forced: undefined };
+  const found = text.startsWith(WORD.forced) ? forced.pattern.exec(text.slice(WORD.forced.length)) : null;
+  return found === null ? NOTHING : { grants: [], forced: toSealed(found, forced.at) };
+}
+
+function toGrants(text: string): readonly Grant[] {
+  const grants: Grant[] = [];
+  for (const entry of text.split(",", LIMIT.grants)) {
+    const found = grant.pattern.exec(entry);
+    if (found === null) continue;
+    const { at } = grant;
+    const fences = runOf(found[at.fence] as string, found[at.more] as string);
+    if (fences === undefined) continue;
+    const news: News = { fences, sure: found[at.sure] === MARK.sure, by: found[at.by] as string };
+    grants.push({ ...toSealed(found, at), news });
+  }
+  return grants;
+}
+
+function toSealed(found: RegExpExecArray, at: Readonly<Record<keyof Sealed, number>>): Sealed {
+  return { shown: found[at.shown] as string, text: found[at.text] as string, seal: found[at.seal] as string };
 }

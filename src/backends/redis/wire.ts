@@ -1,0 +1,216 @@
+/**
+ * Every text that Holdfast keeps in Redis or sends through it, declared once: names → columns. TypeScript reads and writes by these names,
+ * and so do the scripts: scripts/build-lua.mjs puts the numbers in, so that RECORD.till in lua/ becomes 1, 13. *
+ * Processes of several versions share one Redis. A change here changes both sides at once, but not the other versions: wire.test.ts holds
+ * the texts of 0.1 against it.
+ *
+ * A lock is one hash. Its fields:
+ *
+ *   s         STATE, and then nothing: nobody holds or waits; or ALONE: one exclusive holder with limit 1, nobody waits;
+ *             or CROWD: anything else
+ *   h<id>     RECORD of a holder; h~<id>: of one that released before its minHold had passed
+ *   w<id>     RECORD of a waiter: its end is that of its ticket, and its number is its place in the queue
+ *   q<place>  the id that waits at that place; or " <place>" in a gap that others left: its first place names its last, and the other way
+ *             round, so that a gap of any length costs one look
+ *   o<fence>  FORCED: a lease that was ended by force; f<id>: its fence
+ *   b         BALLOT: which ballot was voted for last
+ *
+ * Times are milliseconds of the server's clock.
+ */
+import { after, digits, layout, type Layout, letter, number, rest, word } from "./columns.ts";
+
+/** Of a fence: texts of 16 digits are in the order of their values. */
+const FENCE_DIGITS = 16;
+
+export const LIMIT = {
+  /** Scripts count in doubles: above 2^53 fences would repeat. No clock gets here before the year 2255. */
+  fence: 9_007_199_250_000_000,
+  /** How many grants one message tells. */
+  grants: 64,
+  /** Of a claim's 22 characters a message shows these; the others are a secret of 84 bits, which the seal proves. */
+  shown: 8,
+  seal: 20,
+} as const;
+
+/** The beginnings of a hash's field names. `none` is never there: deleting it first lets a full server (noeviction) take what follows. */
+export const FIELD = {
+  state: "s",
+  holder: "h",
+  kept: "h~",
+  waiter: "w",
+  place: "q",
+  forced: "o",
+  forcedFence: "f",
+  ballot: "b",
+  none: "-",
+} as const;
+
+/** What a lease has that its release must look at. */
+export const FLAG = { plain: ".", minHold: "!", voted: "v", votedMinHold: "w" } as const;
+export const MODE = { exclusive: "x", shared: "s" } as const;
+
+/** Single characters with a meaning. */
+export const MARK = {
+  /** Before the holder's id, where it is the only claim: see ALONE. */
+  alone: " =",
+  learned: "=",
+  more: "+",
+  identity: "@",
+  /** A grant whose process listens, and one that must be confirmed first. */
+  sure: ":",
+  asked: "?",
+  forced: "!",
+  /** Behind the id of a claim that ends: its minHold counts. */
+  keeps: "!",
+  seal: ".",
+} as const;
+
+type Term =
+  | "flag"
+  | "mode"
+  | "keep"
+  | "more"
+  | "idle"
+  | "limit"
+  | "ttl"
+  | "delay"
+  | "ticket"
+  | "minhold"
+  | "inbox"
+  | "who";
+
+/** What the client writes of its claim. */
+export const TERMS: Layout<Term> = layout(
+  letter("flag", FLAG),
+  after("", letter("mode", MODE)),
+  // ttl + lockDelay, ms.
+  digits("keep", 12),
+  // How many fences the grant has after the first.
+  digits("more", 6),
+  // How long the hash outlives its last use, ms.
+  digits("idle", 12),
+  number("limit"),
+  number("ttl"),
+  number("delay"),
+  // How long a silent waiter keeps its place, ms; 0: the claim does not queue.
+  number("ticket"),
+  number("minhold"),
+  word("inbox"),
+  // JSON: [holder, meta].
+  rest("who"),
+);
+
+/** A claim in the store. `number`: a holder's first fence, a waiter's place. */
+export const RECORD: Layout = layout(digits("till", 13), digits("since", 13), digits("number", FENCE_DIGITS), {
+  terms: TERMS,
+});
+
+/** `last`: the greatest fence that was ever granted. `death`: when the hash may vanish. */
+export const STATE: Layout = layout(digits("last", FENCE_DIGITS), digits("death", 13));
+
+export const ALONE: Layout = layout(after(MARK.alone, word("id")), { record: RECORD });
+
+/** `limit`: that of the exclusive claims here, 0 when there are none. `first`: no end is earlier. `latest`: a holder's id, or "-". */
+export const CROWD: Layout = layout(
+  number("holders"),
+  letter("mode", MODE),
+  number("limit"),
+  number("first"),
+  word("latest"),
+  number("queued"),
+  number("head"),
+  number("tail"),
+);
+
+/** The whole of field `s` with one holder, and with any number. */
+export const STATE_ALONE: Layout = layout({ state: STATE }, after(MARK.alone, word("id")), { record: RECORD });
+export const STATE_CROWD: Layout = layout({ state: STATE }, { crowd: CROWD });
+
+/** `who`: JSON { by, reason }. */
+export const FORCED: Layout = layout(digits("at", 13), word("id"), rest("who"));
+
+/** `last`: the greatest fence before that ballot. */
+export const BALLOT: Layout = layout(word("id"), digits("last", FENCE_DIGITS));
+
+/** A grant, as replies and messages say it. */
+export const RUN: Layout = layout(number("fence"), after(MARK.more, number("more", 6)));
+
+/** Which life of a server says something; "" without a quarantine. */
+const IDENTITY = `(?:${MARK.identity}[0-9a-f]{12})?`;
+
+/** What a claim learns that is still queued. `again`: after how many ms it is worth asking, 0: at the usual pace. */
+export const LEARNED: Layout = layout(
+  after(MARK.learned, digits("last", FENCE_DIGITS)),
+  number("again", 13),
+  after("", word("by", IDENTITY)),
+);
+
+/** One grant in a message. `seal`: proves that the sender knows the whole id, of which `shown` is the beginning. */
+const SHOWN = String.raw`[^\s,:?!]{1,${LIMIT.shown}}`;
+const SEAL = `[0-9a-f]{${LIMIT.seal}}`;
+export const GRANT: Layout = layout(
+  word("shown", SHOWN),
+  {
+    text: layout(
+      after("", word("sure", `[${MARK.sure}${MARK.asked}]`)),
+      { run: layout(after("", number("fence")), after(MARK.more, digits("more", 6))) },
+      after("", word("by", IDENTITY)),
+    ),
+  },
+  after(MARK.seal, word("seal", SEAL)),
+);
+export const FORCED_MESSAGE: Layout = layout(
+  word("shown", SHOWN),
+  after("", word("text", MARK.forced)),
+  after(MARK.seal, word("seal", SEAL)),
+);
+
+/** Replies that are lists: names → places in the list. `record`: a holder's record, "", or {@link WORD}. */
+export const REFUSAL = ["place", "ahead", "now", "record", "learned"] as const;
+/** `detail`: the holder's record, the greatest fence, or how many ms the server abstains. */
+export const VOTE = ["vote", "now", "server", "detail", "waiters"] as const;
+
+export const WORD = {
+  /** Errors. */
+  foreign: "HOLDFAST_FOREIGN",
+  limit: "HOLDFAST_LIMIT",
+  /** Instead of a holder's record. */
+  young: "young",
+  busy: "busy",
+  /** Votes; and `young`. */
+  held: "held",
+  low: "low",
+  /** To a renewal. */
+  gone: "gone ",
+  other: "other",
+  failed: "!",
+  /** Messages. */
+  granted: "granted ",
+  forced: "forced ",
+  freed: "freed",
+  /** Instead of a holder's id. */
+  nobody: "-",
+} as const;
+
+/** What the marker of a server's incarnation holds: see lua/_incarnation.lua. */
+export const MARKER = {
+  run: "run",
+  history: "history",
+  who: "who",
+  born: "born",
+  db: "db",
+  since: "since",
+  span: "span",
+  lag: "lag",
+  death: "death",
+} as const;
+
+/** Whether a store of ours can have given this fence. */
+export function isFence(fence: number): boolean {
+  return fence > 0 && fence <= LIMIT.fence;
+}
+
+/** A fence as the scripts read it. */
+export function fenceText(fence: bigint): string {
+  return String(fence).padStart(FENCE_DIGITS, "0");
+}
