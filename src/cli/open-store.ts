@@ -5,6 +5,7 @@ import type { Locks } from "../core/api.ts";
 import type { Backend, Granted } from "../contract/backend.ts";
 import { systemClock } from "../contract/clock.ts";
 import { within } from "../contract/time-limit.ts";
+import { onAbort } from "../contract/on-abort.ts";
 import { openBackend } from "../connect.ts";
 import type { FileBackend } from "../backends/file/index.ts";
 import { createLocks } from "../core/locks.ts";
@@ -35,6 +36,8 @@ export interface OpenOptions {
   readonly outlives?: boolean | "tied" | undefined;
   /** Called when a lease is about to outlive this process, where the store supports it. Until it returns, the lease ends with us. */
   readonly beforeDetached?: ((lease: Granted) => void) | undefined;
+  /** Ends the opening, which may take long: nothing has been asked of a store that is not open yet. */
+  readonly stop?: AbortSignal | undefined;
 }
 
 /** The store's URL. */
@@ -44,12 +47,23 @@ export function urlOf(io: Io, flags: Flags): string {
 
 export async function openStore(io: Io, flags: Flags, options: OpenOptions = {}): Promise<OpenStore> {
   const url = urlOf(io, flags);
-  const backend = await openFor(url, options);
+  const backend = await unlessStopped(openFor(url, options), options.stop);
   const locks = createLocks(backend, { holder: options.holder ?? ownHolder() });
   const tie = (pids: readonly number[]): void => {
     if (isFile(backend)) for (const pid of pids) backend.alsoAlive(pid);
   };
   return { locks, backend, url, immediate: isFile(backend), tie, close: () => closeWithin(locks, CLOSE_MAX_MS) };
+}
+
+/** Rejects with the signal's reason. What opens later is closed. */
+function unlessStopped(opening: Promise<Backend>, stop: AbortSignal | undefined): Promise<Backend> {
+  return new Promise((resolve, reject) => {
+    const forget = onAbort(stop, (why) => {
+      reject(why);
+      void opening.then((backend) => backend.close()).catch(() => {});
+    });
+    void opening.finally(forget).then(resolve, reject);
+  });
 }
 
 /** Only the embedded store sees processes; in all others a lease lives by its ttl, or ends with its process. */

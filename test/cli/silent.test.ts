@@ -85,6 +85,10 @@ describe.concurrent.each(CLIENTS)("%s: a store that does not answer its first qu
       fallSilent(proxy);
       plainly(await bench.run(["release", name, "--fence", fence], { env }), /it is unknown whether .* was given back/);
       await proxy.heal();
+      fallSilent(proxy);
+      const forced = await bench.run(["release", name, "--fence", fence, "--reason", "it hangs"], { env });
+      plainly(forced, /nobody knows whether the lease on .* was ended/);
+      await proxy.heal();
     });
   });
 });

@@ -8,7 +8,6 @@ import { systemClock } from "../../contract/clock.ts";
 import { MAX_TTL_MS } from "../../contract/duration.ts";
 import { LockBackendError, LockTimeoutError, quote } from "../../contract/errors.ts";
 import { printable } from "../../contract/foreign.ts";
-import { onAbort } from "../../contract/on-abort.ts";
 import { checkName } from "../../core/options.ts";
 import { ask } from "../ask-store.ts";
 import { startTimeOf } from "../run/processes.ts";
@@ -73,12 +72,8 @@ export const acquireCommand: Command = {
     const outcome = new Outcome(io, flags, claim, keeper);
     const { waitMs } = choice;
     const { signal } = signals.stop;
-    let opened = false;
-    // Nothing has been asked of a store that is not open yet.
-    const stopped = new Promise<never>((_, reject) => onAbort(signal, (why) => opened || reject(why)));
     try {
       const work = async (store: OpenStore): Promise<number> => {
-        opened = true;
         const note = (line: string): void => io.note(line);
         const grant = await whileStoreAnswers(
           () => ask(store, name),
@@ -88,8 +83,8 @@ export const acquireCommand: Command = {
         return succeed(io, store, outcome, grant);
       };
       const beforeDetached = (lease: Granted): void => void outcome.prepare(lease, systemClock.now());
-      const options = { outlives: keeper === undefined ? true : ("tied" as const), beforeDetached };
-      return await Promise.race([withLocks(io, flags, work, options), stopped]);
+      const outlives = keeper === undefined ? true : "tied";
+      return await withLocks(io, flags, work, { outlives, beforeDetached, stop: signal });
     } catch (error) {
       if (signals.exitCode !== undefined) return signals.exitCode;
       if (!(error instanceof LockTimeoutError)) throw error;

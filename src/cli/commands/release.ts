@@ -2,7 +2,10 @@
 import { hostname } from "node:os";
 
 import type { Claim, Released } from "../../contract/backend.ts";
+import { systemClock } from "../../contract/clock.ts";
 import { printable, REASON_MAX } from "../../contract/foreign.ts";
+import { within } from "../../contract/time-limit.ts";
+import { ANSWER_MS, silence } from "../ask-store.ts";
 import { type Command } from "../command.ts";
 import { UsageError } from "../usage-error.ts";
 import {
@@ -78,7 +81,11 @@ async function breakLease(
   if (reason.trim() === "")
     throw new UsageError("--reason must not be empty: it is shown to everyone who inspects the lock", "release");
   const by = operator(hostname());
-  const end = ({ locks }: OpenStore): Promise<boolean> => locks.forceRelease(name, { fence, reason });
+  const end = async ({ locks, backend }: OpenStore): Promise<boolean> => {
+    const ended = await within(systemClock, locks.forceRelease(name, { fence, reason }), ANSWER_MS);
+    if (ended === undefined) throw silence(backend.name, `whether the lease on ${printable(name)} was ended`);
+    return ended;
+  };
   const done = await withLocks(io, flags, end, { holder: by });
   if (flags.has("json")) io.json({ name, fence, released: done, by, reason });
   else if (!done) io.note(`holdfast: ${printable(name)} is not held with fence ${fence}; nothing was done`);

@@ -59,7 +59,7 @@ export const runCommand: Command = {
     }
     const signals = new Signals();
     try {
-      const store = await openStore(io, flags);
+      const store = await openStore(io, flags, { stop: signals.stop.signal });
       try {
         const handedUrl = storeUrl(io, flags).handed;
         return await acquireAndRun(io, flags, { plan, log, signals, store, handedUrl, conflictCode });

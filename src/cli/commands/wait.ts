@@ -10,7 +10,7 @@ import type { Command } from "../command.ts";
 import { EXIT } from "../exit-codes.ts";
 import { fenceOf } from "../fence-flag.ts";
 import { ownHolder, readWait } from "../lock-flags.ts";
-import { nameOf, withLocks } from "../open-store.ts";
+import { nameOf, type OpenStore, withLocks } from "../open-store.ts";
 import { showProgress } from "../progress.ts";
 import { Signals } from "../signals.ts";
 import { only, snapshotJson } from "../format-lock.ts";
@@ -51,7 +51,7 @@ export const waitCommand: Command = {
     const fence = fenceOf(flags, "wait");
     const signals = new Signals();
     try {
-      return await withLocks(io, flags, async (store) => {
+      const look = async (store: OpenStore): Promise<number> => {
         const query = async (): Promise<Snapshot> => only(name, await ask(store, name, signals.stop.signal));
         const progress = { name, holder: ownHolder(), waitMs, query, verb: "waiting for the end of" };
         const done = flags.has("quiet") ? () => {} : showProgress(io, progress);
@@ -64,7 +64,8 @@ export const waitCommand: Command = {
           io.note(`holdfast: ${printable(name)} is still held after ${formatMs(waitedMs)}`);
         }
         return free ? EXIT.ok : EXIT.notAcquired;
-      });
+      };
+      return await withLocks(io, flags, look, { stop: signals.stop.signal });
     } catch (error) {
       if (signals.exitCode !== undefined) return signals.exitCode;
       throw error;

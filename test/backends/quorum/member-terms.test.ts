@@ -1,7 +1,8 @@
 /** S125: processes that use the same members with different `maxTtl`. The longest quarantine holds, and the difference is said. */
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, expect, type MockInstance, test, vi } from "vitest";
-import type { Backend, Member } from "../../../src/contract/backend.ts";
+import type { Backend, Member, MemberFacts } from "../../../src/contract/backend.ts";
+import { FakeClock } from "../../../src/testing/fake-clock.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { initMembers, quorum, type QuorumOptions } from "../../../src/backends/quorum/index.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
@@ -117,4 +118,23 @@ test("S125: an operator who ends the quarantine sets the maxTtl that holds from 
     expect.stringMatching(/ms$|^[0-6](\.\d)? s$/),
     expect.stringMatching(/ms$|^[0-6](\.\d)? s$/),
   ]);
+});
+
+test("initMembers() ends though a member is down, and does nothing there when it comes back", async () => {
+  const clock = new FakeClock();
+  let joined!: (facts: MemberFacts) => void;
+  const endQuarantine = vi.fn(async () => {});
+  const facts: MemberFacts = { id: "a", quarantineMs: undefined };
+  const down = { name: "down", join: () => new Promise((resolve) => (joined = resolve)), endQuarantine };
+  const up = { name: "up", join: async () => facts, endQuarantine: async () => {} };
+  const done = initMembers([down, up] as unknown as Member[], { clock });
+  await clock.advance(5000);
+  expect(await done).toMatchObject([
+    { member: "down#1", result: "failed", cause: { message: expect.stringContaining("5 s") as string } },
+    { member: "up#2", result: "admitted" },
+  ]);
+  // What was true when it was asked for may be false by now.
+  joined(facts);
+  await clock.advance(0);
+  expect(endQuarantine).not.toHaveBeenCalled();
 });
