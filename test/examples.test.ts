@@ -83,7 +83,7 @@ test("no example ends itself: that would hide what keeps it alive", () => {
 test.each(Object.keys(EXAMPLES))("%s runs, ends by itself, prints what it should and leaves nothing", async (name) => {
   const { stdout, stderr } = await promisify(execFile)(process.execPath, [`examples/${name}`], {
     cwd: ROOT,
-    timeout: 20_000,
+    timeout: 180_000,
     env: {
       PATH: process.env["PATH"] ?? "",
       HOLDFAST_URL: locksOf(name),

@@ -59,7 +59,7 @@ test("a new backend compiles, has its rows, and fails its conformance tests unti
     assertionResults.flatMap(({ failureMessages }) => failureMessages),
   );
   expect(messages.join("\n")).toContain("attempt() of the teapot backend is still to be built");
-}, 120_000);
+}, 180_000);
 
 test("a name that is no folder's name, or that is taken, is refused and nothing is written", async () => {
   const script = join(ROOT, "scripts/new-backend.mjs");

@@ -22,7 +22,7 @@ test("the package holds dist, README, CHANGELOG, LICENSE and SECURITY, and nothi
   expect(paths).toContain("dist/index.js");
   expect(paths).toContain("dist/cli/main.js");
   // npm itself needs long to start on a busy machine.
-}, 120_000);
+}, 180_000);
 
 interface LockEntry {
   readonly integrity?: string;

@@ -28,7 +28,7 @@ const AREAS = [
     REDIS,
     within(
       "backends/redis",
-      "noticed reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines",
+      "noticed adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines",
     ),
   ],
   [
@@ -37,7 +37,7 @@ const AREAS = [
     [
       ...within(
         "backends/quorum",
-        "noticed pace ballot closing majority quorum down waiting contention members terms model identity",
+        "noticed backoff ballot round close majority down waiting contention members member-terms model identity",
       ),
       "test/conformance/quorum-of-memory.test.ts",
     ],

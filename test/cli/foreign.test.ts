@@ -160,7 +160,7 @@ test("S177: masking takes time in proportion to the text, whatever the text is",
     }`;
   const { status, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
     encoding: "utf8",
-    timeout: 100_000,
+    timeout: 180_000,
   });
   expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
 });

@@ -99,7 +99,7 @@ describe.concurrent.each(CLIENTS)("%s: a store that falls silent when acquire is
     const lease = await locks.acquire(name);
     await onRoad(client, async (proxy, env) => {
       const child = bench.start(["acquire", name, "--ttl", "20s"], { env });
-      await expect.poll(async () => (await locks.query(name)).pending.length, { timeout: 60_000 }).toBe(1);
+      await expect.poll(async () => (await locks.query(name)).pending.length, { timeout: 120_000 }).toBe(1);
       proxy.hang("both");
       child.process.kill("SIGTERM");
       expect(await child.done).toMatchObject({ code: 143, stderr: expect.stringMatching(/did not confirm/) });

@@ -17,7 +17,7 @@ async function script(body: string): Promise<unknown> {
     const failure = (promise) => promise.then(() => "none", (error) => error.code ?? error.message);`;
   const { stdout } = await run(process.execPath, ["--input-type=module", "-e", `${head} ${body}`], {
     // One that does not end by itself fails the test, and is not left behind.
-    timeout: 25_000,
+    timeout: 180_000,
     killSignal: "SIGKILL",
   });
   return JSON.parse(stdout);

@@ -193,10 +193,12 @@ describe("a fenced file", () => {
     await writeFileFenced(folder, at(1n), "a");
     for (let fence = 2n; fence < 30n; fence += 2n) {
       const slow = writeFileFenced(folder, at(fence), big);
-      const outcome = slow.catch((error: unknown) => error);
-      await vi.waitUntil(async () => (await readdir(folder)).some((name) => name.startsWith("draft-")), {
-        interval: 0,
-      });
+      let over = false;
+      const outcome = slow.catch((error: unknown) => error).finally(() => (over = true));
+      // On a busy machine it may have come and gone between two looks.
+      const isUnderWay = async (): Promise<boolean> =>
+        over || (await readdir(folder)).some((name) => name.startsWith("draft-"));
+      await vi.waitUntil(isUnderWay, { interval: 0, timeout: 120_000 });
       await writeFileFenced(folder, at(fence + 1n), "later");
       const seen = await outcome;
       if (seen !== undefined) expect(seen).toBeInstanceOf(FenceRejectedError);

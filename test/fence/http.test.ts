@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 import express from "express";
+import "../fixed-seed.ts";
 import fc from "fast-check";
 import Fastify, { type FastifyRequest } from "fastify";
 import pg from "pg";

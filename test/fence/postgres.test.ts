@@ -1,5 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 
+import "../fixed-seed.ts";
 import fc from "fast-check";
 import pg from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";

@@ -74,7 +74,7 @@ test("S143: a mark that gives way to a greater one is not lost with it", async (
     supply.gate = async (call) => {
       if (call === "readdir" && greater === undefined) {
         greater = addVersion(FOLDER, 35n);
-        await vi.waitUntil(() => stalled);
+        await vi.waitUntil(() => stalled, 120_000);
       } else if (call === "sync" && greater !== undefined && !stalled) {
         stalled = true;
         await new Promise(() => {});

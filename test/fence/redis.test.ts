@@ -1,3 +1,4 @@
+import "../fixed-seed.ts";
 import fc from "fast-check";
 import { Cluster, Redis } from "ioredis";
 import { Redis as Redis6 } from "ioredis6";

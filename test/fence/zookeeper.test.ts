@@ -1,3 +1,4 @@
+import "../fixed-seed.ts";
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 

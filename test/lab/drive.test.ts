@@ -97,7 +97,7 @@ describe("a schedule", () => {
   });
 });
 
-describe.concurrent("the driver finds", { timeout: 120_000 }, () => {
+describe.concurrent("the driver finds", () => {
   test("nothing where nothing is wrong", async () => {
     const result = await play(3, () => ({}));
     expect(result.findings).toEqual([]);

@@ -169,7 +169,7 @@ test("a hook may reset the connection at a chosen request", async () => {
   expect(await isSet("fatal")).toBe(false);
 });
 
-test("a process that cut connections and stopped its proxies ends by itself", { timeout: 60_000 }, async () => {
+test("a process that cut connections and stopped its proxies ends by itself", async () => {
   const script = `
     import { connect } from "node:net";
     const { startProxy } = await import(${JSON.stringify(join(DIST, "lab/proxy.js"))});

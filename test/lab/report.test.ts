@@ -95,7 +95,7 @@ async function open(width: number, colorScheme: "light" | "dark"): Promise<Page>
 
 for (const width of [1280, 390]) {
   for (const scheme of ["light", "dark"] as const) {
-    test(`the report fits ${width} px and is readable in ${scheme}`, { timeout: 60_000 }, async () => {
+    test(`the report fits ${width} px and is readable in ${scheme}`, async () => {
       const page = await open(width, scheme);
       expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(width);
       const pictures = page.locator("section svg[role=img]:visible");

@@ -61,7 +61,7 @@ beforeAll(async () => {
 describe("every play ends as promised", () => {
   for (const [id, backend] of PLAYS) {
     const scenario = scenarios.find((one) => one.id === id);
-    test(`${id} on ${backend} (${scenario?.plays.join(", ")})`, { timeout: 180_000 }, async () => {
+    test(`${id} on ${backend} (${scenario?.plays.join(", ")})`, async () => {
       const verdict = await verdicts.get(`${id} ${backend}`);
       expect(verdict?.against).toEqual([]);
     });
@@ -70,7 +70,7 @@ describe("every play ends as promised", () => {
 
 test(
   "a stale write is accepted without a guard and refused with one, and the exit code says that this was promised",
-  { timeout: 120_000 },
+  { timeout: 180_000 },
   async () => {
     const { labCommand } = (await import(join(DIST, "lab/command.js"))) as typeof import("../../src/lab/command.ts");
     const lines: string[] = [];
@@ -95,7 +95,7 @@ test(
 
 test(
   "another library's stale write is accepted where a fence would have stopped it, by the same judge",
-  { timeout: 120_000 },
+  { timeout: 180_000 },
   async () => {
     const { compare } = (await import(join(DIST, "lab/compare.js"))) as typeof import("../../src/lab/compare.ts");
     const built = (await import(join(DIST, "lab/scenarios/all.js"))) as typeof import("../../src/lab/scenarios/all.ts");

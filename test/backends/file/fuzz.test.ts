@@ -210,7 +210,7 @@ function spoil(chance: SeededChance, path: string): string {
 
 test(
   "S143: a damaged file never leads to a second holder, harms no other lock, and ends in an answer or our error",
-  { timeout: 120_000 },
+  { timeout: 180_000 },
   async () => {
     for (let run = 0; run < RUNS / 2; run++) {
       const seed = SEED * 1_000_003 + run;

@@ -1,4 +1,5 @@
 /** Names and numbers: what holds for all of them. */
+import "../../fixed-seed.ts";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { fromDirectory, toDirectory } from "../../../src/backends/file/epochs.ts";

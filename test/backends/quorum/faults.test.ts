@@ -15,12 +15,12 @@ describe("S31: A holds {1,2,3}, B reaches {3,4,5}, and the clock of 3 jumps", ()
     cutOff(group, 0, [3, 4]);
     cutOff(group, 1, [0, 1]);
     const [a, b] = [newClaim({ name, holder: "a:1" }), newClaim({ name, holder: "b:1" })];
-    const fence = await vi.waitFor(() => granted(group.backends[0]!, a), 20_000);
+    const fence = await vi.waitFor(() => granted(group.backends[0]!, a), 120_000);
     group.skews[2]!.jump(20_000);
     return { group, a, b, fence };
   }
 
-  test("a member whose clock is far off does not vote, so B gets nothing", { timeout: 60_000 }, async () => {
+  test("a member whose clock is far off does not vote, so B gets nothing", async () => {
     const { group, b } = await jump({ memberWait: "1s" });
     // A busy machine may need a second attempt; none may be granted.
     const error = await vi.waitFor(async () => {
@@ -28,17 +28,17 @@ describe("S31: A holds {1,2,3}, B reaches {3,4,5}, and the clock of 3 jumps", ()
       const votes = failed.votes.map(({ vote }) => vote);
       expect(votes).toEqual(["slow", "slow", "clock-off", "granted", "granted"]);
       return failed;
-    }, 20_000);
+    }, 180_000);
     expect(error.message).toMatch(/redis#3 clock off \(.*\); redis#4 granted/);
-    await vi.waitFor(async () => expect(await holders(group, name)).toEqual(["a:1", "a:1", "", "", ""]), 10_000);
+    await vi.waitFor(async () => expect(await holders(group, name)).toEqual(["a:1", "a:1", "", "", ""]), 120_000);
   });
 
   test(
     "where clocks are not checked both believe, but B's fence is greater, and A is not renewed",
-    { timeout: 60_000 },
+    { timeout: 180_000 },
     async () => {
       const { group, a, b, fence } = await jump({ memberWait: "1s", maxClockOffset: "24h" });
-      expect(await vi.waitFor(() => granted(group.backends[1]!, b), 20_000)).toBeGreaterThan(fence);
+      expect(await vi.waitFor(() => granted(group.backends[1]!, b), 120_000)).toBeGreaterThan(fence);
       const [renewal] = await group.backends[0]!.renew([a]);
       expect(renewal?.held).toBe("unknown");
     },
@@ -51,21 +51,21 @@ describe("S32: a member restarts empty while A holds", () => {
     cutOff(group, 0, [3, 4]);
     cutOff(group, 1, [0, 1]);
     const a = newClaim({ name, holder: "a:1" });
-    const fence = await vi.waitFor(() => granted(group.backends[0]!, a), 20_000);
+    const fence = await vi.waitFor(() => granted(group.backends[0]!, a), 120_000);
     await group.servers[2]!.restart();
     return { group, b: newClaim({ name, holder: "b:1" }), fence };
   }
 
   test(
     "it abstains until every lease that it may have lost has ended, and the error says so",
-    { timeout: 60_000 },
+    { timeout: 180_000 },
     async () => {
       const { group, b } = await restart({});
       const error = await vi.waitFor(async () => {
         const failed = await failure(group.backends[1]!.attempt(b));
         expect(failed.votes[2]?.vote).toBe("recovering");
         return failed;
-      }, 20_000);
+      }, 180_000);
       expect(error.fatal).toBe(false);
       expect(error.message).toMatch(/redis#3 recovering \(lost its data; abstains for 3\d(\.\d)? s\)/);
       expect(error.message).toContain("doctor --init");
@@ -74,16 +74,16 @@ describe("S32: a member restarts empty while A holds", () => {
 
   test(
     "with members called durable that are not, B gets in: but its fence is greater",
-    { timeout: 60_000 },
+    { timeout: 180_000 },
     async () => {
       const { group, b, fence } = await restart({ durable: true });
-      const later = await vi.waitFor(() => granted(group.backends[1]!, b), 20_000);
+      const later = await vi.waitFor(() => granted(group.backends[1]!, b), 120_000);
       expect(later).toBeGreaterThan(fence);
     },
   );
 });
 
-test("S33: a flushed member abstains as a restarted one does", { timeout: 60_000 }, async () => {
+test("S33: a flushed member abstains as a restarted one does", async () => {
   const group = await startProxiedServers({ count: 3, clients: 1 });
   await granted(group.backends[0]!, newClaim({ name }));
   for (const server of group.servers.slice(0, 2)) await server.cli("FLUSHALL");
@@ -97,7 +97,7 @@ test("S33: a flushed member abstains as a restarted one does", { timeout: 60_000
 
 test(
   "S34: after a majority restarted, the lock is out of reach for the quarantine, and then works",
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async () => {
     const group = await startProxiedServers({ count: 3, clients: 1, maxTtl: "500ms" });
     for (const server of group.servers) await server.restart();
@@ -106,16 +106,16 @@ test(
       const error = await failure(group.backends[0]!.attempt(claim));
       expect(error.votes.map(({ vote }) => vote)).toContain("recovering");
       return error.votes;
-    }, 20_000);
+    }, 180_000);
     expect(votes).toHaveLength(3);
     await vi.waitFor(() => granted(group.backends[0]!, newClaim({ name, ttlMs: 400 })), {
-      timeout: 20_000,
+      timeout: 180_000,
       interval: 100,
     });
   },
 );
 
-test("S35: votes that arrive after the ttl make no lease, and are withdrawn", { timeout: 60_000 }, async () => {
+test("S35: votes that arrive after the ttl make no lease, and are withdrawn", async () => {
   const group = await startProxiedServers({ count: 3, clients: 1, memberWait: "30s" });
   await warmUp(group.backends[0]!);
   for (const proxy of group.proxies[0]!) proxy.hang("replies");
@@ -133,7 +133,7 @@ test("S35: votes that arrive after the ttl make no lease, and are withdrawn", { 
   expect(await holders(group, name)).toEqual(["", "", ""]);
 });
 
-test("S38: a vote whose reply was lost is withdrawn too, whatever its minHold", { timeout: 60_000 }, async () => {
+test("S38: a vote whose reply was lost is withdrawn too, whatever its minHold", async () => {
   const group = await startProxiedServers({ count: 3 });
   const [a, b] = [group.backends[0]!, group.backends[1]!];
   await warmUp(a);
@@ -146,12 +146,12 @@ test("S38: a vote whose reply was lost is withdrawn too, whatever its minHold", 
     .catch((cause: unknown) => cause);
   expect(refused).not.toMatchObject({ granted: true });
   await group.proxies[0]![0]!.heal();
-  await vi.waitFor(async () => expect(await holders(group, name)).toEqual(["", "b:1", "b:1"]), 10_000);
+  await vi.waitFor(async () => expect(await holders(group, name)).toEqual(["", "b:1", "b:1"]), 120_000);
 });
 
 test(
   "S41: one member that is black-holed and one that hangs do not keep a won majority waiting",
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async () => {
     const group = await startProxiedServers({ clients: 1, memberWait: "60s" });
     cutOff(group, 0, [0]);
@@ -166,20 +166,20 @@ test(
 );
 
 describe("S43: a renewal that is not a majority's", () => {
-  test("ends the lease where a majority lost it, and acquires nothing again", { timeout: 60_000 }, async () => {
+  test("ends the lease where a majority lost it, and acquires nothing again", async () => {
     const group = await startProxiedServers({ clients: 1 });
     const claim = newClaim({ name });
     await granted(group.backends[0]!, claim);
     for (const member of group.servers.slice(0, 3)) await member.cli("DEL", ...(await keysOf(member)));
     const [renewal] = await group.backends[0]!.renew([claim]);
     expect(renewal).toMatchObject({ held: false, reason: expect.stringContaining("3 of 5 members no longer hold it") });
-    await vi.waitFor(async () => expect(await holders(group, name)).toEqual(["", "", "", "", ""]), 10_000);
+    await vi.waitFor(async () => expect(await holders(group, name)).toEqual(["", "", "", "", ""]), 120_000);
     const [again] = await group.backends[0]!.renew([claim]);
     expect(again?.held).toBe(false);
     expect(await holders(group, name)).toEqual(["", "", "", "", ""]);
   });
 
-  test("is unknown where a majority does not answer", { timeout: 60_000 }, async () => {
+  test("is unknown where a majority does not answer", async () => {
     const group = await startProxiedServers({ clients: 1, memberWait: "1s" });
     const claim = newClaim({ name });
     await granted(group.backends[0]!, claim);
@@ -191,7 +191,7 @@ describe("S43: a renewal that is not a majority's", () => {
 
 test(
   "S45: missing members are asked again, so losing one of the majority costs nothing",
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async () => {
     const group = await startProxiedServers();
     cutOff(group, 0, [3, 4]);
@@ -202,7 +202,7 @@ test(
     await vi.waitFor(async () => {
       await group.backends[0]!.renew([claim]);
       expect(await holders(group, name)).toEqual(["a:1", "a:1", "a:1", "a:1", "a:1"]);
-    }, 20_000);
+    }, 180_000);
     for (const server of group.servers.slice(0, 2)) await server.cli("FLUSHALL");
     expect((await group.backends[0]!.renew([claim]))[0]?.held).toBe(true);
     const refused = await group.backends[1]!.attempt(newClaim({ name, holder: "b:1" })).catch(

@@ -57,8 +57,8 @@ async function scene(options: QuorumOptions): Promise<Scene> {
   const backend = quorum(members, { memberWait: "1s", ...options });
   opened.push(() => backend.close());
   const claim = newClaim({ name: "warm" });
-  await vi.waitFor(() => granted(backend, claim), 20_000);
-  await vi.waitFor(() => backend.release(claim), 20_000);
+  await vi.waitFor(() => granted(backend, claim), 120_000);
+  await vi.waitFor(() => backend.release(claim), 120_000);
   return { servers, names, backend };
 }
 
@@ -70,7 +70,7 @@ describe.each<[string, QuorumOptions]>([
   ["members that may forget", {}],
   ["durable members", { durable: true }],
 ])("S158: two names lead to one server, and the third is unreachable (%s)", (_, options) => {
-  test("its vote counts once, so there is no second holder", { timeout: 60_000 }, async () => {
+  test("its vote counts once, so there is no second holder", async () => {
     const { servers, names, backend } = await scene(options);
     // Another claim holds the first and the third server.
     const rival = newClaim({ name: "lock", holder: "rival:1", ttlMs: 30_000 });
@@ -86,27 +86,27 @@ describe.each<[string, QuorumOptions]>([
       const failed = await failure(backend.attempt(newClaim({ name: "lock" })));
       expect(failed.votes.map(({ vote }) => vote)).toEqual(["slow", "granted", "twin"]);
       return failed;
-    }, 20_000);
+    }, 180_000);
     expect(error.message).toContain("redis#3 no server of its own (it leads to the same server as redis#2)");
     expect(error.fatal).toBe(false);
     // The name leads to its own server again: nothing has to be opened anew.
     servers[0]!.resume();
     await names[2]!.leadTo(servers[2]!);
     const free = newClaim({ name: "free" });
-    await vi.waitFor(() => granted(backend, free), 20_000);
+    await vi.waitFor(() => granted(backend, free), 120_000);
   });
 
-  test("its renewal counts once, so the holder stops believing", { timeout: 60_000 }, async () => {
+  test("its renewal counts once, so the holder stops believing", async () => {
     const { servers, names, backend } = await scene(options);
     const claim = newClaim({ name: "lock", ttlMs: 30_000 });
-    await vi.waitFor(() => granted(backend, claim), 20_000);
-    await vi.waitFor(async () => expect(await holds(backend, claim)).toBe(true), 20_000);
+    await vi.waitFor(() => granted(backend, claim), 120_000);
+    await vi.waitFor(async () => expect(await holds(backend, claim)).toBe(true), 120_000);
     await names[2]!.leadTo(servers[1]!);
     servers[0]!.pause();
     opened.push(() => servers[0]!.resume());
     expect(await holds(backend, claim)).toBe("unknown");
     servers[0]!.resume();
-    await vi.waitFor(async () => expect(await holds(backend, claim)).toBe(true), 10_000);
+    await vi.waitFor(async () => expect(await holds(backend, claim)).toBe(true), 120_000);
   });
 });
 

@@ -62,7 +62,7 @@ async function abstentions(backend: Backend): Promise<readonly (string | undefin
     const failed = await failure(backend.attempt(newClaim({ ttlMs: 5000 })));
     expect(failed.votes.slice(0, 2).map(({ vote }) => vote)).toEqual(["recovering", "recovering"]);
     return failed;
-  }, 10_000);
+  }, 180_000);
   return error.votes.slice(0, 2).map(({ detail }) => /abstains for (.*)/.exec(detail)?.[1]);
 }
 

@@ -129,7 +129,7 @@ async function say(
   }
 }
 
-test("a member's scripts answer as the model does, in every sequence of commands", { timeout: 120_000 }, async () => {
+test("a member's scripts answer as the model does, in every sequence of commands", async () => {
   let steps = 0;
   const kinds = new Set<string>();
   await fc.assert(

@@ -124,13 +124,13 @@ test.each<[string, number, Campaign]>([
     expect(problems).toEqual([]);
     expect(leases).toBeGreaterThan(seeds);
   },
-  120_000,
+  180_000,
 );
 
 test("the simulation can fail: without quarantine, two believe at once", async () => {
   const { overlapped } = await campaign(50, { weather: { slow: 0.1 }, options: { durable: true }, trouble: restarts });
   expect(overlapped).toBeGreaterThan(0);
-}, 120_000);
+}, 180_000);
 
 test.each<[string, Campaign]>([
   ["is not checked", { options: { maxClockOffset: "24h" }, trouble: clockJumps }],

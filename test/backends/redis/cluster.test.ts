@@ -134,7 +134,7 @@ test("a node that does not answer keeps neither renewals nor waiters on other no
   } finally {
     frozen.resume();
   }
-}, 60_000);
+}, 180_000);
 
 test("a lease survives a fail-over of its node, and with quarantine nobody is granted a lock there until it is over", async () => {
   const guarded = testClients.own(
@@ -172,4 +172,4 @@ test("a lease survives a fail-over of its node, and with quarantine nobody is gr
   expect(next.fence).toBeGreaterThan(fence);
   expect(lease.signal.aborted).toBe(false);
   expect(await lease.release()).toBe("released");
-}, 60_000);
+}, 180_000);

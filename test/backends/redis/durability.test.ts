@@ -90,7 +90,7 @@ test("S22: another replica than the one that confirmed is promoted: two hold, an
   await other.cli("REPLICAOF", "NO", "ONE");
   const second = await granted(testClients.backend(other.port), rivalOf(claim));
   expect(second.fence).toBeGreaterThan(fence);
-}, 60_000);
+}, 180_000);
 
 describe("a cluster", () => {
   const names = namesOf("holdfast", true);

@@ -93,7 +93,7 @@ describe.concurrent.each(Object.values(libraries))("a SUBSCRIBE that is not answ
     return testClients.own(redis(client));
   }
 
-  test("is asked again on another connection", { timeout: 60_000 }, async () => {
+  test("is asked again on another connection", async () => {
     await using server = await startRedis();
     await using gate = new Gate(server.port);
     await using testClients = new Clients();
@@ -104,7 +104,7 @@ describe.concurrent.each(Object.values(libraries))("a SUBSCRIBE that is not answ
     await eventually("the inbox is open", async () => ((await channels(server)).length > 0 ? true : undefined));
   });
 
-  test("does not keep its connection open behind close()", { timeout: 60_000 }, async () => {
+  test("does not keep its connection open behind close()", async () => {
     await using server = await startRedis();
     await using gate = new Gate(server.port);
     await using testClients = new Clients();
@@ -117,7 +117,7 @@ describe.concurrent.each(Object.values(libraries))("a SUBSCRIBE that is not answ
     await eventually("the connection is closed", () => (gate.inboxes.size === 0 ? true : undefined));
   });
 
-  test("leaves nothing behind of a lock that nobody waits for any more", { timeout: 60_000 }, async () => {
+  test("leaves nothing behind of a lock that nobody waits for any more", async () => {
     await using server = await startRedis();
     await using gate = new Gate(server.port);
     await using testClients = new Clients();

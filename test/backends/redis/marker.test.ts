@@ -146,8 +146,12 @@ describe.concurrent("a member abstains for a quarantine", () => {
     const claim = claimOf({ ttlMs: 1000 });
     const [first, second] = [claim, { ...claim, id: claimOf().id }];
     const startMs = performance.now();
-    expect(await backend.attempt(first)).toMatchObject({ granted: false, position: 1 });
-    expect(await backend.attempt(second)).toMatchObject({ granted: false, position: 2 });
+    // One after the other, and in one packet: a place in line lasts a second, and a busy machine may need it between two.
+    const answers = await Promise.all([backend.attempt(first), backend.attempt(second)]);
+    expect(answers).toMatchObject([
+      { granted: false, position: 1 },
+      { granted: false, position: 2 },
+    ]);
     await waitFor(backend, first);
     // Nobody is served before the quarantine is over, though signs of life come every third of a second.
     expect(performance.now() - startMs).toBeGreaterThan(3800);

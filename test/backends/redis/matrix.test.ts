@@ -197,7 +197,7 @@ describe("close()", () => {
   for (const library of Object.values(libraries)) {
     test.each(Object.entries(TOPOLOGIES))(
       `gives a client of ${library.name} back as it was: %s`,
-      { timeout: 60_000 },
+      { timeout: 180_000 },
       async (_, { open }) => {
         const { client, close } = await open(library);
         try {
@@ -223,7 +223,7 @@ describe("close()", () => {
   for (const client of ["ioredis", "redis"]) {
     test.each(Object.entries(TOPOLOGIES))(
       `closes the client of ${client} that was opened by URL: %s`,
-      { timeout: 60_000 },
+      { timeout: 180_000 },
       async (_, { url }) => {
         const before = new Leftovers({ clock: systemClock });
         const backend = (await openBackend(`${url()}client=${client}`)) as RedisBackend;

@@ -1,3 +1,4 @@
+import "../../fixed-seed.ts";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { createClient as createClient6 } from "redis";

@@ -241,7 +241,7 @@ test("S164: rediss:// trusts the authority, shows the client certificate and ask
     expect((await refusal(url(server.port, ""), "either")).message).toMatch(/TLS: .*does not speak/u);
   });
   await Promise.all(tried);
-}, 60_000);
+}, 180_000);
 
 test("S147: what is missing is named: the library that the URL asks for", () => {
   expect(notInstalled("redis").message).toMatch(/Install redis: npm install redis\.$/u);

@@ -1,4 +1,5 @@
 /** Random histories, played against the real scripts and against the reference backend: every answer must be the same. */
+import "../../fixed-seed.ts";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Backend, Claim, Granted } from "../../../src/contract/backend.ts";

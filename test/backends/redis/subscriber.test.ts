@@ -45,12 +45,12 @@ function stage() {
     },
   } as unknown as Connection;
   const dial = async (nth: number): Promise<Line> => {
-    await vi.waitFor(() => expect(dials.length).toBeGreaterThanOrEqual(nth));
+    await vi.waitFor(() => expect(dials.length).toBeGreaterThanOrEqual(nth), 120_000);
     dials[nth - 1]!();
     return vi.waitFor(() => {
       expect(lines.length).toBeGreaterThanOrEqual(nth);
       return lines[nth - 1]!;
-    });
+    }, 120_000);
   };
   return { connection, lines, dial, fail: () => moved() };
 }
@@ -75,7 +75,7 @@ test.each(["while it is being opened", "while it is being subscribed", "once it 
         await Promise.resolve();
         if (when === "once it is used") {
           first.confirm();
-          await vi.waitFor(() => expect(ready).toBe(1));
+          await vi.waitFor(() => expect(ready).toBe(1), 120_000);
         }
         fail();
       }
@@ -89,7 +89,7 @@ test.each(["while it is being opened", "while it is being subscribed", "once it 
       await vi.waitFor(() => {
         second.confirm();
         expect(ready).toBe(before + 1);
-      });
+      }, 120_000);
       expect(lines.map(({ isOpen }) => isOpen)).toEqual([false, true]);
     } finally {
       subscriber.close();

@@ -7,6 +7,8 @@ import { createServer, type Server } from "node:tls";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openBackend } from "../../../src/backends/redis/open.ts";
 import { parseUrl } from "../../../src/backends/redis/url.ts";
+import type { LockBackendError } from "../../../src/contract/errors.ts";
+import { eventually } from "../../../src/testing/eventually.ts";
 
 const place = mkdtempSync(join(tmpdir(), "holdfast-tls-"));
 const at = (name: string): string => join(place, name);
@@ -64,7 +66,18 @@ describe("S164: the files that a URL names are looked at when it is read", () =>
   });
 });
 
-describe.concurrent.each([
+/** What it says for good: a handshake that a busy machine needs seconds for may be given up, and that passes. */
+function refusal(url: string): Promise<LockBackendError> {
+  return eventually("it is refused for good", async () => {
+    const error = await openBackend(url).then(
+      () => expect.fail("it was opened"),
+      (reason: LockBackendError) => reason,
+    );
+    return error.fatal ? error : undefined;
+  });
+}
+
+describe.each([
   ["rediss", ""],
   ["rediss+sentinel", "/service"],
   ["rediss+cluster", ""],
@@ -72,14 +85,11 @@ describe.concurrent.each([
   test.each(["ioredis", "redis"])("where the certificate is not trusted, with %s", async (client) => {
     const { port } = server.address() as { port: number };
     const url = `${scheme}://:secret@127.0.0.1:${port}${path}?client=${client}`;
-    await expect(openBackend(url)).rejects.toMatchObject({
-      name: "LockBackendError",
-      fatal: true,
-      message: expect.stringMatching(/TLS: .*not from an authority.*\?ca=/u) as string,
-    });
-    await expect(openBackend(`${url}&ca=${at("other.pem")}`)).rejects.toMatchObject({
-      fatal: true,
-      message: expect.stringMatching(/TLS: .*not from an authority.*\?ca=/u) as string,
-    });
+    for (const where of [url, `${url}&ca=${at("other.pem")}`]) {
+      expect(await refusal(where)).toMatchObject({
+        name: "LockBackendError",
+        message: expect.stringMatching(/TLS: .*not from an authority.*\?ca=/u) as string,
+      });
+    }
   });
 });

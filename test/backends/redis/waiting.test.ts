@@ -76,7 +76,7 @@ test("S58: 20 waiters or 1,000 of 8 processes cost at most 3 scripts and 1 messa
     expect(cost["scripts"]).toBeLessThanOrEqual(3);
     expect(cost["messages"]).toBeLessThanOrEqual(1);
   }
-}, 60_000);
+}, 180_000);
 
 test("S54: with the head waiter killed and 10 behind it, the next is served within a ticket, at a bounded command rate", async () => {
   await using own = await startRedis();

@@ -159,8 +159,8 @@ describe("watches", () => {
 
   test("survive a reconnect, however many, and fire for what happened meanwhile", async () => {
     const proxy = await proxied();
-    const client = await open({ servers: `127.0.0.1:${proxy.port}` });
-    const other = await open({ chroot: `/client-${roots}` });
+    const client = await open({ servers: `127.0.0.1:${proxy.port}`, timeoutMs: 60_000 });
+    const other = await open({ chroot: `/client-${roots}`, timeoutMs: 60_000 });
     // Each name is long, so the list of all is larger than what a server takes in one request (1 MB).
     const names = Array.from({ length: 300 }, (_, at) => `/${"x".repeat(4000)}-${at}`);
     await Promise.all(names.map((name) => client.create(name, NOTHING, "ephemeral")));

@@ -39,7 +39,7 @@ async function leftOf(name: string): Promise<number> {
 }
 
 describe("close()", { concurrent: true }, () => {
-  test("in an outage rejects in time, and names what may stay (S132)", { timeout: 10_000 }, async () => {
+  test("in an outage rejects in time, and names what may stay (S132)", async () => {
     const [backend, proxy] = await open();
     const [held, queued] = [lockName(), lockName()];
     await granted(observer, claim(queued));
@@ -57,7 +57,7 @@ describe("close()", { concurrent: true }, () => {
     await expect(backend.attempt(claim(held))).rejects.toMatchObject({ fatal: true });
   });
 
-  test("in an outage resolves where nothing of ours is in the store", { timeout: 10_000 }, async () => {
+  test("in an outage resolves where nothing of ours is in the store", async () => {
     const [backend, proxy] = await open();
     const one = claim(lockName());
     await granted(backend, one);
@@ -67,7 +67,7 @@ describe("close()", { concurrent: true }, () => {
     expect(await leftOf(one.name)).toBe(0);
   });
 
-  test("names a release that was not answered (S132)", { timeout: 15_000 }, async () => {
+  test("names a release that was not answered (S132)", async () => {
     const [backend, proxy] = await open();
     const one = claim(lockName());
     await granted(backend, one);
@@ -111,7 +111,7 @@ describe("close()", { concurrent: true }, () => {
     expect(await leftOf(one.name)).toBe(0);
   });
 
-  test("in an outage, with something that minHold keeps, rejects in time too (S132)", { timeout: 15_000 }, async () => {
+  test("in an outage, with something that minHold keeps, rejects in time too (S132)", async () => {
     const [backend, proxy] = await open();
     const [brief, other] = [claim(lockName(), { minHoldMs: 30_000 }), claim(lockName())];
     await granted(backend, brief);

@@ -90,7 +90,7 @@ describe("servers that fail", () => {
   // An election takes a second mostly, and at times a quarter of a minute.
   test(
     "kill -9 of the leader costs neither leases nor positions in the queue nor watches",
-    { timeout: 120_000 },
+    { timeout: 180_000 },
     async () => {
       const pairs = await Promise.all(
         [1, 2, 3].map(async () => {

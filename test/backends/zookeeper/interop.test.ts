@@ -149,7 +149,7 @@ function counted(file: string): number {
   return Number(readFileSync(file, "utf8").split(" ")[0]);
 }
 
-describe("Curator", { timeout: 90_000 }, () => {
+describe("Curator", () => {
   test("and we take turns under InterProcessMutex: nothing is lost, and fences rise", async () => {
     const file = counterFile();
     const driver = await curator("mutex", "/interop/mutex", file);
@@ -198,7 +198,7 @@ describe("Curator", { timeout: 90_000 }, () => {
   });
 });
 
-describe("Curator's semaphore and ours count each other's leases", { timeout: 60_000 }, () => {
+describe("Curator's semaphore and ours count each other's leases", () => {
   test("full of their leases it admits none of ours, and full of ours none of theirs", async () => {
     const driver = await curator("steps", "/interop/steps", scratch);
     const locks = createLocks(zookeeper({ servers, names: "paths", session: "20s" }));
@@ -214,7 +214,7 @@ describe("Curator's semaphore and ours count each other's leases", { timeout: 60
   });
 });
 
-describe("kazoo", { timeout: 90_000 }, () => {
+describe("kazoo", () => {
   test("respects our Curator-style nodes when given their pattern, and we respect kazoo's", async () => {
     const file = counterFile();
     const driver = await kazoo("lock", "/interop/kazoo", file, "-lock-");

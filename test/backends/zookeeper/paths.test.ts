@@ -1,3 +1,4 @@
+import "../../fixed-seed.ts";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { asPaths, escapedBelow, guidOf } from "../../../src/backends/zookeeper/paths.ts";
