@@ -3,5 +3,5 @@ import { join, resolve } from "node:path";
 
 export const ROOT: string = resolve(import.meta.dirname, "..");
 export const DIST: string = join(ROOT, "dist");
-/** The same in fewer files, for what is started again and again: the command line and the file backend. See test/bundle.ts. */
+/** The same in fewer files, for what is started often: the command line and the file backend. See test/bundle.ts. */
 export const BUNDLE: string = process.env["HOLDFAST_TEST_BUNDLE"] ?? DIST;

@@ -19,12 +19,17 @@ function sourcesIn(folder: string): string {
     .join("\n");
 }
 
-/** The value of `const NAME = …` in a file or folder; it may use other constants of that place. */
+/** The value of `const NAME = …`, or of a field `NAME.field`, in a file or folder; it may use other constants of that place. */
 function constant(place: string, name: string): number {
   const text = /\.\w+$/.test(place) ? read(place) : sourcesIn(place);
-  const found = [...text.matchAll(new RegExp(String.raw`(?:const|local) ${name}(?:: number)? = ([^;\n]+)`, "g"))];
+  const [object = "", field] = name.split(".");
+  const pattern =
+    field === undefined
+      ? String.raw`(?:const|local) ${object}(?:: number)? = ([^;\n]+)`
+      : String.raw`const ${object} = \{[^}]*?\b${field}: ([^,\n]+)`;
+  const found = [...text.matchAll(new RegExp(pattern, "g"))];
   if (found.length !== 1) throw new Error(`expected one constant ${name} in ${place}, found ${found.length}`);
-  const value = found[0]![1]!.replaceAll(/\b[A-Z][A-Z0-9_]+\b/g, (other) => String(constant(place, other)));
+  const value = found[0]![1]!.replaceAll(/\b[A-Z][A-Z0-9_]+\b(?:\.\w+)?/g, (other) => String(constant(place, other)));
   if (!/^[\w\s.*/+()-]+$/.test(value)) throw new Error(`${name} in ${place} is not a number: ${value}`);
   return Number(runInNewContext(value));
 }
@@ -210,14 +215,14 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   [
     "docs/backends/redis.md",
     "by the first {} of its id's {} characters",
-    constant(REDIS, "SHOWN"),
+    constant(REDIS, "LIMIT.shown"),
     constant("src/contract", "ID_LENGTH"),
   ],
   [
     "docs/backends/redis.md",
     "read up to {} characters and {} grants; hints to a quorum's waiters wake them {} times in a row and then every {} ms",
     constant(REDIS, "MESSAGE_MAX"),
-    constant(REDIS, "GRANTS_MAX"),
+    constant(REDIS, "LIMIT.grants"),
     constant(REDIS, "WAKES_BURST"),
     constant(REDIS, "WAKES_PACE_MS"),
   ],

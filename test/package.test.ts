@@ -52,3 +52,14 @@ test("the README says of every page that is not in the package where it is", () 
   expect(outside.length).toBeGreaterThan(0);
   expect(text).toContain("in the repository, not in the package");
 });
+
+test("the change log begins with the next version, and has the one that is published", () => {
+  const { version } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { readonly version: string };
+  const text = readFileSync(join(ROOT, "CHANGELOG.md"), "utf8");
+  const headings = [...text.matchAll(/^## (\d+\.\d+\.\d+)/gm)].map(([, number]) => number as string);
+  expect(headings).toContain(version);
+  const [newest] = headings as [string];
+  expect(newest.localeCompare(version, "en", { numeric: true })).toBeGreaterThanOrEqual(0);
+  // A section without a line says that a habit was forgotten, not that nothing changed.
+  for (const section of text.split(/^## /m).slice(1)) expect(section).toMatch(/^- /m);
+});

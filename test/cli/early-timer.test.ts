@@ -6,14 +6,14 @@ import type { WardenOrder } from "../../src/cli/run/warden-process.ts";
 import { machineMs } from "../../src/contract/clock.ts";
 import { newMarks } from "../../src/cli/run/process-marks.ts";
 import { startTimeOf } from "../../src/cli/run/processes.ts";
-import { isRunning, MAIN, until } from "./harness.ts";
+import { isRunning, SHIPPED, until } from "./harness.ts";
 
 /** As libuv may do by a fraction of a millisecond. */
 const EARLY = `const real = setTimeout; globalThis.setTimeout = (f, ms, ...rest) => real(f, Math.max(0, ms - 20), ...rest);`;
 
 test("S103: a deadline whose timer fires a moment early is not missed, though holdfast says nothing more", async () => {
   const command = spawn("sleep", ["1000"], { detached: true, stdio: "ignore" });
-  const program = join(dirname(MAIN), "run", "warden-process.js");
+  const program = join(dirname(SHIPPED), "run", "warden-process.js");
   const warden = spawn(process.execPath, ["--import", `data:text/javascript,${encodeURIComponent(EARLY)}`, program], {
     stdio: ["pipe", "ignore", "inherit"],
   });

@@ -29,7 +29,7 @@ test("each kind of leftover is seen, named and removed, unless the test said why
   }
   expect(error).toBeInstanceOf(LeftoverError);
   const message = String(error);
-  expect(message).toMatch(/a process: .*main\.js acquire kept/);
+  expect(message).toMatch(/a process: .*main\.m?js acquire kept/);
   expect(message).toMatch(/a lease of \S+ on kept/);
   expect(message).toMatch(/a waiting claim of \S+ on kept/);
   expect(message).not.toContain("half-written");

@@ -122,7 +122,7 @@ export const sightPromises: readonly ConformancePromise[] = [
     const { fence } = await trial.granted(a, victim);
     await trial.granted(a, other);
     await b.forceRelease(trial.name, fence, "ops@host", "deploy 17 hangs");
-    // Where every client may send messages, they are a reason to renew, and the renewal's answer decides.
+    // Where other processes may send messages, a message is only a reason to renew, and the renewal's answer decides.
     const { id, reason } = await trial.eventually("the holder learns of it", async () => {
       const claim = doubted.length > 0 ? [victim, other].find((each) => each.id === doubted[0]) : undefined;
       if (claim === undefined) return losses[0];

@@ -22,7 +22,7 @@ export const SIZES: Readonly<Record<"small" | "middle" | "large", Size>> = {
   large: { processes: 3, workers: 3, locks: 4, chaosTtls: 10, peaceMs: 800 },
 };
 
-/** By the seed itself and not by its dice, so that it can be told without living through the world. */
+/** By the seed itself and not by its dice, so it is known without running the world. */
 export function sizeOf(seed: number): Size {
   if (seed % 12 === 0) return SIZES.large;
   return seed % 3 === 0 ? SIZES.middle : SIZES.small;

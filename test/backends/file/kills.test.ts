@@ -92,7 +92,7 @@ const SCENARIOS = ["open", "alone", "shared", "handOver", "together", "lasting",
 const COPIES_TO_A_KILL = 10;
 
 /** A moment at which the process may die: before its `at`-th change, or after the last one. */
-interface Moment {
+interface Death {
   readonly at: number;
   readonly when: "before" | "after";
   /** The change that was the last one then. */
@@ -102,34 +102,34 @@ interface Moment {
 describe.each(SCENARIOS)("killed at any moment: %s", (scenario) => {
   let scratch: string;
   let whole: Outcome;
-  let moments: readonly Moment[];
+  let deaths: readonly Death[];
   beforeAll(async () => {
     scratch = mkdtempSync(join(tmpdir(), "hf-kill-"));
     mkdirSync(join(scratch, "copies"));
     whole = await run(join(scratch, "whole"), scenario, 0, "before", "copies", join(scratch, "copies"));
     const changes = [...whole.stdout.matchAll(/^changed (\d+)$/gm)].map(([, at]) => Number(at));
     const opened = numberAfter("opened", whole);
-    moments = [
-      ...changes.map((at, i): Moment => ({ at, when: "before", last: changes[i - 1] })).filter(({ at }) => at > opened),
+    deaths = [
+      ...changes.map((at, i): Death => ({ at, when: "before", last: changes[i - 1] })).filter(({ at }) => at > opened),
       { at: numberAfter("calls", whole), when: "after", last: changes.at(-1) },
     ];
-    expect(moments.length).toBeGreaterThan(20);
+    expect(deaths.length).toBeGreaterThan(20);
   });
   afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
   async function surviveAll(
-    some: readonly Moment[],
-    die: (dir: string, moment: Moment) => Promise<Outcome>,
+    some: readonly Death[],
+    die: (dir: string, death: Death) => Promise<Outcome>,
   ): Promise<void> {
     const lasts = new Map<number, boolean>();
     const queue = [...some];
     const worker = async (): Promise<void> => {
-      for (let moment = queue.shift(); moment !== undefined; moment = queue.shift()) {
-        const dir = join(scratch, `${moment.at}-${moment.when}`);
-        const outcome = await die(dir, moment);
-        if (scenario.startsWith("lasting")) lasts.set(moment.at, await endLasting(dir));
+      for (let death = queue.shift(); death !== undefined; death = queue.shift()) {
+        const dir = join(scratch, `${death.at}-${death.when}`);
+        const outcome = await die(dir, death);
+        if (scenario.startsWith("lasting")) lasts.set(death.at, await endLasting(dir));
         await survive(dir, outcome).catch((cause: unknown) => {
-          throw new Error(`killed ${moment.when} change ${moment.at} (${scenario})`, { cause });
+          throw new Error(`killed ${death.when} change ${death.at} (${scenario})`, { cause });
         });
         rmSync(dir, { recursive: true, force: true });
       }
@@ -142,7 +142,7 @@ describe.each(SCENARIOS)("killed at any moment: %s", (scenario) => {
   }
 
   test("the next process takes over at once, and no fence is given twice", { timeout: 240_000 }, () =>
-    surviveAll(moments, async (dir, { at, when, last }) => {
+    surviveAll(deaths, async (dir, { at, when, last }) => {
       if (last !== undefined) renameSync(join(scratch, "copies", String(last)), dir);
       // What it had said by then.
       const said = when === "after" ? whole.stdout : whole.stdout.slice(0, whole.stdout.indexOf(`changed ${at}\n`));
@@ -151,7 +151,7 @@ describe.each(SCENARIOS)("killed at any moment: %s", (scenario) => {
   );
 
   test("so it does when one is killed for real", { timeout: 240_000 }, async () => {
-    const some = moments.filter((moment, i) => i % COPIES_TO_A_KILL === 0 || moment.when === "after");
+    const some = deaths.filter((death, i) => i % COPIES_TO_A_KILL === 0 || death.when === "after");
     let missed = 0;
     await surviveAll(some, async (dir, { at, when }) => {
       const outcome = await run(dir, scenario, at, when);

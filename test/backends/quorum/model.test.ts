@@ -68,7 +68,7 @@ const votes = (voter: number, proposed: number): Command => ({
   ballot: proposed,
   quarantine: 0,
 });
-/** What it once found. Two readers take back their votes: of the first nobody remembers which fence was before it. */
+/** What it once found. Two readers take back their votes: the members forget which fence was before the first. */
 const FOUND: [Shape[], Command[]][] = [
   [
     [reader, reader, reader],
