@@ -9,6 +9,7 @@ import { describe, expect, test } from "vitest";
 import { BACKEND_NAMES } from "../src/backends/all.ts";
 import { type Duration, toMs } from "../src/contract/duration.ts";
 import { ROOT } from "./dist.ts";
+import { LIMIT } from "../src/backends/redis/wire.ts";
 
 const read = (path: string): string => readFileSync(join(ROOT, path), "utf8");
 
@@ -215,21 +216,21 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   [
     "docs/backends/redis.md",
     "by the first {} of its id's {} characters",
-    constant(REDIS, "LIMIT.shown"),
+    LIMIT.shown,
     constant("src/contract", "ID_LENGTH"),
   ],
   [
     "docs/backends/redis.md",
     "read up to {} characters and {} grants; hints to a quorum's waiters wake them {} times in a row and then every {} ms",
-    constant(REDIS, "MESSAGE_MAX"),
-    constant(REDIS, "LIMIT.grants"),
+    LIMIT.message,
+    LIMIT.grants,
     constant(REDIS, "WAKES_BURST"),
     constant(REDIS, "WAKES_PACE_MS"),
   ],
   [
     "docs/backends/redis.md",
     "look at {} kB of text, and wake a quorum's waiters up to {} times a second",
-    Math.floor(constant(REDIS, "MESSAGE_MAX") / 1000),
+    Math.floor(LIMIT.message / 1000),
     1000 / constant(REDIS, "WAKES_PACE_MS"),
   ],
   ["docs/backends/redis.md", "({} before any claim waits there)", constant(REDIS, "CALM_RUN")],
@@ -237,7 +238,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   [
     "docs/backends/redis.md",
     "closed, but Redis did not answer within {} s",
-    constant(`${REDIS}/pending-calls.ts`, "CLOSE_MS") / 1000,
+    constant(`${REDIS}/local-claims.ts`, "CLOSE_MS") / 1000,
   ],
   ["docs/backends/zookeeper.md", "Frames above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
   ["docs/backends/zookeeper.md", "A list or a node above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],

@@ -1,58 +1,60 @@
-/** How claims come in: attempts and swaps. Until the store has answered, close() waits for them, because a late grant is given back. */
+/** Attempts and swaps: how claims enter. Until the store has answered, close() waits for them, because a late grant is given back. */
 import type { Claim, Granted, Refused, Released, Swapped } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
-import { type Caller, TooFewReplicas } from "./caller.ts";
 import type { Connection } from "./connection.ts";
 import { LimitConflict, toBackendError } from "./errors.ts";
-import type { Fitness } from "./server-checks.ts";
 import { attempt, swap } from "./generated/scripts.ts";
-import { FOLLOWS_MAX, type Leaving, leavingId } from "./release.ts";
+import type { Inbox } from "./inbox.ts";
 import type { Names } from "./keys.ts";
+import { ENTERING, type Entry, type LocalClaims } from "./local-claims.ts";
 import type { Settings } from "./options.ts";
-import type { Post } from "./messages.ts";
 import type { Terms } from "./records.ts";
+import { FOLLOWS_MAX, leavingId, type Releases } from "./release.ts";
 import { isBusy, isYoung, toRefused, toReleased, toRun } from "./replies.ts";
-import type { Entry } from "./local-claims.ts";
-import { ENTERING, type Underway } from "./pending-calls.ts";
+import { type Scripts, TooFewReplicas } from "./scripts.ts";
+import type { ServerChecks } from "./server-checks.ts";
+import type { Waiters } from "./waiting.ts";
 
-/** How long the first claim of a process waits for its inbox at most. */
+/** How long the first claim of a process waits for its inbox, at most. */
 const INBOX_WAIT_MS = 1000;
 
-/** When to ask again for a lock that is still busy with lapsed tickets. */
+/** When to try again for a lock that still has lapsed tickets to skip. */
 const BUSY_MS = 100;
 
-export interface Doorway {
+/** The parts of the backend that an attempt uses. */
+interface Parts {
   readonly connection: Connection;
   readonly names: Names;
   readonly settings: Settings;
-  readonly caller: Caller;
+  readonly scripts: Scripts;
   readonly terms: Terms;
-  readonly fitness: Fitness;
-  readonly post: Post;
-  readonly leaving: Leaving;
-  readonly underway: Underway;
+  readonly checks: ServerChecks;
+  readonly claims: LocalClaims;
+  readonly waiters: Waiters;
+  readonly releases: Releases;
+  readonly inbox: Inbox;
 }
 
-export class Entering {
-  readonly #at: Doorway;
+export class Attempts {
+  readonly #parts: Parts;
   /** Nothing but the script itself is needed for an answer. */
   readonly #plain: boolean;
 
-  constructor(at: Doorway) {
-    this.#at = at;
-    this.#plain = at.settings.quarantineMs === 0 && at.settings.durability === undefined;
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.#plain = parts.settings.quarantineMs === 0 && parts.settings.durability === undefined;
   }
 
   // No async functions on the hot path: each costs a promise and a turn of the microtask queue.
 
   attempt(claim: Claim): Promise<Granted | Refused> {
-    const { connection, names, settings, terms, post, underway } = this.#at;
-    if (!this.#plain || !post.inbox.ready) return this.#firstAttempt(claim);
+    const { connection, names, settings, terms, claims, inbox } = this.#parts;
+    if (!this.#plain || !inbox.ready) return this.#firstAttempt(claim);
     const key = names.lock(claim.name);
     const text = terms.of(claim, claim.queues, "calm");
     const sentMs = settings.clock.now();
-    const entry = post.roster.add(claim, sentMs);
-    underway.begin(entry, ENTERING);
+    const entry = claims.add(claim, sentMs);
+    claims.begin(entry, ENTERING);
     return connection.evalshaOn(attempt.sha, key, names.markerBeside(key, false), claim.id, text).then(
       (reply) => this.#answered(claim, entry, key, reply, claim.queues, sentMs),
       (error: unknown) => this.#attemptAgain(claim, entry, key, text, error, sentMs),
@@ -60,25 +62,25 @@ export class Entering {
   }
 
   async swap(held: Claim, next: Claim): Promise<Swapped> {
-    const { connection, post } = this.#at;
-    post.queue.forget(held.id);
+    const { connection, claims, waiters } = this.#parts;
+    waiters.forget(held.id);
     const breaks = connection.breaks();
     let released: Released | undefined;
     const answer = await this.#enter(next, next.queues, { id: leavingId(held), was: (known) => (released = known) });
-    post.roster.left(post.roster.get(held), true);
-    // An "absent" may follow a "held" that nobody heard: see leaving.ts.
+    claims.left(claims.get(held), true);
+    // "absent" may follow a "held" that was lost: see release.ts.
     return released === "absent" && connection.breaks() !== breaks ? answer : { ...answer, released };
   }
 
-  /** A process's first attempt, and every one that needs more than the script. */
+  /** A process's first attempt, and each that needs more than the script. */
   async #firstAttempt(claim: Claim): Promise<Granted | Refused> {
-    const { post } = this.#at;
-    if (post.inbox.ready || post.inbox.tried) return this.#enter(claim, claim.queues);
-    void post.inbox.open();
+    const { inbox } = this.#parts;
+    if (inbox.ready || inbox.tried) return this.#enter(claim, claim.queues);
+    void inbox.open();
     const answer = await this.#enter(claim, false);
-    // A holder must be told at once when its lease is ended by force; and a claim that is queued before it can be told
-    // might be taken for one whose process is gone. Without messages all works too, so nobody waits long for them.
-    await post.inbox.openWithin(Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
+    // A holder should hear at once of a forced end; and a claim that is queued before its process listens looks like one whose process is
+    // gone. All works without messages too, so this does not wait long for them.
+    await inbox.openWithin(Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
     return answer.granted || !claim.queues ? answer : this.#enter(claim, true);
   }
 
@@ -90,17 +92,18 @@ export class Entering {
     error: unknown,
     sentMs: number,
   ): Promise<Granted | Refused> {
-    const again = this.#at.caller.afterNoScript(error, attempt, key, [claim.id, terms]);
+    const { scripts, claims } = this.#parts;
+    const again = scripts.afterNoScript(error, attempt, key, [claim.id, terms]);
     const reply = await again.catch((known: unknown) => {
-      this.#at.underway.end(entry, ENTERING);
+      claims.end(entry, ENTERING);
       throw this.#failed(claim, entry, key, claim.queues, known);
     });
     return this.#answered(claim, entry, key, reply, claim.queues, sentMs);
   }
 
   /**
-   * The one door of every claim under a quarantine: none is asked for that a quarantine could not outlast, or where it would
-   * promise nothing. `instead`: the claim that leaves in the same step (see leavingId), and who hears what it was.
+   * With a quarantine every claim goes this way: one that would outlast the quarantine is rejected, and so is one on a server whose settings
+   * make the quarantine useless. `instead`: the claim that leaves in the same step (see leavingId), and a callback for what it was.
    */
   async #enter(
     claim: Claim,
@@ -108,21 +111,21 @@ export class Entering {
     instead?: { readonly id: string; was(known: Released): void },
     follows = 0,
   ): Promise<Granted | Refused> {
-    const { names, settings, caller, terms, fitness, post, leaving, underway } = this.#at;
-    if (settings.quarantineMs > 0) await fitness.check(claim).catch(caller.explained(claim.name));
+    const { names, settings, scripts, terms, checks, claims, releases } = this.#parts;
+    if (settings.quarantineMs > 0) await checks.check(claim).catch(scripts.explained(claim.name));
     const key = names.lock(claim.name);
     const args = [claim.id, terms.of(claim, queues, instead === undefined ? "calm" : "crowded")];
     if (instead !== undefined) args.push(instead.id);
     const sentMs = settings.clock.now();
-    const entry = post.roster.add(claim, sentMs);
-    underway.begin(entry, ENTERING);
+    const entry = claims.add(claim, sentMs);
+    claims.begin(entry, ENTERING);
     let reply: unknown;
     try {
-      reply = await caller.runDurably(instead === undefined ? attempt : swap, key, args);
+      reply = await scripts.runDurably(instead === undefined ? attempt : swap, key, args);
     } catch (error) {
-      underway.end(entry, ENTERING);
-      // Not believed, so it is given back: nothing is left held, whatever its minHold.
-      if (error instanceof TooFewReplicas) await leaving.release({ ...claim, minHoldMs: 0 });
+      claims.end(entry, ENTERING);
+      // Not believed, so it is given back: nothing stays held, whatever its minHold.
+      if (error instanceof TooFewReplicas) await releases.release({ ...claim, minHoldMs: 0 });
       throw this.#failed(claim, entry, key, queues, error);
     }
     if (instead !== undefined && Array.isArray(reply)) {
@@ -141,46 +144,46 @@ export class Entering {
     sentMs: number,
     follows = 0,
   ): Granted | Refused | Promise<Granted | Refused> {
-    const { caller, terms, fitness, post, underway } = this.#at;
-    caller.wrote = true; // A refusal is written down too.
-    underway.end(entry, ENTERING);
+    const { scripts, terms, checks, claims, waiters } = this.#parts;
+    scripts.wrote = true; // A refusal is a write too.
+    claims.end(entry, ENTERING);
     const fences = toRun(reply);
     if (fences !== undefined) {
-      post.queue.forget(claim.id);
+      waiters.forget(claim.id);
       return { granted: true, fence: fences.fence, run: fences.run, fromMs: sentMs };
     }
     if (isBusy(reply)) return this.#follow(claim, entry, queues, follows);
     const { refused, learned, wallMs } = toRefused(claim.name, reply);
-    // A fail-over, perhaps: whether the new primary is fit is another question.
-    if (isYoung(reply)) fitness.forget();
+    // Perhaps after a fail-over: the new primary must be checked too.
+    if (isYoung(reply)) checks.forget();
     if (learned === undefined) {
-      post.roster.left(entry, true);
+      claims.left(entry, true);
       return refused;
     }
     const ticketMs = terms.ticketMs(claim);
-    post.queue.queued(claim, key, ticketMs, sentMs, learned, wallMs);
+    waiters.queued(claim, key, ticketMs, sentMs, learned, wallMs);
     return { ...refused, retryMs: ticketMs };
   }
 
-  /** Asks again for a lock that is busy with lapsed tickets, as long as anybody wants it. The store knows nothing of the claim. */
+  /** Tries again for a lock with many lapsed tickets, as long as the claim is wanted. The store does not know the claim yet. */
   #follow(claim: Claim, entry: Entry, queues: boolean, follows: number): Refused | Promise<Granted | Refused> {
-    const { post, underway } = this.#at;
+    const { claims } = this.#parts;
     const isWanted = entry.state === "wanted";
-    if (isWanted && !underway.isClosing && follows < FOLLOWS_MAX)
+    if (isWanted && !claims.isClosing && follows < FOLLOWS_MAX)
       return this.#enter(claim, queues, undefined, follows + 1);
-    if (isWanted) post.roster.left(entry, true);
+    if (isWanted) claims.left(entry, true);
     return { granted: false, heldBy: [], retryMs: BUSY_MS };
   }
 
   #failed(claim: Claim, entry: Entry, key: string, queues: boolean, error: unknown): LockBackendError {
-    const { caller, terms, post } = this.#at;
-    if (queues) post.queue.unsure(claim, key, terms.ticketMs(claim));
+    const { scripts, terms, claims, waiters } = this.#parts;
+    if (queues) waiters.unsure(claim, key, terms.ticketMs(claim));
     if (error instanceof TooFewReplicas) {
       const text = `${error.message}, so it was given back. Check the replicas, or ask for fewer`;
       return new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`);
     }
-    const known = toBackendError(error, claim.name, caller.wrote);
-    if (known.fatal) post.roster.left(entry, true);
+    const known = toBackendError(error, claim.name, scripts.wrote);
+    if (known.fatal) claims.left(entry, true);
     return known instanceof LimitConflict ? new LimitConflict(claim.name, known.inForce, claim.limit) : known;
   }
 }

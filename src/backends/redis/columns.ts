@@ -7,7 +7,7 @@ export interface Column<Name extends string = string> {
   readonly before: string;
   /** Always so many characters; absent: as many as it needs. */
   readonly width?: number | undefined;
-  /** What it looks like: as a regular expression, as a quick Lua pattern, and as one that also checks the width. */
+  /** Its format: as a regular expression, as a fast Lua pattern, and as one that also checks the width. */
   readonly js: string;
   readonly lua: string;
   readonly exact: string;

@@ -1,4 +1,4 @@
-/** Turns what Redis and its client libraries say into errors that say what it is and what to do. */
+/** Turns the errors of Redis and of client libraries into errors that say what happened and what to do. */
 import { LockBackendError, messageOf, quote } from "../../contract/errors.ts";
 import { WORD } from "./wire.ts";
 
@@ -8,12 +8,12 @@ interface Known {
   readonly text: string;
 }
 
-/** The first that fits. What is fatal stays wrong however often it is asked again. Before Redis 7 a script's error has its code in the middle. */
+/** The first match counts. A fatal error stays, however often one tries again. Before Redis 7 a script's error has its code in the middle. */
 const KNOWN: readonly Known[] = [
   {
     pattern: new RegExp(`(^|-)WRONGTYPE|${WORD.foreign}`, "u"),
     fatal: true,
-    text: "its key in Redis holds something else, which was left untouched. Choose another `prefix`, or remove that key if nobody needs it",
+    text: "its key in Redis holds something else, which was left untouched. Choose another `prefix`, or remove that key if it is not needed",
   },
   {
     pattern: /^(NOAUTH|WRONGPASS)|invalid (username-)?password|AUTH failed|without any password configured/iu,
@@ -43,7 +43,7 @@ const KNOWN: readonly Known[] = [
   {
     pattern: /cluster support disabled/u,
     fatal: true,
-    text: "this is no Redis Cluster. Use redis:// for a single server, or a client that is no Cluster client",
+    text: "this is not a Redis Cluster. Use redis:// for a single server, or a client that is not a Cluster client",
   },
   {
     pattern: /unknown command.{0,40}eval|EVALSHA.{0,40}unknown|unknown command.{0,40}script/isu,
@@ -53,7 +53,7 @@ const KNOWN: readonly Known[] = [
   {
     pattern: /in subscriber mode|\(P\|S\)SUBSCRIBE|allowed in this context/u,
     fatal: true,
-    text: "the client is in subscriber mode and can do nothing else. Give the locks a connection of their own: client.duplicate()",
+    text: "the client is in subscriber mode, so it cannot run commands. Give the locks a connection of their own: client.duplicate()",
   },
   {
     pattern: /(^|-)NOREPLICAS/u,
@@ -75,7 +75,7 @@ const LIMIT_ERROR = new RegExp(String.raw`${WORD.limit} (\d+)`, "u");
 const READONLY =
   "this is a replica, which accepts no writes. Use its primary's address, or a Sentinel or Cluster client that follows the primary";
 
-/** Wraps an error of the client. `wroteBefore`: the same endpoint once accepted writes, so that READONLY means a fail-over. */
+/** Wraps an error of the client. `wroteBefore`: the same endpoint once accepted writes, so READONLY means a fail-over. */
 export function toBackendError(cause: unknown, lock: string, wroteBefore = true): LockBackendError {
   if (cause instanceof LockBackendError) return cause;
   const message = wordsOf(cause);
@@ -87,7 +87,17 @@ export function toBackendError(cause: unknown, lock: string, wroteBefore = true)
   return make(lock, `Redis gave no answer (${message}). It may or may not have been carried out`, false, cause);
 }
 
-/** Somebody uses the lock with another limit. The one asked for is filled in by whoever asked. */
+/** The server does not know the script by its SHA1: it was never sent, or the server restarted. */
+export function isNoScript(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("NOSCRIPT");
+}
+
+/** A slot is half moved, and the keys of this call are on both sides. Each key alone can be asked for. */
+export function isTryAgain(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("TRYAGAIN");
+}
+
+/** The lock is in use with another limit. The caller fills in the one that it asked for. */
 export class LimitConflict extends LockBackendError {
   readonly inForce: number;
 
@@ -111,23 +121,23 @@ function make(lock: string, text: string, fatal: boolean, cause: unknown): LockB
   return new LockBackendError("redis", lock, `${start}: ${text}.`, { fatal, cause: withoutSecrets(cause) });
 }
 
-/** What client libraries say of sentinels before they say what happened: how they go on, which is over; where in their code it was. */
-const BY_THE_WAY =
+/** What client libraries put before the reason of a sentinel's failure: what they try next, and where in their code it was. */
+const SENTINEL_PREFIX =
   /^(?:All sentinels are unreachable\b.*? Last error: |obser?ve client error: |Error: |Sentinel Client \([^)]*\): )+/u;
 
-/** What happened, in the words of whoever noticed it. Redis repeats the arguments of a command that it does not know. */
+/** What happened, in the words of Redis or of the client library. Redis repeats the arguments of a command that it does not know: they are cut. */
 export function wordsOf(cause: unknown): string {
-  // Behind "all nodes failed" is what the last one said.
+  // The cause of "all nodes failed" is the error of the last node.
   const { lastNodeError } = (cause instanceof Error ? cause : {}) as { lastNodeError?: unknown };
   if (lastNodeError instanceof Error) return wordsOf(lastNodeError);
   return messageOf(cause)
     .replace(/,? with args beginning with:.*/su, "")
-    .replace(BY_THE_WAY, "");
+    .replace(SENTINEL_PREFIX, "");
 }
 
 /**
- * Errors of client libraries keep the failed command with its arguments: passwords, claim ids, meta. Only what is known to be harmless is
- * taken over, because the next version may keep it elsewhere.
+ * Errors of client libraries contain the failed command with its arguments: passwords, claim ids, meta. Only what is known to be harmless is
+ * copied, because the next version of a library may keep them elsewhere.
  */
 function withoutSecrets(cause: unknown): unknown {
   if (!(cause instanceof Error)) return undefined;

@@ -1,30 +1,23 @@
 /**
- * One subscription per process for all its locks: grants, forced ends, and hints for quorums come in here.
+ * One subscription per process for all its locks: grants, forced ends, and hints for quorums arrive here.
  *
- * Whoever may publish on these channels may send anything, as often as they like, and database numbers do not keep channels
- * apart. So nothing is acted on but what the roster finds the seal of right, and no message costs more than it could be worth.
+ * Anyone who may publish on these channels may send anything, as often as they like, and database numbers do not separate channels. So a
+ * message counts only if its seal is right, and no message costs more than it can be worth.
  */
 import type { Claim } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
 import type { Connection } from "./connection.ts";
+import type { Entry, LocalClaims } from "./local-claims.ts";
+import type { Releases } from "./release.ts";
 import { type News, readMessage } from "./replies.ts";
-import type { Entry, Roster } from "./local-claims.ts";
 import { Subscriber } from "./subscriber.ts";
-import { Throttle } from "./throttle.ts";
+import type { Waiters } from "./waiting.ts";
 
-export interface Mail {
-  granted(entry: Entry, news: News): void;
-  /** Somebody ended the claim's lease by force, or did a while ago. */
-  forced(claim: Claim): void;
-  /** Messages may have been missed until now. */
-  listening(): void;
-}
-
-/** How many releases of one lock may wake somebody at once, and then in which pace. */
+/** How many releases of one lock may wake waiters at once, and at which interval after that. */
 const WAKES_BURST = 50;
 const WAKES_PACE_MS = 4;
 
-/** One claim is doubted at most this often, however often a message of its forced end is repeated. */
+/** A claim is doubted at most this often, however often the message of its forced end is repeated. */
 const FORCED_PACE_MS = 1000;
 
 interface Channel {
@@ -32,31 +25,38 @@ interface Channel {
   readonly throttle: Throttle;
 }
 
+/** Who gets the news. */
+export interface Recipients {
+  readonly claims: LocalClaims;
+  readonly waiters: Waiters;
+  readonly releases: Releases;
+  /** One lease may have been ended by force; without a claim, messages may have been missed, so any may have been. */
+  doubt(claim?: Claim): void;
+}
+
 export class Inbox {
   /** True from the first confirmed subscription on; it may be reconnecting. */
   ready = false;
-  /** It was waited for once. If in vain, it goes on in the background and nobody waits again. */
+  /** It was waited for once. If that was in vain, it continues in the background and no caller waits again. */
   tried = false;
   readonly #connection: Connection;
   readonly #channel: string;
   readonly #clock: Clock;
-  readonly #roster: Roster;
-  readonly #mail: Mail;
+  readonly #to: Recipients;
   readonly #freed: Map<string, Channel> = new Map();
   readonly #forced: WeakMap<Claim, Throttle> = new WeakMap();
   #subscriber: Subscriber | undefined;
   #opening: Promise<void> | undefined;
   #closed = false;
 
-  constructor(connection: Connection, channel: string, clock: Clock, roster: Roster, mail: Mail) {
+  constructor(connection: Connection, channel: string, clock: Clock, to: Recipients) {
     this.#connection = connection;
     this.#channel = channel;
     this.#clock = clock;
-    this.#roster = roster;
-    this.#mail = mail;
+    this.#to = to;
   }
 
-  /** Subscribes, once. Resolves also when that failed: waiting works without messages, only slower. */
+  /** Subscribes, once. Resolves also if that failed: waiting works without messages, only slower. */
   open(): Promise<void> {
     if (this.ready || this.tried || this.#closed) return Promise.resolve();
     this.#opening ??= this.#subscribe().finally(() => {
@@ -77,13 +77,13 @@ export class Inbox {
     this.tried = true;
   }
 
-  /** Calls `wake` when a voted lease of this lock was released. Returns what stops it. */
+  /** Calls `wake` when a voted lease of this lock was released. Returns a function that stops it. */
   onFreed(name: string, wake: () => void): () => void {
     const known = this.#freed.get(name);
     if (known === undefined) {
       const wakes = new Set([wake]);
       const throttle = new Throttle(this.#clock, WAKES_BURST, WAKES_PACE_MS, () => {
-        // A copy, because whoever is woken may stop listening, or begin.
+        // A copy, because a woken waiter may stop listening, or start.
         const woken = [...wakes];
         for (const each of woken) each();
       });
@@ -110,9 +110,9 @@ export class Inbox {
 
   async #listenTo(channel: string): Promise<void> {
     await this.open();
-    // Whoever wanted it may have given up meanwhile.
+    // The waiter may have given up meanwhile.
     if (!this.#freed.has(channel)) return;
-    // It was free between the refusal and this subscription, perhaps; and a hint too many does no harm.
+    // The lock may have been free between the refusal and this subscription; an unnecessary hint does no harm.
     await this.#subscriber?.add(channel).then(
       () => this.#freed.get(channel)?.throttle.call(),
       () => {},
@@ -132,7 +132,7 @@ export class Inbox {
   #listening(): void {
     if (this.#closed) return;
     this.ready = true;
-    this.#mail.listening();
+    this.#to.doubt();
   }
 
   #read(channel: string, text: string): void {
@@ -143,22 +143,74 @@ export class Inbox {
     }
     const { grants, forced } = readMessage(text);
     for (const grant of grants) {
-      const entry = this.#roster.find(grant);
-      if (entry !== undefined) this.#mail.granted(entry, grant.news);
+      const entry = this.#to.claims.find(grant);
+      if (entry !== undefined) this.#granted(entry, grant.news);
     }
-    const broken = forced && this.#roster.find(forced);
-    if (broken !== undefined) this.#broken(broken.claim);
+    const entry = forced && this.#to.claims.find(forced);
+    if (entry !== undefined) this.#ended(entry.claim);
   }
 
-  /** In a quorum the lease may go on, and whoever listens may repeat the message, which stays true. */
-  #broken(claim: Claim): void {
+  #granted({ claim, state }: Entry, news: News): void {
+    if (state === "wanted") this.#to.waiters.granted(claim, news);
+    // It was released without an answer. If the release fails again, the lease ends after its ttl.
+    else if (state === "unwanted") void this.#to.releases.release(claim).catch(() => {});
+  }
+
+  /** In a quorum the lease may continue, and anyone who listens may repeat the message, which stays true. */
+  #ended(claim: Claim): void {
     let throttle = this.#forced.get(claim);
     if (throttle === undefined) {
       throttle = new Throttle(this.#clock, 1, FORCED_PACE_MS, () => {
-        if (!this.#closed) this.#mail.forced(claim);
+        // By a timer, because the grant itself may have arrived in this same turn of the event loop.
+        if (!this.#closed) this.#clock.setTimer(() => this.#to.doubt(claim), 0);
       });
       this.#forced.set(claim, throttle);
     }
     throttle.call();
+  }
+}
+
+/** Passes calls on at once, but many calls only at a steady rate, so that many hints do not become many requests. */
+class Throttle {
+  readonly #clock: Clock;
+  readonly #burst: number;
+  readonly #paceMs: number;
+  readonly #act: () => void;
+  #left: number;
+  #countedMs: number;
+  #timer: Timer;
+
+  /** At most `burst` calls in a row, and one more for each `paceMs` that passes. The last call is never lost, only late. */
+  constructor(clock: Clock, burst: number, paceMs: number, act: () => void) {
+    this.#clock = clock;
+    this.#burst = burst;
+    this.#paceMs = paceMs;
+    this.#act = act;
+    this.#left = burst;
+    this.#countedMs = clock.now();
+  }
+
+  call(): void {
+    if (this.#timer !== undefined) return;
+    const nowMs = this.#clock.now();
+    this.#left = Math.min(this.#burst, this.#left + (nowMs - this.#countedMs) / this.#paceMs);
+    this.#countedMs = nowMs;
+    if (this.#left >= 1) {
+      this.#left--;
+      this.#act();
+      return;
+    }
+    this.#timer = this.#clock.setTimer(
+      () => {
+        this.#timer = undefined;
+        this.call();
+      },
+      Math.ceil((1 - this.#left) * this.#paceMs),
+    );
+  }
+
+  stop(): void {
+    this.#clock.clearTimer(this.#timer);
+    this.#timer = undefined;
   }
 }

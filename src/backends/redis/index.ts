@@ -1,4 +1,4 @@
-/** `holdfast/redis`: locks in one Redis, behind Sentinel, or in a Cluster, through a client that you already have. */
+/** `holdfast/redis`: locks in one Redis, behind Sentinel, or in a Cluster, through your own client. */
 import { RedisBackend } from "./backend.ts";
 import { connectionOf } from "./clients/choose.ts";
 import { type RedisOptions, toSettings } from "./options.ts";
@@ -6,20 +6,20 @@ import { type RedisOptions, toSettings } from "./options.ts";
 /** An ioredis or node-redis client: standalone, Sentinel or Cluster. It stays yours: close() does not close it. */
 export type RedisClient = IoredisLike | NodeRedisLike;
 
-/** What tells an ioredis client (5 or 6) from anything else. */
+/** How an ioredis client (5 or 6) is recognised. */
 export interface IoredisLike {
   readonly status: string;
   readonly isCluster: boolean;
   evalsha(...args: never[]): unknown;
 }
 
-/** What tells a node-redis client (5 or 6) from anything else. */
+/** How a node-redis client (5 or 6) is recognised. */
 export interface NodeRedisLike {
   readonly isOpen: boolean;
   sendCommand(...args: never[]): Promise<unknown>;
 }
 
-/** Makes a backend for `createLocks()`. Throws a `TypeError` for wrong options or something that is no client. */
+/** Makes a backend for `createLocks()`. Throws a `TypeError` for wrong options or something that is not a client. */
 export function redis(client: RedisClient, options: RedisOptions = {}): RedisBackend {
   return new RedisBackend(connectionOf(client), toSettings(options));
 }

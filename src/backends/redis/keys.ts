@@ -4,27 +4,27 @@
  *   <prefix>:{<bucket>}:<name>    a lock, one hash
  *   <prefix>:{<bucket>}           the marker of a cluster node's incarnation, one per bucket
  *   <prefix>:{marker}             the marker of a server's incarnation, without a cluster
- *   <prefix>:inbox:<process>      where a process hears of its grants
+ *   <prefix>:inbox:<process>      the channel on which a process receives its grants
  *   <prefix>:{<bucket>}:<name>    as a channel: a voted lease of that lock was released
  *
- * The hash tag is one of 256 buckets and not the name: a cluster's markers must lie in the slots of the locks that they
- * speak for, and must exist before the locks do. The name comes last and needs no escaping.
+ * The hash tag is one of 256 buckets and not the name: a cluster's markers must be in the same slots as their locks, and must exist
+ * before the locks do. The name comes last and needs no escaping.
  */
 
 const BUCKETS = 256;
-/** A lock's key is asked for at least twice, and mostly the same few are. */
+/** How many keys are remembered: each is needed at least twice, and most locks are used again. */
 const KNOWN_MAX = 8192;
 
-/** `%` and a lone surrogate, which UTF-8 cannot tell from another, are written as hex. */
+/** `%`, and a lone surrogate, which has no form of its own in UTF-8: both are written as hex. */
 const UNSAFE = /[%\uD800-\uDFFF]/u;
 const UNSAFE_ALL = /[%\uD800-\uDFFF]/gu;
 
 export interface Names {
   lock(name: string): string;
-  /** The lock's name, or `undefined` when the key is none of ours. */
+  /** The lock's name, or `undefined` if the key is not one of ours. */
   nameOf(key: string): string | undefined;
   marker(lockKey: string): string;
-  /** The marker, where it may be a script's second key: in a cluster a slot that moves would refuse it, so only if `needed`. */
+  /** The marker as a script's second key. In a cluster a slot that is being moved would refuse two keys, so only if `needed`. */
   markerBeside(lockKey: string, needed: boolean): string | undefined;
   markers(): readonly string[];
   inbox(id: string): string;
@@ -62,7 +62,7 @@ export function namesOf(prefix: string, cluster: boolean): Names {
   };
 }
 
-/** FNV-1a over UTF-16 units: any fixed spread will do, as long as every process has the same. */
+/** FNV-1a over UTF-16 units: any hash works, if all processes use the same. */
 function bucket(name: string): string {
   let hash = 0x811c9dc5;
   for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);
@@ -85,4 +85,19 @@ function unescape(text: string): string {
 
 function globEscape(text: string): string {
   return text.replace(/[*?[\]\\]/gu, String.raw`\$&`);
+}
+
+const SLOTS = 16_384;
+
+/** The slot of a key in a Redis Cluster: CRC16 (XMODEM) of its hash tag, or of the whole key where it has none. */
+export function slotOf(key: string): number {
+  const open = key.indexOf("{");
+  const close = open < 0 ? -1 : key.indexOf("}", open + 1);
+  const hashed = close > open + 1 ? key.slice(open + 1, close) : key;
+  let crc = 0;
+  for (const byte of Buffer.from(hashed)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? ((crc << 1) ^ 0x1021) & 0xffff : (crc << 1) & 0xffff;
+  }
+  return crc % SLOTS;
 }

@@ -1,45 +1,64 @@
 /**
- * The claims of this process, from the moment they are asked for until the store has answered that they left. A message is
- * about one of these or about nothing: it shows the beginning of the claim's id and proves with a seal that whoever made it
- * knows the rest, which only the store and this process do.
+ * The claims of this process, from the first request until the store has answered that they ended. It answers two questions: which claim a
+ * message is about, and what the store has not answered yet, so that close() leaves nothing behind, or says what.
+ *
+ * A message shows the beginning of a claim's id, and proves with a seal that its sender knows the rest, which only the store and this
+ * process do.
  */
 import { hash } from "node:crypto";
 import type { Claim } from "../../contract/backend.ts";
 import type { Clock } from "../../contract/clock.ts";
+import { formatMs } from "../../contract/duration.ts";
+import { LockBackendError, quote } from "../../contract/errors.ts";
 import type { Sealed } from "./replies.ts";
 import { LIMIT } from "./wire.ts";
-import type { Asked } from "./pending-calls.ts";
 
-/** What was never released is forgotten after this long, or four times its ttl. */
+/** A claim that was never released is forgotten after this long, or four times its ttl. */
 const MEMORY_MS = 600_000;
 const MEMORY_MIN = 1000;
+/** How long close() waits for answers at most. */
+const CLOSE_MS = 2000;
+const NAMES_SHOWN = 3;
 
-/** Whoever asks for the claim, or lets it go, keeps its entry until the answer is there: nothing is looked up twice. */
-export interface Entry extends Asked {
-  /** As it was asked for last, or released: whether its minHold counts is the release's to say. */
+/** What the store has not answered yet. */
+export const ENTERING = 1;
+export const LEAVING = 2;
+
+/** The caller keeps a claim's entry until the answer is there, so that nothing is looked up twice. */
+export interface Entry {
+  /** As it was last requested or released: the release decides whether its minHold counts. */
   claim: Claim;
-  /** How its id begins. */
+  /** The beginning of its id. */
   readonly shown: string;
   readonly sinceMs: number;
   /** `leaving`: its release is under way. `unwanted`: it was released, but the store did not answer. */
   state: "wanted" | "leaving" | "unwanted";
-  /** Another claim whose id begins alike. */
+  /** Another claim whose id begins with the same characters. */
   next: Entry | undefined;
+  /** What is not answered: {@link ENTERING}, {@link LEAVING}, both, or 0. */
+  asked: number;
+  /** Those with something unanswered are a linked list, so that beginning and ending cost neither a search nor memory. */
+  before: Entry | undefined;
+  after: Entry | undefined;
 }
 
-export class Roster {
+export class LocalClaims {
+  /** From now on, nothing is started that no caller waits for. */
+  isClosing = false;
   readonly #clock: Clock;
   readonly #renewed: () => Iterable<Claim>;
   readonly #entries: Map<string, Entry> = new Map();
   #sweepAt = MEMORY_MIN;
+  #firstAsked: Entry | undefined;
+  #allAnswered: (() => void) | undefined;
 
-  /** `renewed`: the claims that were renewed last, however long ago they began. */
+  /** `renewed`: the claims of the last renewal, which are in use however old they are. */
   constructor(clock: Clock, renewed: () => Iterable<Claim>) {
     this.#clock = clock;
     this.#renewed = renewed;
   }
 
-  /** The claim is about to be asked for: from now on there may be messages about it. */
+  /** The claim is about to be requested: from now on there may be messages about it. */
   add(claim: Claim, nowMs: number): Entry {
     const entry = this.#entry(claim, nowMs);
     if (entry.state === "unwanted") entry.state = "wanted";
@@ -54,7 +73,7 @@ export class Roster {
     return entry;
   }
 
-  /** The store has answered that the claim is not there any more, or the answer will never come. */
+  /** The store has answered that the claim is gone, or the answer will never come. */
   left(entry: Entry | undefined, answered: boolean): void {
     if (entry === undefined) return;
     entry.state = "unwanted";
@@ -67,7 +86,7 @@ export class Roster {
     return entry;
   }
 
-  /** Whose message this is. `undefined`: nobody's here, or it was not made by the store. */
+  /** The claim that a message is about. `undefined`: none of these, or the store did not make the message. */
   find({ shown, text, seal }: Sealed): Entry | undefined {
     if (seal.length !== LIMIT.seal) return undefined;
     for (let entry = this.#entries.get(shown); entry !== undefined; entry = entry.next) {
@@ -76,7 +95,52 @@ export class Roster {
     return undefined;
   }
 
-  /** `nowMs` where it is known: a look at the clock costs as much as all the rest. */
+  /** A request for the claim, or its release, was sent. */
+  begin(entry: Entry, what: typeof ENTERING | typeof LEAVING): void {
+    if (entry.asked === 0) {
+      const first = this.#firstAsked;
+      entry.after = first;
+      if (first !== undefined) first.before = entry;
+      this.#firstAsked = entry;
+    }
+    entry.asked |= what;
+  }
+
+  /** It was answered, or failed. */
+  end(entry: Entry, what: typeof ENTERING | typeof LEAVING): void {
+    if (entry.asked === 0) return;
+    entry.asked &= ~what;
+    if (entry.asked !== 0) return;
+    const { before, after } = entry;
+    if (before === undefined) this.#firstAsked = after;
+    else before.after = after;
+    if (after !== undefined) after.before = before;
+    entry.before = undefined;
+    entry.after = undefined;
+    if (after === undefined && before === undefined) this.#allAnswered?.();
+  }
+
+  /** Waits until all is answered, within a time limit. Resolves to an error that says what may be left in the store, if anything. */
+  async settled(): Promise<LockBackendError | undefined> {
+    this.isClosing = true;
+    let late = false;
+    const expired = this.#clock.setTimer(() => {
+      late = true;
+      this.#allAnswered?.();
+    }, CLOSE_MS);
+    while (!late && this.#firstAsked !== undefined) {
+      await new Promise<void>((resolve) => (this.#allAnswered = resolve));
+      // The answer may lead to another request: a late grant is given back.
+      if (!late) await new Promise((resolve) => setImmediate(resolve));
+    }
+    this.#clock.clearTimer(expired);
+    this.#allAnswered = undefined;
+    const names = new Set<string>();
+    for (let entry = this.#firstAsked; entry !== undefined; entry = entry.after) names.add(entry.claim.name);
+    return names.size === 0 ? undefined : leftover([...names]);
+  }
+
+  /** `nowMs` if it is known: reading the clock costs as much as all the rest. */
   #entry(claim: Claim, nowMs: number | undefined): Entry {
     const shown = claim.id.slice(0, LIMIT.shown);
     let first = this.#entries.get(shown);
@@ -109,7 +173,7 @@ export class Roster {
     }
   }
 
-  /** A lease that ended without a release leaves its entry. Forgotten too early, one only hears later that it was broken. */
+  /** A lease that ended without a release leaves its entry. If one is removed too early, its forced end is only noticed later. */
   #sweep(nowMs: number): void {
     const renewed = new Set(this.#renewed());
     const entries = [...this.#all()];
@@ -119,4 +183,11 @@ export class Roster {
     }
     this.#sweepAt = Math.max(MEMORY_MIN, 2 * this.#entries.size);
   }
+}
+
+function leftover(names: readonly string[]): LockBackendError {
+  const more = names.length > NAMES_SHOWN ? ` and ${names.length - NAMES_SHOWN} more` : "";
+  const locks = names.slice(0, NAMES_SHOWN).map(quote).join(", ") + more;
+  const text = `closed, but Redis did not answer within ${formatMs(CLOSE_MS)}, so leases may be left there: of ${locks}. They end after their ttl`;
+  return new LockBackendError("redis", names[0] ?? "", `Redis locks: ${text}.`);
 }

@@ -11,15 +11,15 @@ import { type Opened, openIoredis } from "./clients/open-ioredis.ts";
 import { openNodeRedis } from "./clients/open-node-redis.ts";
 import { toSettings } from "./options.ts";
 import { Renewals } from "./renewals.ts";
-import { Replicator } from "./replicated.ts";
+import { Replicator } from "./durability.ts";
 import { tlsTrouble } from "./tls.ts";
 import { describe, type Endpoint, parseUrl } from "./url.ts";
 
 const OPEN_MS = 10_000;
 
 /**
- * Opens the backend, and makes sure that a primary answers. Rejects with a {@link LockBackendError} otherwise: fatal where the URL or the server
- * is wrong, and not where nobody answers, because the server may come up.
+ * Opens the backend, and makes sure that a primary answers. Otherwise rejects with a {@link LockBackendError}: fatal if the URL or the server
+ * is wrong, but not if there is no answer, because the server may start later.
  */
 export async function openBackend(url: string): Promise<Backend> {
   const endpoint = parseUrl(url);
@@ -33,7 +33,7 @@ export async function openBackend(url: string): Promise<Backend> {
   }
 }
 
-/** Opens the backend without waiting for the server: a quorum must come up while one of its members is down. */
+/** Opens the backend without waiting for the server: a quorum must start even if one of its members is down. */
 export async function openMember(url: string): Promise<Member> {
   const { backend, opened } = await open(parseUrl(url), url);
   void opened.connect().catch(() => {});
@@ -84,7 +84,7 @@ async function load(endpoint: Endpoint): Promise<Opened> {
   throw notInstalled(endpoint.client);
 }
 
-/** Says what to install: what the URL asks for, where it asks. */
+/** Says which package to install. */
 export function notInstalled(client: Endpoint["client"]): LockBackendError {
   const text = client === undefined ? "ioredis, or redis: npm install ioredis" : `${client}: npm install ${client}`;
   return new LockBackendError("redis", "", `Redis by URL needs a client library. Install ${text}.`, { fatal: true });
@@ -95,7 +95,7 @@ function missing(error: unknown): undefined {
   throw error;
 }
 
-/** Waits until the server has said who it is. An error that no other host can make good ends that: at the start nothing is worth waiting for. */
+/** Waits until the server has answered who it is. An error of the last host ends the wait: at the start there is nothing to wait for. */
 async function answered(endpoint: Endpoint, opened: Opened, connection: Connection): Promise<Identity> {
   let timer: NodeJS.Timeout | undefined;
   const failed = new Promise<never>((_, reject) => {
@@ -130,7 +130,7 @@ function explained(endpoint: Endpoint, error: unknown): LockBackendError {
   return new LockBackendError("redis", "", `Redis at ${describe(endpoint)}: ${text}`, { fatal, cause: known.cause });
 }
 
-/** A server that answers but cannot be what the URL says. */
+/** Rejects a server that answers, but is not what the URL says. */
 function refuseWrong(endpoint: Endpoint, { role, cluster }: Identity): void {
   const say = (text: string): never => {
     throw new LockBackendError("redis", "", `Redis at ${describe(endpoint)}: ${text}.`, { fatal: true });
@@ -151,5 +151,5 @@ function refuseWrong(endpoint: Endpoint, { role, cluster }: Identity): void {
   if (cluster && endpoint.topology !== "cluster") {
     say("this is a node of a Redis Cluster. Use redis+cluster://, with this and other nodes as hosts");
   }
-  if (!cluster && endpoint.topology === "cluster") say("this is no Redis Cluster. Use redis:// for a single server");
+  if (!cluster && endpoint.topology === "cluster") say("this is not a Redis Cluster. Use redis:// for a single server");
 }

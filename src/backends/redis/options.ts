@@ -5,21 +5,21 @@ import { type Duration, MAX_TTL_MS, toMs } from "../../contract/duration.ts";
 export interface RedisOptions {
   /** What all keys and channels start with; no braces, spaces or glob characters. @default "holdfast" */
   readonly prefix?: string | undefined;
-  /** How many fences an exclusive grant reserves, for successive holders inside one process. @default 256, and 64 before anybody waits */
+  /** How many fences an exclusive grant reserves, for successive holders inside one process. @default 256, and 64 before another claim waits */
   readonly run?: number | undefined;
-  /** How long a lock that nobody uses remembers its last fence. @default "1h" */
+  /** How long an unused lock remembers its last fence. @default "1h" */
   readonly idle?: Duration | undefined;
-  /** How long a waiter that went silent keeps its place; never longer than its ttl. @default "10s" */
+  /** How long a waiter without heartbeats keeps its place; never longer than its ttl. @default "10s" */
   readonly ticket?: Duration | undefined;
-  /** Counts a grant or renewal only when so many replicas have it. @default none */
+  /** A grant or renewal counts only when this many replicas have it. @default none */
   readonly durability?: Durability | undefined;
-  /** `"quarantine"`: a server that may have forgotten leases grants nothing until they are over. @default none */
+  /** `"quarantine"`: a server that may have lost leases grants nothing until they are over. @default none */
   readonly failover?: "quarantine" | undefined;
-  /** The longest ttl + lockDelay of anybody who uses these locks; longer ones are refused. Only with `failover`. @default "30s" */
+  /** The longest ttl + lockDelay of all processes that use these locks; longer ones are rejected. Only with `failover`. @default "30s" */
   readonly maxTtl?: Duration | undefined;
-  /** How long a cut-off primary may go on renewing: its `min-replicas-max-lag` and two seconds. Only with `failover`. @default "12s" */
+  /** How long a primary that lost its replicas may continue to renew: its `min-replicas-max-lag` and two seconds. Only with `failover`. @default "12s" */
   readonly maxLag?: Duration | undefined;
-  /** Refuse `failover` where the server's `min-replicas-to-write` and `min-replicas-max-lag` do not bear it out. @default true */
+  /** Reject `failover` if the server's `min-replicas-to-write` and `min-replicas-max-lag` do not support it. @default true */
   readonly checkReplicas?: boolean | undefined;
   /** For tests. @default the system's clock */
   readonly clock?: Clock | undefined;
@@ -42,7 +42,7 @@ const DEFAULTS = {
   checkReplicas: true,
 } as const satisfies RedisOptions;
 
-/** Replicas give a sign of life every second, and whole seconds are counted. */
+/** Replicas report every second, and INFO counts whole seconds. */
 const SILENCE_MIN_S = 2;
 const DEFAULT_WAIT = "500ms";
 const PREFIX = /^[^\s{}*?[\]\\]{1,200}$/u;
@@ -55,9 +55,9 @@ export interface Settings {
   readonly durability: { readonly replicas: number; readonly waitMs: number } | undefined;
   /** 0: none. */
   readonly quarantineMs: number;
-  /** The longest silence of a replica that still counts, in whole seconds as INFO tells it: so that less than `maxLag` has passed. */
+  /** The longest silence of a replica that still counts, in whole seconds as in INFO: less than `maxLag`. */
   readonly silenceS: number;
-  /** For votes, until a quorum tells its own. */
+  /** For votes, until a quorum sends its own. */
   readonly voteQuarantineMs: number;
   readonly maxTtlMs: number;
   readonly maxLagMs: number;
@@ -65,7 +65,7 @@ export interface Settings {
   readonly clock: Clock;
 }
 
-/** As the scripts want it: how long, and which silence of a replica is borne. "0": none is asked for. */
+/** As the scripts read it: how long, and the longest silence of a replica that counts. "0": no quarantine. */
 export function quarantineText({ quarantineMs, silenceS }: Pick<Settings, "quarantineMs" | "silenceS">): string {
   return quarantineMs === 0 ? "0" : `${quarantineMs} ${silenceS}`;
 }

@@ -1,17 +1,17 @@
-/** Looks without touching: who holds and waits (query), and what server this is (identify). */
+/** Reads without changing anything: who holds and waits (query), and which server this is (identify). */
 import type { Forced, Holding, Snapshot, Waiting } from "../../contract/backend.ts";
 import type { Connection, Primary } from "./connection.ts";
 import { peek } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import { recordIn, toForced, toHolding, toWaiting } from "./records.ts";
-import { runScript } from "./script.ts";
+import { runScript } from "./scripts.ts";
 import { FIELD, MARKER } from "./wire.ts";
 
 const SCAN_COUNT = "512";
 /** How long a lease that was ended by force is shown. */
 export const FORCED_MS = 3_600_000;
 
-/** What a server says of itself: for quorums, which refuse two members that are one, and for people. */
+/** What a server says about itself: for quorums, which reject two members that are the same server, and for people. */
 export interface Identity {
   /** Changes at every start of the server. */
   readonly runId: string;
@@ -23,13 +23,13 @@ export interface Identity {
   readonly cluster: boolean;
   readonly wallMs: number;
   readonly replicas: number;
-  /** Replicas that must be connected for writes to be accepted; `undefined` where the server does not tell. */
+  /** Replicas that must be connected for writes to be accepted; `undefined` if the server does not say. */
   readonly minReplicas: number | undefined;
-  /** How long a replica may be silent and still count; `undefined` where the server does not tell. */
+  /** How long a replica may be silent and still count; `undefined` if the server does not say. */
   readonly minReplicasMaxLagMs: number | undefined;
   /** Whether writes are refused when replicas are missing, as INFO shows it. */
   readonly guardsWrites: boolean;
-  /** The longest quarantine that anybody asked of it, ms; `undefined`: nobody did. */
+  /** The longest quarantine that any process asked of it, ms; `undefined`: none. */
   readonly quarantineMs: number | undefined;
   /** Whether data survive a restart: `none`, `rdb`, or the append-only file's fsync policy. */
   readonly persistence: string;
@@ -41,7 +41,7 @@ export async function query(connection: Connection, names: Names, start: string)
   const forced: Forced[] = [];
   for (const primary of await connection.primaries()) {
     for await (const keys of scan(primary, globEscapePrefix(connection.keyPrefix) + names.glob(start))) {
-      // The client puts its own prefix before keys, and SCAN brings them with it.
+      // SCAN returns keys with the client's own prefix.
       const bare = keys.map((key) => key.slice(connection.keyPrefix.length));
       const looks = await Promise.all(bare.map((key) => look(connection, key)));
       for (const [index, key] of bare.entries()) {
@@ -58,7 +58,7 @@ export async function query(connection: Connection, names: Names, start: string)
   return { held, pending, forced };
 }
 
-/** One lock's hash. What is not in its shape is passed over. */
+/** Reads one lock's hash. Fields in another format are skipped. */
 function readLock(name: string, fields: readonly [string, string][], nowMs: number): Snapshot {
   const held: Holding[] = [];
   const waiting: (Waiting & { place: number })[] = [];
@@ -86,7 +86,7 @@ function toPending({ name, mode, limit, holder, waitingMs, meta }: Waiting, posi
   return { name, mode, limit, holder, waitingMs, position, meta };
 }
 
-/** A key that is no lock has nothing to show. */
+/** A key that is not a lock has nothing to show. */
 async function look(connection: Connection, key: string): Promise<readonly unknown[]> {
   const reply = await runScript(connection, peek, [key], []).catch((error: unknown) => {
     if (error instanceof Error && error.message.includes("WRONGTYPE")) return [];
@@ -100,9 +100,9 @@ async function* scan(primary: Primary, pattern: string): AsyncGenerator<readonly
   const seen = new Set<string>();
   do {
     const reply = await primary.command(["SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT]);
-    if (!Array.isArray(reply) || !Array.isArray(reply[1])) throw new Error("Redis answered SCAN with something else");
+    if (!Array.isArray(reply) || !Array.isArray(reply[1])) throw new Error("unexpected reply to SCAN");
     cursor = String(reply[0]);
-    // SCAN may bring a key twice.
+    // SCAN may return a key twice.
     const fresh = reply[1].map(String).filter((key) => !seen.has(key));
     fresh.forEach((key) => seen.add(key));
     if (fresh.length > 0) yield fresh;
@@ -122,7 +122,7 @@ function toPairs(reply: unknown): readonly [string, string][] {
 }
 
 function toMs(time: unknown): number {
-  if (!Array.isArray(time)) throw new Error("Redis answered TIME with something else");
+  if (!Array.isArray(time)) throw new Error("unexpected reply to TIME");
   return Number(time[0]) * 1000 + Math.floor(Number(time[1]) / 1000);
 }
 
@@ -131,8 +131,8 @@ function globEscapePrefix(prefix: string): string {
 }
 
 /**
- * Asks the primaries who they are, and takes the first answer: one that hangs must not keep the others from it. With the
- * marker's key also what was asked of them.
+ * Asks the primaries who they are, and takes the first answer, because one of them may hang. With the marker's key, also which quarantine
+ * was asked of them.
  */
 export async function identify(connection: Connection, marker?: string): Promise<Identity> {
   const primaries = await connection.primaries();
@@ -147,7 +147,7 @@ export async function identify(connection: Connection, marker?: string): Promise
 export async function identifyOne(primary: Primary, marker?: string): Promise<Identity> {
   const [info, time, settings, span] = await Promise.all([
     primary.command(["INFO"]).then(String),
-    // A sentinel has no TIME, and says what it is in INFO.
+    // A sentinel has no TIME; INFO shows that it is one.
     primary.command(["TIME"]).then(toMs, () => Number.NaN),
     primary.command(["CONFIG", "GET", "min-replicas-*"]).then(toPairs, () => []),
     marker && primary.command(["HGET", marker, MARKER.span]).catch(() => undefined),
@@ -157,7 +157,7 @@ export async function identifyOne(primary: Primary, marker?: string): Promise<Id
     const value = settings.find(([known]) => known === name)?.[1];
     return value === undefined ? undefined : Number(value);
   };
-  if (field("redis_version") === "") throw new Error("it answers, but not as Redis does");
+  if (field("redis_version") === "") throw new Error("it answers, but it is not Redis");
   const maxLagS = setting("min-replicas-max-lag");
   return {
     runId: field("run_id"),

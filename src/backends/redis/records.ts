@@ -5,11 +5,11 @@ import type { Settings } from "./options.ts";
 import { reader, write } from "./columns.ts";
 import { FLAG, FORCED, isFence, MODE, RECORD, STATE_ALONE, TERMS } from "./wire.ts";
 
-/** What fits into its column. */
+/** The most that fits into its column. */
 const KEEP_MAX_MS = 999_999_999_999;
 
 /**
- * Fences for a claim behind which nobody waits, as far as its process knows. Few, because a process that takes and releases a lock in a
+ * Fences for a claim behind which no other waits, as far as its process knows. Few, because a process that takes and releases a lock in a
  * loop would otherwise use up more fences than there are microseconds, and would then get one at a time.
  */
 const CALM_RUN = 64;
@@ -124,7 +124,7 @@ export function toHolding(name: string, text: string, nowMs: number): Holding | 
   };
 }
 
-/** The record of a lock's only holder, which is in the state itself; "" where there is none. */
+/** The record of a lock's only holder, which is in the state itself; "" if there is none. */
 export function recordIn(state: string): string {
   return alone.pattern.exec(state)?.[alone.at.record] ?? "";
 }
@@ -155,12 +155,12 @@ function toForce(json: string): { by: string; reason: string } {
   const value = parseJson(json);
   const { by, reason } = (typeof value === "object" && value !== null ? value : {}) as Record<string, unknown>;
   return {
-    by: typeof by === "string" ? clipped(by, HOLDER_MAX) : "somebody",
+    by: typeof by === "string" ? clipped(by, HOLDER_MAX) : "unknown",
     reason: typeof reason === "string" ? clipped(reason, REASON_MAX) : "no reason given",
   };
 }
 
-/** Why a lease was lost, when force ended it; `undefined` when this is no record of force. */
+/** Why a lease was lost, when force ended it; `undefined` if this is not a record of force. */
 export function forcedReason(text: string): string | undefined {
   const json = readForced(text)?.[forced.at.who];
   if (json === undefined) return undefined;
@@ -185,7 +185,7 @@ function parse(text: string): Parsed | undefined {
   };
 }
 
-/** What is too long is not shown at all: half of a meta would look like a whole one. */
+/** A meta that is too long is not shown at all: a part of it would look like the whole. */
 function toMeta(value: unknown): Meta {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
   const all = Object.entries(value);

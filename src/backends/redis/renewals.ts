@@ -1,43 +1,43 @@
-/** Renews leases in few calls, each with its own answer. Used by the backend, and by a worker thread's renewer. */
+/** Renews leases in few calls, each with its own answer. Used by the backend, and by the renewer of a worker thread. */
 import type { Claim, Renewal } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
 import { PORTION } from "./batches.ts";
 import type { Connection } from "./connection.ts";
-import { toBackendError } from "./errors.ts";
+import type { Replicator } from "./durability.ts";
+import { isTryAgain, toBackendError } from "./errors.ts";
 import { tooLong } from "./server-checks.ts";
 import { renew } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
 import { forcedReason } from "./records.ts";
-import type { Replicator } from "./replicated.ts";
-import { isTryAgain, runScript } from "./script.ts";
+import { runScript } from "./scripts.ts";
 import { fenceText, WORD } from "./wire.ts";
 
-/** What one call asks: leases that last equally long and, in a cluster, lie in one slot. */
+/** One call: leases of the same length and, in a cluster, in one slot. */
 interface Call {
   readonly keys: string[];
   readonly ids: string[];
-  /** As the script reads them; empty where it need not look. */
+  /** As the script reads them; empty if it need not compare them. */
   readonly fences: string[];
   readonly keepMs: number;
   /** Where each answer belongs, counted from the first claim of its portion. */
   readonly places: number[];
   leastTtlMs: number;
-  /** Written once: most of what thousands of leases cost a client is paid per argument, so the ids are one. */
+  /** Made once. The ids are one argument, because most of what thousands of leases cost a client is the cost per argument. */
   args: readonly string[];
 }
 
-/** Claims that were asked for together. Mostly the same are asked for again, and nothing has to be written anew. */
+/** Claims that are renewed together. Mostly the same are renewed again, and nothing has to be made anew. */
 interface Portion {
   readonly claims: readonly Claim[];
   readonly calls: readonly Call[];
   /** The calls say with which fences the claims were granted. */
   readonly fenced: boolean;
-  /** What is not asked for: whoever renews for longer than a quarantine lasts would outlive it. By place. */
+  /** Not sent, because the lease would outlast a quarantine. By place. */
   readonly refused: ReadonlyMap<number, Renewal>;
 }
 
-/** A server's name: see lua/_incarnation.lua. */
+/** The id of a server: see lua/_incarnation.lua. */
 const WHO = /^[0-9a-f]{0,20}$/u;
 const RENEWED: Renewal = { held: true };
 const FORGOTTEN = "the store no longer knows it: its time was over, or the store lost its data";
@@ -49,9 +49,9 @@ export class Renewals {
   readonly #names: Names;
   readonly #settings: Settings;
   readonly #replicator: Replicator | undefined;
-  /** As a quorum's member: every answer tells which server it comes from. Set before the first renewal. */
+  /** As a quorum member: every answer says which server it comes from. Set before the first renewal. */
   asksWho = false;
-  /** Of the last renewal. Weak, because nobody says when the last of many leases is gone. */
+  /** Of the last renewal. Weak, because there is no event when the last of many leases is gone. */
   #last: WeakRef<readonly Portion[]> | undefined;
 
   constructor(connection: Connection, names: Names, settings: Settings, replicator: Replicator | undefined) {
@@ -61,7 +61,7 @@ export class Renewals {
     this.#replicator = replicator;
   }
 
-  /** The claims of the last renewal, as far as anybody still holds them. */
+  /** The claims of the last renewal, if they are still in memory. */
   *renewed(): Generator<Claim> {
     for (const { claims } of this.#last?.deref() ?? []) yield* claims;
   }
@@ -85,9 +85,9 @@ export class Renewals {
   async #make(call: Call, alone: boolean, whole: boolean, answers: Renewal[], from: number): Promise<void> {
     const { clock } = this.#settings;
     const asked = this.#ask(call).catch((error: unknown) => toBackendError(error, ""));
-    // A node that does not answer must not keep the others' answers from their leases.
+    // A node that does not answer must not delay the answers of the others.
     const replies = await (alone ? asked : within(clock, asked, Math.max(50, call.leastTtlMs / 6)));
-    // Where nothing is special, a portion is one call and all its answers are the same.
+    // Usually a portion is one call, and all its answers are the same.
     const who = this.asksWho ? whoOf(replies, call.places.length) : undefined;
     const renewed: Renewal = who === undefined || who === "" ? RENEWED : { held: true, from: who };
     const all = who === undefined ? isYes(replies) : replies === who;
@@ -103,7 +103,7 @@ export class Renewals {
       return await ask(this.#connection, this.#settings, this.#replicator, keys, args);
     } catch (error) {
       if (!isTryAgain(error) || keys.length === 1) throw error;
-      // Half of the slot's locks have moved: each is asked for alone, wherever it is.
+      // Half of the slot's locks have moved: each is renewed alone, wherever it is.
       const one = (id: string, at: number): Promise<unknown> =>
         ask(
           this.#connection,
@@ -119,7 +119,7 @@ export class Renewals {
     }
   }
 
-  /** In a cluster all claims are one portion, because a call takes those of one slot, wherever they stand. */
+  /** In a cluster all claims are one portion, because a call takes the claims of one slot, wherever they are in the list. */
   #cut(claims: readonly Claim[], fences: readonly bigint[] | undefined): readonly Portion[] {
     const size = this.#connection.topology === "cluster" ? Math.max(1, claims.length) : PORTION;
     const last = this.#last?.deref() ?? [];
@@ -164,7 +164,7 @@ export class Renewals {
     for (const call of calls) {
       const { idleMs, quarantineMs, silenceS } = this.#settings;
       const marker = this.#names.marker(call.keys[0] as string);
-      // A name among arguments, which client libraries do not prefix.
+      // A key among the arguments: client libraries put no prefix before it.
       const silence = quarantineMs === 0 ? this.#connection.keyPrefix + marker : String(silenceS);
       call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(idleMs), silence];
       if (this.asksWho || fences !== undefined) call.args = [...call.args, this.asksWho ? "who" : ""];
@@ -205,7 +205,7 @@ async function ask(
   if (durability === undefined || replicator === undefined) return runScript(connection, renew, keys, args);
   const { reply, replicas } = await replicator.run(renew, keys, args);
   if (replicas < durability.replicas) {
-    // The lease lives on here, but a fail-over might not know of it: so it does not count.
+    // The lease is renewed here, but would be lost in a fail-over: so it does not count.
     throw new Error(
       `${replicas} of ${durability.replicas} replicas confirmed the renewal within ${durability.waitMs} ms`,
     );
@@ -213,7 +213,7 @@ async function ask(
   return reply;
 }
 
-/** Instead of the 1 for all, or behind the answers for each. "": the server does not tell. */
+/** Instead of the 1 for all, or after the answers for each. "": the server does not say. */
 function whoOf(replies: unknown, count: number): string | undefined {
   const who: unknown = Array.isArray(replies) ? replies[count] : replies;
   return typeof who === "string" && WHO.test(who) ? who : undefined;
@@ -223,7 +223,7 @@ function isYes(reply: unknown): boolean {
   return reply === 1 || reply === "1";
 }
 
-/** From an answer for each, or what went wrong with all. */
+/** From an answer for each, or an error for all. */
 function toRenewal(replies: unknown, at: number, renewed: Renewal): Renewal {
   if (replies instanceof Error) return { held: "unknown", cause: replies };
   const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
@@ -232,7 +232,7 @@ function toRenewal(replies: unknown, at: number, renewed: Renewal): Renewal {
   if (typeof reply === "string" && reply.startsWith(WORD.gone))
     return { held: false, reason: forcedReason(reply.slice(WORD.gone.length)) ?? FORGOTTEN };
   if (typeof reply !== "string" || !reply.startsWith(WORD.failed))
-    return { held: "unknown", cause: new Error("Redis answered a renewal with something else") };
+    return { held: "unknown", cause: new Error("unexpected reply to a renewal") };
   if (reply.includes("WRONGTYPE") || reply.includes(WORD.foreign))
     return { held: false, reason: "its key was overwritten by another program" };
   return { held: "unknown", cause: toBackendError(new Error(reply.slice(WORD.failed.length)), "") };

@@ -19,9 +19,9 @@ const WAS: readonly Released[] = ["absent", "held", "queued"];
 const COUNT = /^\d{1,15}$/u;
 const SIGNED = /^-?\d{1,15}$/u;
 
-/** From "<fence>+<how many more>"; `undefined` for anything else, and for a fence that no store of ours can have given. */
+/** From "<fence>+<how many more>"; `undefined` for anything else, and for a fence that the scripts cannot have granted. */
 export function toRun(reply: unknown): Run | undefined {
-  // By index: taking an array apart by its iterator costs as much as the pattern.
+  // By index: destructuring an array costs as much as the pattern.
   const found = typeof reply === "string" ? run.pattern.exec(reply) : null;
   return found === null ? undefined : runOf(found[run.at.fence] as string, found[run.at.more] as string);
 }
@@ -30,13 +30,13 @@ function runOf(fence: string, more: string): Run | undefined {
   return isFence(Number(fence)) ? { fence: BigInt(fence), run: Number(more) + 1 } : undefined;
 }
 
-/** What an answer tells a claim that is still queued. */
+/** What an answer says to a claim that is still queued. */
 export interface Learned {
-  /** The lock's last fence: every later grant has a greater one. */
+  /** The lock's last fence: each later grant has a greater one. */
   readonly last: number;
   /** After how long it is worth asking again; 0: at the usual pace. */
   readonly againMs: number;
-  /** Which life of the server says so; "" without a quarantine. */
+  /** The server's identity; "" without a quarantine. */
   readonly by: string;
 }
 
@@ -63,36 +63,36 @@ export function toRefused(name: string, reply: unknown): Refusal {
   const place = toCount(fields[REFUSED.place]);
   const aheadMs = toCount(fields[REFUSED.ahead]);
   const wallMs = toCount(fields[REFUSED.now]);
-  if (place === undefined || aheadMs === undefined || wallMs === undefined) throw strange(name);
+  if (place === undefined || aheadMs === undefined || wallMs === undefined) throw unexpected(name);
   const refused: Refused = { granted: false, heldBy: heldBy(name, fields[REFUSED.record], wallMs, aheadMs) };
   if (place === 0) {
     return { refused: aheadMs > 0 ? { ...refused, retryMs: aheadMs } : refused, wallMs, learned: undefined };
   }
   const told = toLearned(fields[REFUSED.learned]);
-  if (told === undefined) throw strange(name);
+  if (told === undefined) throw unexpected(name);
   return { refused: { ...refused, position: place }, wallMs, learned: told };
 }
 
-/** Whether the lock may be free, but has more lapsed tickets than one call may pass over: another should follow. */
+/** Whether the lock may be free, but has more lapsed tickets than one call may skip: another call should follow. */
 export function isBusy(reply: unknown): boolean {
   if (Array.isArray(reply)) return reply[REFUSED.record] === WORD.busy;
   return (toCount(reply) ?? 0) >= 4;
 }
 
-/** Whether a claim was refused because the server may have forgotten leases. */
+/** Whether a claim was refused because the server may have lost leases. */
 export function isYoung(reply: unknown): boolean {
   return Array.isArray(reply) && reply[REFUSED.record] === WORD.young;
 }
 
-/** From 1 when the claim was held, 2 when it was queued, 0 when the lock knew nothing of it; and 4 more when it is busy. */
+/** From 1 if the claim was held, 2 if it was queued, 0 if the lock did not know it; plus 4 if the lock is busy. */
 export function toReleased(name: string, reply: unknown): Released {
   const kind = toCount(reply);
   const was = kind === undefined ? undefined : WAS[kind >= 4 ? kind - 4 : kind];
-  if (was === undefined) throw strange(name);
+  if (was === undefined) throw unexpected(name);
   return was;
 }
 
-/** Some clients give numbers as texts. Less than nothing is nothing: the end of a lease may have passed. */
+/** Some clients return numbers as text. A negative number counts as 0: the end of a lease may have passed. */
 export function toCount(value: unknown): number | undefined {
   if (typeof value === "number") return Number.isFinite(value) ? Math.max(0, value) : undefined;
   if (typeof value !== "string" || !SIGNED.test(value)) return undefined;
@@ -111,14 +111,14 @@ function heldBy(name: string, record: unknown, nowMs: number, aheadMs: number): 
 const YES = /^(\d{13}) ([0-9a-f]{0,20})(?: (\d{1,9}))?$/u;
 const SERVER = /^[0-9a-f]{1,20}$/u;
 
-/** From "now server" or "now server waiters" when granted, else from a {@link VOTE}. */
+/** From "now server" or "now server waiters" if granted, otherwise from a {@link VOTE}. */
 export function toVote(name: string, reply: unknown): Vote {
   if (typeof reply === "string") {
     const [, stamp, server = "", waiters = "0"] = YES.exec(reply) ?? [];
-    if (stamp === undefined) throw strange(name);
+    if (stamp === undefined) throw unexpected(name);
     return { vote: "granted", from: toServer(server), waiters: Number(waiters), wallMs: Number(stamp) };
   }
-  if (!Array.isArray(reply) || !/^\d{1,16}$/u.test(String(reply[VOTED.now]))) throw strange(name);
+  if (!Array.isArray(reply) || !/^\d{1,16}$/u.test(String(reply[VOTED.now]))) throw unexpected(name);
   const wallMs = Number(reply[VOTED.now]);
   const from = toServer(reply[VOTED.server]);
   const detail = String(reply[VOTED.detail]);
@@ -130,23 +130,23 @@ export function toVote(name: string, reply: unknown): Vote {
       return { vote: "held", from, by, fence, heldMs, remainingMs, waiters, wallMs };
     }
     case WORD.low:
-      if (!/^\d{1,16}$/u.test(detail) || !isFence(Number(detail))) throw strange(name);
+      if (!/^\d{1,16}$/u.test(detail) || !isFence(Number(detail))) throw unexpected(name);
       return { vote: "low", from, fence: BigInt(detail), wallMs };
     case WORD.young:
-      if (!COUNT.test(detail)) throw strange(name);
+      if (!COUNT.test(detail)) throw unexpected(name);
       return { vote: "recovering", from, forMs: Number(detail), wallMs };
     default:
-      throw strange(name);
+      throw unexpected(name);
   }
 }
 
-/** `undefined`: the server does not tell. */
+/** `undefined`: the server does not say. */
 function toServer(reply: unknown): string | undefined {
   return typeof reply === "string" && SERVER.test(reply) ? reply : undefined;
 }
 
-function strange(name: string): LockBackendError {
-  return new LockBackendError("redis", name, `Lock ${quote(name)}: Redis answered with something that is no answer.`);
+function unexpected(name: string): LockBackendError {
+  return new LockBackendError("redis", name, `Lock ${quote(name)}: unexpected reply from Redis.`);
 }
 
 /** What a message says of one claim, and what proves it. */
@@ -161,7 +161,7 @@ export interface News {
   readonly fences: Run;
   /** False: the grant must be confirmed before it is believed. */
   readonly sure: boolean;
-  /** Which life of the server granted it; "" without a quarantine. */
+  /** The identity of the server that granted it; "" without a quarantine. */
   readonly by: string;
 }
 
@@ -174,16 +174,14 @@ interface Message {
   readonly forced: Sealed | undefined;
 }
 
-/** Each grant of a message is shorter than 100 characters. */
-const MESSAGE_MAX = 100 * LIMIT.grants;
 const grant = reader(GRANT, "shown", "text", "sure", "fence", "more", "by", "seal");
 const forced = reader(FORCED_MESSAGE, "shown", "text", "seal");
 
 const NOTHING: Message = { grants: [], forced: undefined };
 
-/** What a message says, checked for its looks only: whether it is true, only the claim that it is about can say. */
+/** What a message says. Only its format is checked here: its claim checks whether it is true. */
 export function readMessage(text: string): Message {
-  if (text.length > MESSAGE_MAX) return NOTHING;
+  if (text.length > LIMIT.message) return NOTHING;
   if (text.startsWith(WORD.granted)) return { grants: toGrants(text.slice(WORD.granted.length)), forced: undefined };
   const found = text.startsWith(WORD.forced) ? forced.pattern.exec(text.slice(WORD.forced.length)) : null;
   return found === null ? NOTHING : { grants: [], forced: toSealed(found, forced.at) };

@@ -1,4 +1,4 @@
-/** Whether a server is fit for what is asked of it: as a quorum member, or under a quarantine. */
+/** Checks whether a server can do what is asked of it: as a quorum member, or with `failover: "quarantine"`. */
 import type { Claim } from "../../contract/backend.ts";
 import { formatMs } from "../../contract/duration.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
@@ -7,7 +7,7 @@ import { beat } from "./generated/scripts.ts";
 import { type Identity, identifyOne } from "./query.ts";
 import type { Names } from "./keys.ts";
 import { quarantineText, type Settings } from "./options.ts";
-import { runScript } from "./script.ts";
+import { runScript } from "./scripts.ts";
 
 /** Before this version scripts wrote also where `min-replicas-to-write` forbade it. */
 const OLDEST = [6, 2, 7] as const;
@@ -15,27 +15,27 @@ const OLDEST = [6, 2, 7] as const;
 const LAG_MARGIN_MS = 2000;
 
 /** Why this server cannot be a quorum member, or `undefined`. */
-export function unfit(identity: Identity, allowEviction: boolean): string | undefined {
+export function whyNoMember(identity: Identity, allowEviction: boolean): string | undefined {
   if (identity.role === "sentinel") return "it is a sentinel. Use the address of a Redis server";
   if (identity.role === "slave")
     return "it is a replica, and would only repeat its primary's vote. Use independent servers";
   if (identity.cluster) return "it is a node of a Redis Cluster. Use independent servers";
   if (!allowEviction && identity.policy !== "noeviction") {
-    return `its maxmemory-policy is ${identity.policy}, so it may forget leases when memory is short. Set it to noeviction`;
+    return `its maxmemory-policy is ${identity.policy}, so it may evict leases when memory is short. Set it to noeviction`;
   }
   return undefined;
 }
 
-/** Why a claim is refused that could last longer than `maxTtl`, and so than a quarantine; else `undefined`. */
+/** Why a claim is rejected that could last longer than `maxTtl`, and so longer than a quarantine; otherwise `undefined`. */
 export function tooLong(claim: Claim, maxTtlMs: number): LockBackendError | undefined {
   const { name, ttlMs, lockDelayMs, minHoldMs } = claim;
   const longestMs = Math.max(ttlMs + lockDelayMs, minHoldMs);
   if (longestMs <= maxTtlMs) return undefined;
-  const text = `asked for ${formatMs(longestMs)}, but \`maxTtl\` is ${formatMs(maxTtlMs)}: a quarantine after a fail-over would not outlast it. Ask for less, or raise \`maxTtl\` everywhere`;
+  const text = `asked for ${formatMs(longestMs)}, but \`maxTtl\` is ${formatMs(maxTtlMs)}: a quarantine after a fail-over would be too short. Ask for less, or raise \`maxTtl\` everywhere`;
   return new LockBackendError("redis", name, `Lock ${quote(name)}: ${text}.`, { fatal: true });
 }
 
-/** Why a quarantine would promise nothing on this primary, or `undefined`. */
+/** Why a quarantine would be useless on this primary, or `undefined`. */
 export function cannotQuarantine(
   identity: Identity,
   { maxLagMs, checkReplicas }: Pick<Settings, "maxLagMs" | "checkReplicas">,
@@ -47,18 +47,18 @@ export function cannotQuarantine(
   if (!checkReplicas) return undefined;
   const otherwise = "or pass `checkReplicas: false`";
   if (minReplicas === 0) {
-    return `\`min-replicas-to-write\` is 0, and a cut-off primary would go on renewing. Set it (CONFIG SET min-replicas-to-write 1), ${otherwise}`;
+    return `\`min-replicas-to-write\` is 0, so a primary without replicas would continue to renew. Set it (CONFIG SET min-replicas-to-write 1), ${otherwise}`;
   }
   if (minReplicasMaxLagMs === 0) {
     return `\`min-replicas-max-lag\` is 0, which switches \`min-replicas-to-write\` off. Set it (CONFIG SET min-replicas-max-lag 10), ${otherwise}`;
   }
   if (minReplicasMaxLagMs !== undefined && minReplicasMaxLagMs + LAG_MARGIN_MS > maxLagMs) {
     const [lag, needed] = [formatMs(minReplicasMaxLagMs), formatMs(minReplicasMaxLagMs + LAG_MARGIN_MS)];
-    return `\`min-replicas-max-lag\` is ${lag}, so that a cut-off primary may go on renewing for ${needed}, but \`maxLag\` is ${formatMs(maxLagMs)}. Lower the one or raise the other, ${otherwise}`;
+    return `\`min-replicas-max-lag\` is ${lag}, so a primary without replicas may continue to renew for ${needed}, but \`maxLag\` is ${formatMs(maxLagMs)}. Lower the one or raise the other, ${otherwise}`;
   }
-  // Where CONFIG is forbidden, INFO still tells whether both are set.
+  // If CONFIG is forbidden, INFO still shows whether both are set.
   if (!guardsWrites) {
-    return `it does not tell \`min-replicas-to-write\`, and INFO shows no sign of it. Set it and \`min-replicas-max-lag\`, allow CONFIG GET, ${otherwise}`;
+    return `it does not show \`min-replicas-to-write\`, neither by CONFIG nor in INFO. Set it and \`min-replicas-max-lag\`, allow CONFIG GET, ${otherwise}`;
   }
   return undefined;
 }
@@ -70,13 +70,13 @@ function isOlder(version: string): boolean {
   return at >= 0 && (parts[at] as number) < (OLDEST[at] as number);
 }
 
-/** Makes sure that a quarantine promises something, on each primary for itself: one that is not fit keeps no lock of another from being granted. */
-export class Fitness {
+/** Checks that a quarantine is effective, for each primary separately: one with wrong settings does not affect locks on the others. */
+export class ServerChecks {
   readonly #connection: Connection;
   readonly #names: Names;
   readonly #settings: Settings;
   readonly #checks: Map<string, Promise<void>> = new Map();
-  #begun = false;
+  #madeMarkers = false;
 
   constructor(connection: Connection, names: Names, settings: Settings) {
     this.#connection = connection;
@@ -84,11 +84,11 @@ export class Fitness {
     this.#settings = settings;
   }
 
-  /** Refuses what a quarantine could not outlast, and looks once at the primary that has the lock. Rejects with a fatal error where it would promise nothing. */
+  /** Rejects leases longer than the quarantine, and checks once that the settings of the lock's primary make the quarantine effective. */
   async check(claim: Claim): Promise<void> {
     const refusal = tooLong(claim, this.#settings.maxTtlMs);
     if (refusal !== undefined) throw refusal;
-    this.#begin();
+    this.#makeMarkers();
     const address = this.#connection.nodeOf(this.#names.lock(claim.name));
     let check = this.#checks.get(address);
     if (check === undefined) {
@@ -99,39 +99,34 @@ export class Fitness {
     await check;
   }
 
-  /** The primary may be another, or another server: all are looked at again. */
+  /** A primary may have changed: all are checked again. */
   forget(): void {
     this.#checks.clear();
-    this.#begun = false;
+    this.#madeMarkers = false;
   }
 
   async #look(address: string): Promise<void> {
     const primaries = await this.#connection.primaries();
     const primary = address === "" ? primaries[0] : primaries.find((one) => one.address === address);
     if (primary === undefined) {
-      // The client has not learned of a fail-over yet. The attempt teaches it; and a new primary grants nothing before it is looked at.
+      // The client has not noticed a fail-over yet. The attempt makes it notice; and a new primary grants nothing before it is checked.
       this.#checks.delete(address);
       return;
     }
     const trouble = cannotQuarantine(await identifyOne(primary), this.#settings);
     if (trouble === undefined) return;
     const where = primary.address === "" ? "" : ` on ${primary.address}`;
-    throw new LockBackendError(
-      "redis",
-      "",
-      `Redis locks: failover: "quarantine" promises nothing${where}: ${trouble}.`,
-      {
-        fatal: true,
-      },
-    );
+    throw new LockBackendError("redis", "", `Redis locks: failover: "quarantine" has no effect${where}: ${trouble}.`, {
+      fatal: true,
+    });
   }
 
-  /** A cluster has a marker per bucket: each begins now, and not at its first lock. Nobody waits for it, because an attempt looks at its own. */
-  #begin(): void {
-    if (this.#begun || this.#connection.topology !== "cluster") return;
-    this.#begun = true;
+  /** A cluster has a marker per bucket: all are made now, and not at the first lock. This is not awaited, because an attempt checks its own marker. */
+  #makeMarkers(): void {
+    if (this.#madeMarkers || this.#connection.topology !== "cluster") return;
+    this.#madeMarkers = true;
     const args = ["0", quarantineText(this.#settings)];
-    // A beat for no claim looks at the marker alone.
+    // A heartbeat for no claim looks at the marker only.
     for (const marker of this.#names.markers()) void runScript(this.#connection, beat, [marker], args).catch(() => {});
   }
 }

@@ -1,11 +1,10 @@
 /**
- * Where messages come in: a connection of our own, whichever the client library and the topology. It has its own signs of life, so that
- * no time-out of the client ends it and a dead one is noticed, and when it ends it is opened again where the primary is then.
+ * The connection for messages: one of our own, whichever the client library and the topology. It sends its own pings, so that no time-out of
+ * the client ends it and a dead one is noticed; when it ends, it is opened again to the server that is the primary then.
  */
-import type { Connection, Wire } from "./connection.ts";
-import { inTime, opened } from "./open-in-time.ts";
+import { type Connection, openOwn, type OwnConnection, withinOpenTime } from "./connection.ts";
 
-/** A sign of life this often; a connection that does not answer it before the next is replaced. */
+/** A ping this often; a connection that does not answer before the next one is replaced. */
 const PING_MS = 5000;
 const PAUSE_MIN_MS = 50;
 const PAUSE_MAX_MS = 5000;
@@ -16,40 +15,40 @@ export class Subscriber {
   readonly #ready: () => void;
   readonly #channels: Set<string> = new Set();
   readonly #stopWatching: () => void;
-  #wire: Wire | undefined;
+  #own: OwnConnection | undefined;
   /** Open, but not all is subscribed yet. */
-  #settling: Wire | undefined;
+  #settling: OwnConnection | undefined;
   #opening: Promise<void> | undefined;
-  /** How often the primary may have become another. */
+  /** How often the primary may have changed. */
   #moves = 0;
   #pauseMs = PAUSE_MIN_MS;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  /** `ready` is called whenever all that was added is subscribed again, or at last. */
+  /** `ready` is called whenever all channels are subscribed: the first time, and after each reconnect. */
   constructor(connection: Connection, message: (channel: string, text: string) => void, ready: () => void) {
     this.#connection = connection;
     this.#message = message;
     this.#ready = ready;
-    // Behind sentinels the primary may be another now, and the old one still be there.
+    // Behind sentinels the primary may be another one now, while the old one still answers.
     this.#stopWatching =
       connection.topology === "sentinel" ? connection.onReconnect(() => this.#moved()) : (): void => {};
   }
 
-  /** Resolves when the server has confirmed. Rejects when it did not, and goes on trying: see `ready`. */
+  /** Resolves when the server has confirmed. Rejects if it did not, and keeps trying: see `ready`. */
   async add(channel: string): Promise<void> {
     this.#channels.add(channel);
-    const wire = this.#wire;
-    if (wire === undefined) return this.#open();
-    await wire.subscribe([channel]).catch((error: unknown) => {
-      // All are subscribed by the next one.
-      wire.close();
+    const own = this.#own;
+    if (own === undefined) return this.#open();
+    await own.subscribe([channel]).catch((error: unknown) => {
+      // The next connection subscribes to all.
+      own.close();
       throw error;
     });
   }
 
   async remove(channel: string): Promise<void> {
-    if (this.#channels.delete(channel)) await this.#wire?.unsubscribe(channel);
+    if (this.#channels.delete(channel)) await this.#own?.unsubscribe(channel);
   }
 
   close(): void {
@@ -57,7 +56,7 @@ export class Subscriber {
     this.#stopWatching();
     clearTimeout(this.#timer);
     this.#settling?.close();
-    this.#wire?.close();
+    this.#own?.close();
   }
 
   #open(): Promise<void> {
@@ -65,64 +64,64 @@ export class Subscriber {
     return this.#opening;
   }
 
-  /** Whatever there is may lead to the old one: what is used, what is being subscribed, and what is still being opened. */
+  /** Every connection may lead to the old primary: the one in use, the one being subscribed, and the one being opened. */
   #moved(): void {
     this.#moves++;
     this.#settling?.close();
-    this.#wire?.close();
+    this.#own?.close();
   }
 
   async #openOnce(): Promise<void> {
     clearTimeout(this.#timer);
     const moves = this.#moves;
     try {
-      const wire = await opened(this.#connection, "", {
+      const own = await openOwn(this.#connection, "", {
         message: (channel, text) => this.#message(channel, text),
         ended: () => this.#ended(),
       });
-      if (this.#closed) return wire.close();
+      if (this.#closed) return own.close();
       if (moves !== this.#moves) {
-        wire.close();
-        throw new Error("the primary may be another now");
+        own.close();
+        throw new Error("the primary may be another one now");
       }
-      await this.#settle(wire);
+      await this.#settle(own);
     } catch (error) {
       this.#openLater();
       throw error;
     }
   }
 
-  /** Subscribes to everything, also to what was added meanwhile, and to nothing else. */
-  async #settle(wire: Wire): Promise<void> {
+  /** Subscribes to all channels, including those added meanwhile, and to nothing else. */
+  async #settle(own: OwnConnection): Promise<void> {
     const done = new Set<string>();
-    this.#settling = wire;
+    this.#settling = own;
     try {
       for (;;) {
         const missing = [...this.#channels].filter((channel) => !done.has(channel));
         if (missing.length === 0) break;
-        await inTime(wire.subscribe(missing), "did not answer SUBSCRIBE", () => wire.close());
+        await withinOpenTime(own.subscribe(missing), "did not answer SUBSCRIBE", () => own.close());
         missing.forEach((channel) => done.add(channel));
       }
-      if (!wire.isOpen) throw new Error("the connection for messages ended");
+      if (!own.isOpen) throw new Error("the connection for messages ended");
     } catch (error) {
-      wire.close();
+      own.close();
       throw error;
     } finally {
       this.#settling = undefined;
     }
-    this.#wire = wire;
+    this.#own = own;
     this.#pauseMs = PAUSE_MIN_MS;
-    this.#pingLater(wire);
-    // Removed while they were being asked for.
+    this.#pingLater(own);
+    // Removed while they were being subscribed.
     const gone = [...done].filter((channel) => !this.#channels.has(channel));
-    for (const channel of gone) void wire.unsubscribe(channel).catch(() => {});
+    for (const channel of gone) void own.unsubscribe(channel).catch(() => {});
     this.#ready();
   }
 
   #ended(): void {
-    // An earlier one may have ended late, or one that was never used.
-    if (this.#wire === undefined || this.#wire.isOpen) return;
-    this.#wire = undefined;
+    // An earlier connection may have ended late, or one that was never used.
+    if (this.#own === undefined || this.#own.isOpen) return;
+    this.#own = undefined;
     this.#openLater();
   }
 
@@ -132,17 +131,17 @@ export class Subscriber {
     this.#pauseMs = Math.min(2 * this.#pauseMs, PAUSE_MAX_MS);
   }
 
-  #pingLater(wire: Wire): void {
+  #pingLater(own: OwnConnection): void {
     this.#after(PING_MS, () => {
-      if (!wire.isOpen) return;
+      if (!own.isOpen) return;
       let answered = false;
-      wire.send([["PING"]]).then(
+      own.send([["PING"]]).then(
         () => (answered = true),
         () => {},
       );
       this.#after(PING_MS, () => {
-        if (!answered) return wire.close();
-        this.#pingLater(wire);
+        if (!answered) return own.close();
+        this.#pingLater(own);
       });
     });
   }

@@ -1,4 +1,4 @@
-/** TLS by URL: which certificates are trusted and shown, and what it means when the other side is not what it should be. */
+/** TLS by URL: which certificates are trusted and sent, and what a failed handshake means. */
 import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 
@@ -16,7 +16,7 @@ const FILES = ["ca", "cert", "key"] as const;
 
 /**
  * From `ca`, `cert` and `key` (paths of PEM files) and `servername`. Throws a `TypeError` for what cannot be read or makes no sense:
- * later it would show as a server that cannot be trusted, or as one that hangs up.
+ * later it would look like a server that is not trusted, or that closes the connection.
  */
 export function toTls(secure: boolean, take: (name: string) => string | undefined): TlsOptions | undefined {
   const paths = FILES.map((name) => [name, take(name)] as const);
@@ -60,7 +60,7 @@ function read(name: string, path: string): Buffer {
 
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/gu;
 
-/** At least one. Node itself takes a file without any for no authority at all, and says nothing. */
+/** At least one. Node itself accepts a file without certificates silently, and then trusts no authority. */
 function certificatesIn(pem: Buffer, name: string, path: string): readonly X509Certificate[] {
   const refuse = (why: string): TypeError =>
     new TypeError(`Expected \`${name}\` in \`url\` to be a PEM file with certificates, but ${quote(path)} ${why}`);
@@ -90,7 +90,7 @@ function keyIn(pem: Buffer, path: string): KeyObject {
 interface TlsTrouble {
   readonly pattern: RegExp;
   readonly text: string;
-  /** It may be something else, which passes. */
+  /** The cause may be another one, which passes. */
   readonly passing?: boolean;
 }
 
@@ -101,7 +101,7 @@ const TROUBLES: readonly TlsTrouble[] = [
   },
   {
     pattern: /Hostname\/IP does not match|ERR_TLS_CERT_ALTNAME_INVALID/iu,
-    text: "TLS: the server's certificate is for another name. Use that name as host, or tell it: ?servername=name",
+    text: "TLS: the server's certificate is for another name. Use that name as host, or pass it: ?servername=name",
   },
   {
     pattern: /certificate has expired|CERT_HAS_EXPIRED|not yet valid/iu,
@@ -122,7 +122,7 @@ const TROUBLES: readonly TlsTrouble[] = [
   },
 ];
 
-/** What failed between us and a server with TLS, or `undefined` when it was something else. */
+/** What failed with TLS, or `undefined` if it was not TLS. */
 export function tlsTrouble(message: string): TlsTrouble | undefined {
   return TROUBLES.find(({ pattern }) => pattern.test(message));
 }

@@ -1,74 +1,77 @@
 /**
- * This process's waiters in the store's queues: says for all of them that they are alive, in few calls, and hands each
- * its news. Messages make it fast; without any, the answers to the signs of life bring the same.
+ * This process's waiters in the store's queues: sends heartbeats for all of them, in few calls, and passes the news to each. Messages make
+ * it fast; without any, the answers to the heartbeats bring the same.
  */
 import type { Claim, Granted } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
 import { type Learned, type News, toLearned, toRun } from "./replies.ts";
 
 const BEAT_MIN_MS = 5;
-/** Messages that are no proof make a claim ask at once, but again only after this long. */
+/** A message that proves nothing makes a claim ask at once, but only this often. */
 const HINT_PACE_MS = 50;
-/** A grant's fence is not farther than this above the server's clock and the lock's last fence, µs; else it is asked about. */
+/** A grant whose fence is farther than this (µs) above the server's clock and the lock's last fence is not believed, but asked about. */
 const AHEAD_MAX_US = 3_600_000_000;
 
 export interface Waiter {
   readonly claim: Claim;
   readonly key: string;
   readonly ticketMs: number;
-  /** When the last request that found the claim still queued left: before that it was certainly not granted. */
+  /** When the last request that found the claim still queued was sent: before that it was certainly not granted. */
   sentMs: number;
-  /** The greatest last fence of the lock that any answer has shown: a grant with none above it is an old one. */
+  /** The greatest last fence of the lock in any answer: a grant that is not above it is an old one. */
   last: number;
-  /** Which life of the server answered last. */
+  /** The identity of the server that answered last. */
   by: string;
-  /** The server's clock in µs, at `wallAtMs` of ours. */
+  /** The server's clock in µs, at `wallAtMs` of the local clock. */
   wallUs: number;
   wallAtMs: number;
   dueMs: number;
-  /** When a hint wants to be looked into, and when the last one was. */
+  /** When to follow a hint, and when the last one was followed. */
   hintMs: number;
   hintedMs: number;
-  /** Granted, or no longer known: the news, until somebody takes it. */
+  /** Granted, or no longer known: the news, until watch() takes it. */
   news: Granted | "ask" | undefined;
   done: boolean;
-  /** A sign of life is on its way. */
+  /** A heartbeat is under way. */
   asking: boolean;
   wake: (() => void) | undefined;
 }
 
-export interface QueueHome {
-  readonly clock: Clock;
-  /** True: grants that come by message or beat are not enough, because replicas must confirm them. */
-  readonly confirms: boolean;
-  /** Cuts waiters into portions that one call may ask about. */
+/** How heartbeats reach the store. */
+export interface Heartbeats {
+  /** Divides waiters into portions for one call each. */
   portions(waiters: readonly Waiter[]): readonly Waiter[][];
-  /** Sends signs of life of one portion; answers in the order asked (see beat.lua). */
-  beat(portion: readonly Waiter[]): Promise<readonly unknown[]>;
+  /** Sends the heartbeats of one portion. Answers in the order asked (see beat.lua); rejects if no answer came. */
+  send(portion: readonly Waiter[]): Promise<readonly unknown[]>;
 }
 
-export class Queue {
-  readonly #home: QueueHome;
+export class Waiters {
+  readonly #clock: Clock;
+  readonly #confirms: boolean;
+  readonly #heartbeats: Heartbeats;
   readonly #waiters: Map<string, Waiter> = new Map();
-  /** Messages that were faster than the answer to the attempt. */
+  /** Messages that arrived before the answer to the attempt. */
   readonly #early: Map<string, News> = new Map();
-  /** When one of the connections was last found to be another: what was answered before that proves nothing now. */
+  /** When a connection was last replaced: answers from before that prove nothing now. */
   #doubtedMs = -Infinity;
   #timer: Timer;
   #timerAtMs = Infinity;
   #closed = false;
 
-  constructor(home: QueueHome) {
-    this.#home = home;
+  /** `confirms`: grants by message or heartbeat are not enough, because replicas must confirm them. */
+  constructor(clock: Clock, confirms: boolean, heartbeats: Heartbeats) {
+    this.#clock = clock;
+    this.#confirms = confirms;
+    this.#heartbeats = heartbeats;
   }
 
-  /** The store has queued the claim, by a request that left at `sentMs`. */
+  /** The store has queued the claim, by a request that was sent at `sentMs`. */
   queued(claim: Claim, key: string, ticketMs: number, sentMs: number, learned: Learned, wallMs: number): void {
     const waiter = this.#note(claim, key, ticketMs);
     waiter.done = false;
     waiter.news = undefined;
     waiter.wallUs = wallMs * 1000;
-    waiter.wallAtMs = this.#home.clock.now();
+    waiter.wallAtMs = this.#clock.now();
     this.#learn(waiter, learned, sentMs);
     const early = this.#early.get(claim.id);
     if (early === undefined) return;
@@ -76,13 +79,13 @@ export class Queue {
     this.granted(claim, early);
   }
 
-  /** The request got no answer, so the claim may be queued or granted: messages about it must wait for the next answer. */
+  /** The request got no answer, so the claim may be queued or granted: messages about it wait for the next answer. */
   unsure(claim: Claim, key: string, ticketMs: number): void {
     this.#note(claim, key, ticketMs).done = true;
     this.#early.delete(claim.id);
   }
 
-  /** The claim waits no longer: it was granted by an answer, or nobody wants it any more. */
+  /** The claim no longer waits: an answer granted it, or it was given up. */
   forget(id: string): void {
     if (this.#early.size > 0) this.#early.delete(id);
     if (this.#waiters.size > 0) this.#waiters.delete(id);
@@ -105,22 +108,22 @@ export class Queue {
   }
 
   /**
-   * A message says that the claim, which is one of ours, was granted. It may be late: the lease that it tells of may have
-   * passed, and the claim be queued anew. It counts if nothing that was answered is newer; else it is a reason to ask.
+   * A message says that the claim was granted. It may be late: that lease may be over, and the claim queued again. It counts if no answer is
+   * newer; otherwise it is a reason to ask.
    */
   granted(claim: Claim, news: News): void {
     const waiter = this.#waiters.get(claim.id);
-    // An attempt is under way, or will be: its answer may be older than this message, which is judged after it.
+    // An attempt is under way, or will be. Its answer may be older than this message, so the message is judged after it.
     if (waiter === undefined || waiter.done) return void this.#early.set(claim.id, news);
-    const leftMs = waiter.sentMs + claim.ttlMs - this.#home.clock.now();
+    const leftMs = waiter.sentMs + claim.ttlMs - this.#clock.now();
     if (!news.sure || leftMs < claim.ttlMs / 3 || !this.#fits(waiter, news)) return this.#hint(waiter);
-    if (this.#home.confirms) return this.#tell(waiter, "ask");
-    this.#tell(waiter, { granted: true, ...news.fences, fromMs: waiter.sentMs });
+    if (this.#confirms) return this.#notify(waiter, "ask");
+    this.#notify(waiter, { granted: true, ...news.fences, fromMs: waiter.sentMs });
   }
 
-  /** Asks about every waiter now: messages may have been missed, and those that still come may be from another server. */
+  /** Sends every waiter's heartbeat now: messages may have been missed, and those that still arrive may come from another server. */
   beatAll(): void {
-    this.#doubtedMs = this.#home.clock.now();
+    this.#doubtedMs = this.#clock.now();
     for (const waiter of this.#waiters.values()) if (!waiter.done) waiter.dueMs = -Infinity;
     this.#setTimer(0);
   }
@@ -133,10 +136,9 @@ export class Queue {
 
   close(): void {
     this.#closed = true;
-    const { clock } = this.#home;
-    clock.clearTimer(this.#timer);
+    this.#clock.clearTimer(this.#timer);
     this.#early.clear();
-    for (const waiter of this.#waiters.values()) this.#tell(waiter, "ask");
+    for (const waiter of this.#waiters.values()) this.#notify(waiter, "ask");
     this.#waiters.clear();
   }
 
@@ -163,7 +165,7 @@ export class Queue {
     return waiter;
   }
 
-  #tell(waiter: Waiter, news: Granted | "ask"): void {
+  #notify(waiter: Waiter, news: Granted | "ask"): void {
     if (waiter.done) return;
     waiter.news = news;
     waiter.done = true;
@@ -179,10 +181,10 @@ export class Queue {
     return news;
   }
 
-  /** Whether a grant with this fence can have come after every answer that the claim got, and from the same server. */
+  /** Whether a grant with this fence can be newer than every answer about the claim, and from the same server. */
   #fits(waiter: Waiter, { fences, by }: News): boolean {
     const fence = Number(fences.fence);
-    const sinceUs = (this.#home.clock.now() - waiter.wallAtMs) * 1000;
+    const sinceUs = (this.#clock.now() - waiter.wallAtMs) * 1000;
     const highest = Math.max(waiter.last, waiter.wallUs) + sinceUs + AHEAD_MAX_US;
     return fence > waiter.last && fence <= highest && by === waiter.by && waiter.sentMs > this.#doubtedMs;
   }
@@ -195,16 +197,16 @@ export class Queue {
     this.#schedule(waiter, againMs);
   }
 
-  /** Something may have happened to the claim: its next sign of life comes at once, but not again and again. */
+  /** Something may have happened to the claim: its next heartbeat is sent at once, but not again and again. */
   #hint(waiter: Waiter): void {
-    const nowMs = this.#home.clock.now();
+    const nowMs = this.#clock.now();
     waiter.hintMs = Math.max(nowMs, waiter.hintedMs + HINT_PACE_MS);
     waiter.dueMs = Math.min(waiter.dueMs, waiter.hintMs);
     if (!waiter.asking) this.#setTimer(waiter.dueMs - nowMs);
   }
 
   #schedule(waiter: Waiter, againMs: number): void {
-    const nowMs = this.#home.clock.now();
+    const nowMs = this.#clock.now();
     const paceMs = waiter.ticketMs / 3;
     const dueMs = nowMs + Math.max(BEAT_MIN_MS, againMs > 0 ? Math.min(againMs + 1, paceMs) : paceMs);
     waiter.dueMs = Math.min(dueMs, waiter.hintMs);
@@ -212,12 +214,11 @@ export class Queue {
   }
 
   #setTimer(ms: number): void {
-    const { clock } = this.#home;
-    const atMs = clock.now() + ms;
+    const atMs = this.#clock.now() + ms;
     if (this.#closed || atMs >= this.#timerAtMs) return;
-    clock.clearTimer(this.#timer);
+    this.#clock.clearTimer(this.#timer);
     this.#timerAtMs = atMs;
-    this.#timer = clock.setTimer(
+    this.#timer = this.#clock.setTimer(
       () => {
         this.#timerAtMs = Infinity;
         this.#beat();
@@ -226,28 +227,28 @@ export class Queue {
     );
   }
 
-  /** One round of signs of life. Those due within a quarter of their pace ride along. */
+  /** One round of heartbeats. Those due within a quarter of their interval are sent along. */
   #beat(): void {
     if (this.#closed) return;
-    const nowMs = this.#home.clock.now();
+    const nowMs = this.#clock.now();
     const due: Waiter[] = [];
     for (const waiter of this.#waiters.values()) {
       if (!waiter.done && !waiter.asking && waiter.dueMs <= nowMs + waiter.ticketMs / 12) due.push(waiter);
     }
-    // Each portion for itself: a node that does not answer must not silence the waiters on others.
-    for (const portion of this.#home.portions(due)) void this.#beatPortion(portion);
+    // Each portion by itself: a node that does not answer must not delay the heartbeats of waiters on other nodes.
+    for (const portion of this.#heartbeats.portions(due)) void this.#beatPortion(portion);
     this.#rearm();
   }
 
   async #beatPortion(portion: readonly Waiter[]): Promise<void> {
-    const sentMs = this.#home.clock.now();
+    const sentMs = this.#clock.now();
     for (const waiter of portion) {
       waiter.asking = true;
       if (waiter.hintMs > sentMs) continue;
       waiter.hintMs = Infinity;
       waiter.hintedMs = sentMs;
     }
-    const answers = await this.#home.beat(portion).catch(() => []);
+    const answers = await this.#heartbeats.send(portion).catch(() => []);
     for (const [index, waiter] of portion.entries()) {
       waiter.asking = false;
       this.#hear(waiter, answers[index], sentMs);
@@ -260,11 +261,11 @@ export class Queue {
     if (learned !== undefined) return this.#learn(waiter, learned, sentMs);
     if (answer === undefined) return this.#schedule(waiter, 0);
     const fences = toRun(answer);
-    // A question that left later found it queued: this answer was overtaken.
+    // A request that was sent later found it queued: this answer is outdated.
     if (fences === undefined && sentMs < waiter.sentMs) return;
-    // Not queued any more, or an error: the attempt that follows brings the place in the queue, or the error.
-    if (fences === undefined || this.#home.confirms) return this.#tell(waiter, "ask");
-    this.#tell(waiter, { granted: true, ...fences, fromMs: sentMs });
+    // No longer queued, or an error: the next attempt brings the place in the queue, or the error.
+    if (fences === undefined || this.#confirms) return this.#notify(waiter, "ask");
+    this.#notify(waiter, { granted: true, ...fences, fromMs: sentMs });
   }
 
   #rearm(): void {
@@ -272,6 +273,6 @@ export class Queue {
     for (const waiter of this.#waiters.values()) {
       if (!waiter.done && !waiter.asking && waiter.dueMs < firstMs) firstMs = waiter.dueMs;
     }
-    if (firstMs < Infinity) this.#setTimer(firstMs - this.#home.clock.now());
+    if (firstMs < Infinity) this.#setTimer(firstMs - this.#clock.now());
   }
 }

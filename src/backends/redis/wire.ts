@@ -1,17 +1,18 @@
 /**
  * Every text that Holdfast keeps in Redis or sends through it, declared once: names → columns. TypeScript reads and writes by these names,
- * and so do the scripts: scripts/build-lua.mjs puts the numbers in, so that RECORD.till in lua/ becomes 1, 13. *
+ * and so do the scripts: scripts/build-lua.mjs inserts the numbers, so RECORD.till in lua/ becomes 1, 13.
+ *
  * Processes of several versions share one Redis. A change here changes both sides at once, but not the other versions: wire.test.ts holds
  * the texts of 0.1 against it.
  *
  * A lock is one hash. Its fields:
  *
- *   s         STATE, and then nothing: nobody holds or waits; or ALONE: one exclusive holder with limit 1, nobody waits;
- *             or CROWD: anything else
+ *   s         STATE alone: no holder, no waiter; or with ALONE: one exclusive holder with limit 1, no waiter;
+ *             or with CROWD: anything else
  *   h<id>     RECORD of a holder; h~<id>: of one that released before its minHold had passed
  *   w<id>     RECORD of a waiter: its end is that of its ticket, and its number is its place in the queue
  *   q<place>  the id that waits at that place; or " <place>" in a gap that others left: its first place names its last, and the other way
- *             round, so that a gap of any length costs one look
+ *             round, so a gap of any length costs one read
  *   o<fence>  FORCED: a lease that was ended by force; f<id>: its fence
  *   b         BALLOT: which ballot was voted for last
  *
@@ -25,14 +26,16 @@ const FENCE_DIGITS = 16;
 export const LIMIT = {
   /** Scripts count in doubles: above 2^53 fences would repeat. No clock gets here before the year 2255. */
   fence: 9_007_199_250_000_000,
-  /** How many grants one message tells. */
+  /** How many grants one message contains. */
   grants: 64,
+  /** How much of a message is read: more than that many grants need. */
+  message: 6400,
   /** Of a claim's 22 characters a message shows these; the others are a secret of 84 bits, which the seal proves. */
   shown: 8,
   seal: 20,
 } as const;
 
-/** The beginnings of a hash's field names. `none` is never there: deleting it first lets a full server (noeviction) take what follows. */
+/** The beginnings of a hash's field names. `none` never exists: deleting it first makes a full server (noeviction) accept what follows. */
 export const FIELD = {
   state: "s",
   holder: "h",
@@ -45,7 +48,7 @@ export const FIELD = {
   none: "-",
 } as const;
 
-/** What a lease has that its release must look at. */
+/** What the release of a lease must know about it. */
 export const FLAG = { plain: ".", minHold: "!", voted: "v", votedMinHold: "w" } as const;
 export const MODE = { exclusive: "x", shared: "s" } as const;
 
@@ -135,7 +138,7 @@ export const BALLOT: Layout = layout(word("id"), digits("last", FENCE_DIGITS));
 /** A grant, as replies and messages say it. */
 export const RUN: Layout = layout(number("fence"), after(MARK.more, number("more", 6)));
 
-/** Which life of a server says something; "" without a quarantine. */
+/** Identifies one run of a server; "" without a quarantine. */
 const IDENTITY = `(?:${MARK.identity}[0-9a-f]{12})?`;
 
 /** What a claim learns that is still queued. `again`: after how many ms it is worth asking, 0: at the usual pace. */
@@ -205,7 +208,7 @@ export const MARKER = {
   death: "death",
 } as const;
 
-/** Whether a store of ours can have given this fence. */
+/** Whether the scripts can have granted this fence. */
 export function isFence(fence: number): boolean {
   return fence > 0 && fence <= LIMIT.fence;
 }

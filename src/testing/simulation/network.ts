@@ -5,7 +5,7 @@
 import type { Backend, Claim, Granted, Listener, Refused, Released, Swapped } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import type { MemoryStore } from "../../backends/memory/index.ts";
-import { Queue } from "../../backends/redis/waiting.ts";
+import { Waiters } from "../../backends/redis/waiting.ts";
 import type { FakeClock } from "../fake-clock.ts";
 import type { SeededChance } from "../seeded-random.ts";
 import { Commands } from "./commands.ts";
@@ -37,7 +37,7 @@ export class Network {
   readonly #remote: Remote;
   readonly #rules: Rules;
   readonly #commands: Commands;
-  readonly #queue: Queue;
+  readonly #waiters: Waiters;
   /** Claims of this process that may be queued. Messages about others are ignored. */
   readonly #wanted = new Map<string, Claim>();
   /** A forced release is reported as a loss, or as a reason to renew: stores differ. */
@@ -53,11 +53,9 @@ export class Network {
     this.messages = new Road(world, chance, false);
     this.#commands = new Commands(world, process, this.commands, chance.happens(0.5));
     this.#tellsLoss = chance.happens(0.5);
-    this.#queue = new Queue({
-      clock: process.clock,
-      confirms: false,
+    this.#waiters = new Waiters(process.clock, false, {
       portions: (waiters) => (waiters.length > 0 ? [[...waiters]] : []),
-      beat: (portion) => {
+      send: (portion) => {
         const claims = portion.map(({ claim }) => claim);
         return this.#ask("", () => beat(store, backend, counter, claims));
       },
@@ -84,14 +82,14 @@ export class Network {
       name: "simulated",
       attempt: (claim) => this.#enter(claim, () => backend.attempt(claim)),
       swap: (held, next) => this.#swap(held, next),
-      watch: (claim, signal) => this.#queue.watch(claim, signal),
+      watch: (claim, signal) => this.#waiters.watch(claim, signal),
       renew: (claims, fences) => this.#ask(claims[0]?.name ?? "", () => backend.renew(claims, fences)),
       release: (claim) => this.#release(claim),
       query: (prefix) => this.#ask(prefix, () => backend.query(prefix)),
       forceRelease: (name, ...rest) => this.#ask(name, () => backend.forceRelease(name, ...rest)),
       listen: (listener) => this.#listen(listener),
       close: async () => {
-        this.#queue.close();
+        this.#waiters.close();
         await backend.close();
       },
     };
@@ -113,16 +111,16 @@ export class Network {
       () => this.#remote.counter.count(claim.name, step),
       (counted, twice) => understood(this.#entered(claim, sentMs, counted), twice),
       () => {
-        if (claim.queues) this.#queue.unsure(claim, claim.name, claim.ttlMs);
+        if (claim.queues) this.#waiters.unsure(claim, claim.name, claim.ttlMs);
       },
     );
   }
 
   #entered<A extends Granted | Refused>(claim: Claim, sentMs: number, { answer, last }: Counted<A>): A {
-    if (answer.granted) this.#queue.forget(claim.id);
+    if (answer.granted) this.#waiters.forget(claim.id);
     else if (answer.position === undefined) this.#forget(claim);
     else {
-      this.#queue.queued(claim, claim.name, claim.ttlMs, sentMs, { last, againMs: 0, by: "" }, 0);
+      this.#waiters.queued(claim, claim.name, claim.ttlMs, sentMs, { last, againMs: 0, by: "" }, 0);
       return { ...answer, retryMs: claim.ttlMs };
     }
     return answer;
@@ -156,7 +154,7 @@ export class Network {
 
   #forget(claim: Claim): void {
     this.#wanted.delete(claim.id);
-    this.#queue.forget(claim.id);
+    this.#waiters.forget(claim.id);
   }
 
   #listen(listener: Listener): void {
@@ -173,14 +171,14 @@ export class Network {
     this.#process.deliver(() => {
       const claim = this.#wanted.get(message.claim);
       const { fence, run } = message;
-      if (claim !== undefined) this.#queue.granted(claim, { fences: { fence, run }, sure: true, by: "" });
+      if (claim !== undefined) this.#waiters.granted(claim, { fences: { fence, run }, sure: true, by: "" });
     });
   }
 
   /** Messages may have been missed, and the store may have done more than was heard of. */
   #doubt(): void {
     this.#process.deliver(() => {
-      this.#queue.beatAll();
+      this.#waiters.beatAll();
       this.#listener?.doubt();
     });
   }

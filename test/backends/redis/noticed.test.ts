@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Claim } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
-import { unfit } from "../../../src/backends/redis/server-checks.ts";
+import { whyNoMember } from "../../../src/backends/redis/server-checks.ts";
 import type { Identity } from "../../../src/backends/redis/query.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { parseUrl } from "../../../src/backends/redis/url.ts";
@@ -168,12 +168,12 @@ test("a durable server votes at once, and knows no quarantine", async () => {
 
 test("a server that cannot be a quorum's member is told why", () => {
   const fit = { role: "master", cluster: false, policy: "noeviction" } as Identity;
-  expect(unfit(fit, false)).toBeUndefined();
-  expect(unfit({ ...fit, role: "sentinel" }, true)).toContain("it is a sentinel");
-  expect(unfit({ ...fit, role: "slave" }, true)).toContain("it is a replica");
-  expect(unfit({ ...fit, cluster: true }, true)).toContain("it is a node of a Redis Cluster");
-  expect(unfit({ ...fit, policy: "allkeys-lru" }, false)).toContain("its maxmemory-policy is allkeys-lru");
-  expect(unfit({ ...fit, policy: "allkeys-lru" }, true)).toBeUndefined();
+  expect(whyNoMember(fit, false)).toBeUndefined();
+  expect(whyNoMember({ ...fit, role: "sentinel" }, true)).toContain("it is a sentinel");
+  expect(whyNoMember({ ...fit, role: "slave" }, true)).toContain("it is a replica");
+  expect(whyNoMember({ ...fit, cluster: true }, true)).toContain("it is a node of a Redis Cluster");
+  expect(whyNoMember({ ...fit, policy: "allkeys-lru" }, false)).toContain("its maxmemory-policy is allkeys-lru");
+  expect(whyNoMember({ ...fit, policy: "allkeys-lru" }, true)).toBeUndefined();
 });
 
 test("checkReplicas in a URL is off only where it says false", () => {

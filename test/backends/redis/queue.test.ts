@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import type { Granted } from "../../../src/contract/backend.ts";
 import type { News } from "../../../src/backends/redis/replies.ts";
-import { Queue } from "../../../src/backends/redis/waiting.ts";
+import { Waiters } from "../../../src/backends/redis/waiting.ts";
 import { FakeClock } from "../../../src/testing/fake-clock.ts";
 import { claimOf } from "./lab.ts";
 
@@ -11,7 +11,7 @@ const WALL_MS = LAST / 1000;
 
 interface Scene {
   readonly clock: FakeClock;
-  readonly queue: Queue;
+  readonly queue: Waiters;
   /** How often the claim gave a sign of life. */
   readonly beats: () => number;
   /** What the answer to the next signs of life is. */
@@ -28,11 +28,9 @@ async function scene({ by = "", confirms = false, ttlMs = 60_000 } = {}): Promis
   const claim = claimOf({ ttlMs });
   let beats = 0;
   const made: { answer: string } = { answer: `=${LAST} 0${by}` };
-  const queue = new Queue({
-    clock,
-    confirms,
+  const queue = new Waiters(clock, confirms, {
     portions: (waiters) => (waiters.length === 0 ? [] : [[...waiters]]),
-    beat: (portion) => {
+    send: (portion) => {
       beats++;
       return Promise.resolve(portion.map(() => made.answer));
     },

@@ -1,9 +1,9 @@
 /** The connection for messages behind sentinels, when the primary becomes another at any step of its opening. */
 import { expect, test, vi } from "vitest";
-import type { Connection, Wire, WireEvents } from "../../../src/backends/redis/connection.ts";
+import type { Connection, OwnConnection, OwnConnectionEvents } from "../../../src/backends/redis/connection.ts";
 import { Subscriber } from "../../../src/backends/redis/subscriber.ts";
 
-interface Line extends Wire {
+interface Line extends OwnConnection {
   isOpen: boolean;
   /** Lets the server confirm. */
   confirm(): void;
@@ -20,7 +20,7 @@ function stage() {
       moved = back;
       return () => {};
     },
-    async wire(_: string, events: WireEvents) {
+    async openOwn(_: string, events: OwnConnectionEvents) {
       await new Promise<void>((resolve) => dials.push(resolve));
       let confirm = (): void => {};
       let refuse = (_error: Error): void => {};

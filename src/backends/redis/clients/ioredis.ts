@@ -1,14 +1,14 @@
 /** ioredis 5 and 6: standalone, Sentinel and Cluster. */
-import type { Connection, Primary, Topology, Wire, WireEvents } from "../connection.ts";
+import type { Connection, OwnConnection, OwnConnectionEvents, Primary, Topology } from "../connection.ts";
 import { type Emitter, listen } from "./listeners.ts";
-import { slotOf } from "../slot.ts";
+import { slotOf } from "../keys.ts";
 
 /** What is used of ioredis, by structure. */
 interface IoredisClient extends Emitter {
   readonly status: string;
   readonly isCluster: boolean;
   readonly options: Options;
-  /** What was sent and not answered yet. Its own, and a Cluster has none: used where it is there. */
+  /** Commands without an answer yet. Internal to ioredis, and absent on a Cluster: used if it is there. */
   readonly commandQueue?: { readonly length: number };
   readonly stream?: { readonly writableCorked?: number; cork?(): void; uncork(): void };
   evalsha(sha: string, keyCount: number | string, ...rest: string[]): Promise<unknown>;
@@ -67,8 +67,8 @@ export function adaptIoredis(client: IoredisClient): Connection {
     evalsha: (sha, keys, args) => {
       const one = keys.length > 1 ? nodeAt(client, nodeOf(keys[0] as string)) : undefined;
       if (one === undefined) return evalsha(sha, keys, args);
-      // Straight to the node: the library would repeat a call that finds its slot half-way moved for seconds (TRYAGAIN), and
-      // whoever asked can do better.
+      // Straight to the node: the library would repeat a call whose slot is half moved (TRYAGAIN) for seconds, and the caller can do
+      // better.
       const full = one.options.keyPrefix ? keys : keys.map((key) => keyPrefix + key);
       return one.evalsha(sha, full.length, ...full, ...args).catch((error: unknown) => {
         if (error instanceof Error && /^(TRYAGAIN|NOSCRIPT)/u.test(error.message)) throw error;
@@ -91,7 +91,7 @@ export function adaptIoredis(client: IoredisClient): Connection {
     nodeOf,
     breaks: () => breaks,
     isDown: () => {
-      // One that connects for the first time is not down.
+      // A client that connects for the first time is not down.
       const isReady = client.status === "ready";
       wasReady ||= isReady;
       return wasReady && !isReady;
@@ -100,12 +100,12 @@ export function adaptIoredis(client: IoredisClient): Connection {
       const broken = (): void => void breaks++;
       return client.isCluster ? watchCluster(client as ClusterClient, back, broken) : watch(client, back, broken);
     },
-    wire: (to, events) => openWire(client, to, events),
+    openOwn: (to, events) => openOwn(client, to, events),
   };
   return read === undefined ? connection : reading(connection, read);
 }
 
-/** With `stringNumbers` every integer comes as text. Those in our replies are short; what is text by itself (times, fences) is longer. */
+/** With `stringNumbers` every integer is returned as text. The integers in our replies are short; texts (times, fences) are longer. */
 function withNumbers(reply: unknown): unknown {
   if (Array.isArray(reply)) return reply.map(withNumbers);
   return typeof reply === "string" && /^-?\d{1,12}$/u.test(reply) ? Number(reply) : reply;
@@ -121,8 +121,8 @@ function reading(connection: Connection, read: (reply: unknown) => unknown): Con
 }
 
 /**
- * Lets all that is sent in this turn of the event loop leave in one system call, which is most of what a command costs. Only
- * when something is under way already: who is alone would gain nothing and wait for the end of the turn.
+ * Sends all commands of this turn of the event loop in one system call, which is most of what a command costs. Only if another command
+ * is under way: a single command would gain nothing, and wait for the end of the turn.
  */
 function gather({ stream, commandQueue }: IoredisClient): void {
   if (stream?.cork === undefined || !commandQueue?.length || stream.writableCorked) return;
@@ -190,7 +190,7 @@ function watchCluster(client: ClusterClient, back: () => void, broken: () => voi
   };
 }
 
-/** Ours, whatever the client's are: one socket, no second try, no time-outs but those of whoever asks. */
+/** The options of our own connections, whatever the client's are: one socket, no retries, and no time-outs but the caller's. */
 const OWN = {
   keyPrefix: "",
   stringNumbers: false,
@@ -203,7 +203,7 @@ const OWN = {
   maxRetriesPerRequest: null,
   retryStrategy: null,
   sentinelRetryStrategy: () => null,
-  // One that hangs must not keep the next from being asked.
+  // One that hangs must not delay the next.
   sentinelCommandTimeout: 2000,
   reconnectOnError: null,
   failoverDetector: false,
@@ -213,10 +213,10 @@ const OWN = {
   connectionName: "holdfast",
 };
 
-async function openWire(client: IoredisClient, to: string, events: WireEvents): Promise<Wire> {
+async function openOwn(client: IoredisClient, to: string, events: OwnConnectionEvents): Promise<OwnConnection> {
   const [template, where] = client.isCluster ? await nodeFor(client as ClusterClient, to) : [client as NodeClient, {}];
   const own = template.duplicate({ ...OWN, ...where });
-  // Errors show where they matter, in commands; without a listener they would be printed.
+  // Errors appear in the commands that fail; without a listener they would be printed.
   own.on("error", () => {});
   own.on("message", ((channel: string, text: string) => events.message(channel, text)) as (...args: never[]) => void);
   await own.connect().catch((error: unknown) => {
@@ -230,7 +230,7 @@ async function openWire(client: IoredisClient, to: string, events: WireEvents): 
     events.ended();
   };
   own.on("close", end);
-  // Nobody's work is done on it alone, so it must not keep a process alive.
+  // It must not keep a process alive.
   own.stream?.unref?.();
   return {
     get isOpen() {
@@ -241,7 +241,7 @@ async function openWire(client: IoredisClient, to: string, events: WireEvents): 
       const answers = await Promise.allSettled(asked);
       return answers.map((answer) => {
         if (answer.status === "fulfilled") return answer.value;
-        // A refusal is an answer; anything else says that the socket is gone.
+        // An error reply is an answer; any other error means that the socket is gone.
         if ((answer.reason as Error).name !== "ReplyError") throw answer.reason;
         return answer.reason as unknown;
       });
@@ -252,9 +252,9 @@ async function openWire(client: IoredisClient, to: string, events: WireEvents): 
   };
 }
 
-/** A client to copy, and where the copy shall lead: a cluster may send us to a node that the client has not heard of yet. */
+/** A client to copy, and where the copy connects to: a cluster may redirect us to a node that the client does not know yet. */
 async function nodeFor(client: ClusterClient, address: string): Promise<[NodeClient, object]> {
-  // One that has not been used yet knows no nodes.
+  // A client that has not been used yet knows no nodes.
   if (client.nodes().length === 0) await client.call("PING");
   const nodes = client.nodes(address === "" ? "master" : undefined);
   const known = address === "" ? undefined : nodes.find((node) => nameOf(node) === address);

@@ -12,12 +12,12 @@ interface Shared {
 
 const clients: WeakMap<Emitter, Map<string, Shared>> = new WeakMap();
 
-/** Calls `call` at every such event of the client. Returns what stops it. */
+/** Calls `call` at every such event of the client. Returns a function that stops it. */
 export function listen(client: Emitter, event: string, call: (...args: unknown[]) => void): () => void {
   const events = clients.get(client) ?? new Map<string, Shared>();
   clients.set(client, events);
   const shared = events.get(event) ?? share(client, events, event);
-  // A function of its own for each caller, so that two who pass the same one are two.
+  // A new function for each caller, so that the same function passed twice is called twice.
   const own = (...args: unknown[]): void => call(...args);
   shared.calls.add(own);
   return () => {
@@ -30,7 +30,7 @@ export function listen(client: Emitter, event: string, call: (...args: unknown[]
 function share(client: Emitter, events: Map<string, Shared>, event: string): Shared {
   const calls: Shared["calls"] = new Set();
   const listener = (...args: unknown[]): void => {
-    // A call may add or remove others; a set bears that.
+    // A call may add or remove others; a Set allows that while it is iterated.
     for (const call of calls) call(...args);
   };
   const shared = { calls, listener };

@@ -1,14 +1,14 @@
 /** node-redis 5 and 6: standalone, Sentinel and Cluster. */
-import type { Connection, Primary, Topology, Wire, WireEvents } from "../connection.ts";
+import type { Connection, OwnConnection, OwnConnectionEvents, Primary, Topology } from "../connection.ts";
 import { type Emitter, listen } from "./listeners.ts";
-import { slotOf } from "../slot.ts";
+import { slotOf } from "../keys.ts";
 
 type Listener = (text: string, channel: string) => void;
 
 /** What is used of node-redis, by structure. How a raw command is sent differs by kind. */
 interface NodeRedisClient extends Emitter {
   readonly isOpen: boolean;
-  /** A Cluster does not tell. */
+  /** Absent on a Cluster. */
   readonly isReady?: boolean;
   sendCommand(...args: never[]): Promise<unknown>;
 }
@@ -61,11 +61,11 @@ export function whyUnusable(client: unknown): string | undefined {
   }
   const subscribes = c["mode"] === "subscriber" || (c["isPubSubActive"] === true && !speaksResp3(c));
   return subscribes
-    ? "one in subscriber mode, which can do nothing else. Give it another connection: client.duplicate()"
+    ? "one in subscriber mode, which cannot run commands. Give it another connection: client.duplicate()"
     : undefined;
 }
 
-/** With RESP3 a client may subscribe and run commands. Version 5 speaks RESP2 unless told otherwise, version 6 the reverse. */
+/** With RESP3 a client may subscribe and run commands. Version 5 uses RESP2 by default, version 6 RESP3. */
 function speaksResp3(client: Record<string, unknown>): boolean {
   const { RESP } = (client["options"] ?? {}) as { RESP?: number };
   return RESP === 3 || (RESP === undefined && "_keyPrefix" in client);
@@ -96,7 +96,7 @@ export function adaptNodeRedis(client: NodeRedisClient): Connection {
       return wasReady && client.isReady === false;
     },
     onReconnect: (back) => listen(client, BACK[topology], back),
-    wire: (to, events) => openWire(client, topology, to, events),
+    openOwn: (to, events) => openOwn(client, topology, to, events),
   };
 }
 
@@ -106,7 +106,7 @@ function topologyOf(client: NodeRedisClient): Topology {
   return "standalone";
 }
 
-/** Only a Sentinel client sends a command again whose connection ended: `again` is told. The others reject it. */
+/** Only a Sentinel client repeats a command whose connection ended, and calls `again` then. The others reject it. */
 function sender(
   client: NodeRedisClient,
   topology: Topology,
@@ -133,7 +133,7 @@ async function primariesOf(
 ): Promise<readonly Primary[]> {
   if (topology !== "cluster") return [{ address: "", command: (args) => send(undefined, args) }];
   const cluster = client as Cluster;
-  // Each for itself: one that cannot be reached must not keep the others from being asked.
+  // Each separately: one that cannot be reached must not delay the others.
   return cluster.masters.map((master) => ({
     address: master.address,
     command: async (args) => (await cluster.nodeClient(master)).sendCommand(args, PLAIN),
@@ -142,7 +142,7 @@ async function primariesOf(
 
 const BACK = { standalone: "ready", sentinel: "topology-change", cluster: "node-ready" } as const;
 
-/** Ours, whatever the client's are: one socket, no second try, no time-outs but those of whoever asks. */
+/** The options of our own connections, whatever the client's are: one socket, no retries, and no time-outs but the caller's. */
 const OWN_SOCKET = { reconnectStrategy: false, socketTimeout: undefined };
 const OWN = {
   name: "holdfast",
@@ -153,7 +153,12 @@ const OWN = {
   commandOptions: PLAIN,
 };
 
-async function openWire(client: NodeRedisClient, topology: Topology, to: string, events: WireEvents): Promise<Wire> {
+async function openOwn(
+  client: NodeRedisClient,
+  topology: Topology,
+  to: string,
+  events: OwnConnectionEvents,
+): Promise<OwnConnection> {
   const [template, where] = await templateFor(client, topology, to);
   const own = template.duplicate({ ...OWN, socket: { ...template.options?.socket, ...OWN_SOCKET, ...where } });
   let ended = false;
@@ -164,14 +169,14 @@ async function openWire(client: NodeRedisClient, topology: Topology, to: string,
     if (own.isOpen) own.destroy();
     events.ended();
   };
-  // Without a listener an error would end the process. Each is the end, because nothing is tried again.
+  // Without a listener an error would end the process. Each error ends the connection, because there are no retries.
   own.on("error", end);
   own.on("end", end);
   await own.connect().catch((error: unknown) => {
     if (own.isOpen) own.destroy();
     throw error;
   });
-  // Nobody's work is done on it alone, so it must not keep a process alive.
+  // It must not keep a process alive.
   own.unref();
   const heard: Listener = (text, channel) => events.message(channel, text);
   return {
@@ -182,7 +187,7 @@ async function openWire(client: NodeRedisClient, topology: Topology, to: string,
       const answers = await Promise.allSettled(commands.map((command) => own.sendCommand(command)));
       return answers.map((answer) => {
         if (answer.status === "fulfilled") return answer.value;
-        // A refusal is an answer, unless the socket is gone.
+        // An error reply is an answer, unless the socket is gone.
         if (ended || !own.isOpen) throw answer.reason;
         return answer.reason as unknown;
       });
@@ -193,7 +198,7 @@ async function openWire(client: NodeRedisClient, topology: Topology, to: string,
   };
 }
 
-/** A client to copy, and where the copy shall lead: a cluster may send us to a node that the client has not heard of yet. */
+/** A client to copy, and where the copy connects to: a cluster may redirect us to a node that the client does not know yet. */
 async function templateFor(client: NodeRedisClient, topology: Topology, to: string): Promise<[Standalone, object]> {
   if (topology === "standalone") return [client as Standalone, {}];
   if (topology === "sentinel")

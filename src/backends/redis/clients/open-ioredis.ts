@@ -6,7 +6,7 @@ import type { Endpoint } from "../url.ts";
 export interface Opened {
   readonly client: unknown;
   connect(): Promise<void>;
-  /** Tells of every error of the client, from now on; `final` when it has no other host to try. */
+  /** Reports every error of the client, from now on; `final` if it has no other host to try. */
   onError(tell: (error: Error, final: boolean) => void): void;
   close(): Promise<void>;
 }
@@ -27,9 +27,9 @@ interface Library {
 }
 
 const CONNECT_MS = 5000;
-/** A connection that owes an answer for this long is dead, whatever the kernel thinks. */
+/** A connection without an answer for this long is dead, even if the kernel considers it alive. */
 const SILENT_MS = 10_000;
-/** A sentinel that hangs accepts connections too, and must not keep the next from being asked. */
+/** A sentinel that hangs accepts connections too, and must not delay the next. */
 const SENTINEL_MS = 2000;
 
 export function openIoredis(library: Library, endpoint: Endpoint): Opened {
@@ -41,7 +41,7 @@ export function openIoredis(library: Library, endpoint: Endpoint): Opened {
   mend(client, onAside);
   const odd = (error: Error): void => tells.forEach((tell) => tell(error, false));
   const sentinels = endpoint.topology === "sentinel" ? sentinelsOf(client, onAside, odd) : undefined;
-  // Without a listener ioredis prints every error; they show in the commands that fail. It tells only when all hosts failed.
+  // Without a listener ioredis prints every error; they appear in the commands that fail. ioredis reports only when all hosts failed.
   client.on("error", (error: Error) => {
     const why = aside !== undefined && /Connection is closed/u.test(wordsOf(error)) ? aside : error;
     tells.forEach((tell) => tell(why, true));
@@ -108,7 +108,7 @@ function common({ login, tls }: Endpoint): object {
     socketTimeout: SILENT_MS,
     keepAlive: 10_000,
     connectionName: "holdfast",
-    // How long an answer is worth waiting for is decided by whoever asks, not by a number of reconnects.
+    // The caller decides how long to wait for an answer, not a number of reconnects.
     maxRetriesPerRequest: null,
     retryStrategy: (times: number) => Math.min(50 * 2 ** Math.min(times, 6), 1000),
     // A fail-over behind one address: the next connection reaches the new primary.
@@ -127,7 +127,7 @@ function single({ Redis }: Library, endpoint: Endpoint): Client {
       sentinelUsername: sentinelLogin.username,
       sentinelPassword: sentinelLogin.password,
       ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: tls } : {}),
-      // A planned fail-over leaves the old primary writable for some ten seconds: what it grants then is lost. The sentinels tell.
+      // A planned fail-over leaves the old primary writable for some ten seconds: what it grants then is lost. The sentinels report it.
       failoverDetector: true,
       sentinelCommandTimeout: SENTINEL_MS,
     });
@@ -148,16 +148,16 @@ interface SentinelConnector extends Connector {
 
 interface Sentinels {
   readonly closed: Promise<void>;
-  /** One of them has named a primary that is none. */
+  /** One of them has named a primary that is not a primary. */
   readonly misled: boolean;
   close(): void;
 }
 
 /**
- * Mends how ioredis asks the sentinels and listens to them. Its clients for that have no listener for errors, so that it would print
- * one for every sentinel that is down; and it forgets the one that it is asking when it is closed, which then keeps the process alive.
- * News of a fail-over that comes while it looks for the primary would end the client for good: it finds the new one anyway. And it
- * tells nobody when what the sentinels name as the primary is none, but asks again and again.
+ * Fixes how ioredis queries the sentinels and listens to them. Its clients for that have no listener for errors, so it would print an error
+ * for each sentinel that is down; and when it is closed during a query it does not close that client, which keeps the process alive.
+ * A fail-over that is announced while it looks for the primary would end the client for good, though it would find the new primary. And if
+ * the sentinels name a server that is not a primary, it asks again and again without an error.
  */
 function sentinelsOf(client: Client, onAside: (error: Error) => void, odd: (error: Error) => void): Sentinels {
   const connector = client.connector as SentinelConnector | undefined;
@@ -214,7 +214,7 @@ function cluster({ Cluster }: Library, endpoint: Endpoint): Client {
     retryDelayOnClusterDown: 100,
     retryDelayOnTryAgain: 50,
     slotsRefreshTimeout: 2000,
-    // It would ask any one node how the cluster is, and wait for ever for one that hangs.
+    // It would ask a random node for the cluster's state, and wait for ever if that one hangs.
     enableReadyCheck: false,
     redisOptions: common(endpoint),
   });

@@ -18,11 +18,11 @@ interface Library {
 
 const CONNECT_MS = 5000;
 const ROOT_SILENT_MS = 2000;
-/** Behind sentinels: who says nothing for this long is dead, whatever the kernel thinks; a sign of life is asked for in time. */
+/** Behind sentinels: a server that is silent for this long is dead, even if the kernel considers it alive; pings are sent in time. */
 const SILENT_MS = 10_000;
 const SENTINEL_SILENT_MS = 2000;
-const SIGNS = 3;
-/** The library's own end waits for its own beginning. */
+const PINGS = 3;
+/** The library's close() waits for its connect(). */
 const CLOSE_MS = 1000;
 
 export function openNodeRedis(library: Library, endpoint: Endpoint): Opened {
@@ -30,7 +30,7 @@ export function openNodeRedis(library: Library, endpoint: Endpoint): Opened {
   const client = make(library, endpoint, life);
   const tells: ((error: Error, final: boolean) => void)[] = [];
   const final = endpoint.addresses.length <= 1;
-  // Without a listener an error would end the process; they show in the commands that fail. It tells of each host.
+  // Without a listener an error would end the process; errors appear in the commands that fail. It reports each host's error.
   client.on("error", (told) => {
     const refusal = refusalOf(told);
     const error = refusal ?? (told instanceof Error ? told : new Error(String(told)));
@@ -52,14 +52,14 @@ export function openNodeRedis(library: Library, endpoint: Endpoint): Opened {
   };
 }
 
-/** What the primary behind sentinels refuses for good, whichever of them is asked; else `undefined`. */
+/** An error of the primary behind sentinels that stays, whichever sentinel is asked; otherwise `undefined`. */
 function refusalOf(told: unknown): Error | undefined {
   if (!(told instanceof Error) || !told.message.startsWith("Master Client") || !(told.cause instanceof Error))
     return undefined;
   return toBackendError(told.cause, "").fatal ? told.cause : undefined;
 }
 
-/** `life`: after its end nothing is tried again, so that what is still under way ends by itself. */
+/** `life`: once it is over nothing is retried, so connections that are being opened end. */
 function make(library: Library, endpoint: Endpoint, life: { readonly over: boolean }): Client {
   const { addresses, path, service, db, login, sentinelLogin, tls, topology } = endpoint;
   const secure = tls ? { tls: true, ...tls } : {};
@@ -93,7 +93,7 @@ function make(library: Library, endpoint: Endpoint, life: { readonly over: boole
   return library.createClient({ ...own, socket: { ...socket, ...where } });
 }
 
-/** One that hangs accepts connections too: it must not keep the next from being asked, nor a process from ending. */
+/** A server that hangs accepts connections too: it must not delay the next one, nor keep a process from ending. */
 function lively(socket: object, silentMs: number): object {
-  return { socket: { ...socket, socketTimeout: silentMs }, pingInterval: Math.floor(silentMs / SIGNS) };
+  return { socket: { ...socket, socketTimeout: silentMs }, pingInterval: Math.floor(silentMs / PINGS) };
 }

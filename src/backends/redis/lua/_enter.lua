@@ -1,9 +1,9 @@
--- How a claim comes in: at once, or into the queue.
+-- Grants a claim at once, or queues it.
 
--- Farther back than this, a position counts empty places too: it is for people to read, and must not keep the server busy.
+-- Farther back than this, a position also counts empty places: it is for people to read, and must not keep the server busy.
 local COUNTED_MAX = 500
 
--- How many wait up to that place. Some places may be empty, because whoever was there gave up.
+-- How many claims wait up to that place. Some places may be empty, because their claims gave up.
 local function position(lock, place)
   local before = place - lock.head
   if place == lock.tail then return lock.queued end
@@ -18,13 +18,13 @@ local function position(lock, place)
   return count
 end
 
--- Who is in the way, for messages: { place in the queue or 0, ms until the earliest end, now, a holder's record or "", and for
--- a waiter what it learns (see still_queued) }.
+-- A REFUSAL: the place in the queue or 0, ms until the earliest end, now, a holder's record or "", and for a waiter what it
+-- learns (see still_queued).
 local function refusal(lock, young)
   local place, ahead, learns = 0, lock.first - now, nil
   if lock.waits then place, learns = position(lock, place_of(lock.waits)), still_queued(lock, young) end
   if young > 0 then return REFUSAL.reply{ place = place, ahead = young, now = now_text, record = WORD.young, learned = learns } end
-  -- Nobody holds it, and who is next is not known yet: ask again at once.
+  -- It has no holder, and the next waiter is not known yet: try again at once.
   if lock.busy and lock.n == 0 and not lock.waits then return REFUSAL.reply{ place = 0, ahead = 0, now = now_text, record = WORD.busy } end
   if lock.n == 0 then ahead = 0 end
   local record = redis.call('HGET', lock.key, FIELD.holder .. lock.latest)
@@ -42,17 +42,17 @@ local function enqueue(lock, id, terms)
   if terms.mode == MODE.exclusive then lock.limit = terms.limit end
 end
 
--- Returns what is told of the grant, or a refusal, or an error. `young` > 0: nothing may be granted yet.
+-- Returns a RUN, a REFUSAL or an error. `young` > 0: nothing may be granted yet.
 local function enter(lock, id, terms, young)
   local till = now + terms.keep
-  -- Who is in already stays in: after a deletion in the same script, a full server (noeviction) takes what follows.
+  -- A claim that is in already stays in: after a deletion in the same script, a full server (noeviction) accepts what follows.
   if lock.held or lock.waits then redis.call('HDEL', lock.key, FIELD.none) end
   prune(lock)
   if lock.held and ends(lock.held) > now then
     -- A repeated attempt: the reply to the first was lost. The caller counts from this one, so the lease does too.
     extend(lock, id, till)
     local answer = told(lock.held)
-    -- In a swap, somebody may have left who was in the way of others.
+    -- In a swap, the claim that left may have blocked others.
     if lock.queued > 0 and young == 0 then promote(lock) end
     close(lock, till, terms.idle)
     return answer

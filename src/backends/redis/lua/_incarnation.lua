@@ -1,26 +1,25 @@
--- Notices that this server may have forgotten leases: it restarted, was flushed, failed over, is another server, or its
--- databases were swapped, there and back too. Tells who it is, so that nobody counts one server twice.
+-- Notices that this server may have lost leases: it restarted, was flushed, failed over, is another server, or its databases were
+-- swapped, even there and back. Says which server it is, so that none is counted twice.
 --
--- The marker has the lines of INFO that tell run_id and master_replid, and which database it was made in. That they are
--- the same still proves that this very process has been primary, with this very memory, without a break since the marker
--- was written. Otherwise nothing may be granted until every lease that the lost memory may have held is over: the
--- quarantine, by this server's own clock. It is the longest that anybody asked for, and holds for everybody who finds a
--- marker, whatever they ask for themselves: whoever asks for less knows less.
+-- The marker has the lines of INFO with run_id and master_replid, and the database it was made in. If they are unchanged, this
+-- process has been the primary, with the same memory, without a break since the marker was written. Otherwise nothing may be
+-- granted until all leases that the lost memory may have held are over: the quarantine, by this server's own clock. It is the
+-- longest that any process asked for, and applies to all processes that find a marker, even if they ask for less.
 --
--- The marker is a hash: run, history (the lines), who (the server's name for voters), born (a stamp that no other marker
--- has), db (its database; '' where the server does not let scripts choose one), since (when the server was found to have
--- forgotten; 0: an operator vouched for it), span (the longest quarantine, ms), lag (the shortest silence of a replica, in
--- seconds, that anybody takes for the end of it; see _replicas), death (when the hash may vanish).
+-- The marker is a hash: run, history (the lines), who (the server's id for voters), born (a stamp that no other marker has), db
+-- (its database; '' if the server does not let scripts choose one), since (when the loss was noticed; 0: an operator vouched for
+-- the server), span (the longest quarantine, ms), lag (after how many seconds of silence a replica counts as lost: the least that
+-- any process asked for; see _replicas), death (when the hash may vanish).
 
 local MARKER_MS = 30 * 24 * 3600 * 1000
 
--- In a cluster a second key would make a lock unusable while its slot moves, so that there it is not one of KEYS unless a
--- quarantine is asked for. It lies in the lock's slot.
+-- In a cluster a second key would make a lock unusable while its slot is moved, so it is one of KEYS only if a quarantine is asked
+-- for. It is in the lock's slot.
 local function marker_of(key, marker)
   return marker or string.match(key, '^.-:{%x%x}')
 end
 
--- A server that does not tell one of them is believed as far as the other goes.
+-- If a server shows only one of them, that one decides.
 local function line(section, name)
   return string.match(redis.call('INFO', section), '\n' .. name .. ':%x+\r') or ''
 end
@@ -33,7 +32,7 @@ local function enters(db)
   return not redis.pcall('SELECT', db).err
 end
 
--- No script is told its database: so it looks for the one that has this very marker, and stays there.
+-- A script does not know its database: so it looks for the one that has this marker, and stays there.
 local function find(marker, born)
   local db = 0
   while enters(db) do
@@ -43,15 +42,15 @@ local function find(marker, born)
   return ''
 end
 
--- False after SWAPDB: the marker came here with another database's locks, or that of this database is there now.
+-- False after SWAPDB: the marker came here with another database's locks, or this database's marker is elsewhere now.
 local function is_here(marker, db, born)
   if db == '' or not enters(db) or redis.pcall('HGET', marker, MARKER.born) == born then return true end
   find(marker, born)
   return false
 end
 
--- The marker that was here before a SWAPDB knows nothing of what is granted here from now on. Should another SWAPDB bring it
--- back, its run is none that any server tells.
+-- The marker that was here before a SWAPDB does not know what is granted here from now on. If another SWAPDB brings it back, its
+-- run is one that no server has.
 local function supersede(marker, here)
   if here == '' then return end
   local db = 0
@@ -72,11 +71,11 @@ end
 
 local function mark(marker, since, span, now)
   local run, history = line('server', 'run_id'), line('replication', 'master_replid')
-  -- Half of the run_id, or of the history where the server does not tell that.
+  -- Half of the run_id, or of the history if the server does not show the run_id.
   local who = run ~= '' and string.sub(run, 9, 28) or string.sub(history, 16, 35)
   local time = redis.call('TIME')
   local born = time[1] .. '.' .. time[2]
-  -- After a deletion, a full server (noeviction) takes what follows.
+  -- After a deletion, a full server (noeviction) accepts what follows.
   redis.call('HDEL', marker, MARKER.db)
   redis.call('HSET', marker, MARKER.run, run, MARKER.history, history, MARKER.who, who, MARKER.born, born,
     MARKER.since, string.format('%.0f', since), MARKER.span, string.format('%.0f', span))
@@ -87,8 +86,8 @@ local function mark(marker, since, span, now)
   return who
 end
 
--- How long nothing may be granted here, ms; who this server is; and whether it seems to be cut off from its replicas. A
--- caller that asks for no quarantine (0) makes no marker, and is not told who it is where there is none.
+-- How long nothing may be granted here, ms; this server's id; and whether it seems to have lost its replicas. A caller that asks
+-- for no quarantine (0) makes no marker, and gets no id if there is no marker.
 local function young_ms(marker, quarantine, now, lag)
   local known = redis.call('HMGET', marker, MARKER.run, MARKER.history, MARKER.db, MARKER.born, MARKER.since,
     MARKER.span, MARKER.death, MARKER.who, MARKER.lag)
@@ -97,7 +96,7 @@ local function young_ms(marker, quarantine, now, lag)
   local span = math.max(quarantine, longest)
   local since = tonumber(known[5]) or now
   local text = span > 0 and info()
-  -- By a clock that was set back, a quarantine would last longer than it ever should.
+  -- After the clock was set back, a quarantine would last longer than it should.
   if not known[7] or since > now or text and not (tells(text, known) and is_here(marker, known[3], known[4])) then
     local who = mark(marker, now, span, now)
     if lag and lag < (least or math.huge) then redis.call('HSET', marker, MARKER.lag, lag) end

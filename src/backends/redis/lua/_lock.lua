@@ -1,9 +1,9 @@
 -- The state of one lock, and the steps that change it. Exclusive, shared and limited locks are this one machine.
 --
--- What is in the lock's hash is told in wire.ts, and its columns are used by their names: the build puts the numbers in.
+-- What is in the lock's hash is declared in wire.ts. Columns are used by their names: the build inserts the numbers.
 --
--- Others may have written into the hash, so that nothing in it is believed by its looks. A waiter that is none is passed over.
--- A holder that is none makes the lock foreign: nobody could say how long it is held.
+-- Other programs may have written into the hash, so all of it is checked. A waiter with a wrong record is skipped. A holder with a
+-- wrong record makes the lock foreign: its end is unknown.
 
 -- How many fences a lease may get at once while the counter is ahead of the clock (see grant).
 local AHEAD_MAX = 500
@@ -16,7 +16,7 @@ local now_us = time[1] * 1000000 + time[2]
 local function parse(terms)
   local flag, mode, keep, more, idle, limit, ttl, delay, ticket, minhold, inbox = string.match(terms or '', TERMS.exact{})
   if not flag then return nil end
-  -- Digits only, so that adding 0 makes a number of them: at a third of what tonumber() costs.
+  -- Digits only, so adding 0 makes numbers of them: at a third of the cost of tonumber().
   local parsed = {
     voted = flag == FLAG.voted or flag == FLAG.votedMinHold, mode = mode, keep = keep + 0, more = more + 0, idle = idle + 0, limit = limit + 0,
     ttl = ttl + 0, delay = delay + 0, ticket = ticket + 0, minhold = minhold + 0, inbox = inbox, text = terms,
@@ -37,7 +37,7 @@ local function fence_of(record)
   return string.match(record, RECORD.pattern{ number = '0*(%d+)' })
 end
 
--- A grant as the client hears of it: "<fence>+<how many more are in its run>".
+-- A grant as the client receives it.
 local function told(record)
   return RUN.text{ fence = fence_of(record), more = string.sub(record, RECORD.more) }
 end
@@ -46,20 +46,20 @@ local function place_of(record)
   return tonumber(string.match(record, RECORD.pattern{ number = '(%d+)' }))
 end
 
--- The end of a record and its terms; nil when it is no record.
+-- The end of a record and its terms; nil if it is not a record.
 local function read(record)
   local till, began, number = string.match(record or '', RECORD.pattern{ since = began })
   if not till or #till ~= RECORD.till.width or #began ~= RECORD.since.width or #number ~= RECORD.number.width then return nil end
   return till + 0, parse(string.sub(record, RECORD.terms.from))
 end
 
--- What a message says of a claim, in a way that only who knows the claim's whole id can say it. It shows eight characters of
--- the id, so that the process finds the claim; a listener learns nothing that it could use.
+-- What a message says about a claim, with a proof that its sender knows the claim's whole id. It shows eight characters of the id,
+-- so the process finds the claim; a listener learns nothing that it could use.
 local function sealed(id, text)
   return string.sub(id, 1, LIMIT.shown) .. text .. MARK.seal .. string.sub(redis.sha1hex(id .. text), 1, LIMIT.seal)
 end
 
--- Notes what the lock knows of the claim: its record, and the record's terms. False: it holds something that is not a lease.
+-- Stores what the lock knows of the claim: its record, and the record's terms. False: its record is not that of a lease.
 local function know(lock, id, held, waits)
   lock.held, lock.waits = held, waits
   if held then
@@ -77,7 +77,7 @@ local function know(lock, id, held, waits)
   return true
 end
 
--- Reads the lock, and what it knows of the claim. Nil: the key holds something that is not a lock.
+-- Reads the lock, and what it knows of the claim. Nil: the key is not a lock.
 local function open(key, id)
   local fields = redis.call('HMGET', key, FIELD.state, FIELD.holder .. id, FIELD.waiter .. id)
   local state = fields[1]
@@ -95,7 +95,7 @@ local function open(key, id)
   if alone then
     local terms = select(2, read(record))
     if not terms then return nil end
-    -- Touching the hash first lets a full server (noeviction) accept what follows.
+    -- After a deletion in the same script, a full server (noeviction) accepts what follows.
     redis.call('HDEL', key, FIELD.none)
     redis.call('HSET', key, FIELD.holder .. alone, record, FIELD.state, STATE_CROWD.text{
       state = string.sub(state, STATE.whole), holders = '1', mode = MODE.exclusive, limit = '1',
@@ -116,9 +116,9 @@ end
 
 -- Writes the lock back, and keeps its hash alive for `idle` ms after `till`, the last moment that matters in it.
 local function close(lock, till, idle)
-  -- A minHold that was left behind matters for longer than the claim that comes next, perhaps.
+  -- A minHold that was left behind may last longer than the next claim.
   if lock.stays then till, idle = math.max(till or 0, lock.stays), math.max(idle or 0, lock.idle) end
-  -- Half an idle time in reserve, so that most calls need not touch the key's own expiry.
+  -- Half an idle time in reserve, so most calls need not change the key's own expiry.
   local moved = till and till + idle > lock.death
   if moved then
     lock.death = till + idle + math.floor(idle / 2)
@@ -135,7 +135,7 @@ local function close(lock, till, idle)
   if moved then redis.call('PEXPIREAT', lock.key, lock.death_text) end
 end
 
--- The names of the lock's fields of one kind. Without their values: of a long queue these are most of it.
+-- The names of the lock's fields of one kind. Without the values, which are most of a long queue.
 local function fields_of(lock, kind)
   local found = {}
   for _, field in ipairs(redis.call('HKEYS', lock.key)) do
@@ -154,7 +154,7 @@ local function values_of(lock, fields)
   return values
 end
 
--- Lets go of holders whose time is over. `first` is never later than the earliest end, so most calls look at nothing.
+-- Removes holders whose time is over. `first` is never later than the earliest end, so most calls read nothing.
 local function prune(lock)
   if lock.n == 0 or lock.first > now then return end
   local alone = lock.n == 1 and redis.call('HGET', lock.key, FIELD.holder .. lock.latest)
@@ -187,9 +187,9 @@ local function hold(lock, id, terms, till, fence)
   if terms.mode == MODE.exclusive then lock.limit = terms.limit end
 end
 
--- Fences keep rising when the counter is lost, because the clock is their floor. A lease gets a run of them. While the counter
--- is ahead of the clock it must not get farther ahead, or a lost counter would show: so there is at most one run in each
--- millisecond, known by when the lease began that ends now, and else one fence.
+-- Fences keep rising even if the counter is lost, because the clock is their floor. A lease gets a run of them. While the counter is
+-- ahead of the clock it must not get farther ahead, because fences could repeat if it was lost: so there is at most one run in each
+-- millisecond (judged by when the lease that ends now began), and otherwise one fence.
 local function grant(lock, id, terms, till)
   local fence = math.max(lock.fence + 1, now_us)
   if fence > now_us then
@@ -210,7 +210,7 @@ local function extend(lock, id, till)
   if lock.n == 1 then lock.first = till end
 end
 
--- Calls `step` for one claim of several; what goes wrong there becomes that claim's answer, "!" and the message.
+-- Calls `step` for one claim of several; an error becomes that claim's answer, "!" and the message.
 local function separately(step, ...)
   local ok, answer = pcall(step, ...)
   if ok then return answer end

@@ -1,6 +1,6 @@
--- The line of those who wait: how it closes up behind who leaves, and how the lock goes to those at its head.
+-- The queue of waiters: how a claim leaves it, and how the lock is granted to those at its head.
 
--- How many lapsed tickets one call passes over, and how many grants one message tells: nothing keeps the server busy for long.
+-- How many lapsed tickets one call skips: no call keeps the server busy for long.
 local PASSED_MAX = 500
 
 local function queue_is_empty(lock)
@@ -9,12 +9,12 @@ local function queue_is_empty(lock)
   return true
 end
 
--- The other end of a gap, when that is what the place's field says.
+-- The other end of a gap, if that is what the place's field says.
 local function gap_end(text)
   return text and tonumber(string.match(text, '^ (%d+)$'))
 end
 
--- Leaves from any place. The gap joins those beside it.
+-- Leaves from any place. The gap is joined with those beside it.
 local function leave_queue(lock, id, place)
   local key, from, till = lock.key, place, place
   redis.call('HDEL', key, FIELD.waiter .. id, FIELD.place .. place)
@@ -39,7 +39,7 @@ local function leave_queue(lock, id, place)
   queue_is_empty(lock)
 end
 
--- The first place behind `place` where anything is. The hash is looked at once in a call, and kept in `line`.
+-- The first place behind `place` that is not empty. The hash is read once in a call, and kept in `line`.
 local function next_place(lock, place, line)
   if not line[1] then
     for _, field in ipairs(fields_of(lock, FIELD.place)) do
@@ -54,7 +54,7 @@ local function next_place(lock, place, line)
   return line[line.at] or lock.tail + 1
 end
 
--- Leaves the head behind, which is none, and goes on to the next place where somebody may wait.
+-- Moves the head, where no claim waits, to the next place where one may wait.
 local function skip(lock, text, line)
   local place = lock.head
   local last = gap_end(text)
@@ -62,22 +62,22 @@ local function skip(lock, text, line)
     redis.call('HDEL', lock.key, FIELD.place .. place, FIELD.place .. last)
     lock.head = last + 1
   elseif text then
-    -- Nobody who waits is behind it.
+    -- No waiter has this id.
     redis.call('HDEL', lock.key, FIELD.place .. place, FIELD.waiter .. text)
     lock.queued, lock.head = lock.queued - 1, place + 1
   else
-    -- Nothing at all is there, so that the line is not ours: wherever it goes on.
+    -- Nothing is there, so another program changed the queue: continue where it does.
     lock.head = next_place(lock, place, line)
   end
 end
 
--- Tells one process of its grants.
+-- Sends one process its grants.
 local function tell(inbox, news)
   redis.call('PUBLISH', inbox, WORD.granted .. table.concat(news, ','))
 end
 
--- A process that listens gets its whole ttl, counted from its last sign of life. One that does not may be dead: it must not
--- cost the others more than its ticket, and is asked ("?") to confirm.
+-- A process that listens gets its whole ttl, counted from its last heartbeat. One that does not may be dead: it must not delay the
+-- others longer than its ticket, and is asked ("?") to confirm.
 local function hand_over(lock, id, terms, till, mail)
   local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
   local lasts = heard and till - terms.ticket + terms.ttl or till
@@ -91,9 +91,9 @@ local function hand_over(lock, id, terms, till, mail)
   end
 end
 
--- Grants to the waiters at the head, as many as may enter, and tells their processes. Lapsed tickets are passed over; where
--- there are too many for one call, the lock is `busy` with them, and the next call goes on.
--- Returns what is told of the grant when `caller` is among them: it learns by the reply, and its lease counts from now.
+-- Grants the lock to the waiters at the head, as many as may enter, and notifies their processes. Lapsed tickets are skipped; if
+-- there are too many for one call, the lock is `busy`, and the next call continues.
+-- Returns a RUN if `caller` is among them: it gets its grant by the reply, and its lease counts from now.
 local function promote(lock, caller)
   local mine
   local mail, passed, line = {}, 0, {}
@@ -129,8 +129,7 @@ local function promote(lock, caller)
   return mine
 end
 
--- What a waiter learns: "=<the lock's last fence> <ms after which it is worth asking again, 0 at its usual pace><who says so>".
--- A grant has a greater fence than all that was told to a claim before it, so that a late message shows.
+-- What a waiter learns, as LEARNED. A grant has a greater fence than all that the claim learned before, so a late message is noticed.
 local function still_queued(lock, young)
   local again = 0
   if lock.busy then

@@ -1,4 +1,4 @@
--- Grants the claim if it may hold the lock now, else queues it if its terms have a ticket.
+-- Grants the claim if it may hold the lock now; otherwise queues it if its terms have a ticket.
 --
 -- KEYS[1] the lock
 -- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
@@ -6,12 +6,11 @@
 -- ARGV[2] the claim's terms
 -- ARGV[3] the quarantine (see _identity); absent without
 --
--- Returns "<fence>+<how many more are in its run>", or { place, ms until the earliest end, now, a holder's record, what a
--- waiter learns }.
+-- Returns a RUN, or a REFUSAL (see wire.ts).
 
--- The usual case comes first and alone, because it is what an uncontended lock costs: nobody holds or waits, and the claim
--- is exclusive with limit 1. Who finds a marker goes the long way. Numbers stay texts as long as they can: a conversion, or a
--- piece in a format, costs as much as a look into the store.
+-- The usual case comes first, because it is the cost of an uncontended lock: no holder, no waiter, and an exclusive claim with limit 1.
+-- With a marker, the long way is taken. Numbers stay texts as long as possible: a conversion, or a value in a format, costs as much as
+-- a read of the store.
 local call, match, sub = redis.call, string.match, string.sub
 local id, terms = ARGV[1], ARGV[2]
 local state = call('HGET', KEYS[1], FIELD.state)
@@ -48,7 +47,7 @@ if plain and #state == STATE.width then
   end
 end
 
--- The usual case of a lock that is wanted by many: one holds it alone, and the claim joins the queue behind the others.
+-- The usual case of a contended lock: it has one exclusive holder, and the claim joins the end of the queue.
 local keep, idle, ticket
 if plain and #state > STATE.width then
   keep, idle, ticket = match(terms, TERMS.pattern{ mode = MODE.exclusive, limit = '1', ticket = '[1-9]%d*' })
@@ -69,7 +68,7 @@ if ticket then
   end
   local time = call('TIME')
   local now = time[1] .. sub('00000' .. time[2], -6, -4)
-  -- What does not look as ours do is for the long way to judge.
+  -- Anything unusual is left to the long way.
   if first and record and not known and #first == RECORD.till.width and first > now
     and #last == STATE.last.width and #death == STATE.death.width and #tail < 15 then
     local place, ahead = tail + 1, first - now
@@ -86,9 +85,9 @@ if ticket then
         queued = small(queued + 1), head = head, tail = small(place),
       },
     }
-    -- Of a holder that nobody waited for, the record was in the state.
+    -- Without waiters, the holder's record was in the state.
     if alone then fields[7], fields[8] = FIELD.holder .. latest, record end
-    -- Refused by a full server (noeviction): then the long way, which may know better.
+    -- Refused by a full server (noeviction): then the long way, which may be accepted.
     if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'number' then
       return REFUSAL.reply{
         place = queued + 1, ahead = ahead, now = now, record = record,

@@ -1,4 +1,4 @@
--- Says for waiters that they are alive, learns what became of them, and lets the head in where a dead holder's time is over.
+-- Heartbeats of waiters: keeps their tickets alive, returns their state, and grants to the head if a dead holder's time is over.
 --
 -- KEYS[1] the first claim's lock
 -- KEYS[2..] the other claims' locks, one each
@@ -7,8 +7,7 @@
 -- ARGV[2] the quarantine (see _identity); 0 without
 -- ARGV[3..] the claims' ids
 --
--- Returns per claim "<fence>+<more>" when it holds; what a waiter learns when it is queued ("=…", see still_queued in _lock);
--- "-" when it is neither; or "!" and an error.
+-- Returns for each claim a RUN if it holds; LEARNED if it is queued; "-" if neither; or "!" and an error.
 
 --- @include _replicas
 --- @include _incarnation
@@ -17,7 +16,7 @@
 --- @include _queue
 
 local count = tonumber(ARGV[1])
--- Who waits goes on waiting: after a deletion in the same script, a full server (noeviction) takes what follows.
+-- Waiters keep waiting: after a deletion in the same script, a full server (noeviction) accepts what follows.
 if count > 0 then redis.pcall('HDEL', KEYS[1], FIELD.none) end
 local here = { by = '' }
 local young = young_at(here, marker_of(KEYS[1], KEYS[count + 1]), ARGV[2] ~= '0' and ARGV[2], now)

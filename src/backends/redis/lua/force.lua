@@ -1,13 +1,13 @@
--- Ends the lease whose run of fences contains the given one, tells its holder, and lets the next waiters in.
+-- Ends the lease whose run of fences contains the given one, notifies its holder, and grants to the next waiters.
 --
 -- KEYS[1] the lock
 -- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] the fence, a decimal string
--- ARGV[2] who and why, JSON
+-- ARGV[2] who ends it and why, JSON
 -- ARGV[3] how long the record of this is kept, ms
 -- ARGV[4] the quarantine (see _identity); absent without
 --
--- Returns 1, or 0 when no lease has that fence.
+-- Returns 1, or 0 if no lease has that fence.
 
 --- @include _replicas
 --- @include _incarnation
@@ -20,7 +20,7 @@ local lock = open(key, '')
 if not lock then return redis.error_reply(WORD.foreign) end
 prune(lock)
 
--- Old records of force go when a new one comes, so that they never pile up.
+-- Old records of force are removed when a new one is added, so they do not accumulate.
 local function sweep()
   for _, field in ipairs(fields_of(lock, FIELD.forced)) do
     local text = redis.call('HGET', key, field)

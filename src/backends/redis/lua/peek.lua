@@ -1,4 +1,4 @@
--- Looks at a lock and changes nothing.
+-- Reads a lock and changes nothing.
 --
 -- KEYS[1] the lock
 --

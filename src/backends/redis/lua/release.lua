@@ -5,10 +5,10 @@
 -- ARGV[1] the claim's id, and "!" if its minHold counts
 -- ARGV[2] the quarantine (see _identity); absent without
 --
--- Returns 1 when the claim was held, 2 when it was queued, 0 when the lock knew nothing of it; and 4 more when there are more
--- lapsed tickets than one call may pass over, so that another should follow.
+-- Returns 1 if the claim was held, 2 if it was queued, 0 if the lock did not know it; plus 4 if there are more lapsed tickets than
+-- one call may skip, so another should follow.
 
--- The usual case comes first and alone: the claim is the only one here, and its release needs nothing special.
+-- The usual case comes first: the claim is the only one, and its release needs nothing special.
 local call, match, sub = redis.call, string.match, string.sub
 local state = call('HGET', KEYS[1], FIELD.state)
 local alone = MARK.alone .. ARGV[1] .. ' '
@@ -17,12 +17,12 @@ local flag = state and sub(state, STATE.width + 1, STATE.width + #alone) == alon
 if flag == FLAG.plain or flag == FLAG.voted then
   local time = call('TIME')
   local ends = sub(state, STATE.width + RECORD.till.from + #alone, STATE.width + RECORD.till.to + #alone)
-  -- The second is nearly always enough.
+  -- The seconds are nearly always enough.
   local ended = ends > time[1] .. '999' or ends > time[1] .. sub('00000' .. time[2], -6, -4)
   local empty = sub(state, STATE.whole)
   local done = redis.pcall('HSET', KEYS[1], FIELD.state, empty)
   if type(done) == 'table' then
-    -- A full server (noeviction) takes no new data, but does after a deletion in the same script.
+    -- A full server (noeviction) accepts no new data, except after a deletion in the same script.
     call('HDEL', KEYS[1], FIELD.none)
     call('HSET', KEYS[1], FIELD.state, empty)
   end

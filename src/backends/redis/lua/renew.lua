@@ -1,17 +1,17 @@
--- Renews holders, each for its own time and with its own answer: one bad lock never harms another.
+-- Renews holders, each with its own answer: one bad lock never affects another.
 --
--- KEYS[1..] the locks, one per claim; where it is asked who this server is, its marker after them
--- ARGV[1] the claims' ids in the same order, each followed by a space: one argument costs the client less than hundreds
+-- KEYS[1..] the locks, one per claim; if the server's id is asked for, its marker after them
+-- ARGV[1] the claims' ids in the same order, each followed by a space: one argument is cheaper for the client than hundreds
 -- ARGV[2] ttl + lockDelay of all of them, ms
 -- ARGV[3] the idle time of the locks' hashes, ms
--- ARGV[4] with a quarantine, the longest silence of a replica that counts, in seconds; else the marker, which is obeyed
--- ARGV[5] "who" where it is asked who this server is; else "", or absent
--- ARGV[6] present where it is in doubt whether these are still the same leases: the fences with which they were granted, 16
---         digits each, in the same order and each followed by a space
+-- ARGV[4] with a quarantine, the longest silence of a replica that counts, in seconds; otherwise the marker's key
+-- ARGV[5] "who" if the server's id is asked for; otherwise "", or absent
+-- ARGV[6] present if these may no longer be the same leases: the fences with which they were granted, 16 digits each, in the same
+--         order and each followed by a space
 --
--- Returns 1 when all were renewed; else per claim 1, or why not: "gone", with the record of the force that ended it where
--- there is one, "other" when the claim has another fence, or "!" and an error. Where it is asked who this server is: that
--- instead of the 1 for all, and after the claims' answers.
+-- Returns 1 if all were renewed; otherwise for each claim 1, or why not: "gone", with the record of the forced end if there is one;
+-- "other" if the claim has another fence; or "!" and an error. The server's id, if asked for, replaces the 1 for all, and follows the
+-- claims' answers.
 
 --- @include _replicas
 
@@ -28,7 +28,7 @@ local keep, idle = tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = now + keep
 local stamp = string.format(RECORD.till.format, last)
 
--- The usual case: the claim is the only one here. Renewals only move the end forward.
+-- The usual case: the claim is the only one. Renewals only move the end forward.
 local function renew_alone(key, state, id)
   local from = STATE.width + MARK.alone.length + 1 + #id
   local till = tonumber(string.sub(state, from + RECORD.till.from, from + RECORD.till.to))
@@ -36,14 +36,14 @@ local function renew_alone(key, state, id)
   if till >= last then return true end
   local head = string.sub(state, STATE.whole)
   if last + idle > (tonumber(string.sub(state, STATE.death)) or 0) then
-    -- Half an idle time in reserve, so that most renewals need not touch the key's own expiry.
+    -- Half an idle time in reserve, so most renewals need not change the key's own expiry.
     local death = string.format(STATE.death.format, last + idle + math.floor(idle / 2))
     redis.call('PEXPIREAT', key, death)
     head = STATE.text{ last = string.sub(state, STATE.last), death = death }
   end
   local renewed = head .. string.sub(state, STATE.width + 1, from + RECORD.till.from - 1) .. stamp
     .. string.sub(state, from + RECORD.till.to + 1)
-  -- Refused by a full server (noeviction): the long way deletes first, and then it is taken.
+  -- Refused by a full server (noeviction): the long way deletes first, and is accepted.
   return type(redis.pcall('HSET', key, FIELD.state, renewed)) == 'number'
 end
 
@@ -59,7 +59,7 @@ local function renew(key, id, fence)
   if not lock then return WORD.failed .. WORD.foreign end
   if lock.held and ends(lock.held) > now then
     if fence and tonumber(fence_of(lock.held)) ~= tonumber(fence) then return WORD.other end
-    -- After a deletion in the same script, a full server (noeviction) takes what follows.
+    -- After a deletion in the same script, a full server (noeviction) accepts what follows.
     redis.call('HDEL', key, FIELD.none)
     extend(lock, id, last)
     close(lock, last, idle)
@@ -71,7 +71,7 @@ end
 
 local count, who = #KEYS, nil
 if ARGV[5] == 'who' then
-  -- As the last vote found it: whoever renews here was voted for here.
+  -- As the last vote found it: a claim that is renewed here was voted for here.
   who = redis.call('HGET', KEYS[count], MARKER.who) or ''
   count = count - 1
 end

@@ -1,5 +1,5 @@
--- Ends one claim and attempts another on the same lock, so that a process whose run of fences is spent gets the next
--- run at once when nobody else waits, and a place in the queue when somebody does.
+-- Ends one claim and attempts another on the same lock: a process that has used up its run of fences gets the next run at once if no
+-- other claim waits, and a place in the queue otherwise.
 --
 -- KEYS[1] the lock
 -- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine

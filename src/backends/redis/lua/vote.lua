@@ -4,11 +4,10 @@
 -- KEYS[2] the marker of this server's incarnation
 -- ARGV[1] the claim's id
 -- ARGV[2] the claim's terms
--- ARGV[3] the ballot, 16 digits; and, after a space, the quarantine in ms, 0 when the server is durable
+-- ARGV[3] the ballot, 16 digits; and, after a space, the quarantine in ms, 0 if the server is durable
 --
--- Returns "<now> <server>", or "<now> <server> <waiters>", when it was granted; else { "held" | "low" | "young", now, server,
--- detail, waiters }. Server: who votes, so that one that is reached by two names counts once. Detail: a holder's record, the
--- greatest fence, or ms. Waiters: how many connections listen for this lock's release.
+-- Returns "<now> <server>", or "<now> <server> <waiters>", if it was granted; otherwise a VOTE with "held", "low" or "young". Server:
+-- the voter's id, so that one with two names counts once. Waiters: how many connections listen for this lock's release.
 
 --- @include _replicas
 --- @include _incarnation
@@ -21,15 +20,15 @@ local time = redis.call('TIME')
 local stamp = time[1] .. string.sub('00000' .. time[2], -6, -4)
 local young, who = young_ms(KEYS[2], string.sub(ARGV[3], RECORD.number.width + 2) + 0, stamp + 0)
 if young > 0 then return VOTE.reply{ vote = WORD.young, now = stamp, server = who, detail = string.format('%.0f', young) } end
--- Of a durable server nothing is known but what its first voter wrote.
+-- A durable server has only the marker that its first voter wrote.
 who = who or mark(KEYS[2], stamp + 0, 0, stamp + 0)
 local ballot = string.sub(ARGV[3], 1, RECORD.number.width)
 local waiters = redis.call('PUBSUB', 'NUMSUB', KEYS[1])[2]
 local yes = stamp .. ' ' .. who
 if waiters ~= 0 then yes = yes .. ' ' .. waiters end
 
--- The usual cases come first and without the lock's machine: nobody holds it, or one exclusive holder does. Fixed widths,
--- because patterns and formats are slow.
+-- The usual cases come first, without reading the whole lock: no holder, or one exclusive holder. Fixed widths, because patterns and
+-- formats are slow.
 if #state == STATE.width and ballot + 0 > last and string.sub(ARGV[2], TERMS.mode) == MODE.exclusive
   and string.sub(ARGV[2], TERMS.limit.from - 1, TERMS.limit.from + 1) == ' 1 ' then
   local till, idle = stamp + string.sub(ARGV[2], TERMS.keep), string.sub(ARGV[2], TERMS.idle)

@@ -1,8 +1,8 @@
--- Marks this server's incarnation as known: an operator says that no lease granted by its lost memory is alive.
+-- Ends the quarantine: an operator says that no lease which the lost memory held is still alive.
 --
 -- KEYS[1] the marker
--- ARGV[1] the quarantine that holds from now on, ms, also if another was asked for before
--- ARGV[2] the longest silence of a replica that counts from now on, in seconds; absent where nobody asks for one here
+-- ARGV[1] the quarantine from now on, ms, even if another was asked for before
+-- ARGV[2] the longest silence of a replica that counts from now on, in seconds; absent without one
 --
 -- Returns 1.
 

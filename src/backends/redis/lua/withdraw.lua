@@ -1,6 +1,5 @@
--- Takes back a vote for a ballot that never became a lease: ends the claim, and forgets that the ballot was granted where
--- none was since. Else whoever asks in vain for a lock would, with its greater ballots, shut its holder out of members that
--- the holder has lost and could have again.
+-- Takes back a vote for a ballot that never became a lease: ends the claim, and removes the ballot if none was granted since.
+-- Otherwise the greater ballots of claims that fail would exclude the holder from members which it lost and could get again.
 --
 -- KEYS[1] the lock
 -- KEYS[2] the marker of this server's incarnation
@@ -19,7 +18,7 @@ if state and string.sub(state, STATE.width + 1, STATE.width + #alone) == alone t
   local time = redis.call('TIME')
   local held = string.sub(record, RECORD.till) > time[1] .. string.sub('00000' .. time[2], -6, -4)
   if held and before and string.sub(record, RECORD.number) == last then last = before end
-  -- After a deletion in the same script, a full server (noeviction) takes what follows.
+  -- After a deletion in the same script, a full server (noeviction) accepts what follows.
   redis.call('HDEL', KEYS[1], FIELD.ballot)
   redis.call('HSET', KEYS[1], FIELD.state, STATE.text{ last = last, death = string.sub(state, STATE.death) })
   if held then redis.call('PUBLISH', KEYS[1], WORD.freed) end

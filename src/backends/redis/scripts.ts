@@ -1,20 +1,34 @@
-/** Calls scripts on one lock, with the marker of its server: obeyed wherever there is one. Replicated where durability asks for it. */
+/** Calls the scripts: by their SHA1, or by their text if the server does not know them; and waits for replicas if `durability` asks for it. */
 import { formatMs } from "../../contract/duration.ts";
 import type { Connection } from "./connection.ts";
-import { toBackendError } from "./errors.ts";
+import type { Replicator } from "./durability.ts";
+import { isNoScript, toBackendError } from "./errors.ts";
+import type { Script } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import { quarantineText, type Settings } from "./options.ts";
-import type { Replicator } from "./replicated.ts";
-import type { Script } from "./generated/scripts.ts";
-import { isNoScript, runScript } from "./script.ts";
+
+/** Runs the script. Rejects as the client library does. */
+export function runScript(
+  connection: Connection,
+  script: Script,
+  keys: readonly string[],
+  args: readonly string[],
+): Promise<unknown> {
+  // A plain `.catch` and no `async`: this is the hot path, and an async frame per call is measurable.
+  return connection.evalsha(script.sha, keys, args).catch((error: unknown) => {
+    if (!isNoScript(error)) throw error;
+    return connection.eval(script.source, keys, args);
+  });
+}
 
 /** Fewer replicas than asked for have what was written. */
 export class TooFewReplicas extends Error {
   override readonly name = "TooFewReplicas";
 }
 
-export class Caller {
-  /** The endpoint accepted a write once: from then on READONLY means a fail-over, and not a wrong address. */
+/** Calls scripts on one lock, with the marker of its server: a marker is obeyed wherever there is one. */
+export class Scripts {
+  /** The server accepted a write once: from then on READONLY means a fail-over, and not a wrong address. */
   wrote = false;
   readonly #connection: Connection;
   readonly #names: Names;
@@ -28,7 +42,7 @@ export class Caller {
     this.#replicator = replicator;
   }
 
-  /** For `catch`: runs by its text a script that the server did not know by its SHA1; any other error comes back. */
+  /** For `catch`: sends the text of a script whose SHA1 the server did not know. Any other error is thrown again. */
   async afterNoScript(error: unknown, script: Script, key: string, args: string[]): Promise<unknown> {
     if (!isNoScript(error)) throw error;
     return await this.#connection.eval(script.source, this.#keys(key), args);
@@ -39,7 +53,7 @@ export class Caller {
     return runScript(this.#connection, script, this.#keys(key), this.#all(args));
   }
 
-  /** The same, and rejects with {@link TooFewReplicas} when a grant did not reach enough of them in time. */
+  /** The same, but rejects with {@link TooFewReplicas} if a grant did not reach enough replicas in time. */
   async runDurably(script: Script, key: string, args: string[]): Promise<unknown> {
     const { durability } = this.#settings;
     if (durability === undefined || this.#replicator === undefined) return this.run(script, key, args);
@@ -47,6 +61,13 @@ export class Caller {
     const { reply, replicas } = await this.#replicator.run(script, this.#keys(key), this.#all(args));
     if (!grants(reply) || replicas >= asked) return reply;
     throw new TooFewReplicas(`${replicas} of ${asked} replicas confirmed it within ${formatMs(waitMs)}`);
+  }
+
+  /** For `.catch`: throws an error that says what happened and what to do. */
+  explained(lock: string): (error: unknown) => never {
+    return (error) => {
+      throw toBackendError(error, lock, this.wrote);
+    };
   }
 
   #keys(key: string): string[] {
@@ -57,16 +78,9 @@ export class Caller {
   #all(args: string[]): string[] {
     return this.#settings.quarantineMs === 0 ? args : [...args, quarantineText(this.#settings)];
   }
-
-  /** For `.catch`: says what it is and what to do. */
-  explained(lock: string): (error: unknown) => never {
-    return (error) => {
-      throw toBackendError(error, lock, this.wrote);
-    };
-  }
 }
 
-/** Whether a script's reply is a grant: a fence, or in a swap a fence beside what became of the other claim. */
+/** Whether a script's reply is a grant: a fence; in a swap, a fence beside what became of the other claim. */
 function grants(reply: unknown): boolean {
   return typeof (Array.isArray(reply) && reply.length === 2 ? reply[1] : reply) === "string";
 }

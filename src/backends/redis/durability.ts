@@ -1,22 +1,21 @@
 /**
- * Scripts that count only when replicas have what they wrote. WAIT speaks of what its own connection wrote, and blocks it, so that both go on
- * a connection of our own to the server that has the keys, in order. Whoever asks while one WAIT is under way shares the next.
+ * Scripts that count only when replicas have what they wrote. WAIT is about the writes of its own connection, and blocks it, so both are sent
+ * in order on a connection of our own to the server that has the keys. Calls that arrive while one WAIT is under way share the next.
  */
-import type { Connection, Wire } from "./connection.ts";
+import { type Connection, openOwn, type OwnConnection } from "./connection.ts";
+import { isNoScript } from "./errors.ts";
 import type { Script } from "./generated/scripts.ts";
-import { isNoScript } from "./script.ts";
-import { slotOf } from "./slot.ts";
-import { opened } from "./open-in-time.ts";
+import { slotOf } from "./keys.ts";
 
-export interface Replicated {
+interface Replicated {
   readonly reply: unknown;
   /** How many had it in time. */
   readonly replicas: number;
 }
 
-/** How much longer than WAIT itself an answer may take before its connection is given up. */
+/** How much longer than WAIT itself an answer may take before its connection is closed. */
 const SILENT_MS = 5000;
-/** A slot that moves may send us on a few times. */
+/** While a slot is moved there may be a few redirects. */
 const HOPS_MAX = 8;
 
 interface Task {
@@ -29,14 +28,14 @@ export class Replicator {
   readonly #connection: Connection;
   readonly #wait: { readonly replicas: number; readonly waitMs: number };
   readonly #lines: Map<string, Line> = new Map();
-  /** Where a cluster sent us, until the client knows better. */
+  /** Where a cluster redirected us, until the client knows it too. */
   readonly #moved: Map<number, string> = new Map();
   readonly #stopWatching: () => void;
 
   constructor(connection: Connection, wait: { readonly replicas: number; readonly waitMs: number }) {
     this.#connection = connection;
     this.#wait = wait;
-    // The primary may be another now, also where the old one still answers.
+    // The primary may be another one now, even if the old one still answers.
     this.#stopWatching = connection.onReconnect(() => this.#forget());
   }
 
@@ -55,7 +54,7 @@ export class Replicator {
       if (!(reply instanceof Error)) return answer;
       const [, kind, address] = /^(MOVED|ASK) \d+ (\S+)$/u.exec(reply.message) ?? [];
       if (hops === HOPS_MAX || (address === undefined && !isNoScript(reply))) {
-        // A primary no more: the next one is looked for.
+        // No longer a primary: find the new one.
         if (reply.message.includes("READONLY")) this.#forget();
         throw reply;
       }
@@ -85,14 +84,14 @@ export class Replicator {
   }
 }
 
-/** One server: what is asked while a WAIT is under way goes together after it, before one WAIT for all. */
+/** One server: calls that arrive while a WAIT is under way are sent together after it, followed by one WAIT for all. */
 class Line {
   readonly #connection: Connection;
   readonly #to: string;
   readonly #wait: { readonly replicas: number; readonly waitMs: number };
   #waiting: Task[] = [];
   #busy = false;
-  #wire: Wire | undefined;
+  #own: OwnConnection | undefined;
   #closed = false;
 
   constructor(connection: Connection, to: string, wait: { readonly replicas: number; readonly waitMs: number }) {
@@ -101,7 +100,7 @@ class Line {
     this.#wait = wait;
   }
 
-  /** The answer is that to the last of the commands. */
+  /** Resolves to the answer to the last of the commands. */
   ask(commands: Task["commands"]): Promise<Replicated> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ commands, resolve, reject });
@@ -111,7 +110,7 @@ class Line {
 
   close(): void {
     this.#closed = true;
-    this.#wire?.close();
+    this.#own?.close();
   }
 
   async #work(): Promise<void> {
@@ -120,38 +119,38 @@ class Line {
       const tasks = this.#waiting;
       this.#waiting = [];
       await this.#askAll(tasks).catch((error: unknown) => {
-        // Nothing is sent again: on another connection WAIT would speak of nothing, and confirm it.
-        this.#wire?.close();
-        this.#wire = undefined;
+        // Nothing is sent again: on another connection WAIT would confirm nothing.
+        this.#own?.close();
+        this.#own = undefined;
         for (const task of tasks) task.reject(error);
       });
     }
     this.#busy = false;
-    if (this.#closed) this.#wire?.close();
+    if (this.#closed) this.#own?.close();
   }
 
   async #askAll(tasks: readonly Task[]): Promise<void> {
-    if (!this.#wire?.isOpen)
-      this.#wire = await opened(this.#connection, this.#to, { message: () => {}, ended: () => {} });
+    if (!this.#own?.isOpen)
+      this.#own = await openOwn(this.#connection, this.#to, { message: () => {}, ended: () => {} });
     const { replicas, waitMs } = this.#wait;
     const commands = [...tasks.flatMap((task) => task.commands), ["WAIT", String(replicas), String(waitMs)]];
-    const answers = await this.#soon(this.#wire, commands, waitMs + SILENT_MS);
+    const answers = await this.#soon(this.#own, commands, waitMs + SILENT_MS);
     const waited = answers.at(-1);
     let at = -1;
     for (const task of tasks) {
       at += task.commands.length;
       const reply = answers[at];
-      // What was refused needs no replicas; on a replica, for one, WAIT is refused too.
+      // A refused command needs no replicas; on a replica, for example, WAIT is refused too.
       if (waited instanceof Error && !(reply instanceof Error)) task.reject(waited);
       else task.resolve({ reply, replicas: Number(waited) });
     }
   }
 
-  async #soon(wire: Wire, commands: Task["commands"], ms: number): Promise<readonly unknown[]> {
-    // Ends the connection, and with it the promise.
-    const timer = setTimeout(() => wire.close(), ms);
+  async #soon(own: OwnConnection, commands: Task["commands"], ms: number): Promise<readonly unknown[]> {
+    // Closes the connection, which rejects the promise.
+    const timer = setTimeout(() => own.close(), ms);
     try {
-      return await wire.send(commands);
+      return await own.send(commands);
     } finally {
       clearTimeout(timer);
     }
