@@ -4,13 +4,13 @@
  */
 import { EventEmitter } from "node:events";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import type { Connection, Wire, WireEvents } from "../../../src/backends/redis/connection.ts";
+import type { Connection, OwnConnection, OwnConnectionEvents } from "../../../src/backends/redis/connection.ts";
 import { connectionOf } from "../../../src/backends/redis/clients/choose.ts";
 import { identify } from "../../../src/backends/redis/query.ts";
-import { Replicator } from "../../../src/backends/redis/replicated.ts";
+import { Replicator } from "../../../src/backends/redis/durability.ts";
 import { Subscriber } from "../../../src/backends/redis/subscriber.ts";
 
-const SILENT: WireEvents = { message: () => {}, ended: () => {} };
+const SILENT: OwnConnectionEvents = { message: () => {}, ended: () => {} };
 const REPLY_ERROR = Object.assign(new Error("WRONGTYPE no"), { name: "ReplyError" });
 /** Everything is in slot 0, which is all that is asked of it here. */
 const everySlot = (address: string): readonly (readonly string[])[] => Array.from({ length: 16_384 }, () => [address]);
@@ -103,10 +103,10 @@ describe("ioredis", () => {
   test("a connection of our own leads to the node that is named, known or not", async () => {
     const [a, b] = [node("a", 1), node("b", 2)];
     const connection = connectionOf(new IoredisCluster(a, b));
-    await connection.wire("b:2", SILENT);
+    await connection.openOwn("b:2", SILENT);
     expect([a.duplicatedTo, b.duplicatedTo]).toEqual([undefined, expect.objectContaining({ keyPrefix: "" })]);
     expect(b.duplicatedTo).not.toHaveProperty("host");
-    await connectionOf(new IoredisCluster(a)).wire("::1:7", SILENT);
+    await connectionOf(new IoredisCluster(a)).openOwn("::1:7", SILENT);
     expect(a.duplicatedTo).toMatchObject({ host: "::1", port: 7 });
   });
 
@@ -133,23 +133,23 @@ describe("ioredis", () => {
   test("a connection of our own that cannot be opened rejects, and is given up", async () => {
     const client = node("a", 1);
     client.own.connects = () => Promise.reject(new Error("ECONNREFUSED"));
-    await expect(connectionOf(client).wire("", SILENT)).rejects.toThrow("ECONNREFUSED");
+    await expect(connectionOf(client).openOwn("", SILENT)).rejects.toThrow("ECONNREFUSED");
     expect(client.own.disconnected).toBe(1);
   });
 
   test("on it a refusal is an answer, and anything else says that it is over", async () => {
     const client = node("a", 1);
     const ended = vi.fn<() => void>();
-    const wire = await connectionOf(client).wire("", { message: () => {}, ended });
+    const own = await connectionOf(client).openOwn("", { message: () => {}, ended });
     expect(client.own.stream.unref).toHaveBeenCalledOnce();
     client.own.answers = (name) => (name === "bad" ? Promise.reject(REPLY_ERROR) : Promise.resolve(name));
-    expect(await wire.send([["good"], ["bad"], ["better"]])).toEqual(["good", REPLY_ERROR, "better"]);
+    expect(await own.send([["good"], ["bad"], ["better"]])).toEqual(["good", REPLY_ERROR, "better"]);
     client.own.answers = () => Promise.reject(new Error("Connection is closed."));
-    await expect(wire.send([["good"]])).rejects.toThrow("Connection is closed.");
-    expect(wire.isOpen).toBe(true);
-    wire.close();
+    await expect(own.send([["good"]])).rejects.toThrow("Connection is closed.");
+    expect(own.isOpen).toBe(true);
+    own.close();
     client.own.emit("close");
-    expect([wire.isOpen, ended.mock.calls.length]).toEqual([false, 1]);
+    expect([own.isOpen, ended.mock.calls.length]).toEqual([false, 1]);
   });
 });
 
@@ -196,30 +196,33 @@ describe("node-redis", () => {
   test("a connection of our own keeps no process alive, answers refusals, and is over at its first error", async () => {
     const client = new NodeRedis();
     const ended = vi.fn<() => void>();
-    const wire = await connectionOf(client).wire("", { message: () => {}, ended });
+    const own = await connectionOf(client).openOwn("", { message: () => {}, ended });
     expect(client.own.unref).toHaveBeenCalledOnce();
     client.own.answers = (name) => (name === "bad" ? Promise.reject(REPLY_ERROR) : Promise.resolve(name));
-    expect(await wire.send([["good"], ["bad"]])).toEqual(["good", REPLY_ERROR]);
+    expect(await own.send([["good"], ["bad"]])).toEqual(["good", REPLY_ERROR]);
     client.own.emit("error", new Error("ECONNRESET"));
     client.own.emit("end");
-    expect([wire.isOpen, client.own.isOpen, ended.mock.calls.length]).toEqual([false, false, 1]);
-    await expect(wire.send([["bad"]])).rejects.toBe(REPLY_ERROR);
+    expect([own.isOpen, client.own.isOpen, ended.mock.calls.length]).toEqual([false, false, 1]);
+    await expect(own.send([["bad"]])).rejects.toBe(REPLY_ERROR);
   });
 
   test("one that cannot be opened rejects, and is given up", async () => {
     const client = new NodeRedis();
     client.own.connects = () => Promise.reject(new Error("ECONNREFUSED"));
-    await expect(connectionOf(client).wire("", SILENT)).rejects.toThrow("ECONNREFUSED");
+    await expect(connectionOf(client).openOwn("", SILENT)).rejects.toThrow("ECONNREFUSED");
     expect(client.own.isOpen).toBe(false);
   });
 });
 
 /** Lines to a server that were opened, and what it says to each command. */
-function serverWith(answer: (command: readonly string[]) => unknown): { connection: Connection; lines: Wire[] } {
-  const lines: Wire[] = [];
-  const wire = (): Promise<Wire> => {
+function serverWith(answer: (command: readonly string[]) => unknown): {
+  connection: Connection;
+  lines: OwnConnection[];
+} {
+  const lines: OwnConnection[] = [];
+  const openOwn = (): Promise<OwnConnection> => {
     let isOpen = true;
-    const line: Wire = {
+    const line: OwnConnection = {
       get isOpen() {
         return isOpen;
       },
@@ -231,7 +234,7 @@ function serverWith(answer: (command: readonly string[]) => unknown): { connecti
     lines.push(line);
     return Promise.resolve(line);
   };
-  const connection = { topology: "standalone", keyPrefix: "", nodeOf: () => "", onReconnect: () => () => {}, wire };
+  const connection = { topology: "standalone", keyPrefix: "", nodeOf: () => "", onReconnect: () => () => {}, openOwn };
   return { connection: connection as unknown as Connection, lines };
 }
 
@@ -261,12 +264,12 @@ describe("a connection that opens after nobody waits for it any more", () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const { connection, lines } = serverWith(() => "PONG");
     const dials: (() => void)[] = [];
-    const { wire } = connection;
+    const { openOwn } = connection;
     const slow = {
       ...connection,
-      wire: async (...args: Parameters<typeof wire>) => {
+      openOwn: async (...args: Parameters<typeof openOwn>) => {
         await new Promise<void>((resolve) => dials.push(resolve));
-        return wire(...args);
+        return openOwn(...args);
       },
     };
     const subscriber = new Subscriber(
