@@ -4,7 +4,7 @@
  */
 import { setTimeout as pause } from "node:timers/promises";
 
-import type { Claim, Holding } from "../contract/backend.ts";
+import type { Backend, Claim, Granted, Holding } from "../contract/backend.ts";
 import { systemClock } from "../contract/clock.ts";
 import { formatMs } from "../contract/duration.ts";
 import { asBackendError, LockTimeoutError } from "../contract/errors.ts";
@@ -13,7 +13,7 @@ import { onAbort } from "../contract/on-abort.ts";
 import { systemChance } from "../contract/random.ts";
 import { within } from "../contract/time-limit.ts";
 import { Acquisition, type Grant } from "../core/acquisition.ts";
-import { SleepDetector } from "../core/sleep.ts";
+import { type SentAt, SleepDetector } from "../core/sleep.ts";
 import { ANSWER_MS, ask, silence } from "./ask-store.ts";
 import type { OpenStore } from "./open-store.ts";
 
@@ -32,10 +32,15 @@ export interface Wanted {
 
 /** Rejects with a `LockTimeoutError` where the lock was not free in time, with the signal's reason, or with what is wrong with the store. */
 export async function seekLease(wanted: Wanted): Promise<Grant> {
-  const { store, claim, waitMs, stop } = wanted;
+  const { store, claim, waitMs, stop, note } = wanted;
   const { backend } = store;
   const sleep = new SleepDetector(systemClock);
-  const seeker = new Acquisition({ backend, clock: systemClock, chance: systemChance, sleep }, claim, undefined);
+  const kept: { grant?: Grant } = {};
+  const asked =
+    claim.resumes === true
+      ? withoutEnding(backend, (granted, sent) => (kept.grant = { granted, sent }), sleep)
+      : backend;
+  const seeker = new Acquisition({ backend: asked, clock: systemClock, chance: systemChance, sleep }, claim, undefined);
   const over = new AbortController();
   let calledOff = false;
   let silent = false;
@@ -69,12 +74,47 @@ export async function seekLease(wanted: Wanted): Promise<Grant> {
   }
   // One that was refused without a queue has left nothing.
   const answers = !calledOff || (await leave(wanted, seeker));
+  // It was granted at the last moment, to this command or to another with the same claim.
+  if (kept.grant !== undefined) {
+    if (!stop.aborted) return kept.grant;
+    note(
+      `holdfast: ${printable(claim.name)} is held under this claim, perhaps by another command: it was not released`,
+    );
+  }
   // Stopped, or never answered: that says more than "not free".
   stop.throwIfAborted();
   if (silent) throw silence(backend.name, `whether ${printable(claim.name)} is free`);
   const trouble = seeker.refused === undefined ? seeker.troubleAt(systemClock.now()) : undefined;
   if (trouble !== undefined) throw asBackendError(backend.name, claim.name, trouble);
   throw new LockTimeoutError(claim.name, waitMs, await holders(store, seeker, answers));
+}
+
+/**
+ * The store for a claim that other commands may ask for at the same time (`--claim`). To give up must not end a lease that another
+ * command has: only the place in the queue is given up, and a lease is reported.
+ */
+function withoutEnding(
+  backend: Backend,
+  onHeld: (granted: Granted, sent: SentAt) => void,
+  sleep: SleepDetector,
+): Backend {
+  const watch = backend.watch?.bind(backend);
+  return {
+    name: backend.name,
+    attempt: (claim) => backend.attempt(claim),
+    ...(watch && { watch }),
+    renew: (claims, fences) => backend.renew(claims, fences),
+    async release(claim) {
+      const sent = sleep.sentNow();
+      const answer = await backend.attempt({ ...claim, queues: false });
+      if (!answer.granted) return "queued";
+      onHeld(answer, sent);
+      return "held";
+    },
+    query: (prefix) => backend.query(prefix),
+    forceRelease: (name, fence, by, reason) => backend.forceRelease(name, fence, by, reason),
+    close: () => backend.close(),
+  };
 }
 
 /** The release that the seeker has begun goes out before the store is closed. `false`: nobody knows whether it arrived. */

@@ -28,12 +28,15 @@ export interface Claim {
   readonly ttlMs: number;
   /** The store keeps the lock this much longer than `ttlMs` when the holder ends uncleanly. */
   readonly lockDelayMs: number;
-  /** A release before this age leaves the lock taken until then, though nobody holds it. */
+  /**
+   * A release before this age leaves the lock taken until then, though nobody holds it. In a release, 0 leaves nothing behind, unless
+   * the claim `resumes`: then the store's own record counts.
+   */
   readonly minHoldMs: number;
   /** Who claims, for people: `host:pid`. */
   readonly holder: string;
   readonly meta: Meta;
-  /** False: a refused attempt leaves nothing in the store. True: it may queue the claim. */
+  /** False: a refused attempt leaves nothing in the store, also if the claim was queued before. True: it may queue the claim. */
   readonly queues: boolean;
   /** True: another process may have been granted this very claim, and it is to be found by its id. */
   readonly resumes?: boolean | undefined;

@@ -53,6 +53,13 @@ export const broken: Readonly<Record<string, Change>> = {
     queues: false,
   })),
   "lets no claim pass the queue, not even one that does not queue": onClaim(() => ({ queues: false })),
+  // Once it waits, it waits.
+  "gives up the place of a waiting claim that asks without queueing, and never its lease": (right, { notes }) => ({
+    attempt: (claim) => {
+      if (claim.queues) notes.set(claim.id, claim);
+      return right.attempt({ ...claim, queues: notes.has(claim.id) });
+    },
+  }),
   "keeps one place for a claim that asks again while it waits": (right) => ({
     attempt: async (claim) => {
       if (!(await holds(right, claim))) await right.release(claim);

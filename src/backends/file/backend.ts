@@ -226,7 +226,7 @@ export class FileBackend implements Backend {
     const local = this.#claims.of(claim);
     let blockedBy: BlockedBy | undefined;
     try {
-      blockedBy = this.#lock(claim.name).take(local);
+      blockedBy = this.#lock(claim.name).take(local, claim.queues);
     } catch (error) {
       if (local.file === undefined) this.#claims.forget(claim.id);
       throw error;

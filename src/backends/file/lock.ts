@@ -45,8 +45,11 @@ export class Lock {
     this.query = new LockQuery(name, this.log.directory, options, options.facts);
   }
 
-  /** Takes the lock for the claim if it may hold it now. Else queues the claim, if it queues, and says what blocks it. */
-  take(local: LocalClaim): BlockedBy | undefined {
+  /**
+   * Takes the lock for the claim if it may hold it now. Otherwise says what blocks it. `queues`: it waits in the queue then; without,
+   * it leaves the queue if it waits there.
+   */
+  take(local: LocalClaim, queues: boolean): BlockedBy | undefined {
     const { seen } = this.log;
     local.abandoned = 0;
     // The shortest path: a lock that was free when last read is free if the append succeeds, and there are no waiters.
@@ -83,8 +86,11 @@ export class Lock {
         continue;
       }
       if (count > 0 && this.#handOver(head, live.state, waiters, count)) continue;
-      if (!local.claim.queues) {
+      if (!queues) {
+        const waited = local.ticket !== undefined;
         this.#abandon(local);
+        // It may have blocked others.
+        if (waited) this.settle();
         return this.query.blockedBy(head, live, waiters, undefined);
       }
       if (at < 0) {

@@ -207,7 +207,9 @@ function tie(store: OpenStore, { pid, startTime }: Keeper): void {
 async function givenBack({ backend }: OpenStore, claim: Claim, said: string): Promise<Error> {
   try {
     const question = { backend: backend.name, unknown: `whether ${printable(claim.name)} was given back` };
-    await askUntilAnswered(question, () => backend.release(claim));
+    // No caller has had it, so its minHold does not count, unless another command has the same claim.
+    const unused = claim.resumes === true ? claim : { ...claim, minHoldMs: 0 };
+    await askUntilAnswered(question, () => backend.release(unused));
   } catch (error) {
     const text = `Lock ${quote(claim.name)} was acquired, but ${said}, and giving it back failed too: it stays taken until its ttl is over.`;
     return new LockBackendError(backend.name, claim.name, text, { cause: error });

@@ -57,6 +57,24 @@ export const queuePromises: readonly ConformancePromise[] = [
     await trial.grantedAtLast(b, second);
   }),
 
+  promise("gives up the place of a waiting claim that asks without queueing, and never its lease", async (trial) => {
+    const [a, b] = [await trial.open(), await trial.open()];
+    const [holder, first, second] = [trial.claim(), trial.claim(), trial.claim()];
+    const leaving = { ...first, queues: false };
+    await trial.granted(a, holder);
+    await trial.refused(b, first, "the lock is held");
+    await trial.refused(a, second, "the lock is held");
+    await trial.refused(b, leaving, "the lock is held");
+    assert.ok((await a.query(trial.name)).pending.length <= 1, "it waits no longer");
+    await a.release(holder);
+    await trial.grantedAtLast(a, second);
+    await a.release(second);
+    const { fence } = await trial.granted(b, first);
+    assert.equal((await trial.granted(b, leaving)).fence, fence, "it is the same lease");
+    await b.release(first);
+    await trial.nothingLeft(a);
+  }),
+
   promise("brings a waiter news when its turn has come", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const [holder, waiter] = [trial.claim(), trial.claim()];
