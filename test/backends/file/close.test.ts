@@ -34,6 +34,8 @@ test.each([true, false])(
     const stopped: { atMs?: number } = {};
     const clock = { ...systemClock, now: () => stopped.atMs ?? systemClock.now() };
     const [backend, other] = [scratch.open({ clock }), scratch.open({ hints: "poll" })];
+    const heard: unknown[] = [];
+    backend.listen({ lost: (id) => void heard.push(id), doubt: (id) => void heard.push(id) });
     const wish = (name: string, change = {}): ReturnType<typeof claim> => claim({ name, renewed, ...change });
     const kept = wish("kept");
     await granted(other, kept);
@@ -51,6 +53,8 @@ test.each([true, false])(
     }
     expect(await backend.renew([broken])).toMatchObject([{ held: false }]);
     expect(await backend.release(broken)).toBe("absent");
+    // What it has not heard of it takes for held, and leaves to its time.
+    await eventually("it hears of the end of its lease", () => (heard.includes(lost.id) ? true : undefined));
     await sleep(200);
     stopped.atMs = systemClock.now();
     await backend.close();
