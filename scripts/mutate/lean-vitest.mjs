@@ -6,7 +6,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 // The parts of which Vitest itself is made, wherever it has them.
 const { resolve } = createRequire(fileURLToPath(import.meta.resolve("vitest/package.json")));
 const part = (name) => import(pathToFileURL(resolve(name)).href);
-const [{ ASYMMETRIC_MATCHERS_OBJECT, JestAsymmetricMatchers, JestChaiExpect, JestExtend }, { spyOn }, chai] =
+const [{ ASYMMETRIC_MATCHERS_OBJECT, JestAsymmetricMatchers, JestChaiExpect, JestExtend }, { fn, spyOn }, chai] =
   await Promise.all(["@vitest/expect", "@vitest/spy", "chai"].map(part));
 
 const TEST_MS = 30_000;
@@ -77,7 +77,10 @@ export const afterEach = hook("afterEach");
 
 const stubbed = new Map();
 export const vi = {
+  fn,
   spyOn,
+  /** Limits are set from outside here. */
+  setConfig() {},
   stubEnv(name, value) {
     if (!stubbed.has(name)) stubbed.set(name, process.env[name]);
     if (value === undefined) delete process.env[name];
@@ -101,6 +104,13 @@ export const vi = {
       }
       await new Promise((resolve) => setTimeout(resolve, interval));
     }
+  },
+  async waitUntil(look, options) {
+    return vi.waitFor(async () => {
+      const seen = await look();
+      if (!seen) throw new Error("not yet");
+      return seen;
+    }, options);
   },
 };
 

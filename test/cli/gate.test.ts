@@ -17,10 +17,11 @@ function startGated(then: string): number {
     const gated = await startGated({ path: "/bin/sh", args: ["-c", "echo ran >> ran"], env: process.env, ownGroup: true });
     console.log(gated.family.pid);
     ${then}`;
-  const { stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
+  const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
     cwd: bench.dir,
     encoding: "utf8",
   });
+  if (!/^\d+\n$/u.test(stdout)) throw new Error(`no gate: ${stderr}`);
   return Number(stdout);
 }
 

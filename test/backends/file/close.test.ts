@@ -31,9 +31,11 @@ test.each([true, false])(
   "leaves nothing behind, however its claims ended (sharing lease files: %s)",
   async (renewed) => {
     // From close() on its clock stands still: the last cleanup has all the time that it needs, on a busy machine too.
-    let closedMs: number | undefined;
-    const clock = { ...systemClock, now: () => closedMs ?? systemClock.now() };
+    const stopped: { atMs?: number } = {};
+    const clock = { ...systemClock, now: () => stopped.atMs ?? systemClock.now() };
     const [backend, other] = [scratch.open({ clock }), scratch.open({ hints: "poll" })];
+    const heard: unknown[] = [];
+    backend.listen({ lost: (id) => void heard.push(id), doubt: (id) => void heard.push(id) });
     const wish = (name: string, change = {}): ReturnType<typeof claim> => claim({ name, renewed, ...change });
     const kept = wish("kept");
     await granted(other, kept);
@@ -51,8 +53,10 @@ test.each([true, false])(
     }
     expect(await backend.renew([broken])).toMatchObject([{ held: false }]);
     expect(await backend.release(broken)).toBe("absent");
+    // What it has not heard of it takes for held, and leaves to its time.
+    await eventually("it hears of the end of its lease", () => (heard.includes(lost.id) ? true : undefined));
     await sleep(200);
-    closedMs = systemClock.now();
+    stopped.atMs = systemClock.now();
     await backend.close();
     expect(left().filter((path) => !before.includes(path))).toEqual([]);
     expect((await other.query("")).pending).toEqual([]);

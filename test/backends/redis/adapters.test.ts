@@ -3,7 +3,7 @@
  * our own does when it cannot be opened or is refused, and what is left when a node goes.
  */
 import { EventEmitter } from "node:events";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { Connection, OwnConnection, OwnConnectionEvents } from "../../../src/backends/redis/connection.ts";
 import { connectionOf } from "../../../src/backends/redis/clients/choose.ts";
 import { identify } from "../../../src/backends/redis/query.ts";
@@ -257,19 +257,35 @@ describe("scripts that wait for replicas", () => {
   });
 });
 
-describe("a connection that opens after nobody waits for it any more", () => {
-  afterEach(() => vi.useRealTimers());
+/** Timers that fire when told to, while `work` runs. */
+async function withTimers(work: (timers: readonly { ms: number; fire: () => void }[]) => Promise<void>): Promise<void> {
+  const timers: { ms: number; fire: () => void }[] = [];
+  const later = (fire: () => void, ms: number): object => {
+    timers.push({ ms, fire });
+    const timer: object = { ref: () => timer, unref: () => timer };
+    return timer;
+  };
+  const [set, clear] = [vi.spyOn(globalThis, "setTimeout"), vi.spyOn(globalThis, "clearTimeout")];
+  set.mockImplementation(later as never);
+  clear.mockImplementation(() => {});
+  try {
+    await work(timers);
+  } finally {
+    set.mockRestore();
+    clear.mockRestore();
+  }
+}
 
-  test("is closed, and one that opened in time is not", async () => {
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+test("a connection that opens after nobody waits for it any more is closed, and one that opened in time is not", () =>
+  withTimers(async (timers) => {
+    const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
     const { connection, lines } = serverWith(() => "PONG");
     const dials: (() => void)[] = [];
-    const { openOwn } = connection;
-    const slow = {
+    const slow: Connection = {
       ...connection,
-      openOwn: async (...args: Parameters<typeof openOwn>) => {
+      openOwn: async (to, events) => {
         await new Promise<void>((resolve) => dials.push(resolve));
-        return openOwn(...args);
+        return connection.openOwn(to, events);
       },
     };
     const subscriber = new Subscriber(
@@ -277,22 +293,22 @@ describe("a connection that opens after nobody waits for it any more", () => {
       () => {},
       () => {},
     );
-    const added = subscriber.add("news");
-    const refused = expect(added).rejects.toThrow("was not open within 5 s");
-    await vi.advanceTimersByTimeAsync(5000);
+    const refused = expect(subscriber.add("news")).rejects.toThrow("was not open within 5 s");
+    expect(timers.map(({ ms }) => ms)).toEqual([5000]);
+    timers[0]!.fire();
     await refused;
     dials[0]!();
-    await vi.advanceTimersByTimeAsync(50);
+    await settled();
     expect(lines.map(({ isOpen }) => isOpen)).toEqual([false]);
     // It tries again by itself.
+    timers[1]!.fire();
     expect(dials).toHaveLength(2);
     dials[1]!();
-    await vi.advanceTimersByTimeAsync(1);
+    await settled();
     expect(lines.map(({ isOpen }) => isOpen)).toEqual([false, true]);
     subscriber.close();
     expect(lines.map(({ isOpen }) => isOpen)).toEqual([false, false]);
-  });
-});
+  }));
 
 describe("who a server is", () => {
   const INFO = "redis_version:7.2.0\r\nrun_id:abc\r\nrole:master\r\n";

@@ -280,3 +280,15 @@ describe("the hash of a lock", () => {
     }
   });
 });
+
+test("a voted lease has one fence: a forced end of the next one is of another lease", async () => {
+  await using own = await startRedis();
+  await using testClients = new Clients();
+  const backend = testClients.backend(own.port);
+  const claim = claimOf();
+  await backend.join({ quarantineMs: 0, allowEviction: false });
+  expect(await backend.vote(claim, 100n)).toMatchObject({ vote: "granted" });
+  expect(await backend.forceRelease(claim.name, 101n, "ops", "another")).toBe(false);
+  expect((await backend.query(claim.name)).held.map(({ fence }) => fence)).toEqual([100n]);
+  expect(await backend.forceRelease(claim.name, 100n, "ops", "this one")).toBe(true);
+});
