@@ -87,7 +87,7 @@ describe.concurrent.each(CLIENTS)("%s: a store that does not answer its first qu
       await proxy.heal();
       fallSilent(proxy);
       const forced = await bench.run(["release", name, "--fence", fence, "--reason", "it hangs"], { env });
-      plainly(forced, /nobody knows whether the lease on .* was ended/);
+      plainly(forced, /it is unknown whether the lease on .* was ended/);
       await proxy.heal();
     });
   });
