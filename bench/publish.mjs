@@ -3,6 +3,7 @@
  * Usage: npm run bench -- --out results.json && npm run bench:publish -- results.json [more.json…]
  * Suites may come from several runs: of two runs of one suite, the one named later counts.
  */
+import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { charts } from "./lib/charts.mjs";
@@ -54,6 +55,7 @@ function publish(results) {
   const drawn = charts(results);
   for (const { file, svg } of drawn) writeFileSync(join(docs, "img", file), svg);
   writeFileSync(page, `${text.slice(0, from)}${BEGIN}\n\n${markdown(results, drawn)}\n${text.slice(to)}`);
+  execFileSync("npx", ["oxfmt", page], { stdio: "inherit" });
 }
 
 function markdown(results, drawn) {

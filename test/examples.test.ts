@@ -23,7 +23,7 @@ const REFUSED = /^refused: ERR_FENCE_REJECTED$/m;
 /** What each example prints, whatever the fences are. */
 const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
   "demo.mjs": [/ada .*▶ prints[^]*ben .*▶ prints[^]*cyd .*▶ prints/, /✗ refused: ERR_FENCE_REJECTED/],
-  "cron.mjs": [/^pod-[abc]: running the report, fence \d+$/m, /(somebody else does it\s[^]*){2}/],
+  "cron.mjs": [/^pod-[abc]: running the report, fence \d+$/m, /(another pod does it\s[^]*){2}/],
   "leader.mjs": [/(\w+ leads, fence \d+\n\w+ steps down\n){3}/, /term to term: true/],
   "shared.mjs": [/(reads "spring" together with 2 others\n\w* ?){3}/, /writes "summer" while 0 read/],
   "limit.mjs": [/^10 files, never more than 3 at a time$/m],

@@ -178,6 +178,8 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   ["docs/cli.md", "how long the lock outlives a dead holder ({}s)", constant(RUN, "DEFAULT_TTL_MS") / 1000],
   ["docs/cli.md", "when the lease is about to end ({}s,", constant(RUN, "DEFAULT_GRACE_MS") / 1000],
   ["docs/cli.md", "ends after `--ttl` ({}m)", constant("src/cli/commands/acquire.ts", "DEFAULT_TTL_MS") / 60_000],
+  ["docs/cli.md", "when its ticket ends, after {} s or its ttl", redis("ticket") / 1000],
+  ["docs/cli.md", "when its session ends (`?session=`, {} s)", zookeeper("session") / 1000],
   ["docs/cli.md", "at most its `maxTtl`, {} s unless", quorum("maxTtl") / 1000],
   ["docs/cli.md", "when its ticket ends, after {} s or its ttl", redis("ticket") / 1000],
   ["docs/cli.md", "when its session ends (`?session=`, {} s)", zookeeper("session") / 1000],

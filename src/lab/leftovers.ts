@@ -61,7 +61,7 @@ export interface RedisToAsk {
   cli(...args: string[]): Promise<string>;
 }
 
-/** Without a name's beginning: whatever lies in the server, also what is none of ours. */
+/** Without a prefix: everything in the server, also what is not ours. */
 export async function leftInRedis(server: RedisToAsk, prefix?: string): Promise<readonly string[]> {
   const glob = prefix === undefined ? "*" : namesOf("holdfast", false).glob(prefix);
   const answer = await server.cli("EVAL", LOOK, "0", glob);

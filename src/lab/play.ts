@@ -75,7 +75,7 @@ async function enter(
   return { client, link, counterProxy, wallClock, later: Promise.resolve() };
 }
 
-/** Heals everything first, so that clients can leave properly: what they leave behind then is a leak. */
+/** Heals everything first, so clients can close properly: what they leave behind then is a leak. */
 async function leave(actors: ReadonlyMap<string, Actor>, stage: Stage): Promise<void> {
   for (const server of stage.servers) server.resume?.();
   for (const { link, counterProxy } of actors.values()) {

@@ -1,4 +1,4 @@
-/** What a spoiled network can do to a client's connections, as types: the work is done in proxy.ts. */
+/** What a faulty network can do to a client's connections, as types: the work is done in proxy.ts. */
 import type { Direction, Road } from "./roads.ts";
 
 /**

@@ -206,7 +206,7 @@ class TcpProxy implements Proxy {
     server.on("data", (bytes) => this.#take(pair, "replies", bytes)).on("end", () => this.#take(pair, "replies", null));
   }
 
-  /** `null` is the end of the stream: it travels like a chunk, so that it can be held and lost. */
+  /** `null` is the end of the stream: it travels like a chunk, so it can be held and lost. */
   #take(pair: Pair, direction: Direction, bytes: Buffer | null): void {
     if (direction === "requests" && bytes !== null && pair.road === MAIN_ROAD)
       pair.road = this.#roadOf(bytes) ?? MAIN_ROAD;
@@ -265,7 +265,7 @@ class TcpProxy implements Proxy {
     this.#close(pair);
   }
 
-  /** The client is gone. Its requests that are still held or delayed reach the server all the same, as packets do. */
+  /** The client is gone. Its requests that are still held or delayed reach the server anyway, as packets do. */
   #close(pair: Pair): void {
     this.#pairs.delete(pair);
     clearTimeout(pair.pipes.replies.timer);

@@ -3,7 +3,7 @@
 export type Direction = "requests" | "replies";
 export const BOTH: readonly Direction[] = ["requests", "replies"];
 
-/** A part of a proxy's connections, spoiled apart from the others. Methods mean what they mean for the whole proxy. */
+/** A part of a proxy's connections, disturbed separately from the others. Methods mean what they mean for the whole proxy. */
 export interface Road {
   /** Connections open from clients now. */
   readonly connections: number;

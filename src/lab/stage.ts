@@ -43,7 +43,7 @@ export interface Stage extends AsyncDisposable {
   observe(): Promise<readonly Observer[]>;
   /** Whatever a store keeps, for the leak oracle: names of keys without an end. */
   leaks(): Promise<readonly string[]>;
-  /** What lies in the store past what it shows, and should not once all have left: see leftovers.ts. */
+  /** What is in the store, beyond what it shows, and should not be there once all have left: see leftovers.ts. */
   left(): Promise<readonly string[]>;
   /** Cuts the link between primary and replicas, where there is one. */
   cutReplication?(): void;

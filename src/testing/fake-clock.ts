@@ -1,7 +1,7 @@
 /** A clock that stands still until a test moves it: timers fire in order, and promises settle between them. */
 import type { Clock, Timer } from "../contract/clock.ts";
 
-// Taken at load time, so that a test runner that replaces the global timers does not stop this clock.
+// Taken at load time, so a test runner that replaces the global timers does not stop this clock.
 const nextTurn = globalThis.setImmediate;
 
 interface FakeTimer {

@@ -6,7 +6,7 @@ import { AssertionError } from "node:assert";
 import type { EventEmitter } from "node:events";
 import type { Clock, Timer } from "../contract/clock.ts";
 
-/** Something was left behind, which is not what the check was about: so that the one is never taken for the other. */
+/** Something was left behind. A class of its own, because the check itself may have passed. */
 export class LeftoverError extends AssertionError {
   constructor(left: readonly string[]) {
     super({ message: `left behind: ${left.join("; ")}` });
@@ -47,7 +47,7 @@ export class Leftovers {
     return left;
   }
 
-  /** The same, at most `patienceMs` later, in real time: what is on its way out needs a moment. */
+  /** The same, at most `patienceMs` later, in real time: what is about to end needs a moment. */
   async lookAtLast(patienceMs: number): Promise<readonly string[]> {
     return atLast(() => this.look(), patienceMs);
   }

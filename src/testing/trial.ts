@@ -102,7 +102,7 @@ export class Trial {
     await Promise.allSettled(releases);
   }
 
-  /** Judges what is there all the same: in the store, and on a clock of this check's own. Closes everything. */
+  /** Judges what is still there: in the store, and on this check's own clock. Closes everything. */
   async nothingIsLeft(): Promise<void> {
     await this.#nothingAtLast(() => this.#left());
     await this.close();
@@ -131,7 +131,7 @@ export class Trial {
     }
   }
 
-  /** Outlasts our patience, so that nothing seems to work by merely ending. */
+  /** Longer than our patience: nothing may seem to work only because it expired. */
   get #longMs(): number {
     return Math.max(2 * this.patienceMs, this.ttlMs);
   }
@@ -170,7 +170,7 @@ export class Trial {
     return { ...answer, sentMs };
   }
 
-  /** Attempts, and expects a no. `sinceMs`: from when a brief lease counts that is in the way. */
+  /** Attempts, and expects a refusal. `sinceMs`: when the brief lease that is in the way began. */
   async refused(backend: Backend, claim: Claim, why: string, sinceMs?: number): Promise<Refused> {
     const answer = await backend.attempt(claim);
     if (answer.granted && sinceMs !== undefined) this.inTime(sinceMs);

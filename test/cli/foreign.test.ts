@@ -1,6 +1,5 @@
 /** S177, S179: text that others wrote into the store: huge, or made to drive a terminal, a log or a script. */
 import { spawnSync } from "node:child_process";
-import { randomBytes } from "node:crypto";
 import { pathToFileURL } from "node:url";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -14,6 +13,7 @@ import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { checkReason } from "../../src/core/check.ts";
 import { checkOptions } from "../../src/core/options.ts";
 import { DIST } from "../dist.ts";
+import { newClaim } from "../../src/testing/claim.ts";
 import { Bench } from "./harness.ts";
 
 const bench = new Bench();
@@ -28,19 +28,7 @@ afterAll(async () => {
 
 /** A claim that no door of ours lets in. */
 function forged(name: string, part: Partial<Claim> = {}): Claim {
-  return {
-    id: randomBytes(16).toString("base64url"),
-    name,
-    mode: "exclusive",
-    limit: 1,
-    ttlMs: 3_600_000,
-    lockDelayMs: 0,
-    minHoldMs: 0,
-    holder: "other:1",
-    meta: {},
-    queues: false,
-    ...part,
-  };
+  return newClaim({ name, ttlMs: 3_600_000, holder: "other:1", queues: false, ...part });
 }
 
 const CSI = "\u009b2J";

@@ -21,6 +21,7 @@ import { parseUrl as parseQuorum } from "../../src/backends/quorum/open.ts";
 import { parseUrl as parseRedis } from "../../src/backends/redis/url.ts";
 import { resolveUrl } from "../../src/backends/url-source.ts";
 import { parseUrl as parseZooKeeper } from "../../src/backends/zookeeper/open.ts";
+import { newClaim } from "../../src/testing/claim.ts";
 import { Bench } from "./harness.ts";
 
 const bench = new Bench();
@@ -223,18 +224,7 @@ describe("flags", () => {
 describe("claim files", () => {
   const dir = join(bench.dir, "claims");
   const io = { env: { HOLDFAST_STATE_DIR: dir } } as unknown as Io;
-  const claim = {
-    id: "x".repeat(22),
-    name: "n",
-    mode: "exclusive",
-    limit: 1,
-    ttlMs: 1000,
-    lockDelayMs: 0,
-    minHoldMs: 0,
-    holder: "h:1",
-    meta: {},
-    queues: true,
-  } as const;
+  const claim = newClaim({ id: "x".repeat(22), name: "n", ttlMs: 1000, holder: "h:1" });
 
   test("whatever stands in one: the claim that was stored, or none, never an error", () => {
     mkdirSync(dir, { recursive: true });

@@ -7,6 +7,7 @@ import { join } from "node:path";
 
 import { vi } from "vitest";
 import { LeftoverError } from "../../src/testing/leftovers.ts";
+import { eventually } from "../../src/testing/eventually.ts";
 import { BUNDLE, DIST } from "../dist.ts";
 
 // Each test starts many processes; on a busy machine that takes its time. These limits only end what has failed anyway.
@@ -169,14 +170,8 @@ export class Bench {
 }
 
 /** Waits until `what()` is true or a value. The limit only ends a test that has failed anyway. */
-export async function until<T>(what: () => T | undefined | false, about: string, limitMs = 60_000): Promise<T> {
-  const endMs = Date.now() + limitMs;
-  for (;;) {
-    const value = what();
-    if (value !== undefined && value !== false) return value;
-    if (Date.now() > endMs) throw new Error(`did not happen: ${about}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
+export function until<T>(what: () => T | undefined | false, about: string, patienceMs = 60_000): Promise<T> {
+  return eventually(about, () => what() || undefined, { patienceMs });
 }
 
 function commandOf(pid: number): string {

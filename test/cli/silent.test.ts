@@ -8,8 +8,8 @@ import { type Proxy as Road, startProxy } from "../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { memory } from "../../src/backends/memory/index.ts";
 import { seekLease } from "../../src/cli/seek-lease.ts";
-import type { Claim } from "../../src/contract/backend.ts";
 import { connect, createLocks, type Locks } from "../../src/index.ts";
+import { newClaim } from "../../src/testing/claim.ts";
 import { Bench, type Result, until } from "./harness.ts";
 
 const bench = new Bench();
@@ -123,16 +123,7 @@ test("a store that falls silent after its refusal: the end of --wait ends it, wi
     close: async () => {},
   };
   const notes: string[] = [];
-  const terms = { mode: "exclusive", limit: 1, ttlMs: 20_000, lockDelayMs: 0, minHoldMs: 0 } as const;
-  const claim: Claim = {
-    ...terms,
-    id: "a".repeat(22),
-    name: "x",
-    holder: "me",
-    meta: {},
-    queues: true,
-    resumes: false,
-  };
+  const claim = newClaim({ name: "x", ttlMs: 20_000, holder: "me", resumes: false });
   const { signal } = new AbortController();
   const sought = seekLease({ store, claim, waitMs: 1, stop: signal, note: (line) => void notes.push(line) });
   await expect(sought).rejects.toMatchObject({ name: "LockTimeoutError", heldBy: [{ holder: "other" }] });

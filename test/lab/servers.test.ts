@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import pg from "pg";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { startCluster } from "../../src/lab/servers/cluster.ts";
 import { startPostgres } from "../../src/lab/servers/postgres.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
@@ -12,6 +12,9 @@ import { startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { makeWallClock } from "../../src/lab/servers/wall-clock.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
 import { DIST } from "../dist.ts";
+
+// On a busy machine a server takes its time to start. These limits only end what has failed anyway.
+vi.setConfig({ testTimeout: 240_000 });
 
 test("starts a redis-server that answers, and leaves nothing when stopped", async () => {
   const server = await startRedis({ args: ["--maxmemory-policy", "noeviction"] });

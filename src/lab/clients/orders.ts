@@ -39,7 +39,7 @@ export interface SectionPlan {
   readonly ttlMs: number;
   /** How many locks there are at a time. */
   readonly locks: number;
-  /** All locks get new names after this long, so that histories can be judged and forgotten. */
+  /** All locks get new names after this long, so histories can be judged and forgotten. */
   readonly epochMs: number;
 }
 

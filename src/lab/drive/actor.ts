@@ -1,4 +1,4 @@
-/** A client of the driver: lives, one after the other, each with locks of its own; does what the schedule says. */
+/** A client of the driver: it opens locks, closes them and opens new ones, and does what the schedule says. */
 import type { Lease, Locks } from "../../core/api.ts";
 import { machineMs } from "../../contract/clock.ts";
 import { Beliefs } from "./beliefs.ts";

@@ -1,4 +1,4 @@
-/** The leases that a process believes in now: looked at all the time, so that the record knows until when they are trusted. */
+/** The leases that a process believes in now: read every few milliseconds, so the record knows until when they are trusted. */
 import type { Lease } from "../../core/api.ts";
 import { machineMs } from "../../contract/clock.ts";
 import type { Holdfast } from "./library.ts";

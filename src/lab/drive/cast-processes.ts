@@ -16,7 +16,7 @@ const EXIT_MS = 15_000;
 
 type Held = HistoryEvent & { readonly kind: "held" };
 
-/** One process, with what it believes: the dead believe nothing. */
+/** One process, with what it believes: a dead process believes nothing. */
 class Player {
   readonly #child: ChildProcess;
   readonly #name: string;
@@ -89,7 +89,7 @@ class Player {
   }
 
   async kill(): Promise<void> {
-    // Before the signal leaves: a store that knows the dead may have another holder before we hear of the end.
+    // Before the signal leaves: a store that notices dead processes may have another holder before we learn of the end.
     this.#diedMs ??= machineMs();
     this.#child.kill("SIGKILL");
     await this.#ended;

@@ -1,4 +1,4 @@
-/** The clients of a round, in this process: all share one event loop, so that what they believe can be compared at an instant. */
+/** The clients of a round, in this process: all share one event loop, so their beliefs can be compared at one instant. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Locks } from "../../core/api.ts";
 import { Actor, type OwnAct } from "./actor.ts";

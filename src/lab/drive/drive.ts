@@ -19,7 +19,7 @@ export interface DriveOptions {
   readonly client?: ClientLibrary | undefined;
   /** Another build of Holdfast, to see what would have been found there. @default this one */
   readonly dist?: string | undefined;
-  /** False: others use this process too, so that what is left open in it proves nothing. @default true */
+  /** False: others use this process too, so what is left open in it proves nothing. @default true */
   readonly alone?: boolean | undefined;
   /** Goes on after a finding. @default false */
   readonly keepGoing?: boolean | undefined;

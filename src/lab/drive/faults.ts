@@ -1,10 +1,10 @@
-/** Spoils a client's network as the schedule says, and mends it again. */
+/** Disturbs a client's network as the schedule says, and heals it again. */
 import type { Proxy, Road } from "../proxy.ts";
 import { MAIN_ROAD } from "../roads.ts";
 import type { NetworkAct, Which } from "./schedule.ts";
 import { MESSAGES } from "./store.ts";
 
-/** `later` runs a mend after a while, unless the round ends first: then everything is mended. */
+/** `later` heals after a while, unless the round ends first: then everything is healed. */
 export function spoil(proxies: readonly Proxy[], act: NetworkAct, later: (ms: number, mend: () => void) => void): void {
   switch (act.do) {
     case "stall": {

@@ -10,7 +10,7 @@ export interface Finding {
   readonly locks?: readonly string[] | undefined;
 }
 
-/** Who hears what a client sees. In a process of its own, that is the other end of a channel. */
+/** Gets what a client sees. For a client in another process, it is the other end of a channel. */
 export interface Reporter {
   event(event: HistoryEvent): void;
   find(finding: Finding): void;

@@ -1,4 +1,4 @@
-/** One round: a schedule is played on a store, everything is mended, and then everything must settle and nothing be left. */
+/** One round: a schedule is played on a store, everything is healed, and then all must settle and nothing may be left. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Snapshot } from "../../contract/backend.ts";
 import { checkHistory } from "../../testing/history/check.ts";
@@ -129,7 +129,7 @@ class Round {
     await this.#store.calm();
   }
 
-  /** close() resolved: then nothing of that holder is left, now. Where requests may come late, it goes with its ttl. */
+  /** close() resolved: nothing of that holder may be left now. Where requests may come late, it may be left until its ttl is over. */
   async #closed(client: number, holder: string, step: number, clean: boolean): Promise<void> {
     const late = (this.#cast?.clients[client]?.proxies ?? []).some(({ outlived, holding }) => outlived + holding > 0);
     if (!clean || late || this.#serverStruck) return;

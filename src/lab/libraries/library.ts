@@ -1,4 +1,4 @@
-/** What the lab needs of a lock library, so that one play and one judge serve them all. */
+/** What the lab needs of a lock library, so one play and one judge work for all. */
 
 export interface Terms {
   readonly ttlMs: number;

@@ -9,7 +9,7 @@ export type NetworkFault = "cut" | "hang" | "hang replies" | "hang requests" | "
 export type ServerFault = "pause" | "resume" | "kill" | "restart" | "flush" | { readonly jumpMs: number };
 
 export type Step =
-  /** `granted` is what must come of it. `later`: goes on with the next step; `{ do: "settle" }` waits for it. */
+  /** `granted`: the result that it must have. `later`: goes on with the next step; `{ do: "settle" }` waits for it. */
   | ({
       readonly do: "acquire";
       readonly who: Who;
@@ -50,7 +50,7 @@ export interface Outcome {
   readonly exclusion: "kept" | "broken";
   /** Whether a stale write reaches the protected thing, which only a guard refuses. */
   readonly harm: "none" | "stale write";
-  /** Why it is so, where it is not what one would wish. */
+  /** Why, where the outcome is not what users would wish. */
   readonly because?: string | undefined;
 }
 
@@ -80,5 +80,5 @@ export interface Scenario {
 export const TTL_MS = 2000;
 
 export const KEPT: Outcome = { exclusion: "kept", harm: "none" };
-/** Exclusion by belief was kept: the stale holder knew, or would have known had it asked; it wrote all the same. */
+/** Exclusion by belief was kept: the stale holder knew, or could have known by asking; it wrote anyway. */
 export const STALE_WRITE: Outcome = { exclusion: "kept", harm: "stale write" };

@@ -27,7 +27,7 @@ export interface Child {
   readonly ended: Promise<void>;
   pause(): void;
   resume(): void;
-  /** Sends the signal, wakes a paused process so that it can act on it, and waits for the end. */
+  /** Sends the signal, wakes a paused process so it can act on it, and waits for the end. */
   end(signal?: NodeJS.Signals): Promise<void>;
 }
 

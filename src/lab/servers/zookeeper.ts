@@ -141,7 +141,7 @@ async function prepare(
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Dzookeeper.jmx.log4j.disable=true",
-    // Who missed a word of an election hears it again soon, and not after up to a minute.
+    // A server that missed a message of an election gets it again soon, and not after up to a minute.
     "-Dzookeeper.fastleader.maxNotificationInterval=1000",
     ...(options.javaArgs ?? []),
     "-cp",

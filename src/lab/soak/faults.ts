@@ -1,4 +1,4 @@
-/** Makes things go wrong, one at a time, by the dice; and sees to it that life goes on after each. */
+/** Causes random faults, one at a time, and checks that locks are taken again after each. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SeededChance } from "../../testing/seeded-random.ts";
 import type { Client } from "../clients/client.ts";
@@ -67,7 +67,7 @@ const FAULTS: Readonly<Record<FaultKind, (strike: Strike) => Promise<void>>> = {
     victim.client.resume();
   },
   "client killed": async ({ victim, record }) => {
-    // Before the signal leaves: a store that knows the dead may have another holder before we hear of the end.
+    // Before the signal leaves: a store that notices dead processes may have another holder before we learn of the end.
     const atMs = machineMs();
     await victim.client.kill();
     record.killed(victim.client.name, atMs);
@@ -113,7 +113,7 @@ export const NETWORK_FAULTS: readonly FaultKind[] = [
   "network slow",
 ];
 
-/** Strikes until the signal aborts; the last fault is healed before it resolves. */
+/** Causes faults until the signal aborts; the last fault is healed before it resolves. */
 export async function injectFaults(
   targets: Targets,
   record: SoakRecord,

@@ -108,7 +108,7 @@ async function soakOne(
   }
 }
 
-/** What the store shows, and what lies there past that. */
+/** What the store shows, and what else is in it. */
 async function leftIn(stage: Stage, observers: readonly Observer[]): Promise<readonly string[]> {
   const look = async (): Promise<readonly string[]> => {
     const seen = await Promise.all(observers.map((one) => leftToSee({ query: (prefix) => one.look(prefix) }, "soak:")));

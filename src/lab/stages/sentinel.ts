@@ -1,4 +1,4 @@
-/** A Redis primary with replicas and sentinels. The primary is reached through a proxy, so that replication can be cut. */
+/** A Redis primary with replicas and sentinels. The primary is reached through a proxy, so replication can be cut. */
 import { leftInRedis } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
 import type { Proxy } from "../proxy.ts";

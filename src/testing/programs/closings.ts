@@ -97,7 +97,7 @@ export class Closings {
     }
   }
 
-  /** A lease that was lost, and never released by its user, is left to its ttl: so that a lock delay holds. */
+  /** A lease that was lost, and never released by its user, is left to its ttl, so its lock delay holds. */
   #isLost(client: Client, lock: string, first: bigint, run: number): boolean {
     return this.#truth.tenancies.some((tenancy) => {
       const fence = tenancy.client === client && !tenancy.released ? tenancy.lease.fences.get(lock) : undefined;

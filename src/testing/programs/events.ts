@@ -1,4 +1,4 @@
-/** The program's subscribers to the library's events, of which each acts once, in the very event. */
+/** The program's subscribers to the library's events, each of which acts once, inside of the event. */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { EventName } from "./program.ts";
 import type { Client } from "./stage.ts";

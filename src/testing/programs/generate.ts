@@ -1,4 +1,4 @@
-/** Makes programs up. One seed is one program. Not every program uses everything, so that rare combinations get their share. */
+/** Makes random programs. One seed is one program. Not every program uses everything, so rare combinations get their share. */
 import { seeded, type SeededChance } from "../seeded-random.ts";
 import type { Fault, Operation } from "../faults.ts";
 import { EVENTS } from "./events.ts";
@@ -30,7 +30,7 @@ const FEATURES = [
   "hoard",
 ] as const;
 type Feature = (typeof FEATURES)[number] | "events";
-/** Programs whose subscribers act. Drawn apart, so that all other programs stay what they were. */
+/** Programs whose subscribers act. Drawn separately, so all other programs stay what they were. */
 const EVENTFUL = 0.25;
 
 const SLEEPS = [0, 1, 5, 9, 20, 200, 500, 1000, 1500, 4000, 8000] as const;

@@ -25,7 +25,7 @@ const around = new AsyncLocalStorage<Tenancy>();
 export class Interpreter {
   /** The leases that a program keeps, by client and number. */
   readonly #slots: Map<Client, (Tenancy | undefined)[]> = new Map();
-  /** How many lines of work have not come to their end. */
+  /** How many lines of work have not ended. */
   working: number = 0;
   readonly subscribers: Subscribers = new Subscribers();
   #candidates = 0;

@@ -1,4 +1,4 @@
-/** A program as its user would have written it: for people who want to see what went wrong. */
+/** A program as its user would have written it: for developers who want to see what went wrong. */
 import type { Options, Program, Step } from "./program.ts";
 
 const NAMES = "ABCDEFGH";

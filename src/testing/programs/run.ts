@@ -11,7 +11,7 @@ import { unwantedIn } from "./unwanted.ts";
 const PLAY_MOST_MS = 900_000;
 /** close() may have to wait for a store that is silent, but not for long. */
 const CLOSE_MOST_MS = 120_000;
-/** Longer than any delay or retry; a fault is heard of for this long and a ttl. */
+/** Longer than any delay or retry; a fault has effects for this long and a ttl. */
 const ECHO_MS = 12_000;
 const STEPS_MOST = 20_000;
 

@@ -37,7 +37,7 @@ export interface Tenancy {
   readonly mode: Mode;
   /** The lease of the function around it. */
   readonly inside: Tenancy | undefined;
-  /** A candidate stands for itself: its lease is never a part of another. */
+  /** A candidate campaigns alone: its lease is never a part of another. */
   readonly alone: boolean;
   /** A function runs under it. */
   working: boolean;

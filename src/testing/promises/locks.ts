@@ -42,7 +42,7 @@ export const locksPromises: readonly ConformancePromise[] = [
       const [a, b] = [await trial.locks(), await trial.locks()];
       for (let turn = 0; turn < 5; turn++) {
         const writer = await trial.within("a free lock is taken", a.acquire(trial.name));
-        // Of another shape, so that the try cannot share its lease.
+        // With other terms, so the try cannot share its lease.
         const waiting = b.acquire(trial.name, { mode: "shared", meta: { turn: String(turn) }, wait: Infinity });
         assert.equal(
           await trial.within("an answer", b.tryAcquire(trial.name, { mode: "shared" })),

@@ -1,4 +1,4 @@
-/** Promises about waiting: first come, first served, with news or without, and with the dead out of the way. */
+/** Promises about waiting: first come, first served, with notifications or without, and past dead waiters. */
 import assert from "node:assert/strict";
 import type { Backend, Claim } from "../../contract/backend.ts";
 import { type ConformancePromise, promise } from "./promise.ts";

@@ -1,5 +1,5 @@
 /**
- * Questions to the store, over a connection that may end. What has no answer then is sent again by some clients, so that the store
+ * Questions to the store, over a connection that may end. What has no answer then is sent again by some clients, so the store
  * may do it twice, and given up by others. Either way no call waits longer than the current patience.
  */
 import { LockBackendError } from "../../contract/errors.ts";

@@ -121,7 +121,7 @@ export class SimulatedProcess {
 
   #fire(timer: ProcessTimer): void {
     if (timer.over) return;
-    // It slept meanwhile, so that by its own clock there is time left.
+    // It slept meanwhile, so by its own clock there is time left.
     if (timer.dueMs - this.#now() > 0.001) return this.#wind(timer);
     timer.over = true;
     this.#timers.delete(timer);

@@ -83,7 +83,7 @@ async function chaos(
     ttlMs,
     () => calm,
     ({ process }) => {
-      // The dead wait for nothing.
+      // A dead process waits for nothing.
       for (let worker = 0; worker < count; worker++) workers.delete(`${process.name}.${worker}`);
       start();
     },

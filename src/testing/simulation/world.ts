@@ -46,7 +46,7 @@ interface Watched {
   readonly lease: Lease;
   readonly process: SimulatedProcess;
   trustedUntilMs: number;
-  /** When its signal must have come, if nothing is heard of it until then. */
+  /** When its signal must have aborted, unless it is confirmed or released before. */
   signalDueMs: number;
   /** Not asked again before. */
   nextLookMs: number;
@@ -61,7 +61,7 @@ const DOUBT_LOOK_MS = 5;
 /** Timers count in whole milliseconds. */
 const SIGNAL_LATE_MOST_MS = 2;
 
-// Taken at load time, so that a test runner that replaces them does not stop the world.
+// Taken at load time, so a test runner that replaces them does not stop the world.
 const nextTick: (fn: () => void) => void = process.nextTick.bind(process);
 const nextLoop = globalThis.setImmediate;
 /** After so many steps the event loop turns, so an unhandled rejection is reported while its world is at work. */
