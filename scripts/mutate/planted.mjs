@@ -125,8 +125,8 @@ export const planted = [
   {
     name: "hole-5-trust-moves-back",
     file: "src/core/hold.ts",
-    find: "if (fromMs > this.#fromMs) this.#fromMs = fromMs;",
-    put: "this.#fromMs = fromMs;",
+    find: "if (fromMs <= this.#fromMs) return;",
+    put: "",
     tests: CORE,
   },
   // minHold lent on within a process.
@@ -221,7 +221,7 @@ export const planted = [
   {
     name: "hole-7-outcome-error",
     file: "src/core/locks.ts",
-    find: 'error instanceof LockTimeoutError ? "timeout" : "error"',
+    find: 'isA(LockTimeoutError, error) ? "timeout" : "error"',
     put: '"timeout"',
     tests: ["test/core/events.test.ts"],
   },

@@ -4,7 +4,7 @@
  */
 import type { Claim, Granted } from "../contract/backend.ts";
 import { systemClock } from "../contract/clock.ts";
-import { driftMs } from "../contract/trust.ts";
+import { driftMs } from "../contract/answer.ts";
 import { toPrintableJson } from "../contract/foreign.ts";
 import { type Keeper, storeClaim } from "./saved-claims.ts";
 import type { Flags } from "./flags.ts";

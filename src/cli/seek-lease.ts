@@ -5,7 +5,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 
 import type { Backend, Claim, Granted, Holding } from "../contract/backend.ts";
-import { systemClock } from "../contract/clock.ts";
+import { type SentAt, SleepDetector, systemClock } from "../contract/clock.ts";
 import { formatMs } from "../contract/duration.ts";
 import { asBackendError, LockTimeoutError } from "../contract/errors.ts";
 import { printable } from "../contract/foreign.ts";
@@ -13,7 +13,6 @@ import { onAbort } from "../contract/on-abort.ts";
 import { systemChance } from "../contract/random.ts";
 import { within } from "../contract/time-limit.ts";
 import { Acquisition, type Grant } from "../core/acquisition.ts";
-import { type SentAt, SleepDetector } from "../core/sleep.ts";
 import { ANSWER_MS, ask, silence } from "./ask-store.ts";
 import type { OpenStore } from "./open-store.ts";
 

@@ -5,8 +5,7 @@
  * An answer is somebody else's object, which may throw when it is looked at, or say something else the next time. So it is
  * read here, once, and nobody else looks at it. See mistake.ts for how a mistake is told.
  */
-import type { Claim, Granted, Holding, Refused, Renewal } from "./backend.ts";
-import { driftMs } from "./trust.ts";
+import type { Backend, Claim, Granted, Holding, Refused, Renewal } from "./backend.ts";
 import { messageOf } from "./errors.ts";
 
 const MAX_FENCE = 2n ** 63n - 1n;
@@ -39,10 +38,15 @@ function readRefusal({ heldBy, retryMs }: Refused): Refused {
   return { granted: false, heldBy, retryMs: typeof retryMs === "number" ? retryMs : undefined };
 }
 
-/** How long a grant may still be trusted. */
-export function leftMs({ fromMs, ttlMs }: Granted, claim: Claim, sentAtMs: number, nowMs: number): number {
+/** How much earlier than the store we stop believing in a lease, because two clocks never run at the same rate. */
+export function driftMs(ttlMs: number): number {
+  return ttlMs / 100 + 2;
+}
+
+/** The instant until which a grant may be trusted. */
+export function trustedUntilMs({ fromMs, ttlMs }: Granted, claim: Claim, sentAtMs: number): number {
   const lastsMs = ttlMs ?? claim.ttlMs;
-  return (fromMs ?? sentAtMs) + lastsMs - driftMs(lastsMs) - nowMs;
+  return (fromMs ?? sentAtMs) + lastsMs - driftMs(lastsMs);
 }
 
 /** Who is in the way by a refusal that is `ageMs` old, with the times of now. For messages only: what cannot be shown is left out. */
@@ -80,5 +84,26 @@ export function readRenewal(
     return typeof fromMs === "number" && fromMs <= nowMs ? fromMs : undefined;
   } catch {
     return undefined;
+  }
+}
+
+/** The question for a claim. */
+export function askFor(backend: Backend, claim: Claim): Promise<Granted | Refused> {
+  return asked(() => backend.attempt(claim));
+}
+
+/** To await a promise calls no method of it. */
+async function awaited<T>(answer: Promise<T>): Promise<T> {
+  return await answer;
+}
+
+/** Asks the store. A backend that throws instead of rejecting has failed in the same way: our own state must not care. */
+export function asked<T>(ask: () => Promise<T>): Promise<T> {
+  try {
+    // What is no promise is an answer all the same; a promise comes back as it is, unless it has methods of its own.
+    const answer = Promise.resolve(ask());
+    return Object.hasOwn(answer, "then") || Object.hasOwn(answer, "catch") ? awaited(answer) : answer;
+  } catch (error) {
+    return Promise.reject(error as Error);
   }
 }

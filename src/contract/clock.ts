@@ -1,4 +1,11 @@
-/** Time, handed in: so that the whole core runs under a simulated clock. */
+/**
+ * Time, handed in, so that the whole core runs under a simulated clock; and whether the machine has slept.
+ *
+ * The monotonic clock stands still during a sleep and the wall clock does not, so a sleep shows as a change of the wall clock's
+ * lead. Setting the wall clock looks the same, forward or back. Neither proves anything: the store has to be asked. A change
+ * that was seen stays seen, whatever the wall clock does later. What cannot be seen: sleeps of less than two seconds; a sleep and
+ * a wall clock that is set back by as much, within two seconds, between two looks.
+ */
 
 export interface Clock {
   /** Milliseconds of a monotonic clock. The only time that decides anything. */
@@ -37,4 +44,72 @@ export const systemClock: Clock = {
  */
 export function machineMs(clock: Clock = systemClock): number {
   return clock === systemClock ? Number(process.hrtime.bigint()) / 1e6 : clock.now();
+}
+
+/** A smaller change of the lead is drift, or a slow answer of the clock. */
+const CHANGE_MS = 2000;
+/** Clocks that are being corrected run apart by up to 0.05 %: that much is drift, however long it goes on. */
+const DRIFT = 1 / 1000;
+
+/** The time between two changes of the wall clock's lead: without a sleep, as far as anyone can tell. */
+export interface AwakePeriod {
+  /** How long the machine had slept before it, in all. */
+  readonly sleptMs: number;
+  /** When its beginning was seen: later than it was. */
+  readonly seenAtMs: number;
+}
+
+/** When a request left: read before it did. */
+export interface SentAt {
+  readonly atMs: number;
+  readonly period: AwakePeriod;
+}
+
+export class SleepDetector {
+  readonly #clock: Clock;
+  #period: AwakePeriod = { sleptMs: 0, seenAtMs: -Infinity };
+  /** The smallest lead seen in this period, apart from drift. */
+  #leadMs: number;
+  #lookedAtMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#lookedAtMs = clock.now();
+    this.#leadMs = clock.wall() - this.#lookedAtMs;
+  }
+
+  sentNow(): SentAt {
+    const atMs = this.#clock.now();
+    return { atMs, period: this.look(atMs) };
+  }
+
+  /** The period that is now. */
+  look(nowMs: number): AwakePeriod {
+    const leadMs = this.#clock.wall() - nowMs;
+    const changeMs = leadMs - this.#leadMs;
+    if (Math.abs(changeMs) <= CHANGE_MS) {
+      this.#leadMs = Math.min(leadMs, this.#leadMs + (nowMs - this.#lookedAtMs) * DRIFT);
+    } else {
+      this.#leadMs = leadMs;
+      this.#period = { sleptMs: this.#period.sleptMs + Math.max(0, changeMs), seenAtMs: nowMs };
+    }
+    this.#lookedAtMs = nowMs;
+    return this.#period;
+  }
+
+  /** How long the machine has slept since that period, as far as it shows. Where it does, shorter sleeps count too. */
+  sleptMs(since: AwakePeriod, nowMs: number): number {
+    const { sleptMs } = this.look(nowMs);
+    const shortMs = this.#clock.wall() - nowMs - this.#leadMs;
+    const allMs = sleptMs - since.sleptMs + Math.max(0, shortMs);
+    return allMs > CHANGE_MS ? allMs : 0;
+  }
+
+  /** Calls `read` as if nobody had looked: for tests that watch. */
+  unseen<T>(read: () => T): T {
+    const [period, leadMs, lookedAtMs] = [this.#period, this.#leadMs, this.#lookedAtMs];
+    const result = read();
+    [this.#period, this.#leadMs, this.#lookedAtMs] = [period, leadMs, lookedAtMs];
+    return result;
+  }
 }

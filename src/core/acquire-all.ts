@@ -22,47 +22,39 @@ interface Around {
  * Nobody waits for the store to take back what it has of a group that is not handed out: close() does.
  */
 export async function acquireAll(
-  around: Around,
+  { clock, closing }: Around,
   names: readonly string[],
   options: CheckedOptions,
   take: Take,
 ): Promise<HeldLease | MultiLease | null> {
   // Stands for the caller's signal, which is looked at nowhere else: it may be somebody's own kind, and throw.
   const caller = new AbortController();
+  const { signal } = caller;
   const unlisten = onAbort(options.signal, (reason) => caller.abort(reason));
+  const sorted = [...new Set(names)].toSorted();
+  const untilMs = clock.now() + options.waitMs;
   try {
-    return await takeAll(around, [...new Set(names)].toSorted(), { ...options, signal: caller.signal }, take);
+    for (let round = 0; ; round++) {
+      const parts: HeldLease[] = [];
+      const end = await takeEach(sorted, parts, { ...options, signal }, (name, its) =>
+        take(name, its, Math.max(1, untilMs - clock.now())),
+      ).catch((error: unknown) => ({ error }));
+      // Looked at by the clock, all in one step with handing them out: a timer may be late, and one turn later they may be lost.
+      const lost = parts.find((part) => part.standing() === "lost")?.lost;
+      if (end === "all" && lost === undefined && !signal.aborted)
+        return parts.length === 1 ? parts[0]! : new MultiLease(parts);
+      for (const part of parts) part.discard();
+      if (signal.aborted) throw signal.reason;
+      if (end === "busy") return null;
+      const error = end === "all" ? lost! : end.error;
+      if (lost === undefined) throw error;
+      // Once at once; but parts that end before the rest can be had would be taken for ever, without a pause.
+      const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10), untilMs - clock.now());
+      if (round > 0) await pause(clock, pauseMs, [signal, closing]);
+      if (clock.now() >= untilMs) throw error;
+    }
   } finally {
     unlisten();
-  }
-}
-
-async function takeAll(
-  { clock, closing }: Around,
-  sorted: readonly string[],
-  options: CheckedOptions,
-  take: Take,
-): Promise<HeldLease | MultiLease | null> {
-  const untilMs = clock.now() + options.waitMs;
-  const signal = options.signal!;
-  for (let round = 0; ; round++) {
-    const parts: HeldLease[] = [];
-    const end = await takeEach(sorted, parts, options, (name, its) =>
-      take(name, its, Math.max(1, untilMs - clock.now())),
-    ).catch((error: unknown) => ({ error }));
-    // Looked at by the clock, all in one step with handing them out: a timer may be late.
-    const lost = parts.find((part) => part.standing() === "lost")?.lost;
-    if (end === "all" && lost === undefined && !signal.aborted)
-      return parts.length === 1 ? parts[0]! : new MultiLease(parts);
-    for (const part of parts) part.discard();
-    if (signal.aborted) throw signal.reason;
-    if (end === "busy") return null;
-    const error = end === "all" ? lost! : end.error;
-    if (lost === undefined) throw error;
-    // Once at once; but parts that end before the rest can be had would be taken for ever, without a pause.
-    const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10), untilMs - clock.now());
-    if (round > 0) await pause(clock, pauseMs, [signal, closing]);
-    if (clock.now() >= untilMs) throw error;
   }
 }
 

@@ -2,15 +2,14 @@
  * All waiting for the store: attempt → watch → attempt, until granted or nobody wants it any more. Whatever was asked
  * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
  */
-import { leftMs, readAnswer, readHolders } from "../contract/answer.ts";
+import { asked, askFor, readAnswer, readHolders, trustedUntilMs } from "../contract/answer.ts";
 import type { Claim, Granted, Holding, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import { type Grant, unused } from "./hold.ts";
-import { releaseUntil } from "./release.ts";
-import type { SentAt } from "./sleep.ts";
-import { asked, type Runtime } from "./surroundings.ts";
+import type { SentAt } from "../contract/clock.ts";
+import { releaseUntil, type Runtime } from "./release.ts";
 import { within } from "../contract/time-limit.ts";
 
 export type { Grant } from "./hold.ts";
@@ -21,6 +20,13 @@ const POLL_MAX_MS = 1000;
 const SILENCE_MS = 1000;
 /** How often in a row a backend may say at once that it should be asked again. */
 const HASTY_MAX = 10;
+
+/** What became of an acquisition: a grant; nothing, where it was refused for good or called off; or an error. */
+export type Ended<For> = (
+  acquisition: Acquisition<For>,
+  grant: Grant | undefined,
+  failed?: { readonly error: unknown },
+) => void;
 
 /** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
 export class Acquisition<For = unknown> {
@@ -54,33 +60,47 @@ export class Acquisition<For = unknown> {
     return this.#asked !== undefined;
   }
 
-  /** Sends the first question, for whoever wants to hear the answer before {@link seek} does. */
-  ask(sent: SentAt): Promise<Granted | Refused> {
-    return this.follow(
-      asked(() => this.#around.backend.attempt(this.claim)),
-      sent,
+  /** Seeks the claim. Nearly always the first answer is the grant, and then the loop of {@link seek} would only cost promises. */
+  start(ended: Ended<For>): void {
+    const { backend, clock, sleep } = this.#around;
+    const { claim } = this;
+    const sent = sleep.sentNow();
+    const answer = askFor(backend, claim);
+    this.#sentAtMs = sent.atMs;
+    this.#asked = answer;
+    const goOn = (): void => this.goOn(answer, sent, ended);
+    answer.then((first) => {
+      const heardAtMs = clock.now();
+      const granted = readAnswer(first, heardAtMs);
+      if (typeof granted === "string" || !granted.granted || this.#off !== undefined) return goOn();
+      const untilMs = trustedUntilMs(granted, claim, sent.atMs);
+      if (untilMs <= heardAtMs) return goOn();
+      this.#asked = undefined;
+      return ended(this, { granted, sent, heardAtMs, trustedUntilMs: untilMs });
+    }, goOn);
+  }
+
+  /** As {@link start}, where the first question is out: it may have gone out by another way, in a swap. */
+  goOn(answer: Promise<Granted | Refused>, sent: SentAt, ended: Ended<For>): void {
+    this.seek({ answer: this.#follow(answer, sent), sent }).then(
+      (grant) => ended(this, grant),
+      (error: unknown) => ended(this, undefined, { error }),
     );
   }
 
-  /** A question of this claim went out by another way, in a swap. */
-  follow<T extends Granted | Refused>(answer: Promise<T>, sent: SentAt): Promise<T> {
+  #ask(sent: SentAt): Promise<Granted | Refused> {
+    return this.#follow(askFor(this.#around.backend, this.claim), sent);
+  }
+
+  #follow<T extends Granted | Refused>(answer: Promise<T>, sent: SentAt): Promise<T> {
     this.#sentAtMs = sent.atMs;
     this.#asked = answer;
     return answer;
   }
 
-  /** The grant, where the answer to a question of this claim is a yes that can be believed. */
-  grantIn(answer: Granted | Refused, sent: SentAt): Granted | undefined {
-    const nowMs = this.#around.clock.now();
-    const read = readAnswer(answer, nowMs);
-    if (typeof read === "string" || !read.granted) return undefined;
-    return leftMs(read, this.claim, sent.atMs, nowMs) > 0 ? read : undefined;
-  }
-
-  /** The answer to a question of this claim is yes. `undefined`: it was called off, and is on its way back. */
-  took(granted: Granted, sent: SentAt): Grant | undefined {
-    this.#asked = undefined;
-    return this.#off === undefined ? { granted, sent } : undefined;
+  #toGrant(granted: Granted, sent: SentAt): Grant {
+    const untilMs = trustedUntilMs(granted, this.claim, sent.atMs);
+    return { granted, sent, heardAtMs: this.#around.clock.now(), trustedUntilMs: untilMs };
   }
 
   /** Resolves with the grant; with `undefined` when refused and the claim does not queue, or when called off. */
@@ -94,7 +114,7 @@ export class Acquisition<For = unknown> {
       const sent = answer === undefined ? sleep.sentNow() : first!.sent;
       let heard: Granted | Refused | undefined;
       try {
-        heard = await this.#checked(await (answer ?? this.ask(sent)));
+        heard = await this.#checked(await (answer ?? this.#ask(sent)));
         this.#trouble = undefined;
       } catch (cause) {
         this.#asked = undefined;
@@ -109,8 +129,8 @@ export class Acquisition<For = unknown> {
       answer = undefined;
       if (this.#off !== undefined) return undefined;
       if (heard?.granted === true) {
-        const granted = this.grantIn(heard, sent);
-        if (granted !== undefined) return { granted, sent };
+        const grant = this.#toGrant(heard, sent);
+        if (grant.trustedUntilMs > grant.heardAtMs) return grant;
         // Asked for again with the same claim, but not without a pause for ever: the next may be as slow, or as short.
         this.#trouble = new Error("its grant was over too soon");
         if (round === 0) continue;
@@ -123,7 +143,7 @@ export class Acquisition<For = unknown> {
       if (this.#off !== undefined) return undefined;
       const news = await this.#wait(this.#pauseMs(round), heard?.granted === false);
       // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
-      if (news !== undefined && this.#isFresh(news, sent)) return this.took(news, sent);
+      if (this.#off === undefined && news !== undefined && this.#isFresh(news, sent)) return this.#toGrant(news, sent);
     }
     return undefined;
   }

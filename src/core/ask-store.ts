@@ -4,7 +4,7 @@ import { formatMs } from "../contract/duration.ts";
 import { asBackendError, LockBackendError, LockClosedError } from "../contract/errors.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import type { QuerySpec } from "./options.ts";
-import { asked } from "./surroundings.ts";
+import { asked } from "../contract/answer.ts";
 
 export async function askStore<T>(
   { backend, clock, ended }: Engine,

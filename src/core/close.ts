@@ -9,7 +9,7 @@ import { toMs } from "../contract/duration.ts";
 import { asBackendError, LockBackendError, LockClosedError, quote } from "../contract/errors.ts";
 import { got } from "../contract/show-value.ts";
 import { checkObject } from "./options.ts";
-import { asked } from "./surroundings.ts";
+import { asked } from "../contract/answer.ts";
 import { within } from "../contract/time-limit.ts";
 
 /** How long the end waits for a store that does not answer. */
@@ -22,28 +22,22 @@ export interface Call {
 
 /** The calls that are under way. Registered before they start, so that none is overlooked. */
 export class Running {
-  readonly #calls: Set<Call> = new Set();
+  readonly calls: Set<Call> = new Set();
   #quiet: (() => void)[] = [];
 
-  begin(name: string): Call {
-    const call = { name };
-    this.#calls.add(call);
-    return call;
-  }
-
   end(call: Call): void {
-    this.#calls.delete(call);
-    if (this.#calls.size > 0) return;
+    this.calls.delete(call);
+    if (this.calls.size > 0) return;
     for (const quiet of this.#quiet.splice(0)) quiet();
   }
 
   get names(): readonly string[] {
-    return [...this.#calls].map(({ name }) => name);
+    return [...this.calls].map(({ name }) => name);
   }
 
   /** Resolves to true when none is under way, to false when `graceMs` has passed. */
   async settled(clock: Clock, graceMs: number): Promise<boolean> {
-    if (this.#calls.size === 0) return true;
+    if (this.calls.size === 0) return true;
     const quiet = new Promise<true>((resolve) => this.#quiet.push(() => resolve(true)));
     return (await within(clock, quiet, graceMs)) ?? false;
   }
@@ -79,7 +73,6 @@ export class Closing {
   #begin(): void {
     this.#begun = true;
     this.#engine.shut();
-    this.#engine.stopAll();
     // However long the work takes, and whoever has stopped waiting for it: the rest is closed behind it.
     void this.#running.settled(this.#engine.clock, Infinity).then(() => this.#end().catch(() => {}));
   }

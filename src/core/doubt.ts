@@ -6,6 +6,7 @@
 import type { ReleaseResult } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
 import type { Hold } from "./hold.ts";
+import type { Watchdog } from "./watchdog.ts";
 import { within } from "../contract/time-limit.ts";
 
 const PATIENCE_MIN_MS = 100;
@@ -13,12 +14,14 @@ const PATIENCE_MAX_MS = 5000;
 /** A worker thread confirms in silence: its holds are looked at. Nobody is asked more often than that. */
 const LOOK_MS = 50;
 
-/** `home.confirm` asks the store, unless it is being asked. `unknown`: it did not answer in time. */
-export async function settleDoubt(
-  hold: Hold,
-  clock: Clock,
-  home: { confirm(hold: Hold): void },
-): Promise<ReleaseResult> {
+/** What becomes of a lease that is over while others go on with its hold: was it still ours? */
+export function leftToOthers(hold: Hold, clock: Clock, watchdog: Watchdog): ReleaseResult | Promise<ReleaseResult> {
+  if (hold.state !== "held") return "lost";
+  return hold.inDoubt(clock.now()) ? settleDoubt(hold, clock, watchdog) : "released";
+}
+
+/** The watchdog asks the store, unless it is being asked. `unknown`: it did not answer in time. */
+async function settleDoubt(hold: Hold, clock: Clock, watchdog: Watchdog): Promise<ReleaseResult> {
   const patienceMs = Math.max(PATIENCE_MIN_MS, Math.min(PATIENCE_MAX_MS, hold.ttlMs / 3));
   const untilMs = clock.now() + patienceMs;
   // Asks, and then looks for a while: a word that settles nothing, as one that is older than the sleep, is not asked for without a pause.
@@ -29,7 +32,7 @@ export async function settleDoubt(
     if (!hold.trusted(nowMs)) return "lost";
     if (!hold.inDoubt(nowMs)) return "released";
     if (leftMs <= 0) return "unknown";
-    if (asks) home.confirm(hold);
+    if (asks) watchdog.confirm(hold);
     const lookMs = asks && hold.options.renew !== "thread" ? leftMs : Math.min(LOOK_MS, leftMs);
     // At least a millisecond: a timer that is a hair early must not be set again and again for nothing.
     await within(clock, hold.changed(), Math.max(1, lookMs));

@@ -6,17 +6,22 @@
  */
 import type { Deadline } from "../contract/deadlines.ts";
 import type { ReleaseResult } from "./api.ts";
+import { driftMs } from "../contract/answer.ts";
 import type { Claim, Granted, Holding } from "../contract/backend.ts";
-import type { Clock } from "../contract/clock.ts";
-import { driftMs } from "../contract/trust.ts";
-import { added, remove } from "./short-list.ts";
+import type { AwakePeriod, SentAt, SleepDetector } from "../contract/clock.ts";
 import type { CheckedOptions } from "./options.ts";
-import type { AwakePeriod, SentAt, SleepDetector } from "./sleep.ts";
 
-/** A grant, and when the request that brought it left. */
+/** A timer that is this late is worth a word: the loop was blocked. */
+const LATE_MS = 100;
+
+/** A grant that can be believed. */
 export interface Grant {
   readonly granted: Granted;
+  /** When the request that brought it left. */
   readonly sent: SentAt;
+  /** When it was heard of. */
+  readonly heardAtMs: number;
+  readonly trustedUntilMs: number;
 }
 
 /** The claim as it goes back where nobody ever had what it asked for: its `minHold` keeps the lock from nobody. */
@@ -24,11 +29,11 @@ export function unused(claim: Claim): Claim {
   return claim.minHoldMs === 0 ? claim : { ...claim, minHoldMs: 0 };
 }
 
-/** The queue that lends the hold, and has to know when it ends. */
-export interface HoldHome {
-  lose(hold: Hold, reason: string): void;
-  forceEnd(hold: Hold, reason: string): Promise<unknown>;
-}
+/**
+ * The one thing that a hold reports: it is over. `lost`: it can no longer be trusted, and why. Absent: its last lease was
+ * released; the answer says what becomes of it.
+ */
+export type HoldOver = (hold: Hold, lost?: string) => ReleaseResult | Promise<ReleaseResult>;
 
 /** A local lease that uses a hold. */
 export interface HoldUser {
@@ -51,7 +56,6 @@ export interface HoldGroup {
 }
 
 export class Hold implements Deadline {
-  readonly home: HoldHome;
   claim: Claim;
   readonly options: CheckedOptions;
   readonly firstFence: bigint;
@@ -62,36 +66,29 @@ export class Hold implements Deadline {
   leases: HoldUser[] = [];
   /** How many local leases it has been lent to. */
   lent = 0;
-
   /** What became of it in the store, once it is `ending`. */
   released: Promise<ReleaseResult> | undefined;
 
-  /** Its index among all holds of the engine. */
-  registryIndex = -1;
-
-  // The watchdog's own notes.
+  // The watchdog's own notes: where it is among the holds.
   group: HoldGroup | undefined;
   groupIndex = -1;
   atMs = 0;
   heapIndex = -1;
 
+  readonly #over: HoldOver;
   readonly #sleep: SleepDetector;
   readonly #endAtMs: number;
   #state: "held" | "ending" | "lost" = "held";
   #fromMs: number;
+  #untilMs: number;
   /** When the question left that last confirmed it. */
   #period: AwakePeriod;
   #thread: (() => number) | undefined;
   #onChange: (() => void)[] | undefined;
 
-  constructor(
-    home: HoldHome,
-    { clock, sleep }: { readonly clock: Clock; readonly sleep: SleepDetector },
-    claim: Claim,
-    options: CheckedOptions,
-    { granted, sent }: Grant,
-  ) {
-    this.home = home;
+  constructor(over: HoldOver, sleep: SleepDetector, claim: Claim, options: CheckedOptions, grant: Grant) {
+    const { granted, sent, heardAtMs, trustedUntilMs } = grant;
+    this.#over = over;
     this.#sleep = sleep;
     this.claim = claim;
     this.options = options;
@@ -99,8 +96,9 @@ export class Hold implements Deadline {
     this.run = granted.run;
     this.ttlMs = granted.ttlMs ?? claim.ttlMs;
     this.#fromMs = granted.fromMs ?? sent.atMs;
-    this.grantedAtMs = clock.now();
-    this.#endAtMs = this.grantedAtMs + options.maxHoldMs;
+    this.#untilMs = trustedUntilMs;
+    this.grantedAtMs = heardAtMs;
+    this.#endAtMs = heardAtMs + options.maxHoldMs;
     this.#period = sent.period;
   }
 
@@ -116,29 +114,44 @@ export class Hold implements Deadline {
     return true;
   }
 
-  lend(lease: HoldUser): void {
-    this.leases = added(this.leases, lease);
+  /** It cannot be trusted any more. Its leases learn of it; the queue goes on without it. */
+  lose(reason: string): void {
+    void this.#over(this, reason);
   }
 
-  takeBack(lease: HoldUser): void {
-    remove(this.leases, lease);
-  }
-
-  /** The fence for the next local lease. Shared leases have one in common. */
-  nextFence(): bigint {
+  /** One more uses it. The fence for that lease: shared leases have one in common. */
+  lend(lease: HoldUser): bigint {
+    // push() makes room for sixteen more in an empty list.
+    if (this.leases.length === 0) this.leases = [lease];
+    else this.leases.push(lease);
     const before = this.lent++;
     // The first lease, mostly the only one, needs no arithmetic.
     return before === 0 || this.claim.mode === "shared" ? this.firstFence : this.firstFence + BigInt(before);
   }
 
+  /** The lease is over. `undefined`: others go on with the hold. */
+  takeBack(lease: HoldUser): ReleaseResult | Promise<ReleaseResult> | undefined {
+    remove(this.leases, lease);
+    return this.leases.length > 0 ? undefined : this.#over(this);
+  }
+
   /** The instant at which belief ends: before the store can give the lock away, by 1 % of the ttl + 2 ms for drifting clocks. */
   get trustedUntilMs(): number {
-    return Math.min(this.fromMs + this.ttlMs - driftMs(this.ttlMs), this.#endAtMs);
+    if (this.#thread !== undefined) this.#trustFrom(this.#thread());
+    return Math.min(this.#untilMs, this.#endAtMs);
   }
 
   /** Trust counts from here: when the request that last confirmed the lease left. */
   get fromMs(): number {
-    return this.#thread === undefined ? this.#fromMs : Math.max(this.#fromMs, this.#thread());
+    if (this.#thread !== undefined) this.#trustFrom(this.#thread());
+    return this.#fromMs;
+  }
+
+  /** Never back. */
+  #trustFrom(fromMs: number): void {
+    if (fromMs <= this.#fromMs) return;
+    this.#fromMs = fromMs;
+    this.#untilMs = fromMs + this.ttlMs - driftMs(this.ttlMs);
   }
 
   /** No renewal goes out from here on: the holder has had its `maxHold`. */
@@ -184,7 +197,7 @@ export class Hold implements Deadline {
 
   /** Moves the trusted instant forward, counted from when the renewal left; never back. */
   confirm(fromMs: number, sent: SentAt): void {
-    if (fromMs > this.#fromMs) this.#fromMs = fromMs;
+    this.#trustFrom(fromMs);
     // An older proof, sent before this renewal was asked for, says nothing about a sleep in between.
     if (fromMs >= sent.atMs && fromMs === this.#fromMs) this.#period = sent.period;
     this.#tell();
@@ -217,4 +230,27 @@ export class Hold implements Deadline {
   follow(latest: () => number): void {
     this.#thread = latest;
   }
+}
+
+/** Takes one item out of a list that mostly has no other. `false`: it was not there. */
+export function remove<T>(list: T[], item: T): boolean {
+  // splice() would allocate.
+  if (list.at(-1) === item) {
+    list.pop();
+    return true;
+  }
+  const index = list.indexOf(item);
+  if (index >= 0) list.splice(index, 1);
+  return index >= 0;
+}
+
+/** Why a hold can no longer be trusted, after so many renewals in a row without an answer. */
+export function whyEnded(hold: Hold, nowMs: number, failures: number): string {
+  if (nowMs >= hold.endAtMs) return "it was held for its maxHold";
+  if (nowMs < hold.trustedUntilMs) return "the machine slept past the end of its ttl";
+  if (hold.options.renew === false) return "its ttl passed and it is not renewed";
+  if (failures > 0) return `its ttl passed while the store did not confirm it (${failures} renewals failed)`;
+  const lateMs = Math.round(nowMs - hold.trustedUntilMs);
+  const late = lateMs < LATE_MS ? "" : `noticed ${lateMs} ms late: `;
+  return `its ttl passed before it could be renewed (${late}the event loop was blocked, the process paused, or the store hung)`;
 }

@@ -1,27 +1,25 @@
 /**
- * One held lock, as its user sees it: a hold lent for a while, or a re-entry into such a lease. A lease is held, then
- * released or lost, once. Re-entries are leases inside a lease: it goes back when it and all inside it are released.
+ * One held lock, as its user sees it: a hold lent for a while, or a re-entry into such a lease. Re-entries are leases inside a
+ * lease: it goes back when it and all inside it are released.
+ *
+ * A lease is held, then released or lost, once: that is one field, and while it is empty the hold decides. Every question goes
+ * through {@link HeldLease.standing}, so that a lease cannot be over and still be believed.
  */
 import type { Lease, ReleaseResult } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
-import type { Holding, Mode } from "../contract/backend.ts";
+import type { Backend, Holding, Mode } from "../contract/backend.ts";
 import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
+import { leftToOthers } from "./doubt.ts";
 import { type Hold, type HoldUser, unused } from "./hold.ts";
 import type { Peekable, Peeked } from "./peek.ts";
+import type { Watchdog } from "./watchdog.ts";
 
-/** Where a lease comes from, and goes when it is over. */
-export interface LeaseHome {
+/** What a lease needs besides its hold. */
+export interface LeaseParts {
+  readonly backend: Backend;
   readonly clock: Clock;
-  readonly backendName: string;
-  /** The lease and all inside it are over: pass the hold on, or release it. */
-  giveBack(lease: HeldLease, hold: Hold): ReleaseResult | Promise<ReleaseResult>;
-  /** The hold's time has passed, and no timer has noticed yet. */
-  lose(hold: Hold, reason: string): void;
-  /** Only the store can settle whether this hold is still ours: ask it. */
-  confirm(hold: Hold): void;
-  /** A lease is over whose hold others go on with: was it still ours? */
-  leftToOthers(hold: Hold): ReleaseResult | Promise<ReleaseResult>;
+  readonly watchdog: Watchdog;
 }
 
 /** What a lease is at one instant, by the monotonic clock. `doubt`: the machine may have slept. */
@@ -37,14 +35,14 @@ export class HeldLease implements Lease, Peekable {
   /** @internal What its user asked for: a shared re-entry into an exclusive lease is shared. */
   readonly mode: Mode;
   readonly #hold: Hold;
-  readonly #home: LeaseHome;
+  readonly #parts: LeaseParts;
   readonly #outer: HeldLease | undefined;
   readonly #left: (() => void) | undefined;
   #inner: Set<HeldLease> | undefined;
   /** Itself until it is released, and all inside it. */
   #open = 1;
-  #released = false;
-  #lost: LockLostError | undefined;
+  /** How it ended. A release that turns out to have come too late makes a loss of it. */
+  #end: "released" | LockLostError | undefined;
   #stopReason: unknown;
   #disposed = false;
   #controller: AbortController | undefined;
@@ -55,16 +53,14 @@ export class HeldLease implements Lease, Peekable {
 
   /** @internal Leases come from acquire(). */
   constructor(
-    name: string,
-    fence: bigint,
     hold: Hold,
-    home: LeaseHome,
+    parts: LeaseParts,
     inside?: { readonly outer: HeldLease; readonly mode: Mode; readonly left: () => void },
   ) {
-    this.name = name;
-    this.fence = fence;
+    this.name = hold.claim.name;
     this.#hold = hold;
-    this.#home = home;
+    this.#parts = parts;
+    this.fence = inside?.outer.fence ?? hold.lend(this);
     this.mode = inside?.mode ?? hold.claim.mode;
     this.#outer = inside?.outer;
     this.#left = inside?.left;
@@ -72,8 +68,7 @@ export class HeldLease implements Lease, Peekable {
 
   /** @internal Tells subscribers that the lease has begun. They may do anything, so that it is in its user's hands before. */
   announce(): void {
-    if (!holdChannel.hasSubscribers) return;
-    this.#event = { backend: this.#home.backendName, name: this.name, mode: this.mode, fence: this.fence };
+    this.#event = { backend: this.#parts.backend.name, name: this.name, mode: this.mode, fence: this.fence };
     holdChannel.start.publish(this.#event);
   }
 
@@ -84,25 +79,25 @@ export class HeldLease implements Lease, Peekable {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
-      const reason = this.#lost ?? this.#stopReason;
+      const reason = this.lost ?? this.#stopReason;
       if (reason !== undefined) this.#controller.abort(reason);
     }
     return this.#controller.signal;
   }
 
   remaining(): number {
-    return this.#whyNot() === undefined ? this.#hold.remainingMs(this.#home.clock.now()) : 0;
+    return this.#whyNot() === undefined ? this.#hold.remainingMs(this.#parts.clock.now()) : 0;
   }
 
   assertHeld(): void {
     const reason = this.#whyNot();
-    if (reason !== undefined) throw this.#lost ?? new LockLostError(this.name, this.fence, reason);
+    if (reason !== undefined) throw this.lossFor(reason);
   }
 
   release(): Promise<ReleaseResult> {
     if (this.#result === undefined) {
       // Listeners of a loss that is noticed here may release this very lease.
-      this.#lookAtTime();
+      this.standing();
       this.#result ??= this.#release();
     }
     return this.#result;
@@ -110,7 +105,7 @@ export class HeldLease implements Lease, Peekable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     // The answer to an explicit release() has said it already, or another disposal does.
-    if (this.#released || this.#disposed) return void (await this.release());
+    if (this.#result !== undefined || this.#disposed) return void (await this.release());
     this.#disposed = true;
     const lost = await this.finish();
     if (lost !== undefined) throw lost;
@@ -123,11 +118,8 @@ export class HeldLease implements Lease, Peekable {
   async finish(): Promise<LockLostError | undefined> {
     const standing = this.standing();
     const result = await this.release();
-    if (standing === "doubt" && result === "unknown") {
-      this.#lost = new LockLostError(this.name, this.fence, SLEPT);
-      this.abort();
-    }
-    return this.#lost;
+    if (standing === "doubt" && result === "unknown") this.#loseLate(SLEPT);
+    return this.lost;
   }
 
   /** @internal Ends a lease that its user never got. One inside another is not the hold's only user. */
@@ -138,39 +130,40 @@ export class HeldLease implements Lease, Peekable {
 
   /** @internal */
   get lost(): LockLostError | undefined {
-    return this.#lost;
+    return this.#end === "released" ? undefined : this.#end;
   }
 
   /** @internal What it is now. An end that no timer has noticed yet is noticed here. */
   standing(): Standing {
-    if (this.#lost === undefined && !this.#released) this.#lookAtTime();
-    return this.#state(this.#home.clock.now());
+    const nowMs = this.#parts.clock.now();
+    // Only the hold says that it is lost: its users are told all together.
+    if (this.#end === undefined && this.#hold.state === "held" && !this.#hold.trusted(nowMs)) this.#hold.lose(LATE);
+    return this.#state(nowMs);
   }
 
   /** @internal The same as {@link standing}, without noticing anything: for tests that watch. */
   peek(): readonly Peeked[] {
     const { name, fence } = this;
-    const nowMs = this.#home.clock.now();
+    const nowMs = this.#parts.clock.now();
     return this.#hold.unseen(() => {
       return [{ name, fence, state: this.#state(nowMs), trustedUntilMs: nowMs + this.#hold.remainingMs(nowMs) }];
     });
   }
 
   #state(nowMs: number): Standing {
-    if (this.#lost !== undefined) return "lost";
-    if (this.#released) return "released";
+    if (this.#end !== undefined) return this.#end === "released" ? "released" : "lost";
     if (!this.#hold.trusted(nowMs)) return "lost";
     return this.#hold.inDoubt(nowMs) ? "doubt" : "held";
   }
 
   /** @internal For messages. */
   describe(): Holding {
-    return this.#hold.describe(this.#home.clock.now());
+    return this.#hold.describe(this.#parts.clock.now());
   }
 
   /** @internal A re-entry: one more lease on the same hold, with the same fence. `left` is called when it is over. */
   enter(mode: Mode, left: () => void): HeldLease {
-    const inner = new HeldLease(this.name, this.fence, this.#hold, this.#home, { outer: this, mode, left });
+    const inner = new HeldLease(this.#hold, this.#parts, { outer: this, mode, left });
     // What was asked to stop stays so: work that enters now must learn of it.
     inner.#stopReason = this.#stopReason;
     this.#open++;
@@ -184,7 +177,7 @@ export class HeldLease implements Lease, Peekable {
     const all = this.withInner();
     // First every state: whoever enters from a listener must learn of it.
     for (const lease of all) lease.#stopReason ??= reason;
-    for (const lease of all) if (!lease.#released) lease.#controller?.abort(reason);
+    for (const lease of all) if (lease.#end !== "released") lease.#controller?.abort(reason);
   }
 
   /** @internal It and all inside it, the outer ones first. A loop: nothing forbids to enter 20,000 deep. */
@@ -196,47 +189,45 @@ export class HeldLease implements Lease, Peekable {
 
   /** @internal True: one more may enter it. The hold decides, since a lease that was released may have others inside. */
   get canBeEntered(): boolean {
-    return this.#hold.trusted(this.#home.clock.now());
+    return this.#hold.trusted(this.#parts.clock.now());
   }
 
   /** @internal The loss, for one who wanted to enter. */
   lossFor(reason: string): LockLostError {
-    return this.#lost ?? new LockLostError(this.name, this.fence, reason);
+    return this.lost ?? new LockLostError(this.name, this.fence, reason);
   }
 
   /** @internal Marks the lease as lost, and calls nothing: see {@link reportLost}. `false`: it was over before. */
   markLost(reason: string): boolean {
     // A lease ends once: what was released is over, and its user has had the answer.
-    if (this.#lost !== undefined || this.#released) return false;
-    this.#lost = new LockLostError(this.name, this.fence, reason);
+    if (this.#end !== undefined) return false;
+    this.#end = new LockLostError(this.name, this.fence, reason);
     return true;
   }
 
   /** @internal Calls the user's listeners. */
   abort(): void {
-    this.#controller?.abort(this.#lost);
+    this.#controller?.abort(this.#end);
   }
 
-  #lookAtTime(): void {
-    const hold = this.#hold;
-    if (hold.state === "held" && !hold.trusted(this.#home.clock.now())) this.#home.lose(hold, LATE);
+  /** Its release has shown that it was lost before. */
+  #loseLate(reason: string): void {
+    this.#end = this.lossFor(reason);
+    this.abort();
   }
 
   /** Undefined while the lease is surely held: the clock decides, not a flag that a late timer would have to set. */
   #whyNot(): string | undefined {
-    if (this.#lost !== undefined) return this.#lost.reason;
-    if (this.#released) return "it was released";
-    const nowMs = this.#home.clock.now();
-    if (!this.#hold.trusted(nowMs)) return LATE;
-    if (this.#hold.inDoubt(nowMs)) {
-      this.#home.confirm(this.#hold);
-      return "it is in doubt until the store confirms it: the machine slept, or its wall clock was set";
-    }
-    return undefined;
+    const state = this.#state(this.#parts.clock.now());
+    if (state === "held") return undefined;
+    if (state === "released") return "it was released";
+    if (state === "lost") return this.lost?.reason ?? LATE;
+    this.#parts.watchdog.confirm(this.#hold);
+    return "it is in doubt until the store confirms it: the machine slept, or its wall clock was set";
   }
 
   #release(): Promise<ReleaseResult> {
-    this.#released = true;
+    this.#end ??= "released";
     const given = HeldLease.#leave(this);
     return typeof given === "string"
       ? Promise.resolve(this.#conclude(given))
@@ -249,7 +240,7 @@ export class HeldLease implements Lease, Peekable {
     while (--leaving.#open === 0) {
       const outer = leaving.#outer;
       if (outer === undefined) {
-        const given = leaving.#home.giveBack(leaving, leaving.#hold);
+        const given = leaving.#hold.takeBack(leaving) ?? leaving.#leftToOthers();
         return leaving.#event === undefined ? given : leaving.#publish(leaving.#event, given);
       }
       outer.#inner!.delete(leaving);
@@ -257,23 +248,24 @@ export class HeldLease implements Lease, Peekable {
       leaving.#left!();
       leaving = outer;
     }
-    return leaving.#home.leftToOthers(leaving.#hold);
+    return leaving.#leftToOthers();
+  }
+
+  #leftToOthers(): ReleaseResult | Promise<ReleaseResult> {
+    return leftToOthers(this.#hold, this.#parts.clock, this.#parts.watchdog);
   }
 
   #conclude(given: ReleaseResult): ReleaseResult {
-    if (this.#lost === undefined && given === "lost") {
-      this.#lost = new LockLostError(this.name, this.fence, UNKNOWN);
-      this.abort();
-    }
-    return this.#lost === undefined ? given : "lost";
+    if (given === "lost" && this.lost === undefined) this.#loseLate(UNKNOWN);
+    return this.lost === undefined ? given : "lost";
   }
 
   async #publish(event: HoldEvent, given: ReleaseResult | Promise<ReleaseResult>): Promise<ReleaseResult> {
     // Where the backend's answer is a mistake, the lease is over all the same.
     const result = await Promise.resolve(given).catch(() => "unknown" as const);
-    const lost = this.#lost ?? (result === "lost" ? new LockLostError(this.name, this.fence, UNKNOWN) : undefined);
+    const lost = result === "lost" ? this.lossFor(UNKNOWN) : this.lost;
     event.end = lost === undefined ? result : "lost";
-    event.heldMs = this.#home.clock.now() - this.#hold.grantedAtMs;
+    event.heldMs = this.#parts.clock.now() - this.#hold.grantedAtMs;
     if (lost !== undefined) {
       event.error = lost;
       holdChannel.error.publish(event);

@@ -4,59 +4,48 @@
  * When a holder is done and the next wants the same, the hold changes hands in memory, with a fence of its own from the
  * run that the store reserved; after the run, or a few milliseconds, the store decides again, so that others get their turn.
  *
+ * Everything that it uses lies below it: claims, releases, leases, the watchdog. One thing comes up from there: a hold is over.
+ *
  * User code runs in the middle of ours: abort listeners, when a lease is lost. Before any of it is called the state here is
  * consistent, and afterwards everything is looked at again.
  */
 import type { ReleaseResult } from "./api.ts";
 import type { Acquisition } from "./acquisition.ts";
-import { mayLend, seatsFor } from "./admission.ts";
+import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
 import type { Holding } from "../contract/backend.ts";
-import { settleDoubt } from "./doubt.ts";
-import { asBackendError, messageOf } from "../contract/errors.ts";
-import { lostChannel } from "../contract/events.ts";
-import { type Grant, Hold, type HoldHome, unused } from "./hold.ts";
-import { HeldLease, type LeaseHome, reportLost } from "./lease.ts";
-import { type Hearer, Acquisitions, type AcquisitionsHome, type Judgement, WANTED_SILENCE_MS } from "./acquisitions.ts";
-import { added, remove } from "./short-list.ts";
-import { RequestList, type Queue, type Request } from "./request.ts";
-import { Tries, type TriesHome } from "./tries.ts";
+import { asBackendError, LockClosedError, messageOf } from "../contract/errors.ts";
+import { holdChannel, lostChannel } from "../contract/events.ts";
+import { type Grant, Hold, remove, unused } from "./hold.ts";
+import { HeldLease, type LeaseParts, reportLost } from "./lease.ts";
+import { type Queue, type Request, RequestList } from "./request.ts";
+import { Tries, type TriesFront } from "./tries.ts";
 
-export interface QueueHome extends AcquisitionsHome {
-  /** True: nothing is granted any more. */
-  readonly closed: boolean;
-  /** A hold begins: watch over it. */
-  keep(hold: Hold): void;
-  /** Its release began, or it was lost: stop renewing it. */
-  drop(hold: Hold): void;
-  /** A lost hold is used by nobody any more. True: it should be released. */
-  abandon(hold: Hold): boolean;
-  /** The hold is in doubt: ask the store. */
-  confirm(hold: Hold): void;
+/** How long a claim that is wanted may wait for the answer to its first question. */
+const WANTED_SILENCE_MS = 30_000;
+/** How long one process may pass a hold around before the store is asked who is next. */
+const TURN_MS = 10;
+
+/** What a queue uses. All of it lies below. */
+export interface QueueParts extends ClaimParts, LeaseParts {
+  /** Aborted: nothing is granted any more. */
+  readonly closing: AbortSignal;
 }
 
-export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome {
-  readonly name: string;
-  readonly clock: QueueHome["clock"];
-  readonly backendName: string;
-  readonly #home: QueueHome;
+export class LocalQueue extends Acquisitions implements Queue, TriesFront {
+  readonly #parts: QueueParts;
   readonly #line: RequestList = new RequestList();
-  #holds: Hold[] = []; // Arrays: they nearly always have at most one element.
-  /** Of those who wait. */
-  readonly #acquisitions: Acquisitions;
+  #holds: Hold[] = []; // An array: it nearly always has at most one element.
   /** Made for the first of them: most locks never see one. */
   #tries: Tries | undefined;
 
-  constructor(name: string, home: QueueHome) {
-    this.name = name;
-    this.clock = home.clock;
-    this.backendName = home.backend.name;
-    this.#home = home;
-    this.#acquisitions = new Acquisitions(home, this);
+  constructor(name: string, parts: QueueParts) {
+    super(name, parts);
+    this.#parts = parts;
   }
 
   /** Nothing is held, sought or waited for. */
   get idle(): boolean {
-    if (this.#line.first !== undefined || this.#holds.length > 0 || this.#acquisitions.all.length > 0) return false;
+    if (this.#line.first !== undefined || this.#holds.length > 0 || this.claims.length > 0) return false;
     return this.#tries === undefined || this.#tries.idle;
   }
 
@@ -64,14 +53,16 @@ export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome
     return this.#holds;
   }
 
-  get isAsking(): boolean {
-    return this.#acquisitions.isAsking;
+  get #closed(): boolean {
+    return this.#parts.closing.aborted;
   }
 
   /** The request is settled later: with a lease, with `null` for a try, or with an error. */
   enter(request: Request): void {
-    this.#loseExpired();
-    if (!request.waits) return (this.#tries ??= new Tries(this.#home, this)).enter(request);
+    if (this.#holds.length > 0) this.#loseExpired();
+    // The listeners of a loss may have aborted or closed anything.
+    if (request.settled) return undefined;
+    if (!request.waits) return (this.#tries ??= new Tries(this.name, this.#parts, this)).enter(request);
     this.#line.push(request);
     return this.serve();
   }
@@ -83,16 +74,16 @@ export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome
   }
 
   heldBy(): readonly Holding[] {
-    const nowMs = this.clock.now();
-    const heldBy = this.#acquisitions.heldBy(nowMs);
+    const nowMs = this.#parts.clock.now();
+    const heldBy = this.refusedBy(nowMs);
     return heldBy.length > 0 ? heldBy : this.#holds.map((hold) => hold.describe(nowMs));
   }
 
   trouble(waits: boolean): unknown {
-    const nowMs = this.clock.now();
+    const nowMs = this.#parts.clock.now();
     // Those who wait and have a claim at the store are not held up by a try; without one, they let a try go first.
-    if (waits && this.#acquisitions.all.length > 0) return this.#acquisitions.trouble(nowMs);
-    return this.#tries?.trouble(nowMs) ?? this.#acquisitions.trouble(nowMs);
+    if (waits && this.claims.length > 0) return this.troubleAt(nowMs);
+    return this.#tries?.trouble() ?? this.troubleAt(nowMs);
   }
 
   /** A claim whose question was perhaps lost is called off, and a new one takes its place: no claim has two questions out. */
@@ -108,162 +99,176 @@ export class LocalQueue implements Queue, LeaseHome, HoldHome, Hearer, TriesHome
 
   #replace(isWorthless: Judgement): boolean {
     const isOfATry = this.#tries?.replace(isWorthless) === true;
-    const found = this.#acquisitions.callOffWhere(isWorthless).length > 0 || isOfATry;
+    const found = this.callOffWhere(isWorthless).length > 0 || isOfATry;
     if (found) this.serve();
     return found;
   }
 
-  /** A hold is over though nobody released it. Its leases learn of it; the line goes on without it. */
-  lose(hold: Hold, reason: string): void {
-    if (!hold.end("lost")) return;
-    remove(this.#holds, hold);
-    this.#home.drop(hold);
+  /** Asks all work under this lock to stop. Its leases are held while it winds down. */
+  stopAll(): void {
+    for (const hold of this.#holds.slice()) {
+      for (const lease of hold.leases.slice()) lease.stop(LockClosedError.whileHeld(this.name));
+    }
+  }
+
+  /** Begins to release every hold, used or not. */
+  endAll(reason: string): void {
+    for (const hold of this.#holds.slice()) {
+      if (!hold.end("ending")) continue;
+      this.#drop(hold);
+      hold.released = this.#parts.releases.release(hold);
+      hold.released.catch(() => {});
+      reportLost(hold.leases, reason);
+    }
+  }
+
+  /** A hold is over: it was lost, or nobody uses it any more. */
+  readonly #over = (hold: Hold, lost?: string): ReleaseResult | Promise<ReleaseResult> => {
+    if (lost !== undefined) return this.#lose(hold, lost);
+    if (hold.state === "lost") return this.#parts.releases.freeLost(hold);
+    if (hold.state === "ending") return "lost";
+    const next = this.#line.first;
+    if (next !== undefined && !this.#closed && mayLend(hold, next, this.#parts.clock.now())) {
+      this.lend(hold, next);
+      // Its own question may be out: nobody needs the answer now.
+      if (this.claims.length > 0) this.serve();
+      return "released";
+    }
+    return this.#passOn(hold);
+  };
+
+  /** Its leases learn of it; the line goes on without it. */
+  #lose(hold: Hold, reason: string): "lost" {
+    if (!hold.end("lost")) return "lost";
+    this.#drop(hold);
+    this.#parts.releases.keepLost(hold);
     // In words, whatever the backend gave.
     const why = messageOf(reason);
     reportLost(hold.leases, why);
     if (lostChannel.hasSubscribers) {
-      lostChannel.publish({ backend: this.backendName, name: this.name, fence: hold.firstFence, reason: why });
+      lostChannel.publish({ backend: this.#parts.backend.name, name: this.name, fence: hold.firstFence, reason: why });
     }
     this.serve();
-  }
-
-  /** Ends a hold that may be in use. */
-  async forceEnd(hold: Hold, reason: string): Promise<void> {
-    if (!hold.end("ending")) return;
-    remove(this.#holds, hold);
-    this.#home.drop(hold);
-    hold.released = this.#home.releases.release(hold);
-    reportLost(hold.leases, reason);
-    await hold.released.catch(() => {});
-  }
-
-  confirm(hold: Hold): void {
-    this.#home.confirm(hold);
-  }
-
-  giveBack(lease: HeldLease, hold: Hold): ReleaseResult | Promise<ReleaseResult> {
-    hold.takeBack(lease);
-    if (hold.leases.length > 0) return this.leftToOthers(hold);
-    if (hold.state === "lost") return this.#freeEarly(hold);
-    if (hold.state === "ending") return "lost";
-    const next = this.#line.first;
-    if (next !== undefined && !this.#home.closed && mayLend(hold, next, this.clock.now())) {
-      this.#lendToFirst(hold);
-      // Its own question may be out: nobody needs the answer now.
-      if (this.#acquisitions.all.length > 0) this.serve();
-      return "released";
-    }
-    return this.#passOn(hold);
-  }
-
-  leftToOthers(hold: Hold): ReleaseResult | Promise<ReleaseResult> {
-    if (hold.state !== "held") return "lost";
-    if (!hold.inDoubt(this.clock.now())) return "released";
-    return settleDoubt(hold, this.clock, this.#home);
-  }
-
-  /** Believed no longer, but perhaps still in the store: freed early, unless a delay after an unclean end was asked for. */
-  async #freeEarly(hold: Hold): Promise<ReleaseResult> {
-    if (this.#home.abandon(hold)) await this.#home.releases.free(hold);
     return "lost";
+  }
+
+  /** From here on nothing renews it, and nobody finds it. */
+  #drop(hold: Hold): void {
+    remove(this.#holds, hold);
+    this.#parts.watchdog.drop(hold);
   }
 
   /** A hold whose time is over though no timer has noticed yet is in nobody's way. */
   #loseExpired(): void {
-    if (this.#holds.length === 0) return;
-    const nowMs = this.clock.now();
+    const nowMs = this.#parts.clock.now();
     for (const hold of this.#holds.slice()) {
-      if (!hold.trusted(nowMs)) this.lose(hold, "its ttl passed before it could be renewed");
+      if (!hold.trusted(nowMs)) hold.lose("its ttl passed before it could be renewed");
     }
   }
 
   /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
   serve(): void {
-    if (this.#home.closed) return this.#acquisitions.callOffSpare(this.#line);
-    for (let request = this.#line.first; request !== undefined && !this.#home.closed; request = this.#line.first) {
+    if (this.#closed) return this.callOffSpare(this.#line);
+    for (let request = this.#line.first; request !== undefined && !this.#closed; request = this.#line.first) {
       const hold = this.joinable(request);
       if (hold === undefined) break;
-      this.#lendToFirst(hold);
+      this.lend(hold, request);
     }
-    if (this.#acquisitions.all.length > 0) this.#acquisitions.callOffSpare(this.#line);
+    if (this.claims.length > 0) this.callOffSpare(this.#line);
     const head = this.#line.first;
     if (head !== undefined && this.#tries?.isAheadOf(head) !== true) {
       const seats = seatsFor(head, this.#line, this.#holds);
-      for (let spare = seats - this.#acquisitions.all.length; spare > 0; spare--) this.#acquisitions.seek(head);
+      for (let spare = seats - this.claims.length; spare > 0; spare--) this.seek(head);
     }
     return this.#tries?.serve();
   }
 
   joinable(request: Request): Hold | undefined {
     if (request.options.mode !== "shared") return undefined;
-    return this.#holds.find((hold) => mayLend(hold, request, this.clock.now()));
+    return this.#holds.find((hold) => mayLend(hold, request, this.#parts.clock.now()));
   }
 
   lend(hold: Hold, request: Request): void {
-    const lease = new HeldLease(this.name, hold.nextFence(), hold, this);
-    hold.lend(lease);
+    const lease = new HeldLease(hold, this.#parts);
+    this.#line.remove(request);
     request.grant(lease);
-    lease.announce();
+    if (holdChannel.hasSubscribers) lease.announce();
   }
 
-  #lendToFirst(hold: Hold): void {
-    this.lend(hold, this.#line.shift()!);
-  }
-
-  granted(acquisition: Acquisition<Request>, grant: Grant): void {
+  protected granted(acquisition: Acquisition<Request>, grant: Grant): void {
     const head = this.#line.first;
     this.begin(acquisition, head?.options.shareKey === acquisition.request.options.shareKey ? head : undefined, grant);
-    this.serve();
+    // Mostly there is nobody else.
+    if (this.#line.first !== undefined || this.claims.length > 0 || this.#tries !== undefined) this.serve();
   }
 
   begin({ claim, request: { options } }: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
-    const hold = new Hold(this, this.#home, claim, options, grant);
+    const hold = new Hold(this.#over, this.#parts.sleep, claim, options, grant);
+    const { trustedUntilMs } = hold;
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
-    if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#home.closed) {
+    if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#closed) {
       hold.claim = unused(claim);
       this.#passOn(hold).catch(() => {});
       return false;
     }
-    this.#line.remove(request);
-    this.#holds = added(this.#holds, hold);
-    this.#home.keep(hold);
+    if (this.#holds.length === 0) this.#holds = [hold];
+    else this.#holds.push(hold);
+    this.#parts.watchdog.keep(hold, trustedUntilMs);
     this.lend(hold, request);
     return true;
   }
 
-  refused(): void {
+  protected refused(): void {
     this.serve();
   }
 
-  failed({ request }: Acquisition<Request>, error: unknown): void {
+  protected failed({ request }: Acquisition<Request>, error: unknown): void {
     const head = this.#line.first;
     const failed = request.inLine || head?.options.shareKey !== request.options.shareKey ? request : head;
-    if (this.#line.remove(failed)) failed.fail(asBackendError(this.backendName, this.name, error));
+    if (this.#line.remove(failed)) failed.fail(asBackendError(this.#parts.backend.name, this.name, error));
     this.serve();
   }
 
-  readonly heard = (): void => this.serve();
+  protected heard(): void {
+    this.serve();
+  }
 
   /** Ends the hold in the store; where somebody waits here, the next claim goes out in the same step. */
   #passOn(hold: Hold): Promise<ReleaseResult> {
     hold.end("ending");
-    this.#home.drop(hold);
-    remove(this.#holds, hold);
-    const { backend, releases, closed } = this.#home;
-    const head = closed ? undefined : this.#line.first;
+    this.#drop(hold);
+    const { backend, releases, clock, sleep } = this.#parts;
+    const head = this.#closed ? undefined : this.#line.first;
     // What is in doubt is asked for first, which a swap cannot do.
-    const canSwap = backend.swap !== undefined && hold.claim.minHoldMs === 0 && !hold.inDoubt(this.clock.now());
-    if (!canSwap || head === undefined || seatsFor(head, this.#line, this.#holds) <= this.#acquisitions.all.length) {
+    const canSwap = backend.swap !== undefined && hold.claim.minHoldMs === 0 && !hold.inDoubt(clock.now());
+    if (!canSwap || head === undefined || seatsFor(head, this.#line, this.#holds) <= this.claims.length) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
       hold.released = releases.release(hold);
       this.serve();
       return hold.released;
     }
-    const acquisition = this.#acquisitions.add(head);
-    const sent = this.#home.sleep.sentNow();
-    hold.released = releases.swap(hold, acquisition.claim, (asked) =>
-      this.#acquisitions.follow(acquisition, acquisition.follow(asked, sent), sent),
-    );
+    const acquisition = this.add(head);
+    const sent = sleep.sentNow();
+    hold.released = releases.swap(hold, acquisition.claim, (answer) => this.follow(acquisition, answer, sent));
     return hold.released;
   }
+}
+
+/** True: the hold may go to this request in memory, without a word to the store. */
+function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
+  const { options } = hold;
+  if (!options.reusable || options.shareKey !== request.options.shareKey) return false;
+  if (options.mode === "exclusive" && (hold.lent >= hold.run || hold.leases.length > 0)) return false;
+  return nowMs - hold.grantedAtMs < TURN_MS && hold.isSure(nowMs);
+}
+
+/** How many claims may be at the store for the head of the line. */
+function seatsFor(head: Request, line: RequestList, holds: readonly Hold[]): number {
+  const { mode, limit } = head.options;
+  if (limit > 1) return Math.min(limit - holds.length, line.countSame(head, limit));
+  for (const hold of holds) {
+    // Without a run there is nothing to hand over in memory: the next claim may queue in the store at once.
+    if (hold.claim.mode === "exclusive" && (hold.run > 1 || mode === "shared")) return 0;
+  }
+  return 1;
 }

@@ -12,7 +12,6 @@ import type {
   Work,
 } from "./api.ts";
 import type { Backend, Snapshot } from "../contract/backend.ts";
-import { checkBackend, checkCreateOptions, checkReason } from "./check.ts";
 import { got } from "../contract/show-value.ts";
 import { type Call, Closing, Running } from "./close.ts";
 import { Engine } from "./engine.ts";
@@ -26,6 +25,8 @@ import { askStore } from "./ask-store.ts";
 import { Scope } from "./reentry.ts";
 import {
   answerMs,
+  checkBackend,
+  checkCreateOptions,
   checkName,
   checkObject,
   type CheckedOptions,
@@ -33,6 +34,7 @@ import {
   onlyWaitOf,
   toQuerySpec,
   checkOptions,
+  checkReason,
   checkTryOptions,
 } from "./options.ts";
 import type { WaitMode } from "./request.ts";
@@ -65,9 +67,10 @@ class BackendLocks implements Locks {
     const work = typeof optionsOrWork === "function" ? optionsOrWork : maybeWork;
     if (typeof work !== "function") throw new TypeError("Expected `run` to get a function as its last argument");
     const checked = this.#checked(typeof optionsOrWork === "function" ? undefined : optionsOrWork);
-    // Before anything is waited for: close() waits for this call from here on, whether its work has started or not.
     const names = toNames(name);
-    const call = this.#running.begin(String(names));
+    const call: Call = { name: String(names) };
+    // Before anything is waited for: close() waits for this call from here on, whether its work has started or not.
+    this.#running.calls.add(call);
     try {
       return await this.#work((await this.#take(names, checked, patienceOf(checked)))!, work, call);
     } finally {
@@ -87,7 +90,8 @@ class BackendLocks implements Locks {
     checkName(name);
     if (typeof work !== "function") throw new TypeError("Expected `elect` to get a function as its second argument");
     const checked = { ...this.#checked(options), waitMs: Infinity };
-    const call = this.#running.begin(name);
+    const call: Call = { name };
+    this.#running.calls.add(call);
     try {
       await elect({
         clock: this.#engine.clock,
@@ -96,7 +100,7 @@ class BackendLocks implements Locks {
         closing: this.#engine.closing,
         ttlMs: checked.ttlMs,
         // A candidate stands for itself: it never re-enters a lease of the code that called elect().
-        acquire: async () => (await this.#takeFresh(name, checked, "queue", Infinity))!,
+        acquire: async () => (await this.#engine.take(name, checked, "queue", Infinity))!,
         hold: (lease, run) => new Scope(this, lease).run(run),
         work,
       });
@@ -166,13 +170,8 @@ class BackendLocks implements Locks {
   #takeOne(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
     const scope = Scope.of(this, name);
     if (scope !== undefined) return this.#engine.reenter(scope, checked, waitMode, waitMs);
-    if (!acquireChannel.hasSubscribers) return this.#takeFresh(name, checked, waitMode, waitMs);
+    if (!acquireChannel.hasSubscribers) return this.#engine.take(name, checked, waitMode, waitMs);
     return this.#traced(name, checked, waitMode, waitMs);
-  }
-
-  #takeFresh(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
-    if (checked.renew === "thread") return this.#engine.takeWithThread(name, checked, waitMode, waitMs);
-    return this.#engine.take(name, checked, waitMode, waitMs);
   }
 
   async #traced(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
@@ -181,7 +180,7 @@ class BackendLocks implements Locks {
     const startedAtMs = clock.now();
     const taken = await acquireChannel.tracePromise(async () => {
       try {
-        const lease = await this.#takeFresh(name, checked, waitMode, waitMs);
+        const lease = await this.#engine.take(name, checked, waitMode, waitMs);
         event.outcome = lease === null ? "busy" : "acquired";
         if (lease !== null) event.fence = lease.fence;
         return lease;
@@ -194,8 +193,9 @@ class BackendLocks implements Locks {
       }
     }, event);
     // A subscriber may have closed these locks before the caller had its lease.
-    if (this.#engine.closed && taken?.lost !== undefined) throw new LockClosedError(name);
-    return taken;
+    if (!this.#engine.closed || taken === null) return taken;
+    taken.discard();
+    throw new LockClosedError(name);
   }
 
   /** Runs the function and releases, whatever it does. What resolves after its lease was lost may not be taken for done. */

@@ -6,19 +6,32 @@
 import { Deadlines, type Deadline } from "../contract/deadlines.ts";
 import type { ReleaseResult } from "./api.ts";
 import type { Backend, Claim, Granted, Refused, Released } from "../contract/backend.ts";
-import type { Clock } from "../contract/clock.ts";
+import type { Clock, SleepDetector } from "../contract/clock.ts";
+import type { Chance } from "../contract/random.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
-import { asked, type Runtime } from "./surroundings.ts";
+import { asked } from "../contract/answer.ts";
 import { within } from "../contract/time-limit.ts";
 
 /** A release that the store does not answer is asked for again after this long at most. */
 const SILENCE_MS = 2000;
+/** Looked through when there are more. */
+const LOST_MAX = 256;
 const PAUSE_MIN_MS = 20;
 const PAUSE_MAX_MS = 1000;
 const PATIENCE_MIN_MS = 100;
 const PATIENCE_MAX_MS = 5000;
 const RELEASED: ReadonlySet<Released> = new Set(["held", "queued", "absent"] as const);
+
+/** What every part that talks to the store needs. */
+export interface Runtime {
+  readonly backend: Backend;
+  readonly clock: Clock;
+  readonly chance: Chance;
+  readonly sleep: SleepDetector;
+  /** Aborts when nothing is asked any more. Absent: it is asked until all is answered. */
+  readonly ended?: AbortSignal;
+}
 
 /** A release that the store has not answered yet. */
 class Pending implements Deadline {
@@ -71,6 +84,9 @@ export class Releases {
   readonly #backend: Backend;
   /** Those whose holder waits for an answer. */
   readonly #waiting: Deadlines<Pending>;
+  /** Lost, and still in use: the store may have their leases yet, until their users are done or the locks are closed. */
+  readonly #lost: Set<Hold> = new Set();
+  #lostMax = LOST_MAX;
   /** What goes on behind everybody's back, with the names of the locks. */
   readonly #behind: Map<Promise<unknown>, string> = new Map();
   #idle: (() => void) | undefined;
@@ -83,8 +99,29 @@ export class Releases {
     this.#waiting = new Deadlines<Pending>(around.clock, true, (nowMs) => this.#late(nowMs));
   }
 
+  /** The hold is lost. Not one with a delay after an unclean end: the store keeps that. */
+  keepLost(hold: Hold): void {
+    if (hold.claim.lockDelayMs > 0) return;
+    this.#lost.add(hold);
+    if (this.#lost.size < this.#lostMax) return;
+    // Those that are never released are not kept for ever: the store has let go of them by now.
+    const nowMs = this.#clock.now();
+    for (const lost of this.#lost) if (nowMs > lost.fromMs + 2 * lost.ttlMs) this.#lost.delete(lost);
+    this.#lostMax = Math.max(LOST_MAX, 2 * this.#lost.size);
+  }
+
+  /** Nobody uses a lost hold any more: freed early. */
+  async freeLost(hold: Hold): Promise<ReleaseResult> {
+    if (this.#lost.delete(hold)) await this.#free(hold);
+    return "lost";
+  }
+
+  freeAllLost(): void {
+    for (const hold of this.#lost) void this.freeLost(hold);
+  }
+
   /** As {@link release}, for nobody who would want to know what a backend has answered by mistake. */
-  async free(hold: Hold): Promise<void> {
+  async #free(hold: Hold): Promise<void> {
     await this.release(hold).catch(() => {});
   }
 

@@ -1,11 +1,10 @@
 /** The worker thread of `renew: "thread"`: renews what it is told to, every third of a ttl, and writes down since when. */
 import { parentPort, workerData } from "node:worker_threads";
-import { readRenewal } from "../contract/answer.ts";
+import { driftMs, readRenewal } from "../contract/answer.ts";
 import type { Claim, Renewal, Renewer } from "../contract/backend.ts";
 import { systemClock } from "../contract/clock.ts";
-import { driftMs } from "../contract/trust.ts";
 import { messageOf } from "../contract/errors.ts";
-import { asked } from "./surroundings.ts";
+import { asked } from "../contract/answer.ts";
 import type { FromWorker, ToWorker, WorkerStart } from "./renew-thread.ts";
 import { sharedNowMs, ThreadSlot } from "./renew-thread-slot.ts";
 

@@ -11,7 +11,7 @@ import { LockBackendError, LockClosedError, messageOf, quote } from "../contract
 import type { Hold } from "./hold.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import type { CheckedOptions } from "./options.ts";
-import { asked } from "./surroundings.ts";
+import { asked } from "../contract/answer.ts";
 import { sharedNowMs, ThreadSlot } from "./renew-thread-slot.ts";
 
 /** Between two starts, so that a worker that dies at once does not become a busy loop. */

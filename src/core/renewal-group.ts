@@ -27,20 +27,16 @@ export class RenewalGroup implements Deadline {
     this.renewAtMs = renewAtMs;
   }
 
-  add(hold: Hold): void {
+  add(hold: Hold, trustedUntilMs: number): void {
     hold.group = this;
     hold.groupIndex = this.holds.push(hold) - 1;
-    this.#seeEnd(hold.trustedUntilMs);
+    if (trustedUntilMs < this.firstEndMs) this.firstEndMs = trustedUntilMs;
   }
 
   /** Makes {@link firstEndMs} exact. */
   findFirstEnd(): void {
     this.firstEndMs = Infinity;
-    for (const hold of this.holds) this.#seeEnd(hold.trustedUntilMs);
-  }
-
-  #seeEnd(endMs: number): void {
-    if (endMs < this.firstEndMs) this.firstEndMs = endMs;
+    for (const { trustedUntilMs } of this.holds) if (trustedUntilMs < this.firstEndMs) this.firstEndMs = trustedUntilMs;
   }
 
   remove(hold: Hold): void {
@@ -53,7 +49,7 @@ export class RenewalGroup implements Deadline {
 
   /** Takes the other's holds over. */
   merge(other: RenewalGroup): void {
-    for (const hold of other.holds) this.add(hold);
+    for (const hold of other.holds) this.add(hold, hold.trustedUntilMs);
     other.holds.length = 0;
     if (other.renewAtMs < this.renewAtMs) this.renewAtMs = other.renewAtMs;
   }

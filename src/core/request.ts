@@ -1,9 +1,13 @@
 /** A request: one local wish for the lock, from acquire() to its answer; and the list of those that wait. */
-import type { Deadline } from "../contract/deadlines.ts";
+import type { Deadline, Deadlines } from "../contract/deadlines.ts";
 import type { Holding } from "../contract/backend.ts";
 import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
+
+/** How often those who wait look whether the store still answers. */
+const NUDGE_MIN_MS = 5000;
+const NUDGE_MAX_MS = 30_000;
 
 /** `queue`: waits for its turn. `try`: resolves to null when the lock is busy. `once`: rejects when it is. */
 export type WaitMode = "queue" | "try" | "once";
@@ -26,21 +30,22 @@ export class Request implements Deadline {
   readonly queue: Queue;
   readonly options: CheckedOptions;
   readonly waitMode: WaitMode;
+  /** It waits for its turn; otherwise it is a try. */
+  readonly waits: boolean;
+  /** When the waiting ends. */
+  readonly untilMs: number;
   settled = false;
 
-  /** When the waiting ends. */
-  untilMs: number = Infinity;
-
-  // The deadlines's own notes.
+  // The deadlines' own notes.
   atMs = 0;
   heapIndex = -1;
 
-  // The line's own links.
+  // The list's own links.
   next: Request | undefined;
   previous: Request | undefined;
   inLine = false;
 
-  /** A try's heapIndex among all tries on its lock, in the order of their calls. */
+  /** A try's number among all tries on its lock, in the order of their calls. */
   number = 0;
 
   /** Takes the request's signal listener away again. */
@@ -48,47 +53,56 @@ export class Request implements Deadline {
 
   readonly #resolve: (lease: HeldLease | null) => void;
   readonly #reject: (error: unknown) => void;
-  readonly #done: (request: Request) => void;
+  readonly #deadlines: Deadlines<Request>;
 
-  /** Settles once, through one of the first two; `done` then puts away its deadline. */
+  /** Settles once, through one of the two functions. Its deadline is put away then. */
   constructor(
     queue: Queue,
     options: CheckedOptions,
     waitMode: WaitMode,
+    nowMs: number,
+    waitMs: number,
     resolve: (lease: HeldLease | null) => void,
     reject: (error: unknown) => void,
-    done: (request: Request) => void,
+    deadlines: Deadlines<Request>,
   ) {
     this.queue = queue;
     this.options = options;
     this.waitMode = waitMode;
+    this.waits = waitMode === "queue";
+    this.untilMs = nowMs + waitMs;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#done = done;
+    this.#deadlines = deadlines;
+    this.wakeLater(nowMs);
   }
 
-  get waits(): boolean {
-    return this.waitMode === "queue";
+  /** At the end of the waiting, and now and then before that, to see whether the store still answers. */
+  wakeLater(nowMs: number): void {
+    const nudgeMs = Math.min(NUDGE_MAX_MS, Math.max(NUDGE_MIN_MS, this.options.ttlMs));
+    this.#deadlines.set(this, Math.min(this.untilMs, nowMs + nudgeMs));
   }
 
-  grant(lease: HeldLease): void {
-    this.settled = true;
-    this.#done(this);
+  grant(lease: HeldLease | null): void {
+    this.#settle();
     this.#resolve(lease);
   }
 
   /** The lock is busy: the certain no to a request that does not wait. */
   refuse(heldBy: readonly Holding[]): void {
-    if (this.waitMode === "once") return this.fail(new LockTimeoutError(this.queue.name, 0, heldBy));
-    this.settled = true;
-    this.#done(this);
-    return this.#resolve(null);
+    if (this.waitMode === "once") this.fail(new LockTimeoutError(this.queue.name, 0, heldBy));
+    else this.grant(null);
   }
 
   fail(error: unknown): void {
-    this.settled = true;
-    this.#done(this);
+    this.#settle();
     this.#reject(error);
+  }
+
+  #settle(): void {
+    this.settled = true;
+    this.#deadlines.clear(this);
+    this.unlisten?.();
   }
 }
 

@@ -13,20 +13,23 @@
  * a few questions, whatever else they ask for.
  */
 import type { Acquisition } from "./acquisition.ts";
-import { isBusyFor } from "./admission.ts";
 import type { Holding } from "../contract/backend.ts";
 import { asBackendError } from "../contract/errors.ts";
 import type { Grant, Hold } from "./hold.ts";
-import { type Hearer, Acquisitions, type AcquisitionsHome, type Judgement } from "./acquisitions.ts";
+import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
 import { RequestList, type Request } from "./request.ts";
 
 /** How many questions may be out before the store has said anything, and at most. */
 const ASKED_FIRST = 8;
 const ASKED_MAX = 64;
 
+interface TriesParts extends ClaimParts {
+  /** Aborted: nothing is granted any more. */
+  readonly closing: AbortSignal;
+}
+
 /** The queue that the tries pass by. */
-export interface TriesHome {
-  readonly name: string;
+export interface TriesFront {
   readonly holds: readonly Hold[];
   /** A question of those who wait is out, and its answer is worth waiting for. */
   readonly isAsking: boolean;
@@ -40,31 +43,28 @@ export interface TriesHome {
   serve(): void;
 }
 
-export class Tries implements Hearer {
-  readonly name: string;
-  readonly #around: AcquisitionsHome & { readonly closed: boolean };
-  readonly #home: TriesHome;
+export class Tries extends Acquisitions {
+  readonly #parts: TriesParts;
+  readonly #front: TriesFront;
   /** Those for whom no question of their own is out. */
   readonly #line: RequestList = new RequestList();
-  readonly #acquisitions: Acquisitions;
   #entered = 0;
   /** How many questions may be out, where claims can hold beside each other: one after a refusal, more after each grant. */
   #most = ASKED_FIRST;
 
-  constructor(around: AcquisitionsHome & { readonly closed: boolean }, home: TriesHome) {
-    this.name = home.name;
-    this.#around = around;
-    this.#home = home;
-    this.#acquisitions = new Acquisitions(around, this);
+  constructor(name: string, parts: TriesParts, front: TriesFront) {
+    super(name, parts);
+    this.#parts = parts;
+    this.#front = front;
   }
 
   get idle(): boolean {
-    return this.#line.first === undefined && this.#acquisitions.all.length === 0;
+    return this.#line.first === undefined && this.claims.length === 0;
   }
 
   /** Whether those who wait let a question come back first: its answer may be what they wait for. Not where there is room for several. */
   isAheadOf({ options: { limit } }: Request): boolean {
-    return limit === 1 && this.#acquisitions.all.some((acquisition) => !this.#acquisitions.isSilent(acquisition));
+    return limit === 1 && this.claims.some((acquisition) => !this.isSilent(acquisition));
   }
 
   enter(request: Request): void {
@@ -76,52 +76,56 @@ export class Tries implements Hearer {
 
   leave(request: Request): void {
     if (!this.#line.remove(request)) {
-      const acquisition = this.#acquisitions.all.find((one) => one.request === request);
+      const acquisition = this.claims.find((one) => one.request === request);
       if (acquisition !== undefined) this.#bequeath(acquisition);
     }
-    this.#home.serve();
+    this.#front.serve();
   }
 
   /** Looks at everybody from the first on, as far as it goes now. */
   serve(): void {
-    for (let request = this.#line.first; request !== undefined && !this.#around.closed; request = this.#line.first) {
+    for (
+      let request = this.#line.first;
+      request !== undefined && !this.#parts.closing.aborted;
+      request = this.#line.first
+    ) {
       if (this.#settle(request)) continue;
       if (!this.#mayAsk(request)) return;
       const upTo = this.#entered;
       this.#line.remove(request);
-      this.#acquisitions.seek(request).upTo = upTo;
+      this.seek(request).upTo = upTo;
     }
   }
 
   /** Questions whose answer would be worth nothing are asked anew when everybody is served next. `false`: there are none. */
   replace(isWorthless: Judgement): boolean {
-    const worthless = this.#acquisitions.callOffWhere(isWorthless);
+    const worthless = this.callOffWhere(isWorthless);
     for (const { request } of worthless) this.#line.push(request);
     return worthless.length > 0;
   }
 
-  trouble(nowMs: number): unknown {
-    return this.#acquisitions.trouble(nowMs);
+  trouble(): unknown {
+    return this.troubleAt(this.#parts.clock.now());
   }
 
-  granted(acquisition: Acquisition<Request>, grant: Grant): void {
+  protected granted(acquisition: Acquisition<Request>, grant: Grant): void {
     this.#most = Math.min(ASKED_MAX, 2 * this.#most);
-    if (!this.#home.begin(acquisition, acquisition.request, grant)) this.#line.push(acquisition.request);
-    this.#home.serve();
+    if (!this.#front.begin(acquisition, acquisition.request, grant)) this.#line.push(acquisition.request);
+    this.#front.serve();
   }
 
-  refused(acquisition: Acquisition<Request>): void {
+  protected refused(acquisition: Acquisition<Request>): void {
     this.#most = 1;
     const { mode, limit } = acquisition.claim;
-    const heldBy = acquisition.heldBy(this.#around.clock.now());
+    const heldBy = acquisition.heldBy(this.#parts.clock.now());
     // Who fits beside whom depends on nothing else.
     const isSame = ({ options }: Request): boolean => options.mode === mode && options.limit === limit;
     this.#answer(acquisition, isSame, (request) => request.refuse(heldBy));
   }
 
-  failed(acquisition: Acquisition<Request>, error: unknown): void {
+  protected failed(acquisition: Acquisition<Request>, error: unknown): void {
     const { shareKey } = acquisition.request.options;
-    const failure = asBackendError(this.#around.backend.name, this.name, error);
+    const failure = asBackendError(this.#parts.backend.name, this.name, error);
     // Another shareKey may be what the store wants.
     this.#answer(
       acquisition,
@@ -129,6 +133,9 @@ export class Tries implements Hearer {
       (request) => request.fail(failure),
     );
   }
+
+  /** A try does not wait on. */
+  protected heard(): void {}
 
   /** The answer to a question is for those who stood here when it left and have none of their own out. */
   #answer(
@@ -145,27 +152,27 @@ export class Tries implements Hearer {
       this.#line.remove(request);
       settle(request);
     }
-    this.#home.serve();
+    this.#front.serve();
   }
 
   /** What is known here without the store: that the lock is busy, or that it may be shared. */
   #settle(request: Request): boolean {
-    const isBusy = isBusyFor(request, this.#home.holds, this.#around.clock.now());
-    const hold = isBusy ? undefined : this.#home.joinable(request);
+    const isBusy = isBusyFor(request, this.#front.holds, this.#parts.clock.now());
+    const hold = isBusy ? undefined : this.#front.joinable(request);
     if (!isBusy && hold === undefined) return false;
     this.#line.remove(request);
-    if (hold === undefined) request.refuse(this.#home.heldBy());
-    else this.#home.lend(hold, request);
+    if (hold === undefined) request.refuse(this.#front.heldBy());
+    else this.#front.lend(hold, request);
     return true;
   }
 
   /** One at a time where one would be in the other's way: a try is never refused for another that was given up. */
   #mayAsk({ options: { mode, limit, shareKey } }: Request): boolean {
-    const out = this.#acquisitions.all;
+    const out = this.claims;
     if (out.length >= this.#most) return false;
     // For as many as there may be room for.
-    if (limit > 1) return out.length < Math.max(1, limit - this.#home.holds.length);
-    if (this.#home.isAsking) return false;
+    if (limit > 1) return out.length < Math.max(1, limit - this.#front.holds.length);
+    if (this.#front.isAsking) return false;
     if (mode === "exclusive") return out.length === 0;
     // Of one shareKey, all may share what one of them gets.
     return out.every(({ claim, request }) => claim.mode === "shared" && request.options.shareKey !== shareKey);
@@ -175,9 +182,18 @@ export class Tries implements Hearer {
   #bequeath(acquisition: Acquisition<Request>): void {
     const heir = this.#line.first;
     const isSame = heir?.options.shareKey === acquisition.request.options.shareKey;
-    if (!isSame || this.#acquisitions.isSilent(acquisition)) return this.#acquisitions.callOff(acquisition);
+    if (!isSame || this.isSilent(acquisition)) return this.callOff(acquisition);
     this.#line.remove(heir);
     acquisition.request = heir;
     return undefined;
   }
+}
+
+/** True: what this process holds, for sure and now, is in this request's way. What is in doubt may be free by now. */
+function isBusyFor({ options: { mode, limit } }: Request, holds: readonly Hold[], nowMs: number): boolean {
+  let taken = 0;
+  for (const hold of holds) {
+    if ((mode === "exclusive" || hold.claim.mode === "exclusive") && hold.isSure(nowMs)) taken++;
+  }
+  return taken >= limit;
 }

@@ -9,11 +9,12 @@ import { Deadlines, type Deadline } from "../contract/deadlines.ts";
 import { readRenewal } from "../contract/answer.ts";
 import type { Backend, Renewal } from "../contract/backend.ts";
 import type { Chance } from "../contract/random.ts";
-import type { Clock } from "../contract/clock.ts";
+import type { Clock, SleepDetector } from "../contract/clock.ts";
+import type { Runtime } from "./release.ts";
+import type { RenewThread } from "./renew-thread.ts";
 import { RenewalGroup } from "./renewal-group.ts";
 import { renewChannel } from "../contract/events.ts";
-import type { Hold } from "./hold.ts";
-import type { SleepDetector } from "./sleep.ts";
+import { type Hold, whyEnded } from "./hold.ts";
 
 /** Groups due within this part of their ttl are renewed along with others, so leases taken at random moments end up in few batches. */
 const RIDE_ALONG = 1 / 10;
@@ -22,8 +23,6 @@ const JOIN = 1 / 30;
 const RETRY_MIN_MS = 10;
 /** How often holds that are not renewed are looked at: a machine that slept shows only by its wall clock. */
 const SLEEP_LOOK_MS = 1000;
-/** A timer that is this late is worth a word: the loop was blocked. */
-const LATE_MS = 100;
 
 /** A hold that cannot be trusted any more. */
 interface Ended {
@@ -40,9 +39,12 @@ export class Watchdog {
   readonly #deadlines: Deadlines<Deadline>;
   /** Per ttl, the group that new holds join. */
   readonly #youngest: Map<number, { readonly group: RenewalGroup; readonly untilMs: number }> = new Map();
+  /** Holds by claim id. Only news of a single claim asks for it, so that there is none before the first. */
+  #byId: Map<string, Hold> | undefined;
+  #thread: RenewThread | undefined;
   #stopped = false;
 
-  constructor(backend: Backend, clock: Clock, chance: Chance, sleep: SleepDetector) {
+  constructor({ backend, clock, chance, sleep }: Runtime) {
     this.#backend = backend;
     this.#clock = clock;
     this.#chance = chance;
@@ -50,25 +52,30 @@ export class Watchdog {
     this.#deadlines = new Deadlines<Deadline>(clock, false, (nowMs) => this.#sweep(nowMs));
   }
 
-  keep(hold: Hold): void {
+  /** A hold begins, which may be trusted until then. */
+  keep(hold: Hold, trustedUntilMs: number): void {
+    this.#byId?.set(hold.claim.id, hold);
+    const { grantedAtMs: nowMs, ttlMs } = hold;
+    if (hold.options.renew === "thread") this.#thread!.keep(hold);
     // What is not renewed from here has only its end to be watched.
-    if (hold.options.renew !== true) return this.#watchEnd(hold, hold.grantedAtMs);
-    const nowMs = hold.grantedAtMs;
+    if (hold.options.renew !== true) return this.#watchEnd(hold, nowMs);
     // A lease that was handed over has used up some of its trust: renewed no later than half-way to its end.
-    const latestMs = nowMs + (hold.trustedUntilMs - nowMs) / 2;
-    const youngest = this.#youngest.get(hold.ttlMs);
+    const latestMs = nowMs + (trustedUntilMs - nowMs) / 2;
+    const youngest = this.#youngest.get(ttlMs);
     if (youngest !== undefined && nowMs < youngest.untilMs && youngest.group.heapIndex >= 0) {
-      if (youngest.group.renewAtMs <= latestMs) return youngest.group.add(hold);
+      if (youngest.group.renewAtMs <= latestMs) return youngest.group.add(hold, trustedUntilMs);
     }
-    const dueMs = nowMs + this.#thirdMs(hold.ttlMs);
-    const group = new RenewalGroup(hold.ttlMs, Math.min(dueMs, latestMs));
-    group.add(hold);
+    const dueMs = nowMs + this.#thirdMs(ttlMs);
+    const group = new RenewalGroup(ttlMs, Math.min(dueMs, latestMs));
+    group.add(hold, trustedUntilMs);
     if (dueMs <= latestMs) this.#youngest.set(hold.ttlMs, { group, untilMs: nowMs + hold.ttlMs * JOIN });
     return this.#deadlines.set(group, group.renewAtMs);
   }
 
   /** From this moment on nothing renews the hold, not even an answer that is on its way. */
   drop(hold: Hold): void {
+    this.#byId?.delete(hold.claim.id);
+    if (hold.options.renew === "thread") this.#thread?.drop(hold);
     const { group } = hold;
     if (group === undefined) return this.#deadlines.clear(hold);
     group.remove(hold);
@@ -76,11 +83,30 @@ export class Watchdog {
     return undefined;
   }
 
+  /** Every hold. The heap is the only place where they are kept: each is in it, or in a group that is. */
+  get all(): readonly Hold[] {
+    return this.#deadlines.all().flatMap((entry) => (entry instanceof RenewalGroup ? entry.holds : (entry as Hold)));
+  }
+
+  /** The hold of a claim. */
+  find(claimId: string): Hold | undefined {
+    this.#byId ??= new Map(this.all.map((hold) => [hold.claim.id, hold]));
+    return this.#byId.get(claimId);
+  }
+
+  /** From now on, what is to be renewed from a thread is renewed from this one. */
+  useThread(thread: RenewThread): void {
+    this.#thread = thread;
+  }
+
   /** Renews everything now. What was asked before may never be answered, as after a reconnect. */
   doubt(): void {
     const nowMs = this.#clock.now();
     for (const entry of this.#deadlines.all()) {
-      if (!(entry instanceof RenewalGroup)) continue;
+      if (!(entry instanceof RenewalGroup)) {
+        this.confirm(entry as Hold, true);
+        continue;
+      }
       entry.renewAtMs = nowMs;
       entry.askedAtMs = -Infinity;
       this.#deadlines.set(entry, nowMs);
@@ -88,19 +114,21 @@ export class Watchdog {
   }
 
   /** Renews one hold now. `afresh`: an answer that is on its way may be older than the doubt. */
-  confirm(hold: Hold, afresh: boolean): void {
+  confirm(hold: Hold, afresh = false): void {
+    if (hold.options.renew === "thread") return this.#thread?.renewNow(hold, afresh);
     const { group } = hold;
     if (group === undefined) return;
     const nowMs = this.#clock.now();
     // It is being asked for, or will be soon: somebody who looks again and again does not make it more often.
     if (!afresh && (group.isAsking(nowMs) || group.failures > 0 || group.renewAtMs <= nowMs)) return;
     group.remove(hold);
-    this.#put([hold], 0, nowMs);
+    return this.#put([hold], 0, nowMs);
   }
 
-  stop(): void {
+  async stop(): Promise<void> {
     this.#stopped = true;
     this.#deadlines.stop();
+    await this.#thread?.close();
   }
 
   #watchEnd(hold: Hold, nowMs: number): void {
@@ -248,7 +276,7 @@ export class Watchdog {
         perTtl.set(hold.ttlMs, (group = new RenewalGroup(hold.ttlMs, failures === 0 ? nowMs : nowMs + pauseMs)));
         group.failures = failures;
       }
-      group.add(hold);
+      group.add(hold, hold.trustedUntilMs);
     }
     for (const group of perTtl.values()) this.#setDeadline(group);
   }
@@ -261,15 +289,5 @@ export class Watchdog {
 
 /** Ends holds, one after the other. The listeners of one may have ended the next. */
 function lose(ended: readonly Ended[]): void {
-  for (const { hold, reason } of ended) hold.home.lose(hold, reason);
-}
-
-function whyEnded(hold: Hold, nowMs: number, failures: number): string {
-  if (nowMs >= hold.endAtMs) return "it was held for its maxHold";
-  if (nowMs < hold.trustedUntilMs) return "the machine slept past the end of its ttl";
-  if (hold.options.renew === false) return "its ttl passed and it is not renewed";
-  if (failures > 0) return `its ttl passed while the store did not confirm it (${failures} renewals failed)`;
-  const lateMs = Math.round(nowMs - hold.trustedUntilMs);
-  const late = lateMs < LATE_MS ? "" : `noticed ${lateMs} ms late: `;
-  return `its ttl passed before it could be renewed (${late}the event loop was blocked, the process paused, or the store hung)`;
+  for (const { hold, reason } of ended) hold.lose(reason);
 }

@@ -10,7 +10,7 @@ import { LockBackendError, LockLostError, LockTimeoutError } from "../../src/con
 import { clipped, printable, toPrintableJson } from "../../src/contract/foreign.ts";
 import { clippedSnapshot } from "../../src/core/snapshot.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
-import { checkReason } from "../../src/core/check.ts";
+import { checkReason } from "../../src/core/options.ts";
 import { checkOptions } from "../../src/core/options.ts";
 import { DIST } from "../dist.ts";
 import { newClaim } from "../../src/testing/claim.ts";

@@ -8,7 +8,7 @@ import { afterAll, describe, expect, test, vi } from "vitest";
 import { Deadlines, type Deadline } from "../../src/contract/deadlines.ts";
 import type { Backend, Claim, Holding } from "../../src/contract/backend.ts";
 import { systemChance } from "../../src/contract/random.ts";
-import { systemClock } from "../../src/contract/clock.ts";
+import { SleepDetector, systemClock } from "../../src/contract/clock.ts";
 import { RenewalGroup } from "../../src/core/renewal-group.ts";
 import { Engine } from "../../src/core/engine.ts";
 import type { HeldLease } from "../../src/core/lease.ts";
@@ -16,7 +16,6 @@ import { checkOptions } from "../../src/core/options.ts";
 import { formatMs, toMs } from "../../src/contract/duration.ts";
 import { LockBackendError, type LockLostError, LockTimeoutError, messageOf, quote } from "../../src/contract/errors.ts";
 import { Hold } from "../../src/core/hold.ts";
-import { SleepDetector } from "../../src/core/sleep.ts";
 import { RenewThread } from "../../src/core/renew-thread.ts";
 import { mistakenGrant } from "../../src/contract/backend-mistake.ts";
 import { clippedSnapshot } from "../../src/core/snapshot.ts";
@@ -93,10 +92,9 @@ test("a renewing thread that dies at once is not started again at once", async (
   const thread = new RenewThread({ ...memory({ clock }), renewer } as Backend, clock, () => {});
   const claim = { id: "1", name: "a", ttlMs: 30_000 } as Claim;
   const granted = { granted: true, fence: 1n, run: 1 } as const;
-  const home = { lose: () => {}, forceEnd: () => Promise.resolve() };
   const sleep = new SleepDetector(clock);
-  const grant = { granted, sent: sleep.sentNow() };
-  thread.keep(new Hold(home, { clock, sleep }, claim, checkOptions({ renew: "thread" }, {}), grant));
+  const grant = { granted, sent: sleep.sentNow(), heardAtMs: clock.now(), trustedUntilMs: clock.now() + 29_000 };
+  thread.keep(new Hold(() => "lost", sleep, claim, checkOptions({ renew: "thread" }, {}), grant));
   await clock.advance(0);
   // A real thread, which needs a moment to fail.
   await vi.waitFor(() => expect(clock.nextDueMs).toBe(clock.now() + 1000), { timeout: 120_000 });
@@ -278,13 +276,13 @@ test("a backend without swap() lets the next one in by a question of its own", a
 });
 
 describe("who holds", () => {
-  test("the engine knows exactly the holds that there are, in whatever order they end", async () => {
+  test.each([true, false])("the watchdog knows exactly the holds that there are, renew: %s", async (renew) => {
     const clock = new FakeClock();
     const engine = new Engine(memory({ clock }), { clock });
-    const options = checkOptions({}, {});
+    const options = checkOptions({ renew }, {});
     const take = (name: string): Promise<HeldLease> => engine.take(name, options, "queue", 1000) as Promise<HeldLease>;
     const leases = await Promise.all(["a", "b", "c", "d"].map(take));
-    const names = (): string[] => engine.held.map(({ claim }) => claim.name).toSorted();
+    const names = (): string[] => engine.watchdog.all.map(({ claim }) => claim.name).toSorted();
     expect(names()).toEqual(["a", "b", "c", "d"]);
     await leases[1]!.release();
     expect(names()).toEqual(["a", "c", "d"]);

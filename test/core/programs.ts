@@ -15,6 +15,43 @@ const read = (lock: string, ...steps: readonly Step[]): Step => ({ do: "run", lo
 
 export const programs: readonly OldProgram[] = [
   {
+    id: "S149",
+    title: "nor is a lease, when a subscriber of its acquire closes the locks", // seed 55929
+    broke: "entered a lease that is over",
+    program: {
+      threads: [
+        {
+          client: 0,
+          steps: [
+            { do: "on", event: "acquire:asyncEnd", steps: [{ do: "check" }, { do: "close" }] },
+            { do: "try", lock: "p" },
+          ],
+        },
+      ],
+    },
+  },
+  {
+    id: "S124",
+    title: "a group is not handed out when close() has begun to release it in the same turn", // seed 34519
+    broke: "entered a lease that is over",
+    program: {
+      threads: [
+        {
+          client: 0,
+          steps: [
+            {
+              do: "all",
+              branches: [
+                [{ do: "try", lock: "p", loose: true }, { do: "force", lock: "p" }, { do: "close" }],
+                [{ do: "try", lock: ["x", "y", "z"] }],
+              ],
+            },
+          ],
+        },
+      ],
+    },
+  },
+  {
     id: "S121",
     title: "nobody enters a lease that its user released", // seed 18
     broke: "entered a lease that is over",

@@ -1,6 +1,6 @@
 /** What this process knows of one claim: its rounds, whether one was won, and how long that may be trusted. */
 import type { Claim, Granted } from "../../contract/backend.ts";
-import { driftMs } from "../../contract/trust.ts";
+import { driftMs } from "../../contract/answer.ts";
 import { Backoff } from "./backoff.ts";
 import { firstFence, RUN } from "./ballot.ts";
 import type { MemberLink } from "./member-link.ts";

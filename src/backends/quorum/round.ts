@@ -5,8 +5,8 @@
  */
 import type { Claim, Vote } from "../../contract/backend.ts";
 import type { Timer } from "../../contract/clock.ts";
+import { driftMs } from "../../contract/answer.ts";
 import type { MemberVote } from "../../contract/errors.ts";
-import { driftMs } from "../../contract/trust.ts";
 import { clocksOff } from "./clock-offsets.ts";
 import { describe } from "./errors.ts";
 import type { MemberLink, VoteReceiver } from "./member-link.ts";

@@ -1,7 +1,7 @@
 /** `holdfast renew NAME --fence N`: more time for a lease from `acquire`. */
 import type { Claim } from "../../contract/backend.ts";
 import { systemClock } from "../../contract/clock.ts";
-import { driftMs } from "../../contract/trust.ts";
+import { driftMs } from "../../contract/answer.ts";
 import { formatMs, MAX_TTL_MS } from "../../contract/duration.ts";
 import { LockBackendError, LockLostError } from "../../contract/errors.ts";
 import { printable } from "../../contract/foreign.ts";
