@@ -19,6 +19,9 @@ import type { OpenStore } from "./open-store.ts";
 /** How long the store is given to confirm that it has let go of a claim that nobody wants any more. */
 const LEAVE_MS = 2000;
 
+/** The store's yes, and when the question that it answers left. */
+export type Sought = Pick<Grant, "granted" | "sent">;
+
 export interface Wanted {
   readonly store: OpenStore;
   readonly claim: Claim;
@@ -30,11 +33,11 @@ export interface Wanted {
 }
 
 /** Rejects with a `LockTimeoutError` where the lock was not free in time, with the signal's reason, or with what is wrong with the store. */
-export async function seekLease(wanted: Wanted): Promise<Grant> {
+export async function seekLease(wanted: Wanted): Promise<Sought> {
   const { store, claim, waitMs, stop, note } = wanted;
   const { backend } = store;
   const sleep = new SleepDetector(systemClock);
-  const kept: { grant?: Grant } = {};
+  const kept: { grant?: Sought } = {};
   const asked =
     claim.resumes === true
       ? withoutEnding(backend, (granted, sent) => (kept.grant = { granted, sent }), sleep)
