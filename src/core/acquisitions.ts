@@ -5,10 +5,7 @@ import type { SentAt } from "../contract/clock.ts";
 import { type Grant, remove } from "./hold.ts";
 import { toClaim } from "./options.ts";
 import type { Releases, Runtime } from "./release.ts";
-import type { RequestList, Request } from "./request.ts";
-
-/** A question that is out for this long, or longer where others were too, has nothing to pass on: the next one asks anew. */
-const SILENCE_MS = 2000;
+import { type RequestList, type Request, SILENCE_MS } from "./request.ts";
 
 /** What claims need of what is around them. */
 export interface ClaimParts extends Runtime {

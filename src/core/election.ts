@@ -58,8 +58,8 @@ async function serve(candidacy: Candidacy, lease: HeldLease): Promise<void> {
   let failed = false;
   try {
     stopListening = onAbort(signal, (reason) => lease.stop(reason));
-    // Elected in the very moment in which the candidacy ended: nothing is begun.
-    if (isOver(candidacy)) return;
+    // Elected in the very moment in which the candidacy ended: nothing is begun, and no minHold is due.
+    if (isOver(candidacy)) return lease.discard();
     await candidacy.hold(lease, async () => {
       await work(lease);
     });

@@ -200,7 +200,7 @@ export class Engine {
 
   /** The store has ended a lease by force. One of ours is over now, whether or not the backend has news for us. */
   forced(name: string, fence: bigint, reason: string): void {
-    const hold = this.#queues.get(name)?.holds.find(({ firstFence }) => firstFence === fence);
+    const hold = this.#queues.get(name)?.holds.find((one) => one.hasFence(fence));
     hold?.lose(`broken by force by ${this.holder}: ${reason}`);
   }
 }

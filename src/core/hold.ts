@@ -129,6 +129,11 @@ export class Hold implements Deadline {
     return before === 0 || this.claim.mode === "shared" ? this.firstFence : this.firstFence + BigInt(before);
   }
 
+  /** The fence is one of its run. */
+  hasFence(fence: bigint): boolean {
+    return fence >= this.firstFence && fence < this.firstFence + BigInt(this.run);
+  }
+
   /** The lease is over. `undefined`: others go on with the hold. */
   takeBack(lease: HoldUser): ReleaseResult | Promise<ReleaseResult> | undefined {
     remove(this.leases, lease);

@@ -176,11 +176,20 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     }
     if (this.claims.length > 0) this.callOffSpare(this.#line);
     const head = this.#line.first;
-    if (head !== undefined && this.#tries?.isAheadOf(head) !== true) {
-      const seats = seatsFor(head, this.#line, this.#holds);
-      for (let spare = seats - this.claims.length; spare > 0; spare--) this.seek(head);
+    if (head !== undefined) {
+      // A try's question may be lost. Nothing else would look then.
+      if (this.isHeldUp) head.wakeSoon(this.#parts.clock.now());
+      else if (this.#tries?.isAheadOf(head) !== true) {
+        const seats = seatsFor(head, this.#line, this.#holds);
+        for (let spare = seats - this.claims.length; spare > 0; spare--) this.seek(head);
+      }
     }
     return this.#tries?.serve();
+  }
+
+  get isHeldUp(): boolean {
+    const head = this.#line.first;
+    return head !== undefined && this.claims.length === 0 && this.#tries?.isAheadOf(head) === true;
   }
 
   joinable(request: Request): Hold | undefined {

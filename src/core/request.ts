@@ -5,6 +5,9 @@ import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../co
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
 
+/** A question that is out for this long, or longer where others were too, has nothing to pass on: the next one asks anew. */
+export const SILENCE_MS = 2000;
+
 /** How often those who wait look whether the store still answers. */
 const NUDGE_MIN_MS = 5000;
 const NUDGE_MAX_MS = 30_000;
@@ -81,6 +84,11 @@ export class Request implements Deadline {
   wakeLater(nowMs: number): void {
     const nudgeMs = Math.min(NUDGE_MAX_MS, Math.max(NUDGE_MIN_MS, this.options.ttlMs));
     this.#deadlines.set(this, Math.min(this.untilMs, nowMs + nudgeMs));
+  }
+
+  /** As soon as a question that is out counts as lost. */
+  wakeSoon(nowMs: number): void {
+    this.#deadlines.set(this, Math.min(this.untilMs, this.atMs, nowMs + SILENCE_MS));
   }
 
   grant(lease: HeldLease | null): void {

@@ -33,6 +33,8 @@ export interface TriesFront {
   readonly holds: readonly Hold[];
   /** A question of those who wait is out, and its answer is worth waiting for. */
   readonly isAsking: boolean;
+  /** The first of those who wait is asked for as soon as the tries' questions have come back. */
+  readonly isHeldUp: boolean;
   heldBy(): readonly Holding[];
   /** A shared hold that the request may use together with others. */
   joinable(request: Request): Hold | undefined;
@@ -172,7 +174,8 @@ export class Tries extends Acquisitions {
     if (out.length >= this.#most) return false;
     // For as many as there may be room for.
     if (limit > 1) return out.length < Math.max(1, limit - this.#front.holds.length);
-    if (this.#front.isAsking) return false;
+    // Nothing more goes out while a waiter lets what is out come back first: it would wait for ever.
+    if (this.#front.isAsking || this.#front.isHeldUp) return false;
     if (mode === "exclusive") return out.length === 0;
     // Of one shareKey, all may share what one of them gets.
     return out.every(({ claim, request }) => claim.mode === "shared" && request.options.shareKey !== shareKey);

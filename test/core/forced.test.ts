@@ -32,6 +32,18 @@ test("forceRelease() of one's own lease ends it here, before its answer", async 
   bystander.assertHeld();
 });
 
+test("forceRelease() with the fence of a lease that was lent on here ends it too", async () => {
+  const { locks, other } = withoutNews();
+  const first = await locks.acquire("a");
+  const next = locks.acquire("a");
+  await first.release();
+  const lease = await next;
+  expect(lease.fence).toBe(first.fence + 1n);
+  expect(await locks.forceRelease("a", { fence: lease.fence, reason: "stuck" })).toBe(true);
+  expect(() => lease.assertHeld()).toThrow(LockLostError);
+  expect(await other.tryAcquire("a")).not.toBeNull();
+});
+
 test("work under it is not taken for done", async () => {
   const { locks } = withoutNews();
   const running = locks.run("a", async ({ fence }) => await locks.forceRelease("a", { fence, reason: "stuck" }));

@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { rolldown } from "rolldown";
 import { expect, test } from "vitest";
 
-// 150 bytes more than before: a wall clock that is set back must not hide a sleep (SleepDetector).
-test("the core is at most 16.65 kB, bundled, minified and compressed", async () => {
+// 250 bytes more than before: a wall clock that is set back must not hide a sleep (SleepDetector), and tries must not keep a waiter
+// from being asked for (S169).
+test("the core is at most 16.75 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -15,5 +16,5 @@ test("the core is at most 16.65 kB, bundled, minified and compressed", async () 
   const loaded = output.filter((chunk) => chunk.type === "chunk" && !chunk.isDynamicEntry);
   const bytes = brotliCompressSync(loaded.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(16_650);
+  expect(bytes).toBeLessThanOrEqual(16_750);
 });

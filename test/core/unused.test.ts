@@ -1,5 +1,6 @@
 /** A `minHold` is for whoever had the lock. A lease that came too late for its user, or alone of its group, goes back at once. */
 import { describe, expect, test } from "vitest";
+import { holdChannel } from "../../src/contract/events.ts";
 import { LockBackendError, LockTimeoutError } from "../../src/contract/errors.ts";
 import { failure, gate, stage, type Stage } from "./scripted.ts";
 
@@ -56,6 +57,23 @@ describe("nobody had it, so that its minHold keeps nobody away:", () => {
     await rival.release();
     await world.clock.advance(500);
     world.backend.interfere.release = undefined;
+    await expectFree(world, "a");
+  });
+
+  test("a candidate whose candidacy ends when it is elected", async () => {
+    const world = stage();
+    const over = new AbortController();
+    const end = (): void => over.abort();
+    holdChannel.start.subscribe(end);
+    let began = false;
+    try {
+      const office = world.locks.elect("a", () => void (began = true), { ...KEPT, signal: over.signal });
+      await world.clock.advance(100);
+      await office;
+    } finally {
+      holdChannel.start.unsubscribe(end);
+    }
+    expect(began).toBe(false);
     await expectFree(world, "a");
   });
 

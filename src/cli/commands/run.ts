@@ -2,6 +2,7 @@
 import type { Lease } from "../../core/api.ts";
 import type { Snapshot } from "../../contract/backend.ts";
 import { LockTimeoutError } from "../../contract/errors.ts";
+import { HeldLease } from "../../core/lease.ts";
 import { ask } from "../ask-store.ts";
 import { WardenAhead } from "../run/spare-warden.ts";
 import { MARK_VARIABLE } from "../run/process-marks.ts";
@@ -116,6 +117,8 @@ async function acquireAndRun(io: Io, flags: Flags, around: Runtime): Promise<num
   log.detail("acquired", `holding ${plan.name} with fence ${lease.fence}`, { name: plan.name, fence: lease.fence });
   if (signals.exitCode !== undefined) {
     ahead?.dismiss();
+    // The command never ran, so no minHold is due.
+    if (lease instanceof HeldLease) lease.discard();
     await lease.release();
     return signals.exitCode;
   }
