@@ -206,7 +206,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     const hold = new Hold(this.#over, this.#parts.sleep, claim, options, grant);
     const { trustedUntilMs } = hold;
     // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
-    if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#closed) {
+    if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#parts.closing.aborted) {
       hold.claim = unused(claim);
       this.#passOn(hold).catch(() => {});
       return false;
