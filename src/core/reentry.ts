@@ -141,7 +141,9 @@ export class Scope implements Queue {
 
   /** The lease is lost: it is not entered any more. */
   #sendAway(reason: string): void {
-    const lost = this.#lease!.lossFor(reason);
-    for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) next.fail(lost);
+    // With the line empty, the lease may have been let go of.
+    for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) {
+      next.fail(this.#lease!.lossFor(reason));
+    }
   }
 }
