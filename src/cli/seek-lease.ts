@@ -1,5 +1,5 @@
 /**
- * The waiting of `holdfast acquire`: for the lock as long as it was told, for the store never longer than that takes. However it ends,
+ * The waiting of `holdfast acquire`: for the lock as long as it was asked to, for the store never longer than that takes. However it ends,
  * nothing of the claim is left in the store, or it is said what may be.
  */
 import { setTimeout as pause } from "node:timers/promises";
@@ -16,11 +16,11 @@ import { Acquisition, type Grant } from "../core/acquisition.ts";
 import { ANSWER_MS, ask, silence } from "./ask-store.ts";
 import type { OpenStore } from "./open-store.ts";
 
-/** How long the store is given to confirm that it has let go of a claim that nobody wants any more. */
+/** How long the store is given to confirm that it has let go of a claim that is no longer wanted. */
 const LEAVE_MS = 2000;
 
-/** The store's yes, and when the question that it answers left. */
-export type Sought = Pick<Grant, "granted" | "sent">;
+/** What the store gave, and when the question for it left. */
+export type Taken = Pick<Grant, "granted" | "sent">;
 
 export interface Wanted {
   readonly store: OpenStore;
@@ -28,28 +28,32 @@ export interface Wanted {
   /** 0 for a claim that does not queue. */
   readonly waitMs: number;
   readonly stop: AbortSignal;
-  /** Told to people: what may be left in the store. */
+  /** Shown to people: what may be left in the store. */
   readonly note: (line: string) => void;
 }
 
 /** Rejects with a `LockTimeoutError` where the lock was not free in time, with the signal's reason, or with what is wrong with the store. */
-export async function seekLease(wanted: Wanted): Promise<Sought> {
+export async function seekLease(wanted: Wanted): Promise<Taken> {
   const { store, claim, waitMs, stop, note } = wanted;
   const { backend } = store;
   const sleep = new SleepDetector(systemClock);
-  const kept: { grant?: Sought } = {};
+  const kept: { grant?: Taken } = {};
   const asked =
     claim.resumes === true
       ? withoutEnding(backend, (granted, sent) => (kept.grant = { granted, sent }), sleep)
       : backend;
-  const seeker = new Acquisition({ backend: asked, clock: systemClock, chance: systemChance, sleep }, claim, undefined);
+  const acquisition = new Acquisition(
+    { backend: asked, clock: systemClock, chance: systemChance, sleep },
+    claim,
+    undefined,
+  );
   const over = new AbortController();
   let calledOff = false;
   let silent = false;
   const off = new Promise<undefined>((resolve) => {
     const callOff = (): void => {
       calledOff = true;
-      void seeker.callOff();
+      void acquisition.callOff();
       // Not its answer: a question that is out may never get one.
       resolve(undefined);
     };
@@ -66,16 +70,16 @@ export async function seekLease(wanted: Wanted): Promise<Sought> {
     }
   });
   try {
-    const seeking = seeker.seek();
+    const seeking = acquisition.seek();
     const grant = await Promise.race([seeking, off]).finally(() => over.abort());
     seeking.catch(() => {});
     if (grant !== undefined) return grant;
   } catch (error) {
-    await leave(wanted, seeker);
+    await leave(wanted, acquisition);
     throw asBackendError(backend.name, claim.name, error);
   }
   // One that was refused without a queue has left nothing.
-  const answers = !calledOff || (await leave(wanted, seeker));
+  const answers = !calledOff || (await leave(wanted, acquisition));
   // It was granted at the last moment, to this command or to another with the same claim.
   if (kept.grant !== undefined) {
     if (!stop.aborted) return kept.grant;
@@ -86,9 +90,9 @@ export async function seekLease(wanted: Wanted): Promise<Sought> {
   // Stopped, or never answered: that says more than "not free".
   stop.throwIfAborted();
   if (silent) throw silence(backend.name, `whether ${printable(claim.name)} is free`);
-  const trouble = seeker.refused === undefined ? seeker.troubleAt(systemClock.now()) : undefined;
+  const trouble = acquisition.refused === undefined ? acquisition.troubleAt(systemClock.now()) : undefined;
   if (trouble !== undefined) throw asBackendError(backend.name, claim.name, trouble);
-  throw new LockTimeoutError(claim.name, waitMs, await holders(store, seeker, answers));
+  throw new LockTimeoutError(claim.name, waitMs, await holders(store, acquisition, answers));
 }
 
 /**
@@ -119,11 +123,11 @@ function withoutEnding(
   };
 }
 
-/** The release that the seeker has begun goes out before the store is closed. `false`: nobody knows whether it arrived. */
-async function leave({ claim, note }: Wanted, seeker: Acquisition): Promise<boolean> {
+/** The release that the acquisition has begun goes out before the store is closed. `false`: it is unknown whether it arrived. */
+async function leave({ claim, note }: Wanted, acquisition: Acquisition): Promise<boolean> {
   const left = await within(
     systemClock,
-    seeker.callOff().then(() => true),
+    acquisition.callOff().then(() => true),
     LEAVE_MS,
   );
   if (left === true) return true;
@@ -136,9 +140,9 @@ async function leave({ claim, note }: Wanted, seeker: Acquisition): Promise<bool
 }
 
 /** Who is in the way: what the store says now, or has said if it does not answer any more. */
-async function holders(store: OpenStore, seeker: Acquisition, answers: boolean): Promise<readonly Holding[]> {
-  const { name } = seeker.claim;
-  const said = seeker.refused === undefined ? undefined : seeker.heldBy(systemClock.now());
+async function holders(store: OpenStore, acquisition: Acquisition, answers: boolean): Promise<readonly Holding[]> {
+  const { name } = acquisition.claim;
+  const said = acquisition.refused === undefined ? undefined : acquisition.heldBy(systemClock.now());
   if (said !== undefined && !answers) return said;
   try {
     return (await ask(store, name)).held.filter((one) => one.name === name);

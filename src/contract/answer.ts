@@ -1,9 +1,9 @@
 /**
- * What a backend answers, looked at before anybody believes it. A custom one may have mistakes: a fence that is none would be
+ * What a backend answers, looked at before it is believed. A custom one may have mistakes: a fence that is none would be
  * noticed only at the guard, and a grant that is over before it begins would be asked for without a pause.
  *
- * An answer is somebody else's object, which may throw when it is looked at, or say something else the next time. So it is
- * read here, once, and nobody else looks at it. See mistake.ts for how a mistake is told.
+ * An answer is a foreign object, which may throw when it is looked at, or say something else the next time. So it is
+ * read here, once, and nowhere else. See backend-mistake.ts for how a mistake is reported.
  */
 import type { Backend, Claim, Granted, Holding, Refused, Renewal } from "./backend.ts";
 import { messageOf } from "./errors.ts";

@@ -1,4 +1,4 @@
-/** Says what a backend did wrong, for whoever wrote it. Loaded when one has: nobody else needs the words. */
+/** Says what a backend did wrong, for its author. Loaded when one has: the words are not needed otherwise. */
 import type { Granted, Refused } from "./backend.ts";
 import { got } from "./show-value.ts";
 import { LockBackendError, messageOf, quote } from "./errors.ts";
@@ -29,7 +29,7 @@ export function mistakenRelease(backend: string, lock: string, answer: unknown):
   return mistake(
     backend,
     lock,
-    `Lock ${quote(lock)}: the ${backend} backend answered its release with ${show(answer)}, so that nobody knows what became of it: ` +
+    `Lock ${quote(lock)}: the ${backend} backend answered its release with ${show(answer)}, so that it is unknown what became of it: ` +
       'what is left in the store ends by itself after its ttl. Expected "held", "queued" or "absent": what the claim was when its release came.',
   );
 }
@@ -38,7 +38,7 @@ export function mistakenForce(backend: string, lock: string, answer: unknown): L
   return mistake(
     backend,
     lock,
-    `Lock ${quote(lock)}: the ${backend} backend answered forceRelease() with ${show(answer)}, so that nobody knows what became of the lease. ` +
+    `Lock ${quote(lock)}: the ${backend} backend answered forceRelease() with ${show(answer)}, so that it is unknown what became of the lease. ` +
       "Expected true, or false where there is no lease with that fence.",
   );
 }
@@ -48,7 +48,7 @@ function mistake(backend: string, lock: string, message: string): LockBackendErr
   return new LockBackendError(backend, lock, `${message} That is a mistake in the backend.`, { fatal: true });
 }
 
-/** So that 5 and 5n are told apart. */
+/** So that 5 and 5n differ. */
 function show(value: unknown): string {
   return typeof value === "bigint" ? `${value}n` : got(value);
 }

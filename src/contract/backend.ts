@@ -10,12 +10,12 @@
  *
  * Every operation is idempotent by `claim.id`: a caller that lost a reply asks again with the same claim.
  * An answer is certain; a rejection means *unknown*, unless it is a {@link LockBackendError} with `fatal`.
- * The core checks what it is told: see answer.ts.
+ * The core checks every answer: see answer.ts.
  */
 
 export type Mode = "exclusive" | "shared";
 
-/** Free text shown to whoever inspects the lock. */
+/** Free text shown to those who inspect the lock. */
 export type Meta = Readonly<Record<string, string>>;
 
 export interface Claim {
@@ -29,7 +29,7 @@ export interface Claim {
   /** The store keeps the lock this much longer than `ttlMs` when the holder ends uncleanly. */
   readonly lockDelayMs: number;
   /**
-   * A release before this age leaves the lock taken until then, though nobody holds it. In a release, 0 leaves nothing behind, unless
+   * A release before this age leaves the lock taken until then, though it is not held. In a release, 0 leaves nothing behind, unless
    * the claim `resumes`: then the store's own record counts.
    */
   readonly minHoldMs: number;
@@ -60,7 +60,7 @@ export interface Granted {
 
 export interface Refused {
   readonly granted: false;
-  /** Who is in the way, as far as the store told: for messages, never for decisions. */
+  /** Who is in the way, as far as the store said: for messages, never for decisions. */
   readonly heldBy: readonly Holding[];
   /** Place in the store's queue; 1 is next. Absent when the claim is not queued. */
   readonly position?: number | undefined;
@@ -70,7 +70,7 @@ export interface Refused {
 
 /**
  * What a claim was to the store when its release came: it held the lock, it only waited for it, or the store did not
- * know it. Giving up a place in the queue is not a release, so the two are told apart.
+ * know it. Giving up a place in the queue is not a release, so the two differ.
  */
 export type Released = "held" | "queued" | "absent";
 
@@ -108,7 +108,7 @@ export interface Waiting {
   readonly meta: Meta;
 }
 
-/** A lease that somebody ended from outside, kept for a while so that people can see who did it and why. */
+/** A lease that was ended from outside, kept for a while so that people can see who did it and why. */
 export interface Forced {
   readonly name: string;
   readonly fence: bigint;
@@ -125,7 +125,7 @@ export interface Snapshot {
 
 /** What a backend tells without being asked. Hints that save time: the core stays right when none arrives. */
 export interface Listener {
-  /** The lease is surely gone: broken by force, or its connection's life in the store ended. */
+  /** The lease is surely gone: ended by force, or its connection's life in the store ended. */
   lost(claimId: string, reason: string): void;
   /**
    * Something happened (a reconnect, a fail-over) after which every lease should be renewed at once; with an id, news of
@@ -171,7 +171,7 @@ export interface Backend {
   query(prefix: string): Promise<Snapshot>;
 
   /**
-   * Ends the lease whose run contains `fence`, whoever holds it, and tells its holder at once where it can.
+   * Ends the lease whose run contains `fence`, whichever process holds it, and tells its holder at once where it can.
    * `false`: no such lease, so a successor is never hit.
    */
   forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean>;
@@ -210,7 +210,7 @@ export type Vote =
       readonly waiters?: number | undefined;
       readonly wallMs?: number | undefined;
     }
-  /** Somebody else holds the member. */
+  /** Another claim holds the member. */
   | {
       readonly vote: "held";
       readonly from?: string | undefined;
@@ -290,6 +290,6 @@ export interface MemberTerms {
 export interface MemberFacts {
   /** Two members with the same id are one store. */
   readonly id: string;
-  /** The longest quarantine that anybody had asked of it before, ms. Absent: nobody had. */
+  /** The longest quarantine that was asked of it before, ms. Absent: none was. */
   readonly quarantineMs?: number | undefined;
 }

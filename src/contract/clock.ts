@@ -26,7 +26,7 @@ export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),
   setTimer: (fn, ms, alive = false) => {
-    // A longer delay would overflow to 1 ms in Node; whoever set it looks again when it fires.
+    // A longer delay would overflow to 1 ms in Node; its setter looks again when it fires.
     const timer = setTimeout(fn, Math.min(ms, 2 ** 31 - 1));
     if (!alive) timer.unref();
     return timer;
@@ -105,7 +105,7 @@ export class SleepDetector {
     return allMs > CHANGE_MS ? allMs : 0;
   }
 
-  /** Calls `read` as if nobody had looked: for tests that watch. */
+  /** Calls `read` as if no one had looked: for tests that watch. */
   unseen<T>(read: () => T): T {
     const [period, leadMs, lookedAtMs] = [this.#period, this.#leadMs, this.#lookedAtMs];
     const result = read();

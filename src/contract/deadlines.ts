@@ -1,10 +1,10 @@
 /** Many deadlines behind one timer: a heap, so that 100,000 leases cost no more timers than one. */
 import type { Clock, Timer } from "./clock.ts";
 
-/** Something that wants to be woken. It belongs to at most one deadlines. */
+/** Something that wants to be woken. It is in at most one heap. */
 export interface Deadline {
   atMs: number;
-  /** Its heapIndex in the heap, -1 while not set. Only the deadlines changes it. */
+  /** Its index in the heap, -1 while it is not set. Only the heap changes it. */
   heapIndex: number;
 }
 
@@ -61,7 +61,7 @@ export class Deadlines<B extends Deadline> {
     return first;
   }
 
-  /** A copy: whoever walks over it may set and clear entries. */
+  /** A copy, so that entries may be set and cleared on the way. */
   all(): readonly B[] {
     return this.#heap.slice();
   }
@@ -92,7 +92,7 @@ export class Deadlines<B extends Deadline> {
     }
   }
 
-  /** Nobody waits: the timer, if set, no longer keeps the process. */
+  /** No entry is left: let the process exit. */
   #rest(): void {
     if (!this.#kept || this.#timer === undefined) return;
     this.#kept = false;

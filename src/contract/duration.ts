@@ -6,7 +6,7 @@ export type Duration = number | `${number}ms` | `${number}s` | `${number}m` | `$
 const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
 const PATTERN = /^(\d{1,15})(ms|s|m|h)$/;
 
-/** The longest ttl: a lease that outlives its dead holder by more than a day helps nobody. */
+/** The longest ttl: a lease that outlives its dead holder by more than a day is of no use. */
 export const MAX_TTL_MS: number = 24 * 3_600_000;
 
 export interface DurationRange {

@@ -115,7 +115,7 @@ export function messageOf(error: unknown): string {
   try {
     return String(wordsOf(error));
   } catch {
-    // A `toString` or a getter of somebody else's: whoever waits for us to say it must not wait for ever.
+    // A foreign `toString` or getter: those who wait for the words must not wait for ever.
     return "an error that cannot be shown";
   }
 }
@@ -129,7 +129,7 @@ function wordsOf(error: unknown): string {
   return "code" in error && typeof error.code === "string" ? error.code : error.name;
 }
 
-/** Quotes a name for a message, shortened where nobody could read it anyway. */
+/** Quotes a name for a message, shortened where it could not be read anyway. */
 export function quote(name: string): string {
   return JSON.stringify(name.length > 120 ? `${name.slice(0, 117)}…` : name);
 }
@@ -141,7 +141,7 @@ function whoHolds(heldBy: readonly Holding[]): string {
   return `is held by ${clipped(first.holder, HOLDER_MAX)} (fence ${first.fence}) for ${formatMs(first.heldMs)}${more}`;
 }
 
-/** As `instanceof`, of what somebody else has thrown: even that question is theirs to answer, and may throw. */
+/** As `instanceof`, of what foreign code has thrown: even that question is theirs to answer, and may throw. */
 export function isA<T>(kind: abstract new (...args: never[]) => T, error: unknown): error is T {
   try {
     return error instanceof kind;

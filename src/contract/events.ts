@@ -1,6 +1,6 @@
 /**
  * Everything worth knowing from outside, on `diagnostics_channel`. Logs, metrics and traces subscribe here.
- * Nothing is built and nothing is called while nobody listens.
+ * Nothing is built and nothing is called while there is no listener.
  */
 import { type Channel, channel, type TracingChannel, tracingChannel } from "node:diagnostics_channel";
 import type { Mode } from "./backend.ts";

@@ -2,7 +2,7 @@
  * Listening to a user's AbortSignal: one listener per signal for the whole library, however many wait with it. Node warns
  * of a leak when one signal has more than ten, and a thousand waiters with one signal are no leak.
  *
- * A signal may be somebody's own kind of signal. Where it cannot be listened to the caller learns of it, and has to put back
+ * A signal may be of a foreign kind. Where it cannot be listened to the caller learns of it, and has to put back
  * what it has begun; whatever else it does is harmless here.
  */
 type Callback = (reason: unknown) => void;
@@ -31,7 +31,7 @@ export function onAbort(signal: AbortSignal | undefined, fn: Callback): () => vo
     try {
       signal.removeEventListener("abort", heard.listener);
     } catch {
-      // It may call the listener later, which then finds nobody to tell.
+      // It may call the listener later, which then finds no callback.
     }
   };
 }
@@ -49,7 +49,7 @@ function listenTo(signal: AbortSignal): Heard {
   };
   const heard = { callbacks, listener };
   signal.addEventListener("abort", listener, { once: true });
-  // Only now: one that throws there is listened to by nobody.
+  // Only now: one that throws there is not listened to.
   signals.set(signal, heard);
   return heard;
 }

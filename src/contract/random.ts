@@ -2,7 +2,7 @@
 import { randomFillSync } from "node:crypto";
 
 export interface Chance {
-  /** A claim id: 128 bits that nobody can guess, base64url. */
+  /** A claim id: 128 bits that cannot be guessed, base64url. */
   id(): string;
   /** At least 0, below 1. For jitter only, never for ids. */
   fraction(): number;

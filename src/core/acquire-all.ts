@@ -19,7 +19,7 @@ interface Around {
 
 /**
  * Takes them one after the other. Where one is lost while the rest is waited for, it begins again, as long as there is time.
- * Nobody waits for the store to take back what it has of a group that is not handed out: close() does.
+ * Only close() waits for the store to take back what it has of a group that is not handed out.
  */
 export async function acquireAll(
   { clock, closing }: Around,
@@ -27,7 +27,7 @@ export async function acquireAll(
   options: CheckedOptions,
   take: Take,
 ): Promise<HeldLease | MultiLease | null> {
-  // Stands for the caller's signal, which is looked at nowhere else: it may be somebody's own kind, and throw.
+  // Stands for the caller's signal, which is looked at nowhere else: it may be a kind of its own, and throw.
   const caller = new AbortController();
   const { signal } = caller;
   const unlisten = onAbort(options.signal, (reason) => caller.abort(reason));
@@ -40,7 +40,7 @@ export async function acquireAll(
         take(name, its, Math.max(1, untilMs - clock.now())),
       ).catch((error: unknown) => ({ error }));
       // Looked at by the clock, all in one step with handing them out: a timer may be late, and one turn later they may be lost.
-      const lost = parts.find((part) => part.standing() === "lost")?.lost;
+      const lost = parts.find((part) => part.stateNow() === "lost")?.lost;
       if (end === "all" && lost === undefined && !signal.aborted)
         return parts.length === 1 ? parts[0]! : new MultiLease(parts);
       for (const part of parts) part.discard();

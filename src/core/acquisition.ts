@@ -1,5 +1,5 @@
 /**
- * All waiting for the store: attempt → watch → attempt, until granted or nobody wants it any more. Whatever was asked
+ * All waiting for the store: attempt → watch → attempt, until it is granted or no longer wanted. Whatever was asked
  * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
  */
 import { asked, askFor, readAnswer, readHolders, trustedUntilMs } from "../contract/answer.ts";
@@ -148,7 +148,7 @@ export class Acquisition<For = unknown> {
     return undefined;
   }
 
-  /** What is no answer is asked for again, as after an error; a grant that cannot be is told, because the next would be no better. */
+  /** What is no answer is asked for again, as after an error; a grant that cannot be is reported, because the next would be no better. */
   #checked(answer: Granted | Refused): Granted | Refused | Promise<never> {
     const { backend, clock } = this.#around;
     const read = readAnswer(answer, clock.now());
@@ -182,7 +182,7 @@ export class Acquisition<For = unknown> {
     return new Error(`no answer for ${formatMs(silentMs)}`);
   }
 
-  /** Nobody wants the claim any more: stop. Settles when nothing of it is left in the store, as far as that can be known. */
+  /** The claim is no longer wanted: stop. Settles when nothing of it is left in the store, as far as that can be known. */
   callOff(): Promise<void> {
     if (this.#off !== undefined) return this.#off;
     const asked = this.#asked;
@@ -221,7 +221,7 @@ export class Acquisition<For = unknown> {
     const { clock } = this.#around;
     const over = new AbortController();
     this.#waiting = over;
-    // Waiting keeps the process alive: somebody counts on the lock.
+    // Waiting keeps the process alive: its user counts on the lock.
     const timer = clock.setTimer(() => over.abort(), pauseMs, true);
     try {
       const news = queued ? await this.#watch(over.signal) : "none";
@@ -242,7 +242,7 @@ export class Acquisition<For = unknown> {
     try {
       const watching = asked(() => backend.watch!(this.claim, signal));
       let news = (await Promise.race([watching, aborted(signal)])) ?? undefined;
-      // It settles soon after the signal; one that never does holds nobody up.
+      // It settles soon after the signal; one that never does holds up no other.
       if (signal.aborted && this.#off === undefined) news ??= await within(clock, watching, SILENCE_MS);
       const read = news?.granted === true ? await this.#checked(news) : undefined;
       // To ask again at once is right after news, but a backend that always has some, such as a grant that is over, would be

@@ -1,4 +1,4 @@
-/** The claims of one local queue that are on their way through the store. Those that nobody wants are called off, and tracked until gone. */
+/** The claims of one local queue that are on their way through the store. Those that are no longer wanted are called off, and tracked until gone. */
 import { Acquisition } from "./acquisition.ts";
 import type { Granted, Holding, Refused } from "../contract/backend.ts";
 import type { SentAt } from "../contract/clock.ts";
@@ -49,7 +49,7 @@ export abstract class Acquisitions {
   }
 
   /**
-   * Its question was perhaps lost: nobody inherits it. Each that is given up makes the next wait twice as long, up to its ttl,
+   * Its question was perhaps lost: no other request inherits it. Each that is given up makes the next wait twice as long, up to its ttl,
    * so that a store that is only slow gets to answer, and one that hangs is not flooded. One that is still wanted, and would
    * lose its place in the store's queue, gets more time at first.
    */
@@ -87,7 +87,7 @@ export abstract class Acquisitions {
     this.#parts.releases.track(acquisition.claim.name, acquisition.callOff());
   }
 
-  /** More claims at the store than requests that want them: the youngest go, and those that nobody wants, or should inherit. */
+  /** More claims at the store than requests that want them: the youngest go, and those that no request wants, or should inherit. */
   protected callOffSpare(line: RequestList): void {
     const head = line.first;
     let spare = this.claims.length - (head === undefined ? 0 : line.countSame(head, this.claims.length));

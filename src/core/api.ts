@@ -17,9 +17,9 @@ export interface LockOptions {
   readonly maxHold?: Duration | undefined;
   /** Released earlier, the lock still stays taken until this age. @default none */
   readonly minHold?: Duration | undefined;
-  /** After an unclean end nobody gets the lock for this long. @default none */
+  /** After an unclean end the lock stays taken for this long. @default none */
   readonly lockDelay?: Duration | undefined;
-  /** Shown to whoever inspects the lock: reason, version, trace. @default {} */
+  /** Shown to those who inspect the lock: reason, version, trace. @default {} */
   readonly meta?: Meta | undefined;
 }
 
@@ -91,7 +91,7 @@ export interface CloseOptions {
 export interface ForceReleaseOptions {
   /** The fence of the lease to end, so that its successor cannot be hit. */
   readonly fence: bigint;
-  /** Kept in the store for whoever asks. */
+  /** Kept in the store for those who ask. */
   readonly reason: string;
 }
 
@@ -103,11 +103,11 @@ export interface Locks extends AsyncDisposable {
   acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lease>;
   /** Takes the lock if it is free now, else resolves to `null`. */
   tryAcquire(name: string | readonly string[], options?: TryOptions): Promise<Lease | null>;
-  /** Runs for office again and again, and does `work` while elected. Resolves when `signal` aborts or the locks are closed. */
+  /** Runs for office repeatedly, and does `work` while elected. Resolves when `signal` aborts or the locks are closed. */
   elect(name: string, work: Work<unknown>, options?: ElectOptions): Promise<void>;
   /** Holders and waiters of all locks whose name starts with `prefix`. */
   query(prefix?: string, options?: QueryOptions): Promise<Snapshot>;
-  /** Ends somebody's lease. `false`: there is no lease with that fence. Rejects when the store has not answered for 10 s. */
+  /** Ends a lease, of any process. `false`: there is no lease with that fence. Rejects when the store has not answered for 10 s. */
   forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean>;
   /**
    * Stops acquiring, aborts the signals of held leases, waits for the running functions, then releases. Settles when nothing

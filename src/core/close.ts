@@ -1,6 +1,6 @@
 /**
  * The graceful end: stop acquiring, ask the work to stop, wait for it, then release and leave nothing behind. Never under a
- * running function unless told to. Each call of close() waits with its own waitMode for the same end.
+ * running function unless asked to. Each call of close() waits with its own grace for the same end.
  */
 import type { CloseOptions } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
@@ -73,7 +73,7 @@ export class Closing {
   #begin(): void {
     this.#begun = true;
     this.#engine.shut();
-    // However long the work takes, and whoever has stopped waiting for it: the rest is closed behind it.
+    // However long the work takes, whether or not a call still waits for it: the rest is closed behind it.
     void this.#running.settled(this.#engine.clock, Infinity).then(() => this.#end().catch(() => {}));
   }
 

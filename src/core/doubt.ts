@@ -11,7 +11,7 @@ import { within } from "../contract/time-limit.ts";
 
 const PATIENCE_MIN_MS = 100;
 const PATIENCE_MAX_MS = 5000;
-/** A worker thread confirms in silence: its holds are looked at. Nobody is asked more often than that. */
+/** A worker thread confirms in silence: its holds are looked at. The store is not asked more often than that. */
 const LOOK_MS = 50;
 
 /** What becomes of a lease that is over while others go on with its hold: was it still ours? */
@@ -34,7 +34,7 @@ async function settleDoubt(hold: Hold, clock: Clock, watchdog: Watchdog): Promis
     if (leftMs <= 0) return "unknown";
     if (asks) watchdog.confirm(hold);
     const lookMs = asks && hold.options.renew !== "thread" ? leftMs : Math.min(LOOK_MS, leftMs);
-    // At least a millisecond: a timer that is a hair early must not be set again and again for nothing.
+    // At least a millisecond: a timer that is a little early must not be set repeatedly for nothing.
     await within(clock, hold.changed(), Math.max(1, lookMs));
   }
 }

@@ -1,4 +1,4 @@
-/** Election: run for office again and again; do the work while elected; leave only after the work has settled. */
+/** Election: run for office repeatedly; do the work while elected; leave only after the work has settled. */
 import type { Work } from "./api.ts";
 import type { Chance } from "../contract/random.ts";
 import type { Clock } from "../contract/clock.ts";
@@ -45,7 +45,7 @@ async function campaign(candidacy: Candidacy): Promise<HeldLease | undefined> {
     return await candidacy.acquire();
   } catch (error) {
     if (isOver(candidacy) || isA(LockClosedError, error)) return undefined;
-    // A store that is away comes back; one that refuses for good is a mistake to be told.
+    // A store that is away comes back; one that refuses for good is a mistake to be reported.
     if (isA(LockBackendError, error) && !error.fatal) return undefined;
     throw error;
   }
@@ -65,7 +65,7 @@ async function serve(candidacy: Candidacy, lease: HeldLease): Promise<void> {
     });
   } catch (error) {
     // After a loss or a step-down, a rejection is how the work ends; in office it is a failure.
-    failed = lease.standing() !== "lost" && !isOver(candidacy);
+    failed = lease.stateNow() !== "lost" && !isOver(candidacy);
     if (failed) throw error;
   } finally {
     stopListening?.();

@@ -125,7 +125,7 @@ export class Engine {
     try {
       request.unlisten = onAbort(signal, (reason) => this.#giveUp(request, reason));
     } catch (error) {
-      // Somebody's own kind of signal, which cannot be listened to: nothing is left behind.
+      // A signal of another kind, which cannot be listened to: nothing is left behind.
       this.#giveUp(request, error);
     }
   }
@@ -201,6 +201,6 @@ export class Engine {
   /** The store has ended a lease by force. One of ours is over now, whether or not the backend has news for us. */
   forced(name: string, fence: bigint, reason: string): void {
     const hold = this.#queues.get(name)?.holds.find((one) => one.hasFence(fence));
-    hold?.lose(`broken by force by ${this.holder}: ${reason}`);
+    hold?.lose(`ended by force by ${this.holder}: ${reason}`);
   }
 }

@@ -24,7 +24,7 @@ export interface Grant {
   readonly trustedUntilMs: number;
 }
 
-/** The claim as it goes back where nobody ever had what it asked for: its `minHold` keeps the lock from nobody. */
+/** The claim as it goes back when no user ever had what it asked for: its `minHold` does not count. */
 export function unused(claim: Claim): Claim {
   return claim.minHoldMs === 0 ? claim : { ...claim, minHoldMs: 0 };
 }
@@ -214,9 +214,9 @@ export class Hold implements Deadline {
   }
 
   #tell(): void {
-    const told = this.#onChange;
+    const listeners = this.#onChange;
     this.#onChange = undefined;
-    if (told !== undefined) for (const tell of told) tell();
+    if (listeners !== undefined) for (const listener of listeners) listener();
   }
 
   /** Calls `read`, which may ask whether it is in doubt, without leaving a trace. */

@@ -3,7 +3,7 @@
  * lease: it goes back when it and all inside it are released.
  *
  * A lease is held, then released or lost, once: that is one field, and while it is empty the hold decides. Every question goes
- * through {@link HeldLease.standing}, so that a lease cannot be over and still be believed.
+ * through {@link HeldLease.stateNow}, so that a lease cannot be over and still be believed.
  */
 import type { Lease, ReleaseResult } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
@@ -23,7 +23,7 @@ export interface LeaseParts {
 }
 
 /** What a lease is at one instant, by the monotonic clock. `doubt`: the machine may have slept. */
-export type Standing = "held" | "doubt" | "released" | "lost";
+export type LeaseState = "held" | "doubt" | "released" | "lost";
 
 const UNKNOWN = "the store no longer knew it when it was released";
 const SLEPT = "the machine slept or its wall clock was set, and the store could not be asked whether it was still held";
@@ -97,7 +97,7 @@ export class HeldLease implements Lease, Peekable {
   release(): Promise<ReleaseResult> {
     if (this.#result === undefined) {
       // Listeners of a loss that is noticed here may release this very lease.
-      this.standing();
+      this.stateNow();
       this.#result ??= this.#release();
     }
     return this.#result;
@@ -116,9 +116,9 @@ export class HeldLease implements Lease, Peekable {
    * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides.
    */
   async finish(): Promise<LockLostError | undefined> {
-    const standing = this.standing();
+    const state = this.stateNow();
     const result = await this.release();
-    if (standing === "doubt" && result === "unknown") this.#loseLate(SLEPT);
+    if (state === "doubt" && result === "unknown") this.#loseLate(SLEPT);
     return this.lost;
   }
 
@@ -134,14 +134,14 @@ export class HeldLease implements Lease, Peekable {
   }
 
   /** @internal What it is now. An end that no timer has noticed yet is noticed here. */
-  standing(): Standing {
+  stateNow(): LeaseState {
     const nowMs = this.#parts.clock.now();
-    // Only the hold says that it is lost: its users are told all together.
+    // Only the hold says that it is lost: its users learn of it all together.
     if (this.#end === undefined && this.#hold.state === "held" && !this.#hold.trusted(nowMs)) this.#hold.lose(LATE);
     return this.#state(nowMs);
   }
 
-  /** @internal The same as {@link standing}, without noticing anything: for tests that watch. */
+  /** @internal The same as {@link stateNow}, without noticing anything: for tests that watch. */
   peek(): readonly Peeked[] {
     const { name, fence } = this;
     const nowMs = this.#parts.clock.now();
@@ -150,7 +150,7 @@ export class HeldLease implements Lease, Peekable {
     });
   }
 
-  #state(nowMs: number): Standing {
+  #state(nowMs: number): LeaseState {
     if (this.#end !== undefined) return this.#end === "released" ? "released" : "lost";
     if (!this.#hold.trusted(nowMs)) return "lost";
     return this.#hold.inDoubt(nowMs) ? "doubt" : "held";
@@ -175,7 +175,7 @@ export class HeldLease implements Lease, Peekable {
   stop(reason: unknown): void {
     if (this.#stopReason !== undefined) return;
     const all = this.withInner();
-    // First every state: whoever enters from a listener must learn of it.
+    // First every state: a lease that enters from a listener must learn of it.
     for (const lease of all) lease.#stopReason ??= reason;
     for (const lease of all) if (lease.#end !== "released") lease.#controller?.abort(reason);
   }
@@ -244,7 +244,7 @@ export class HeldLease implements Lease, Peekable {
         return leaving.#event === undefined ? given : leaving.#publish(leaving.#event, given);
       }
       outer.#inner!.delete(leaving);
-      // Its turn goes to the next sibling in the same step, so that a lease with somebody in line is never over in between.
+      // Its turn goes to the next sibling in the same step, so that a lease with a request in line is never over in between.
       leaving.#left!();
       leaving = outer;
     }

@@ -122,7 +122,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     }
   }
 
-  /** A hold is over: it was lost, or nobody uses it any more. */
+  /** A hold is over: it was lost, or is no longer used. */
   readonly #over = (hold: Hold, lost?: string): ReleaseResult | Promise<ReleaseResult> => {
     if (lost !== undefined) return this.#lose(hold, lost);
     if (hold.state === "lost") return this.#parts.releases.freeLost(hold);
@@ -130,7 +130,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     const next = this.#line.first;
     if (next !== undefined && !this.#closed && mayLend(hold, next, this.#parts.clock.now())) {
       this.lend(hold, next);
-      // Its own question may be out: nobody needs the answer now.
+      // Its own question may be out: the answer is not needed now.
       if (this.claims.length > 0) this.serve();
       return "released";
     }
@@ -152,13 +152,13 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     return "lost";
   }
 
-  /** From here on nothing renews it, and nobody finds it. */
+  /** From here on nothing renews it or finds it. */
   #drop(hold: Hold): void {
     remove(this.#holds, hold);
     this.#parts.watchdog.drop(hold);
   }
 
-  /** A hold whose time is over though no timer has noticed yet is in nobody's way. */
+  /** A hold whose time is over though no timer has noticed yet is in no one's way. */
   #loseExpired(): void {
     const nowMs = this.#parts.clock.now();
     for (const hold of this.#holds.slice()) {
@@ -207,15 +207,15 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   protected granted(acquisition: Acquisition<Request>, grant: Grant): void {
     const head = this.#line.first;
     this.begin(acquisition, head?.options.shareKey === acquisition.request.options.shareKey ? head : undefined, grant);
-    // Mostly there is nobody else.
+    // Mostly there is no other.
     if (this.#line.first !== undefined || this.claims.length > 0 || this.#tries !== undefined) this.serve();
   }
 
   begin({ claim, request: { options } }: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
     const hold = new Hold(this.#over, this.#parts.sleep, claim, options, grant);
     const { trustedUntilMs } = hold;
-    // A grant that took so long that nothing is left of it, or that nobody waits for now, goes straight back.
-    if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#closed) {
+    // A grant that took so long that nothing is left of it, or that no request waits for now, goes straight back.
+    if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#parts.closing.aborted) {
       hold.claim = unused(claim);
       this.#passOn(hold).catch(() => {});
       return false;
@@ -242,7 +242,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     this.serve();
   }
 
-  /** Ends the hold in the store; where somebody waits here, the next claim goes out in the same step. */
+  /** Ends the hold in the store; where a request waits here, the next claim goes out in the same step. */
   #passOn(hold: Hold): Promise<ReleaseResult> {
     hold.end("ending");
     this.#drop(hold);

@@ -69,7 +69,7 @@ export class MultiLease implements Lease, Peekable {
   }
 }
 
-/** Not AbortSignal.any(): as long as somebody listens, Node keeps what that returns for ever, and all that the listener knows. */
+/** Not AbortSignal.any(): as long as there is a listener, Node keeps what that returns for ever, and all that the listener knows. */
 function firstOf(parts: readonly HeldLease[]): AbortSignal {
   const controller = new AbortController();
   for (const { signal } of parts) onAbort(signal, (reason) => controller.abort(reason));

@@ -225,7 +225,7 @@ function optional(value: Duration | undefined, option: string, absent: number): 
   return toMs(value, option, { maxMs: MAX_HOLD_MS });
 }
 
-/** What is shown to whoever inspects the lock. Throws a `TypeError` when it is no object of texts, or too large. */
+/** What is shown to those who inspect the lock. Throws a `TypeError` when it is no object of texts, or too large. */
 export function toMeta(own: Meta | undefined, shared: Meta | undefined): Meta {
   if (own === undefined && shared === undefined) return NO_META;
   for (const part of [own, shared]) {
@@ -275,7 +275,7 @@ export function checkCreateOptions(options: LocksOptions): void {
   }
 }
 
-/** Why a lease is ended by force: kept in the store for whoever asks, so it says something, and not a novel. */
+/** Why a lease is ended by force: kept in the store for those who ask, so it is neither empty nor long. */
 export function checkReason(reason: unknown): asserts reason is string {
   if (typeof reason !== "string" || reason.trim() === "" || reason.length > REASON_MAX) {
     throw new TypeError(

@@ -1,4 +1,4 @@
-/** A pause that any of some signals ends early. It keeps the process alive: somebody counts on what comes after it. */
+/** A pause that any of some signals ends early. It keeps the process alive: its user counts on what comes after it. */
 import type { Clock } from "../contract/clock.ts";
 import { onAbort } from "../contract/on-abort.ts";
 

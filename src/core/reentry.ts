@@ -5,7 +5,7 @@
  * Only functions open a context. A lease from acquire() does not: it would leak into whatever its caller does next,
  * and two unrelated workers would find themselves inside each other's lease.
  *
- * To enter is decided and counted in one synchronous step: a lease that is over is never entered, and one that somebody is
+ * To enter is decided and counted in one synchronous step: a lease that is over is never entered, and one that a call is
  * in, or waits to be in, is not over.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
@@ -21,7 +21,7 @@ let opened = false;
 export class Scope implements Queue {
   readonly name: string;
   readonly #locks: object;
-  /** Gone when the function has ended and nobody is inside: a context lives as long as any promise made in it. */
+  /** Gone when the function has ended and no call is inside: a context lives as long as any promise made in it. */
   #lease: HeldLease | undefined;
   #outer: Scope | undefined;
   #running = true;
@@ -49,12 +49,12 @@ export class Scope implements Queue {
 
   /** The innermost running holder of `name`, seen from the code that asks. One that has released its lease is none. */
   static of(locks: object, name: string): Scope | undefined {
-    // Asking costs nothing until somebody has opened a context.
+    // Asking costs nothing until a context was opened.
     if (!opened) return undefined;
     for (let scope = Scope.#living(contexts.getStore()); scope !== undefined; scope = scope.#outer) {
       scope.#outer = Scope.#living(scope.#outer);
       if (scope.#locks !== locks || scope.name !== name) continue;
-      if (scope.#lease!.standing() !== "released") return scope;
+      if (scope.#lease!.stateNow() !== "released") return scope;
     }
     return undefined;
   }
@@ -116,7 +116,7 @@ export class Scope implements Queue {
       if (mode === "shared") this.#readers--;
       else this.#writers--;
       this.#serve();
-      // Nobody is inside and yet nobody could enter: its time passed in this very moment.
+      // No call is inside and yet none could enter: its time has just passed.
       if (this.#readers + this.#writers === 0) this.#sendAway("its ttl passed while it was waited for");
       this.#letGo();
     });
@@ -139,9 +139,11 @@ export class Scope implements Queue {
     if (!this.#running && this.#readers + this.#writers === 0) this.#lease = undefined;
   }
 
-  /** The lease is lost: nobody enters it any more. */
+  /** The lease is lost: it is not entered any more. */
   #sendAway(reason: string): void {
-    const lost = this.#lease!.lossFor(reason);
-    for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) next.fail(lost);
+    // With the line empty, the lease may have been let go of.
+    for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) {
+      next.fail(this.#lease!.lossFor(reason));
+    }
   }
 }

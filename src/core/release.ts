@@ -1,5 +1,5 @@
 /**
- * Everything that goes back to the store: holds that are released, and claims that nobody wants any more. A store that is
+ * Everything that goes back to the store: holds that are released, and claims that are no longer wanted. A store that is
  * silent is asked again; the holder has its answer in bounded time; the asking goes on behind it until the store has let go
  * by itself. close() waits here, so that nothing is left behind without being named.
  */
@@ -44,7 +44,7 @@ class Pending implements Deadline {
   /** The machine had slept: that the claim held the lock does not prove that its lease did. */
   readonly inDoubt: boolean;
 
-  // The deadlines's own notes.
+  // The deadlines' own notes.
   atMs = 0;
   heapIndex = -1;
 
@@ -87,7 +87,7 @@ export class Releases {
   /** Lost, and still in use: the store may have their leases yet, until their users are done or the locks are closed. */
   readonly #lost: Set<Hold> = new Set();
   #lostMax = LOST_MAX;
-  /** What goes on behind everybody's back, with the names of the locks. */
+  /** What goes on while no caller waits, with the names of the locks. */
   readonly #behind: Map<Promise<unknown>, string> = new Map();
   #idle: (() => void) | undefined;
   #stopped = false;
@@ -110,7 +110,7 @@ export class Releases {
     this.#lostMax = Math.max(LOST_MAX, 2 * this.#lost.size);
   }
 
-  /** Nobody uses a lost hold any more: freed early. */
+  /** A lost hold is no longer used: freed early. */
   async freeLost(hold: Hold): Promise<ReleaseResult> {
     if (this.#lost.delete(hold)) await this.#free(hold);
     return "lost";
@@ -120,7 +120,7 @@ export class Releases {
     for (const hold of this.#lost) void this.freeLost(hold);
   }
 
-  /** As {@link release}, for nobody who would want to know what a backend has answered by mistake. */
+  /** As {@link release}, where no caller wants to know what a backend has answered by mistake. */
   async #free(hold: Hold): Promise<void> {
     await this.release(hold).catch(() => {});
   }
@@ -141,7 +141,7 @@ export class Releases {
   /** Releases a hold and asks for the next claim in one step of the store. `answer` is the next claim's. */
   swap(hold: Hold, next: Claim, answer: (asked: Promise<Granted | Refused>) => void): Promise<ReleaseResult> {
     return this.#send(hold, () => {
-      // Followed before anything else: one that fails at once must not leave the next claim without anybody to ask for it.
+      // Followed before anything else: one that fails at once must not leave the next claim without a question.
       const answered = asked(() => this.#backend.swap!(hold.claim, next));
       answer(answered);
       return answered.then((swapped) => swapped?.released);
@@ -153,7 +153,7 @@ export class Releases {
     return [...this.#waiting.all().map(({ hold }) => hold.claim.name), ...this.#behind.values()];
   }
 
-  /** Remembers what is still under way for a claim that nobody waits for, until it has settled. */
+  /** Remembers what is still under way for a claim that is not waited for, until it has settled. */
   track(name: string, work: Promise<unknown>): void {
     this.#behind.set(work, name);
     const forget = (): void => {
@@ -172,7 +172,7 @@ export class Releases {
     await within(this.#clock, idle, ms);
   }
 
-  /** Asks for nothing more. Whoever still waits for an answer gets one now. */
+  /** Asks for nothing more. Callers that still wait for an answer get one now. */
   stop(): void {
     this.#stopped = true;
     for (const pending of this.#waiting.all()) this.#answer(pending, "unknown");
@@ -180,7 +180,7 @@ export class Releases {
   }
 
   #send(hold: Hold, ask: (inDoubt: boolean) => Promise<Released | undefined>): Promise<ReleaseResult> {
-    // After the end nobody can be asked: what is left goes by itself.
+    // After the end the store cannot be asked: what is left goes by itself.
     if (this.#stopped) return Promise.resolve("unknown");
     return new Promise((resolve) => {
       const nowMs = this.#clock.now();
@@ -202,7 +202,7 @@ export class Releases {
     if (pending.repeated) return;
     if (was !== undefined && was !== "absent") return this.#mistaken(pending, was);
     const stillSure = pending.hold.isUnexpired(this.#clock.now());
-    // The backend cannot tell: nobody else can have had it before its time was over.
+    // The backend cannot tell: no other can have had it before its time was over.
     if (was === undefined) return this.#answer(pending, stillSure && wasSure ? "released" : "unknown");
     // It may have run out on the way, after it was given back in time.
     return this.#answer(pending, stillSure || !wasSure ? "lost" : "unknown");
@@ -233,21 +233,21 @@ export class Releases {
 
   #heardAgain(pending: Pending, was: Released | undefined): void {
     if (was !== undefined && !RELEASED.has(was)) return this.#mistaken(pending, was);
-    // Gone though it cannot have run out: nobody else could have removed it, so that our first release did. (Queued: a late
+    // Gone though it cannot have run out: no other could have removed it, so that our first release did. (Queued: a late
     // attempt of the same claim arrived after that.)
     // In doubt at the beginning stays in doubt, whatever the wall clock says since.
     const removedByUs = was !== undefined && pending.hold.isUnexpired(this.#clock.now());
     return this.#answer(pending, !pending.inDoubt && (was === "held" || removedByUs) ? "released" : "unknown");
   }
 
-  /** Neither yes nor no, and to ask again would not help: whoever wrote the backend has to know. */
+  /** Neither yes nor no, and to ask again would not help: the author of the backend has to know. */
   #mistaken(pending: Pending, was: unknown): void {
     if (pending.answered) return;
     const [backend, lock] = [this.#backend.name, pending.hold.claim.name];
-    const told = import("../contract/backend-mistake.ts").then(({ mistakenRelease }) => {
+    const mistake = import("../contract/backend-mistake.ts").then(({ mistakenRelease }) => {
       throw mistakenRelease(backend, lock, was);
     });
-    this.#answer(pending, told);
+    this.#answer(pending, mistake);
   }
 
   #answer(pending: Pending, result: ReleaseResult | Promise<never>): void {

@@ -1,4 +1,4 @@
-/** The worker thread of `renew: "thread"`: renews what it is told to, every third of a ttl, and writes down since when. */
+/** The worker thread of `renew: "thread"`: renews what it is given, every third of a ttl, and writes down since when. */
 import { parentPort, workerData } from "node:worker_threads";
 import { driftMs, readRenewal } from "../contract/answer.ts";
 import type { Claim, Renewal, Renewer } from "../contract/backend.ts";
@@ -50,7 +50,7 @@ parentPort!.on("message", (message: ToWorker) => {
     kept.delete(message.drop);
   } else if ("renew" in message) {
     const hold = kept.get(message.renew);
-    // An answer that is on its way may be older than the doubt. For somebody who only looks it is good enough.
+    // An answer that is on its way may be older than the doubt. For a caller that only looks it is good enough.
     if (hold !== undefined && (message.afresh || !isAsking(hold))) schedule(hold, 0);
   } else {
     for (const hold of kept.values()) clearTimeout(hold.timer);
@@ -59,7 +59,7 @@ parentPort!.on("message", (message: ToWorker) => {
   }
 });
 
-/** One that another worker kept before this one may be due, or overdue, or somebody waits to hear of it. */
+/** One that another worker kept before this one may be due, or overdue, or the main thread waits to hear of it. */
 function begin(hold: Kept): void {
   const { slot, ttlMs } = hold;
   schedule(hold, slot.isWanted ? 0 : Math.max(0, slot.atMs + ttlMs / 3 - sharedNowMs()));
@@ -88,7 +88,7 @@ interface Sent {
 
 function ask(hold: Kept, open: Renewer): void {
   const atMs = sharedNowMs();
-  // What nobody can believe in any more is not kept in the store either.
+  // What cannot be believed any more is not kept in the store either.
   if (!isTrusted(hold, atMs)) return;
   const sent: Sent = { atMs, localMs: systemClock.now() };
   hold.askedAtMs = atMs;

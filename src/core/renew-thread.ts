@@ -50,7 +50,7 @@ export class RenewThread {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #lose: (claimId: string, reason: string) => void;
-  /** What the worker has to know of each hold: told again to the next worker. */
+  /** What the worker has to know of each hold: sent again to the next worker. */
   readonly #kept: Map<string, { readonly order: ToWorker; readonly slot: ThreadSlot }> = new Map();
   #worker: Worker | undefined;
   #ready: Promise<void> | undefined;
@@ -66,12 +66,12 @@ export class RenewThread {
 
   /** Resolves when the worker can renew: a thread takes longer to start than a short ttl lasts. */
   ready(): Promise<void> {
-    // A worker that nobody would end is not started.
+    // A worker that would not be ended is not started.
     if (this.#closed) return Promise.reject(new Error("the locks are closed"));
     if (this.#ready !== undefined) return this.#ready;
     const ready = asked(() => this.#start());
     this.#ready = ready;
-    // Whoever acquires with it learns of a failure; nobody else has to listen.
+    // Callers that acquire with it learn of a failure; no other has to listen.
     ready.catch(() => this.#ready === ready && this.#ended());
     return ready;
   }
@@ -188,7 +188,7 @@ export async function awaitThread(
       stop.push(onAbort(closing, () => reject(new LockClosedError(name))));
       stop.push(onAbort(signal, reject));
       let timer: unknown;
-      // Keeps the process alive meanwhile: somebody counts on the lock.
+      // Keeps the process alive meanwhile: the caller counts on the lock.
       const look = (): void => {
         const leftMs = untilMs - clock.now();
         if (leftMs > 0) timer = clock.setTimer(look, leftMs, true);

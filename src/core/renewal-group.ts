@@ -4,7 +4,7 @@ import type { Hold } from "./hold.ts";
 
 export class RenewalGroup implements Deadline {
   readonly ttlMs: number;
-  /** In no order. An array in which each hold knows its heapIndex: a Set would cost more than the rest of keeping it. */
+  /** In no order. An array in which each hold knows its index: a Set would cost more than the rest of keeping it. */
   readonly holds: Hold[] = [];
   /** When to renew next. */
   renewAtMs: number;
@@ -18,7 +18,7 @@ export class RenewalGroup implements Deadline {
   /** How often in a row the store gave no answer. A group in trouble is asked for on its own. */
   failures = 0;
 
-  // The deadlines's own notes.
+  // The deadlines' own notes.
   atMs = 0;
   heapIndex = -1;
 

@@ -124,7 +124,7 @@ export function tooLate({ queue, waits, options }: Request, backend: string): Er
   return new LockBackendError(backend, queue.name, message, { cause, votes });
 }
 
-/** First come, first served; whoever gives up leaves from the middle at no cost. */
+/** First come, first served; a request that gives up leaves from the middle at no cost. */
 export class RequestList {
   first: Request | undefined;
   #last: Request | undefined;

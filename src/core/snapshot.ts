@@ -1,4 +1,4 @@
-/** What query() brings: text that others wrote. Loaded when somebody asks: holders and waiters never do. */
+/** What query() brings: text that others wrote. Loaded by the first query(): holders and waiters need none. */
 import type { Forced, Meta, Snapshot } from "../contract/backend.ts";
 import { got } from "../contract/show-value.ts";
 import { LockBackendError, messageOf } from "../contract/errors.ts";

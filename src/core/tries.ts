@@ -1,15 +1,15 @@
 /**
- * Those in front of one lock who do not wait: tryAcquire(), and `wait: 0`. Their answers are linearizable: whoever is told
- * that the lock is busy, it was at some instant between the call and the answer. Only two things prove that:
+ * Those in front of one lock who do not wait: tryAcquire(), and `wait: 0`. Their answers are linearizable: where a try learns
+ * that the lock is busy, it was so at some instant between the call and the answer. Only two things prove that:
  *
  * - this process holds the lock for sure, now;
  * - the store has refused a question that left after the call.
  *
- * An older answer proves nothing, also where somebody here waits in the store's queue by its word: the lock may have become free
+ * An older answer proves nothing, also where another here waits in the store's queue by its word: the lock may have become free
  * since, or that claim's grant may be on its way and leave room. So a try neither takes the word of those who wait
  * nor stands behind them: it is asked for on its own, as soon as a question of theirs that is out has come back.
  *
- * A refusal speaks for everybody who wants the same and stood here when its question left: a thousand tries on a busy lock are
+ * A refusal speaks for all that want the same and stood here when its question left: a thousand tries on a busy lock are
  * a few questions, whatever else they ask for.
  */
 import type { Acquisition } from "./acquisition.ts";
@@ -41,7 +41,7 @@ export interface TriesFront {
   lend(hold: Hold, request: Request): void;
   /** A hold begins, and the request has it first. `false`: it was over before it began. */
   begin(acquisition: Acquisition<Request>, request: Request, grant: Grant): boolean;
-  /** Something has changed: everybody is looked at again, those who wait first. */
+  /** Something has changed: all are looked at again, those who wait first. */
   serve(): void;
 }
 
@@ -84,7 +84,7 @@ export class Tries extends Acquisitions {
     this.#front.serve();
   }
 
-  /** Looks at everybody from the first on, as far as it goes now. */
+  /** Looks at all of them from the first on, as far as it goes now. */
   serve(): void {
     for (
       let request = this.#line.first;
@@ -99,7 +99,7 @@ export class Tries extends Acquisitions {
     }
   }
 
-  /** Questions whose answer would be worth nothing are asked anew when everybody is served next. `false`: there are none. */
+  /** Questions whose answer would be worth nothing are asked anew when all are served next. `false`: there are none. */
   replace(isWorthless: Judgement): boolean {
     const worthless = this.callOffWhere(isWorthless);
     for (const { request } of worthless) this.#line.push(request);

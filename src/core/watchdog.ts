@@ -3,7 +3,7 @@
  * can no longer be trusted. A hold is renewed after a third of its ttl and asked for again until its instant passes.
  *
  * To end a hold calls the user's abort listeners, which may release, acquire or close anything. So each step first decides,
- * then puts everything back in its heapIndex, and only then ends what has to end; what is asked for afterwards is looked at anew.
+ * then puts everything back in its place, and only then ends what has to end; what is asked for afterwards is looked at anew.
  */
 import { Deadlines, type Deadline } from "../contract/deadlines.ts";
 import { readRenewal } from "../contract/answer.ts";
@@ -79,7 +79,7 @@ export class Watchdog {
     const { group } = hold;
     if (group === undefined) return this.#deadlines.clear(hold);
     group.remove(hold);
-    // An empty group stays until its time, so that a lock that is taken again and again costs no new one each time.
+    // An empty group stays until its time, so that a lock that is taken repeatedly costs no new one each time.
     return undefined;
   }
 
@@ -119,7 +119,7 @@ export class Watchdog {
     const { group } = hold;
     if (group === undefined) return;
     const nowMs = this.#clock.now();
-    // It is being asked for, or will be soon: somebody who looks again and again does not make it more often.
+    // It is being asked for, or will be soon: a caller that looks often does not make it more often.
     if (!afresh && (group.isAsking(nowMs) || group.failures > 0 || group.renewAtMs <= nowMs)) return;
     group.remove(hold);
     return this.#put([hold], 0, nowMs);

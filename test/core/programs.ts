@@ -15,6 +15,19 @@ const read = (lock: string, ...steps: readonly Step[]): Step => ({ do: "run", lo
 
 export const programs: readonly OldProgram[] = [
   {
+    id: "S137",
+    title: "work that resolves after its lease was lost has a loss, also where siblings had taken turns inside", // seed 95281
+    broke: "unexpected error",
+    program: {
+      threads: [
+        {
+          client: 0,
+          steps: [run("x", { do: "all", branches: [[run("x")], [run("x")]] }, { do: "pause", ms: 3240 })],
+        },
+      ],
+    },
+  },
+  {
     id: "S149",
     title: "nor is a lease, when a subscriber of its acquire closes the locks", // seed 55929
     broke: "entered a lease that is over",

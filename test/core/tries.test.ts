@@ -308,7 +308,7 @@ describe("beside those who wait", () => {
     backend.interfere.attempt = async (pass, [claim]) => {
       backend.interfere.attempt = undefined;
       const granted = await pass();
-      backend.listener!.lost(claim!.id, "broken by force");
+      backend.listener!.lost(claim!.id, "ended by force");
       await answer.opened;
       return granted;
     };

@@ -120,7 +120,7 @@ describe("how long a lease may last", () => {
   });
 });
 
-test("a lease broken by force is lost at once, with who did it and why", async () => {
+test("a lease ended by force is lost at once, with who did it and why", async () => {
   const { clock, locks, other } = stage();
   const lease = await locks.acquire("a");
   const { signal } = lease;

@@ -23,7 +23,7 @@ import { LOCK_FLAGS, type LockChoice, ownHolder, readLockFlags, WAIT_FLAGS } fro
 import { nameOf, type OpenStore, withLocks } from "../open-store.ts";
 import { Outcome } from "../outcome.ts";
 import { showProgress } from "../progress.ts";
-import { seekLease, type Sought, type Wanted } from "../seek-lease.ts";
+import { seekLease, type Wanted, type Taken } from "../seek-lease.ts";
 import { Signals } from "../signals.ts";
 
 const DEFAULT_TTL_MS = 300_000;
@@ -167,7 +167,7 @@ function idForAFlag(): string {
 }
 
 /** With a progress line. */
-async function seek(io: Io, flags: Flags, wanted: Wanted): Promise<Sought> {
+async function seek(io: Io, flags: Flags, wanted: Wanted): Promise<Taken> {
   const { store, claim, waitMs } = wanted;
   const { name, holder } = claim;
   const progress = { name, holder, waitMs, query: () => ask(store, name), verb: "waiting for" };
@@ -180,7 +180,7 @@ async function seek(io: Io, flags: Flags, wanted: Wanted): Promise<Sought> {
 }
 
 /** Prints the lease. From then on it does not depend on this process. */
-async function succeed(io: Io, store: OpenStore, outcome: Outcome, { granted, sent }: Sought): Promise<number> {
+async function succeed(io: Io, store: OpenStore, outcome: Outcome, { granted, sent }: Taken): Promise<number> {
   const { line, trouble } = outcome.prepare(granted, sent.atMs);
   try {
     if (trouble !== undefined) throw trouble;
