@@ -16,6 +16,7 @@ conformanceTests({
       open: () => zookeeper({ servers: url.slice("zk://".length), session: "6s" }),
       crash: async (backend) => (backend as ZooKeeperBackend).client.abandon(),
       ttlMs: 1000,
+      ttlMaxMs: 2200,
       left: (prefix) => leftInZooKeeper(observer as ZooKeeperClient, prefix),
     };
   },
