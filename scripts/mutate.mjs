@@ -109,6 +109,8 @@ function fromPlanted() {
       if (start < 0 || text.includes(find, start + 1)) {
         throw new Error(`planted.mjs, ${name}: expected ${file} to contain exactly once: ${find}`);
       }
+      const gone = (tests ?? []).filter((test) => !existsSync(join(root, test)));
+      if (gone.length > 0) throw new Error(`planted.mjs, ${name}: there is no ${gone.join(", ")}`);
       return { ...described(file, text, { start, end: start + find.length, put, how: name }), tests };
     });
   return { of: mutants.length, mutants };

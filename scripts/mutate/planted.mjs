@@ -7,7 +7,7 @@ const FLOOR = ["test/backends/redis/keeping.test.ts"];
 const CORE = [
   "test/core/time.test.ts",
   "test/core/reentry.test.ts",
-  "test/core/queue.test.ts",
+  "test/core/local-queue.test.ts",
   "test/core/answers.test.ts",
   "test/core/watchdog.test.ts",
   "test/core/locks.test.ts",

@@ -21,6 +21,8 @@ export interface ConformanceContext {
   crash?(backend: Backend): Promise<void>;
   /** A ttl that the store keeps to the millisecond or nearly so. The shorter, the faster the suite. @default 500 */
   readonly ttlMs?: number | undefined;
+  /** The longest ttl that the store can keep twice over, for a machine that is too busy for `ttlMs`. @default no limit */
+  readonly ttlMaxMs?: number | undefined;
   /** How much earlier than asked the store may let go because its clock ticks coarsely. @default 5 % of `ttlMs` */
   readonly slackMs?: number | undefined;
   /** How long to wait for what must happen in the end, before the check fails. @default 15_000 */
@@ -56,11 +58,11 @@ export class Trial {
   readonly #crashed = new Set<Backend>();
   readonly #before: Leftovers;
 
-  /** `stretch` makes every ttl that much longer. */
+  /** `stretch` makes every ttl that much longer, as far as the store can. */
   constructor(context: ConformanceContext, stretch = 1) {
     this.context = context;
     this.clock = context.clock ?? systemClock;
-    this.ttlMs = (context.ttlMs ?? 500) * stretch;
+    this.ttlMs = Math.min((context.ttlMs ?? 500) * stretch, context.ttlMaxMs ?? Infinity);
     this.slackMs = context.slackMs ?? this.ttlMs * 0.05;
     this.patienceMs = context.patienceMs ?? 15_000;
     this.name = `conformance:${systemChance.id()}`;

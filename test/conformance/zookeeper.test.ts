@@ -13,9 +13,10 @@ conformanceTests({
     observer = new ZooKeeperClient({ servers: url.slice("zk://".length) });
     return {
       // Three quarters of it can be trusted: enough for twice the suite's ttl, as lockDelay needs.
-      open: () => zookeeper({ servers: url.slice("zk://".length), session: "6s" }),
+      open: () => zookeeper({ servers: url.slice("zk://".length), session: "12s" }),
       crash: async (backend) => (backend as ZooKeeperBackend).client.abandon(),
       ttlMs: 1000,
+      ttlMaxMs: 4400,
       left: (prefix) => leftInZooKeeper(observer as ZooKeeperClient, prefix),
     };
   },

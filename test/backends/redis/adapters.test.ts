@@ -193,6 +193,25 @@ class NodeRedis extends EventEmitter {
 }
 
 describe("node-redis", () => {
+  test("behind sentinels, what is sent once has broken nothing, and what is sent again has", async () => {
+    let times = 1;
+    const sentinel = Object.assign(new NodeRedis(), {
+      getSentinelNode: () => undefined,
+      async _execute(_: boolean, work: (primary: NodeRedis) => Promise<unknown>): Promise<unknown> {
+        for (let i = 1; i < times; i++) await work(new NodeRedis());
+        return work(new NodeRedis());
+      },
+    });
+    const connection = connectionOf(sentinel);
+    expect(connection.topology).toBe("sentinel");
+    expect(await connection.evalsha("sha", ["k"], [])).toBe("OK");
+    expect(await connection.evalsha("sha", ["k"], [])).toBe("OK");
+    expect(connection.breaks()).toBe(0);
+    times = 3;
+    expect(await connection.evalsha("sha", ["k"], [])).toBe("OK");
+    expect(connection.breaks()).toBe(2);
+  });
+
   test("a connection of our own keeps no process alive, answers refusals, and is over at its first error", async () => {
     const client = new NodeRedis();
     const ended = vi.fn<() => void>();
@@ -311,7 +330,7 @@ test("a connection that opens after nobody waits for it any more is closed, and 
   }));
 
 describe("who a server is", () => {
-  const INFO = "redis_version:7.2.0\r\nrun_id:abc\r\nrole:master\r\n";
+  const INFO = "redis_version:7.2.0\r\nrun_id:abc\r\nrole:master\r\nconnected_slaves:3\r\n";
   const serverSaying = (settings: unknown): Connection =>
     ({
       primaries: () => {
@@ -329,6 +348,12 @@ describe("who a server is", () => {
     ["not at all", null, undefined],
     ["in no known way", "none", undefined],
   ])("is told with its settings %s", async (_, settings, minReplicas) => {
-    expect(await identify(serverSaying(settings))).toMatchObject({ version: "7.2.0", runId: "abc", minReplicas });
+    expect(await identify(serverSaying(settings))).toMatchObject({
+      version: "7.2.0",
+      runId: "abc",
+      role: "master",
+      replicas: 3,
+      minReplicas,
+    });
   });
 });

@@ -292,3 +292,16 @@ test("a voted lease has one fence: a forced end of the next one is of another le
   expect((await backend.query(claim.name)).held.map(({ fence }) => fence)).toEqual([100n]);
   expect(await backend.forceRelease(claim.name, 100n, "ops", "this one")).toBe(true);
 });
+
+test("under a quarantine a claim that would outlast it is refused, and nothing is queued for it", async () => {
+  await using own = await startRedis();
+  await using testClients = new Clients();
+  const options = { failover: "quarantine", maxTtl: 1000, maxLag: 3000, checkReplicas: false } as const;
+  const backend = testClients.backend(own.port, options);
+  const claim = claimOf({ ttlMs: 5000 });
+  await expect(backend.attempt(claim)).rejects.toMatchObject({
+    code: "ERR_LOCK_BACKEND",
+    message: expect.stringContaining("`maxTtl`") as string,
+  });
+  expect((await backend.query(claim.name)).pending).toEqual([]);
+});
