@@ -14,7 +14,7 @@ const RANGES = [
   [91, 95],
   [101, 106],
   [111, 115],
-  [121, 167],
+  [121, 169],
   [171, 179],
 ] as const;
 const IDS = RANGES.flatMap(([from, to]) =>

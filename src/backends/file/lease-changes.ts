@@ -32,9 +32,11 @@ export function accept(log: LockLog, options: LeaseChangeOptions, local: LocalCl
   const file = local.file!;
   if (options.leaseFiles.isProvisional(local)) return detach(log, options, local);
   if (claim.ttlMs !== file.facts.ttlMs) local.file = changeTtl(log, options.paths, file, claim.ttlMs) ?? file;
+  // Another process may have taken the lock anew for the same claim, with a file of the same name, before we renewed that.
+  const now = options.leaseFiles.resumable ? log.read(false) : head;
   local.fromMs = file.fromMs;
-  local.held = holderIn(head.state, local);
-  return true;
+  local.held = now && holderIn(now.state, local);
+  return local.held !== undefined;
 }
 
 /** Binds a lease to no process any more, and gives it the fence that others will know it by. `false`: it is gone. */

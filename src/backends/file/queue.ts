@@ -84,9 +84,8 @@ export class Queue {
     return "gone";
   }
 
-  /** Removes a ticket. `false`: it was not there. */
-  leave(ticket: string): boolean {
-    return remove(ticket);
+  leave(ticket: string): void {
+    remove(ticket);
   }
 
   /** The waiters, in order. Tickets whose time is over are removed. */

@@ -31,9 +31,10 @@ test.each([true, false])(
   "leaves nothing behind, however its claims ended (sharing lease files: %s)",
   async (renewed) => {
     // From close() on its clock stands still: the last cleanup has all the time that it needs, on a busy machine too.
-    let closedMs: number | undefined;
-    const clock = { ...systemClock, now: () => closedMs ?? systemClock.now() };
-    const [backend, other] = [scratch.open({ clock }), scratch.open({ hints: "poll" })];
+    const closed: { atMs?: number } = {};
+    const clock = { ...systemClock, now: () => closed.atMs ?? systemClock.now() };
+    // The other one has that clock too: the end of a lease by another clock says nothing.
+    const [backend, other] = [scratch.open({ clock }), scratch.open({ clock, hints: "poll" })];
     const wish = (name: string, change = {}): ReturnType<typeof claim> => claim({ name, renewed, ...change });
     const kept = wish("kept");
     await granted(other, kept);
@@ -52,7 +53,7 @@ test.each([true, false])(
     expect(await backend.renew([broken])).toMatchObject([{ held: false }]);
     expect(await backend.release(broken)).toBe("absent");
     await sleep(200);
-    closedMs = systemClock.now();
+    closed.atMs = systemClock.now();
     await backend.close();
     expect(left().filter((path) => !before.includes(path))).toEqual([]);
     expect((await other.query("")).pending).toEqual([]);
