@@ -14,7 +14,7 @@ import { tooBusy } from "./errors.ts";
 import { ENDED_MS } from "./liveness.ts";
 import { isDead, type ProcessIdentity, thisProcess, sharesClock } from "./process-identity.ts";
 import { freshName, type DirectoryPaths } from "./directory.ts";
-import { isId, type LeaseFacts, parseLeaseFacts, writeEntry } from "./records.ts";
+import { isId, type LeaseFacts, readLeaseFile, writeEntry } from "./records.ts";
 import { checkSameTerms, waitingId } from "./resume.ts";
 
 /** Every failed try is another process's success, so this many in a row mean that something is wrong. */
@@ -231,10 +231,4 @@ export class LeaseFileStore {
 /** As the system says it: the directory is made again, and the step is repeated. */
 function vanished(path: string): Error {
   return Object.assign(new Error(`${path} vanished`), { code: "ENOENT" });
-}
-
-/** Reads a lease file. `undefined`: it is gone, or half made. */
-export function readLeaseFile(path: string): LeaseFacts | undefined {
-  const text = disk.read(path);
-  return text === undefined || text === "" ? undefined : parseLeaseFacts(path, text);
 }

@@ -76,4 +76,31 @@ describe.each<[string, Partial<Claim>]>([
       }
     },
   );
+
+  test("that has ended, while one of them stood still, is a new lease: the old one is not revived", async () => {
+    for (let nth = 1; ; nth++) {
+      const clock = new FakeClock();
+      const open = (): FileBackend => scratch.open({ detached: true, hints: "poll", clock });
+      const [first, second] = [open(), open()];
+      const wish = claim({ ...change, name: `lock ${nth}` });
+      let other: ReturnType<FileBackend["attempt"]> | undefined;
+      const happened = afterCall(nth, `${scratch.dir}/o/${wish.id}`, () => {
+        clock.block(2 * wish.ttlMs);
+        other = second.attempt(wish);
+        clock.block(2 * wish.ttlMs);
+      });
+      const { fence, fromMs } = await granted(first, wish);
+      Object.assign(disk, real);
+      if (!happened()) {
+        expect(nth).toBeGreaterThan(3);
+        return;
+      }
+      // It had the lock before it stood still, and its answer says that its time is over.
+      if (fromMs! + wish.ttlMs <= clock.now()) continue;
+      const ended = await other!;
+      if (!ended.granted) expect.fail("nobody else wants the lock");
+      expect(fence, `call ${nth}`).toBeGreaterThan(ended.fence);
+      expect((await open().query(wish.name)).held, `call ${nth}`).toMatchObject([{ fence }]);
+    }
+  });
 });
