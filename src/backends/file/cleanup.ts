@@ -15,10 +15,9 @@ import type { ForcedRecords } from "./force-release.ts";
 import { livenessOf } from "./liveness.ts";
 import { isDead } from "./process-identity.ts";
 import { Lock, type LockOptions } from "./lock.ts";
-import { readLeaseFile } from "./lease-file.ts";
 import { isFreshName } from "./directory.ts";
 import { Queue } from "./queue.ts";
-import { isEpochId, isId } from "./records.ts";
+import { isEpochId, isId, readLeaseFile } from "./records.ts";
 
 const FIRST_MS = 2000;
 const EVERY_MS = 60_000;

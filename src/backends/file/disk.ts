@@ -156,6 +156,11 @@ export function remove(path: string): boolean {
   return attempted(() => disk.unlink(path), ["ENOENT", "ENOTDIR", "EISDIR", "EPERM"]);
 }
 
+/** Sets until when a lease lasts. `false`: the file is gone. */
+export function trySetTime(path: string, mtimeMs: number): boolean {
+  return attempted(() => disk.utimes(path, mtimeMs), ["ENOENT", "ENOTDIR", "ELOOP"]);
+}
+
 /** Makes a directory. `false`: it exists already. */
 export function tryMkdir(path: string): boolean {
   return attempted(() => disk.mkdir(path), ["EEXIST"]);

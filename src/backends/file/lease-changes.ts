@@ -16,6 +16,7 @@ import { type Announce, type Head, isHead, type LockLog } from "./log.ts";
 import type { LeaseFile } from "./lease-file.ts";
 import type { LeaseFiles } from "./lease-files.ts";
 import { type Holder, type LeaseFacts, writeEntry } from "./records.ts";
+import { leaseIn } from "./resume.ts";
 import { tooBusy } from "./errors.ts";
 
 const TRIES_MAX = 1000;
@@ -32,25 +33,29 @@ export function accept(log: LockLog, options: LeaseChangeOptions, local: LocalCl
   const file = local.file!;
   if (options.leaseFiles.isProvisional(local)) return detach(log, options, local);
   if (claim.ttlMs !== file.facts.ttlMs) local.file = changeTtl(log, options.paths, file, claim.ttlMs) ?? file;
+  // Another process may have taken the lock anew for the same claim, with a file of the same name, before we renewed that.
+  const now = options.leaseFiles.resumable ? log.read(false) : head;
   local.fromMs = file.fromMs;
-  local.held = holderIn(head.state, local);
-  return true;
+  local.held = now && holderIn(now.state, local);
+  return local.held !== undefined;
 }
 
 /** Binds a lease to no process any more, and gives it the fence that others will know it by. `false`: it is gone. */
-export function detach(log: LockLog, { leaseFiles, clock }: LeaseChangeOptions, local: LocalClaim): boolean {
+export function detach(log: LockLog, { leaseFiles, paths, clock }: LeaseChangeOptions, local: LocalClaim): boolean {
   const waited = local.file!;
   const file = leaseFiles.own(local.claim);
   const announce: Announce = (fence, run) => leaseFiles.detaching({ fence, run, fromMs: file.fromMs });
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     let head = log.read(false);
     const before = head?.state.holders.find(({ facts }) => facts.id === waited.facts.id);
-    // Another process that asked for the same claim may have been faster.
-    const held = head?.state.holders.find(({ facts }) => facts.id === file.facts.id);
+    // Another process that asked for the same claim may have been faster. Its lease is ours if its file is, and is not over.
+    const held = head && leaseIn(paths, head, file.facts.id);
     if (head === undefined || (before === undefined && held === undefined)) return false;
+    if (before === undefined && !leaseFiles.renew(file, local.claim.ttlMs)) return false;
     if (held !== undefined) announce(held.fence, held.run);
     if (before !== undefined) {
-      const rest = { ...without(head.state, waited.facts.id), forced: [] };
+      const others = without(head.state, waited.facts.id);
+      const rest = { ...(held === undefined ? without(others, file.facts.id) : others), forced: [] };
       const done = log.append(
         head,
         held === undefined ? withHolder(rest, file, clock, announce) : { state: () => rest },

@@ -9,11 +9,16 @@
 import { join } from "node:path";
 import type { Claim, Granted } from "../../contract/backend.ts";
 import { type Clock, machineMs } from "../../contract/clock.ts";
-import { codeOf, createFile, disk, remove } from "./disk.ts";
+import { createFile, disk, remove, tryLink, tryRename, trySetTime } from "./disk.ts";
+import { tooBusy } from "./errors.ts";
+import { ENDED_MS } from "./liveness.ts";
 import { isDead, type ProcessIdentity, thisProcess, sharesClock } from "./process-identity.ts";
 import { freshName, type DirectoryPaths } from "./directory.ts";
-import { isId, type LeaseFacts, parseLeaseFacts, writeEntry } from "./records.ts";
+import { isId, type LeaseFacts, readLeaseFile, writeEntry } from "./records.ts";
 import { checkSameTerms, waitingId } from "./resume.ts";
+
+/** Every failed try is another process's success, so this many in a row mean that something is wrong. */
+const TRIES_MAX = 1000;
 
 /** What a shared lease file knows about each of its leases. */
 export interface SharedLease {
@@ -61,8 +66,8 @@ export class LeaseFileStore {
 
   /** A file that one claim has for itself. `named`: it has the claim's id, so another thread or process can find it. */
   forOne(claim: Claim, shareKey: string, named: boolean): LeaseFile {
-    const found = this.#options.detached ? this.#find(claim) : undefined;
-    return found ?? this.#make(claim, this.#idFor(claim, named), shareKey, undefined);
+    if (this.#options.detached) return this.#forResuming(claim, shareKey);
+    return this.#make(claim, this.#idFor(claim, named), shareKey, undefined);
   }
 
   /** A file to wait by for a lease that is to outlive this process. The wait itself ends with the process. */
@@ -110,27 +115,40 @@ export class LeaseFileStore {
     // A claim that asks for less than the others must not shorten theirs.
     if (file.leases !== undefined)
       untilMs = Math.max(untilMs + Math.max(0, file.facts.ttlMs - ttlMs), file.leases.size > 1 ? file.untilMs : 0);
-    try {
-      disk.utimes(file.path, untilMs);
-      // Restored from a backup, for example: others judge by the file that they have linked.
-      if (disk.times(file.path)?.ino !== file.ino) return false;
-    } catch (error) {
-      if (["ENOENT", "ENOTDIR", "ELOOP"].includes(codeOf(error))) return false;
-      throw error;
-    }
+    if (!trySetTime(file.path, untilMs)) return false;
+    // Restored from a backup, for example: others judge by the file that they have linked.
+    if (disk.times(file.path)?.ino !== file.ino) return false;
     file.untilMs = untilMs;
     file.fromMs = fromMs;
     return true;
   }
 
-  /** Ends its time, which needs no space on the disk. */
-  expire(file: LeaseFile): void {
-    disk.utimes(file.path, 1);
-    file.untilMs = 1;
+  /** Ends its time for good, which needs no space on the disk. `link`: by another of its names. `false`: that is gone. */
+  expire(file: LeaseFile, link: string = file.path): boolean {
+    const there = trySetTime(link, ENDED_MS);
+    if (!there) trySetTime(file.path, ENDED_MS);
+    file.untilMs = ENDED_MS;
+    return there;
   }
 
-  #make(claim: Claim, id: string, shareKey: string, leases: LeaseFile["leases"], process = this.#process): LeaseFile {
-    const { paths, instance } = this.#options;
+  /** Removes a file if its time is over. Another one, which another process put in its place meanwhile, stays. */
+  removeOver(path: string): void {
+    if (!disk.exists(path) || this.#usable(path) !== undefined) return;
+    const aside = join(this.#options.paths.trash, freshName());
+    if (!tryRename(path, aside)) return;
+    if (this.#usable(aside) !== undefined) tryLink(aside, path);
+    remove(aside);
+  }
+
+  #make(
+    claim: Claim,
+    id: string,
+    shareKey: string,
+    leases: LeaseFile["leases"],
+    process = this.#process,
+    path = join(this.#options.paths.leaseFiles, id),
+  ): LeaseFile {
+    const { instance } = this.#options;
     const { mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = claim;
     const facts: LeaseFacts = {
       kind: "lease",
@@ -145,24 +163,51 @@ export class LeaseFileStore {
       holder,
       meta,
     };
-    const path = join(paths.leaseFiles, id);
     createFile(path, writeEntry(facts));
     const ino = disk.times(path)?.ino ?? 0;
     const file: LeaseFile = { facts, path, ino, shareKey, untilMs: 0, fromMs: 0, leases };
-    if (!this.extend(file, ttlMs)) throw Object.assign(new Error(`${path} vanished`), { code: "ENOENT" });
+    if (!this.extend(file, ttlMs)) throw vanished(path);
     return file;
   }
 
+  /**
+   * The one file that has the claim's id. Other processes may ask for the same claim at this moment, and hold by the file as soon
+   * as it is there. So it appears complete, in one step, and nobody removes it while its time is not over.
+   */
+  #forResuming(claim: Claim, shareKey: string): LeaseFile {
+    const { paths } = this.#options;
+    const path = join(paths.leaseFiles, claim.id);
+    let made: LeaseFile | undefined;
+    try {
+      for (let tries = 0; tries < TRIES_MAX; tries++) {
+        const found = this.#find(claim, path);
+        if (found !== undefined) return found;
+        this.removeOver(path);
+        made ??= this.#make(claim, claim.id, shareKey, undefined, this.#process, join(paths.trash, freshName()));
+        const outcome = tryLink(made.path, path);
+        if (outcome === "linked") return { ...made, path };
+        if (outcome === "gone") throw vanished(path);
+      }
+    } finally {
+      if (made !== undefined) remove(made.path);
+    }
+    throw tooBusy(claim.name);
+  }
+
   /** The file that another process made for this claim, and may hold by at any moment, if its time is not over. */
-  #find(claim: Claim): LeaseFile | undefined {
-    const path = join(this.#options.paths.leaseFiles, claim.id);
-    if (!isId(claim.id) || !disk.exists(path)) return undefined;
+  #find(claim: Claim, path: string): LeaseFile | undefined {
+    const facts = this.#usable(path);
+    if (facts === undefined) return undefined;
+    checkSameTerms(claim, facts);
+    const file = this.adopt(facts);
+    return file !== undefined && this.renew(file, claim.ttlMs) ? file : undefined;
+  }
+
+  /** What a lease file says whose time is not over, as far as that can be judged here. */
+  #usable(path: string): LeaseFacts | undefined {
     const facts = readLeaseFile(path);
     if (facts === undefined || !sharesClock(facts.process) || isDead(facts.process)) return undefined;
-    const file = this.adopt(facts);
-    if (file === undefined || file.untilMs <= machineMs(this.#options.clock)) return undefined;
-    checkSameTerms(claim, facts);
-    return this.renew(file, claim.ttlMs) ? file : undefined;
+    return (disk.times(path)?.mtimeMs ?? 0) > machineMs(this.#options.clock) ? facts : undefined;
   }
 
   /**
@@ -183,8 +228,7 @@ export class LeaseFileStore {
   }
 }
 
-/** Reads a lease file. `undefined`: it is gone, or half made. */
-export function readLeaseFile(path: string): LeaseFacts | undefined {
-  const text = disk.read(path);
-  return text === undefined || text === "" ? undefined : parseLeaseFacts(path, text);
+/** As the system says it: the directory is made again, and the step is repeated. */
+function vanished(path: string): Error {
+  return Object.assign(new Error(`${path} vanished`), { code: "ENOENT" });
 }

@@ -13,12 +13,12 @@
 import type { Claim } from "../../contract/backend.ts";
 import { machineMs } from "../../contract/clock.ts";
 import { holderIn, type LocalClaim } from "./local-claim.ts";
-import { disk, remove } from "./disk.ts";
+import { remove } from "./disk.ts";
 import type { Head } from "./log.ts";
 import { type LeaseFile, type LeaseFileOptions, LeaseFileStore, type SharedLease } from "./lease-file.ts";
 import type { Ticket } from "./queue.ts";
 import type { LeaseFacts } from "./records.ts";
-import { checkSameMode, checkSameTerms, holdingIn, isSameFile, isWaitingId, leaseIn } from "./resume.ts";
+import { checkSameMode, checkSameTerms, holdingIn, isSameFile, isWaitingId } from "./resume.ts";
 
 const IDLE_MAX = 64;
 /** A shared file that was renewed this part of its ttl ago is not renewed for a new claim, which trusts it that much shorter. */
@@ -84,10 +84,9 @@ export class LeaseFiles {
     return at;
   }
 
-  /** True if the lease of an abandoned claim may be ended: no other process can go on with it. */
-  mayEnd(file: LeaseFile, head: Head | undefined): boolean {
-    if (!this.resumable) return true;
-    return head !== undefined && leaseIn(this.#options.paths, head, file.facts.id) !== undefined && this.#isOver(file);
+  /** True if no other process can go on with the claim by this file. */
+  isOurs(file: LeaseFile, claim: Claim): boolean {
+    return !this.resumable || this.#isOwnWait(file, claim);
   }
 
   /** A file for a claim that waits. */
@@ -98,7 +97,7 @@ export class LeaseFiles {
   /** True if the claim can go on waiting by its file: its own, ending with this process, and not over yet. */
   mayWait({ file, claim }: LocalClaim): boolean {
     if (file === undefined || file.leases !== undefined) return false;
-    return (!this.resumable || this.#isOwnWait(file, claim)) && this.renew(file);
+    return this.isOurs(file, claim) && this.renew(file);
   }
 
   /** True if the claim waited by its file, so what it holds ends with the process that made the file. */
@@ -147,7 +146,8 @@ export class LeaseFiles {
     const idle = this.#named ? undefined : this.#idle.get(shareKey)?.pop();
     if (idle === undefined) return this.#files.forOne(claim, shareKey, this.#named);
     this.#idleCount--;
-    // It carries no claim, so no process can be taking over from it.
+    // It carries no claim, so no process can be taking over from it: no log has it as its newest entry, and none will
+    // (a file by which a claim gave up waiting does not get here).
     return this.#files.extend(idle, claim.ttlMs) ? idle : this.#files.forOne(claim, shareKey, this.#named);
   }
 
@@ -172,7 +172,8 @@ export class LeaseFiles {
   discard(file: LeaseFile, local: LocalClaim): void {
     this.#retire(file);
     if (file.leases !== undefined) this.#leave(file, file.leases, local);
-    else if (!this.resumable || this.#isOver(file) || this.#isOwnWait(file, local.claim)) remove(file.path);
+    else if (this.isOurs(file, local.claim)) remove(file.path);
+    else this.#files.removeOver(file.path);
   }
 
   /** Renews a claim that holds or waits, and all that share its file. `false`: its time was over, or its file is gone. */
@@ -194,6 +195,14 @@ export class LeaseFiles {
     if (this.#files.extend(file, ttlMs)) return true;
     this.#retire(file);
     return false;
+  }
+
+  /**
+   * The claim gives up waiting, so nobody will accept what it is handed by its ticket. Another process may be in the middle of
+   * linking that, which removing the ticket does not stop: so first what the link brings is over. `false`: there was no ticket.
+   */
+  endWait(file: LeaseFile, ticket: string): boolean {
+    return this.#files.expire(file, ticket);
   }
 
   /**
@@ -225,10 +234,6 @@ export class LeaseFiles {
 
   #isOwnWait({ facts }: LeaseFile, { id }: Claim): boolean {
     return facts.instance === this.#options.instance && isWaitingId(facts.id, id);
-  }
-
-  #isOver({ path }: LeaseFile): boolean {
-    return (disk.times(path)?.mtimeMs ?? 0) <= machineMs(this.#options.clock);
   }
 
   #leave(file: LeaseFile, leases: Map<string, SharedLease>, local: LocalClaim): void {

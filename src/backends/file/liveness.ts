@@ -11,6 +11,9 @@ const GUARD_MS = 2;
 /** The same where only wall clocks can be compared, which people may adjust. */
 const WALL_GUARD_MS = 1000;
 
+/** The time of a lease file that its own process has ended: it is over for everyone, and nothing keeps it alive. */
+export const ENDED_MS = 1;
+
 export type Liveness =
   /** `remainingMs`: until the store lets go by itself. */
   | { readonly alive: true; readonly remainingMs: number }
@@ -29,6 +32,7 @@ export function livenessOf({ paths, clock }: LivenessOptions, facts: LeaseFacts,
   if (remainingMs === undefined) return { alive: false, keepMs: lockDelayMs };
   const dead = isDead(facts.process);
   if (remainingMs > 0 && !dead) return { alive: true, remainingMs };
+  if (remainingMs === -Infinity) return { alive: false, keepMs: 0 };
   const companions = companionsOf(paths, facts);
   if (companions === "running") return { alive: true, remainingMs: Math.max(remainingMs, ttlMs) };
   // It had companions, and they cannot be looked up any more: the ttl decides.
@@ -45,12 +49,13 @@ export function waitsForMs({ clock }: LivenessOptions, facts: LeaseFacts, path: 
   return remainingMs > 0 && !isDead(facts.process, freshMs) ? remainingMs : 0;
 }
 
-/** The clock is read before the times. `undefined`: the file is gone. */
+/** The clock is read before the times. `undefined`: the file is gone. `-Infinity`: its process has ended it. */
 function remainingAt(clock: Clock, facts: LeaseFacts, path: string): number | undefined {
   const nowMs = machineMs(clock);
   const wallMs = clock.wall();
   const times = disk.times(path);
   if (times === undefined) return undefined;
+  if (times.mtimeMs <= ENDED_MS) return -Infinity;
   // Of another boot or time namespace only the kernel's own time of the last renewal can be compared, by the wall clock.
   return sharesClock(facts.process)
     ? times.mtimeMs + facts.lockDelayMs + GUARD_MS - nowMs

@@ -108,14 +108,14 @@ export class Lock {
     const { leaseFiles, clock } = this.#options;
     const { file } = local;
     if (file === undefined) return "absent";
-    const queued = local.ticket !== undefined && this.query.queue.leave(local.ticket);
+    const queued = this.#giveUp(file, local);
     let ended = this.#drop(file, local, keepsMinHold);
     const resumed = leaseFiles.resumedFileOf(local);
     if (resumed !== undefined && this.#drop(resumed, local, keepsMinHold)) ended = true;
-    local.ticket = local.held = local.file = undefined;
+    local.held = local.file = undefined;
     if (queued && !ended) this.settle();
     if (resumed !== undefined) leaseFiles.giveBack(resumed, local);
-    // What expired while it held must never count again.
+    // What expired while it held must never count again, nor what it may be handed though it gave up waiting.
     if (machineMs(clock) < file.untilMs) leaseFiles.giveBack(file, local);
     else leaseFiles.discard(file, local);
     if (ended) return "held";
@@ -213,8 +213,10 @@ export class Lock {
     const { file } = local;
     if (file === undefined) return false;
     local.abandoned++;
-    this.#leave(local);
-    if (this.#options.leaseFiles.mayEnd(file, this.log.seen)) this.#drop(file, local, false);
+    if (this.#options.leaseFiles.isOurs(file, local.claim)) {
+      this.#giveUp(file, local);
+      this.#drop(file, local, false);
+    } else this.#leave(local);
     local.file = local.held = undefined;
     this.#options.leaseFiles.discard(file, local);
     return false;
@@ -265,7 +267,10 @@ export class Lock {
   #grantTo(head: Head, first: Ticket | undefined): ReturnType<LockLog["append"]> {
     if (first === undefined || !isPlain(first.facts)) return undefined;
     const done = this.log.append(head, { facts: first.facts, source: first.path });
-    if (isHead(done)) this.#options.wake(first.facts);
+    if (!isHead(done)) return done;
+    if (disk.exists(first.path)) this.#options.wake(first.facts);
+    // Gone: it has accepted, or it gave up while we linked. Then it was given the lock in vain, and the next one's turn has come.
+    else this.settle();
     return done;
   }
 
@@ -283,5 +288,13 @@ export class Lock {
   #leave(local: LocalClaim): void {
     if (local.ticket !== undefined) this.query.queue.leave(local.ticket);
     local.ticket = undefined;
+  }
+
+  /** The same for a claim that does not want the lock any more. `false`: it was not in the queue. */
+  #giveUp(file: LeaseFile, local: LocalClaim): boolean {
+    const queued = local.ticket !== undefined && this.#options.leaseFiles.endWait(file, local.ticket);
+    // From here on others may remove the ticket too: its time is over.
+    this.#leave(local);
+    return queued;
   }
 }

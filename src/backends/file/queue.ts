@@ -9,8 +9,8 @@ import { join } from "node:path";
 import type { LocalClaim } from "./local-claim.ts";
 import { checkDirectory, disk, remove, tryLink, tryMkdir, tryRmdir } from "./disk.ts";
 import { type LivenessOptions, waitsForMs } from "./liveness.ts";
-import { type LeaseFile, readLeaseFile } from "./lease-file.ts";
-import type { LockState, LeaseFacts } from "./records.ts";
+import type { LeaseFile } from "./lease-file.ts";
+import { type LockState, type LeaseFacts, readLeaseFile } from "./records.ts";
 import { limitsDiffer, otherLimit } from "./admission.ts";
 
 /** Removing a directory costs more than leaving it: an empty one stays this long. */
@@ -84,9 +84,8 @@ export class Queue {
     return "gone";
   }
 
-  /** Removes a ticket. `false`: it was not there. */
-  leave(ticket: string): boolean {
-    return remove(ticket);
+  leave(ticket: string): void {
+    remove(ticket);
   }
 
   /** The waiters, in order. Tickets whose time is over are removed. */

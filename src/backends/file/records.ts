@@ -8,7 +8,7 @@
  */
 import { crc32 } from "node:zlib";
 import type { Meta, Mode } from "../../contract/backend.ts";
-import { ForeignError } from "./disk.ts";
+import { disk, ForeignError } from "./disk.ts";
 import type { ProcessIdentity } from "./process-identity.ts";
 import { FENCE_MAX, STRIDE_MAX } from "./fences.ts";
 
@@ -141,6 +141,12 @@ export function parseEpoch(path: string, text: string): Epoch {
   const epoch = toEpoch(checked ?? parseJson(text));
   if (epoch === undefined || (checked === undefined && epoch.format !== 1)) throw foreignText(path, text);
   return epoch;
+}
+
+/** Reads a lease file. `undefined`: it is gone, or half made. */
+export function readLeaseFile(path: string): LeaseFacts | undefined {
+  const text = disk.read(path);
+  return text === undefined || text === "" ? undefined : parseLeaseFacts(path, text);
 }
 
 export function parseLeaseFacts(path: string, text: string): LeaseFacts {

@@ -11,7 +11,7 @@ import { LockBackendError, quote } from "../../contract/errors.ts";
 import { disk } from "./disk.ts";
 import type { Head, LockLog } from "./log.ts";
 import { freshName, isFreshName, type DirectoryPaths } from "./directory.ts";
-import { type Holder, isId, type LeaseFacts } from "./records.ts";
+import { type Holder, isId, type LeaseFacts, readLeaseFile } from "./records.ts";
 
 /** A new id for a file to wait by: it becomes a name in the lock directory. */
 export function waitingId(claimId: string): string {
@@ -29,8 +29,13 @@ export function isWaitingId(fileId: string, claimId: string): boolean {
 /** The lease of that id, if others judge it by the file that has the id now, and not by an earlier one. */
 export function leaseIn(paths: DirectoryPaths, head: Head, fileId: string): Holder | undefined {
   const holder = head.state.holders.find(({ facts }) => facts.id === fileId);
-  if (holder === undefined || !head.plain) return holder;
-  return isSameFile(`${head.directory}/${head.seq}`, join(paths.leaseFiles, fileId)) ? holder : undefined;
+  if (holder === undefined) return undefined;
+  const path = join(paths.leaseFiles, fileId);
+  // A state does not say which file it was, but which backend made it: no backend makes two while one of them counts.
+  const same = head.plain
+    ? isSameFile(`${head.directory}/${head.seq}`, path)
+    : readLeaseFile(path)?.instance === holder.facts.instance;
+  return same ? holder : undefined;
 }
 
 /** The lease of the claim: by its own file, or, if it was just handed the lock, by one of those that it waited by. */

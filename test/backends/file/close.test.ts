@@ -31,9 +31,10 @@ test.each([true, false])(
   "leaves nothing behind, however its claims ended (sharing lease files: %s)",
   async (renewed) => {
     // From close() on its clock stands still: the last cleanup has all the time that it needs, on a busy machine too.
-    const stopped: { atMs?: number } = {};
-    const clock = { ...systemClock, now: () => stopped.atMs ?? systemClock.now() };
-    const [backend, other] = [scratch.open({ clock }), scratch.open({ hints: "poll" })];
+    const closed: { atMs?: number } = {};
+    const clock = { ...systemClock, now: () => closed.atMs ?? systemClock.now() };
+    // The other one has that clock too: the end of a lease by another clock says nothing.
+    const [backend, other] = [scratch.open({ clock }), scratch.open({ clock, hints: "poll" })];
     const heard: unknown[] = [];
     backend.listen({ lost: (id) => void heard.push(id), doubt: (id) => void heard.push(id) });
     const wish = (name: string, change = {}): ReturnType<typeof claim> => claim({ name, renewed, ...change });
@@ -56,7 +57,7 @@ test.each([true, false])(
     // What it has not heard of it takes for held, and leaves to its time.
     await eventually("it hears of the end of its lease", () => (heard.includes(lost.id) ? true : undefined));
     await sleep(200);
-    stopped.atMs = systemClock.now();
+    closed.atMs = systemClock.now();
     await backend.close();
     expect(left().filter((path) => !before.includes(path))).toEqual([]);
     expect((await other.query("")).pending).toEqual([]);

@@ -53,7 +53,10 @@ describe("S167: a claim that has ended, whose lease file serves another claim", 
     let freed: Promise<unknown> | undefined;
     disk.unlink = (path) => {
       // The reader gives up. The writer behind it asks, gets the lock, and gives up too before it can hear of that.
-      if (path.includes("/q/")) freed ??= others.release(holder);
+      if (path.includes("/q/") && freed === undefined) {
+        freed = Promise.resolve();
+        freed = others.release(holder);
+      }
       real.unlink(path);
     };
     await clock.advance(100);

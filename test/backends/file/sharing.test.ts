@@ -3,20 +3,30 @@ import { readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Claim } from "../../../src/contract/backend.ts";
+import type { FileBackend } from "../../../src/backends/file/index.ts";
 import { type Disk, disk } from "../../../src/backends/file/disk.ts";
 import { createLocks } from "../../../src/core/locks.ts";
+import { FakeClock } from "../../../src/testing/fake-clock.ts";
 import { claim, eventually, granted, grantedAtLast, type PeerError, Scratch, sleep } from "./peers.ts";
 
 const real: Disk = { ...disk };
 
 let scratch: Scratch;
+/** Time passes only where a test says so: leases that end soon end neither too early nor too late on a busy machine. */
+let clock: FakeClock;
 beforeEach(() => {
   scratch = new Scratch();
+  clock = new FakeClock();
 });
 afterEach(async () => {
   Object.assign(disk, real);
   await scratch.end();
 });
+
+/** A backend on that clock. */
+function open(): FileBackend {
+  return scratch.open({ clock });
+}
 
 /** Claims on locks of their own, which the core would renew. */
 function several(count: number, change: Partial<Claim> = {}): Claim[] {
@@ -130,12 +140,19 @@ describe("has a file of its own", () => {
 
 describe("ends at its own time beside leases that are renewed", () => {
   test("a lease that is not renewed, and one with a maxHold", async () => {
-    const [locks, other] = [createLocks(scratch.open()), scratch.open()];
+    const [locks, other] = [createLocks(scratch.open({ clock }), { clock }), open()];
     const kept = await locks.acquire("kept", { ttl: 600 });
     const short = await locks.acquire("not renewed", { ttl: 600, renew: false });
     const bounded = await locks.acquire("bounded", { ttl: 600, maxHold: 500 });
-    await grantedAtLast(other, claim({ name: "not renewed" }));
-    await grantedAtLast(other, claim({ name: "bounded" }));
+    for (const { name } of [short, bounded]) {
+      expect(await other.attempt(claim({ name, queues: false }))).toMatchObject({ granted: false });
+    }
+    await clock.advance(610);
+    await granted(other, claim({ name: "not renewed" }));
+    // It may have been renewed just before its maxHold was over, and not after that.
+    await clock.advance(500);
+    await granted(other, claim({ name: "bounded" }));
+    expect(await other.attempt(claim({ name: "kept", queues: false }))).toMatchObject({ granted: false });
     expect([short.signal.aborted, bounded.signal.aborted]).toEqual([true, true]);
     kept.assertHeld();
     expect(await kept.release()).toBe("released");
@@ -143,37 +160,46 @@ describe("ends at its own time beside leases that are renewed", () => {
   });
 
   test("a lease that is not renewed any more, although the renewals of the others lengthen its time", async () => {
-    const [backend, other] = [scratch.open(), scratch.open()];
+    const [backend, other] = [open(), open()];
     const [kept, forgotten] = several(2, { ttlMs: 500 });
     await take(backend, [kept!, forgotten!]);
-    const fromMs = performance.now();
-    await eventually("the forgotten lease has expired", async () => {
+    for (const heldForMs of [100, 200, 300, 400]) {
+      await clock.advance(100);
       expect(await backend.renew([kept!])).toMatchObject([{ held: true }]);
-      return (await other.attempt(claim({ name: forgotten!.name, queues: false }))).granted ? true : undefined;
-    });
-    expect(performance.now() - fromMs).toBeGreaterThanOrEqual(400);
+      const answer = await other.attempt(claim({ name: forgotten!.name, queues: false }));
+      expect(answer, `after ${heldForMs} ms`).toMatchObject({ granted: false });
+    }
+    // The renewal that finds it ends it in the next turn.
+    await clock.advance(100);
+    expect(await backend.renew([kept!])).toMatchObject([{ held: true }]);
+    await clock.settle();
+    await granted(other, claim({ name: forgotten!.name, queues: false }));
     expect(await backend.renew([forgotten!])).toMatchObject([{ held: false }]);
   });
 
   test("and so it does when all that happens is that others come and go", async () => {
-    const [backend, other] = [scratch.open(), scratch.open()];
+    const [backend, other] = [open(), open()];
     const [forgotten] = several(1, { ttlMs: 500 });
     await take(backend, [forgotten!]);
-    await eventually("the forgotten lease has expired", async () => {
+    for (let passedMs = 0; passedMs < 500; passedMs += 50) {
+      const answer = await other.attempt(claim({ name: forgotten!.name, queues: false }));
+      expect(answer, `after ${passedMs} ms`).toMatchObject({ granted: false });
+      await clock.advance(50);
       const brief = claim({ name: "brief", ttlMs: 500, renewed: true });
       await granted(backend, brief);
       await backend.release(brief);
-      return (await other.attempt(claim({ name: forgotten!.name, queues: false }))).granted ? true : undefined;
-    });
+    }
+    await clock.settle();
+    await granted(other, claim({ name: forgotten!.name, queues: false }));
   });
 });
 
 describe("a file whose time was over while it held a lease", () => {
   test("is never used again: a new claim does not bring an old lease back", async () => {
-    const [backend, other] = [scratch.open(), scratch.open()];
+    const [backend, other] = [open(), open()];
     const [late, next] = several(2, { ttlMs: 300 });
     await take(backend, [late!]);
-    await sleep(350);
+    clock.block(350);
     await granted(backend, next!);
     expect(leaseFiles()).toHaveLength(2);
     expect((await other.query("")).held).toMatchObject([{ name: next!.name }]);
@@ -182,10 +208,10 @@ describe("a file whose time was over while it held a lease", () => {
   });
 
   test("loses all its leases, and a renewal of one does not bring back another", async () => {
-    const [backend, other] = [scratch.open(), scratch.open()];
+    const [backend, other] = [open(), open()];
     const claims = several(3, { ttlMs: 300 });
     await take(backend, claims);
-    await sleep(350);
+    clock.block(350);
     await granted(other, claim({ name: claims[1]!.name }));
     expect(await backend.renew(claims)).toMatchObject([{ held: false }, { held: false }, { held: false }]);
     expect((await other.query("")).held).toHaveLength(1);
@@ -196,15 +222,14 @@ describe("a file whose time was over while it held a lease", () => {
   });
 
   test("is one that was renewed too late, too", async () => {
-    const [a, b] = [scratch.open(), scratch.open()];
+    const [a, b] = [open(), open()];
     const claims = several(2, { ttlMs: 1000 });
     await take(a, claims);
     let taken: Promise<unknown> | undefined;
     disk.utimes = (path, mtimeMs) => {
       if (taken === undefined) {
         taken = Promise.resolve();
-        const endMs = performance.now() + 1010;
-        while (performance.now() < endMs);
+        clock.block(1010);
         taken = b.attempt(claim({ name: claims[1]!.name }));
       }
       real.utimes(path, mtimeMs);
