@@ -1,6 +1,7 @@
 /** One redis-server, or several that know nothing of each other. */
 import { initMembers } from "../../backends/quorum/admit-members.ts";
 import { openMembers } from "../../backends/quorum/open.ts";
+import { eventually } from "../../testing/eventually.ts";
 import { leftInRedis } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
 import { HOST } from "../servers/scratch.ts";
@@ -42,12 +43,14 @@ export async function openQuorumStage(options: QuorumStageOptions = {}): Promise
   return toStage("quorum", servers, links);
 }
 
-/** New members abstain until their quarantine is ended: `holdfast doctor --init`. */
+/** New members abstain until their quarantine is ended: `holdfast doctor --init`. On a busy machine a new server may answer late. */
 async function endQuarantine(url: string): Promise<void> {
   const { members, options } = await openMembers(url);
   try {
-    const failed = (await initMembers(members, options)).find(({ result }) => result === "failed");
-    if (failed !== undefined) throw failed.cause;
+    await eventually("all members answer", async () => {
+      const results = await initMembers(members, options);
+      return results.every(({ result }) => result !== "failed") ? true : undefined;
+    });
   } finally {
     await Promise.all(members.map((member) => member.close()));
   }
