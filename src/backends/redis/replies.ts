@@ -68,9 +68,9 @@ export function toRefused(name: string, reply: unknown): Refusal {
   if (place === 0) {
     return { refused: aheadMs > 0 ? { ...refused, retryMs: aheadMs } : refused, wallMs, learned: undefined };
   }
-  const told = toLearned(fields[REFUSED.learned]);
-  if (told === undefined) throw unexpected(name);
-  return { refused: { ...refused, position: place }, wallMs, learned: told };
+  const learnedNow = toLearned(fields[REFUSED.learned]);
+  if (learnedNow === undefined) throw unexpected(name);
+  return { refused: { ...refused, position: place }, wallMs, learned: learnedNow };
 }
 
 /** Whether the lock may be free, but has more lapsed tickets than one call may skip: another call should follow. */
