@@ -143,12 +143,6 @@ const PENDING: readonly string[] = [
   "src/contract/",
   "src/cli/seek-lease.ts",
   "test/core/",
-  // The wording of a forced loss, until all backends have one.
-  "src/backends/file/force-release.ts",
-  "src/backends/memory/store.ts",
-  "src/backends/zookeeper/force-release.ts",
-  "test/backends/quorum/close.test.ts",
-  "test/backends/quorum/majority.test.ts",
 ];
 const isPending = (path: string): boolean => PENDING.some((file) => path.startsWith(file));
 

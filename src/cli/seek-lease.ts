@@ -88,7 +88,8 @@ export async function seekLease(wanted: Wanted): Promise<Sought> {
   if (silent) throw silence(backend.name, `whether ${printable(claim.name)} is free`);
   const trouble = seeker.refused === undefined ? seeker.troubleAt(systemClock.now()) : undefined;
   if (trouble !== undefined) throw asBackendError(backend.name, claim.name, trouble);
-  throw new LockTimeoutError(claim.name, waitMs, await holders(store, seeker, answers));
+  const { quarantineMs } = seeker.blockers(systemClock.now());
+  throw new LockTimeoutError(claim.name, waitMs, await holders(store, seeker, answers), quarantineMs);
 }
 
 /**
@@ -138,7 +139,7 @@ async function leave({ claim, note }: Wanted, seeker: Acquisition): Promise<bool
 /** Who is in the way: what the store says now, or has said if it does not answer any more. */
 async function holders(store: OpenStore, seeker: Acquisition, answers: boolean): Promise<readonly Holding[]> {
   const { name } = seeker.claim;
-  const said = seeker.refused === undefined ? undefined : seeker.heldBy(systemClock.now());
+  const said = seeker.refused === undefined ? undefined : seeker.blockers(systemClock.now()).heldBy;
   if (said !== undefined && !answers) return said;
   try {
     return (await ask(store, name)).held.filter((one) => one.name === name);

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { rolldown } from "rolldown";
 import { expect, test } from "vitest";
 
-// 150 bytes more than before: a wall clock that is set back must not hide a sleep (SleepDetector).
-test("the core is at most 16.65 kB, bundled, minified and compressed", async () => {
+// 550 bytes more than before: one wording of every loss, also of those that only backends know, and a quarantine as a field.
+test("the core is at most 17.2 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -15,5 +15,5 @@ test("the core is at most 16.65 kB, bundled, minified and compressed", async () 
   const loaded = output.filter((chunk) => chunk.type === "chunk" && !chunk.isDynamicEntry);
   const bytes = brotliCompressSync(loaded.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(16_650);
+  expect(bytes).toBeLessThanOrEqual(17_200);
 });
