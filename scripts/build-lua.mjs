@@ -97,6 +97,7 @@ export async function moduleOf(folder) {
   return { scripts, text: moduleText(relative(root, folder), parts, scripts) };
 }
 
+const exported = (script) => script.replace(/-(\w)/g, (_, letter) => letter.toUpperCase());
 const constant = (part) => part.replace(/^_/, "").toUpperCase();
 const literal = (text) => text.replaceAll("\\", "\\\\").replaceAll("`", "\\`").replaceAll("${", "\\${");
 
@@ -115,7 +116,7 @@ function moduleText(folder, parts, scripts) {
       const source = pieces
         .map(({ part, text }) => (part === undefined ? literal(text) : `\${${constant(part)}}`))
         .join("\n");
-      return `\nexport const ${name}: Script = {\n  name: "${name}",\n  sha: "${sha}",\n  source: \`${source}\`,\n};`;
+      return `\nexport const ${exported(name)}: Script = {\n  name: "${name}",\n  sha: "${sha}",\n  source: \`${source}\`,\n};`;
     }),
     "",
   ].join("\n");

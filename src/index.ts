@@ -45,4 +45,5 @@ export {
   type MemberVote,
 } from "./contract/errors.ts";
 export type { AcquireEvent, ForceReleaseEvent, HoldEvent, LostEvent, RenewEvent } from "./contract/events.ts";
+export type { LossReason } from "./contract/loss.ts";
 export { createLocks } from "./core/locks.ts";

@@ -9,7 +9,7 @@ const within = (folder, names) => names.split(" ").map((name) => `test/${folder}
 /** Source files, the tests that answer for them, and those for a quick look where SLOW does not say it. The first that fits counts. */
 const AREAS = [
   [
-    /^src\/backends\/redis\/lua\/(?:_incarnation|_identity|_replicas|vote|meet|vouch|recall)\.lua$/,
+    /^src\/backends\/redis\/lua\/(?:_incarnation|_identity|_replicas|vote|meet|end-quarantine|recall)\.lua$/,
     REDIS,
     within("backends/redis", "noticed marker quarantines fences"),
   ],

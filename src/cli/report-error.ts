@@ -55,9 +55,11 @@ function detailsOf(error: unknown): object {
     return {
       lock: error.lock,
       waitedMs: error.waitedMs,
+      ...(error.quarantineMs === undefined ? {} : { quarantineMs: error.quarantineMs }),
       heldBy: clippedSnapshot({ held: error.heldBy, pending: [], forced: [] }).held,
     };
-  if (error instanceof LockLostError) return { lock: error.lock, fence: error.fence, reason: error.reason };
+  if (error instanceof LockLostError)
+    return { lock: error.lock, fence: error.fence, reason: error.reason, loss: error.loss };
   if (error instanceof LockBackendError) return { lock: error.lock, backend: error.backend, votes: error.votes };
   return {};
 }

@@ -92,7 +92,8 @@ export async function seekLease(wanted: Wanted): Promise<Taken> {
   if (silent) throw silence(backend.name, `whether ${printable(claim.name)} is free`);
   const trouble = acquisition.refused === undefined ? acquisition.troubleAt(systemClock.now()) : undefined;
   if (trouble !== undefined) throw asBackendError(backend.name, claim.name, trouble);
-  throw new LockTimeoutError(claim.name, waitMs, await holders(store, acquisition, answers));
+  const { quarantineMs } = acquisition.blockers(systemClock.now());
+  throw new LockTimeoutError(claim.name, waitMs, await holders(store, acquisition, answers), quarantineMs);
 }
 
 /**
@@ -142,7 +143,7 @@ async function leave({ claim, note }: Wanted, acquisition: Acquisition): Promise
 /** Who is in the way: what the store says now, or has said if it does not answer any more. */
 async function holders(store: OpenStore, acquisition: Acquisition, answers: boolean): Promise<readonly Holding[]> {
   const { name } = acquisition.claim;
-  const said = acquisition.refused === undefined ? undefined : acquisition.heldBy(systemClock.now());
+  const said = acquisition.refused === undefined ? undefined : acquisition.blockers(systemClock.now()).heldBy;
   if (said !== undefined && !answers) return said;
   try {
     return (await ask(store, name)).held.filter((one) => one.name === name);

@@ -7,6 +7,7 @@
  */
 import type { Backend, Claim, Granted, Holding, Refused, Renewal } from "./backend.ts";
 import { messageOf } from "./errors.ts";
+import { describeLoss, type LossReason } from "./loss.ts";
 
 const MAX_FENCE = 2n ** 63n - 1n;
 
@@ -34,8 +35,12 @@ function readGrant({ fence, run, ttlMs, fromMs }: Granted, nowMs: number): Grant
   return { granted: true, fence, run, ttlMs, fromMs };
 }
 
-function readRefusal({ heldBy, retryMs }: Refused): Refused {
-  return { granted: false, heldBy, retryMs: typeof retryMs === "number" ? retryMs : undefined };
+function readRefusal({ heldBy, retryMs, quarantineMs }: Refused): Refused {
+  return { granted: false, heldBy, retryMs: number(retryMs), quarantineMs: number(quarantineMs) };
+}
+
+function number(value: unknown): number | undefined {
+  return typeof value === "number" ? value : undefined;
 }
 
 /** How much earlier than the store we stop believing in a lease, because two clocks never run at the same rate. */
@@ -49,13 +54,21 @@ export function trustedUntilMs({ fromMs, ttlMs }: Granted, claim: Claim, sentAtM
   return (fromMs ?? sentAtMs) + lastsMs - driftMs(lastsMs);
 }
 
-/** Who is in the way by a refusal that is `ageMs` old, with the times of now. For messages only: what cannot be shown is left out. */
-export function readHolders(refused: Refused | undefined, ageMs: number): readonly Holding[] {
+/** Why a lock is not granted: its holders, or that the store is in quarantine. For messages. */
+export interface Blockers {
+  readonly heldBy: readonly Holding[];
+  readonly quarantineMs?: number | undefined;
+}
+
+/** The blockers by a refusal that is `ageMs` old, with the times of now. What cannot be shown is left out. */
+export function readBlockers(refused: Refused | undefined, ageMs: number): Blockers {
+  const leftMs = (refused?.quarantineMs ?? 0) - ageMs;
   try {
-    const heldBy: unknown = refused?.heldBy;
-    return Array.isArray(heldBy) ? heldBy.flatMap((holding: Holding) => readHolding(holding, ageMs)) : [];
+    const all: unknown = refused?.heldBy;
+    const heldBy = Array.isArray(all) ? all.flatMap((holding: Holding) => readHolding(holding, ageMs)) : [];
+    return { heldBy, quarantineMs: leftMs > 0 ? leftMs : undefined };
   } catch {
-    return [];
+    return { heldBy: [] };
   }
 }
 
@@ -75,11 +88,11 @@ export function readRenewal(
   index: number,
   sentAtMs: number,
   nowMs: number,
-): number | { readonly gone: string } | undefined {
+): number | { readonly gone: LossReason } | undefined {
   try {
     const renewal = renewals?.[index] as Renewal & { readonly fromMs?: number; readonly reason?: unknown };
     const held = renewal?.held;
-    if (held === false) return { gone: messageOf(renewal.reason) };
+    if (held === false) return { gone: readLoss(renewal.reason) };
     const fromMs = held === true ? (renewal.fromMs ?? sentAtMs) : undefined;
     return typeof fromMs === "number" && fromMs <= nowMs ? fromMs : undefined;
   } catch {
@@ -106,4 +119,16 @@ export function asked<T>(ask: () => Promise<T>): Promise<T> {
   } catch (error) {
     return Promise.reject(error as Error);
   }
+}
+
+/** A reason as a backend gave it, read once: a custom one may give anything, also a text. */
+export function readLoss(given: unknown): LossReason {
+  try {
+    // A copy, which cannot change later: functions and getters are not in it.
+    const loss = structuredClone(given) as LossReason;
+    if (typeof describeLoss(loss) === "string") return loss;
+  } catch {
+    // It cannot be copied, or has a field that cannot be shown.
+  }
+  return { kind: "other", text: messageOf(given) };
 }

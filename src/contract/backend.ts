@@ -12,6 +12,7 @@
  * An answer is certain; a rejection means *unknown*, unless it is a {@link LockBackendError} with `fatal`.
  * The core checks every answer: see answer.ts.
  */
+import type { LossReason } from "./loss.ts";
 
 export type Mode = "exclusive" | "shared";
 
@@ -62,6 +63,8 @@ export interface Refused {
   readonly granted: false;
   /** Who is in the way, as far as the store said: for messages, never for decisions. */
   readonly heldBy: readonly Holding[];
+  /** The store may have lost leases, and grants nothing for this long: until those are over. For messages. */
+  readonly quarantineMs?: number | undefined;
   /** Place in the store's queue; 1 is next. Absent when the claim is not queued. */
   readonly position?: number | undefined;
   /** Ask again after this long if no news came. Absent: the core's own pace. */
@@ -81,7 +84,8 @@ export type Swapped = (Granted | Refused) & { readonly released?: Released | und
 export type Renewal =
   /** `from`: as in a {@link Vote}. */
   | { readonly held: true; readonly fromMs?: number | undefined; readonly from?: string | undefined }
-  | { readonly held: false; readonly reason: string }
+  /** `reason`: as data, or a text of its own. */
+  | { readonly held: false; readonly reason: LossReason | string }
   | { readonly held: "unknown"; readonly cause: unknown };
 
 export interface Holding {
@@ -126,7 +130,7 @@ export interface Snapshot {
 /** What a backend tells without being asked. Hints that save time: the core stays right when none arrives. */
 export interface Listener {
   /** The lease is surely gone: ended by force, or its connection's life in the store ended. */
-  lost(claimId: string, reason: string): void;
+  lost(claimId: string, reason: LossReason | string): void;
   /**
    * Something happened (a reconnect, a fail-over) after which every lease should be renewed at once; with an id, news of
    * one lease that proves nothing by itself: only that one is renewed at once.

@@ -2,6 +2,7 @@
 import type { Holding, Vote } from "./backend.ts";
 import { formatMs } from "./duration.ts";
 import { clipped, HOLDER_MAX, printable } from "./foreign.ts";
+import { describeLoss, type LossReason } from "./loss.ts";
 
 export type LockErrorCode =
   | "ERR_LOCK_TIMEOUT"
@@ -29,14 +30,18 @@ export class LockTimeoutError extends LockError {
   readonly waitedMs: number;
   /** Who was in the way at the last look, with the times of now. */
   readonly heldBy: readonly Holding[];
+  /** The store may have lost leases, and grants nothing for this much longer. Absent: it is not in quarantine. */
+  readonly quarantineMs: number | undefined;
 
-  constructor(lock: string, waitedMs: number, heldBy: readonly Holding[] = []) {
+  constructor(lock: string, waitedMs: number, heldBy: readonly Holding[] = [], quarantineMs?: number) {
+    const why = quarantineMs === undefined ? whoHolds(heldBy) : inQuarantine(quarantineMs);
     super(
       lock,
-      `Lock ${quote(lock)} ${whoHolds(heldBy)}; gave up after ${formatMs(waitedMs)}. Wait longer (\`wait\`), or see who holds it with \`holdfast show\`.`,
+      `Lock ${quote(lock)} ${why}; gave up after ${formatMs(waitedMs)}. Wait longer (\`wait\`), or see who holds it with \`holdfast show\`.`,
     );
     this.waitedMs = waitedMs;
     this.heldBy = heldBy;
+    this.quarantineMs = quarantineMs;
   }
 }
 
@@ -44,17 +49,23 @@ export class LockTimeoutError extends LockError {
 export class LockLostError extends LockError {
   readonly code = "ERR_LOCK_LOST" as const;
   readonly fence: bigint;
+  /** Why, in words. */
   readonly reason: string;
+  /** Why, as data. */
+  readonly loss: LossReason;
   /** What the work resolved to, where `run()` rejects because it resolved after the loss. Do not take it for done. */
   result: unknown = undefined;
 
-  constructor(lock: string, fence: bigint, reason: string) {
+  constructor(lock: string, fence: bigint, why: LossReason | string) {
+    const loss: LossReason = typeof why === "string" ? { kind: "other", text: why } : why;
+    const reason = describeLoss(loss);
     super(
       lock,
       `Lock ${quote(lock)} (fence ${fence}) was lost: ${reason}. Stop the work it protects, and start again with a new lease.`,
     );
     this.fence = fence;
     this.reason = reason;
+    this.loss = loss;
   }
 }
 
@@ -139,6 +150,10 @@ function whoHolds(heldBy: readonly Holding[]): string {
   if (first === undefined) return "is not free";
   const more = others.length === 0 ? "" : ` and ${others.length} more`;
   return `is held by ${clipped(first.holder, HOLDER_MAX)} (fence ${first.fence}) for ${formatMs(first.heldMs)}${more}`;
+}
+
+function inQuarantine(ms: number): string {
+  return `cannot be granted yet: the store may have lost its data, and is in quarantine for ${formatMs(ms)}`;
 }
 
 /** As `instanceof`, of what foreign code has thrown: even that question is theirs to answer, and may throw. */

@@ -4,6 +4,7 @@
  */
 import { type Channel, channel, type TracingChannel, tracingChannel } from "node:diagnostics_channel";
 import type { Mode } from "./backend.ts";
+import type { LossReason } from "./loss.ts";
 
 /** The message of `tracing:holdfast:acquire:*`; filled in as the acquire goes on. */
 export interface AcquireEvent {
@@ -33,7 +34,10 @@ export interface LostEvent {
   readonly backend: string;
   readonly name: string;
   readonly fence: bigint;
+  /** Why, in words. */
   readonly reason: string;
+  /** Why, as data. */
+  readonly loss: LossReason;
 }
 
 /** The message of `holdfast:renew`: one per batch. */

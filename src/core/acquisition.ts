@@ -2,8 +2,8 @@
  * All waiting for the store: attempt → watch → attempt, until it is granted or no longer wanted. Whatever was asked
  * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
  */
-import { asked, askFor, readAnswer, readHolders, trustedUntilMs } from "../contract/answer.ts";
-import type { Claim, Granted, Holding, Refused } from "../contract/backend.ts";
+import { asked, askFor, type Blockers, readAnswer, readBlockers, trustedUntilMs } from "../contract/answer.ts";
+import type { Claim, Granted, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import { onAbort } from "../contract/on-abort.ts";
@@ -166,8 +166,8 @@ export class Acquisition<For = unknown> {
   }
 
   /** Who is in the way: the store's last word, with its ages brought up to date. */
-  heldBy(nowMs: number): readonly Holding[] {
-    return readHolders(this.refused, nowMs - this.#refusedAtMs);
+  blockers(nowMs: number): Blockers {
+    return readBlockers(this.refused, nowMs - this.#refusedAtMs);
   }
 
   /** For how long a question has been out that the store does not answer; 0 when none is. */

@@ -1,6 +1,7 @@
 /** The claims of one local queue that are on their way through the store. Those that are no longer wanted are called off, and tracked until gone. */
 import { Acquisition } from "./acquisition.ts";
-import type { Granted, Holding, Refused } from "../contract/backend.ts";
+import type { Blockers } from "../contract/answer.ts";
+import type { Granted, Refused } from "../contract/backend.ts";
 import type { SentAt } from "../contract/clock.ts";
 import { type Grant, remove } from "./hold.ts";
 import { toClaim } from "./options.ts";
@@ -109,8 +110,9 @@ export abstract class Acquisitions {
   }
 
   /** Who is in the way, by the store's last word. */
-  protected refusedBy(nowMs: number): readonly Holding[] {
-    return this.claims.map((acquisition) => acquisition.heldBy(nowMs)).find((heldBy) => heldBy.length > 0) ?? [];
+  protected refusedBy(nowMs: number): Blockers | undefined {
+    const all = this.claims.map((acquisition) => acquisition.blockers(nowMs));
+    return all.find(({ heldBy, quarantineMs }) => heldBy.length > 0 || quarantineMs !== undefined);
   }
 
   /** Why the store could not be asked. */

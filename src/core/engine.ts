@@ -3,6 +3,7 @@
  * the holds, the deadlines of those who wait. Calls go down from here; what a store reports comes in here and goes down, too.
  */
 import { hostname } from "node:os";
+import { readLoss } from "../contract/answer.ts";
 import { Deadlines } from "../contract/deadlines.ts";
 import type { LocksOptions } from "./api.ts";
 import type { Backend } from "../contract/backend.ts";
@@ -12,6 +13,7 @@ import { asBackendError, LockClosedError } from "../contract/errors.ts";
 import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
+import type { LossReason } from "../contract/loss.ts";
 import type { Scope } from "./reentry.ts";
 import { Releases } from "./release.ts";
 import type { CheckedOptions } from "./options.ts";
@@ -49,7 +51,7 @@ export class Engine {
     this.#waits = new Deadlines<Request>(clock, true, (nowMs) => this.#lookAtWaits(nowMs));
     try {
       backend.listen?.({
-        lost: (id, reason) => this.#lost(id, reason),
+        lost: (id, reason) => this.#lost(id, readLoss(reason)),
         doubt: (id) => (id === undefined ? this.watchdog.doubt() : this.#doubtOne(id)),
       });
     } catch (error) {
@@ -92,7 +94,7 @@ export class Engine {
   ): Promise<HeldLease | null> {
     const untilMs = this.clock.now() + waitMs;
     const { awaitThread, RenewThread } = await import("./renew-thread.ts");
-    this.#thread ??= new RenewThread(this.backend, this.clock, (id, reason) => this.#lost(id, reason));
+    this.#thread ??= new RenewThread(this.backend, this.clock, (id, loss) => this.#lost(id, loss));
     this.watchdog.useThread(this.#thread);
     await awaitThread(this.#thread, this, name, options, untilMs);
     return await this.#takeNow(name, options, waitMode, Math.max(1, untilMs - this.clock.now()));
@@ -169,7 +171,7 @@ export class Engine {
 
   /** Begins to release every hold, used or not, lost or not. */
   releaseAll(): void {
-    for (const queue of this.#queues.values()) queue.endAll("the locks were closed");
+    for (const queue of this.#queues.values()) queue.endAll({ kind: "closed" });
     this.releases.freeAllLost();
   }
 
@@ -181,10 +183,10 @@ export class Engine {
     await this.watchdog.stop();
   }
 
-  #lost(claimId: string, reason: string): void {
+  #lost(claimId: string, loss: LossReason): void {
     const hold = this.watchdog.find(claimId);
     if (hold === undefined) this.#distrust(claimId);
-    else hold.lose(reason);
+    else hold.lose(loss);
   }
 
   #doubtOne(claimId: string): void {
@@ -201,6 +203,6 @@ export class Engine {
   /** The store has ended a lease by force. One of ours is over now, whether or not the backend has news for us. */
   forced(name: string, fence: bigint, reason: string): void {
     const hold = this.#queues.get(name)?.holds.find((one) => one.hasFence(fence));
-    hold?.lose(`ended by force by ${this.holder}: ${reason}`);
+    hold?.lose({ kind: "forced", by: this.holder, reason });
   }
 }

@@ -9,10 +9,8 @@ import type { ReleaseResult } from "./api.ts";
 import { driftMs } from "../contract/answer.ts";
 import type { Claim, Granted, Holding } from "../contract/backend.ts";
 import type { AwakePeriod, SentAt, SleepDetector } from "../contract/clock.ts";
+import type { LossReason } from "../contract/loss.ts";
 import type { CheckedOptions } from "./options.ts";
-
-/** A timer that is this late is worth a word: the loop was blocked. */
-const LATE_MS = 100;
 
 /** A grant that can be believed. */
 export interface Grant {
@@ -33,15 +31,15 @@ export function unused(claim: Claim): Claim {
  * The one thing that a hold reports: it is over. `lost`: it can no longer be trusted, and why. Absent: its last lease was
  * released; the answer says what becomes of it.
  */
-export type HoldOver = (hold: Hold, lost?: string) => ReleaseResult | Promise<ReleaseResult>;
+export type HoldOver = (hold: Hold, loss?: LossReason) => ReleaseResult | Promise<ReleaseResult>;
 
 /** A local lease that uses a hold. */
 export interface HoldUser {
   readonly name: string;
-  readonly onLost: ((reason: string) => void) | undefined;
+  readonly onLost: ((loss: LossReason) => void) | undefined;
   /** It, and those that entered it again. */
   withInner(): readonly HoldUser[];
-  markLost(reason: string): boolean;
+  markLost(loss: LossReason): boolean;
   abort(): void;
   /** Asks its work to stop, while it is held. */
   stop(reason: Error): void;
@@ -115,8 +113,8 @@ export class Hold implements Deadline {
   }
 
   /** It cannot be trusted any more. Its leases learn of it; the queue goes on without it. */
-  lose(reason: string): void {
-    void this.#over(this, reason);
+  lose(loss: LossReason): void {
+    void this.#over(this, loss);
   }
 
   /** One more uses it. The fence for that lease: shared leases have one in common. */
@@ -250,12 +248,10 @@ export function remove<T>(list: T[], item: T): boolean {
 }
 
 /** Why a hold can no longer be trusted, after so many renewals in a row without an answer. */
-export function whyEnded(hold: Hold, nowMs: number, failures: number): string {
-  if (nowMs >= hold.endAtMs) return "it was held for its maxHold";
-  if (nowMs < hold.trustedUntilMs) return "the machine slept past the end of its ttl";
-  if (hold.options.renew === false) return "its ttl passed and it is not renewed";
-  if (failures > 0) return `its ttl passed while the store did not confirm it (${failures} renewals failed)`;
-  const lateMs = Math.round(nowMs - hold.trustedUntilMs);
-  const late = lateMs < LATE_MS ? "" : `noticed ${lateMs} ms late: `;
-  return `its ttl passed before it could be renewed (${late}the event loop was blocked, the process paused, or the store hung)`;
+export function whyEnded(hold: Hold, nowMs: number, failures: number): LossReason {
+  if (nowMs >= hold.endAtMs) return { kind: "max-hold" };
+  if (nowMs < hold.trustedUntilMs) return { kind: "slept" };
+  if (hold.options.renew === false) return { kind: "expired", renewal: "off" };
+  if (failures > 0) return { kind: "expired", renewal: "failed", failures };
+  return { kind: "expired", renewal: "late", lateMs: nowMs - hold.trustedUntilMs };
 }

@@ -10,6 +10,7 @@ import type { Clock } from "../contract/clock.ts";
 import type { Backend, Holding, Mode } from "../contract/backend.ts";
 import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
+import type { LossReason } from "../contract/loss.ts";
 import { leftToOthers } from "./doubt.ts";
 import { type Hold, type HoldUser, unused } from "./hold.ts";
 import type { Peekable, Peeked } from "./peek.ts";
@@ -25,9 +26,8 @@ export interface LeaseParts {
 /** What a lease is at one instant, by the monotonic clock. `doubt`: the machine may have slept. */
 export type LeaseState = "held" | "doubt" | "released" | "lost";
 
-const UNKNOWN = "the store no longer knew it when it was released";
-const SLEPT = "the machine slept or its wall clock was set, and the store could not be asked whether it was still held";
-const LATE = "its ttl passed before it could be renewed (the event loop was blocked, or the process paused)";
+const UNKNOWN: LossReason = { kind: "gone" };
+const LATE: LossReason = { kind: "expired", renewal: "late" };
 
 export class HeldLease implements Lease, Peekable {
   readonly name: string;
@@ -49,7 +49,7 @@ export class HeldLease implements Lease, Peekable {
   #result: Promise<ReleaseResult> | undefined;
   #event: HoldEvent | undefined;
   /** @internal Called after the hold was lost, when all states are consistent; also where this lease was released before. */
-  onLost: ((reason: string) => void) | undefined;
+  onLost: ((loss: LossReason) => void) | undefined;
 
   /** @internal Leases come from acquire(). */
   constructor(
@@ -90,8 +90,8 @@ export class HeldLease implements Lease, Peekable {
   }
 
   assertHeld(): void {
-    const reason = this.#whyNot();
-    if (reason !== undefined) throw this.lossFor(reason);
+    const loss = this.#whyNot();
+    if (loss !== undefined) throw this.lossFor(loss);
   }
 
   release(): Promise<ReleaseResult> {
@@ -118,7 +118,7 @@ export class HeldLease implements Lease, Peekable {
   async finish(): Promise<LockLostError | undefined> {
     const state = this.stateNow();
     const result = await this.release();
-    if (state === "doubt" && result === "unknown") this.#loseLate(SLEPT);
+    if (state === "doubt" && result === "unknown") this.#loseLate({ kind: "unconfirmed" });
     return this.lost;
   }
 
@@ -193,15 +193,15 @@ export class HeldLease implements Lease, Peekable {
   }
 
   /** @internal The loss, for one who wanted to enter. */
-  lossFor(reason: string): LockLostError {
-    return this.lost ?? new LockLostError(this.name, this.fence, reason);
+  lossFor(loss: LossReason): LockLostError {
+    return this.lost ?? new LockLostError(this.name, this.fence, loss);
   }
 
   /** @internal Marks the lease as lost, and calls nothing: see {@link reportLost}. `false`: it was over before. */
-  markLost(reason: string): boolean {
+  markLost(loss: LossReason): boolean {
     // A lease ends once: what was released is over, and its user has had the answer.
     if (this.#end !== undefined) return false;
-    this.#end = new LockLostError(this.name, this.fence, reason);
+    this.#end = new LockLostError(this.name, this.fence, loss);
     return true;
   }
 
@@ -211,19 +211,19 @@ export class HeldLease implements Lease, Peekable {
   }
 
   /** Its release has shown that it was lost before. */
-  #loseLate(reason: string): void {
-    this.#end = this.lossFor(reason);
+  #loseLate(loss: LossReason): void {
+    this.#end = this.lossFor(loss);
     this.abort();
   }
 
   /** Undefined while the lease is surely held: the clock decides, not a flag that a late timer would have to set. */
-  #whyNot(): string | undefined {
+  #whyNot(): LossReason | undefined {
     const state = this.#state(this.#parts.clock.now());
     if (state === "held") return undefined;
-    if (state === "released") return "it was released";
-    if (state === "lost") return this.lost?.reason ?? LATE;
+    if (state === "released") return { kind: "released" };
+    if (state === "lost") return this.lost?.loss ?? LATE;
     this.#parts.watchdog.confirm(this.#hold);
-    return "it is in doubt until the store confirms it: the machine slept, or its wall clock was set";
+    return { kind: "in-doubt" };
   }
 
   #release(): Promise<ReleaseResult> {
@@ -276,9 +276,9 @@ export class HeldLease implements Lease, Peekable {
 }
 
 /** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
-export function reportLost(leases: readonly HoldUser[], reason: string): void {
+export function reportLost(leases: readonly HoldUser[], loss: LossReason): void {
   const all = leases.flatMap((lease) => lease.withInner());
-  const marked = all.filter((lease) => lease.markLost(reason));
-  for (const lease of all) lease.onLost?.(reason);
+  const marked = all.filter((lease) => lease.markLost(loss));
+  for (const lease of all) lease.onLost?.(loss);
   for (const lease of marked) lease.abort();
 }

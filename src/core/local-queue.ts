@@ -12,9 +12,10 @@
 import type { ReleaseResult } from "./api.ts";
 import type { Acquisition } from "./acquisition.ts";
 import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
-import type { Holding } from "../contract/backend.ts";
-import { asBackendError, LockClosedError, messageOf } from "../contract/errors.ts";
+import type { Blockers } from "../contract/answer.ts";
+import { asBackendError, LockClosedError } from "../contract/errors.ts";
 import { holdChannel, lostChannel } from "../contract/events.ts";
+import { describeLoss, type LossReason } from "../contract/loss.ts";
 import { type Grant, Hold, remove, unused } from "./hold.ts";
 import { HeldLease, type LeaseParts, reportLost } from "./lease.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
@@ -73,10 +74,9 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     return this.serve();
   }
 
-  heldBy(): readonly Holding[] {
+  blockers(): Blockers {
     const nowMs = this.#parts.clock.now();
-    const heldBy = this.refusedBy(nowMs);
-    return heldBy.length > 0 ? heldBy : this.#holds.map((hold) => hold.describe(nowMs));
+    return this.refusedBy(nowMs) ?? { heldBy: this.#holds.map((hold) => hold.describe(nowMs)) };
   }
 
   trouble(waits: boolean): unknown {
@@ -112,18 +112,18 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   }
 
   /** Begins to release every hold, used or not. */
-  endAll(reason: string): void {
+  endAll(loss: LossReason): void {
     for (const hold of this.#holds.slice()) {
       if (!hold.end("ending")) continue;
       this.#drop(hold);
       hold.released = this.#parts.releases.release(hold);
       hold.released.catch(() => {});
-      reportLost(hold.leases, reason);
+      reportLost(hold.leases, loss);
     }
   }
 
   /** A hold is over: it was lost, or is no longer used. */
-  readonly #over = (hold: Hold, lost?: string): ReleaseResult | Promise<ReleaseResult> => {
+  readonly #over = (hold: Hold, lost?: LossReason): ReleaseResult | Promise<ReleaseResult> => {
     if (lost !== undefined) return this.#lose(hold, lost);
     if (hold.state === "lost") return this.#parts.releases.freeLost(hold);
     if (hold.state === "ending") return "lost";
@@ -138,15 +138,14 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   };
 
   /** Its leases learn of it; the line goes on without it. */
-  #lose(hold: Hold, reason: string): "lost" {
+  #lose(hold: Hold, loss: LossReason): "lost" {
     if (!hold.end("lost")) return "lost";
     this.#drop(hold);
     this.#parts.releases.keepLost(hold);
-    // In words, whatever the backend gave.
-    const why = messageOf(reason);
-    reportLost(hold.leases, why);
+    reportLost(hold.leases, loss);
     if (lostChannel.hasSubscribers) {
-      lostChannel.publish({ backend: this.#parts.backend.name, name: this.name, fence: hold.firstFence, reason: why });
+      const { name: backend } = this.#parts.backend;
+      lostChannel.publish({ backend, name: this.name, fence: hold.firstFence, reason: describeLoss(loss), loss });
     }
     this.serve();
     return "lost";
@@ -162,7 +161,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   #loseExpired(): void {
     const nowMs = this.#parts.clock.now();
     for (const hold of this.#holds.slice()) {
-      if (!hold.trusted(nowMs)) hold.lose("its ttl passed before it could be renewed");
+      if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
     }
   }
 

@@ -9,8 +9,10 @@
  * in, or waits to be in, is not over.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { Holding, Mode } from "../contract/backend.ts";
+import type { Blockers } from "../contract/answer.ts";
+import type { Mode } from "../contract/backend.ts";
 import { quote } from "../contract/errors.ts";
+import type { LossReason } from "../contract/loss.ts";
 import type { HeldLease } from "./lease.ts";
 import { RequestList, type Queue, type Request } from "./request.ts";
 
@@ -85,9 +87,9 @@ export class Scope implements Queue {
 
   /** Waits for its turn among its siblings. */
   enter(request: Request): void {
-    if (!request.waits) return request.refuse(this.heldBy());
+    if (!request.waits) return request.refuse(this.blockers());
     this.#line.push(request);
-    this.#lease!.onLost = (reason) => this.#sendAway(reason);
+    this.#lease!.onLost = (loss) => this.#sendAway(loss);
     return undefined;
   }
 
@@ -95,8 +97,8 @@ export class Scope implements Queue {
     if (this.#line.remove(request)) this.#serve();
   }
 
-  heldBy(): readonly Holding[] {
-    return [this.#lease!.describe()];
+  blockers(): Blockers {
+    return { heldBy: [this.#lease!.describe()] };
   }
 
   trouble(): undefined {
@@ -117,7 +119,7 @@ export class Scope implements Queue {
       else this.#writers--;
       this.#serve();
       // No call is inside and yet none could enter: its time has just passed.
-      if (this.#readers + this.#writers === 0) this.#sendAway("its ttl passed while it was waited for");
+      if (this.#readers + this.#writers === 0) this.#sendAway({ kind: "expired", renewal: "late" });
       this.#letGo();
     });
   }
@@ -140,10 +142,10 @@ export class Scope implements Queue {
   }
 
   /** The lease is lost: it is not entered any more. */
-  #sendAway(reason: string): void {
+  #sendAway(loss: LossReason): void {
     // With the line empty, the lease may have been let go of.
     for (let next = this.#line.shift(); next !== undefined; next = this.#line.shift()) {
-      next.fail(this.#lease!.lossFor(reason));
+      next.fail(this.#lease!.lossFor(loss));
     }
   }
 }

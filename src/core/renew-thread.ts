@@ -10,6 +10,7 @@ import { formatMs } from "../contract/duration.ts";
 import { LockBackendError, LockClosedError, messageOf, quote } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
 import { onAbort } from "../contract/on-abort.ts";
+import type { LossReason } from "../contract/loss.ts";
 import type { CheckedOptions } from "./options.ts";
 import { asked } from "../contract/answer.ts";
 import { sharedNowMs, ThreadSlot } from "./renew-thread-slot.ts";
@@ -44,12 +45,12 @@ export interface WorkerStart {
 export type FromWorker =
   | { readonly ready: true }
   | { readonly failed: string }
-  | { readonly lost: string; readonly reason: string };
+  | { readonly lost: string; readonly reason: LossReason };
 
 export class RenewThread {
   readonly #backend: Backend;
   readonly #clock: Clock;
-  readonly #lose: (claimId: string, reason: string) => void;
+  readonly #lose: (claimId: string, loss: LossReason) => void;
   /** What the worker has to know of each hold: sent again to the next worker. */
   readonly #kept: Map<string, { readonly order: ToWorker; readonly slot: ThreadSlot }> = new Map();
   #worker: Worker | undefined;
@@ -58,7 +59,7 @@ export class RenewThread {
   #restart: unknown;
   #closed = false;
 
-  constructor(backend: Backend, clock: Clock, lose: (claimId: string, reason: string) => void) {
+  constructor(backend: Backend, clock: Clock, lose: (claimId: string, loss: LossReason) => void) {
     this.#backend = backend;
     this.#clock = clock;
     this.#lose = lose;

@@ -1,6 +1,6 @@
 /** A request: one local wish for the lock, from acquire() to its answer; and the list of those that wait. */
 import type { Deadline, Deadlines } from "../contract/deadlines.ts";
-import type { Holding } from "../contract/backend.ts";
+import type { Blockers } from "../contract/answer.ts";
 import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
@@ -22,7 +22,7 @@ export interface Queue {
   /** The request was settled from outside: it no longer waits. */
   leave(request: Request): void;
   /** Who is in the way, for messages. */
-  heldBy(): readonly Holding[];
+  blockers(): Blockers;
   /** Why the store could not be asked, if that is what those who wait, or those who only try, are held up by. */
   trouble(waits: boolean): unknown;
   /** Called now and then while a request waits: look whether the store still answers. */
@@ -97,8 +97,8 @@ export class Request implements Deadline {
   }
 
   /** The lock is busy: the certain no to a request that does not wait. */
-  refuse(heldBy: readonly Holding[]): void {
-    if (this.waitMode === "once") this.fail(new LockTimeoutError(this.queue.name, 0, heldBy));
+  refuse({ heldBy, quarantineMs }: Blockers): void {
+    if (this.waitMode === "once") this.fail(new LockTimeoutError(this.queue.name, 0, heldBy, quarantineMs));
     else this.grant(null);
   }
 
@@ -117,7 +117,10 @@ export class Request implements Deadline {
 /** Why a request that has waited for as long as it would is given up: the lock is busy, or the store could not be asked. */
 export function tooLate({ queue, waits, options }: Request, backend: string): Error {
   const cause = queue.trouble(waits);
-  if (cause === undefined && waits) return new LockTimeoutError(queue.name, options.waitMs, queue.heldBy());
+  if (cause === undefined && waits) {
+    const { heldBy, quarantineMs } = queue.blockers();
+    return new LockTimeoutError(queue.name, options.waitMs, heldBy, quarantineMs);
+  }
   const detail = cause === undefined ? "no answer" : messageOf(cause);
   const votes = isA(LockBackendError, cause) ? cause.votes : [];
   const message = `Lock ${quote(queue.name)} was not acquired: the ${backend} store could not be asked (${detail}).`;

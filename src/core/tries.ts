@@ -13,7 +13,7 @@
  * a few questions, whatever else they ask for.
  */
 import type { Acquisition } from "./acquisition.ts";
-import type { Holding } from "../contract/backend.ts";
+import type { Blockers } from "../contract/answer.ts";
 import { asBackendError } from "../contract/errors.ts";
 import type { Grant, Hold } from "./hold.ts";
 import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
@@ -35,7 +35,7 @@ export interface TriesFront {
   readonly isAsking: boolean;
   /** The first of those who wait is asked for as soon as the tries' questions have come back. */
   readonly isHeldUp: boolean;
-  heldBy(): readonly Holding[];
+  blockers(): Blockers;
   /** A shared hold that the request may use together with others. */
   joinable(request: Request): Hold | undefined;
   lend(hold: Hold, request: Request): void;
@@ -119,10 +119,10 @@ export class Tries extends Acquisitions {
   protected refused(acquisition: Acquisition<Request>): void {
     this.#most = 1;
     const { mode, limit } = acquisition.claim;
-    const heldBy = acquisition.heldBy(this.#parts.clock.now());
+    const blockers = acquisition.blockers(this.#parts.clock.now());
     // Who fits beside whom depends on nothing else.
     const isSame = ({ options }: Request): boolean => options.mode === mode && options.limit === limit;
-    this.#answer(acquisition, isSame, (request) => request.refuse(heldBy));
+    this.#answer(acquisition, isSame, (request) => request.refuse(blockers));
   }
 
   protected failed(acquisition: Acquisition<Request>, error: unknown): void {
@@ -163,7 +163,7 @@ export class Tries extends Acquisitions {
     const hold = isBusy ? undefined : this.#front.joinable(request);
     if (!isBusy && hold === undefined) return false;
     this.#line.remove(request);
-    if (hold === undefined) request.refuse(this.#front.heldBy());
+    if (hold === undefined) request.refuse(this.#front.blockers());
     else this.#front.lend(hold, request);
     return true;
   }

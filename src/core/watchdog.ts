@@ -14,6 +14,7 @@ import type { Runtime } from "./release.ts";
 import type { RenewThread } from "./renew-thread.ts";
 import { RenewalGroup } from "./renewal-group.ts";
 import { renewChannel } from "../contract/events.ts";
+import type { LossReason } from "../contract/loss.ts";
 import { type Hold, whyEnded } from "./hold.ts";
 
 /** Groups due within this part of their ttl are renewed along with others, so leases taken at random moments end up in few batches. */
@@ -27,7 +28,7 @@ const SLEEP_LOOK_MS = 1000;
 /** A hold that cannot be trusted any more. */
 interface Ended {
   readonly hold: Hold;
-  readonly reason: string;
+  readonly loss: LossReason;
 }
 
 export class Watchdog {
@@ -150,7 +151,7 @@ export class Watchdog {
     }
     for (const hold of others) {
       if (hold.trusted(nowMs)) this.#watchEnd(hold, nowMs);
-      else ended.push({ hold, reason: whyEnded(hold, nowMs, 0) });
+      else ended.push({ hold, loss: whyEnded(hold, nowMs, 0) });
     }
     for (const group of due) {
       if (nowMs >= group.firstEndMs) this.#findEnded(group, nowMs, ended);
@@ -162,7 +163,7 @@ export class Watchdog {
 
   #findEnded(group: RenewalGroup, nowMs: number, ended: Ended[]): void {
     for (const hold of group.holds) {
-      if (!hold.trusted(nowMs)) ended.push({ hold, reason: whyEnded(hold, nowMs, group.failures) });
+      if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs, group.failures) });
     }
   }
 
@@ -230,10 +231,10 @@ export class Watchdog {
       // Released or lost while the answer was on its way: a lease ends once.
       if (hold.state !== "held" || hold.group === undefined) continue;
       // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
-      if (!hold.trusted(nowMs)) ended.push({ hold, reason: whyEnded(hold, nowMs, hold.group.failures) });
+      if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs, hold.group.failures) });
       else if (typeof said === "number") hold.confirm(said, sent);
       else if (said === undefined) unknown.push(hold);
-      else ended.push({ hold, reason: said.gone });
+      else ended.push({ hold, loss: said.gone });
     }
     this.#settle(groups, unknown, nowMs, answers === undefined);
     lose(ended);
@@ -289,5 +290,5 @@ export class Watchdog {
 
 /** Ends holds, one after the other. The listeners of one may have ended the next. */
 function lose(ended: readonly Ended[]): void {
-  for (const { hold, reason } of ended) hold.lose(reason);
+  for (const { hold, loss } of ended) hold.lose(loss);
 }

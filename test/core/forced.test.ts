@@ -26,7 +26,10 @@ test("forceRelease() of one's own lease ends it here, before its answer", async 
   expect(await locks.forceRelease("a", { fence: lease.fence, reason: "stuck" })).toBe(true);
   expect(lease.remaining()).toBe(0);
   expect(() => lease.assertHeld()).toThrow(LockLostError);
-  expect(lease.signal.reason).toMatchObject({ reason: "ended by force by here:1: stuck" });
+  expect(lease.signal.reason).toMatchObject({
+    reason: "ended by force by here:1: stuck",
+    loss: { kind: "forced", by: "here:1", reason: "stuck" },
+  });
   expect(await other.tryAcquire("a")).not.toBeNull();
   expect(await lease.release()).toBe("lost");
   bystander.assertHeld();

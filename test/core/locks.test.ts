@@ -333,7 +333,7 @@ describe("a loss that only the release finds out", () => {
     backend.interfere.release = async () => "absent";
     const error = await failure(locks.run("a", ({ signal }) => signal.aborted));
     expect(error).toBeInstanceOf(LockLostError);
-    expect(error["reason"]).toContain("no longer knew it");
+    expect(error["reason"]).toContain("no longer knows it");
   });
 
   test("release says lost", async () => {

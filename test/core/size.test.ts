@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { rolldown } from "rolldown";
 import { expect, test } from "vitest";
 
-// 250 bytes more than before: a wall clock that is set back must not hide a sleep (SleepDetector), and tries must not keep a waiter
-// from being asked for (S169).
-test("the core is at most 16.75 kB, bundled, minified and compressed", async () => {
+// 800 bytes more than in 0.1's last days: a wall clock that is set back must not hide a sleep (SleepDetector), tries must not keep a
+// waiter from being asked for (S169), one wording of every loss, also of those that only backends know, and a quarantine as a field.
+test("the core is at most 17.3 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -16,5 +16,5 @@ test("the core is at most 16.75 kB, bundled, minified and compressed", async () 
   const loaded = output.filter((chunk) => chunk.type === "chunk" && !chunk.isDynamicEntry);
   const bytes = brotliCompressSync(loaded.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(16_750);
+  expect(bytes).toBeLessThanOrEqual(17_300);
 });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { Forced } from "../../contract/backend.ts";
 import { createFile, disk, remove, tryLink } from "./disk.ts";
 import type { Clock } from "../../contract/clock.ts";
+import type { LossReason } from "../../contract/loss.ts";
 import { contains, taken, without } from "./admission.ts";
 import type { Lock } from "./lock.ts";
 import { isHead } from "./log.ts";
@@ -60,9 +61,9 @@ export class ForcedRecords {
   }
 
   /** Why the lease with this fence ended, if it was ended by force. */
-  whyEnded(name: string, fence: number): string | undefined {
+  whyEnded(name: string, fence: number): LossReason | undefined {
     const record = this.#read(fileOf({ name, fence }));
-    return record?.name === name ? `broken by force by ${record.by}: ${record.reason}` : undefined;
+    return record?.name === name ? { kind: "forced", by: record.by, reason: record.reason } : undefined;
   }
 
   list(prefix: string): Forced[] {

@@ -1,6 +1,7 @@
 /** Renews the leases of this process, and finds those that are lost. */
 import type { Claim, Renewal } from "../../contract/backend.ts";
 import type { Clock } from "../../contract/clock.ts";
+import type { LossReason } from "../../contract/loss.ts";
 import type { LocalClaims, LocalClaim } from "./local-claim.ts";
 import type { ForcedRecords } from "./force-release.ts";
 import type { Lock } from "./lock.ts";
@@ -51,10 +52,8 @@ export class Renewals {
     const lock = this.#options.lock(claim.name);
     const local = claims.known(claim.id) ?? claims.adopt(claim, leaseOf(this.#options.paths, lock.log, claim.id));
     const file = local?.file;
-    if (local?.held === undefined || file === undefined)
-      return { held: false, reason: "the store does not know the lease" };
-    if (fence !== undefined && fence !== BigInt(local.held.fence))
-      return { held: false, reason: "its lease had expired, and the same claim has taken the lock again" };
+    if (local?.held === undefined || file === undefined) return { held: false, reason: { kind: "gone" } };
+    if (fence !== undefined && fence !== BigInt(local.held.fence)) return { held: false, reason: { kind: "retaken" } };
     const { facts, leases } = file;
     const renewed = (round.has(file) && claim.ttlMs <= facts.ttlMs) || leaseFiles.renew(file, claim.ttlMs);
     if (renewed && leases !== undefined) round.add(file);
@@ -70,7 +69,7 @@ export class Renewals {
   }
 
   /** The leases of this lease file that are gone: called after a wake-up for it. */
-  lost(fileId: string): { readonly id: string; readonly reason: string }[] {
+  lost(fileId: string): { readonly id: string; readonly reason: LossReason }[] {
     const lost: LocalClaim[] = [];
     for (const local of this.#options.claims.all()) {
       if (local.file?.facts.id === fileId && local.held !== undefined && this.#isGone(local, fileId)) lost.push(local);
@@ -110,11 +109,9 @@ export class Renewals {
     else if (local.file !== undefined) leaseFiles.discard(local.file, local);
   }
 
-  #whyLost({ claim, held }: LocalClaim, inTime: boolean): string {
+  #whyLost({ claim, held }: LocalClaim, inTime: boolean): LossReason {
     const forced = held && this.#options.forced.whyEnded(claim.name, held.fence);
     if (forced !== undefined) return forced;
-    return inTime
-      ? "its entry in the lock directory is gone"
-      : "it was not renewed in time, or its lease file was removed";
+    return { kind: inTime ? "removed" : "gone" };
   }
 }

@@ -13,6 +13,7 @@ import type {
 } from "../../contract/backend.ts";
 import type { Clock } from "../../contract/clock.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import type { LossReason } from "../../contract/loss.ts";
 import type { Client } from "./lock.ts";
 import { MemoryStore, memoryStore, type MemoryStoreOptions } from "./store.ts";
 
@@ -22,7 +23,7 @@ export interface MemoryOptions extends MemoryStoreOptions {
 }
 
 const HELD: Renewal = { held: true };
-const GONE: Renewal = { held: false, reason: "the store no longer knows the lease" };
+const GONE: Renewal = { held: false, reason: { kind: "gone" } };
 
 /** Makes a backend over a store in memory. Several backends over one store behave as several processes would. */
 export function memory(options: MemoryOptions = {}): Member {
@@ -120,7 +121,7 @@ class MemoryBackend implements Member, Client {
   }
 
   /** Called by the store. Reported after its step, so the listener may use the store again. */
-  lost(claimId: string, reason: string): void {
+  lost(claimId: string, reason: LossReason): void {
     queueMicrotask(() => this.#listener?.lost(claimId, reason));
   }
 

@@ -2,10 +2,11 @@
 import type { Claim, Granted, Holding, Mode, Waiting } from "../../contract/backend.ts";
 import type { Timer } from "../../contract/clock.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
+import type { LossReason } from "../../contract/loss.ts";
 
 /** The store's side of one backend. */
 export interface Client {
-  lost(claimId: string, reason: string): void;
+  lost(claimId: string, reason: LossReason): void;
 }
 
 export interface Lease {

@@ -174,7 +174,7 @@ export class MemoryStore {
     lock.kept = lock.kept.filter((lease) => lease !== kept);
     this.#forced.add({ name, fence: ended.fence, by, reason, atMs: nowMs });
     // Before the next holder is woken, so two in one process never believe that they hold it.
-    hit?.client.lost(hit.claim.id, `broken by force by ${by}: ${reason}`);
+    hit?.client.lost(hit.claim.id, { kind: "forced", by, reason });
     this.#settle(lock, nowMs);
     return true;
   }

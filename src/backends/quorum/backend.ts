@@ -17,6 +17,7 @@ import type {
   Swapped,
 } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import type { LossReason } from "../../contract/loss.ts";
 import { ballotAbove, firstFence, Proposer } from "./ballot.ts";
 import { ClaimState } from "./claim-state.ts";
 import { closeMembers } from "./close.ts";
@@ -251,7 +252,7 @@ class QuorumBackend implements Backend {
   }
 
   /** One member's report is not enough: it may be a minority. But it is a reason to ask all of them. */
-  #lostAt(link: MemberLink, roundId: string, reason: string): void {
+  #lostAt(link: MemberLink, roundId: string, reason: LossReason | string): void {
     const state = this.#byRound.get(roundId);
     if (state === undefined || state.ended) return;
     state.lostAt = new Set(state.lostAt).add(link);
@@ -279,7 +280,7 @@ class QuorumBackend implements Backend {
     });
   }
 
-  #lose(state: ClaimState, reason: string): void {
+  #lose(state: ClaimState, reason: LossReason | string): void {
     if (state.ended) return;
     this.#forget(state);
     this.#listener?.lost(state.claim.id, reason);

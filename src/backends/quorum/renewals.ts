@@ -7,6 +7,8 @@
  */
 import type { Renewal } from "../../contract/backend.ts";
 import { LockBackendError, type MemberVote, quote } from "../../contract/errors.ts";
+import { readLoss } from "../../contract/answer.ts";
+import { describeLoss, type LossReason } from "../../contract/loss.ts";
 import type { ClaimState } from "./claim-state.ts";
 import { inWords } from "./errors.ts";
 import type { MemberLink } from "./member-link.ts";
@@ -19,7 +21,7 @@ interface Count {
   decided: Renewal | undefined;
 }
 
-const NOT_HELD: Renewal = { held: false, reason: "this quorum does not hold it" };
+const NOT_HELD: Renewal = { held: false, reason: { kind: "not-held" } };
 
 /** Renews all at once, in one request to each member. Resolves when every claim is decided, or its time is up. */
 export async function renewAll(
@@ -84,20 +86,21 @@ function decide({ state, answers }: Count, members: number, sentAtMs: number, no
   const majority = majorityOf(members);
   let yes = 0;
   let no = 0;
-  let reason = "";
+  let why: LossReason | undefined;
   for (const answer of answers.values()) {
     if (answer.held === true) yes++;
     if (answer.held !== false) continue;
     no++;
     // A force release is worth reporting; that a member never had it is not.
-    if (reason === "" || answer.reason.includes("force")) ({ reason } = answer);
+    const loss = readLoss(answer.reason);
+    if (why === undefined || loss.kind === "forced") why = loss;
   }
   if (yes >= majority && yes - twins(answers) >= majority) {
     if (nowMs < state.trustedUntilMs) return { held: true, fromMs: sentAtMs };
-    return { held: false, reason: "a majority renewed it only after it could no longer be trusted" };
+    return { held: false, reason: { kind: "expired", renewal: "late-majority" } };
   }
-  if (members - no >= majority) return undefined;
-  return { held: false, reason: `${no} of ${members} members no longer hold it (${reason})` };
+  if (why === undefined || members - no >= majority) return undefined;
+  return { held: false, reason: { kind: "minority", gone: no, members, why } };
 }
 
 /** How many of the members that hold it are a server that another name leads to: each server counts once. */
@@ -126,7 +129,8 @@ function unknown({ state, answers }: Count, links: readonly MemberLink[]): Renew
     const answer = answers.get(link);
     if (answer === undefined) return { member: link.label, vote: "slow", detail: "did not answer in time" };
     if (answer.held === true) return { member: link.label, vote: "granted", detail: "" };
-    if (answer.held === false) return { member: link.label, vote: "low", detail: answer.reason };
+    if (answer.held === false)
+      return { member: link.label, vote: "low", detail: describeLoss(readLoss(answer.reason)) };
     return { member: link.label, vote: "unreachable", detail: String(answer.cause) };
   });
   const { name } = state.claim;

@@ -167,7 +167,7 @@ export class RedisBackend implements Member {
   }
 
   /** An operator says that no lease which this server may have lost is still alive: ends its quarantine. */
-  readonly endQuarantine = (): Promise<void> => this.#voter.vouch().catch(this.#scripts.explained(""));
+  readonly endQuarantine = (): Promise<void> => this.#voter.endQuarantine().catch(this.#scripts.explained(""));
 
   /** What server this is; in a cluster, one of its primaries. */
   identify(): Promise<Identity> {

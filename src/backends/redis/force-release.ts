@@ -1,4 +1,4 @@
-/** Ends a lease by force, whoever holds it: by its fence, so a successor is never hit. */
+/** Ends a lease by force, on behalf of any process: by its fence, so a successor is never hit. */
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import { clipped, HOLDER_MAX, REASON_MAX } from "../../contract/foreign.ts";
 import type { Connection } from "./connection.ts";

@@ -37,7 +37,7 @@ export interface Recipients {
 export class Inbox {
   /** True from the first confirmed subscription on; it may be reconnecting. */
   ready = false;
-  /** It was waited for once. If that was in vain, it continues in the background and no caller waits again. */
+  /** It was waited for once. If that failed, it continues in the background and no caller waits again. */
   tried = false;
   readonly #connection: Connection;
   readonly #channel: string;

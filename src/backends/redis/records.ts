@@ -1,6 +1,7 @@
 /** Claims as the store keeps them: written from what their process asks for, and read back. The layout is in wire.ts. */
 import type { Claim, Forced, Holding, Meta, Mode, Waiting } from "../../contract/backend.ts";
 import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../../contract/foreign.ts";
+import type { LossReason } from "../../contract/loss.ts";
 import type { Settings } from "./options.ts";
 import { reader, write } from "./columns.ts";
 import { FLAG, FORCED, isFence, MODE, RECORD, STATE_ALONE, TERMS } from "./wire.ts";
@@ -160,12 +161,10 @@ function toForce(json: string): { by: string; reason: string } {
   };
 }
 
-/** Why a lease was lost, when force ended it; `undefined` if this is not a record of force. */
-export function forcedReason(text: string): string | undefined {
+/** Why a lease was lost, if it was ended by force; `undefined` if this is not a record of force. */
+export function toForcedLoss(text: string): LossReason | undefined {
   const json = readForced(text)?.[forced.at.who];
-  if (json === undefined) return undefined;
-  const { by, reason } = toForce(json);
-  return `${by} ended it by force: ${reason}`;
+  return json === undefined ? undefined : { kind: "forced", ...toForce(json) };
 }
 
 function parse(text: string): Parsed | undefined {

@@ -9,7 +9,7 @@ import { tooLong } from "./server-checks.ts";
 import { renew } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
-import { forcedReason } from "./records.ts";
+import { toForcedLoss } from "./records.ts";
 import { runScript } from "./scripts.ts";
 import { fenceText, WORD } from "./wire.ts";
 
@@ -40,8 +40,6 @@ interface Portion {
 /** The id of a server: see lua/_incarnation.lua. */
 const WHO = /^[0-9a-f]{0,20}$/u;
 const RENEWED: Renewal = { held: true };
-const FORGOTTEN = "the store no longer knows it: its time was over, or the store lost its data";
-const TAKEN_AGAIN = "it was over, and a late attempt of the same claim has taken the lock again";
 const UNKNOWN: Renewal = { held: "unknown", cause: new Error("Redis gave no answer to a renewal") };
 
 export class Renewals {
@@ -228,12 +226,12 @@ function toRenewal(replies: unknown, at: number, renewed: Renewal): Renewal {
   if (replies instanceof Error) return { held: "unknown", cause: replies };
   const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
   if (isYes(reply)) return renewed;
-  if (reply === WORD.other) return { held: false, reason: TAKEN_AGAIN };
+  if (reply === WORD.other) return { held: false, reason: { kind: "retaken" } };
   if (typeof reply === "string" && reply.startsWith(WORD.gone))
-    return { held: false, reason: forcedReason(reply.slice(WORD.gone.length)) ?? FORGOTTEN };
+    return { held: false, reason: toForcedLoss(reply.slice(WORD.gone.length)) ?? { kind: "gone" } };
   if (typeof reply !== "string" || !reply.startsWith(WORD.failed))
     return { held: "unknown", cause: new Error("unexpected reply to a renewal") };
   if (reply.includes("WRONGTYPE") || reply.includes(WORD.foreign))
-    return { held: false, reason: "its key was overwritten by another program" };
+    return { held: false, reason: { kind: "overwritten" } };
   return { held: "unknown", cause: toBackendError(new Error(reply.slice(WORD.failed.length)), "") };
 }

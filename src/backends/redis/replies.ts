@@ -64,13 +64,15 @@ export function toRefused(name: string, reply: unknown): Refusal {
   const aheadMs = toCount(fields[REFUSED.ahead]);
   const wallMs = toCount(fields[REFUSED.now]);
   if (place === undefined || aheadMs === undefined || wallMs === undefined) throw unexpected(name);
-  const refused: Refused = { granted: false, heldBy: heldBy(name, fields[REFUSED.record], wallMs, aheadMs) };
+  const refused: Refused = isYoung(reply)
+    ? { granted: false, heldBy: [], quarantineMs: aheadMs }
+    : { granted: false, heldBy: heldBy(name, fields[REFUSED.record], wallMs) };
   if (place === 0) {
     return { refused: aheadMs > 0 ? { ...refused, retryMs: aheadMs } : refused, wallMs, learned: undefined };
   }
-  const told = toLearned(fields[REFUSED.learned]);
-  if (told === undefined) throw unexpected(name);
-  return { refused: { ...refused, position: place }, wallMs, learned: told };
+  const learnedNow = toLearned(fields[REFUSED.learned]);
+  if (learnedNow === undefined) throw unexpected(name);
+  return { refused: { ...refused, position: place }, wallMs, learned: learnedNow };
 }
 
 /** Whether the lock may be free, but has more lapsed tickets than one call may skip: another call should follow. */
@@ -99,11 +101,7 @@ export function toCount(value: unknown): number | undefined {
   return Math.max(0, Number(value));
 }
 
-function heldBy(name: string, record: unknown, nowMs: number, aheadMs: number): readonly Holding[] {
-  if (record === WORD.young) {
-    const holder = "nobody: a quarantine, because the server may have forgotten leases";
-    return [{ name, mode: "exclusive", limit: 1, holder, fence: 0n, heldMs: 0, remainingMs: aheadMs, meta: {} }];
-  }
+function heldBy(name: string, record: unknown, nowMs: number): readonly Holding[] {
   const holding = typeof record === "string" ? toHolding(name, record, nowMs) : undefined;
   return holding === undefined ? [] : [holding];
 }

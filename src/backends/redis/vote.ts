@@ -3,7 +3,7 @@ import type { Claim, MemberFacts, MemberTerms, Recalled, Released, Vote } from "
 import { LockBackendError } from "../../contract/errors.ts";
 import type { Connection } from "./connection.ts";
 import { isNoScript } from "./errors.ts";
-import { meet, recall, release, type Script, vote, vouch, withdraw } from "./generated/scripts.ts";
+import { endQuarantine, meet, recall, release, type Script, vote, withdraw } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
 import { identify } from "./query.ts";
@@ -66,9 +66,9 @@ export class Voter {
   }
 
   /** An operator says that no lease which this server may have lost is still alive. */
-  async vouch(): Promise<void> {
+  async endQuarantine(): Promise<void> {
     const args = [String(this.#quarantineMs), ...(this.#silenceS === undefined ? [] : [String(this.#silenceS)])];
-    const mark = (marker: string): Promise<unknown> => runScript(this.#connection, vouch, [marker], args);
+    const mark = (marker: string): Promise<unknown> => runScript(this.#connection, endQuarantine, [marker], args);
     await Promise.all(this.#names.markers().map(mark));
   }
 

@@ -197,7 +197,7 @@ export class Waiters {
     this.#schedule(waiter, againMs);
   }
 
-  /** Something may have happened to the claim: its next heartbeat is sent at once, but not again and again. */
+  /** Something may have happened to the claim: its next heartbeat is sent at once, but only at intervals. */
   #hint(waiter: Waiter): void {
     const nowMs = this.#clock.now();
     waiter.hintMs = Math.max(nowMs, waiter.hintedMs + HINT_PACE_MS);

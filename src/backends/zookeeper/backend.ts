@@ -10,6 +10,7 @@ import type {
   Snapshot,
 } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import type { LossReason } from "../../contract/loss.ts";
 import { chooseRecipe } from "./choose-recipe.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { closeAll } from "./close.ts";
@@ -32,7 +33,7 @@ export interface BackendSetup {
   readonly dialect: (name: string) => Dialect;
 }
 
-const NOT_HELD: Renewal = { held: false, reason: "this process does not hold it" };
+const NOT_HELD: Renewal = { held: false, reason: { kind: "not-held" } };
 
 export class ZooKeeperBackend implements Backend {
   readonly name = "zookeeper";
@@ -269,7 +270,7 @@ export class ZooKeeperBackend implements Backend {
     return true;
   }
 
-  #lose(lease: LocalLease, reason: string): void {
+  #lose(lease: LocalLease, reason: LossReason): void {
     if (this.#forget(lease)) this.#listener?.lost(lease.claim.id, reason);
   }
 

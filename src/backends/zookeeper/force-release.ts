@@ -1,4 +1,5 @@
 /** Force release: ends a lease of any process, and records why for its holder. */
+import type { LossReason } from "../../contract/loss.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode } from "./client/errors.ts";
 import { readForced, writeForced } from "./node-data.ts";
@@ -6,7 +7,7 @@ import { readHolders } from "./query.ts";
 
 const TRIES = 10;
 
-export const SESSION_ENDED = "the ensemble ended the ZooKeeper session";
+export const SESSION_ENDED: LossReason = { kind: "session-ended" };
 
 /**
  * Deletes the node whose creation made `fence`, if it holds the lock. In the same transaction a record goes into the data of
@@ -45,15 +46,15 @@ export async function forceRelease(
 }
 
 /** Why the lease with this fence is gone, as far as the lock's node says. */
-export async function lossReason(client: ZooKeeperClient, path: string, fence: bigint): Promise<string> {
+export async function lossReason(client: ZooKeeperClient, path: string, fence: bigint): Promise<LossReason> {
   try {
     // Through the leader: our server may be behind, and not know that the session has ended and its nodes are gone.
     const [, { data }] = await Promise.all([client.sync(path), client.getData(path)]);
     const record = readForced(data)?.findLast((one) => one.fence === String(fence));
-    if (record !== undefined) return `broken by force by ${record.by}: ${record.reason}`;
+    if (record !== undefined) return { kind: "forced", by: record.by, reason: record.reason };
   } catch (error) {
     // Best effort: the lease is lost whether or not we learn why.
     if (hasCode(error, "SESSIONEXPIRED", "SESSIONMOVED")) return SESSION_ENDED;
   }
-  return "its node was deleted by another client";
+  return { kind: "removed" };
 }

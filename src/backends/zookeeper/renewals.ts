@@ -30,7 +30,7 @@ async function confirmChunk(client: ZooKeeperClient, leases: readonly LocalLease
       const answers = await Promise.all(leases.map((lease) => confirmChunk(client, [lease])));
       return answers.flat();
     }
-    if (hasCode(error, "NONODE")) return leases.map(() => ({ held: false, reason: "its node was deleted" }));
+    if (hasCode(error, "NONODE")) return leases.map(() => ({ held: false, reason: { kind: "removed" } }));
     return leases.map(() => ({ held: "unknown", cause: error }));
   }
 }

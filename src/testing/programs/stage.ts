@@ -1,6 +1,6 @@
 /** Where a program plays: a store, one process for each client, and a way between them on which the program's faults lie in wait. */
 import type { Locks } from "../../core/api.ts";
-import type { Backend } from "../../contract/backend.ts";
+import type { Backend, Listener } from "../../contract/backend.ts";
 import { createLocks } from "../../core/locks.ts";
 import { memory, type MemoryStore, memoryStore } from "../../backends/memory/index.ts";
 import type { StoreChange } from "../../backends/memory/index.ts";
@@ -65,7 +65,7 @@ export class Client {
     const listen = near.listen?.bind(near);
     const hear: NonNullable<Backend["listen"]> = (listener) => {
       this.doubt = () => listener.doubt();
-      const lost = (id: string, reason: string): void => {
+      const lost: Listener["lost"] = (id, reason) => {
         this.knownLost.set(id, stage.turn);
         listener.lost(id, reason);
       };

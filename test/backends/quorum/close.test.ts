@@ -190,7 +190,7 @@ for (const report of ["doubt", "doubt of all", "lost"] as const) {
     // The first member loses it after its vote; the second vote, which wins the round, is still on its way.
     first.store.forceRelease("one", round!.ballot, "ops", "test");
     second.store.forceRelease("one", round!.ballot, "ops", "test");
-    if (report === "lost") listening?.lost(round!.id, "broken by force");
+    if (report === "lost") listening?.lost(round!.id, { kind: "forced", by: "ops", reason: "stuck" });
     else listening?.doubt(report === "doubt" ? round!.id : undefined);
     expect(first.asked.renew).toBe(0);
     await clock.advance(45);

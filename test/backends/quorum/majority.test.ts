@@ -102,14 +102,14 @@ describe("what a majority says", () => {
   test("forceRelease() ends the lease by any fence of its run, reports it once to the holder, and never hits a successor", async () => {
     const { clock, open } = fakeQuorum(3);
     const [a, b] = [open(), open()];
-    const lost: string[] = [];
-    a.listen?.({ lost: (id, reason) => lost.push(`${id} ${reason}`), doubt: () => undefined });
+    const lost: unknown[] = [];
+    a.listen?.({ lost: (id, reason) => lost.push([id, reason]), doubt: () => undefined });
     const claim = newClaim({ name });
     const { fence } = await granted(a, claim);
     expect(await b.forceRelease(name, fence + 64n, "ops", "stuck")).toBe(false);
     expect(await b.forceRelease(name, fence + 17n, "ops", "stuck")).toBe(true);
     await clock.advance(1);
-    expect(lost).toEqual([`${claim.id} broken by force by ops: stuck`]);
+    expect(lost).toEqual([[claim.id, { kind: "forced", by: "ops", reason: "stuck" }]]);
     const next = await granted(b, newClaim({ name }));
     expect(await a.forceRelease(name, fence, "ops", "stuck")).toBe(false);
     expect(next.fence).toBeGreaterThan(fence);

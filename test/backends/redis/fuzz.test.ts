@@ -7,7 +7,7 @@ import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts"
 import type { Connection } from "../../../src/backends/redis/connection.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { toSettings } from "../../../src/backends/redis/options.ts";
-import { forcedReason, toForced, toHolding, toWaiting } from "../../../src/backends/redis/records.ts";
+import { toForcedLoss, toForced, toHolding, toWaiting } from "../../../src/backends/redis/records.ts";
 import { Renewals } from "../../../src/backends/redis/renewals.ts";
 import {
   isBusy,
@@ -132,7 +132,7 @@ describe("parsers", () => {
       }
       const forced = toForced("lock", "1790000000000000", text, 0);
       if (forced !== undefined) expect(forced.reason.length).toBeLessThanOrEqual(1000);
-      forcedReason(text);
+      toForcedLoss(text);
     });
     const huge = "x".repeat(5_000_000);
     // Somebody has the lock, though nobody knows who: hidden, it would look free.

@@ -143,7 +143,7 @@ test("a lease over which somebody wrote is lost, with the reason", async () => {
   const claim = claimOf();
   await granted(backend, claim);
   await admin.hset(keyOf(claim), "s", "garbage");
-  expect(await backend.renew([claim])).toEqual([{ held: false, reason: "its key was overwritten by another program" }]);
+  expect(await backend.renew([claim])).toEqual([{ held: false, reason: { kind: "overwritten" } }]);
 });
 
 test("a lease in doubt is renewed by its fence, alone and among others", async () => {

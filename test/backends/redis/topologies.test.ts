@@ -135,7 +135,7 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
       ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "20"],
       /max-lag` is 20 s.*for 22 s.*`maxLag` is 10 s/u,
     ],
-    ["CONFIG is forbidden and INFO shows no limit", ["--rename-command", "CONFIG", ""], /does not tell/u],
+    ["CONFIG is forbidden and INFO shows no limit", ["--rename-command", "CONFIG", ""], /does not show/u],
   ];
   for (const [what, args, message] of rows) {
     test(`when ${what}`, async () => {
@@ -215,7 +215,7 @@ describe.concurrent("a cluster with quarantine", () => {
       await granted(backend, own);
       await backend.release(own);
       await expect(backend.attempt(rivalOf(there))).rejects.toMatchObject(
-        fatal(/nothing on .*min-replicas-to-write` is 0/u),
+        fatal(/no effect on .*min-replicas-to-write` is 0/u),
       );
       await expect(backend.attempt(rivalOf(here))).rejects.toMatchObject({ fatal: false });
     }

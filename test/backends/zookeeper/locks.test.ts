@@ -267,13 +267,13 @@ describe("query and force release", () => {
 
   test("reports at once to a holder that its node was deleted by hand", async () => {
     const backend = open();
-    const lost = new Promise<string>((resolve) => {
-      backend.listen({ lost: (id, reason) => resolve(`${id} ${reason}`), doubt: () => undefined });
+    const lost = new Promise<unknown>((resolve) => {
+      backend.listen({ lost: (id, reason) => resolve({ id, reason }), doubt: () => undefined });
     });
     const one = claim(lockName());
     const { fence } = await granted(backend, one);
     await client.delete(backend.leaseNode(one.name, fence) as string);
-    expect(await lost).toBe(`${one.id} its node was deleted by another client`);
+    expect(await lost).toEqual({ id: one.id, reason: { kind: "removed" } });
     expect(backend.leaseNode(one.name, fence)).toBeUndefined();
   });
 

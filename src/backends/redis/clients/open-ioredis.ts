@@ -157,7 +157,7 @@ interface Sentinels {
  * Fixes how ioredis queries the sentinels and listens to them. Its clients for that have no listener for errors, so it would print an error
  * for each sentinel that is down; and when it is closed during a query it does not close that client, which keeps the process alive.
  * A fail-over that is announced while it looks for the primary would end the client for good, though it would find the new primary. And if
- * the sentinels name a server that is not a primary, it asks again and again without an error.
+ * the sentinels name a server that is not a primary, it asks repeatedly, without an error.
  */
 function sentinelsOf(client: Client, onAside: (error: Error) => void, odd: (error: Error) => void): Sentinels {
   const connector = client.connector as SentinelConnector | undefined;

@@ -31,9 +31,9 @@ export function openNodeRedis(library: Library, endpoint: Endpoint): Opened {
   const tells: ((error: Error, final: boolean) => void)[] = [];
   const final = endpoint.addresses.length <= 1;
   // Without a listener an error would end the process; errors appear in the commands that fail. It reports each host's error.
-  client.on("error", (told) => {
-    const refusal = refusalOf(told);
-    const error = refusal ?? (told instanceof Error ? told : new Error(String(told)));
+  client.on("error", (reported) => {
+    const refusal = refusalOf(reported);
+    const error = refusal ?? (reported instanceof Error ? reported : new Error(String(reported)));
     tells.forEach((tell) => tell(error, final || refusal !== undefined));
   });
   return {
@@ -53,10 +53,14 @@ export function openNodeRedis(library: Library, endpoint: Endpoint): Opened {
 }
 
 /** An error of the primary behind sentinels that stays, whichever sentinel is asked; otherwise `undefined`. */
-function refusalOf(told: unknown): Error | undefined {
-  if (!(told instanceof Error) || !told.message.startsWith("Master Client") || !(told.cause instanceof Error))
+function refusalOf(reported: unknown): Error | undefined {
+  if (
+    !(reported instanceof Error) ||
+    !reported.message.startsWith("Master Client") ||
+    !(reported.cause instanceof Error)
+  )
     return undefined;
-  return toBackendError(told.cause, "").fatal ? told.cause : undefined;
+  return toBackendError(reported.cause, "").fatal ? reported.cause : undefined;
 }
 
 /** `life`: once it is over nothing is retried, so connections that are being opened end. */

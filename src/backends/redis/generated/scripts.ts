@@ -134,7 +134,7 @@ end
 local function fence_of(record)
 return string.match(record, '^%d+ %d+ 0*(%d+) ')
 end
-local function told(record)
+local function run_of(record)
 return fence_of(record) .. '+' .. string.sub(record, 62, 67)
 end
 local function place_of(record)
@@ -261,7 +261,7 @@ lock.since = nil
 end
 lock.fence = fence + terms.more
 hold(lock, id, terms, till, fence)
-return told(lock.held)
+return run_of(lock.held)
 end
 local function extend(lock, id, till)
 till = math.max(till, ends(lock.held))
@@ -431,7 +431,7 @@ if lock.held or lock.waits then redis.call('HDEL', lock.key, '-') end
 prune(lock)
 if lock.held and ends(lock.held) > now then
 extend(lock, id, till)
-local answer = told(lock.held)
+local answer = run_of(lock.held)
 if lock.queued > 0 and young == 0 then promote(lock) end
 close(lock, till, terms.idle)
 return answer
@@ -490,7 +490,7 @@ end`;
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "1a15f9365d8b40632ee99d2a838f920de7f44831",
+  sha: "8459026aac87d3134a79365e7bf7630049f8c97c",
   source: `local call, match, sub = redis.call, string.match, string.sub
 local id, terms = ARGV[1], ARGV[2]
 local state = call('HGET', KEYS[1], 's')
@@ -576,7 +576,7 @@ return enter(lock, id, parse(terms), young)`,
 
 export const beat: Script = {
   name: "beat",
-  sha: "f2cb076934cdcf7958d9ed84d83d5292c9611c6c",
+  sha: "dfe2a5c26a9a14bb3443ffae29ff3b547a4caf8f",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -597,7 +597,7 @@ local terms = lock.held_terms
 local till = now + terms.keep
 extend(lock, id, till)
 close(lock, till, terms.idle)
-return told(lock.held)
+return run_of(lock.held)
 end
 if not lock.waits then return '-' end
 local terms = lock.waits_terms
@@ -614,9 +614,19 @@ end
 return answers`,
 };
 
+export const endQuarantine: Script = {
+  name: "end-quarantine",
+  sha: "de6ad492ad63e833170cf69746f349c3861baa2d",
+  source: `${REPLICAS}
+${INCARNATION}
+if ARGV[2] then redis.call('HSET', KEYS[1], 'lag', ARGV[2]) else redis.call('HDEL', KEYS[1], 'lag') end
+mark(KEYS[1], 0, tonumber(ARGV[1]), redis.call('TIME')[1] * 1000)
+return 1`,
+};
+
 export const force: Script = {
   name: "force",
-  sha: "74d051192ad05767c4f42b7a0d73392d89d35eb0",
+  sha: "14e2027d37224dd3f310bd8ca45df318ef0e6dc8",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -698,7 +708,7 @@ return 0`,
 
 export const release: Script = {
   name: "release",
-  sha: "925fed85ec8b8ca5dc07f866c09e8aeb5ae7065f",
+  sha: "6b262488202ec48470f34da82dc6dec8ca828a8e",
   source: `local call, match, sub = redis.call, string.match, string.sub
 local state = call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
@@ -781,7 +791,7 @@ return lock.busy and ended + 4 or ended`,
 
 export const renew: Script = {
   name: "renew",
-  sha: "2e7de6a600d744b75bd1fb405b3c747106c02edd",
+  sha: "cedb6cb3e114c2360c9204854101bfebbc12e365",
   source: `${REPLICAS}
 local silence = tonumber(ARGV[4])
 if not silence then
@@ -848,7 +858,7 @@ return answers`,
 
 export const swap: Script = {
   name: "swap",
-  sha: "1de2bb5df0b68d0609d5e1f33e80e46063cc35f8",
+  sha: "aabde5e57594522dfdcacd76c47229f4b8a79b66",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -871,7 +881,7 @@ return { released, answer }`,
 
 export const vote: Script = {
   name: "vote",
-  sha: "015861a03e1af3d419856ce7542cb61f7ef81574",
+  sha: "275a9589eb437cac765fdd3a0acbf2277bba85b4",
   source: `${REPLICAS}
 ${INCARNATION}
 local state = redis.call('HGET', KEYS[1], 's')
@@ -936,19 +946,9 @@ close(lock, till, terms.idle)
 return yes`,
 };
 
-export const vouch: Script = {
-  name: "vouch",
-  sha: "de6ad492ad63e833170cf69746f349c3861baa2d",
-  source: `${REPLICAS}
-${INCARNATION}
-if ARGV[2] then redis.call('HSET', KEYS[1], 'lag', ARGV[2]) else redis.call('HDEL', KEYS[1], 'lag') end
-mark(KEYS[1], 0, tonumber(ARGV[1]), redis.call('TIME')[1] * 1000)
-return 1`,
-};
-
 export const withdraw: Script = {
   name: "withdraw",
-  sha: "bd20526625631aa7f9a64a91fed469d392750a8e",
+  sha: "d076a07eb045ac2d5004561a301b7b5d0537b927",
   source: `local fields = redis.call('HMGET', KEYS[1], 's', 'b')
 local state = fields[1]
 local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')

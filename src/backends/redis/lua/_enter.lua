@@ -51,7 +51,7 @@ local function enter(lock, id, terms, young)
   if lock.held and ends(lock.held) > now then
     -- A repeated attempt: the reply to the first was lost. The caller counts from this one, so the lease does too.
     extend(lock, id, till)
-    local answer = told(lock.held)
+    local answer = run_of(lock.held)
     -- In a swap, the claim that left may have blocked others.
     if lock.queued > 0 and young == 0 then promote(lock) end
     close(lock, till, terms.idle)

@@ -7,8 +7,8 @@
 -- longest that any process asked for, and applies to all processes that find a marker, even if they ask for less.
 --
 -- The marker is a hash: run, history (the lines), who (the server's id for voters), born (a stamp that no other marker has), db
--- (its database; '' if the server does not let scripts choose one), since (when the loss was noticed; 0: an operator vouched for
--- the server), span (the longest quarantine, ms), lag (after how many seconds of silence a replica counts as lost: the least that
+-- (its database; '' if the server does not let scripts choose one), since (when the loss was noticed; 0: an operator ended
+-- the quarantine), span (the longest quarantine, ms), lag (after how many seconds of silence a replica counts as lost: the least that
 -- any process asked for; see _replicas), death (when the hash may vanish).
 
 local MARKER_MS = 30 * 24 * 3600 * 1000

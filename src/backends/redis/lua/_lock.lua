@@ -38,7 +38,7 @@ local function fence_of(record)
 end
 
 -- A grant as the client receives it.
-local function told(record)
+local function run_of(record)
   return RUN.text{ fence = fence_of(record), more = string.sub(record, RECORD.more) }
 end
 
@@ -199,7 +199,7 @@ local function grant(lock, id, terms, till)
   end
   lock.fence = fence + terms.more
   hold(lock, id, terms, till, fence)
-  return told(lock.held)
+  return run_of(lock.held)
 end
 
 -- Moves the end of a holder's lease; renewals only move it forward.

@@ -32,7 +32,7 @@ local function beat(key, id)
     local till = now + terms.keep
     extend(lock, id, till)
     close(lock, till, terms.idle)
-    return told(lock.held)
+    return run_of(lock.held)
   end
   if not lock.waits then return '-' end
   local terms = lock.waits_terms

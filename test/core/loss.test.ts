@@ -1,0 +1,94 @@
+/** Reasons of a loss: data with one wording, whatever a backend gives; and a quarantine that is not a holder. */
+import { describe, expect, test } from "vitest";
+import { readLoss } from "../../src/contract/answer.ts";
+import { LockLostError, LockTimeoutError } from "../../src/contract/errors.ts";
+import { describeLoss, type LossReason } from "../../src/contract/loss.ts";
+
+const FORCED: LossReason = { kind: "forced", by: "ops", reason: "stuck" };
+
+/** One of each kind: a new kind needs its row. */
+const WORDED: { readonly [Kind in LossReason["kind"]]: readonly [LossReason & { readonly kind: Kind }, RegExp] } = {
+  forced: [{ kind: "forced", by: "ops", reason: "stuck" }, /^ended by force by ops: stuck$/],
+  expired: [{ kind: "expired", renewal: "failed", failures: 3 }, /did not confirm it \(3 renewals failed\)/],
+  slept: [{ kind: "slept" }, /slept past the end of its ttl/],
+  unconfirmed: [{ kind: "unconfirmed" }, /could not be asked/],
+  "in-doubt": [{ kind: "in-doubt" }, /in doubt/],
+  "max-hold": [{ kind: "max-hold" }, /maxHold/],
+  closed: [{ kind: "closed" }, /closed/],
+  released: [{ kind: "released" }, /released/],
+  gone: [{ kind: "gone" }, /no longer knows it/],
+  removed: [{ kind: "removed" }, /removed it from the store/],
+  overwritten: [{ kind: "overwritten" }, /overwrote it/],
+  retaken: [{ kind: "retaken" }, /took the lock again/],
+  "session-ended": [{ kind: "session-ended" }, /session/],
+  "not-held": [{ kind: "not-held" }, /does not hold it/],
+  minority: [
+    { kind: "minority", gone: 2, members: 3, why: FORCED },
+    /^2 of 3 members no longer hold it \(ended by force by ops: stuck\)$/,
+  ],
+  other: [{ kind: "other", text: "evicted" }, /^evicted$/],
+};
+
+describe("a loss", () => {
+  test.each(Object.values(WORDED))("%o has its words, and comes through as it was given", (loss, words) => {
+    expect(describeLoss(loss)).toMatch(words);
+    expect(readLoss(loss)).toEqual(loss);
+    const error = new LockLostError("a", 7n, loss);
+    expect(error).toMatchObject({ loss, reason: expect.stringMatching(words) });
+    expect(error.message).toContain(error.reason);
+  });
+
+  test("that expired says how", () => {
+    const worded = (loss: Omit<LossReason & { kind: "expired" }, "kind">): string =>
+      describeLoss({ kind: "expired", ...loss });
+    expect(worded({ renewal: "off" })).toMatch(/not renewed/);
+    expect(worded({ renewal: "late" })).not.toMatch(/noticed/);
+    expect(worded({ renewal: "late", lateMs: 1234.5 })).toMatch(/noticed 1235 ms late/);
+    expect(worded({ renewal: "late-majority" })).toMatch(/before a majority/);
+  });
+
+  const given: readonly (readonly [string, unknown, string])[] = [
+    ["a text, as in 0.1", "evicted", "evicted"],
+    ["an error", new Error("evicted"), "evicted"],
+    ["nothing", undefined, "undefined"],
+    ["an unknown kind", { kind: "eaten" }, "[object Object]"],
+    ["a name that every object has", { kind: "constructor" }, "[object Object]"],
+    [
+      "fields that throw",
+      Object.defineProperty({}, "kind", {
+        get: () => {
+          throw new Error("no");
+        },
+        enumerable: true,
+      }),
+      "[object Object]",
+    ],
+    ["functions", { kind: "forced", by: () => "ops", reason: "stuck", toString: () => "by hand" }, "by hand"],
+  ];
+  test.each(given)("given as %s is words", (_, reason, text) => {
+    expect(readLoss(reason)).toEqual({ kind: "other", text });
+  });
+
+  test("is read once: what it says later counts for nothing", () => {
+    let reads = 0;
+    const flips = {
+      kind: "forced",
+      reason: "stuck",
+      get by() {
+        return reads++ === 0 ? "ops" : "another";
+      },
+    };
+    const loss = readLoss(flips);
+    expect(describeLoss(loss)).toBe("ended by force by ops: stuck");
+    expect(describeLoss(loss)).toBe("ended by force by ops: stuck");
+  });
+});
+
+test("a time-out in a quarantine says so, and names no holder", () => {
+  const error = new LockTimeoutError("invoice:42", 2000, [], 12_000);
+  expect(error).toMatchObject({ heldBy: [], quarantineMs: 12_000 });
+  expect(error.message).toMatch(
+    /^Lock "invoice:42" cannot be granted yet: the store may have lost its data, and is in quarantine for 12 s; gave up after 2 s/,
+  );
+  expect(new LockTimeoutError("invoice:42", 2000).quarantineMs).toBeUndefined();
+});
