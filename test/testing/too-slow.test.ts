@@ -1,4 +1,4 @@
-/** A check that finds its machine too busy starts again with a longer ttl; whatever else is wrong is told at once. */
+/** A check that finds its machine too busy starts again with a longer ttl; anything else that is wrong is reported at once. */
 import { expect, test } from "vitest";
 import { memory } from "../../src/backends/memory/index.ts";
 import { promise } from "../../src/testing/promises/promise.ts";
@@ -25,7 +25,7 @@ test("not for ever: a machine that is always too busy shows nothing, and that is
   await expect(ttlsOf(6)).rejects.toBeInstanceOf(TooSlowError);
 });
 
-test("a broken promise is told at once", async () => {
+test("a broken promise is reported at once", async () => {
   let tries = 0;
   const { check } = promise("is kept", async () => {
     tries++;

@@ -172,7 +172,7 @@ export class LeaseFileStore {
 
   /**
    * The one file that has the claim's id. Other processes may ask for the same claim at this moment, and hold by the file as soon
-   * as it is there. So it appears complete, in one step, and nobody removes it while its time is not over.
+   * as it is there. So it appears complete, in one step, and no process removes it while its time is not over.
    */
   #forResuming(claim: Claim, shareKey: string): LeaseFile {
     const { paths } = this.#options;

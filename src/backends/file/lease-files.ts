@@ -198,7 +198,7 @@ export class LeaseFiles {
   }
 
   /**
-   * The claim gives up waiting, so nobody will accept what it is handed by its ticket. Another process may be in the middle of
+   * The claim gives up waiting, so what it is handed by its ticket will never be accepted. Another process may be in the middle of
    * linking that, which removing the ticket does not stop: so first what the link brings is over. `false`: there was no ticket.
    */
   endWait(file: LeaseFile, ticket: string): boolean {

@@ -269,7 +269,7 @@ export class Lock {
     const done = this.log.append(head, { facts: first.facts, source: first.path });
     if (!isHead(done)) return done;
     if (disk.exists(first.path)) this.#options.wake(first.facts);
-    // Gone: it has accepted, or it gave up while we linked. Then it was given the lock in vain, and the next one's turn has come.
+    // Gone: it has accepted, or it gave up while we linked. Then it no longer wanted the lock, and it is the next waiter's turn.
     else this.settle();
     return done;
   }

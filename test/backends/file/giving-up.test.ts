@@ -1,6 +1,6 @@
 /**
  * A waiter gives up while another process is in the middle of link(2), which hands it the lock: the kernel has found its ticket
- * already, so removing it does not stop the link. What that brings is over from the start: it keeps nobody away, and nobody
+ * already, so removing it does not stop the link. What that brings is over from the start: it blocks no claim, and no claim
  * ever believes in it.
  */
 import { readdirSync } from "node:fs";
@@ -84,7 +84,7 @@ describe("S170: a waiter that gives up amid the link of its ticket", () => {
     ["ends with its process", {}],
     ["outlives its process", { detached: true }],
   ])("of a lease that %s", (_what, options) => {
-    test.each(["who waits", "who comes later"])("keeps nobody away: %s", async (who) => {
+    test.each(["who waits", "who comes later"])("blocks no claim: %s", async (who) => {
       const [a, b, c] = [scratch.open(), scratch.open(options), scratch.open({ hints: "poll" })];
       const [holder, quitter, next] = [claim(), claim(), claim({ queues: who === "who waits", holder: "next:3" })];
       await granted(a, holder);
@@ -93,7 +93,7 @@ describe("S170: a waiter that gives up amid the link of its ticket", () => {
       const happened = amidTheHandOver(() => b.release(quitter));
       expect(await a.release(holder)).toBe("held");
       expect(happened()).toBe(true);
-      // Its file is used for nothing else: as another's, what it was given in vain would live on.
+      // Its file is used for nothing else: as another's, what it was given too late would live on.
       await granted(b, claim({ name: "another", renewed: false }));
       if (next.queues) expect((await a.query("a lock")).held).toMatchObject([{ holder: "next:3" }]);
       await granted(c, next);
@@ -116,7 +116,7 @@ describe("S170: a waiter that gives up amid the link of its ticket", () => {
     await granted(b, late);
   });
 
-  test("keeps nobody away though a companion keeps the leases of its process alive", async () => {
+  test("blocks no claim though a companion keeps the leases of its process alive", async () => {
     const b = scratch.open();
     await granted(b, claim({ name: "another" }));
     b.alsoAlive(process.pid);

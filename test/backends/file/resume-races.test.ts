@@ -66,7 +66,7 @@ describe.each<[string, Partial<Claim>]>([
           return;
         }
         expect(await other, `call ${nth}`).toMatchObject({ granted: true, fence });
-        // What one of them is told is what everybody else sees.
+        // What one of them learns is what all others see.
         const [held] = (await open().query(wish.name)).held;
         expect(clock.now() + held!.remainingMs, `call ${nth}`).toBeGreaterThanOrEqual(fromMs! + wish.ttlMs);
         expect(await first.renew([wish]), `call ${nth}`).toMatchObject([{ held: true }]);
@@ -98,7 +98,7 @@ describe.each<[string, Partial<Claim>]>([
       // It had the lock before it stood still, and its answer says that its time is over.
       if (fromMs! + wish.ttlMs <= clock.now()) continue;
       const ended = await other!;
-      if (!ended.granted) expect.fail("nobody else wants the lock");
+      if (!ended.granted) expect.fail("no other claim wants the lock");
       expect(fence, `call ${nth}`).toBeGreaterThan(ended.fence);
       expect((await open().query(wish.name)).held, `call ${nth}`).toMatchObject([{ fence }]);
     }
