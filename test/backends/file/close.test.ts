@@ -28,7 +28,7 @@ function left(): string[] {
 }
 
 test.each([true, false])(
-  "leaves nothing behind, however its claims ended (sharing lease files: %s)",
+  "S132: leaves nothing behind, however its claims ended (sharing lease files: %s)",
   async (renewed) => {
     // From close() on its clock stands still: the last cleanup has all the time that it needs, on a busy machine too.
     const closed: { atMs?: number } = {};
