@@ -19,6 +19,9 @@ export async function openSentinelStage(options: SentinelStageOptions = {}): Pro
   let cutReplication = (): void => undefined;
   const lab = await startSentinels({
     args: options.args,
+    // Sentinels never promote a replica whose link was down for ten times as long when they noticed: on a busy machine a play may
+    // take some seconds from the cut to the kill.
+    downAfterMs: 2000,
     front: async (primary) => {
       // A second try has another primary.
       await front?.stop();
