@@ -179,6 +179,15 @@ describe("S127: holdfast run", () => {
     expect(pids.filter(isRunning)).toEqual([]);
   });
 
+  test("a daemon that ignores SIGTERM does not outlive the lease, though the command ended when it was asked to", async () => {
+    const stays = `trap "" TERM; echo $$ > ${bench.path("run-stays")}; while :; do sleep 1; done`;
+    const script = `(setsid sh -c '${stays}' > /dev/null 2>&1 < /dev/null &); while :; do sleep 1; done`;
+    const run = bench.start(["run", "hide", "--ttl", "6s", "--max-hold", "6s", "--", "sh", "-c", script]);
+    const pid = await pidIn("run-stays");
+    expect((await run.done).code).toBe(76);
+    expect(isRunning(pid)).toBe(false);
+  });
+
   test("the warden ends them when holdfast is killed", async () => {
     const script = `${await redis("warden-redis")}; while :; do sleep 1; done`;
     const run = bench.start(["run", "hide", "--", "sh", "-c", script]);

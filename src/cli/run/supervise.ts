@@ -95,6 +95,8 @@ class Supervisor {
       // While we were stopped the warden ended the command: it has no other way to report that.
       if (ended.signal === "SIGKILL" && this.#isTooLate(machineMs())) this.#lost ??= this.#whyEnding(0);
       await this.#leftovers();
+      // A daemon may outlive its command, but not the lease: it was asked to stop too, and may take its time, or not care.
+      if (this.#lost !== undefined) this.#kill(this.#lost);
       await this.#killing;
       return { code: exitCode(ended), lost: this.#lost };
     } finally {
