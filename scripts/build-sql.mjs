@@ -8,7 +8,10 @@ import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
-const FOLDERS = ["src/fence"];
+const FOLDERS = ["src/fence", "src/backends/postgres"];
+
+/** The check of who made the schema stands before every migration of ours, and exists once. */
+const SHARED = { "src/backends/postgres": ["src/fence/sql/1-schema.sql"] };
 
 function statement(file) {
   const text = readFileSync(file, "utf8");
@@ -34,11 +37,10 @@ function constant(file) {
 }
 
 function moduleOf(folder) {
-  const files = readdirSync(join(ROOT, folder, "sql"))
-    .filter((name) => name.endsWith(".sql"))
-    .toSorted();
+  const own = readdirSync(join(ROOT, folder, "sql")).filter((name) => name.endsWith(".sql"));
+  const files = [...(SHARED[folder] ?? []), ...own.toSorted().map((name) => join(folder, "sql", name))];
   const parts = files.map((name) => {
-    const { header, code } = statement(join(ROOT, folder, "sql", name));
+    const { header, code } = statement(join(ROOT, name));
     const purpose = header
       .split("\n")
       .map((line) => line.replace(/^-- ?/, ""))

@@ -1,4 +1,4 @@
-/** A real Postgres on a free loopback port: fresh data, a random password, not safe from power cuts. */
+/** A real Postgres on a free loopback port, with a standby if asked for: fresh data, a random password, not safe from power cuts. */
 import { execFile } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -27,16 +27,43 @@ export interface PostgresServer extends AsyncDisposable {
   sql(statement: string): Promise<string>;
   pause(): void;
   resume(): void;
-  /** Ends all connections at once and starts again with the same data. */
+  /** Ends the server as a crash does: what was not flushed is lost. */
+  crash(): Promise<void>;
+  /** Crashes it and starts again with the same data. */
   restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
+export interface PostgresStandby extends PostgresServer {
+  /** Makes it a primary, with a timeline of its own. Resolves when it accepts writes. */
+  promote(): Promise<void>;
+}
+
 /** Postgres refuses to run as root, so it runs as Debian's user for it then. */
-const USER = process.getuid?.() === 0 ? "postgres" : undefined;
+export const USER: string | undefined = process.getuid?.() === 0 ? "postgres" : undefined;
 
 /** Makes a new database and resolves when it accepts connections. */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
+  return await serve(initialise, /database system is ready to accept connections/u, options);
+}
+
+/** Copies a running primary and follows it by streaming, asynchronously unless the primary's settings say otherwise. */
+export async function startStandby(primary: PostgresServer, options: PostgresOptions = {}): Promise<PostgresStandby> {
+  const ready = /database system is ready to accept read-only connections/u;
+  const server = await serve((home, data) => copy(primary, home, data), ready, options);
+  const promote = async (): Promise<void> => {
+    const promoted = await server.sql("select pg_promote(true, 30)");
+    if (promoted !== "t") throw new Error("The standby was not promoted within 30 s");
+  };
+  // Not spread: the pid is read anew each time.
+  return Object.assign(server, { promote });
+}
+
+async function serve(
+  prepare: (home: string, data: string) => Promise<void>,
+  ready: RegExp,
+  options: PostgresOptions,
+): Promise<PostgresServer> {
   const postgres = await findProgram("postgres");
   const psql = await findProgram("psql");
   const place = makeScratch({ open: true });
@@ -44,21 +71,20 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   const home = join(place, "postgres");
   const data = join(home, "data");
   try {
-    await initialise(home, data);
+    await prepare(home, data);
     const settings = Object.entries({ ...FAST, ...options.settings }).flatMap(([name, value]) => [
       "-c",
       `${name}=${value}`,
     ]);
-    const launch = (port: number): Promise<Child> => {
+    const launch = (port: number, isReady: RegExp): Promise<Child> => {
       const args = ["-D", data, "-h", HOST, "-p", String(port), "-k", data, ...settings];
-      const ready = /database system is ready to accept connections/u;
       // SIGQUIT is Postgres's immediate shutdown: unlike SIGKILL it takes the backends along.
-      return startChild(postgres, { args, cwd: home, ready, user: USER, stopSignal: "SIGQUIT" });
+      return startChild(postgres, { args, cwd: home, ready: isReady, user: USER, stopSignal: "SIGQUIT" });
     };
     let port = 0;
     let child = await onFreePort(freePort, (free) => {
       port = free;
-      return launch(free);
+      return launch(free, ready);
     });
     const url = `postgres://postgres:${labPassword()}@${HOST}:${port}/postgres`;
     // Every user can read arguments.
@@ -79,9 +105,10 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
         (await run(psql, [target, "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statement], { env })).stdout.trimEnd(),
       pause: () => child.pause(),
       resume: () => child.resume(),
+      crash: () => child.end(),
       restart: async () => {
         await child.end();
-        child = await launch(port);
+        child = await launch(port, /database system is ready to accept/u);
       },
       stop,
       [Symbol.asyncDispose]: stop,
@@ -112,4 +139,13 @@ async function initialise(home: string, data: string): Promise<void> {
   const child = await startChild(initdb, { args, cwd: home, ready, user: USER });
   await child.ended;
   rmSync(file);
+}
+
+async function copy(primary: PostgresServer, home: string, data: string): Promise<void> {
+  const backup = await findProgram("pg_basebackup");
+  mkdirSync(home, { mode: 0o700 });
+  const env = { ...process.env, PGPASSWORD: labPassword() };
+  const from = `postgres://postgres@${HOST}:${primary.port}/postgres`;
+  await run(backup, ["-D", data, "-d", from, "-R", "-X", "stream", "--checkpoint=fast", "--no-sync"], { env });
+  if (USER !== undefined) await run("chown", ["-R", USER, home]);
 }

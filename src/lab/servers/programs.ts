@@ -30,6 +30,8 @@ export type ProgramName =
   | "postgres"
   | "initdb"
   | "psql"
+  | "pg_basebackup"
+  | "pgbouncer"
   | "chromium"
   | "tmux";
 
@@ -48,6 +50,8 @@ const SOURCES: Readonly<Record<ProgramName, Source>> = {
   postgres: { debian: "postgresql", folders: postgresFolders },
   initdb: { debian: "postgresql", folders: postgresFolders },
   psql: { debian: "postgresql", folders: postgresFolders },
+  pg_basebackup: { debian: "postgresql", folders: postgresFolders },
+  pgbouncer: { debian: "pgbouncer" },
   // For the tests that look at pages, and at terminals.
   chromium: { debian: "chromium" },
   tmux: { debian: "tmux" },

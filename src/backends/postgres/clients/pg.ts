@@ -1,0 +1,196 @@
+/** `pg`: a pool, or one client. */
+import type { Clock } from "../../../contract/clock.ts";
+import {
+  type Connection,
+  type Listening,
+  type ListenEvents,
+  OpenTransaction,
+  type Reply,
+  type Values,
+} from "../connection.ts";
+import { within } from "./limit.ts";
+import { answersOf, type PgClient, type PgNotification, type PgPool, type PgPoolClient } from "./structure.ts";
+
+const IDLE = "I";
+const IN_TRANSACTION = "the client was in a transaction that is still open, so the answer may be rolled back";
+/** For versions of pg that do not know the state of their transaction: this step wrote, so one that is still open has an id. */
+const IS_OPEN = "select (pg_catalog.txid_current_if_assigned() is not null)::text as answer";
+const WHO_SERVES = "select pg_catalog.pg_backend_pid()::text as answer";
+
+/** One statement on one client, judged by the state in which it leaves the client. */
+async function askOn(client: PgClient, clock: Clock, text: string, values: Values): Promise<Reply> {
+  const sentMs = clock.now();
+  const { rows } = await client.query(text, [...values]);
+  // Read now: a statement that the user sends next changes it with its own answer.
+  const state = "getTransactionStatus" in client ? (client as HasStatus).getTransactionStatus() : undefined;
+  if (state === undefined || state === null) {
+    const open = answersOf((await client.query(IS_OPEN)).rows);
+    if (open[0] !== "false") throw new OpenTransaction(IN_TRANSACTION);
+  } else if (state !== IDLE) throw new OpenTransaction(IN_TRANSACTION);
+  return { answers: answersOf(rows), sentMs };
+}
+
+interface HasStatus {
+  getTransactionStatus(): unknown;
+}
+
+/** Each statement takes a client from the pool, and brings it back. */
+export class PoolConnection implements Connection {
+  readonly #pool: PgPool;
+  readonly #clock: Clock;
+  readonly #limitMs: number;
+  readonly #end: (() => Promise<void>) | undefined;
+
+  /** `end`: closes the pool, if it is ours. */
+  constructor(pool: PgPool, clock: Clock, limitMs: number, end?: () => Promise<void>) {
+    this.#pool = pool;
+    this.#clock = clock;
+    this.#limitMs = limitMs;
+    this.#end = end;
+  }
+
+  ask(text: string, values: Values): Promise<Reply> {
+    return this.#with((client) => askOn(client, this.#clock, text, values));
+  }
+
+  script(text: string): Promise<void> {
+    return this.#with(async (client) => void (await client.query(text)));
+  }
+
+  async listen(channel: string, events: ListenEvents): Promise<Listening | undefined> {
+    // Beside the pool, so that nothing of the user's waits for a connection that is never returned.
+    const { Client, options } = this.#pool as PgPool & { readonly Client?: unknown; readonly options?: unknown };
+    if (typeof Client !== "function") return undefined;
+    const made = new (Client as new (options: unknown) => PgClient & Connects)(options);
+    const ignore = (): void => undefined;
+    made.on("error", ignore);
+    const end = (): Promise<void> => made.end().catch(ignore);
+    try {
+      await within(this.#clock, this.#limitMs, made.connect());
+      const listening = await listenOn(made, this.#clock, this.#limitMs, channel, events);
+      if (listening === undefined) await end();
+      return listening && { stop: () => listening.stop().then(end, end) };
+    } catch (error) {
+      void end();
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#end?.();
+  }
+
+  async #with<T>(use: (client: PgPoolClient) => Promise<T>): Promise<T> {
+    let isLate = false;
+    const taken = this.#pool.connect().then((client) => {
+      // Nobody waits for it any more.
+      if (isLate) client.release();
+      return client;
+    });
+    const client = await within(this.#clock, this.#limitMs, taken, () => (isLate = true));
+    let broken: unknown;
+    const onError = (error: Error): void => void (broken = error);
+    // A pool listens to idle clients only: without this, a server that goes away now would end this process.
+    client.on("error", onError);
+    try {
+      return await within(this.#clock, this.#limitMs, use(client));
+    } catch (error) {
+      broken ??= error;
+      throw error;
+    } finally {
+      client.removeListener("error", onError);
+      // After an error nothing is known of its state: a fresh connection is cheaper than a wrong guess.
+      client.release(broken !== undefined && !isRefusal(broken));
+    }
+  }
+}
+
+interface Connects {
+  connect(): Promise<unknown>;
+  end(): Promise<void>;
+}
+
+/** The server answered with an error, outside of a transaction: the connection is as good as before. */
+function isRefusal(error: unknown): boolean {
+  const { code, severity } = error as { code?: unknown; severity?: unknown };
+  return typeof code === "string" && code.length === 5 && severity === "ERROR";
+}
+
+/** One client, which may be the user's: statements go one at a time, since pg stops accepting more. */
+export class ClientConnection implements Connection {
+  readonly #client: PgClient;
+  readonly #clock: Clock;
+  readonly #limitMs: number;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(client: PgClient, clock: Clock, limitMs: number) {
+    this.#client = client;
+    this.#clock = clock;
+    this.#limitMs = limitMs;
+  }
+
+  ask(text: string, values: Values): Promise<Reply> {
+    return this.#inTurn(() => askOn(this.#client, this.#clock, text, values));
+  }
+
+  script(text: string): Promise<void> {
+    return this.#inTurn(async () => void (await this.#client.query(text)));
+  }
+
+  listen(channel: string, events: ListenEvents): Promise<Listening | undefined> {
+    return this.#inTurn(() => listenOn(this.#client, this.#clock, this.#limitMs, channel, events));
+  }
+
+  async close(): Promise<void> {
+    // The client is the user's.
+  }
+
+  #inTurn<T>(use: () => Promise<T>): Promise<T> {
+    const turn = this.#last.then(use, use);
+    this.#last = turn.catch(() => undefined);
+    return within(this.#clock, this.#limitMs, turn);
+  }
+}
+
+async function listenOn(
+  client: PgClient,
+  clock: Clock,
+  limitMs: number,
+  channel: string,
+  events: ListenEvents,
+): Promise<Listening | undefined> {
+  if (!(await within(clock, limitMs, isDirect(client)))) return undefined;
+  const heard = (news: PgNotification): void => {
+    if (news.channel === channel) events.heard(news.payload ?? "");
+  };
+  const ended = (): void => {
+    leave();
+    events.ended();
+  };
+  const leave = (): void => {
+    client.removeListener("notification", heard);
+    client.removeListener("end", ended);
+    client.removeListener("error", ended);
+  };
+  client.on("notification", heard);
+  client.on("end", ended);
+  client.on("error", ended);
+  // Letters, digits and underscores: we made it.
+  await within(clock, limitMs, client.query(`listen "${channel}"`)).catch((error: unknown) => {
+    leave();
+    throw error;
+  });
+  return {
+    stop: async () => {
+      leave();
+      await within(clock, limitMs, client.query(`unlisten "${channel}"`)).catch(() => undefined);
+    },
+  };
+}
+
+/** Whether the process that the server named when we connected is the one that serves us: a pooler invents its own number. */
+async function isDirect(client: PgClient): Promise<boolean> {
+  const { processID } = client as { readonly processID?: unknown };
+  const [serving] = answersOf((await client.query(WHO_SERVES)).rows);
+  return processID !== undefined && processID !== null && String(processID as number) === serving;
+}

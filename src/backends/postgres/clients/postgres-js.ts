@@ -1,0 +1,59 @@
+/** postgres.js. It has a pool inside, and connects again by itself. */
+import type { Clock } from "../../../contract/clock.ts";
+import type { Connection, Listening, ListenEvents, Reply, Values } from "../connection.ts";
+import { within } from "./limit.ts";
+import { answersOf, type PostgresJs } from "./structure.ts";
+
+const WHO_SERVES = "select pg_catalog.pg_backend_pid()::text as answer";
+
+export class PostgresJsConnection implements Connection {
+  readonly #sql: PostgresJs;
+  readonly #clock: Clock;
+  readonly #limitMs: number;
+  readonly #end: (() => Promise<void>) | undefined;
+
+  /** `end`: closes it, if it is ours. */
+  constructor(sql: PostgresJs, clock: Clock, limitMs: number, end?: () => Promise<void>) {
+    this.#sql = sql;
+    this.#clock = clock;
+    this.#limitMs = limitMs;
+    this.#end = end;
+  }
+
+  async ask(text: string, values: Values): Promise<Reply> {
+    const sentMs = this.#clock.now();
+    // No named statements: behind a pooler the next transaction has another server connection, which does not know them.
+    const asked = this.#sql.unsafe(text, values as never[], { prepare: false });
+    const rows = await within(this.#clock, this.#limitMs, asked);
+    return { answers: answersOf(rows), sentMs };
+  }
+
+  async script(text: string): Promise<void> {
+    await within(this.#clock, this.#limitMs, this.#sql.unsafe(text));
+  }
+
+  async listen(channel: string, events: ListenEvents): Promise<Listening | undefined> {
+    const rows = await within(this.#clock, this.#limitMs, this.#sql.unsafe(WHO_SERVES));
+    const [serving] = answersOf(rows);
+    if (String(rows.state?.pid) !== serving) return undefined;
+    let times = 0;
+    // It listens again by itself after its connection broke: what was sent meanwhile is missing, as after an end.
+    const listening = (): void => void (times++ > 0 && events.ended());
+    const listened = await within(
+      this.#clock,
+      this.#limitMs,
+      this.#sql.listen(channel, (payload) => events.heard(payload), listening),
+    );
+    return {
+      stop: () =>
+        within(this.#clock, this.#limitMs, listened.unlisten()).then(
+          () => undefined,
+          () => undefined,
+        ),
+    };
+  }
+
+  async close(): Promise<void> {
+    await this.#end?.();
+  }
+}

@@ -1,0 +1,47 @@
+/** What the backend needs of a client library, and nothing else. Adapters are in clients/. */
+
+/** Parameters are text, or null. */
+export type Values = readonly (string | null)[];
+
+export interface Reply {
+  /** The column `answer` of each row. */
+  readonly answers: readonly (string | null)[];
+  /** Read from the monotonic clock just before the statement left. */
+  readonly sentMs: number;
+}
+
+export interface ListenEvents {
+  /** Everything that arrives on the channel. Each role of the database can send there. */
+  heard(payload: string): void;
+  /** The connection is gone. It is not opened again by itself. */
+  ended(): void;
+}
+
+export interface Listening {
+  stop(): Promise<void>;
+}
+
+export interface Connection {
+  /**
+   * Runs one statement, in a transaction of its own. Rejects when there is no answer within the connection's limit, and when the answer came in
+   * a transaction of somebody else's, who may still roll it back: such an answer proves nothing.
+   */
+  ask(text: string, values: Values): Promise<Reply>;
+
+  /** Runs several statements in one transaction. */
+  script(text: string): Promise<void>;
+
+  /**
+   * Listens on a channel, on a connection of its own where there can be one. Resolves to `undefined` where something between us and the server
+   * gives each transaction another server connection: messages would reach anybody.
+   */
+  listen(channel: string, events: ListenEvents): Promise<Listening | undefined>;
+
+  /** Ends what this opened itself, and never what the user gave. */
+  close(): Promise<void>;
+}
+
+/** A statement was answered inside a transaction that is still open. */
+export class OpenTransaction extends Error {
+  override readonly name = "OpenTransaction";
+}

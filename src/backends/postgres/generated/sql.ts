@@ -1,0 +1,398 @@
+// Generated from ../sql/*.sql by scripts/build-sql.mjs. Do not edit.
+
+/**
+ * Everything is in a schema of its own and named in full, so no search_path can split a mark in two. What exists already
+ * must belong to the role that runs this: otherwise another role's triggers on our tables would run with the rights of
+ * every guarded role. Raises LK003 otherwise.
+ */
+export const SCHEMA: string = "do $function$\ndeclare\n  me constant oid := (select r.oid from pg_catalog.pg_roles as r where r.rolname = current_user);\n  stranger record;\nbegin\n  if not exists (select from pg_catalog.pg_namespace as n where n.nspname = 'holdfast') then\n    -- Not \"if not exists\": a stranger's that came in between must fail it.\n    create schema holdfast;\n  end if;\n  select made.what, pg_catalog.pg_get_userbyid(made.owner) as owner into stranger\n  from pg_catalog.pg_namespace as n\n  cross join lateral (\n    select 'schema holdfast' as what, n.nspowner as owner\n    union all\n    select 'relation holdfast.' || c.relname, c.relowner from pg_catalog.pg_class as c where c.relnamespace = n.oid\n    union all\n    select 'function holdfast.' || p.proname, p.proowner from pg_catalog.pg_proc as p where p.pronamespace = n.oid\n    union all\n    select 'type holdfast.' || t.typname, t.typowner from pg_catalog.pg_type as t where t.typnamespace = n.oid\n    union all\n    select 'operator holdfast.' || o.oprname, o.oprowner from pg_catalog.pg_operator as o where o.oprnamespace = n.oid\n  ) as made\n  where n.nspname = 'holdfast' and made.owner <> me\n  limit 1;\n  if stranger.owner is not null then\n    raise exception 'The % belongs to role \"%\", not to \"%\", who runs this migration: nothing was changed', stranger.what, stranger.owner, current_user\n      using errcode = 'LK003',\n      hint = 'If you trust that role, run the migration as it (SET ROLE). If not, find out who made it, and drop it.';\n  end if;\nend\n$function$";
+
+/**
+ * One row about the whole store: the version of these tables, the timeline on which they were last written, the quarantine after
+ * a change of it, and the greatest fence of any lock whose row was removed.
+ */
+export const STORE: string = "create table if not exists holdfast.store (\n  one boolean primary key default true check (one),\n  version integer not null,\n  timeline text not null,\n  -- When a change of the timeline was noticed, µs since 1970.\n  changed_us bigint not null default 0,\n  -- The longest that any process asked for. 0: none did.\n  quarantine_ms bigint not null default 0,\n  floor bigint not null default 0\n) with (fillfactor = 50)";
+
+/**
+ * The leases. Row 0 of a lock is its first place and its memory, and every step on a lock locks it first. A lock that one claim
+ * holds at a time has no other row, so its row is only ever updated in place. Further holders have a row each.
+ * Times are µs since 1970, by the clock of the server.
+ */
+export const LEASE: string = "create table if not exists holdfast.lease (\n  -- In UTF-8: a name may have bytes that text cannot hold, and the order of bytes never changes, as that of a collation may.\n  lock bytea not null,\n  place bigint not null,\n  -- In row 0: the greatest fence given so far.\n  last bigint not null default 0,\n  -- In row 0: whether there may be more rows of this lock, here or among the waiters. False is certain.\n  crowded boolean not null default false,\n  -- The lease is over when this has passed. 0: none.\n  until_us bigint not null default 0,\n  claim text collate \"C\",\n  -- Released before its minHold: no claim holds it, but its place is taken.\n  kept boolean not null default false,\n  shared boolean not null default false,\n  most integer not null default 1,\n  fence bigint not null default 0,\n  run integer not null default 1,\n  since_us bigint not null default 0,\n  -- ttl and lockDelay: how long a heartbeat of its claim extends it.\n  keep_ms bigint not null default 0,\n  min_hold_ms bigint not null default 0,\n  -- The channel on which its process listens, if it does.\n  inbox text collate \"C\",\n  detail text,\n  primary key (lock, place)\n) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500)";
+
+/**
+ * The queue. Rows of a lock are only touched by a transaction that has locked the lock's row 0.
+ */
+export const WAITER: string = "create table if not exists holdfast.waiter (\n  lock bytea not null,\n  claim text collate \"C\" not null,\n  -- The order of arrival.\n  ticket bigint not null,\n  -- The last sign of life, and the end of the ticket if there is no other until then.\n  asked_us bigint not null,\n  till_us bigint not null,\n  ticket_ms bigint not null,\n  shared boolean not null,\n  most integer not null,\n  run integer not null,\n  ttl_ms bigint not null,\n  delay_ms bigint not null,\n  min_hold_ms bigint not null,\n  since_us bigint not null,\n  inbox text collate \"C\",\n  detail text,\n  primary key (lock, claim)\n) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500)";
+
+/**
+ * The next waiter is found without looking at the others.
+ */
+export const WAITER_ORDER: string = "create unique index if not exists waiter_order on holdfast.waiter (lock, ticket)";
+
+/**
+ * Who ended which lease by force, and why: kept for an hour.
+ */
+export const FORCED: string = "create table if not exists holdfast.forced (\n  lock bytea not null,\n  fence bigint not null,\n  claim text collate \"C\" not null,\n  at_us bigint not null,\n  who text not null,\n  primary key (lock, fence)\n)";
+
+/**
+ * The one row of the store.
+ */
+export const STORE_ROW: string = "insert into holdfast.store (version, timeline)\nvalues (1, pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))\non conflict (one) do update set version = greatest(holdfast.store.version, excluded.version)";
+
+/**
+ * Functions of a later version must not be replaced by older ones. Raises LK005 then.
+ */
+export const VERSION_CHECK: string = "do $function$\nbegin\n  if pg_catalog.to_regclass('holdfast.store') is not null then\n    if (select s.version from holdfast.store as s) > 1 then\n      raise exception 'The tables in the schema holdfast were made by a later version of Holdfast: nothing was changed'\n        using errcode = 'LK005', hint = 'Run the migration of that version, or none.';\n    end if;\n  end if;\nend\n$function$";
+
+/**
+ * The clock of the server, µs since 1970. Not that of the transaction, which stands still while a step waits for a row.
+ */
+export const NOW_US: string = "create or replace function holdfast.now_us() returns bigint\nlanguage sql volatile parallel unsafe set search_path = pg_catalog, pg_temp as $function$\n  select (extract(epoch from clock_timestamp()) * 1000000)::bigint\n$function$";
+
+/**
+ * What every step that writes needs before it looks at anything: each of its statements sees what was committed before that
+ * statement (LK004 otherwise), and its commit survives a crash of the server, whatever the role's settings are.
+ */
+export const BEGIN_STEP: string = "create or replace function holdfast.begin_step() returns void\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\nbegin\n  if current_setting('transaction_isolation') <> 'read committed' then\n    raise exception 'Holdfast needs transactions of the level \"read committed\", not \"%\"', current_setting('transaction_isolation')\n      using errcode = 'LK004', hint = 'Set default_transaction_isolation to ''read committed'' for the role that Holdfast uses.';\n  end if;\n  if current_setting('synchronous_commit') = 'off' then\n    -- Until the end of this transaction.\n    perform set_config('synchronous_commit', 'on', true);\n  end if;\nend\n$function$";
+
+/**
+ * Lock row 0 of a lock until the transaction ends, and return it as it then is: whatever other transactions did to this lock
+ * before is committed, and whatever they do next waits. A lock without rows gets one if p_make says so.
+ *
+ * $1 p_lock
+ * $2 p_make
+ */
+export const OPEN_LOCK: string = "create or replace function holdfast.open_lock(p_lock bytea, p_make boolean) returns holdfast.lease\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  row_0 holdfast.lease;\nbegin\n  loop\n    select * into row_0 from holdfast.lease as l where l.lock = p_lock and l.place = 0 for update;\n    if found or not p_make then\n      return row_0;\n    end if;\n    insert into holdfast.lease as l (lock, place) values (p_lock, 0) on conflict do nothing;\n    if found then\n      -- The floor is read after the insert: a removal of the row that came before it has been committed, with its floor.\n      update holdfast.lease as l set last = s.floor from holdfast.store as s where l.lock = p_lock and l.place = 0;\n    end if;\n  end loop;\nend\n$function$";
+
+/**
+ * How many ms nothing may be granted, because this server was promoted and may not have the last leases of the one before.
+ * Each promotion begins a timeline. A quarantine that any process asked for holds for all.
+ *
+ * $1 p_quarantine
+ */
+export const YOUNG: string = "create or replace function holdfast.young(p_quarantine bigint) returns bigint\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  known holdfast.store;\n  timeline_now text;\nbegin\n  select * into known from holdfast.store;\n  if p_quarantine = 0 and known.quarantine_ms = 0 then\n    return 0;\n  end if;\n  timeline_now := pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8);\n  if known.timeline <> timeline_now or known.quarantine_ms < p_quarantine then\n    update holdfast.store as s set\n      quarantine_ms = greatest(s.quarantine_ms, p_quarantine),\n      changed_us = case when s.timeline = timeline_now then s.changed_us else holdfast.now_us() end,\n      timeline = timeline_now\n    returning * into known;\n  end if;\n  return greatest(0, (known.changed_us + known.quarantine_ms * 1000 - holdfast.now_us() + 999) / 1000);\nend\n$function$";
+
+/**
+ * Give a claim a lease. The caller has locked row 0 and found that the claim fits beside the others.
+ *
+ * $1 p_terms
+ * $2 p_now
+ * $3 p_until
+ *
+ * Returns the fence and the run, with a space between them.
+ */
+export const GRANT_LEASE: string = "create or replace function holdfast.grant_lease(p_terms holdfast.waiter, p_now bigint, p_until bigint) returns text\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  row_0 holdfast.lease;\n  new_fence bigint;\n  new_run integer := 1;\nbegin\n  select * into row_0 from holdfast.lease as l where l.lock = p_terms.lock and l.place = 0;\n  new_fence := greatest(row_0.last + 1, p_now);\n  -- Where several hold at a time, a later holder of this run would be below an earlier one of the next. And while the counter\n  -- is ahead of the clock, it must not run further ahead.\n  if not p_terms.shared and p_terms.most = 1 and new_fence = p_now then\n    new_run := p_terms.run;\n  end if;\n  if row_0.until_us <= p_now then\n    update holdfast.lease as l set\n      last = new_fence + new_run - 1, until_us = p_until, claim = p_terms.claim, kept = false, shared = p_terms.shared,\n      most = p_terms.most, fence = new_fence, run = new_run, since_us = p_now, keep_ms = p_terms.ttl_ms + p_terms.delay_ms,\n      min_hold_ms = p_terms.min_hold_ms, inbox = p_terms.inbox, detail = p_terms.detail\n    where l.lock = p_terms.lock and l.place = 0;\n  else\n    update holdfast.lease as l set last = new_fence, crowded = true where l.lock = p_terms.lock and l.place = 0;\n    insert into holdfast.lease (\n      lock, place, until_us, claim, shared, most, fence, run, since_us, keep_ms, min_hold_ms, inbox, detail\n    ) values (\n      p_terms.lock, (select max(l.place) + 1 from holdfast.lease as l where l.lock = p_terms.lock), p_until, p_terms.claim,\n      p_terms.shared, p_terms.most, new_fence, new_run, p_now, p_terms.ttl_ms + p_terms.delay_ms, p_terms.min_hold_ms,\n      p_terms.inbox, p_terms.detail\n    );\n  end if;\n  return new_fence || ' ' || new_run;\nend\n$function$";
+
+/**
+ * Tell a process of one of its claims. Every role of the database can send such messages, so this one shows the beginning of the
+ * claim's id and proves with a hash that its sender knows the rest.
+ *
+ * $1 p_inbox
+ * $2 p_claim
+ * $3 p_news
+ */
+export const SEND_NEWS: string = "create or replace function holdfast.send_news(p_inbox text, p_claim text, p_news text) returns void\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\nbegin\n  if p_inbox is not null then\n    perform pg_catalog.pg_notify(p_inbox, pg_catalog.left(p_claim, 8) || ' ' || p_news || ' ' || pg_catalog.left(\n      pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_claim || ' ' || p_news, 'UTF8')), 'hex'), 24));\n  end if;\nend\n$function$";
+
+/**
+ * Remove leases and tickets that are over, and grant to the waiters who are next, as many as fit. The caller has locked row 0.
+ *
+ * $1 p_lock
+ * $2 p_now
+ * $3 p_asking
+ * $4 p_young
+ *
+ * Returns true if no claim waits.
+ */
+export const PROMOTE: string = "create or replace function holdfast.promote(p_lock bytea, p_now bigint, p_asking text, p_young bigint) returns boolean\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  next_one holdfast.waiter;\n  holders bigint;\n  all_shared boolean;\n  granted text;\n  waited_for boolean;\n  has_more boolean;\nbegin\n  -- A row that a renewal has locked is waited for, and judged by what the renewal made of it.\n  delete from holdfast.lease as l where l.lock = p_lock and l.place > 0 and l.until_us <= p_now;\n  -- The claim that asks is alive, whatever its ticket says.\n  delete from holdfast.waiter as w where w.lock = p_lock and w.till_us <= p_now and w.claim <> p_asking;\n  select count(*), bool_and(l.shared) into holders, all_shared\n  from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now;\n  loop\n    select * into next_one from holdfast.waiter as w where w.lock = p_lock order by w.ticket limit 1;\n    waited_for := found;\n    exit when not waited_for or p_young > 0;\n    exit when holders > 0 and (all_shared <> next_one.shared or (not next_one.shared and holders >= next_one.most));\n    delete from holdfast.waiter as w where w.lock = p_lock and w.claim = next_one.claim;\n    -- It lasts from the last sign of life: its process trusts it from there, and a dead one keeps it no longer.\n    granted := holdfast.grant_lease(next_one, p_now, next_one.asked_us + (next_one.ttl_ms + next_one.delay_ms) * 1000);\n    holders := holders + 1;\n    all_shared := next_one.shared;\n    if next_one.claim <> p_asking then\n      perform holdfast.send_news(next_one.inbox, next_one.claim, 'granted ' || granted);\n    end if;\n  end loop;\n  has_more := waited_for or exists (select from holdfast.lease as l where l.lock = p_lock and l.place > 0);\n  update holdfast.lease as l set crowded = has_more where l.lock = p_lock and l.place = 0 and l.crowded <> has_more;\n  return not waited_for;\nend\n$function$";
+
+/**
+ * End a claim, held or queued. The caller has locked row 0, and lets the next ones in.
+ *
+ * $1 p_lock
+ * $2 p_claim
+ * $3 p_min_hold
+ * $4 p_now
+ *
+ * Returns "held", "queued" or "absent".
+ */
+export const LEAVE: string = "create or replace function holdfast.leave(p_lock bytea, p_claim text, p_min_hold bigint, p_now bigint) returns text\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  mine holdfast.lease;\n  kept_us bigint;\nbegin\n  delete from holdfast.waiter as w where w.lock = p_lock and w.claim = p_claim;\n  if found then\n    return 'queued';\n  end if;\n  select * into mine from holdfast.lease as l\n  where l.lock = p_lock and l.claim = p_claim and l.until_us > p_now and not l.kept;\n  if not found then\n    return 'absent';\n  end if;\n  -- A process that resumes another's lease need not know its terms: those of the lease count, if it says -1.\n  kept_us := mine.since_us + 1000 * case when p_min_hold < 0 then mine.min_hold_ms else p_min_hold end;\n  if kept_us > p_now then\n    update holdfast.lease as l set kept = true, until_us = kept_us where l.lock = p_lock and l.place = mine.place;\n  elsif mine.place = 0 then\n    update holdfast.lease as l set until_us = 0, claim = null where l.lock = p_lock and l.place = 0;\n  else\n    delete from holdfast.lease as l where l.lock = p_lock and l.place = mine.place;\n  end if;\n  return 'held';\nend\n$function$";
+
+/**
+ * Grant the claim, or queue it. The caller has locked row 0.
+ *
+ * $1 p_terms
+ * $2 p_now
+ * $3 p_young
+ *
+ * Returns "granted <fence> <run>"; "limit <n>" if the lock is in use with another; or "refused " and JSON.
+ */
+export const ENTER: string = "create or replace function holdfast.enter(p_terms holdfast.waiter, p_now bigint, p_young bigint) returns text\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  terms holdfast.waiter := p_terms;\n  mine holdfast.lease;\n  waits boolean := false;\n  queue_empty boolean;\n  known_limit integer;\n  holders bigint;\n  all_shared boolean;\nbegin\n  update holdfast.lease as l set\n    until_us = greatest(l.until_us, p_now + (terms.ttl_ms + terms.delay_ms) * 1000), inbox = terms.inbox\n  where l.lock = terms.lock and l.claim = terms.claim and l.until_us > p_now and not l.kept\n  returning * into mine;\n  if found then\n    -- A repeated attempt: the reply to the first was lost. In a swap, the claim that left may have blocked others.\n    perform holdfast.promote(terms.lock, p_now, terms.claim, p_young);\n    return 'granted ' || mine.fence || ' ' || mine.run;\n  end if;\n  if terms.ticket_ms > 0 then\n    update holdfast.waiter as w set asked_us = p_now, till_us = p_now + terms.ticket_ms * 1000, inbox = terms.inbox\n    where w.lock = terms.lock and w.claim = terms.claim;\n    waits := found;\n  else\n    delete from holdfast.waiter as w where w.lock = terms.lock and w.claim = terms.claim;\n  end if;\n  queue_empty := holdfast.promote(terms.lock, p_now, terms.claim, p_young);\n  if waits then\n    select * into mine from holdfast.lease as l where l.lock = terms.lock and l.claim = terms.claim and l.until_us > p_now and not l.kept;\n    if found then\n      return 'granted ' || mine.fence || ' ' || mine.run;\n    end if;\n    return holdfast.refusal(terms.lock, terms.claim, p_now, p_young);\n  end if;\n  select count(*), bool_and(l.shared), min(l.most) into holders, all_shared, known_limit\n  from holdfast.lease as l where l.lock = terms.lock and l.until_us > p_now;\n  if not terms.shared then\n    if holders = 0 or all_shared then\n      select w.most into known_limit from holdfast.waiter as w where w.lock = terms.lock and not w.shared order by w.ticket limit 1;\n    end if;\n    if known_limit <> terms.most then\n      return 'limit ' || known_limit;\n    end if;\n  end if;\n  if queue_empty and p_young = 0 and (holders = 0 or (all_shared = terms.shared and (terms.shared or holders < terms.most))) then\n    return 'granted ' || holdfast.grant_lease(terms, p_now, p_now + (terms.ttl_ms + terms.delay_ms) * 1000);\n  end if;\n  if terms.ticket_ms > 0 then\n    select greatest(max(w.ticket) + 1, p_now) into terms.ticket from holdfast.waiter as w where w.lock = terms.lock;\n    terms.asked_us := p_now;\n    terms.till_us := p_now + terms.ticket_ms * 1000;\n    terms.since_us := p_now;\n    insert into holdfast.waiter select (terms).*;\n    update holdfast.lease as l set crowded = true where l.lock = terms.lock and l.place = 0 and not l.crowded;\n  end if;\n  return holdfast.refusal(terms.lock, terms.claim, p_now, p_young);\nend\n$function$";
+
+/**
+ * What a refused claim is told. `place`: its own in the queue, 0 if it does not wait. `last`: the greatest fence given so far, so
+ * that each later grant has a greater one. `ahead`: ms until the first lease is over. `held`: some of the holders.
+ *
+ * $1 p_lock
+ * $2 p_claim
+ * $3 p_now
+ * $4 p_young
+ */
+export const REFUSAL: string = "create or replace function holdfast.refusal(p_lock bytea, p_claim text, p_now bigint, p_young bigint) returns text\nlanguage sql set search_path = pg_catalog, pg_temp as $function$\n  select 'refused ' || json_build_object(\n    'place', (\n      select count(*) from holdfast.waiter as w, holdfast.waiter as mine\n      where mine.lock = p_lock and mine.claim = p_claim and w.lock = p_lock and w.ticket <= mine.ticket),\n    'young', p_young, 'now', p_now::text,\n    'last', (select l.last::text from holdfast.lease as l where l.lock = p_lock and l.place = 0),\n    'ahead', (\n      select (min(l.until_us) - p_now) / 1000 + 1 from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now),\n    'held', (\n      select json_agg(json_build_object(\n        'shared', h.shared, 'most', h.most, 'fence', h.fence::text, 'held', (p_now - h.since_us) / 1000,\n        'left', (h.until_us - p_now) / 1000, 'detail', h.detail))\n      from (select * from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now order by l.fence limit 8) as h)\n  )\n$function$";
+
+/**
+ * Take the lock if the claim may hold it now, or queue it, in one step.
+ *
+ * $1 p_lock
+ * $2 p_claim
+ * $3 p_shared
+ * $4 p_most
+ * $5 p_ttl
+ * $6 p_delay
+ * $7 p_min_hold
+ * $8 p_run
+ * $9 p_ticket
+ * $10 p_inbox
+ * $11 p_detail
+ * $12 p_quarantine
+ *
+ * Returns what enter() returns.
+ */
+export const ATTEMPT: string = "create or replace function holdfast.attempt(\n  p_lock bytea, p_claim text, p_shared boolean, p_most integer, p_ttl bigint, p_delay bigint, p_min_hold bigint, p_run integer,\n  p_ticket bigint, p_inbox text, p_detail text, p_quarantine bigint\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  young bigint;\n  new_fence bigint;\n  new_run integer;\nbegin\n  if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off' then\n    perform holdfast.begin_step();\n  end if;\n  if p_quarantine = 0 then\n    -- The usual case: there is no other claim. The clock is read before the row is locked, so the lease begins no later than it\n    -- should, and one that has ended by then has ended. If the row changes meanwhile, the conditions are judged anew.\n    update holdfast.lease as l set\n      last = greatest(l.last + 1, at.us) + case when p_shared or p_most > 1 or l.last >= at.us then 0 else p_run - 1 end,\n      until_us = at.us + (p_ttl + p_delay) * 1000, claim = p_claim, kept = false, shared = p_shared, most = p_most,\n      fence = greatest(l.last + 1, at.us), run = case when p_shared or p_most > 1 or l.last >= at.us then 1 else p_run end,\n      since_us = at.us, keep_ms = p_ttl + p_delay, min_hold_ms = p_min_hold, inbox = p_inbox, detail = p_detail\n    from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us offset 0) as at\n    where l.lock = p_lock and l.place = 0 and not l.crowded and l.until_us <= at.us\n      and not exists (select from holdfast.store as s where s.quarantine_ms > 0)\n    returning l.fence, l.run into new_fence, new_run;\n    if found then\n      return 'granted ' || new_fence || ' ' || new_run;\n    end if;\n  end if;\n  perform holdfast.open_lock(p_lock, true);\n  young := holdfast.young(p_quarantine);\n  -- Read when the row is locked: waiting for it took time.\n  return holdfast.enter(row(\n    p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_inbox, p_detail\n  )::holdfast.waiter, holdfast.now_us(), young);\nend\n$function$";
+
+/**
+ * End a claim, held or queued, and pass the lock to the next ones in the same step.
+ *
+ * $1 p_lock
+ * $2 p_claim
+ * $3 p_min_hold
+ * $4 p_quarantine
+ *
+ * Returns "held", "queued" or "absent".
+ */
+export const RELEASE: string = "create or replace function holdfast.release(p_lock bytea, p_claim text, p_min_hold bigint, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  row_0 holdfast.lease;\n  now_us bigint;\n  was text;\nbegin\n  if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off' then\n    perform holdfast.begin_step();\n  end if;\n  -- The usual case: there is no other claim, and no minHold. The claim held the lock when this step began.\n  if p_min_hold = 0 then\n    update holdfast.lease as l set until_us = 0, claim = null\n    where l.lock = p_lock and l.place = 0 and not l.crowded and l.claim = p_claim and not l.kept\n      and l.until_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint;\n    if found then\n      return 'held';\n    end if;\n  end if;\n  row_0 := holdfast.open_lock(p_lock, false);\n  if row_0.lock is null then\n    return 'absent';\n  end if;\n  now_us := holdfast.now_us();\n  was := holdfast.leave(p_lock, p_claim, p_min_hold, now_us);\n  if row_0.crowded then\n    perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));\n  end if;\n  return was;\nend\n$function$";
+
+/**
+ * End one claim and attempt another on the same lock: a process that has used up its run of fences gets the next run at once if no
+ * other claim waits, and a place in the queue otherwise.
+ *
+ * $1 p_held
+ * $2 p_held_min_hold
+ * $3 p_lock
+ * $4 p_claim
+ * $5 p_shared
+ * $6 p_most
+ * $7 p_ttl
+ * $8 p_delay
+ * $9 p_min_hold
+ * $10 p_run
+ * $11 p_ticket
+ * $12 p_inbox
+ * $13 p_detail
+ * $14 p_quarantine
+ *
+ * Returns what release() returns, a space, and what enter() returns.
+ */
+export const SWAP: string = "create or replace function holdfast.swap(\n  p_held text, p_held_min_hold bigint, p_lock bytea, p_claim text, p_shared boolean, p_most integer, p_ttl bigint, p_delay bigint,\n  p_min_hold bigint, p_run integer, p_ticket bigint, p_inbox text, p_detail text, p_quarantine bigint\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  now_us bigint;\n  young bigint;\n  was text;\nbegin\n  perform holdfast.begin_step();\n  perform holdfast.open_lock(p_lock, true);\n  young := holdfast.young(p_quarantine);\n  now_us := holdfast.now_us();\n  was := holdfast.leave(p_lock, p_held, p_held_min_hold, now_us);\n  return was || ' ' || holdfast.enter(row(\n    p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_inbox, p_detail\n  )::holdfast.waiter, now_us, young);\nend\n$function$";
+
+/**
+ * Renew leases, many in one step, each with its own answer. The rows are locked in the order of their keys, so that two such steps
+ * never wait for each other. With p_wait false, a row that another transaction has locked is passed over.
+ *
+ * $1 p_locks
+ * $2 p_claims
+ * $3 p_fences
+ * $4 p_keep
+ * $5 p_wait
+ *
+ * Returns a letter for each claim: y renewed, n not held, o held with another fence, b passed over.
+ */
+export const RENEW: string = "create or replace function holdfast.renew(p_locks bytea[], p_claims text[], p_fences bigint[], p_keep bigint, p_wait boolean)\nreturns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  now_us bigint;\n  numbers bigint[];\n  locks bytea[];\n  places bigint[];\n  answer text;\nbegin\n  perform holdfast.begin_step();\n  if p_wait then\n    select array_agg(m.n), array_agg(m.lock), array_agg(m.place) into numbers, locks, places from (\n      select a.n, l.lock, l.place from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n)\n      join holdfast.lease as l on l.lock = a.lock and l.claim = a.claim order by l.lock, l.place for update of l) as m;\n  else\n    select array_agg(m.n), array_agg(m.lock), array_agg(m.place) into numbers, locks, places from (\n      select a.n, l.lock, l.place from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n)\n      join holdfast.lease as l on l.lock = a.lock and l.claim = a.claim order by l.lock, l.place for update of l skip locked) as m;\n  end if;\n  -- Read when the rows are locked: a lease that ended meanwhile is not renewed.\n  now_us := holdfast.now_us();\n  with mine as (\n    select m.n, l.lock, l.place, l.fence = coalesce(p_fences[m.n], l.fence) as same\n    from unnest(numbers, locks, places) as m (n, lock, place)\n    join holdfast.lease as l on l.lock = m.lock and l.place = m.place\n    where l.claim = p_claims[m.n] and l.until_us > now_us and not l.kept\n  ), renewed as (\n    update holdfast.lease as l set until_us = greatest(l.until_us, now_us + p_keep * 1000) from mine as m\n    where l.lock = m.lock and l.place = m.place and m.same\n  )\n  select string_agg(case\n    when m.same then 'y'\n    when m.n is not null then 'o'\n    when p_wait or a.n = any (numbers) or not exists (\n      select from holdfast.lease as l where l.lock = a.lock and l.claim = a.claim and l.until_us > now_us and not l.kept) then 'n'\n    else 'b' end, '' order by a.n) into answer\n  from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n) left join mine as m on m.n = a.n;\n  return answer;\nend\n$function$";
+
+/**
+ * Heartbeats of waiters: keep their tickets alive, say what became of them, and grant to the next if a dead holder's time is over.
+ * A lock that another transaction has locked is passed over.
+ *
+ * $1 p_locks
+ * $2 p_claims
+ * $3 p_inbox
+ * $4 p_quarantine
+ *
+ * Returns JSON, for each claim: "granted <fence> <run>", "queued <last fence> <ms until the first lease is over>", "busy", or "absent".
+ */
+export const BEAT: string = "create or replace function holdfast.beat(p_locks bytea[], p_claims text[], p_inbox text, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  asked record;\n  row_0 holdfast.lease;\n  mine holdfast.lease;\n  now_us bigint;\n  young bigint;\n  answer text;\n  answers text[] := array_fill('absent'::text, array[cardinality(p_claims)]);\nbegin\n  perform holdfast.begin_step();\n  young := holdfast.young(p_quarantine);\n  for asked in\n    select a.lock, a.claim, a.n from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n) order by a.lock, a.claim\n  loop\n    select * into row_0 from holdfast.lease as l where l.lock = asked.lock and l.place = 0 for update skip locked;\n    if not found then\n      if exists (select from holdfast.lease as l where l.lock = asked.lock and l.place = 0) then\n        answers[asked.n] := 'busy';\n      end if;\n      continue;\n    end if;\n    now_us := holdfast.now_us();\n    update holdfast.waiter as w set asked_us = now_us, till_us = now_us + w.ticket_ms * 1000, inbox = p_inbox\n    where w.lock = asked.lock and w.claim = asked.claim;\n    if found then\n      perform holdfast.promote(asked.lock, now_us, asked.claim, young);\n    end if;\n    update holdfast.lease as l set until_us = greatest(l.until_us, now_us + l.keep_ms * 1000), inbox = p_inbox\n    where l.lock = asked.lock and l.claim = asked.claim and l.until_us > now_us and not l.kept\n    returning * into mine;\n    if found then\n      answers[asked.n] := 'granted ' || mine.fence || ' ' || mine.run;\n    elsif exists (select from holdfast.waiter as w where w.lock = asked.lock and w.claim = asked.claim) then\n      select 'queued ' || max(l.last) || ' ' || greatest(young, coalesce((min(l.until_us) filter (where l.until_us > now_us) - now_us) / 1000 + 1, 0))\n      into answer from holdfast.lease as l where l.lock = asked.lock;\n      answers[asked.n] := answer;\n    end if;\n  end loop;\n  return array_to_json(answers)::text;\nend\n$function$";
+
+/**
+ * End the lease whose run of fences contains the given one, tell its holder, and grant to the next ones.
+ *
+ * $1 p_lock
+ * $2 p_fence
+ * $3 p_who
+ * $4 p_quarantine
+ *
+ * Returns "yes", or "no" if no lease has that fence.
+ */
+export const FORCE_RELEASE: string = "create or replace function holdfast.force_release(p_lock bytea, p_fence bigint, p_who text, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  row_0 holdfast.lease;\n  hit holdfast.lease;\n  now_us bigint;\nbegin\n  perform holdfast.begin_step();\n  row_0 := holdfast.open_lock(p_lock, false);\n  if row_0.lock is null then\n    return 'no';\n  end if;\n  now_us := holdfast.now_us();\n  select * into hit from holdfast.lease as l\n  where l.lock = p_lock and l.until_us > now_us and p_fence between l.fence and l.fence + l.run - 1;\n  if not found then\n    return 'no';\n  end if;\n  if hit.place = 0 then\n    update holdfast.lease as l set until_us = 0, claim = null where l.lock = p_lock and l.place = 0;\n  else\n    delete from holdfast.lease as l where l.lock = p_lock and l.place = hit.place;\n  end if;\n  insert into holdfast.forced (lock, fence, claim, at_us, who) values (p_lock, hit.fence, hit.claim, now_us, p_who)\n  on conflict (lock, fence) do nothing;\n  if not hit.kept then\n    perform holdfast.send_news(hit.inbox, hit.claim, 'forced');\n  end if;\n  perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));\n  return 'yes';\nend\n$function$";
+
+/**
+ * Who holds, who waits, and which leases were ended by force, of all locks in a range of names, at one instant.
+ *
+ * $1 p_from
+ * $2 p_to
+ *
+ * Returns JSON, one text for each.
+ */
+export const LOOK: string = "create or replace function holdfast.look(p_from bytea, p_to bytea) returns setof text\nlanguage sql volatile security definer set search_path = pg_catalog, pg_temp as $function$\n  with at as materialized (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us)\n  select json_build_object(\n    'kind', 'held', 'lock', encode(l.lock, 'hex'), 'shared', l.shared, 'most', l.most, 'fence', l.fence::text,\n    'held', (at.us - l.since_us) / 1000, 'left', (l.until_us - at.us) / 1000, 'detail', l.detail)::text\n  from holdfast.lease as l, at\n  where l.lock >= p_from and (p_to is null or l.lock < p_to) and l.until_us > at.us\n  union all\n  select json_build_object(\n    'kind', 'waiting', 'lock', encode(w.lock, 'hex'), 'shared', w.shared, 'most', w.most, 'waiting', (at.us - w.since_us) / 1000,\n    'place', row_number() over (partition by w.lock order by w.ticket), 'detail', w.detail)::text\n  from holdfast.waiter as w, at\n  where w.lock >= p_from and (p_to is null or w.lock < p_to) and w.till_us > at.us\n  union all\n  select json_build_object(\n    'kind', 'forced', 'lock', encode(f.lock, 'hex'), 'fence', f.fence::text, 'ago', (at.us - f.at_us) / 1000, 'who', f.who)::text\n  from holdfast.forced as f, at\n  where f.lock >= p_from and (p_to is null or f.lock < p_to) and f.at_us > at.us - 3600 * 1000000::bigint\n$function$";
+
+/**
+ * Who ended claims by force, and why.
+ *
+ * $1 p_locks
+ * $2 p_claims
+ *
+ * Returns JSON: for each claim that was, its id and what the one who did it said.
+ */
+export const WHY: string = "create or replace function holdfast.why(p_locks bytea[], p_claims text[]) returns text\nlanguage sql volatile security definer set search_path = pg_catalog, pg_temp as $function$\n  select coalesce(json_object_agg(f.claim, f.who), '{}')::text\n  from unnest(p_locks, p_claims) as a (lock, claim) join holdfast.forced as f on f.lock = a.lock and f.claim = a.claim\n$function$";
+
+/**
+ * Remove what is over, in the next rows from p_from on: tickets, leases, records of force, and rows of locks that were not used for
+ * p_idle ms. What another transaction has locked is left. The floor keeps fences rising when a lock's row is made again.
+ *
+ * $1 p_from
+ * $2 p_rows
+ * $3 p_idle
+ *
+ * Returns the name at which to go on, in hex: "" after the last.
+ */
+export const CLEAN: string = "create or replace function holdfast.clean(p_from bytea, p_rows integer, p_idle bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  now_us bigint := holdfast.now_us();\n  candidate record;\n  row_0 holdfast.lease;\n  seen integer := 0;\n  next_from bytea := ''::bytea;\n  greatest_fence bigint := 0;\nbegin\n  perform holdfast.begin_step();\n  delete from holdfast.forced as f where f.ctid = any (array(\n    select o.ctid from holdfast.forced as o where o.at_us < now_us - 3600 * 1000000::bigint limit p_rows for update skip locked));\n  for candidate in\n    select l.lock, l.place, l.until_us, l.since_us, l.crowded from holdfast.lease as l\n    where l.lock >= p_from order by l.lock, l.place limit p_rows\n  loop\n    seen := seen + 1;\n    next_from := candidate.lock;\n    continue when candidate.place > 0 or greatest(candidate.until_us, candidate.since_us) > now_us - p_idle * 1000;\n    select * into row_0 from holdfast.lease as l where l.lock = candidate.lock and l.place = 0 for update skip locked;\n    continue when not found or greatest(row_0.until_us, row_0.since_us) > now_us - p_idle * 1000;\n    if row_0.crowded then\n      delete from holdfast.waiter as w where w.lock = candidate.lock and w.till_us <= now_us - p_idle * 1000;\n      delete from holdfast.lease as l where l.lock = candidate.lock and l.place > 0 and l.until_us <= now_us;\n      continue when exists (select from holdfast.waiter as w where w.lock = candidate.lock)\n        or exists (select from holdfast.lease as l where l.lock = candidate.lock and l.place > 0);\n    end if;\n    delete from holdfast.lease as l where l.lock = candidate.lock and l.place = 0;\n    greatest_fence := greatest(greatest_fence, row_0.last);\n  end loop;\n  if greatest_fence > 0 then\n    update holdfast.store as s set floor = greatest_fence where s.floor < greatest_fence;\n  end if;\n  -- The last name again, unless it was the only one: more of its rows may follow.\n  return case when seen < p_rows then '' when next_from = p_from then encode(next_from || '\\x00'::bytea, 'hex') else encode(next_from, 'hex') end;\nend\n$function$";
+
+/**
+ * What a process must know before it begins, and doctor wants to know.
+ *
+ * Returns JSON.
+ */
+export const STORE_FACTS: string = "create or replace function holdfast.store_facts() returns text\nlanguage sql volatile security definer set search_path = pg_catalog, pg_temp as $function$\n  select json_build_object(\n    'version', s.version, 'timeline', s.timeline, 'changed', s.changed_us, 'quarantine', s.quarantine_ms, 'floor', s.floor::text)::text\n  from holdfast.store as s\n$function$";
+
+/**
+ * An operator says that no lease which this server may have lost is still alive.
+ */
+export const END_QUARANTINE: string = "create or replace function holdfast.end_quarantine() returns text\nlanguage sql volatile security definer set search_path = pg_catalog, pg_temp as $function$\n  update holdfast.store as s set\n    changed_us = 0, timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8)\n  returning 'ended'\n$function$";
+
+/**
+ * Every role may call a new function unless this is taken back. The role that made these may call them, and who it grants it to.
+ */
+export const RIGHTS: string = "do $function$\ndeclare\n  made record;\nbegin\n  for made in\n    select p.oid::pg_catalog.regprocedure as signature\n    from pg_catalog.pg_proc as p join pg_catalog.pg_namespace as n on n.oid = p.pronamespace\n    where n.nspname = 'holdfast' and p.proname in (\n      'now_us', 'begin_step', 'open_lock', 'young', 'grant_lease', 'send_news', 'promote', 'leave', 'enter', 'refusal', 'attempt',\n      'release', 'swap', 'renew', 'beat', 'force_release', 'look', 'why', 'clean', 'store_facts', 'end_quarantine')\n  loop\n    execute pg_catalog.format('revoke all on function %s from public', made.signature);\n  end loop;\nend\n$function$";
+
+/**
+ * Take the lock, or queue. Parameters and answers are text, whatever the types that a client library knows.
+ *
+ * $1 lock
+ * $2 claim
+ * $3 shared
+ * $4 most
+ * $5 ttl
+ * $6 delay
+ * $7 minHold
+ * $8 run
+ * $9 ticket
+ * $10 inbox
+ * $11 detail
+ * $12 quarantine
+ */
+export const CALL_ATTEMPT: string = "select holdfast.attempt(\n  $1::text::bytea, $2::text, $3::text::boolean, $4::text::integer, $5::text::bigint, $6::text::bigint, $7::text::bigint,\n  $8::text::integer, $9::text::bigint, $10::text, $11::text, $12::text::bigint) as answer";
+
+/**
+ * Heartbeats of waiters.
+ *
+ * $1 locks
+ * $2 claims
+ * $3 inbox
+ * $4 quarantine
+ */
+export const CALL_BEAT: string = "select holdfast.beat($1::text::bytea[], $2::text::text[], $3::text, $4::text::bigint) as answer";
+
+/**
+ * Remove what is over.
+ *
+ * $1 from
+ * $2 rows
+ * $3 idle
+ */
+export const CALL_CLEAN: string = "select holdfast.clean($1::text::bytea, $2::text::integer, $3::text::bigint) as answer";
+
+/**
+ * End the quarantine.
+ */
+export const CALL_END_QUARANTINE: string = "select holdfast.end_quarantine() as answer";
+
+/**
+ * End a lease by its fence.
+ *
+ * $1 lock
+ * $2 fence
+ * $3 who
+ * $4 quarantine
+ */
+export const CALL_FORCE_RELEASE: string = "select holdfast.force_release($1::text::bytea, $2::text::bigint, $3::text, $4::text::bigint) as answer";
+
+/**
+ * Who holds and who waits.
+ *
+ * $1 from
+ * $2 to
+ */
+export const CALL_LOOK: string = "select answer from holdfast.look($1::text::bytea, $2::text::bytea) as answer";
+
+/**
+ * End a claim.
+ *
+ * $1 lock
+ * $2 claim
+ * $3 minHold
+ * $4 quarantine
+ */
+export const CALL_RELEASE: string = "select holdfast.release($1::text::bytea, $2::text, $3::text::bigint, $4::text::bigint) as answer";
+
+/**
+ * Renew leases.
+ *
+ * $1 locks
+ * $2 claims
+ * $3 fences
+ * $4 keep
+ * $5 wait
+ */
+export const CALL_RENEW: string = "select holdfast.renew($1::text::bytea[], $2::text::text[], $3::text::bigint[], $4::text::bigint, $5::text::boolean) as answer";
+
+/**
+ * What a process must know before it begins.
+ */
+export const CALL_STORE_FACTS: string = "select holdfast.store_facts() as answer";
+
+/**
+ * Release one claim and attempt another.
+ *
+ * $1 held
+ * $2 heldMinHold
+ * $3 lock
+ * $4 claim
+ * $5 shared
+ * $6 most
+ * $7 ttl
+ * $8 delay
+ * $9 minHold
+ * $10 run
+ * $11 ticket
+ * $12 inbox
+ * $13 detail
+ * $14 quarantine
+ */
+export const CALL_SWAP: string = "select holdfast.swap(\n  $1::text, $2::text::bigint, $3::text::bytea, $4::text, $5::text::boolean, $6::text::integer, $7::text::bigint, $8::text::bigint,\n  $9::text::bigint, $10::text::integer, $11::text::bigint, $12::text, $13::text, $14::text::bigint) as answer";
+
+/**
+ * Who ended these leases by force.
+ *
+ * $1 locks
+ * $2 claims
+ */
+export const CALL_WHY: string = "select holdfast.why($1::text::bytea[], $2::text::text[]) as answer";

@@ -1,0 +1,190 @@
+/**
+ * The channel on which this process hears of its claims. Messages save time and prove nothing by arriving: each role of the database can
+ * send some, and they can be late or lost. Until one of our own has come back, none is counted on.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import type { Clock, Timer } from "../../contract/clock.ts";
+import type { Connection, Listening } from "./connection.ts";
+import { type Run, toRun } from "./records.ts";
+
+/** How many characters of a claim's id a message shows, and how many of the hash. */
+export const SHOWN = 8;
+const SEAL = 24;
+const MESSAGE_MAX = 200;
+const MESSAGE = /^([\w-]{8}) (granted \d+ \d+|forced) ([0-9a-f]{24})$/u;
+/** Until a message of our own must have come back. */
+const PROOF_MS = 2000;
+const AGAIN_FIRST_MS = 100;
+const AGAIN_MOST_MS = 5000;
+
+export interface InboxEvents {
+  /** A message that only the store, or who reads its tables, can have made: whose is it? */
+  claimOf(shown: string, isSealed: (id: string) => boolean): string | undefined;
+  granted(claimId: string, run: Run): void;
+  forced(claimId: string): void;
+  /** From now on messages are heard, or no longer. What came before may be missing. */
+  changed(): void;
+}
+
+type State =
+  /** Not opened yet, or between two connections. */
+  | "closed"
+  | "opening"
+  | "live"
+  /** A pooler is in between, or nothing that we sent comes back. */
+  | "deaf"
+  | "ended";
+
+export class Inbox {
+  readonly #connection: Connection;
+  readonly #clock: Clock;
+  readonly #events: InboxEvents;
+  readonly #channel = `holdfast_${randomBytes(16).toString("hex")}`;
+  #state: State = "closed";
+  #opened: Promise<void> | undefined;
+  #listening: Listening | undefined;
+  #proof: ((came: boolean) => void) | undefined;
+  #nonce = "";
+  #againMs = AGAIN_FIRST_MS;
+  #againTimer: Timer;
+
+  /** `listen`: false if the user does not want it. */
+  constructor(connection: Connection, clock: Clock, listen: boolean, events: InboxEvents) {
+    this.#connection = connection;
+    this.#clock = clock;
+    this.#events = events;
+    if (!listen) this.#state = "deaf";
+  }
+
+  /** Where the store sends messages for this process; `null` if they cannot be heard. */
+  get address(): string | null {
+    return this.#state === "deaf" || this.#state === "ended" ? null : this.#channel;
+  }
+
+  /** A message of our own has come back, and nothing has happened to the connection since. */
+  get isLive(): boolean {
+    return this.#state === "live";
+  }
+
+  /** False until it is known whether messages arrive. */
+  get isTried(): boolean {
+    return this.#state === "live" || this.#state === "deaf" || this.#againMs > AGAIN_FIRST_MS;
+  }
+
+  /** Begins to listen, once. Settles when that has succeeded or failed; then it goes on trying by itself. */
+  open(): Promise<void> {
+    if (this.#state === "closed" && this.#opened === undefined) this.#opened = this.#open();
+    return this.#opened ?? Promise.resolve();
+  }
+
+  /** The same, but waits no longer than `ms`. */
+  async openWithin(ms: number): Promise<void> {
+    let timer: Timer;
+    const late = new Promise<void>((resolve) => {
+      timer = this.#clock.setTimer(resolve, ms, true);
+    });
+    await Promise.race([this.open(), late]);
+    this.#clock.clearTimer(timer);
+  }
+
+  async close(): Promise<void> {
+    this.#state = "ended";
+    this.#clock.clearTimer(this.#againTimer);
+    this.#proof?.(false);
+    // An open() under way finds that this has ended, and stops what it has begun.
+    await this.#opened;
+    await this.#listening?.stop();
+    this.#listening = undefined;
+  }
+
+  async #open(): Promise<void> {
+    this.#state = "opening";
+    let broke = false;
+    const ended = (): void => {
+      broke = true;
+      this.#proof?.(false);
+      if (this.#state === "live") this.#broken();
+    };
+    try {
+      const listening = await this.#connection.listen(this.#channel, { heard: (text) => this.#hear(text), ended });
+      if (this.#isEnded()) {
+        await listening?.stop();
+        return;
+      }
+      if (listening === undefined) return this.#deafen();
+      this.#listening = listening;
+      const proven = await this.#prove();
+      if (this.#isEnded()) return;
+      if (broke) return this.#broken();
+      if (!proven) return this.#deafen();
+      this.#state = "live";
+      this.#againMs = AGAIN_FIRST_MS;
+      this.#events.changed();
+    } catch {
+      if (!this.#isEnded()) this.#broken();
+    }
+  }
+
+  #isEnded(): boolean {
+    return this.#state === "ended";
+  }
+
+  /** Sends a message to this process by another connection, and waits until it has come. */
+  async #prove(): Promise<boolean> {
+    this.#nonce = randomBytes(12).toString("hex");
+    let timer: Timer;
+    const came = new Promise<boolean>((resolve) => {
+      this.#proof = resolve;
+      timer = this.#clock.setTimer(() => resolve(false), PROOF_MS);
+    });
+    try {
+      await this.#connection.ask("select pg_catalog.pg_notify($1::text, $2::text)::text as answer", [
+        this.#channel,
+        this.#nonce,
+      ]);
+      return await came;
+    } finally {
+      this.#clock.clearTimer(timer);
+      this.#proof = undefined;
+    }
+  }
+
+  #deafen(): void {
+    const listening = this.#listening;
+    this.#listening = undefined;
+    this.#state = "deaf";
+    void listening?.stop();
+  }
+
+  /** The connection is gone: heartbeats do the work meanwhile. */
+  #broken(): void {
+    const listening = this.#listening;
+    this.#listening = undefined;
+    void listening?.stop();
+    const wasLive = this.#state === "live";
+    this.#state = "closed";
+    if (wasLive) this.#events.changed();
+    this.#againTimer = this.#clock.setTimer(() => {
+      if (this.#state !== "closed") return;
+      this.#opened = this.#open();
+    }, this.#againMs);
+    this.#againMs = Math.min(2 * this.#againMs, AGAIN_MOST_MS);
+  }
+
+  #hear(text: string): void {
+    if (text.length > MESSAGE_MAX) return;
+    if (text === this.#nonce && this.#nonce !== "") return this.#proof?.(true);
+    const [, shown, news, seal] = MESSAGE.exec(text) ?? [];
+    if (shown === undefined || news === undefined) return;
+    const id = this.#events.claimOf(shown, (each) => sealOf(each, news) === seal);
+    if (id === undefined) return;
+    const run = toRun(news);
+    if (run !== undefined) this.#events.granted(id, run);
+    else this.#events.forced(id);
+  }
+}
+
+/** As send-news.sql makes it. */
+function sealOf(claimId: string, news: string): string {
+  return createHash("sha256").update(`${claimId} ${news}`).digest("hex").slice(0, SEAL);
+}

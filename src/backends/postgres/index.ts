@@ -1,0 +1,5 @@
+/** Postgres: what users import from `holdfast/postgres`. */
+export { postgres } from "./backend.ts";
+export type { PgClient, PgPool, PostgresClient, PostgresJs } from "./clients/structure.ts";
+export { LOCKS_MIGRATION } from "./migrate.ts";
+export type { PostgresOptions } from "./options.ts";

@@ -1,0 +1,49 @@
+/** The schema that the locks need: tables and functions in `holdfast`, made in one transaction, by any number of processes at once. */
+import * as sql from "./generated/sql.ts";
+
+/** Of the tables and functions; written into `holdfast.store`. */
+export const VERSION = 1;
+
+/**
+ * The migration as text, for a migration tool. It can be run again at any time, and keeps what is there. Run it in one transaction, as a
+ * role that may create schemas in the database; no superuser is needed.
+ */
+export const LOCKS_MIGRATION: string =
+  [
+    sql.SCHEMA,
+    sql.VERSION_CHECK,
+    sql.STORE,
+    sql.LEASE,
+    sql.WAITER,
+    sql.WAITER_ORDER,
+    sql.FORCED,
+    sql.STORE_ROW,
+    sql.NOW_US,
+    sql.BEGIN_STEP,
+    sql.OPEN_LOCK,
+    sql.YOUNG,
+    sql.GRANT_LEASE,
+    sql.SEND_NEWS,
+    sql.PROMOTE,
+    sql.LEAVE,
+    sql.REFUSAL,
+    sql.ENTER,
+    sql.ATTEMPT,
+    sql.RELEASE,
+    sql.SWAP,
+    sql.RENEW,
+    sql.BEAT,
+    sql.FORCE_RELEASE,
+    sql.LOOK,
+    sql.WHY,
+    sql.CLEAN,
+    sql.STORE_FACTS,
+    sql.END_QUARANTINE,
+    sql.RIGHTS,
+  ].join(";\n\n") + ";\n";
+
+/** "hold" in ASCII: a lock of the database itself, so that two migrations at once, also that of the guards, take turns. */
+const MIGRATION_LOCK = 0x686f6c64;
+
+/** Sent without parameters, several statements are one transaction: all of it is done, or nothing. */
+export const MIGRATE: string = `select pg_catalog.pg_advisory_xact_lock(${MIGRATION_LOCK});\n${LOCKS_MIGRATION}`;

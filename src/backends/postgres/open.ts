@@ -1,0 +1,120 @@
+/** Opens Postgres by URL, with whichever client library is installed; and closes what it opened. */
+import type { Backend, Renewer } from "../../contract/backend.ts";
+import { LockBackendError } from "../../contract/errors.ts";
+import { PostgresBackend } from "./backend.ts";
+import { connectionOf } from "./clients/choose.ts";
+import type { Connection } from "./connection.ts";
+import { toBackendError, wordsOf } from "./errors.ts";
+import { type Settings, toSettings } from "./options.ts";
+import { Renewals } from "./renewals.ts";
+import { checkStore, setUp } from "./setup.ts";
+import { describe, type Endpoint, parseUrl } from "./url.ts";
+
+/**
+ * Opens the backend, and makes sure that a server with our tables answers. Otherwise rejects with a {@link LockBackendError}: fatal if the URL or
+ * the server is wrong, but not if there is no answer, because the server may start later.
+ */
+export async function openBackend(url: string): Promise<Backend> {
+  const { endpoint, settings, connection } = await openConnection(url);
+  try {
+    await (settings.migrate ? setUp(connection) : checkStore(connection));
+  } catch (error) {
+    await connection.close();
+    throw explained(endpoint, error);
+  }
+  return new PostgresBackend(connection, settings, { renewer: { module: import.meta.url, data: url } });
+}
+
+/** For a worker thread that renews the claims of a backend opened with the same URL. */
+export async function openRenewer(data: unknown): Promise<Renewer> {
+  if (typeof data !== "string") throw new TypeError("Expected the renewer's data to be a Postgres URL");
+  const { settings, connection } = await openConnection(data);
+  const renewals = new Renewals(connection, settings);
+  return { renew: (claims, fences) => renewals.renew(claims, fences), close: () => connection.close() };
+}
+
+export interface OpenConnection {
+  readonly endpoint: Endpoint;
+  readonly settings: Settings;
+  readonly connection: Connection;
+}
+
+/** Connects only when it is first asked. */
+export async function openConnection(url: string): Promise<OpenConnection> {
+  const endpoint = parseUrl(url);
+  const settings = toSettings(endpoint.options);
+  return { endpoint, settings, connection: await load(endpoint, settings) };
+}
+
+async function load(endpoint: Endpoint, settings: Settings): Promise<Connection> {
+  const { host, port, user, password, database, ssl, connections } = endpoint;
+  if (endpoint.client !== "postgres") {
+    const library = await import("pg").catch(missing);
+    if (library !== undefined) {
+      const pool = new library.default.Pool({
+        host,
+        port,
+        ...(user === undefined ? {} : { user }),
+        ...(password === undefined ? {} : { password }),
+        ...(database === undefined ? {} : { database }),
+        ssl: ssl as never,
+        max: connections,
+        connectionTimeoutMillis: settings.answerMs,
+        keepAlive: true,
+        application_name: "holdfast",
+      });
+      // A connection that breaks while it is idle is replaced by the next statement.
+      pool.on("error", () => undefined);
+      return connectionOf(pool, settings.clock, settings.answerMs, () => pool.end());
+    }
+  }
+  if (endpoint.client !== "pg") {
+    const library = await import("postgres").catch(missing);
+    if (library !== undefined) {
+      const sql = library.default({
+        host,
+        port,
+        ...(user === undefined ? {} : { user }),
+        ...(password === undefined ? {} : { password }),
+        ...(database === undefined ? {} : { database }),
+        ssl: ssl as never,
+        // One alone could be taken by a transaction; see choose.ts.
+        max: Math.max(2, connections),
+        connect_timeout: Math.ceil(settings.answerMs / 1000),
+        connection: { application_name: "holdfast" },
+        prepare: false,
+        fetch_types: false,
+        onnotice: () => undefined,
+      });
+      return connectionOf(sql, settings.clock, settings.answerMs, () => sql.end({ timeout: 1 }));
+    }
+  }
+  const text =
+    endpoint.client === undefined
+      ? "pg, or postgres: npm install pg"
+      : `${endpoint.client}: npm install ${endpoint.client}`;
+  throw new LockBackendError("postgres", "", `Postgres by URL needs a client library. Install ${text}.`, {
+    fatal: true,
+  });
+}
+
+function missing(error: unknown): undefined {
+  if ((error as { code?: string }).code === "ERR_MODULE_NOT_FOUND") return undefined;
+  throw error;
+}
+
+const TLS_TROUBLE = /certificate|self[- ]signed|SSL|TLS/iu;
+
+function explained(endpoint: Endpoint, error: unknown): LockBackendError {
+  const known = toBackendError(error, "", false);
+  const words = wordsOf(error);
+  const start = `Postgres at ${describe(endpoint)}: `;
+  if (known.fatal) {
+    const text = known.message.replace(/^Postgres locks: /u, "");
+    return new LockBackendError("postgres", "", start + text, { fatal: true, cause: known.cause });
+  }
+  const text = TLS_TROUBLE.test(words)
+    ? `TLS: ${words}. Check sslmode and sslrootcert in the URL, and that the server has TLS on.`
+    : `nothing usable answers (${words}). Check that Postgres runs there and that host and port are right.`;
+  return new LockBackendError("postgres", "", start + text, { fatal: false, cause: known.cause });
+}

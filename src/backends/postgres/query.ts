@@ -1,0 +1,40 @@
+/** Reads who holds and who waits: one statement, so that it is one instant. */
+import type { Forced, Holding, Snapshot, Waiting } from "../../contract/backend.ts";
+import type { Connection } from "./connection.ts";
+import { CALL_LOOK } from "./generated/sql.ts";
+import { toBytes, toFields, toForced, toHolding, toName, toWaiting } from "./records.ts";
+
+export async function query(connection: Connection, prefix: string): Promise<Snapshot> {
+  const { answers } = await connection.ask(CALL_LOOK, [toBytes(prefix), after(prefix)]);
+  const held: Holding[] = [];
+  const pending: Waiting[] = [];
+  const forced: Forced[] = [];
+  for (const answer of answers) {
+    const fields = answer === null ? undefined : toFields(answer);
+    const name = toName(fields?.["lock"]);
+    if (fields === undefined || name === undefined) continue;
+    if (fields["kind"] === "held") add(held, toHolding(name, fields));
+    else if (fields["kind"] === "waiting") add(pending, toWaiting(name, fields));
+    else add(forced, toForced(name, fields));
+  }
+  held.sort((a, b) => compare(a.name, b.name) || compare(a.fence, b.fence));
+  pending.sort((a, b) => compare(a.name, b.name) || a.position - b.position);
+  return { held, pending, forced };
+}
+
+function add<T>(list: T[], item: T | undefined): void {
+  if (item !== undefined) list.push(item);
+}
+
+function compare<T extends string | bigint>(a: T, b: T): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}
+
+/** The first name in the order of bytes that does not start with the prefix. No byte of UTF-8 is the greatest there is. */
+function after(prefix: string): string | null {
+  const bytes = Buffer.from(prefix, "utf8");
+  if (bytes.length === 0) return null;
+  bytes[bytes.length - 1]!++;
+  return `\\x${bytes.toString("hex")}`;
+}

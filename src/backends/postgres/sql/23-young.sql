@@ -1,0 +1,26 @@
+-- How many ms nothing may be granted, because this server was promoted and may not have the last leases of the one before.
+-- Each promotion begins a timeline. A quarantine that any process asked for holds for all.
+--
+-- $1 p_quarantine
+
+create or replace function holdfast.young(p_quarantine bigint) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $function$
+declare
+  known holdfast.store;
+  timeline_now text;
+begin
+  select * into known from holdfast.store;
+  if p_quarantine = 0 and known.quarantine_ms = 0 then
+    return 0;
+  end if;
+  timeline_now := pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8);
+  if known.timeline <> timeline_now or known.quarantine_ms < p_quarantine then
+    update holdfast.store as s set
+      quarantine_ms = greatest(s.quarantine_ms, p_quarantine),
+      changed_us = case when s.timeline = timeline_now then s.changed_us else holdfast.now_us() end,
+      timeline = timeline_now
+    returning * into known;
+  end if;
+  return greatest(0, (known.changed_us + known.quarantine_ms * 1000 - holdfast.now_us() + 999) / 1000);
+end
+$function$;

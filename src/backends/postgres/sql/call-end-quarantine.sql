@@ -1,0 +1,3 @@
+-- End the quarantine.
+
+select holdfast.end_quarantine() as answer;

@@ -1,0 +1,9 @@
+-- Renew leases.
+--
+-- $1 locks
+-- $2 claims
+-- $3 fences
+-- $4 keep
+-- $5 wait
+
+select holdfast.renew($1::text::bytea[], $2::text::text[], $3::text::bigint[], $4::text::bigint, $5::text::boolean) as answer;
