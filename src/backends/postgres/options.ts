@@ -12,7 +12,7 @@ export interface PostgresOptions {
   readonly idle?: Duration | undefined;
   /** How long a waiter without heartbeats keeps its place; never longer than its ttl. @default "10s" */
   readonly ticket?: Duration | undefined;
-  /** How long a statement may take, and how long it may wait for a connection before that. @default "5s" */
+  /** How long a statement may take, and how long it may wait for a connection before that. @default "10s" */
   readonly answer?: Duration | undefined;
   /** False: never LISTEN; waiters ask again and again. @default true, unless a pooler is found */
   readonly listen?: boolean | undefined;
@@ -29,7 +29,7 @@ const DEFAULTS = {
   run: 256,
   idle: "10m",
   ticket: "10s",
-  answer: "5s",
+  answer: "10s",
   listen: true,
   maxTtl: "30s",
 } as const satisfies PostgresOptions;

@@ -30,9 +30,9 @@ export function toArray(items: readonly (string | bigint)[]): string {
 
 /** ASCII only, so that databases of every encoding can keep it. */
 export function toAscii(value: unknown): string {
-  return JSON.stringify(value).replaceAll(
-    /[\u0080-\uffff]/gu,
-    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  return JSON.stringify(value).replaceAll(/[^ -~]/gu, (char) =>
+    // A character may be two units.
+    Array.from({ length: char.length }, (_, i) => `\\u${char.charCodeAt(i).toString(16).padStart(4, "0")}`).join(""),
   );
 }
 

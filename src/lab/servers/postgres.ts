@@ -42,6 +42,9 @@ export interface PostgresStandby extends PostgresServer {
 /** Postgres refuses to run as root, so it runs as Debian's user for it then. */
 export const USER: string | undefined = process.getuid?.() === 0 ? "postgres" : undefined;
 
+/** On a busy machine a new database takes its time. The limit only ends what has failed anyway. */
+const START_MS = 120_000;
+
 /** Makes a new database and resolves when it accepts connections. */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   return await serve(initialise, /database system is ready to accept connections/u, options);
@@ -79,7 +82,14 @@ async function serve(
     const launch = (port: number, isReady: RegExp): Promise<Child> => {
       const args = ["-D", data, "-h", HOST, "-p", String(port), "-k", data, ...settings];
       // SIGQUIT is Postgres's immediate shutdown: unlike SIGKILL it takes the backends along.
-      return startChild(postgres, { args, cwd: home, ready: isReady, user: USER, stopSignal: "SIGQUIT" });
+      return startChild(postgres, {
+        args,
+        cwd: home,
+        ready: isReady,
+        user: USER,
+        stopSignal: "SIGQUIT",
+        startMs: START_MS,
+      });
     };
     let port = 0;
     let child = await onFreePort(freePort, (free) => {
@@ -136,7 +146,7 @@ async function initialise(home: string, data: string): Promise<void> {
   const asked = ["-A", "scram-sha-256", "-U", "postgres", `--pwfile=${file}`];
   const args = ["-D", data, ...asked, "--no-sync", "--locale", "C", "-E", "UTF8"];
   const ready = /Success/u;
-  const child = await startChild(initdb, { args, cwd: home, ready, user: USER });
+  const child = await startChild(initdb, { args, cwd: home, ready, user: USER, startMs: START_MS });
   await child.ended;
   rmSync(file);
 }

@@ -4,7 +4,8 @@
 create or replace function holdfast.begin_step() returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $function$
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
+  -- Postgres does not know "read uncommitted": it is the same.
+  if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
     raise exception 'Holdfast needs transactions of the level "read committed", not "%"', current_setting('transaction_isolation')
       using errcode = 'LK004', hint = 'Set default_transaction_isolation to ''read committed'' for the role that Holdfast uses.';
   end if;

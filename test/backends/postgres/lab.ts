@@ -1,0 +1,76 @@
+/** What the Postgres tests share: pools that are closed for them, and how the core waits. */
+import pg from "pg";
+import { vi } from "vitest";
+import { LOCKS_MIGRATION, postgres, type PostgresOptions } from "../../../src/backends/postgres/index.ts";
+import type { Backend, Claim, Granted } from "../../../src/contract/backend.ts";
+import {
+  type PostgresOptions as ServerOptions,
+  type PostgresServer,
+  startPostgres,
+} from "../../../src/lab/servers/postgres.ts";
+import { labPassword } from "../../../src/lab/servers/secret.ts";
+import { eventually } from "../../../src/testing/eventually.ts";
+
+export { granted, refused } from "../../../src/testing/attempts.ts";
+export { newClaim as claimOf, rivalOf } from "../../../src/testing/claim.ts";
+export { eventually };
+
+// On a busy machine a server takes its time to start. These limits only end what has failed anyway.
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 240_000 });
+
+/** A server with our tables. */
+export async function startMigrated(options: ServerOptions = {}): Promise<PostgresServer> {
+  const server = await startPostgres(options);
+  await server.sql(LOCKS_MIGRATION);
+  return server;
+}
+
+export function urlOf(port: number, user = "postgres", database = "postgres"): string {
+  return `postgres://${user}:${labPassword()}@127.0.0.1:${port}/${database}`;
+}
+
+/** Pools, clients and backends that are closed at the end of a test. */
+export class Clients implements AsyncDisposable {
+  readonly #closes: (() => unknown)[] = [];
+
+  pool(port: number, options: pg.PoolConfig = {}): pg.Pool {
+    const pool = new pg.Pool({ connectionString: urlOf(port), max: 4, ...options });
+    pool.on("error", () => undefined);
+    this.later(() => pool.end());
+    return pool;
+  }
+
+  async client(port: number): Promise<pg.Client> {
+    const client = new pg.Client(urlOf(port));
+    client.on("error", () => undefined);
+    await client.connect();
+    this.later(() => client.end());
+    return client;
+  }
+
+  backend(port: number, options: PostgresOptions = {}, pool: pg.PoolConfig = {}): Backend {
+    return this.own(postgres(this.pool(port, pool), options));
+  }
+
+  own<T extends { close(): unknown }>(opened: T): T {
+    this.later(() => opened.close());
+    return opened;
+  }
+
+  later(close: () => unknown): void {
+    this.#closes.push(close);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const close of this.#closes.toReversed()) await close();
+  }
+}
+
+/** Waits as the core does, without its pace: attempt, watch, attempt. */
+export async function waitFor(backend: Backend, claim: Claim): Promise<Granted> {
+  return eventually(`${claim.name} is granted`, async () => {
+    const answer = await backend.attempt(claim);
+    if (answer.granted) return answer;
+    return backend.watch?.(claim, AbortSignal.timeout(answer.retryMs ?? 1000));
+  });
+}
