@@ -248,12 +248,21 @@ describe("lost replies", () => {
     await using proxy = await startProxy({ port: server.port });
     const backend = clients.backend(proxy.port, { listen: false });
     const claim = claimOf();
-    await granted(backend, claimOf());
-    proxy.onRequest = (chunk) => (chunk.includes(claim.id) && chunk.includes("attempt") ? "hold" : undefined);
+    // So that there is a connection for each of the following.
+    await Promise.all([1, 2, 3, 4].map(() => granted(backend, claimOf())));
+    const seen: string[] = [];
+    proxy.onRequest = (chunk) => {
+      if (!chunk.includes(claim.id)) return undefined;
+      seen.push(chunk.includes("holdfast.release") ? "release" : "attempt");
+      return seen.length === 1 ? "hold" : undefined;
+    };
     const attempt = backend.attempt(claim);
     const released = backend.release(claim);
     await eventually("the attempt is held back", () => (proxy.holding > 0 ? true : undefined));
-    await proxy.heal();
+    // On other connections, and sent later: a release would have been seen by now.
+    for (let times = 0; times < 3; times++) await backend.query(claim.name);
+    expect(seen).toEqual(["attempt"]);
+    proxy.deliver();
     expect((await attempt).granted).toBe(true);
     expect(await released).toBe("held");
     expect(await leasesOf(claim.name)).toBe("0");
