@@ -244,6 +244,12 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
     "closed, but Redis did not answer within {} s",
     constant(`${REDIS}/local-claims.ts`, "CLOSE_MS") / 1000,
   ],
+  [
+    "docs/backends/postgres.md",
+    "waiters then ask every {} to {} ms",
+    constant("src/backends/postgres", "POLL_FIRST_MS"),
+    constant("src/backends/postgres", "POLL_MOST_MS"),
+  ],
   ["docs/backends/zookeeper.md", "Frames above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
   ["docs/backends/zookeeper.md", "A list or a node above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
   ["docs/backends/zookeeper.md", "(`session`, {} s unless said)", zookeeper("session") / 1000],

@@ -65,6 +65,8 @@ const IDENTIFIERS: readonly Rule[] = [
     allowed: {
       "src/backends/redis/": "the `ticket` option: a waiter's place in the store",
       "test/backends/redis/": "the `ticket` option: a waiter's place in the store",
+      "src/backends/postgres/": "the `ticket` option: a waiter's place in the store",
+      "test/backends/postgres/": "the `ticket` option: a waiter's place in the store",
       "src/backends/file/": "a waiter's place in the store, a file of its own",
       "test/backends/file/": "a waiter's place in the store, a file of its own",
     },

@@ -9,6 +9,7 @@ import type { Backend, Snapshot } from "../../src/contract/backend.ts";
 import { connect, openBackend } from "../../src/index.ts";
 import { leftToSee } from "../../src/lab/leftovers.ts";
 import { startCluster } from "../../src/lab/servers/cluster.ts";
+import { startPostgres } from "../../src/lab/servers/postgres.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
@@ -42,6 +43,11 @@ const STORES: Readonly<Record<string, Store>> = {
       const members = await Promise.all([1, 2, 3].map(() => stopped(startRedis())));
       return `redlock://${members.map(({ port }) => `${LOGIN}127.0.0.1:${port}`).join(",")}?memberWait=5s&maxTtl=10m`;
     },
+    outlives: true,
+    common: true,
+  },
+  postgres: {
+    url: async () => `${(await stopped(startPostgres())).url}?migrate=true`,
     outlives: true,
     common: true,
   },

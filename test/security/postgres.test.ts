@@ -1,9 +1,14 @@
-/** The Postgres grants of SECURITY.md on a real server: they suffice for a guarded writer, and without them nothing is open. */
+/** The Postgres grants of SECURITY.md on a real server: they suffice for locks and for a guarded writer, and without them nothing is open. */
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { migrateFences, postgresMarks, withFence } from "../../src/fence/postgres/index.ts";
 import { type PostgresServer, startPostgres } from "../../src/lab/servers/postgres.ts";
-import { grants } from "./recipes.ts";
+import { LOCKS_MIGRATION } from "../../src/backends/postgres/index.ts";
+import type { Backend } from "../../src/contract/backend.ts";
+import { openBackend } from "../../src/index.ts";
+import { granted, refused } from "../../src/testing/attempts.ts";
+import { newClaim, rivalOf } from "../../src/testing/claim.ts";
+import { grants, lockGrants, type Zone, ZONES } from "./recipes.ts";
 
 let server: PostgresServer;
 const pools: pg.Pool[] = [];
@@ -21,10 +26,11 @@ afterAll(async () => {
   await server?.stop();
 });
 
-function poolOf(user?: string, password?: string): pg.Pool {
+function poolOf(user?: string, password?: string, database?: string): pg.Pool {
   const url = new URL(server.url);
   if (user !== undefined) url.username = user;
   if (password !== undefined) url.password = password;
+  if (database !== undefined) url.pathname = `/${database}`;
   const pool = new pg.Pool({ connectionString: url.href, max: 2 });
   pools.push(pool);
   return pool;
@@ -55,4 +61,61 @@ test("a role without them can neither read nor raise a mark (S176)", async () =>
   await expect(withFence(stranger, { name: "x", fence: 1n }, async () => {})).rejects.toMatchObject({ code: "42501" });
   await expect(postgresMarks(stranger).advance("x", 1n)).rejects.toMatchObject({ code: "42501" });
   await expect(stranger.query("select * from holdfast.fence_mark")).rejects.toMatchObject({ code: "42501" });
+});
+
+/** Each zone has a database of its own, and its role there. */
+async function makeZones(): Promise<void> {
+  for (const zone of ZONES) {
+    await server.sql(`create role ${zone} login password 'pw-${zone}'`);
+    await server.sql(`create database ${zone}`);
+    const owner = poolOf(undefined, undefined, zone);
+    await owner.query(LOCKS_MIGRATION);
+    await owner.query(lockGrants(zone));
+  }
+}
+
+function openAs(user: Zone, zone: Zone): Promise<Backend> {
+  return openBackend(`postgres://${user}:pw-${user}@127.0.0.1:${server.port}/${zone}`);
+}
+
+test("the zone's own role has all the rights that locks need, and another zone's role can touch nothing (S179)", async () => {
+  await makeZones();
+  const [a, b] = [await openAs("billing", "billing"), await openAs("billing", "billing")];
+  try {
+    const claim = newClaim();
+    const waiter = rivalOf(claim);
+    const { fence } = await granted(a, claim);
+    expect((await refused(b, waiter)).heldBy).toMatchObject([{ fence }]);
+    expect(await a.renew([claim])).toMatchObject([{ held: true }]);
+    const next = rivalOf(claim);
+    expect(await a.swap?.(claim, next)).toMatchObject({ granted: false, released: "held" });
+    const { fence: second } = await granted(b, waiter);
+    expect(await a.forceRelease(claim.name, second, "ops", "stuck")).toBe(true);
+    expect(await b.renew([waiter])).toMatchObject([{ held: false, reason: { kind: "forced", by: "ops" } }]);
+    expect((await a.query("")).forced).toMatchObject([{ by: "ops", reason: "stuck" }]);
+    await granted(a, next);
+    const billing = poolOf("billing", "pw-billing", "billing");
+    await billing.query("select holdfast.clean('', 100, 1000), holdfast.store_facts()");
+    for (const deed of [
+      "select * from holdfast.lease",
+      "delete from holdfast.lease",
+      "update holdfast.store set floor = 0",
+      "select holdfast.end_quarantine()",
+      "select holdfast.promote('x', 0, '', 0)",
+      "create table holdfast.mine (n int)",
+      "drop function holdfast.now_us",
+    ]) {
+      await expect(billing.query(deed), deed).rejects.toMatchObject({ code: "42501" });
+    }
+    await expect(openAs("search", "billing")).rejects.toMatchObject({
+      fatal: true,
+      message: expect.stringContaining("SECURITY.md"),
+    });
+    const search = poolOf("search", "pw-search", "billing");
+    await expect(search.query("select holdfast.store_facts()")).rejects.toMatchObject({ code: "42501" });
+    expect(await a.release(next)).toBe("held");
+  } finally {
+    await a.close();
+    await b.close();
+  }
 });

@@ -40,3 +40,7 @@ export async function makeUsers(server: RedisServer, kind: Kind): Promise<void> 
 export function grants(role: string): string {
   return block("sql").replaceAll("billing", role);
 }
+
+export function lockGrants(role: string): string {
+  return block("sql locks").replaceAll("billing", role);
+}

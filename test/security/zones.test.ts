@@ -44,6 +44,14 @@ const ZONED: Readonly<Record<string, Zoned>> = {
     suffices: /"the zone's own user has all the rights that locks need/u,
     forbids: /"one zone cannot touch another/u,
   },
+  "postgres:": {
+    section: "Rights in Postgres",
+    says: /```sql locks\ngrant usage/u,
+    test: "test/security/postgres.test.ts",
+    opens: /`postgres:\/\/\$\{user\}/u,
+    suffices: /"the zone's own role has all the rights that locks need/u,
+    forbids: /and another zone's role can touch nothing/u,
+  },
   "file:": {
     section: "Files",
     says: /only one Unix user can write/u,
@@ -87,6 +95,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   "rediss+cluster:": "is redis+cluster: with TLS, which changes no right",
   "redis+unix:": "is redis: through a socket, with the same users",
   "zookeeper:": "is another name of zk:",
+  "postgresql:": "is another name of postgres:",
   "guard in file": "keeps its mark beside the file that it guards, with the Unix rights of the user who writes that",
   "guard in http": "keeps its marks in one of the others",
 };

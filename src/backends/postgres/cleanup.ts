@@ -1,4 +1,4 @@
-/** Removes rows that nobody needs: a little after each so many attempts, in the background, in whichever process makes them. */
+/** Removes rows that no claim needs: a little after each so many attempts, in the background, in whichever process makes them. */
 import type { Clock } from "../../contract/clock.ts";
 import type { Connection } from "./connection.ts";
 import { CALL_CLEAN } from "./generated/sql.ts";

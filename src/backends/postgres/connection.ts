@@ -24,7 +24,7 @@ export interface Listening {
 export interface Connection {
   /**
    * Runs one statement, in a transaction of its own. Rejects when there is no answer within the connection's limit, and when the answer came in
-   * a transaction of somebody else's, who may still roll it back: such an answer proves nothing.
+   * a transaction of the user's, which may still be rolled back: such an answer proves nothing.
    */
   ask(text: string, values: Values): Promise<Reply>;
 
@@ -33,7 +33,7 @@ export interface Connection {
 
   /**
    * Listens on a channel, on a connection of its own where there can be one. Resolves to `undefined` where something between us and the server
-   * gives each transaction another server connection: messages would reach anybody.
+   * gives each transaction another server connection: messages would reach any process.
    */
   listen(channel: string, events: ListenEvents): Promise<Listening | undefined>;
 

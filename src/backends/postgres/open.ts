@@ -5,6 +5,7 @@ import { PostgresBackend } from "./backend.ts";
 import { connectionOf } from "./clients/choose.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError, wordsOf } from "./errors.ts";
+import { MIGRATE, VERSION } from "./migrate.ts";
 import { type Settings, toSettings } from "./options.ts";
 import { Renewals } from "./renewals.ts";
 import { checkStore, setUp } from "./setup.ts";
@@ -23,6 +24,19 @@ export async function openBackend(url: string): Promise<Backend> {
     throw explained(endpoint, error);
   }
   return new PostgresBackend(connection, settings, { renewer: { module: import.meta.url, data: url } });
+}
+
+/** Makes the tables and functions. Resolves to their version. */
+export async function migrateUrl(url: string): Promise<number> {
+  const { endpoint, connection } = await openConnection(url);
+  try {
+    await connection.script(MIGRATE);
+    return VERSION;
+  } catch (error) {
+    throw explained(endpoint, error);
+  } finally {
+    await connection.close();
+  }
 }
 
 /** For a worker thread that renews the claims of a backend opened with the same URL. */

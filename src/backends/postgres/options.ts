@@ -14,7 +14,7 @@ export interface PostgresOptions {
   readonly ticket?: Duration | undefined;
   /** How long a statement may take, and how long it may wait for a connection before that. @default "10s" */
   readonly answer?: Duration | undefined;
-  /** False: never LISTEN; waiters ask again and again. @default true, unless a pooler is found */
+  /** False: never LISTEN; waiters ask repeatedly. @default true, unless a pooler is found */
   readonly listen?: boolean | undefined;
   /** `"quarantine"`: a server that was promoted grants nothing until the leases that it may have missed are over. @default none */
   readonly failover?: "quarantine" | undefined;

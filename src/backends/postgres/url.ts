@@ -108,7 +108,7 @@ function toLogin(text: string | undefined): readonly [user?: string, password?: 
   return colon < 0 ? [decode(text)] : [decode(text.slice(0, colon)), decode(text.slice(colon + 1))];
 }
 
-/** As libpq has it, without `allow` and `prefer`, which would send everything in the clear to whoever says that he knows no TLS. */
+/** As libpq has it, without `allow` and `prefer`, which would send everything in the clear to a server that says that it knows no TLS. */
 function toSsl(take: (name: string) => string | undefined): Ssl | false {
   const mode = take("sslmode");
   const [ca, cert, key] = ["sslrootcert", "sslcert", "sslkey"].map((name) => read(name, take(name)));

@@ -53,6 +53,11 @@ export const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("../doctor/doctor.ts")).doctorCommand,
   },
   {
+    name: "migrate",
+    summary: "make the tables that locks in Postgres need",
+    load: async () => (await import("./migrate.ts")).migrateCommand,
+  },
+  {
     name: "lab",
     summary: "play faults against a store, and see what holds",
     load: async () => (await import("../../lab/command.ts")).labCommand,

@@ -68,6 +68,10 @@ export const doctorCommand: Command = {
 };
 
 async function hasQuarantine(backend: BackendName | undefined, url: string): Promise<boolean> {
+  if (backend === "postgres") {
+    const { parseUrl } = await import("../../backends/postgres/url.ts");
+    return parseUrl(url).options.failover === "quarantine";
+  }
   if (backend !== "redis") return backend === "quorum";
   const { parseUrl } = await import("../../backends/redis/url.ts");
   return parseUrl(url).options.failover === "quarantine";

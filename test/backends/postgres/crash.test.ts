@@ -26,7 +26,7 @@ test("what was reported survives a crash of the server, whatever synchronous_com
   }
 });
 
-test("a promoted standby that has missed a lease: fences rise all the same, and with a quarantine nobody gets the lock before that lease is over", async () => {
+test("a promoted standby that has missed a lease: fences rise all the same, and with a quarantine no process gets the lock before that lease is over", async () => {
   await using server = await startMigrated({ settings: { wal_level: "replica" } });
   await using standby = await startStandby(server);
   await using clients = new Clients();
@@ -41,8 +41,8 @@ test("a promoted standby that has missed a lease: fences rise all the same, and 
   await granted(before, early);
   expect(await before.release(early)).toBe("held");
   const seen = `select timeline || ' ' || quarantine_ms from holdfast.store`;
-  const told = await server.sql(seen);
-  await eventually("the standby has it", async () => ((await standby.sql(seen)) === told ? true : undefined));
+  const wanted = await server.sql(seen);
+  await eventually("the standby has it", async () => ((await standby.sql(seen)) === wanted ? true : undefined));
   await expect(after.attempt(claimOf({ ttlMs: 60_000 }))).rejects.toMatchObject({
     fatal: true,
     message: expect.stringMatching(/standby/u),

@@ -29,14 +29,14 @@ describe("connections", () => {
     const locks = clients.own(createLocks(clients.backend(proxy.port)));
     const name = claimOf().name;
     const lease = await locks.acquire(name, { ttl: "2s" });
-    const told = new Promise<unknown>((resolve) => {
+    const reported = new Promise<unknown>((resolve) => {
       lease.signal.addEventListener("abort", () => resolve(lease.signal.reason), { once: true });
     });
     // Neither side sees an end: nothing arrives any more, as when the power of the host goes.
     proxy.drop("both");
     const next = clients.backend(server.port);
     const waiting = waitFor(next, claimOf({ name }));
-    const first = await Promise.race([told, waiting]);
+    const first = await Promise.race([reported, waiting]);
     expect(first).toBeInstanceOf(LockLostError);
     expect((await waiting).fence).toBeGreaterThan(lease.fence);
     await proxy.heal();
@@ -99,7 +99,7 @@ describe("connections", () => {
     const waiter = rivalOf(holder);
     await refused(b, waiter);
     const waiting = waitFor(b, waiter);
-    await eventually("nobody is asked to send", async () => {
+    await eventually("no process is asked to send", async () => {
       const inbox = await server.sql(`select inbox is null from holdfast.waiter where claim = '${waiter.id}'`);
       return inbox === "t" ? true : undefined;
     });
@@ -270,7 +270,7 @@ describe("lost replies", () => {
 });
 
 describe("messages", () => {
-  test("whoever sends on our channel without knowing the claim's id is not heard", async () => {
+  test("a message on our channel by a sender that does not know the claim's id is not heard", async () => {
     await using clients = new Clients();
     const [a, b] = [clients.backend(server.port), clients.backend(server.port)];
     const doubts: unknown[] = [];

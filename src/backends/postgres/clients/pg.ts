@@ -83,7 +83,7 @@ export class PoolConnection implements Connection {
   async #with<T>(use: (client: PgPoolClient) => Promise<T>): Promise<T> {
     let isLate = false;
     const taken = this.#pool.connect().then((client) => {
-      // Nobody waits for it any more.
+      // No statement waits for it any more.
       if (isLate) client.release();
       return client;
     });

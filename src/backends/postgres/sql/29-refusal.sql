@@ -1,4 +1,4 @@
--- What a refused claim is told. `place`: its own in the queue, 0 if it does not wait. `last`: the greatest fence given so far, so
+-- What a refused claim learns. `place`: its own in the queue, 0 if it does not wait. `last`: the greatest fence given so far, so
 -- that each later grant has a greater one. `ahead`: ms until the first lease is over. `held`: some of the holders.
 --
 -- $1 p_lock
