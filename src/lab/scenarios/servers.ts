@@ -106,7 +106,7 @@ export const serverScenarios: readonly Scenario[] = [
     story: "The same crash with `appendfsync always`: the lease is still there after it, and so is exclusion.",
     source: "redis.io, “safety arguments”",
     plays: [],
-    outcomes: { redis: KEPT },
+    outcomes: { redis: KEPT, postgres: KEPT },
     durable: true,
     ttlMs: LONG_MS,
     steps: [
@@ -226,7 +226,7 @@ export const serverScenarios: readonly Scenario[] = [
       "Every server stops for longer than the lease, and then carries out what has piled up, with fresh leases. A must have counted from when it asked.",
     source: "Virtual machines that are moved",
     plays: ["S13"],
-    outcomes: { redis: KEPT, quorum: KEPT },
+    outcomes: { redis: KEPT, quorum: KEPT, postgres: KEPT },
     compares: true,
     steps: [
       { do: "acquire", who: "A", granted: true },

@@ -1,6 +1,6 @@
 /** A real Postgres on a free loopback port, with a standby if asked for: fresh data, a random password, not safe from power cuts. */
 import { execFile } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { onFreePort, startChild } from "./child.ts";
@@ -100,8 +100,12 @@ async function serve(
     // Every user can read arguments.
     const target = `postgres://postgres@${HOST}:${port}/postgres`;
     const env = { ...process.env, PGPASSWORD: labPassword() };
-    const stop = async (): Promise<void> => {
+    const end = async (): Promise<void> => {
+      continueFamily(child.pid);
       await child.end();
+    };
+    const stop = async (): Promise<void> => {
+      await end();
       removeScratch(place);
     };
     return {
@@ -113,11 +117,18 @@ async function serve(
       },
       sql: async (statement) =>
         (await run(psql, [target, "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statement], { env })).stdout.trimEnd(),
-      pause: () => child.pause(),
-      resume: () => child.resume(),
-      crash: () => child.end(),
+      pause: () => {
+        // First the parent, so that there are no new ones.
+        child.pause();
+        for (const pid of childrenOf(child.pid)) signal(pid, "SIGSTOP");
+      },
+      resume: () => {
+        continueFamily(child.pid);
+        child.resume();
+      },
+      crash: end,
       restart: async () => {
-        await child.end();
+        await end();
         child = await launch(port, /database system is ready to accept/u);
       },
       stop,
@@ -127,6 +138,35 @@ async function serve(
     removeScratch(place);
     throw error;
   }
+}
+
+/** Each connection has a process of its own, in a session of its own. */
+function childrenOf(parent: number): readonly number[] {
+  return readdirSync("/proc")
+    .filter((entry) => /^\d+$/u.test(entry) && parentOf(entry) === parent)
+    .map(Number);
+}
+
+function parentOf(pid: string): number | undefined {
+  try {
+    // After the name, which may have any characters: the state, and the parent.
+    return Number(/\) \S (\d+) [^)]*$/u.exec(readFileSync(`/proc/${pid}/stat`, "utf8"))?.[1]);
+  } catch {
+    // It has ended meanwhile.
+    return undefined;
+  }
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch {
+    // It has ended meanwhile.
+  }
+}
+
+function continueFamily(parent: number): void {
+  for (const pid of childrenOf(parent)) signal(pid, "SIGCONT");
 }
 
 const FAST = {

@@ -5,6 +5,7 @@ import { CLIENT_FAULTS, type FaultKind, NETWORK_FAULTS } from "../soak/faults.ts
 import type { Stage, StageName } from "../stage.ts";
 import { openFileStage } from "./file.ts";
 import { openMemoryStage } from "./memory.ts";
+import { openPostgresStage } from "./postgres.ts";
 import { openQuorumStage, openRedisStage } from "./redis.ts";
 import { openSentinelStage } from "./sentinel.ts";
 import { openZooKeeperStage } from "./zookeeper.ts";
@@ -40,7 +41,10 @@ const STAGES: Readonly<Record<StageName, StageEntry | null>> = {
     },
   },
   sentinel: { play: ({ sentinel }) => openSentinelStage(sentinel), soak: null },
-  postgres: null,
+  postgres: {
+    play: openPostgresStage,
+    soak: { open: openPostgresStage, faults: [...CLIENT_FAULTS, ...NETWORK_FAULTS, ...RESTARTS] },
+  },
   zookeeper: {
     play: ({ ttlMs }) => openZooKeeperStage(Math.max(MIN_SESSION_MS, ttlMs ?? TTL_MS)),
     soak: {
