@@ -17,6 +17,9 @@ const PROOF_MS = 2000;
 const AGAIN_FIRST_MS = 100;
 const AGAIN_MOST_MS = 5000;
 
+/** Said once in a process, however many backends it has. */
+let warned = false;
+
 export interface InboxEvents {
   /** A message that only the store, or who reads its tables, can have made: whose is it? */
   claimOf(shown: string, isSealed: (id: string) => boolean): string | undefined;
@@ -154,6 +157,12 @@ export class Inbox {
     this.#listening = undefined;
     this.#state = "deaf";
     void listening?.stop();
+    if (warned) return;
+    warned = true;
+    process.emitWarning(
+      "A pooler is between this process and Postgres, so NOTIFY cannot reach it. Locks work, but waiters ask repeatedly instead of being woken. Give the locks a direct connection, or say `listen: false`.",
+      { code: "HOLDFAST_POSTGRES_POOLER" },
+    );
   }
 
   /** The connection is gone: heartbeats do the work meanwhile. */

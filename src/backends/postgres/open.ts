@@ -97,6 +97,8 @@ async function load(endpoint: Endpoint, settings: Settings): Promise<Connection>
         connect_timeout: Math.ceil(settings.answerMs / 1000),
         connection: { application_name: "holdfast" },
         prepare: false,
+        // See WHO_SERVES in clients/postgres-js.ts. Its types do not know it.
+        ...({ max_pipeline: 0 } as object),
         fetch_types: false,
         onnotice: () => undefined,
       });

@@ -67,7 +67,7 @@ async function examine(
   });
   const ended: Finding[] = [];
   if (init && typeof facts === "object") {
-    await connection.ask(CALL_END_QUARANTINE, []);
+    await connection.ask(CALL_END_QUARANTINE, [null]);
     say("The quarantine is over: you say that no lease which this server may have lost is still alive.");
     ended.push({ level: "good", check: "init", text: "the quarantine was ended" });
   }

@@ -21,7 +21,7 @@ interface Opened {
 
 export async function openClient(library: Library, url: string): Promise<Opened> {
   if (library === "postgres.js") {
-    const sql = postgresJs(url, { max: 8, onnotice: () => undefined });
+    const sql = postgresJs(url, { max: 8, fetch_types: false, onnotice: () => undefined });
     return { client: sql, close: () => sql.end({ timeout: 1 }) };
   }
   if (library === "pg client") {

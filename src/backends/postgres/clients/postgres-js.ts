@@ -4,7 +4,11 @@ import type { Connection, Listening, ListenEvents, Reply, Values } from "../conn
 import { within } from "./limit.ts";
 import { answersOf, type PostgresJs } from "./structure.ts";
 
-const WHO_SERVES = "select pg_catalog.pg_backend_pid()::text as answer";
+/**
+ * With a parameter, as all statements here have one: postgres.js sends others before the answer to the last has come, and PgBouncer (1.18)
+ * then gives the server connection away in the middle of the next one, which is never answered.
+ */
+const WHO_SERVES = "select pg_catalog.pg_backend_pid()::text as answer where $1::text is null";
 
 export class PostgresJsConnection implements Connection {
   readonly #sql: PostgresJs;
@@ -33,7 +37,7 @@ export class PostgresJsConnection implements Connection {
   }
 
   async listen(channel: string, events: ListenEvents): Promise<Listening | undefined> {
-    const rows = await within(this.#clock, this.#limitMs, this.#sql.unsafe(WHO_SERVES));
+    const rows = await within(this.#clock, this.#limitMs, this.#sql.unsafe(WHO_SERVES, [null] as never[]));
     const [serving] = answersOf(rows);
     if (String(rows.state?.pid) !== serving) return undefined;
     let times = 0;

@@ -170,7 +170,7 @@ export const ATTEMPT: string = "create or replace function holdfast.attempt(\n  
  *
  * Returns "held", "queued" or "absent".
  */
-export const RELEASE: string = "create or replace function holdfast.release(p_lock bytea, p_claim text, p_min_hold bigint, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  row_0 holdfast.lease;\n  now_us bigint;\n  was text;\nbegin\n  if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off' then\n    perform holdfast.begin_step();\n  end if;\n  -- The usual case: there is no other claim, and no minHold. The claim held the lock when this step began.\n  if p_min_hold = 0 then\n    update holdfast.lease as l set until_us = 0, claim = null\n    where l.lock = p_lock and l.place = 0 and not l.crowded and l.claim = p_claim and not l.kept\n      and l.until_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint;\n    if found then\n      return 'held';\n    end if;\n  end if;\n  row_0 := holdfast.open_lock(p_lock, false);\n  if row_0.lock is null then\n    return 'absent';\n  end if;\n  now_us := holdfast.now_us();\n  was := holdfast.leave(p_lock, p_claim, p_min_hold, now_us);\n  if row_0.crowded then\n    perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));\n  end if;\n  return was;\nend\n$function$";
+export const RELEASE: string = "create or replace function holdfast.release(p_lock bytea, p_claim text, p_min_hold bigint, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  row_0 holdfast.lease;\n  next_one holdfast.waiter;\n  now_us bigint;\n  new_fence bigint;\n  new_run integer;\n  was text;\nbegin\n  if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off' then\n    perform holdfast.begin_step();\n  end if;\n  -- The usual case: there is no other claim, and no minHold. The claim held the lock when this step began.\n  if p_min_hold = 0 then\n    update holdfast.lease as l set until_us = 0, claim = null\n    where l.lock = p_lock and l.place = 0 and not l.crowded and l.claim = p_claim and not l.kept\n      and l.until_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint;\n    if found then\n      return 'held';\n    end if;\n  end if;\n  select * into row_0 from holdfast.lease as l where l.lock = p_lock and l.place = 0 for update;\n  if not found then\n    return 'absent';\n  end if;\n  -- Read when the row is locked: waiting for it took time.\n  now_us := (extract(epoch from clock_timestamp()) * 1000000)::bigint;\n  -- The usual case of a lock that is wanted by many: its only holder leaves, and the next waiter is like it and alive. As promote()\n  -- and grant_lease() do it. Beside such a holder there are no rows but those of leases that are over.\n  if p_min_hold = 0 and p_quarantine = 0 and row_0.claim = p_claim and row_0.until_us > now_us and not row_0.kept\n    and not row_0.shared and row_0.most = 1\n  then\n    delete from holdfast.waiter as w\n    where w.lock = p_lock and w.ticket = (select min(f.ticket) from holdfast.waiter as f where f.lock = p_lock)\n      and w.till_us > now_us and not w.shared and w.most = 1\n      and not exists (select from holdfast.store as s where s.quarantine_ms > 0)\n    returning * into next_one;\n    if found then\n      new_fence := greatest(row_0.last + 1, now_us);\n      new_run := case when new_fence = now_us then next_one.run else 1 end;\n      update holdfast.lease as l set\n        last = new_fence + new_run - 1, until_us = next_one.asked_us + (next_one.ttl_ms + next_one.delay_ms) * 1000,\n        claim = next_one.claim, fence = new_fence, run = new_run, since_us = now_us,\n        keep_ms = next_one.ttl_ms + next_one.delay_ms, min_hold_ms = next_one.min_hold_ms, inbox = next_one.inbox,\n        detail = next_one.detail,\n        crowded = exists (select from holdfast.waiter as w where w.lock = p_lock)\n          or exists (select from holdfast.lease as o where o.lock = p_lock and o.place > 0)\n      where l.lock = p_lock and l.place = 0;\n      perform holdfast.send_news(next_one.inbox, next_one.claim, 'granted ' || new_fence || ' ' || new_run);\n      return 'held';\n    end if;\n  end if;\n  was := holdfast.leave(p_lock, p_claim, p_min_hold, now_us);\n  if row_0.crowded then\n    perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));\n  end if;\n  return was;\nend\n$function$";
 
 /**
  * End one claim and attempt another on the same lock: a process that has used up its run of fences gets the next run at once if no
@@ -322,8 +322,10 @@ export const CALL_CLEAN: string = "select holdfast.clean($1::text::bytea, $2::te
 
 /**
  * End the quarantine.
+ *
+ * $1 none
  */
-export const CALL_END_QUARANTINE: string = "select holdfast.end_quarantine() as answer";
+export const CALL_END_QUARANTINE: string = "select holdfast.end_quarantine() as answer where $1::text is null";
 
 /**
  * End a lease by its fence.
@@ -366,8 +368,10 @@ export const CALL_RENEW: string = "select holdfast.renew($1::text::bytea[], $2::
 
 /**
  * What a process must know before it begins.
+ *
+ * $1 none
  */
-export const CALL_STORE_FACTS: string = "select holdfast.store_facts() as answer";
+export const CALL_STORE_FACTS: string = "select holdfast.store_facts() as answer where $1::text is null";
 
 /**
  * Release one claim and attempt another.
