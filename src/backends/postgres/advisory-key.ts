@@ -24,7 +24,7 @@ export function advisoryKey(name: string): AdvisoryKey {
 
 /** Seven bits for each character, a zero, and ones up to 64 bits: so no name is the beginning of another. */
 function asciiBits(name: string): bigint {
-  const bits = [...name].reduce((sum, char) => (sum << 7n) | BigInt(char.codePointAt(0) as number), 0n) << 1n;
+  const bits = Buffer.from(name, "ascii").reduce((sum, code) => (sum << 7n) | BigInt(code), 0n) << 1n;
   const free = BigInt(7 * (ASCII_MAX - name.length));
   return (bits << free) | ((1n << free) - 1n);
 }

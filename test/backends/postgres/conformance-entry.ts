@@ -19,7 +19,7 @@ interface Opened {
   close(): Promise<void>;
 }
 
-export async function openClient(library: Library, url: string): Promise<Opened> {
+async function openClient(library: Library, url: string): Promise<Opened> {
   if (library === "postgres.js") {
     const sql = postgresJs(url, { max: 8, fetch_types: false, onnotice: () => undefined });
     return { client: sql, close: () => sql.end({ timeout: 1 }) };

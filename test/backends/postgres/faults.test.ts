@@ -83,7 +83,7 @@ describe("connections", () => {
     const waiters = [rivalOf(holder), rivalOf(holder), rivalOf(holder)];
     for (const waiter of waiters) await refused(backend, waiter);
     const stop = new AbortController();
-    const news = waiters.map((waiter) => backend.watch?.(waiter, stop.signal));
+    const news = waiters.map(async (waiter) => await backend.watch?.(waiter, stop.signal));
     const taken = await Promise.all([pool.connect(), pool.connect()]);
     for (const client of taken) client.release();
     stop.abort();

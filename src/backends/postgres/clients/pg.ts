@@ -116,12 +116,14 @@ function isRefusal(error: unknown): boolean {
   return typeof code === "string" && code.length === 5 && severity === "ERROR";
 }
 
+/** The last statement of each client: several backends may share one. */
+const turns = new WeakMap<PgClient, Promise<unknown>>();
+
 /** One client, which may be the user's: statements go one at a time, since pg stops accepting more. */
 export class ClientConnection implements Connection {
   readonly #client: PgClient;
   readonly #clock: Clock;
   readonly #limitMs: number;
-  #last: Promise<unknown> = Promise.resolve();
 
   constructor(client: PgClient, clock: Clock, limitMs: number) {
     this.#client = client;
@@ -137,8 +139,9 @@ export class ClientConnection implements Connection {
     return this.#inTurn(async () => void (await this.#client.query(text)));
   }
 
-  listen(channel: string, events: ListenEvents): Promise<Listening | undefined> {
-    return this.#inTurn(() => listenOn(this.#client, this.#clock, this.#limitMs, channel, events));
+  async listen(channel: string, events: ListenEvents): Promise<Listening | undefined> {
+    const listening = await this.#inTurn(() => listenOn(this.#client, this.#clock, this.#limitMs, channel, events));
+    return listening && { stop: () => this.#inTurn(() => listening.stop()) };
   }
 
   async close(): Promise<void> {
@@ -146,8 +149,11 @@ export class ClientConnection implements Connection {
   }
 
   #inTurn<T>(use: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(use, use);
-    this.#last = turn.catch(() => undefined);
+    const turn = (turns.get(this.#client) ?? Promise.resolve()).then(use);
+    turns.set(
+      this.#client,
+      turn.catch(() => undefined),
+    );
     return within(this.#clock, this.#limitMs, turn);
   }
 }
