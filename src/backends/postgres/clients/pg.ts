@@ -116,7 +116,7 @@ function isRefusal(error: unknown): boolean {
   return typeof code === "string" && code.length === 5 && severity === "ERROR";
 }
 
-/** The last statement of each client: several backends may share one. */
+/** The last statement by client: several backends may share a client. */
 const turns = new WeakMap<PgClient, Promise<unknown>>();
 
 /** One client, which may be the user's: statements go one at a time, since pg stops accepting more. */
