@@ -119,6 +119,7 @@ function withoutEnding(
       return "held";
     },
     query: (prefix) => backend.query(prefix),
+    inspect: (name) => backend.inspect(name),
     forceRelease: (name, fence, by, reason) => backend.forceRelease(name, fence, by, reason),
     close: () => backend.close(),
   };

@@ -248,7 +248,7 @@ function unknownOption(option: string): TypeError {
   return new TypeError(`Unknown option \`${option}\`${hint === undefined ? "" : `: did you mean ${hint}?`}`);
 }
 
-const VERBS = ["attempt", "renew", "release", "query", "forceRelease", "close"] as const;
+const VERBS = ["attempt", "renew", "release", "query", "inspect", "forceRelease", "close"] as const;
 /** Of createLocks() only: all others may be given to each call too. */
 const OWN_OPTIONS = ["holder", "clock", "chance"];
 

@@ -14,6 +14,7 @@ function polling({ backend, clock }: Stage): Backend {
     renew: (claims, fences) => backend.renew(claims, fences),
     release: (claim) => backend.release(claim),
     query: (prefix) => backend.query(prefix),
+    inspect: (name) => backend.inspect(name),
     forceRelease: (name, fence, by, reason) => backend.forceRelease(name, fence, by, reason),
     close: () => clock.settle(),
   };

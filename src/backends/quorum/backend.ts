@@ -9,6 +9,7 @@ import type {
   Claim,
   Granted,
   Listener,
+  LockState,
   Member,
   Refused,
   Released,
@@ -17,6 +18,7 @@ import type {
   Swapped,
 } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import { stateOf } from "../../contract/snapshot.ts";
 import type { LossReason } from "../../contract/loss.ts";
 import { ballotAbove, firstFence, Proposer } from "./ballot.ts";
 import { ClaimState } from "./claim-state.ts";
@@ -158,6 +160,10 @@ class QuorumBackend implements Backend {
     const yields = backoff !== undefined && backoff.waiters > 0 && next.queues;
     if (!yields) return { ...(await this.attempt(next)), released };
     return { granted: false, heldBy: [], retryMs: backoff.yieldMs(), released };
+  }
+
+  async inspect(name: string): Promise<LockState> {
+    return stateOf(name, await this.query(name));
   }
 
   query(prefix: string): Promise<Snapshot> {

@@ -7,6 +7,7 @@ import type {
   Claim,
   Granted,
   Listener,
+  LockState,
   Member,
   MemberFacts,
   MemberTerms,
@@ -18,6 +19,7 @@ import type {
   Swapped,
   Vote,
 } from "../../contract/backend.ts";
+import { stateOf } from "../../contract/snapshot.ts";
 import { Attempts } from "./attempts.ts";
 import { RedisHeartbeats } from "./batches.ts";
 import type { Connection } from "./connection.ts";
@@ -121,6 +123,10 @@ export class RedisBackend implements Member {
 
   release(claim: Claim): Promise<Released> {
     return this.#releases.release(claim);
+  }
+
+  async inspect(name: string): Promise<LockState> {
+    return stateOf(name, await this.query(name));
   }
 
   query(prefix: string): Promise<Snapshot> {

@@ -4,12 +4,14 @@ import type {
   Claim,
   Granted,
   Listener,
+  LockState,
   Refused,
   Released,
   Renewal,
   Snapshot,
 } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import { stateOf } from "../../contract/snapshot.ts";
 import type { LossReason } from "../../contract/loss.ts";
 import { chooseRecipe } from "./choose-recipe.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
@@ -148,6 +150,10 @@ export class ZooKeeperBackend implements Backend {
         local.leave();
       }
     });
+  }
+
+  async inspect(name: string): Promise<LockState> {
+    return stateOf(name, await this.query(name));
   }
 
   query(prefix: string): Promise<Snapshot> {

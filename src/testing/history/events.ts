@@ -43,6 +43,8 @@ export type StoreEvent = Happened & { readonly claim: string } & (
         readonly limit: number;
       }
     | { readonly kind: "dropped"; readonly fence: bigint; readonly how: "released" | "ran-out" | "forced" }
+    | { readonly kind: "kept-outcome"; readonly fence: bigint; readonly value: string; readonly untilMs: number }
+    | { readonly kind: "forgot-outcome"; readonly fence: bigint }
   );
 
 export type HistoryEvent = ClaimantEvent | StoreEvent;
