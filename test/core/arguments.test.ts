@@ -2,7 +2,7 @@
 import { describe, expect, test, vi } from "vitest";
 
 import { connect, openBackend } from "../../src/connect.ts";
-import { got } from "../../src/contract/show-value.ts";
+import { got } from "../../src/contract/argument-error.ts";
 import { LockClosedError, messageOf } from "../../src/contract/errors.ts";
 import { createLocks } from "../../src/core/locks.ts";
 import { memory } from "../../src/backends/memory/index.ts";
