@@ -3,7 +3,8 @@ import { describe, expect, test } from "vitest";
 import type { Vote } from "../../../src/contract/backend.ts";
 import { systemClock } from "../../../src/contract/clock.ts";
 import { ballotAbove, ballotOf, firstFence, Proposer } from "../../../src/backends/quorum/ballot.ts";
-import type { ReleaseHints } from "../../../src/backends/quorum/release-hints.ts";
+import type { MemberLink } from "../../../src/backends/quorum/member-link.ts";
+import { ReleaseHints } from "../../../src/backends/quorum/release-hints.ts";
 import { Backoff } from "../../../src/backends/quorum/backoff.ts";
 import type { Round } from "../../../src/backends/quorum/round.ts";
 import { ClaimState } from "../../../src/backends/quorum/claim-state.ts";
@@ -416,4 +417,27 @@ describe("what members are asked, and what not:", () => {
     await clock.settle();
     expect(withdrawn.length).toBeGreaterThan(0);
   });
+});
+
+test("who waits is woken when those that were free and those that have been freed since may be a majority", () => {
+  const freed: (() => void)[] = [];
+  const links = [0, 1, 2].map((index) => ({
+    index,
+    member: {
+      freed: (_: string, call: () => void) => {
+        freed[index] = call;
+        return () => {};
+      },
+    },
+  })) as unknown as MemberLink[];
+  /** A round in which the first member would have granted. */
+  const lost = { vote: ({ index }: MemberLink) => ({ vote: index === 0 ? "granted" : "held" }) } as unknown as Round;
+  const hints = new ReleaseHints();
+  hints.listen(links, name, lost);
+  let woken = 0;
+  hints.await(() => woken++);
+  freed[0]!();
+  expect(woken).toBe(0);
+  freed[1]!();
+  expect(woken).toBe(1);
 });
