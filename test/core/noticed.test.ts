@@ -10,7 +10,7 @@ import type { Backend, Claim, Holding } from "../../src/contract/backend.ts";
 import { readBlockers } from "../../src/contract/answer.ts";
 import { printable } from "../../src/contract/foreign.ts";
 import { jitter, systemChance } from "../../src/contract/random.ts";
-import { got } from "../../src/contract/show-value.ts";
+import { got } from "../../src/contract/argument-error.ts";
 import { SleepDetector, systemClock } from "../../src/contract/clock.ts";
 import { RenewalGroup } from "../../src/core/renewal-group.ts";
 import { Engine } from "../../src/core/engine.ts";
