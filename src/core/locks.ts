@@ -102,7 +102,7 @@ class BackendLocks implements Locks {
         ttlMs: checked.ttlMs,
         // A candidate stands for itself: it never re-enters a lease of the code that called elect().
         acquire: async () => (await this.#engine.take(name, checked, "queue", Infinity))!,
-        hold: (lease, run) => new Scope(this, lease).run(run),
+        hold: (lease, run) => new Scope(this.#engine, lease).run(run),
         work,
       });
     } finally {
@@ -169,7 +169,7 @@ class BackendLocks implements Locks {
   }
 
   #takeOne(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
-    const scope = Scope.of(this, name);
+    const scope = Scope.of(this.#engine, name);
     if (scope !== undefined) return this.#engine.reenter(scope, checked, waitMode, waitMs);
     if (!acquireChannel.hasSubscribers) return this.#engine.take(name, checked, waitMode, waitMs);
     return this.#traced(name, checked, waitMode, waitMs);
@@ -205,7 +205,7 @@ class BackendLocks implements Locks {
     let inside = (): T | Promise<T> => work(lease);
     for (const part of parts) {
       const outer = inside;
-      inside = () => new Scope(this, part).run(outer);
+      inside = () => new Scope(this.#engine, part).run(outer);
     }
     let result: T;
     try {

@@ -101,7 +101,7 @@ export function checkOptions(options: AcquireOptions, defaults: LocksOptions): C
     renew,
     meta,
     signal,
-    shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew} ${meta === NO_META ? "" : JSON.stringify(meta)}`,
+    shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew}`,
     reusable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
   };
 }

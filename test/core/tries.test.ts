@@ -165,7 +165,10 @@ describe("a thousand tries at once", () => {
   });
 
   test("S142: shared, where each says something else about itself, are a few questions", async () => {
-    for (const options of [(n: number) => ({ meta: { n: String(n) } }), (n: number) => ({ ttl: 10_000 + n })]) {
+    for (const [options, mostQuestions] of [
+      [(n: number) => ({ meta: { n: String(n) } }), 1],
+      [(n: number) => ({ ttl: 10_000 + n }), 1000],
+    ] as const) {
       const world = stage();
       const writer = await world.other().acquire("a");
       const all = (): Promise<unknown[]> =>
@@ -173,10 +176,10 @@ describe("a thousand tries at once", () => {
       expect((await all()).every((lease) => lease === null)).toBe(true);
       expect(world.backend.count("attempt")).toBeLessThanOrEqual(16);
       await writer.release();
-      // Each needs a lease of its own, and one question for it.
+      // Of another ttl each needs a lease of its own, and one question for it; what only people read is no reason for that.
       const before = world.backend.count("attempt");
       expect((await all()).every((lease) => lease !== null)).toBe(true);
-      expect(world.backend.count("attempt") - before).toBe(1000);
+      expect(world.backend.count("attempt") - before).toBe(mostQuestions);
       await world.locks.close();
       expect((await world.other().query()).held).toEqual([]);
     }
