@@ -1,10 +1,10 @@
 /** A request: one local wish for the lock, from acquire() to its answer; and the list of those that wait. */
 import type { Deadline, Deadlines } from "../contract/deadlines.ts";
 import type { Blockers } from "../contract/answer.ts";
-import type { HeldLock } from "../contract/claim.ts";
 import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
+import type { HeldScope } from "./shown.ts";
 
 /** A question that is out for this long, or longer where others were too, has nothing to pass on: the next one asks anew. */
 export const SILENCE_MS = 2000;
@@ -28,11 +28,6 @@ export interface Queue {
   trouble(waits: boolean): unknown;
   /** Called now and then while a request waits: look whether the store still answers. */
   nudge(): void;
-}
-
-/** What a caller holds by the functions that it is inside of: see reentry.ts. */
-export interface HeldScope {
-  held(locks: object): readonly HeldLock[];
 }
 
 export class Request implements Deadline {

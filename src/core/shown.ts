@@ -1,18 +1,35 @@
 /** What a claim shows to people, and to those who look for deadlocks. It decides nothing. */
 import { type Claim, HELD_LOCKS_MAX, type HeldLock, type LocalFacts } from "../contract/claim.ts";
-import type { RequestList } from "./request.ts";
 
 export type Shown = Pick<Claim, "meta" | "local">;
+
+/** What a caller holds by the functions that it is inside of: see reentry.ts. */
+export interface HeldScope {
+  held(locks: object): readonly HeldLock[];
+}
+
+interface Waiter {
+  readonly scope: HeldScope | undefined;
+  readonly next: Waiter | undefined;
+}
 
 /**
  * What the store is told of those who wait here behind a claim of theirs, or behind a lease; `ahead` of them have claims of
  * their own. `undefined`: there is nothing to tell. `locks`: whose locks count.
  */
-export function factsOf(line: RequestList, ahead: number, locks: object): LocalFacts | undefined {
+export function factsOf(
+  line: { readonly first: Waiter | undefined; readonly length: number },
+  ahead: number,
+  locks: object,
+): LocalFacts | undefined {
   if (line.length === 0) return undefined;
   const waiters = Math.max(0, line.length - ahead);
   const holds = new Map<string, HeldLock>();
-  for (let request = line.first; request !== undefined && holds.size <= HELD_LOCKS_MAX; request = request.next) {
+  for (
+    let request: Waiter | undefined = line.first;
+    request !== undefined && holds.size <= HELD_LOCKS_MAX;
+    request = request.next
+  ) {
     for (const held of request.scope?.held(locks) ?? []) holds.set(`${held.fence} ${held.name}`, held);
   }
   if (waiters === 0 && holds.size === 0) return undefined;
