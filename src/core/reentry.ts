@@ -9,6 +9,7 @@
  * in, or waits to be in, is not over.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
+import { ArgumentError } from "../contract/argument-error.ts";
 import type { Blockers } from "../contract/answer.ts";
 import type { Mode } from "../contract/backend.ts";
 import { quote } from "../contract/errors.ts";
@@ -71,7 +72,7 @@ export class Scope implements Queue {
   /** Throws where this lease cannot be entered, now or later: the mode does not fit, or it was lost. */
   check(mode: Mode): void {
     if (mode === "exclusive" && this.#lease!.mode === "shared") {
-      throw new TypeError(
+      throw new ArgumentError(
         `Expected \`mode\` to be "shared": lock ${quote(this.name)} is held in shared mode by the function that asks, ` +
           "and would wait for itself. Release it first, or take it in exclusive mode from the start.",
       );

@@ -100,7 +100,7 @@ describe("one process, one contender", () => {
     ).toBe(1);
   });
 
-  test("a try is refused at once while anybody here holds or waits", async () => {
+  test("a try is refused at once while another request here holds or waits", async () => {
     const { backend, locks } = stage();
     const lease = await locks.acquire("a");
     expect(await locks.tryAcquire("a")).toBeNull();
@@ -213,7 +213,7 @@ describe("limit", () => {
     expect((await locks.query()).held).toHaveLength(0);
   });
 
-  test("S62: claimants that disagree on the limit are told, with both numbers", async () => {
+  test("S62: claimants that disagree on the limit get an error with both numbers", async () => {
     const { locks } = stage();
     await locks.acquire("a", { limit: 3 });
     await expect(locks.acquire("a", { limit: 5 })).rejects.toThrow(/3.*5|5.*3/);

@@ -96,7 +96,7 @@ test("a renewing thread that dies at once is not started again at once", async (
   const grant = { granted, sent: sleep.sentNow(), heardAtMs: clock.now(), trustedUntilMs: clock.now() + 29_000 };
   thread.keep(new Hold(() => "lost", sleep, claim, checkOptions({ renew: "thread" }, {}), grant));
   await clock.advance(0);
-  // A real thread, which needs a moment to fail.
+  // A real thread, which needs some time to fail.
   await vi.waitFor(() => expect(clock.nextDueMs).toBe(clock.now() + 1000), { timeout: 120_000 });
   const diedMs = clock.now();
   await clock.step();
@@ -117,7 +117,7 @@ test("a grant in a message is believed while a third of its ttl is left", async 
   expect(backend.count("attempt")).toBe(1);
 });
 
-test("a failure is told to whoever took the heapIndex of the one that had asked", async () => {
+test("a failure also reaches the hold that took over the heapIndex of the one that had asked", async () => {
   const { backend, clock, locks } = stage();
   const { opened, open } = gate();
   backend.interfere.attempt = async () => {
@@ -151,7 +151,7 @@ test("a ttl that was used once leaves nothing in the watchdog", async () => {
 });
 
 describe("timers", () => {
-  test("of the system keep the process alive only when told to", () => {
+  test("of the system keep the process alive only when asked to", () => {
     const [idle, alive] = [false, true].map(
       (kept) => systemClock.setTimer(() => {}, 1e6, kept || undefined) as NodeJS.Timeout,
     );
@@ -227,7 +227,7 @@ describe("words", () => {
     expect(said(3)).toMatch(/^Lock "a" is held by me \(fence 5\) for 2 s and 2 more; gave up/);
   });
 
-  test("an error without words is told by what it has", () => {
+  test("an error without a message is reported by what it has", () => {
     const coded = Object.assign(new Error(""), { code: "ECONNREFUSED" });
     expect(messageOf(coded)).toBe("ECONNREFUSED");
     expect(messageOf(Object.assign(new TypeError(""), { code: 5 }))).toBe("TypeError");
@@ -241,7 +241,7 @@ describe("words", () => {
     expect(new LockBackendError("memory", "a", "b", { cause: 5 }).cause).toBe(5);
   });
 
-  test("a name that nobody could read is cut", () => {
+  test("a name that is too long to read is cut", () => {
     expect(quote("x".repeat(120))).toBe(`"${"x".repeat(120)}"`);
     expect(quote("x".repeat(121))).toBe(`"${"x".repeat(117)}…"`);
   });
@@ -294,7 +294,7 @@ describe("who holds", () => {
   });
 });
 
-describe("whoever is answered at once leaves nothing behind:", () => {
+describe("a caller that is answered at once leaves nothing behind:", () => {
   test("no timer, and no listener on the signal", async () => {
     const { clock, locks } = stage();
     const { signal } = new AbortController();

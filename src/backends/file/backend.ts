@@ -10,6 +10,7 @@ import type {
   Snapshot,
   Swapped,
 } from "../../contract/backend.ts";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { systemClock } from "../../contract/clock.ts";
 import { grantedTo, LocalClaims } from "./local-claim.ts";
 import { Cleanup } from "./cleanup.ts";
@@ -168,7 +169,8 @@ export class FileBackend implements Backend {
    * for a child that works under the lock. Returns how to end it; it also ends with that process.
    */
   alsoAlive(pid: number): () => void {
-    if (!Number.isSafeInteger(pid) || pid <= 0) throw new TypeError(`Expected \`pid\` to be a process id, got ${pid}`);
+    if (!Number.isSafeInteger(pid) || pid <= 0)
+      throw new ArgumentError(`Expected \`pid\` to be a process id, got ${pid}`);
     return this.#use("", () => this.#companions.add(pid));
   }
 

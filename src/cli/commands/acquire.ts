@@ -7,7 +7,7 @@ import { systemClock } from "../../contract/clock.ts";
 import { MAX_TTL_MS } from "../../contract/duration.ts";
 import { LockBackendError, LockTimeoutError, quote } from "../../contract/errors.ts";
 import { printable } from "../../contract/foreign.ts";
-import { checkName } from "../../core/options.ts";
+import { checkName, checkOptions, toClaim } from "../../core/options.ts";
 import { ask } from "../ask-store.ts";
 import { startTimeOf } from "../run/processes.ts";
 import { forgetOldClaims, isClaimId, type Keeper, prepareClaims } from "../saved-claims.ts";
@@ -97,25 +97,14 @@ export const acquireCommand: Command = {
 
 function newClaim(
   name: string,
-  { options, ttlMs, waitMs }: LockChoice,
+  { options, waitMs }: LockChoice,
   id: string,
   pid: number | undefined,
   resumes: boolean,
 ): Claim {
-  return {
-    id,
-    name,
-    mode: options.mode ?? "exclusive",
-    limit: options.limit ?? 1,
-    ttlMs,
-    lockDelayMs: Number(options.lockDelay ?? 0),
-    minHoldMs: Number(options.minHold ?? 0),
-    // The shell or script that called us: the process to look for while the lease lasts.
-    holder: ownHolder(pid ?? callerPid()),
-    meta: options.meta ?? {},
-    queues: waitMs > 0,
-    resumes,
-  };
+  const checked = checkOptions({ ...options, renew: false }, {});
+  // The shell or script that called us: the process to look for while the lease lasts.
+  return { ...toClaim(id, name, ownHolder(pid ?? callerPid()), checked, waitMs > 0), resumes };
 }
 
 /** The script that called us. In `$(holdfast acquire …)` our parent is a copy of its shell that is about to end. */

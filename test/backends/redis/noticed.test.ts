@@ -17,7 +17,7 @@ afterAll(() => server.stop());
 const keyOf = ({ name }: Claim): string => namesOf("holdfast", false).lock(name);
 
 describe("who is next", () => {
-  test("nobody, until the minHold of the one that was released has passed, though somebody waits", async () => {
+  test("no claim, until the minHold of the one that was released has passed, though another one waits", async () => {
     await using testClients = new Clients();
     const backend = testClients.backend(server.port);
     const holder = claimOf({ minHoldMs: 60_000, holder: "first" });
@@ -136,7 +136,7 @@ test("while the counter is ahead of the clock, a lease that began in this very m
   }
 });
 
-test("a lease over which somebody wrote is lost, with the reason", async () => {
+test("a lease that another program overwrote is lost, with the reason", async () => {
   await using testClients = new Clients();
   const admin = testClients.client(server.port);
   const backend = testClients.backend(server.port);
@@ -166,7 +166,7 @@ test("a durable server votes at once, and knows no quarantine", async () => {
   expect(await backend.vote(claimOf(), 7n)).toMatchObject({ vote: "granted" });
 });
 
-test("a server that cannot be a quorum's member is told why", () => {
+test("a server that cannot be a quorum's member is reported with the reason", () => {
   const fit = { role: "master", cluster: false, policy: "noeviction" } as Identity;
   expect(whyNoMember(fit, false)).toBeUndefined();
   expect(whyNoMember({ ...fit, role: "sentinel" }, true)).toContain("it is a sentinel");
@@ -181,7 +181,7 @@ test("checkReplicas in a URL is off only where it says false", () => {
   expect([checks(""), checks("?checkReplicas=false"), checks("?checkReplicas=true")]).toEqual([undefined, false, true]);
 });
 
-test("a limit that others do not share is told with both numbers", async () => {
+test("a limit that others do not share is reported with both numbers", async () => {
   await using testClients = new Clients();
   const backend = testClients.backend(server.port);
   const holder = claimOf({ limit: 37 });
@@ -204,7 +204,7 @@ describe("the hash of a lock", () => {
     expect(await admin.hkeys(keyOf(claim))).toEqual(["s"]);
   });
 
-  test("keeps nothing of a holder that left, or of a place in the line that is nobody's", async () => {
+  test("keeps nothing of a holder that left, or of a place in the line that belongs to no claim", async () => {
     await using testClients = new Clients();
     const admin = testClients.client(server.port);
     const backend = testClients.backend(server.port);
@@ -216,7 +216,7 @@ describe("the hash of a lock", () => {
     const waiter = rivalOf(holder);
     await granted(backend, holder);
     await refused(backend, waiter);
-    await admin.hset(keyOf(holder), "q1", "nobody");
+    await admin.hset(keyOf(holder), "q1", "unknown");
     await admin.hdel(keyOf(holder), `w${waiter.id}`);
     expect(await backend.release(holder)).toBe("held");
     expect(await admin.hkeys(keyOf(holder))).toEqual(["s"]);
