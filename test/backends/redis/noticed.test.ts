@@ -394,3 +394,18 @@ test("a vote that is withdrawn takes its ballot along, and that of no other", as
   expect(await backend.vote(rivalOf(lease), 100n)).toMatchObject({ vote: "low" });
   expect(await backend.vote(rivalOf(lease), 150n)).toMatchObject({ vote: "granted" });
 });
+
+test("a voted lease is found by the beginning of its id, alone and with others beside it", async () => {
+  await using own = await startRedis();
+  await using testClients = new Clients();
+  const backend = testClients.backend(own.port);
+  const lease = claimOf();
+  await backend.join({ quarantineMs: 0, allowEviction: false });
+  expect(await backend.vote(lease, 100n)).toMatchObject({ vote: "granted" });
+  const found = { id: lease.id, ballot: 100n };
+  expect(await backend.recall(lease.name, lease.id.slice(0, 8))).toEqual(found);
+  // One who waits here, beside the votes, changes how the lock is written down.
+  await refused(backend, rivalOf(lease));
+  expect(await backend.recall(lease.name, lease.id.slice(0, 8))).toEqual(found);
+  expect(await backend.recall(lease.name, "another")).toBeUndefined();
+});
