@@ -542,3 +542,65 @@ describe("what everything rests on:", () => {
     expect(printable("a\u0001\u00ff\u202e")).toBe("a\\x01ÿ\\u{202e}");
   });
 });
+
+describe("who asks, and what is asked for again:", () => {
+  test("that a writer is refused says nothing of a reader that tries beside it", async () => {
+    const { locks, other } = stage();
+    await other().acquire("a", { mode: "shared" });
+    // The first question is out alone; the second leaves when all three stand there.
+    const tries = [locks.tryAcquire("a"), locks.tryAcquire("a"), locks.tryAcquire("a", { mode: "shared" })];
+    const [first, second, reader] = await Promise.all(tries);
+    expect([first, second]).toEqual([null, null]);
+    reader!.assertHeld();
+  });
+
+  test("one who waits behind a try that gets no answer is told so, and not that the lock is busy", async () => {
+    const { backend, clock, locks } = stage();
+    backend.interfere.attempt = () => new Promise(() => {});
+    const tried = failure(locks.tryAcquire("a", { timeout: "20s" }));
+    const waited = failure(locks.acquire("a", { wait: 1500 }));
+    await clock.advance(1500);
+    expect(await waited).toBeInstanceOf(LockBackendError);
+    expect((await waited).message).toContain("no answer for 1.5 s");
+    await clock.advance(20_000);
+    await tried;
+  });
+
+  test("after a failure the store is asked again soon, whatever it had said before of when to ask", async () => {
+    const { backend, clock, locks } = stage();
+    let asked = 0;
+    backend.interfere.attempt = async (pass) => {
+      asked++;
+      if (asked === 1) return { granted: false, heldBy: [], retryMs: 30_000 };
+      if (asked === 2) throw new Error("cut off");
+      return await pass();
+    };
+    // The first news is a reason to ask again at once; later there is none.
+    const news = [Promise.resolve(undefined)];
+    backend.watch = () => news.pop() ?? new Promise(() => {});
+    const waiting = locks.acquire("a", { wait: "1m" });
+    await clock.advance(1000);
+    (await waiting).assertHeld();
+    expect(asked).toBe(3);
+  });
+
+  test("a claim that is no longer wanted is released until its lock delay would be over, too", async () => {
+    const { backend, clock, locks, other } = stage();
+    await other().acquire("a");
+    const abort = new AbortController();
+    const waiting = failure(locks.acquire("a", { ttl: "10s", lockDelay: "60s", signal: abort.signal }));
+    await clock.settle();
+    backend.interfere.release = () => Promise.reject(new Error("cut off"));
+    abort.abort();
+    await waiting;
+    await clock.advance(75_000);
+    const before = backend.count("release");
+    await clock.advance(4000);
+    expect(backend.count("release")).toBeGreaterThan(before);
+    // Then the store has let go by itself.
+    await clock.advance(10_000);
+    const last = backend.count("release");
+    await clock.advance(60_000);
+    expect(backend.count("release")).toBe(last);
+  });
+});

@@ -4,9 +4,16 @@ import type { Claim } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { whyNoMember } from "../../../src/backends/redis/server-checks.ts";
 import type { Identity } from "../../../src/backends/redis/query.ts";
+import type { Connection } from "../../../src/backends/redis/connection.ts";
+import { toBackendError } from "../../../src/backends/redis/errors.ts";
 import { beat } from "../../../src/backends/redis/generated/scripts.ts";
+import { Inbox, type Recipients } from "../../../src/backends/redis/inbox.ts";
+import { toSettings } from "../../../src/backends/redis/options.ts";
+import { Renewals } from "../../../src/backends/redis/renewals.ts";
+import { FakeClock } from "../../../src/testing/fake-clock.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { parseUrl } from "../../../src/backends/redis/url.ts";
+import { isFence, LIMIT } from "../../../src/backends/redis/wire.ts";
 import { claimOf, Clients, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 let server: RedisServer;
@@ -408,4 +415,73 @@ test("a voted lease is found by the beginning of its id, alone and with others b
   await refused(backend, rivalOf(lease));
   expect(await backend.recall(lease.name, lease.id.slice(0, 8))).toEqual(found);
   expect(await backend.recall(lease.name, "another")).toBeUndefined();
+});
+
+test("0 is no fence, neither as a ballot nor in a holder's record", async () => {
+  const fences = [-1, 0, 1, LIMIT.fence, LIMIT.fence + 1, NaN];
+  expect(fences.map(isFence)).toEqual([false, false, true, true, false, false]);
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
+  await expect(backend.vote(claimOf(), 0n)).rejects.toThrow(`from 1 to ${LIMIT.fence}, got 0`);
+});
+
+test("a voted lease that ends wakes those who listen for it, also where somebody waits beside the votes", async () => {
+  await using own = await startRedis();
+  await using testClients = new Clients();
+  const [a, b] = [testClients.backend(own.port), testClients.backend(own.port)];
+  for (const member of [a, b]) await member.join({ quarantineMs: 0, allowEviction: false });
+  const lease = claimOf();
+  expect(await a.vote(lease, 5n)).toMatchObject({ vote: "granted" });
+  await refused(a, rivalOf(lease));
+  let woken = 0;
+  testClients.later(b.freed(lease.name, () => void woken++));
+  // One hint comes when the subscription stands, because the lock may have been freed until then.
+  await eventually("it listens", () => (woken === 1 ? true : undefined));
+  expect(await a.release(lease)).toBe("held");
+  await eventually("a hint", () => (woken === 2 ? true : undefined));
+});
+
+describe("without a server:", () => {
+  const settings = toSettings({});
+
+  test("a process that asks for no quarantine renews by the silence that the server's marker allows, not by its own", async () => {
+    const asked: (readonly string[])[] = [];
+    const connection = {
+      topology: "standalone",
+      keyPrefix: "app:",
+      evalsha: async (_: string, __: readonly string[], args: readonly string[]) => {
+        asked.push(args);
+        return "1";
+      },
+    } as unknown as Connection;
+    const names = namesOf("holdfast", false);
+    await new Renewals(connection, names, settings, undefined).renew([claimOf()]);
+    expect(asked[0]![3]).toBe("app:holdfast:{marker}");
+    const careful = toSettings({ failover: "quarantine", maxTtl: "1m", maxLag: "3s" });
+    await new Renewals(connection, names, careful, undefined).renew([claimOf()]);
+    expect(asked[1]![3]).toBe(String(careful.silenceS));
+  });
+
+  test("the first claim waits for its messages no longer than it was told, and the next not at all", async () => {
+    const clock = new FakeClock();
+    const silent = { openOwn: () => new Promise(() => {}), onReconnect: () => () => {} } as unknown as Connection;
+    const inbox = new Inbox(silent, "channel", clock, {} as Recipients);
+    let waited = false;
+    const waiting = inbox.openWithin(1000).then(() => (waited = true));
+    await clock.advance(999);
+    expect(waited).toBe(false);
+    await clock.advance(1);
+    expect(waited).toBe(true);
+    await waiting;
+    await inbox.openWithin(1000);
+    await inbox.close();
+  });
+
+  test("an error keeps its code, where that is a word, and nothing else that could hold a secret", () => {
+    const cause = Object.assign(new Error("cut off"), { code: "ECONNRESET", command: { args: ["secret"] } });
+    expect(toBackendError(cause, "a").cause).toMatchObject({ code: "ECONNRESET", message: "cut off" });
+    expect(toBackendError(cause, "a").cause).not.toHaveProperty("command");
+    const other = Object.assign(new Error("cut off"), { code: { secret: 1 } });
+    expect(toBackendError(other, "a").cause).not.toHaveProperty("code");
+  });
 });
