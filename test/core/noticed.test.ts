@@ -1,4 +1,5 @@
 /** Small bugs that lived: each test here is red with one that `npm run mutate` put in and that no other test noticed. */
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { getEventListeners } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -602,5 +603,52 @@ describe("who asks, and what is asked for again:", () => {
     const last = backend.count("release");
     await clock.advance(60_000);
     expect(backend.count("release")).toBe(last);
+  });
+
+  test("news of a loss that overtakes its grant is of that claim, whatever other locks are waited for", async () => {
+    const { backend, clock, locks, other } = stage();
+    await other().acquire("a");
+    void failure(locks.acquire("a"));
+    await clock.settle();
+    const answer = gate();
+    backend.interfere.attempt = async (pass) => {
+      const granted = await pass();
+      backend.interfere.attempt = undefined;
+      await answer.opened;
+      return granted;
+    };
+    const waiting = locks.acquire("b");
+    await clock.settle();
+    const [claim] = backend.steps.at(-1)!.claims;
+    backend.listener!.lost(claim!.id, { kind: "gone" });
+    answer.open();
+    await clock.advance(1000);
+    (await waiting).assertHeld();
+    const claims = backend.steps.filter(({ step }) => step === "attempt").map(({ claims: [asked] }) => asked!);
+    expect(claims.filter(({ name }) => name === "b").at(-1)!.id).not.toBe(claim!.id);
+    await locks.close({ force: true });
+  });
+
+  test("a wait at a backend that tells no news ends with who is in the way", async () => {
+    const { backend, clock, locks, other } = stage();
+    Object.assign(backend, { watch: undefined });
+    await other().acquire("a");
+    const waiting = failure(locks.acquire("a", { wait: "5s" }));
+    await clock.advance(5000);
+    expect(await waiting).toBeInstanceOf(LockTimeoutError);
+    expect((await waiting).message).toContain("is held by there:2");
+  });
+
+  test("a try that was refused while a subscriber closed the locks is refused, and nothing else", async () => {
+    const { locks, other } = stage();
+    await other().acquire("a");
+    const close = (): void => void locks.close();
+    subscribe("tracing:holdfast:acquire:asyncEnd", close);
+    try {
+      expect(await locks.tryAcquire("a")).toBeNull();
+    } finally {
+      unsubscribe("tracing:holdfast:acquire:asyncEnd", close);
+    }
+    await expect(locks.tryAcquire("a")).rejects.toMatchObject({ code: "ERR_LOCK_CLOSED" });
   });
 });

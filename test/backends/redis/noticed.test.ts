@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Claim } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
-import { whyNoMember } from "../../../src/backends/redis/server-checks.ts";
+import { cannotQuarantine, whyNoMember } from "../../../src/backends/redis/server-checks.ts";
 import type { Identity } from "../../../src/backends/redis/query.ts";
 import type { Connection } from "../../../src/backends/redis/connection.ts";
 import { toBackendError } from "../../../src/backends/redis/errors.ts";
@@ -474,7 +474,7 @@ describe("without a server:", () => {
     expect(waited).toBe(true);
     await waiting;
     await inbox.openWithin(1000);
-    await inbox.close();
+    inbox.close();
   });
 
   test("an error keeps its code, where that is a word, and nothing else that could hold a secret", () => {
@@ -484,4 +484,32 @@ describe("without a server:", () => {
     const other = Object.assign(new Error("cut off"), { code: { secret: 1 } });
     expect(toBackendError(other, "a").cause).not.toHaveProperty("code");
   });
+
+  test("a quarantine is refused where the primary would go on without replicas, and where that cannot be told", () => {
+    const identity = { version: "7.0.15", minReplicas: 1, minReplicasMaxLagMs: 1000, guardsWrites: true } as Identity;
+    const why = (change: Partial<Identity>): string | undefined =>
+      cannotQuarantine({ ...identity, ...change }, { maxLagMs: 10_000, checkReplicas: true });
+    expect(why({})).toBeUndefined();
+    expect(why({ minReplicas: 0 })).toContain("`min-replicas-to-write` is 0");
+    expect(why({ minReplicasMaxLagMs: 0 })).toContain("`min-replicas-max-lag` is 0");
+    expect(why({ minReplicasMaxLagMs: 10_000 })).toContain("Lower the one or raise the other");
+    expect(why({ guardsWrites: false })).toContain("neither by CONFIG nor in INFO");
+    expect(why({ version: "6.0.1" })).toContain("Redis 6.0.1 lets scripts write");
+  });
+});
+
+test("of two who listen for one lock, the one goes on when the other stops", async () => {
+  await using testClients = new Clients();
+  const admin = testClients.client(server.port);
+  const backend = testClients.backend(server.port);
+  const claim = claimOf();
+  const woken = [0, 0];
+  const stops = [0, 1].map((at) => backend.freed(claim.name, () => void (woken[at]! += 1)));
+  await eventually("both listen", () => (woken.every((times) => times > 0) ? true : undefined));
+  stops[0]!();
+  const [first, second] = woken;
+  await admin.publish(keyOf(claim), "freed");
+  await eventually("the other is woken", () => (woken[1]! > second! ? true : undefined));
+  expect(woken[0]).toBe(first);
+  stops[1]!();
 });
