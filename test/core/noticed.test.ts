@@ -456,7 +456,7 @@ describe("one who", () => {
     expect(queryObjects(LocalQueue, { format: "count" }) - before).toBeLessThan(300);
   });
 
-  test("asks for a thread of a backend that has none is told what to do instead", async () => {
+  test("asks for a thread of a backend that has none learns what to do instead", async () => {
     const { locks } = stage();
     const error = await failure(locks.acquire("a", { renew: "thread" }));
     expect(error).toBeInstanceOf(TypeError);
@@ -530,7 +530,7 @@ describe("what everything rests on:", () => {
     expect([at(0), at(0.5), at(1)]).toEqual([500, 625, 750]);
   });
 
-  test("a quarantine is told with what is left of it, and not when it is over", () => {
+  test("a quarantine is reported with what is left of it, and not when it is over", () => {
     const refused = { granted: false, heldBy: [], quarantineMs: 5000 } as const;
     expect(readBlockers(refused, 1000)).toEqual({ heldBy: [], quarantineMs: 4000 });
     expect(readBlockers(refused, 5000)).toEqual({ heldBy: [], quarantineMs: undefined });
@@ -555,7 +555,7 @@ describe("who asks, and what is asked for again:", () => {
     reader!.assertHeld();
   });
 
-  test("one who waits behind a try that gets no answer is told so, and not that the lock is busy", async () => {
+  test("one who waits behind a try that gets no answer learns that, and not that the lock is busy", async () => {
     const { backend, clock, locks } = stage();
     backend.interfere.attempt = () => new Promise(() => {});
     const tried = failure(locks.tryAcquire("a", { timeout: "20s" }));

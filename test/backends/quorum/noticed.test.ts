@@ -378,7 +378,7 @@ describe("what members are asked, and what not:", () => {
     const forced = backend.forceRelease(name, fence, "ops", "stuck");
     await clock.advance(200);
     expect(await forced).toBe(true);
-    // Where nobody held it there was nothing to end, whoever is silent.
+    // Where no member held it there was nothing to end, also while one is silent.
     const again = backend.forceRelease(name, fence, "ops", "stuck");
     await clock.advance(200);
     expect(await again).toBe(false);

@@ -425,7 +425,7 @@ test("0 is no fence, neither as a ballot nor in a holder's record", async () => 
   await expect(backend.vote(claimOf(), 0n)).rejects.toThrow(`from 1 to ${LIMIT.fence}, got 0`);
 });
 
-test("a voted lease that ends wakes those who listen for it, also where somebody waits beside the votes", async () => {
+test("a voted lease that ends wakes those who listen for it, also where another claim waits beside the votes", async () => {
   await using own = await startRedis();
   await using testClients = new Clients();
   const [a, b] = [testClients.backend(own.port), testClients.backend(own.port)];
@@ -446,10 +446,12 @@ describe("without a server:", () => {
 
   test("a process that asks for no quarantine renews by the silence that the server's marker allows, not by its own", async () => {
     const asked: (readonly string[])[] = [];
+    const keysAsked: (readonly string[])[] = [];
     const connection = {
       topology: "standalone",
       keyPrefix: "app:",
-      evalsha: async (_: string, __: readonly string[], args: readonly string[]) => {
+      evalsha: async (_: string, keys: readonly string[], args: readonly string[]) => {
+        keysAsked.push(keys);
         asked.push(args);
         return "1";
       },
@@ -460,9 +462,31 @@ describe("without a server:", () => {
     const careful = toSettings({ failover: "quarantine", maxTtl: "1m", maxLag: "3s" });
     await new Renewals(connection, names, careful, undefined).renew([claimOf()]);
     expect(asked[1]![3]).toBe(String(careful.silenceS));
+    // A member of a quorum names its server's marker, behind the locks.
+    const member = new Renewals(connection, names, settings, undefined);
+    member.asksWho = true;
+    const claim = claimOf();
+    await member.renew([claim]);
+    expect(keysAsked[2]).toEqual([keyOf(claim), "holdfast:{marker}"]);
   });
 
-  test("the first claim waits for its messages no longer than it was told, and the next not at all", async () => {
+  test("a renewal that is one request has all the time that its caller gives it; only several do not wait for each other", async () => {
+    const clock = new FakeClock();
+    const slow = {
+      topology: "standalone",
+      keyPrefix: "",
+      evalsha: () => new Promise((resolve) => void clock.setTimer(() => resolve("1"), 5000)),
+    } as unknown as Connection;
+    const renewals = new Renewals(slow, namesOf("holdfast", false), { ...settings, clock }, undefined);
+    const one = renewals.renew([claimOf({ ttlMs: 6000 })]);
+    // Different ttls are different requests.
+    const two = renewals.renew([claimOf({ ttlMs: 6000 }), claimOf({ ttlMs: 60_000 })]);
+    await clock.advance(5000);
+    expect((await one).map(({ held }) => held)).toEqual([true]);
+    expect((await two).map(({ held }) => held)).toEqual(["unknown", true]);
+  });
+
+  test("the first claim waits for its messages no longer than it may, and the next not at all", async () => {
     const clock = new FakeClock();
     const silent = { openOwn: () => new Promise(() => {}), onReconnect: () => () => {} } as unknown as Connection;
     const inbox = new Inbox(silent, "channel", clock, {} as Recipients);
@@ -485,7 +509,7 @@ describe("without a server:", () => {
     expect(toBackendError(other, "a").cause).not.toHaveProperty("code");
   });
 
-  test("a quarantine is refused where the primary would go on without replicas, and where that cannot be told", () => {
+  test("a quarantine is refused where the primary would go on without replicas, and where that is unknown", () => {
     const identity = { version: "7.0.15", minReplicas: 1, minReplicasMaxLagMs: 1000, guardsWrites: true } as Identity;
     const why = (change: Partial<Identity>): string | undefined =>
       cannotQuarantine({ ...identity, ...change }, { maxLagMs: 10_000, checkReplicas: true });
