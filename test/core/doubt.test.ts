@@ -233,4 +233,42 @@ describe("S130: a release whose answer was lost, and which the store does not kn
     await world.clock.advance(1000);
     expect(await working).toBeInstanceOf(LockLostError);
   });
+
+  test("is unknown where the machine slept before the second asking was answered", async () => {
+    const world = stage();
+    losingTheAnswer(world, () => world.clock.suspend(5000));
+    const lease = await world.locks.acquire("a");
+    const released = lease.release();
+    await world.clock.advance(1000);
+    expect(await released).toBe("unknown");
+    expect(world.backend.count("release")).toBe(2);
+  });
+});
+
+describe("S137: a release that began in time, and whose answer came after a sleep", () => {
+  test.each([
+    ["the store did not know the lease", "absent", "unknown"],
+    ["the backend could not tell", undefined, "unknown"],
+    ["the store had it", "held", "released"],
+    ["the claim was waiting anew", "queued", "lost"],
+  ] as const)("%s: %s is %s", async (_, was, result) => {
+    const { backend, clock, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.release = async () => {
+      clock.suspend(5000);
+      return was;
+    };
+    expect(await lease.release()).toBe(result);
+    expect(backend.count("release")).toBe(1);
+  });
+});
+
+test("S137: a release that began in doubt is unknown where the store's word on the lease settles nothing", async () => {
+  const { backend, clock, locks } = stage();
+  const lease = await locks.acquire("a");
+  clock.suspend(5000);
+  // The claim holds the lock, maybe anew.
+  backend.interfere.renew = async (_, claims) => claims.map(() => undefined);
+  expect(await lease.release()).toBe("unknown");
+  expect(backend.count("release")).toBe(1);
 });

@@ -384,3 +384,15 @@ test("S136: a try whose ttl is shorter than its thread takes to start gets the l
     await locks.close();`);
   expect(result).toEqual({ answers: [true, true], result: "released" });
 });
+
+test("S136: a renewal that fails in the thread is asked for again soon, not after a third of the ttl", async () => {
+  const result = await script(`
+    const lease = await locks.acquire("a", { ttl: "1h", renew: "thread" });
+    view[12] = 1;
+    // In doubt, it is asked for at once.
+    view[3] = 5000;
+    await until(() => lease.remaining() > 0);
+    tell({ asked: view[10], failed: view[12] === 0, result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ asked: 2, failed: true, result: "released" });
+});
