@@ -207,7 +207,7 @@ function tie(store: OpenStore, { pid, startTime }: Keeper): void {
 
 /**
  * A lease that is noted nowhere cannot be renewed or released, and a lease whose keeper has died is not wanted. With a claim of the
- * user's own it stays: another command may have been given the same lease before, and whoever knows the claim can release it.
+ * user's own it stays: another command may have been given the same lease before, and a caller that knows the claim can release it.
  */
 async function givenBack({ backend }: OpenStore, claim: Claim, said: string): Promise<Error> {
   if (claim.resumes === true)
