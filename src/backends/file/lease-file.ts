@@ -103,8 +103,9 @@ export class LeaseFileStore {
         file.untilMs = untilMs;
         return false;
       }
-      // After a stop in between, what we wrote may be an earlier end than that of another process, which believes in that.
-      if (nowMs - fromMs <= SLOW_MS || file.leases !== undefined) return true;
+      // After a stop in between, what we wrote may be an earlier end than that of another process, which believes in that. Only a
+      // lease that is bound to no process is renewed by several.
+      if (nowMs - fromMs <= SLOW_MS || !this.#options.detached) return true;
     }
     return true;
   }
