@@ -98,7 +98,7 @@ async function everyCall(scenario) {
   rmSync(join(scratch, "whole"), { recursive: true, force: true });
   sum.killed += killed;
   say(`${scenario}: killed at ${killed} of ${sum.points[scenario]} points, ${calls} calls`);
-  // What kills nobody shows nothing.
+  // A run that kills no process shows nothing.
   if (killed < sum.points[scenario] / 2) report(`${scenario}: only ${killed} of ${sum.points[scenario]} were killed`);
 }
 
@@ -112,7 +112,7 @@ function run(dir, scenario, at, when) {
   });
 }
 
-/** The next claim gets the lock, with a greater fence, and can give it back; then nobody holds it or waits for it. */
+/** The next claim gets the lock, with a greater fence, and can give it back; then none holds it or waits for it. */
 async function survive(dir, output) {
   await endLasting(dir);
   const backend = new FileBackend({ dir, entriesMax: 2, hints: "poll" });

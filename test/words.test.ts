@@ -86,6 +86,8 @@ const PHRASES: readonly Rule[] = [
   { banned: /\bagain and again\b/i, say: "repeatedly, until" },
   { banned: /\bby a hair\b|\bblue moon\b|\bin vain\b/i, say: "the number; rarely; without success" },
   { banned: /\b(?:a|one) look\b/i, say: "a try, a check" },
+  { banned: /\b(?:for|of|in|an) office\b/i, say: "leader, while elected, campaign" },
+  { banned: /\bbelieves? to\b/i, say: "believes that it" },
 ];
 
 interface Source {

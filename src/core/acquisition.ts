@@ -7,6 +7,7 @@ import type { Claim, Granted, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import { onAbort } from "../contract/on-abort.ts";
+import { jitter } from "../contract/random.ts";
 import { type Grant, unused } from "./grant.ts";
 import { isSame, type Shown } from "./shown.ts";
 import type { SentAt } from "../contract/clock.ts";
@@ -161,7 +162,7 @@ export class Acquisition<For = unknown> {
     return undefined;
   }
 
-  /** What is no answer is asked for again, as after an error; a grant that cannot be is reported, because the next would be no better. */
+  /** An invalid answer is asked for again, as after an error; an impossible grant is reported, because the next one would be no better. */
   #checked(answer: Granted | Refused): Granted | Refused | Promise<never> {
     const { backend, clock } = this.#around;
     const read = readAnswer(answer, clock.now());
@@ -226,7 +227,7 @@ export class Acquisition<For = unknown> {
     if (retryMs !== undefined && retryMs > 0 && this.#trouble === undefined) return Math.max(1, retryMs);
     const capMs = Math.min(POLL_MAX_MS, Math.max(1, this.claim.ttlMs / 3));
     const pauseMs = Math.min(capMs, POLL_MIN_MS * 2 ** Math.min(round, 10));
-    return pauseMs * (0.5 + 0.5 * this.#around.chance.fraction());
+    return jitter(pauseMs, 0.5, 1, this.#around.chance);
   }
 
   /** Waits for news or for `pauseMs`, whichever comes first. */

@@ -45,7 +45,7 @@ export interface QueryOptions {
 }
 
 export interface ElectOptions extends LockOptions {
-  /** Ends the candidacy; an office held is left after the work has settled. */
+  /** Ends the candidacy. A leader steps down after its work has settled. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -79,7 +79,7 @@ export interface Lease extends AsyncDisposable {
   remaining(): number;
   /** Throws {@link LockLostError} unless the lease is surely held now. Right even when timers are late. */
   assertHeld(): void;
-  /** Ends the lease. Safe to call twice. Rejects only where a custom backend answers what is no answer. */
+  /** Ends the lease. Safe to call twice. Rejects only if a custom backend gives an invalid answer. */
   release(): Promise<ReleaseResult>;
 }
 
@@ -108,7 +108,7 @@ export interface Locks extends AsyncDisposable {
   acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lease>;
   /** Takes the lock if it is free now, else resolves to `null`. */
   tryAcquire(name: string | readonly string[], options?: TryOptions): Promise<Lease | null>;
-  /** Runs for office repeatedly, and does `work` while elected. Resolves when `signal` aborts or the locks are closed. */
+  /** Campaigns for leadership, and runs `work` while elected. Resolves when `signal` aborts or the locks are closed. */
   elect(name: string, work: Work<unknown>, options?: ElectOptions): Promise<void>;
   /** Holders and waiters of all locks whose name starts with `prefix`. */
   query(prefix?: string, options?: QueryOptions): Promise<Snapshot>;

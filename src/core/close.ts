@@ -83,7 +83,7 @@ export class Closing {
   }
 }
 
-/** Ends every hold, used or not, and waits until nothing of ours is left in the store. Says what may be, in bounded time. */
+/** Ends every hold, used or not, and waits until nothing of ours is left in the store. After a bounded time it reports what may be left. */
 async function end(engine: Engine): Promise<void> {
   const { clock, releases } = engine;
   engine.releaseAll();

@@ -68,7 +68,7 @@ export class HeldLease implements Lease, Peekable {
     this.#left = inside?.left;
   }
 
-  /** @internal Tells subscribers that the lease has begun. They may do anything, so that it is in its user's hands before. */
+  /** @internal Tells subscribers that the lease has begun. They may do anything, so its user has it before. */
   announce(): void {
     this.#event = { backend: this.#parts.backend.name, name: this.name, mode: this.mode, fence: this.fence };
     holdChannel.start.publish(this.#event);
@@ -193,7 +193,7 @@ export class HeldLease implements Lease, Peekable {
     for (const lease of all) if (lease.#end !== "released") lease.#controller?.abort(reason);
   }
 
-  /** @internal It and all inside it, the outer ones first. A loop: nothing forbids to enter 20,000 deep. */
+  /** @internal It and all inside it, the outer ones first. A loop, because re-entries may be 20,000 deep. */
   withInner(): readonly HeldLease[] {
     const all: HeldLease[] = [this];
     for (const lease of all) for (const inner of lease.#inner ?? []) all.push(inner);
@@ -205,7 +205,7 @@ export class HeldLease implements Lease, Peekable {
     return this.#hold.trusted(this.#parts.clock.now());
   }
 
-  /** @internal The loss, for one who wanted to enter. */
+  /** @internal The loss, for a caller that wanted to enter. */
   lossFor(loss: LossReason): LockLostError {
     return this.lost ?? new LockLostError(this.name, this.fence, loss);
   }

@@ -280,7 +280,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   }
 }
 
-/** True: the hold may go to this request in memory, without a word to the store. */
+/** True: the hold may go to this request in memory, without asking the store. */
 function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
   const { options } = hold;
   if (!options.reusable || options.shareKey !== request.options.shareKey) return false;

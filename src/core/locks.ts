@@ -115,7 +115,7 @@ class BackendLocks implements Locks {
     const checked = toQuerySpec(options);
     const { backend } = this.#engine;
     const found = await askStore(this.#engine, "query()", checked, () => backend.query(prefix));
-    // Text that others wrote, cut to what our own doors let in.
+    // Text that others wrote, cut to the lengths that Holdfast itself allows.
     return (await import("./snapshot.ts")).checkedSnapshot(backend.name, found);
   }
 
@@ -211,7 +211,7 @@ class BackendLocks implements Locks {
     try {
       result = await inside();
     } catch (error) {
-      // Its own error is what counts, whatever the release comes to.
+      // Its own error is reported, whatever the release answers.
       attachLoss(error, await this.#finish(lease, call).catch(() => undefined));
       throw error;
     }

@@ -1,4 +1,4 @@
-/** What options come to once they are checked: the one place where defaults are filled in. */
+/** Options, checked: the one place where defaults are filled in. */
 import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { AcquireOptions, LocksOptions, QueryOptions, TryOptions } from "./api.ts";
 import type { Backend, Claim, Meta, Mode } from "../contract/backend.ts";
@@ -117,7 +117,7 @@ export function onlyWaitOf(options: AcquireOptions, usual: CheckedOptions): Chec
   };
 }
 
-/** The options of tryAcquire(): it never queues, so that it has no `wait`, and the time it takes is for the store. */
+/** The options of tryAcquire(): it never queues, so it has no `wait`; its time limit is for the answer of the store. */
 export function checkTryOptions(
   options: TryOptions | undefined,
   usual: CheckedOptions,
@@ -226,7 +226,7 @@ function optional(value: Duration | undefined, option: string, absent: number): 
   return toMs(value, option, { maxMs: MAX_HOLD_MS });
 }
 
-/** What is shown to those who inspect the lock. Throws a `TypeError` when it is no object of texts, or too large. */
+/** What is shown to those who inspect the lock. Throws a `TypeError` when it is not an object of texts, or too large. */
 export function toMeta(own: Meta | undefined, shared: Meta | undefined): Meta {
   if (own === undefined && shared === undefined) return NO_META;
   for (const part of [own, shared]) {

@@ -7,7 +7,7 @@ import { Deadlines, type Deadline } from "../contract/deadlines.ts";
 import type { ReleaseResult } from "./api.ts";
 import type { Backend, Claim, Granted, Refused, Released } from "../contract/backend.ts";
 import type { Clock, SleepDetector } from "../contract/clock.ts";
-import type { Chance } from "../contract/random.ts";
+import { type Chance, jitter } from "../contract/random.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
 import { asked } from "../contract/answer.ts";
@@ -71,7 +71,7 @@ export async function releaseUntil(
     } catch (cause) {
       if (isA(LockBackendError, cause) && cause.fatal) return undefined;
     }
-    const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10)) * (0.5 + 0.5 * chance.fraction());
+    const pauseMs = jitter(Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10)), 0.5, 1, chance);
     if (isOver() || clock.now() + pauseMs >= untilMs) return undefined;
     await new Promise<void>((resolve) => clock.setTimer(resolve, pauseMs));
   }
@@ -125,7 +125,7 @@ export class Releases {
     await this.release(hold).catch(() => {});
   }
 
-  /** Releases a hold, and says what became of it in bounded time. Rejects only where the backend answers what is no answer. */
+  /** Releases a hold, and says what became of it in bounded time. Rejects only if the backend gives an invalid answer. */
   release(hold: Hold): Promise<ReleaseResult> {
     return this.#send(hold, (inDoubt) => (inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim)));
   }

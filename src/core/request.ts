@@ -24,7 +24,7 @@ export interface Queue {
   leave(request: Request): void;
   /** Who is in the way, for messages. */
   blockers(): Blockers;
-  /** Why the store could not be asked, if that is what those who wait, or those who only try, are held up by. */
+  /** Why the store could not be asked, if that is what delays those who wait, or those who only try. */
   trouble(waits: boolean): unknown;
   /** Called now and then while a request waits: look whether the store still answers. */
   nudge(): void;
@@ -55,14 +55,14 @@ export class Request implements Deadline {
   /** The locks that its caller is inside of. */
   scope: HeldScope | undefined;
 
-  /** Takes the request's signal listener away again. */
+  /** Removes the listener from the request's signal. */
   unlisten: (() => void) | undefined;
 
   readonly #resolve: (lease: HeldLease | null) => void;
   readonly #reject: (error: unknown) => void;
   readonly #deadlines: Deadlines<Request>;
 
-  /** Settles once, through one of the two functions. Its deadline is put away then. */
+  /** Settles once, through one of the two functions. Its deadline is cleared then. */
   constructor(
     queue: Queue,
     options: CheckedOptions,
@@ -118,7 +118,7 @@ export class Request implements Deadline {
   }
 }
 
-/** Why a request that has waited for as long as it would is given up: the lock is busy, or the store could not be asked. */
+/** Why a request whose waiting time is over fails: the lock is busy, or the store could not be asked. */
 export function tooLate({ queue, waits, options }: Request, backend: string): Error {
   const cause = queue.trouble(waits);
   if (cause === undefined && waits) {

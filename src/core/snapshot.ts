@@ -18,7 +18,7 @@ export function checkedSnapshot(backend: string, found: Snapshot): Snapshot {
   throw new LockBackendError(backend, "", message, { fatal: true });
 }
 
-/** What a store says, cut to what could have been written through our doors. */
+/** What a store says, cut to the lengths that Holdfast itself allows. */
 export function clippedSnapshot({ held, pending, forced }: Snapshot): Snapshot {
   return { held: clippedAll(held), pending: clippedAll(pending), forced: forced.map(clippedForced) };
 }

@@ -5,8 +5,8 @@
  * - this process holds the lock for sure, now;
  * - the store has refused a question that left after the call.
  *
- * An older answer proves nothing, also where another here waits in the store's queue by its word: the lock may have become free
- * since, or that claim's grant may be on its way and leave room. So a try neither takes the word of those who wait
+ * An older answer proves nothing, also where another request here waits in the store's queue because of it: the lock may
+ * have become free since, or that claim's grant may be on its way and leave room. So a try neither takes the word of those who wait
  * nor stands behind them: it is asked for on its own, as soon as a question of theirs that is out has come back.
  *
  * A refusal speaks for all that want the same and stood here when its question left: a thousand tries on a busy lock are

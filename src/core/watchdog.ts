@@ -1,6 +1,7 @@
 /**
  * The watchdog: renews every hold of this process from one timer, in batches, and ends those that
- * can no longer be trusted. A hold is renewed after a third of its ttl and asked for again until its instant passes.
+ * can no longer be trusted. A hold is renewed after a third of its ttl. Without an answer, that is retried for
+ * as long as the lease can be trusted.
  *
  * To end a hold calls the user's abort listeners, which may release, acquire or close anything. So each step first decides,
  * then puts everything back in its place, and only then ends what has to end; what is asked for afterwards is looked at anew.
@@ -8,7 +9,7 @@
 import { Deadlines, type Deadline } from "../contract/deadlines.ts";
 import { readRenewal } from "../contract/answer.ts";
 import type { Backend, Renewal } from "../contract/backend.ts";
-import type { Chance } from "../contract/random.ts";
+import { type Chance, jitter } from "../contract/random.ts";
 import type { Clock, SleepDetector } from "../contract/clock.ts";
 import type { Runtime } from "./release.ts";
 import type { RenewThread } from "./renew-thread.ts";
@@ -213,7 +214,7 @@ export class Watchdog {
     let answers: readonly Renewal[] | undefined;
     try {
       const renewals = await this.#backend.renew(claims, fences);
-      // What does not answer each claim is no answer.
+      // An answer that does not cover each claim is invalid.
       if (Array.isArray(renewals) && renewals.length === holds.length) answers = renewals;
     } catch {
       // Unknown is neither yes nor no: asked again below, until the instant passes.
@@ -277,7 +278,7 @@ export class Watchdog {
       let group = perTtl.get(hold.ttlMs);
       if (group === undefined) {
         const leftMs = hold.trustedUntilMs - nowMs;
-        const pauseMs = Math.max(RETRY_MIN_MS, leftMs / 8) * (0.5 + 0.5 * this.#chance.fraction());
+        const pauseMs = jitter(Math.max(RETRY_MIN_MS, leftMs / 8), 0.5, 1, this.#chance);
         perTtl.set(hold.ttlMs, (group = new RenewalGroup(hold.ttlMs, failures === 0 ? nowMs : nowMs + pauseMs)));
         group.failures = failures;
       }
@@ -288,7 +289,7 @@ export class Watchdog {
 
   /** A third of the ttl, jittered, so that processes started together do not renew together for ever. */
   #thirdMs(ttlMs: number): number {
-    return (ttlMs / 3) * (0.9 + 0.1 * this.#chance.fraction());
+    return jitter(ttlMs / 3, 0.9, 1, this.#chance);
   }
 }
 

@@ -88,7 +88,7 @@ test("work that ends at once does not become a busy loop", async () => {
   await office;
 });
 
-test("work that fails in office ends the candidacy with its error, and frees the lock", async () => {
+test("work that fails while elected ends the candidacy with its error, and frees the lock", async () => {
   const { locks, other } = stage();
   const mine = new Error("mine");
   await expect(locks.elect("scheduler", () => Promise.reject(mine))).rejects.toBe(mine);

@@ -379,7 +379,7 @@ describe("S157: signals of the user's own making", () => {
     }
   });
 
-  test("one that can be listened to the first times only: an office is not kept, and no pause either", async () => {
+  test("one that can be listened to the first times only: the leader does not stay elected, and no pause is kept either", async () => {
     for (let good = 0; good < 6; good++) {
       const { clock, locks, other } = stage();
       let left = good;

@@ -1,4 +1,5 @@
 /** Small bugs that lived: each test here is red with one that `npm run mutate` put in and that no other test noticed. */
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { getEventListeners } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -463,7 +464,7 @@ describe("one who", () => {
     expect(queryObjects(LocalQueue, { format: "count" }) - before).toBeLessThan(300);
   });
 
-  test("asks for a thread of a backend that has none is told what to do instead", async () => {
+  test("asks for a thread of a backend that has none learns what to do instead", async () => {
     const { locks } = stage();
     const error = await failure(locks.acquire("a", { renew: "thread" }));
     expect(error).toBeInstanceOf(TypeError);
@@ -537,7 +538,7 @@ describe("what everything rests on:", () => {
     expect([at(0), at(0.5), at(1)]).toEqual([500, 625, 750]);
   });
 
-  test("a quarantine is told with what is left of it, and not when it is over", () => {
+  test("a quarantine is reported with what is left of it, and not when it is over", () => {
     const refused = { granted: false, heldBy: [], quarantineMs: 5000 } as const;
     expect(readBlockers(refused, 1000)).toEqual({ heldBy: [], quarantineMs: 4000 });
     expect(readBlockers(refused, 5000)).toEqual({ heldBy: [], quarantineMs: undefined });
@@ -548,5 +549,114 @@ describe("what everything rests on:", () => {
     expect(got("x".repeat(40))).toBe(`"${"x".repeat(40)}"`);
     expect(got("x".repeat(41))).toMatch(/^"x{39}…" \(41 characters\)$/);
     expect(printable("a\u0001\u00ff\u202e")).toBe("a\\x01ÿ\\u{202e}");
+  });
+});
+
+describe("who asks, and what is asked for again:", () => {
+  test("that a writer is refused says nothing of a reader that tries beside it", async () => {
+    const { locks, other } = stage();
+    await other().acquire("a", { mode: "shared" });
+    // The first question is out alone; the second leaves when all three stand there.
+    const tries = [locks.tryAcquire("a"), locks.tryAcquire("a"), locks.tryAcquire("a", { mode: "shared" })];
+    const [first, second, reader] = await Promise.all(tries);
+    expect([first, second]).toEqual([null, null]);
+    reader!.assertHeld();
+  });
+
+  test("one who waits behind a try that gets no answer learns that, and not that the lock is busy", async () => {
+    const { backend, clock, locks } = stage();
+    backend.interfere.attempt = () => new Promise(() => {});
+    const tried = failure(locks.tryAcquire("a", { timeout: "20s" }));
+    const waited = failure(locks.acquire("a", { wait: 1500 }));
+    await clock.advance(1500);
+    expect(await waited).toBeInstanceOf(LockBackendError);
+    expect((await waited).message).toContain("no answer for 1.5 s");
+    await clock.advance(20_000);
+    await tried;
+  });
+
+  test("after a failure the store is asked again soon, whatever it had said before of when to ask", async () => {
+    const { backend, clock, locks } = stage();
+    let asked = 0;
+    backend.interfere.attempt = async (pass) => {
+      asked++;
+      if (asked === 1) return { granted: false, heldBy: [], retryMs: 30_000 };
+      if (asked === 2) throw new Error("cut off");
+      return await pass();
+    };
+    // The first news is a reason to ask again at once; later there is none.
+    const news = [Promise.resolve(undefined)];
+    backend.watch = () => news.pop() ?? new Promise(() => {});
+    const waiting = locks.acquire("a", { wait: "1m" });
+    await clock.advance(1000);
+    (await waiting).assertHeld();
+    expect(asked).toBe(3);
+  });
+
+  test("a claim that is no longer wanted is released until its lock delay would be over, too", async () => {
+    const { backend, clock, locks, other } = stage();
+    await other().acquire("a");
+    const abort = new AbortController();
+    const waiting = failure(locks.acquire("a", { ttl: "10s", lockDelay: "60s", signal: abort.signal }));
+    await clock.settle();
+    backend.interfere.release = () => Promise.reject(new Error("cut off"));
+    abort.abort();
+    await waiting;
+    await clock.advance(75_000);
+    const before = backend.count("release");
+    await clock.advance(4000);
+    expect(backend.count("release")).toBeGreaterThan(before);
+    // Then the store has let go by itself.
+    await clock.advance(10_000);
+    const last = backend.count("release");
+    await clock.advance(60_000);
+    expect(backend.count("release")).toBe(last);
+  });
+
+  test("news of a loss that overtakes its grant is of that claim, whatever other locks are waited for", async () => {
+    const { backend, clock, locks, other } = stage();
+    await other().acquire("a");
+    void failure(locks.acquire("a"));
+    await clock.settle();
+    const answer = gate();
+    backend.interfere.attempt = async (pass) => {
+      const granted = await pass();
+      backend.interfere.attempt = undefined;
+      await answer.opened;
+      return granted;
+    };
+    const waiting = locks.acquire("b");
+    await clock.settle();
+    const [claim] = backend.steps.at(-1)!.claims;
+    backend.listener!.lost(claim!.id, { kind: "gone" });
+    answer.open();
+    await clock.advance(1000);
+    (await waiting).assertHeld();
+    const claims = backend.steps.filter(({ step }) => step === "attempt").map(({ claims: [asked] }) => asked!);
+    expect(claims.filter(({ name }) => name === "b").at(-1)!.id).not.toBe(claim!.id);
+    await locks.close({ force: true });
+  });
+
+  test("a wait at a backend that tells no news ends with who is in the way", async () => {
+    const { backend, clock, locks, other } = stage();
+    Object.assign(backend, { watch: undefined });
+    await other().acquire("a");
+    const waiting = failure(locks.acquire("a", { wait: "5s" }));
+    await clock.advance(5000);
+    expect(await waiting).toBeInstanceOf(LockTimeoutError);
+    expect((await waiting).message).toContain("is held by there:2");
+  });
+
+  test("a try that was refused while a subscriber closed the locks is refused, and nothing else", async () => {
+    const { locks, other } = stage();
+    await other().acquire("a");
+    const close = (): void => void locks.close();
+    subscribe("tracing:holdfast:acquire:asyncEnd", close);
+    try {
+      expect(await locks.tryAcquire("a")).toBeNull();
+    } finally {
+      unsubscribe("tracing:holdfast:acquire:asyncEnd", close);
+    }
+    await expect(locks.tryAcquire("a")).rejects.toMatchObject({ code: "ERR_LOCK_CLOSED" });
   });
 });

@@ -654,7 +654,7 @@ describe("many, and deep", () => {
 });
 
 describe("groups", () => {
-  test("S124: a group inside an office that was asked to stop notices the loss of a part while it waits for the rest", async () => {
+  test("S124: a group inside elected work that was asked to stop notices the loss of a part while it waits for the rest", async () => {
     const { backend, clock, locks, other } = stage();
     const there = other();
     const rival = await there.acquire("b");

@@ -80,7 +80,6 @@ export class FileBackend implements Backend {
     this.#claims = new LocalClaims(clock, (facts) => this.#leaseFiles.adopt(facts));
     this.#forced = new ForcedRecords(paths, clock);
     this.#renewals = new Renewals({
-      paths,
       leaseFiles: this.#leaseFiles,
       claims: this.#claims,
       forced: this.#forced,
@@ -259,7 +258,7 @@ export class FileBackend implements Backend {
 
   #release(claim: Claim): Released {
     const lock = this.#lock(claim.name);
-    const local = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.holderBy(claim.id));
+    const local = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, this.#leaseFiles.leaseOf(claim, lock.log));
     if (local === undefined) return "absent";
     if (local.file !== undefined) this.#waiting.forget(local.file.facts.id);
     // Who resumes another process's lease need not know its minHold, but the record does.

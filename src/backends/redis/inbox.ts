@@ -6,6 +6,7 @@
  */
 import type { Claim } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
+import { within } from "../../contract/time-limit.ts";
 import type { Connection } from "./connection.ts";
 import type { Entry, LocalClaims } from "./local-claims.ts";
 import type { Releases } from "./release.ts";
@@ -68,12 +69,7 @@ export class Inbox {
   /** Subscribes, but waits no longer than `ms` for it, and only once. */
   async openWithin(ms: number): Promise<void> {
     if (this.ready || this.tried) return;
-    let timer: Timer;
-    const late = new Promise<void>((resolve) => {
-      timer = this.#clock.setTimer(resolve, ms, true);
-    });
-    await Promise.race([this.open(), late]);
-    this.#clock.clearTimer(timer);
+    await within(this.#clock, this.open(), ms);
     this.tried = true;
   }
 

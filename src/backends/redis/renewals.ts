@@ -1,6 +1,6 @@
 /** Renews leases in few calls, each with its own answer. Used by the backend, and by the renewer of a worker thread. */
 import type { Claim, Renewal } from "../../contract/backend.ts";
-import type { Clock, Timer } from "../../contract/clock.ts";
+import { within } from "../../contract/time-limit.ts";
 import { PORTION } from "./batches.ts";
 import type { Connection } from "./connection.ts";
 import type { Replicator } from "./durability.ts";
@@ -84,7 +84,9 @@ export class Renewals {
     const { clock } = this.#settings;
     const asked = this.#ask(call).catch((error: unknown) => toBackendError(error, ""));
     // A node that does not answer must not delay the answers of the others.
-    const replies = await (alone ? asked : within(clock, asked, Math.max(50, call.leastTtlMs / 6)));
+    const limitMs = Math.max(50, call.leastTtlMs / 6);
+    const heard = await (alone ? asked : within(clock, asked, limitMs));
+    const replies = heard === undefined ? noAnswer(limitMs) : heard;
     // Usually a portion is one call, and all its answers are the same.
     const who = this.asksWho ? whoOf(replies, call.places.length) : undefined;
     const renewed: Renewal = who === undefined || who === "" ? RENEWED : { held: true, from: who };
@@ -179,18 +181,8 @@ function isSame({ claims: before }: Portion, claims: readonly Claim[], from: num
   return true;
 }
 
-async function within(clock: Clock, asked: Promise<unknown>, ms: number): Promise<unknown> {
-  let timer: Timer;
-  const late = new Promise<Error>((resolve) => {
-    timer = clock.setTimer(
-      () => resolve(toBackendError(new Error(`no answer within ${Math.round(ms)} ms`), "")),
-      ms,
-      true,
-    );
-  });
-  const first = await Promise.race([asked, late]);
-  clock.clearTimer(timer);
-  return first;
+function noAnswer(limitMs: number): Error {
+  return toBackendError(new Error(`no answer within ${Math.round(limitMs)} ms`), "");
 }
 
 async function ask(

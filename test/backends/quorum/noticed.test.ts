@@ -378,7 +378,7 @@ describe("what members are asked, and what not:", () => {
     const forced = backend.forceRelease(name, fence, "ops", "stuck");
     await clock.advance(200);
     expect(await forced).toBe(true);
-    // Where nobody held it there was nothing to end, whoever is silent.
+    // Where no member held it there was nothing to end, also while one is silent.
     const again = backend.forceRelease(name, fence, "ops", "stuck");
     await clock.advance(200);
     expect(await again).toBe(false);
@@ -430,14 +430,19 @@ test("who waits is woken when those that were free and those that have been free
       },
     },
   })) as unknown as MemberLink[];
-  /** A round in which the first member would have granted. */
-  const lost = { vote: ({ index }: MemberLink) => ({ vote: index === 0 ? "granted" : "held" }) } as unknown as Round;
-  const hints = new ReleaseHints();
-  hints.listen(links, name, lost);
-  let woken = 0;
-  hints.await(() => woken++);
-  freed[0]!();
-  expect(woken).toBe(0);
-  freed[1]!();
-  expect(woken).toBe(1);
+  /** A round in which so many members would have granted. */
+  const lost = (free: number): Round =>
+    ({ vote: ({ index }: MemberLink) => ({ vote: index < free ? "granted" : "held" }) }) as unknown as Round;
+  const wokenBy = (free: number, ...members: number[]): number => {
+    const hints = new ReleaseHints();
+    hints.listen(links, name, lost(free));
+    let woken = 0;
+    hints.await(() => woken++);
+    for (const member of members) freed[member]!();
+    return woken;
+  };
+  expect(wokenBy(1, 1)).toBe(1);
+  expect(wokenBy(1, 0)).toBe(0);
+  expect(wokenBy(0, 1)).toBe(0);
+  expect(wokenBy(0, 1, 2)).toBe(1);
 });
