@@ -3,7 +3,7 @@
  * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
  */
 import { asked, askFor, type Blockers, readAnswer, readBlockers, trustedUntilMs } from "../contract/answer.ts";
-import type { Claim, Granted, Refused } from "../contract/backend.ts";
+import type { Claim, Granted, KeptOutcome, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import { onAbort } from "../contract/on-abort.ts";
@@ -23,10 +23,16 @@ const SILENCE_MS = 1000;
 /** How often in a row a backend may say at once that it should be asked again. */
 const HASTY_MAX = 10;
 
-/** What became of an acquisition: a grant; nothing, where it was refused for good or called off; or an error. */
+/** The lock's work was done: what came of it, by an answer to a question that left then. */
+export interface Done {
+  readonly outcome: KeptOutcome;
+  readonly sentAtMs: number;
+}
+
+/** What became of an acquisition: a grant; an outcome instead; nothing, where it was refused for good or called off; or an error. */
 export type Ended<For> = (
   acquisition: Acquisition<For>,
-  grant: Grant | undefined,
+  grant: Grant | Done | undefined,
   failed?: { readonly error: unknown },
 ) => void;
 
@@ -117,11 +123,11 @@ export class Acquisition<For = unknown> {
     return { granted, sent, heardAtMs: this.#around.clock.now(), trustedUntilMs: untilMs };
   }
 
-  /** Resolves with the grant; with `undefined` when refused and the claim does not queue, or when called off. */
+  /** Resolves with the grant, or the outcome that the claim wants; with `undefined` when refused and the claim does not queue, or when called off. */
   async seek(first?: {
     readonly answer: Promise<Granted | Refused>;
     readonly sent: SentAt;
-  }): Promise<Grant | undefined> {
+  }): Promise<Grant | Done | undefined> {
     const { clock, sleep } = this.#around;
     let answer = first?.answer;
     for (let round = 0; this.#off === undefined; round++) {
@@ -148,6 +154,8 @@ export class Acquisition<For = unknown> {
         // Asked for again with the same claim, but not without a pause for ever: the next may be as slow, or as short.
         this.#trouble = new Error("its grant was over too soon");
         if (round === 0) continue;
+      } else if (heard?.outcome !== undefined && this.claim.wantsOutcome === true) {
+        return { outcome: heard.outcome, sentAtMs: sent.atMs };
       } else if (heard !== undefined) {
         this.#refusedAtMs = clock.now();
         this.refused = heard;

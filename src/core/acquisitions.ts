@@ -1,5 +1,5 @@
 /** The claims of one local queue that are on their way through the store. Those that are no longer wanted are called off, and tracked until gone. */
-import { Acquisition } from "./acquisition.ts";
+import { Acquisition, type Done } from "./acquisition.ts";
 import type { Shown } from "./shown.ts";
 import type { Blockers } from "../contract/answer.ts";
 import type { Granted, LocalFacts, Refused } from "../contract/backend.ts";
@@ -38,6 +38,9 @@ export abstract class Acquisitions {
   // What becomes of a claim. One that was called off is not heard of again.
 
   protected abstract granted(acquisition: Acquisition<Request>, grant: Grant): void;
+
+  /** The claim wanted an outcome, and there is one. */
+  protected abstract done(acquisition: Acquisition<Request>, done: Done): void;
 
   /** For good: the claim was only a try. */
   protected abstract refused(acquisition: Acquisition<Request>): void;
@@ -139,14 +142,15 @@ export abstract class Acquisitions {
 
   readonly #ended = (
     acquisition: Acquisition<Request>,
-    grant: Grant | undefined,
+    grant: Grant | Done | undefined,
     failure?: { readonly error: unknown },
   ): void => {
     // Mostly it is the only one.
     if (this.claims.at(-1) === acquisition) this.claims.pop();
     else if (!remove(this.claims, acquisition)) return;
     this.#silences = 0;
-    if (grant !== undefined) this.granted(acquisition, grant);
+    if (grant !== undefined && "outcome" in grant) this.done(acquisition, grant);
+    else if (grant !== undefined) this.granted(acquisition, grant);
     else if (failure === undefined) this.refused(acquisition);
     else {
       this.callOff(acquisition);

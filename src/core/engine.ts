@@ -18,7 +18,7 @@ import { Scope } from "./reentry.ts";
 import { Releases } from "./release.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { RenewThread } from "./renew-thread.ts";
-import { type WaitMode, type Queue, Request, tooLate } from "./request.ts";
+import { type WaitMode, type Queue, Request, type Taken, tooLate } from "./request.ts";
 import { LocalQueue, type QueueParts } from "./local-queue.ts";
 
 const IDLE_QUEUES = 256;
@@ -76,23 +76,24 @@ export class Engine {
 
   /** Waits for the lock, or looks once: see {@link WaitMode}. Only a `try` resolves to null. */
   take(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+    // Only who wants an outcome may get one.
+    return this.takeOrOutcome(name, options, waitMode, waitMs) as Promise<HeldLease | null>;
+  }
+
+  /** As {@link take}, for options that say that an outcome is wanted. */
+  takeOrOutcome(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
     return options.renew === "thread"
       ? this.#takeWithThread(name, options, waitMode, waitMs)
       : this.#takeNow(name, options, waitMode, waitMs);
   }
 
-  #takeNow(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+  #takeNow(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
     if (this.#closing.signal.aborted) return Promise.reject(new LockClosedError(name));
     return this.#enter(this.#queues.get(name) ?? this.#newQueue(name), options, waitMode, waitMs);
   }
 
   /** As {@link take}, after the thread that will renew the lease is there. Who never asks for one does not load it. */
-  async #takeWithThread(
-    name: string,
-    options: CheckedOptions,
-    waitMode: WaitMode,
-    waitMs: number,
-  ): Promise<HeldLease | null> {
+  async #takeWithThread(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
     const untilMs = this.clock.now() + waitMs;
     const { awaitThread, RenewThread } = await import("./renew-thread.ts");
     this.#thread ??= new RenewThread(this.backend, this.clock, (id, loss) => this.#lost(id, loss));
@@ -108,11 +109,11 @@ export class Engine {
     const lease = scope.enterNow(options.mode);
     if (lease !== undefined) return lease;
     if (this.closed) throw new LockClosedError(scope.name);
-    return await this.#enter(scope, options, waitMode, waitMs);
+    return (await this.#enter(scope, options, waitMode, waitMs)) as HeldLease | null;
   }
 
   /** The queue is entered last: from then on the request may be settled at any time. */
-  #enter(queue: Queue, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+  #enter(queue: Queue, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
     return new Promise((resolve, reject) => {
       const { signal } = options;
       // The reason is the caller's own: it comes back as it is.

@@ -7,7 +7,7 @@
  */
 import type { Lease, ReleaseResult } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
-import type { Backend, Holding, Mode } from "../contract/backend.ts";
+import type { Backend, Holding, Mode, Outcome } from "../contract/backend.ts";
 import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
@@ -128,8 +128,9 @@ export class HeldLease implements Lease, Peekable {
    * @internal Ends the lease when the work under it has settled. Returns the loss if that work may not be taken for complete:
    * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides.
    */
-  async finish(): Promise<LockLostError | undefined> {
+  async finish(outcome?: Outcome): Promise<LockLostError | undefined> {
     const state = this.stateNow();
+    if (state !== "lost") this.#hold.outcome = outcome;
     const result = await this.release();
     if (state === "doubt" && result === "unknown") this.#loseLate({ kind: "unconfirmed" });
     return this.lost;

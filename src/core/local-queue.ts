@@ -10,7 +10,7 @@
  * consistent, and afterwards everything is looked at again.
  */
 import type { ReleaseResult } from "./api.ts";
-import type { Acquisition } from "./acquisition.ts";
+import type { Acquisition, Done } from "./acquisition.ts";
 import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError, LockClosedError } from "../contract/errors.ts";
@@ -22,13 +22,12 @@ import { remove } from "./list.ts";
 import { type Grant, unused } from "./grant.ts";
 import { HeldLease, type LeaseParts, reportLost } from "./lease.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
+import { mayLend, seatsFor } from "./lending.ts";
 import { factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
 
 /** How long a claim that is wanted may wait for the answer to its first question. */
 const WANTED_SILENCE_MS = 30_000;
-/** How long one process may pass a hold around before the store is asked who is next. */
-const TURN_MS = 10;
 
 /** What a queue uses. All of it lies below. */
 export interface QueueParts extends ClaimParts, LeaseParts {
@@ -244,6 +243,17 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     this.serve();
   }
 
+  /** The lock's work was done: all who stood here before that was asked, and want to know, know. */
+  protected done({ request }: Acquisition<Request>, { outcome, sentAtMs }: Done): void {
+    let next: Request | undefined;
+    for (let each = this.#line.first; each !== undefined; each = next) {
+      ({ next } = each);
+      const isMeant = each === request || (each.options.wantsOutcome && each.enteredMs < sentAtMs);
+      if (isMeant && this.#line.remove(each)) each.finish(outcome);
+    }
+    this.serve();
+  }
+
   protected failed({ request }: Acquisition<Request>, error: unknown): void {
     const head = this.#line.first;
     const failed = request.inLine || head?.options.shareKey !== request.options.shareKey ? request : head;
@@ -266,7 +276,8 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     const { backend, releases, clock, sleep } = this.#parts;
     const head = this.#closed ? undefined : this.#line.first;
     // What is in doubt is asked for first, which a swap cannot do.
-    const canSwap = backend.swap !== undefined && hold.claim.minHoldMs === 0 && !hold.inDoubt(clock.now());
+    const isPlain = hold.claim.minHoldMs === 0 && hold.outcome === undefined;
+    const canSwap = backend.swap !== undefined && isPlain && !hold.inDoubt(clock.now());
     if (!canSwap || head === undefined || seatsFor(head, this.#line, this.#holds) <= this.claims.length) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
       hold.released = releases.release(hold);
@@ -278,23 +289,4 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     hold.released = releases.swap(hold, acquisition.claim, (answer) => this.follow(acquisition, answer, sent));
     return hold.released;
   }
-}
-
-/** True: the hold may go to this request in memory, without asking the store. */
-function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
-  const { options } = hold;
-  if (!options.reusable || options.shareKey !== request.options.shareKey) return false;
-  if (options.mode === "exclusive" && (hold.lent >= hold.run || hold.leases.length > 0)) return false;
-  return nowMs - hold.grantedAtMs < TURN_MS && hold.isSure(nowMs);
-}
-
-/** How many claims may be at the store for the head of the line. */
-function seatsFor(head: Request, line: RequestList, holds: readonly Hold[]): number {
-  const { mode, limit } = head.options;
-  if (limit > 1) return Math.min(limit - holds.length, line.countSame(head, limit));
-  for (const hold of holds) {
-    // Without a run there is nothing to hand over in memory: the next claim may queue in the store at once.
-    if (hold.claim.mode === "exclusive" && (hold.run > 1 || mode === "shared")) return 0;
-  }
-  return 1;
 }

@@ -20,6 +20,8 @@ export interface CheckedOptions {
   readonly shareKey: string;
   /** False: the lease is one holder's own and always goes back to the store. */
   readonly reusable: boolean;
+  /** An outcome that the lock has is as good as the lock. Only for once(). */
+  readonly wantsOutcome: boolean;
 }
 
 const DEFAULTS = {
@@ -103,6 +105,7 @@ export function checkOptions(options: AcquireOptions, defaults: LocksOptions): C
     signal,
     shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew}`,
     reusable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
+    wantsOutcome: false,
   };
 }
 
@@ -160,6 +163,7 @@ export function toClaim(id: string, name: string, holder: string, checked: Check
     meta: checked.meta,
     queues,
     renewed: checked.renew === true && checked.maxHoldMs === Infinity,
+    wantsOutcome: checked.wantsOutcome,
   };
 }
 

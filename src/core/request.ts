@@ -1,6 +1,7 @@
 /** A request: one local wish for the lock, from acquire() to its answer; and the list of those that wait. */
 import type { Deadline, Deadlines } from "../contract/deadlines.ts";
 import type { Blockers } from "../contract/answer.ts";
+import type { KeptOutcome } from "../contract/claim.ts";
 import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
@@ -15,6 +16,9 @@ const NUDGE_MAX_MS = 30_000;
 
 /** `queue`: waits for its turn. `try`: resolves to null when the lock is busy. `once`: rejects when it is. */
 export type WaitMode = "queue" | "try" | "once";
+
+/** What a request comes to: a lease; for one that wants it, the outcome of the lock's work; `null` for a try on a busy lock. */
+export type Taken = HeldLease | KeptOutcome | null;
 
 /** What a request waits in: the queue in front of a lock, or the turns inside a lease. */
 export interface Queue {
@@ -36,6 +40,7 @@ export class Request implements Deadline {
   readonly waitMode: WaitMode;
   /** It waits for its turn; otherwise it is a try. */
   readonly waits: boolean;
+  readonly enteredMs: number;
   /** When the waiting ends. */
   readonly untilMs: number;
   settled = false;
@@ -58,7 +63,7 @@ export class Request implements Deadline {
   /** Removes the listener from the request's signal. */
   unlisten: (() => void) | undefined;
 
-  readonly #resolve: (lease: HeldLease | null) => void;
+  readonly #resolve: (taken: Taken) => void;
   readonly #reject: (error: unknown) => void;
   readonly #deadlines: Deadlines<Request>;
 
@@ -69,7 +74,7 @@ export class Request implements Deadline {
     waitMode: WaitMode,
     nowMs: number,
     waitMs: number,
-    resolve: (lease: HeldLease | null) => void,
+    resolve: (taken: Taken) => void,
     reject: (error: unknown) => void,
     deadlines: Deadlines<Request>,
   ) {
@@ -77,6 +82,7 @@ export class Request implements Deadline {
     this.options = options;
     this.waitMode = waitMode;
     this.waits = waitMode === "queue";
+    this.enteredMs = nowMs;
     this.untilMs = nowMs + waitMs;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -98,6 +104,12 @@ export class Request implements Deadline {
   grant(lease: HeldLease | null): void {
     this.#settle();
     this.#resolve(lease);
+  }
+
+  /** The work was done by another: this came of it. */
+  finish(outcome: KeptOutcome): void {
+    this.#settle();
+    this.#resolve(outcome);
   }
 
   /** The lock is busy: the certain no to a request that does not wait. */

@@ -12,7 +12,7 @@
  * A refusal speaks for all that want the same and stood here when its question left: a thousand tries on a busy lock are
  * a few questions, whatever else they ask for.
  */
-import type { Acquisition } from "./acquisition.ts";
+import type { Acquisition, Done } from "./acquisition.ts";
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError } from "../contract/errors.ts";
 import type { Grant } from "./grant.ts";
@@ -115,6 +115,11 @@ export class Tries extends Acquisitions {
     this.#most = Math.min(ASKED_MAX, 2 * this.#most);
     if (!this.#front.begin(acquisition, acquisition.request, grant)) this.#line.push(acquisition.request);
     this.#front.serve();
+  }
+
+  protected done(acquisition: Acquisition<Request>, { outcome }: Done): void {
+    const isSame = ({ options }: Request): boolean => options.wantsOutcome;
+    this.#answer(acquisition, isSame, (request) => request.finish(outcome));
   }
 
   protected refused(acquisition: Acquisition<Request>): void {
