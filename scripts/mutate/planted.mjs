@@ -76,7 +76,7 @@ export const planted = [
   {
     name: "hole-5-sibling-not-notified",
     file: "src/core/reentry.ts",
-    find: "this.#lease!.onLost = (reason) => this.#sendAway(reason);",
+    find: "this.#lease!.onLost = (loss) => this.#sendAway(loss);",
     put: "",
     tests: CORE,
   },
