@@ -73,7 +73,7 @@ export async function seekLease(wanted: Wanted): Promise<Taken> {
     const seeking = acquisition.seek();
     const grant = await Promise.race([seeking, off]).finally(() => over.abort());
     seeking.catch(() => {});
-    if (grant !== undefined) return grant;
+    if (grant !== undefined && "granted" in grant) return grant;
   } catch (error) {
     await leave(wanted, acquisition);
     throw asBackendError(backend.name, claim.name, error);

@@ -7,13 +7,15 @@ import type {
   Lease,
   Locks,
   LocksOptions,
+  OnceOptions,
+  OnceResult,
   QueryOptions,
   TryOptions,
   Work,
 } from "./api.ts";
 import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { Backend, Snapshot } from "../contract/backend.ts";
-import { type Call, Closing, Running } from "./close.ts";
+import { attachLoss, type Call, Closing, Running } from "./close.ts";
 import { Engine } from "./engine.ts";
 import { elect } from "./election.ts";
 import { isA, LockClosedError, LockLostError, LockTimeoutError } from "../contract/errors.ts";
@@ -76,6 +78,11 @@ class BackendLocks implements Locks {
     } finally {
       this.#running.end(call);
     }
+  }
+
+  async once<T>(name: string, options: OnceOptions<T>, work: Work<T>): Promise<OnceResult<T>> {
+    const parts = { engine: this.#engine, running: this.#running, checked: this.#checked.bind(this) };
+    return (await import("./once.ts")).once(parts, name, options, work);
   }
 
   acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
@@ -231,14 +238,4 @@ class BackendLocks implements Locks {
 
 function patienceOf(checked: CheckedOptions): WaitMode {
   return checked.waitMs > 0 ? "queue" : "once";
-}
-
-/** Work that fails keeps its own error. A loss meanwhile is named as its cause, where it has none. */
-function attachLoss(error: unknown, lost: LockLostError | undefined): void {
-  if (lost === undefined || !isA(Error, error) || isA(LockLostError, error)) return;
-  try {
-    if (error.cause === undefined) error.cause = lost;
-  } catch {
-    // Frozen, or with a getter: it stays as it is.
-  }
 }
