@@ -242,7 +242,8 @@ export class Releases {
     // attempt of the same claim arrived after that.)
     // In doubt at the beginning stays in doubt, whatever the wall clock says since.
     // With an outcome the store would have said "held" again: what has become of it is unknown.
-    const removedByUs = was !== undefined && !pending.hold.outcome && pending.hold.isUnexpired(this.#clock.now());
+    const removedByUs =
+      pending.hold.outcome === undefined && was !== undefined && pending.hold.isUnexpired(this.#clock.now());
     return this.#answer(pending, !pending.inDoubt && (was === "held" || removedByUs) ? "released" : "unknown");
   }
 
