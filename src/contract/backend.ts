@@ -92,7 +92,7 @@ export interface Listener {
   wanted?(claimId: string): void;
 }
 
-/** What not every store can do. `true`, or why not, as a sentence for users. Absent: it was never said, so it cannot. */
+/** What only some stores can do. `true`, or why not, as a sentence for users. Absent: it was never said, so it cannot. */
 export interface Abilities {
   /** `release(claim, outcome)`, claims that want outcomes, and `forget()`. */
   readonly outcomes?: true | string | undefined;
@@ -110,7 +110,7 @@ export interface Backend {
   /** True: a lease ends with the process that took it, whatever its ttl: with its session, or its memory. */
   readonly ephemeral?: boolean | undefined;
 
-  /** What it can do of that which not every store can. */
+  /** What it can do of that which only some stores can. */
   readonly can?: Abilities | undefined;
 
   /** Takes the lock if the claim may hold it now, in one atomic step. Never waits. May queue the claim. */

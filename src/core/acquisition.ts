@@ -65,7 +65,7 @@ export class Acquisition<For = unknown> {
     this.request = request;
   }
 
-  /** Brings what the claim shows up to date. `true`: the store was told something else. */
+  /** Brings what the claim shows up to date. `true`: the store knows something else. */
   show(): boolean {
     if (this.shown === undefined) return false;
     const { meta, local } = this.shown(this);

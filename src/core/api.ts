@@ -39,7 +39,7 @@ export interface OnceCodec<T> {
 export interface OnceOptions<T> extends Omit<AcquireOptions, "mode" | "limit"> {
   /** For how long the value is kept, by the store's clock: 1 s to a year. */
   readonly keep: Duration;
-  /** For how long a failure is kept: name, message and code, and everybody gets that error. @default not at all */
+  /** For how long a failure is kept: name, message and code, and all get that error. @default not at all */
   readonly keepFailure?: Duration | undefined;
   /** At most 64 KiB of text. What it cannot write is done without a value for others. @default JSON */
   readonly codec?: OnceCodec<T> | undefined;
@@ -130,7 +130,7 @@ export interface Locks extends AsyncDisposable {
   run<T>(name: string | readonly string[], work: Work<T>): Promise<T>;
   run<T>(name: string | readonly string[], options: AcquireOptions, work: Work<T>): Promise<T>;
   /**
-   * Of all callers everywhere one runs `work`; the others wait, and get its value. For as long as `keep` says everybody gets that value
+   * Of all callers everywhere one runs `work`; the others wait, and get its value. For as long as `keep` says all get that value
    * without running. A failure is not kept, unless `keepFailure` says so: then the next caller runs. A crash between the end of the work
    * and its release repeats the work: close that window with a guard, or with an idempotency key.
    */

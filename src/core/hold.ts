@@ -22,7 +22,7 @@ export interface HoldFront {
    * released; the answer says what becomes of it.
    */
   readonly over: (hold: Hold, loss?: LossReason) => ReleaseResult | Promise<ReleaseResult>;
-  /** What it shows in the store of those who wait behind it here. `undefined`: nobody does. */
+  /** What it shows in the store of those who wait behind it here. `undefined`: none does. */
   readonly behind: () => LocalFacts | undefined;
   /** A request of this process waits. */
   readonly isAwaited: () => boolean;
@@ -147,11 +147,11 @@ export class Hold implements Deadline {
 
   /** A lease of it wants to know from now on that a claim queues for it, or a request of this process. */
   expectWanted(backend: Backend): AbortController {
-    const told = new AbortController();
+    const wanted = new AbortController();
     if (!this.#tellsWanted) backend.expectWanted?.(this.claim);
     this.#tellsWanted = true;
-    if (this.#wanted || this.#front.isAwaited()) told.abort();
-    return told;
+    if (this.#wanted || this.#front.isAwaited()) wanted.abort();
+    return wanted;
   }
 
   /** Whether a claim queues for it, by the store's word. */
@@ -168,7 +168,7 @@ export class Hold implements Deadline {
     });
   }
 
-  /** The claim as it goes out in a renewal: with what it shows to people, where that is no longer what the store was told. */
+  /** The claim as it goes out in a renewal: with what it shows to people, where that is no longer what the store knows. */
   toRenew(): Claim {
     const { meta, local } = this.claim;
     const now = withUsers(this.#front.behind(), this.leases.length);
@@ -178,8 +178,8 @@ export class Hold implements Deadline {
     return this.claim;
   }
 
-  /** The store was told what this claim shows. */
-  told(claim: Claim): void {
+  /** The store knows what this claim shows. */
+  shown(claim: Claim): void {
     if (this.claim === claim) this.claim = { ...claim, changed: undefined };
   }
 

@@ -38,7 +38,7 @@ export async function once<T>(
   }
   if (Scope.of(engine, name) !== undefined) {
     throw new ArgumentError(
-      `Expected once() not to be called inside a function that holds lock ${quote(name)}: its work could not be told from that function's`,
+      `Expected once() not to be called inside a function that holds lock ${quote(name)}: its work would be part of that function's`,
     );
   }
   assertKeeps(engine, name);

@@ -15,7 +15,7 @@ export const JSON_CODEC: OnceCodec<never> = {
   decode: (text: string) => JSON.parse(text) as never,
 };
 
-/** The text, and the value as everybody gets it: what its own caller has passes through the codec, too. */
+/** The text, and the value as all get it: what its own caller has passes through the codec, too. */
 export function encodeValue<T>(result: T, codec: OnceCodec<T>): { readonly text: string; readonly value: T } {
   if (result === undefined) return { text: "n", value: result };
   try {
@@ -39,7 +39,7 @@ function word(value: unknown): string | undefined {
   return typeof value === "string" ? clipped(value, 200) : undefined;
 }
 
-/** Reads what is kept: somebody else wrote it, perhaps another version, so that it is checked. */
+/** Reads what is kept: another process wrote it, perhaps of another version, so that it is checked. */
 export function decodeOutcome<T>(
   lock: string,
   { value: text, fence }: KeptOutcome,

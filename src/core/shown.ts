@@ -14,8 +14,8 @@ interface Waiter {
 }
 
 /**
- * What the store is told of those who wait here behind a claim of theirs, or behind a lease; `ahead` of them have claims of
- * their own. `undefined`: there is nothing to tell. `locks`: whose locks count.
+ * What the store is to know of those who wait here behind a claim of theirs, or behind a lease; `ahead` of them have claims of
+ * their own. `undefined`: there is nothing to say. `locks`: whose locks count.
  */
 export function factsOf(
   line: { readonly first: Waiter | undefined; readonly length: number },
@@ -37,13 +37,13 @@ export function factsOf(
   return { waiters, users: 0, holds: [...holds.values()].slice(0, HELD_LOCKS_MAX), holdsMore };
 }
 
-/** What a lease shows. One user, and nobody behind it, is what everybody expects: nothing need be said. */
+/** What a lease shows. One user and no waiter is what readers expect: nothing need be said. */
 export function withUsers(behind: LocalFacts | undefined, users: number): LocalFacts | undefined {
   if (behind !== undefined) return { ...behind, users };
   return users > 1 ? { waiters: 0, users, holds: [], holdsMore: false } : undefined;
 }
 
-/** Facts that the store need not be told again. */
+/** Facts that need not be written again. */
 export function isSame(a: LocalFacts | undefined, b: LocalFacts | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   if (a.waiters !== b.waiters || a.users !== b.users || a.holds.length !== b.holds.length) return false;

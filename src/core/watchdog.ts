@@ -236,7 +236,7 @@ export class Watchdog {
       if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs, hold.group.failures) });
       else if (typeof said === "number") {
         hold.confirm(said, sent);
-        if (claims[index]!.changed === true) hold.told(claims[index]!);
+        if (claims[index]!.changed === true) hold.shown(claims[index]!);
         hold.hearFromStore(read !== said);
       } else if (said === undefined) unknown.push(hold);
       else ended.push({ hold, loss: said.gone });

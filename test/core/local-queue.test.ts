@@ -74,10 +74,10 @@ describe("one process, one contender", () => {
     expect(await seen()).toEqual({ job: "1" });
     await clock.advance(10_000);
     expect(await seen()).toEqual({ job: "2" });
-    const told = backend.steps.findLast(({ step }) => step === "renew")!.claims[0];
-    expect(told?.changed).toBe(true);
+    const renewed = backend.steps.findLast(({ step }) => step === "renew")!.claims[0];
+    expect(renewed?.changed).toBe(true);
     await clock.advance(10_000);
-    // It was told: the next renewal carries nothing.
+    // The store knows it: the next renewal carries nothing.
     expect(backend.steps.findLast(({ step }) => step === "renew")!.claims[0]?.changed).toBe(undefined);
     held.open();
     await second;

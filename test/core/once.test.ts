@@ -71,7 +71,7 @@ describe("once()", () => {
     expect((await second).value).toBe("printed");
   });
 
-  test("a failure that is kept is everybody's: name, message and code", async () => {
+  test("all get a failure that is kept: name, message and code", async () => {
     const { clock, locks, other } = stage();
     const own = Object.assign(new RangeError("out of paper"), { code: "EPAPER", secret: "s" });
     const options = { keep: "1h", keepFailure: "5s" } as const;

@@ -10,7 +10,7 @@ export interface ConformancePromise {
   readonly promise: string;
   /** Rejects, with an `AssertionError` that says how, when the backend breaks the promise. */
   readonly check: (context: ConformanceContext) => Promise<void>;
-  /** Only for a backend that can do this. Absent: every backend promises it. */
+  /** Only for a backend that can do this. Absent: it is for all. */
   readonly ability?: keyof Abilities | undefined;
 }
 
