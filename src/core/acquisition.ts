@@ -249,7 +249,8 @@ export class Acquisition<For = unknown> {
     const lookMs = this.claim.ttlMs / 3;
     const look = (): void => {
       const leftMs = untilMs - clock.now();
-      if (leftMs <= 0 || this.show()) over.abort();
+      // Less than a millisecond is nothing: timers fire that much early, and would be set again for ever.
+      if (leftMs < 1 || this.show()) over.abort();
       else timer = clock.setTimer(look, Math.min(leftMs, lookMs), true);
     };
     let timer = clock.setTimer(look, Math.min(pauseMs, lookMs), true);
