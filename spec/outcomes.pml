@@ -41,7 +41,7 @@ byte under[C];                  /* the fence under which it works */
 bit isSent[C];                  /* a release was sent: it arrives, perhaps, at any time, and any number of times */
 byte left[F + 1];               /* how many outcomes the lease with this fence has left */
 byte stored[C];                 /* how many outcomes this claim's work has left */
-byte second;                    /* SPLIT: whose outcome is still to be stored; 0: nobody's */
+byte second;                    /* SPLIT: whose outcome is still to be stored; 0: none */
 
 #define wants(k) ((k) < W)
 

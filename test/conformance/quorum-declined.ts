@@ -7,7 +7,7 @@ export const quorumCannot: readonly (keyof Abilities)[] = ["outcomes", "wanted",
 
 const NO_QUEUE = "members of a quorum keep no queue: votes decide who is granted next, not the order of arrival";
 const NO_WAITERS =
-  "members of a quorum keep no queue, so nobody is shown waiting; test/backends/quorum/inspect.test.ts has the rest of it";
+  "members of a quorum keep no queue, so no claim is shown waiting; test/backends/quorum/inspect.test.ts has the rest of it";
 const NO_LIMIT = "a limit over a quorum is unsound, so a limit above 1 is refused; see the test of that refusal";
 const NO_SWAP = "members report waiters with their votes, so later waiters go first only the next time";
 

@@ -1,7 +1,7 @@
-/** What a quorum can do of that which not every store can, and of the rest why not. */
+/** Which abilities a quorum has, and why not the others. */
 import type { Abilities } from "../../contract/backend.ts";
 
-/** What stands against the rest is the same each time: members answer one by one, so no step is one step of all of them. */
+/** What stands against the others is the same each time: members answer one by one, so nothing is one step of all of them. */
 export const CAN: Abilities = {
   outcomes:
     "a quorum keeps no outcomes, because no majority can store one and end the lease in one atomic step. Use one Redis, or keep the result where the work is done, under its fence",

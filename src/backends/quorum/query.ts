@@ -75,7 +75,7 @@ function merge(holdings: readonly Holding[], needed: number): Holding {
   return { ...decisive, fence: firstFence(decisive.fence), heldMs, meta, ...(local && { local }), ...(id && { id }) };
 }
 
-/** What most members were told: one that missed the last change shows what was said before. */
+/** What most members show: one that missed the last change has what was said before. */
 function mostSaid(holdings: readonly Holding[]): Holding {
   const counts = new Map<string, number>();
   const text = ({ meta, local }: Holding): string =>

@@ -1,4 +1,4 @@
-/** What ZooKeeper can do of that which not every store can, and of the rest why not. */
+/** Which abilities ZooKeeper has, and why not the others. */
 import type { Abilities } from "../../contract/backend.ts";
 
 export const CAN: Abilities = {

@@ -31,7 +31,7 @@ export interface LeaseListener {
   expired(lease: LocalLease): void;
   /** Its node is gone, and we did not remove it. */
   nodeGone(lease: LocalLease): void;
-  /** Somebody begins to wait for it: reported for those leases only of which that was asked. */
+  /** Another claim begins to wait for it. Only for leases with {@link LocalLeases.expectWanted}. */
   wanted(lease: LocalLease): void;
 }
 
@@ -80,7 +80,7 @@ export class LocalLeases {
     return toGranted(lease, fromMs, isWanted);
   }
 
-  /** Reports from now on when somebody begins to wait for the claim's lease. */
+  /** Reports from now on when another claim begins to wait for this one's lease. */
   expectWanted({ id }: Claim): void {
     const lease = this.#held.get(id);
     if (lease !== undefined) lease.wanted ??= new WantedWatch(this.#client, lease, () => this.#listener.wanted(lease));

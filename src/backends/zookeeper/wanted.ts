@@ -1,7 +1,7 @@
 /**
  * The watch of one lease whose holder wants to know when its lock is wanted.
  *
- * While nobody waits, the list of the lock's nodes is watched; once somebody does, only the node of the last who waits, because the
+ * While no claim waits, the list of the lock's nodes is watched; once one does, only the node of the last that waits, because the
  * lock is wanted for as long as that is there. So a queue that grows to hundreds costs its holder two notifications, and not one
  * for each. After a reconnect the client restores both watches; what was under way is asked again.
  */
@@ -26,10 +26,10 @@ export class WantedWatch {
   /** Something has changed since the last look began. */
   #isStale = true;
   #isStopped = false;
-  /** The node of the last who waits. */
+  /** The node of the last that waits. */
   #waiter: string | undefined;
 
-  /** `begun`: called when somebody begins to wait. */
+  /** `begun`: called when a claim begins to wait. */
   constructor(client: ZooKeeperClient, lease: Watched, begun: () => void) {
     this.#client = client;
     this.#lease = lease;
@@ -92,7 +92,7 @@ export class WantedWatch {
   }
 
   readonly #listChanged = ({ type }: WatchEvent): void => {
-    // Where somebody waits, more of them change nothing.
+    // Where one waits, more of them change nothing.
     if (type === "children" && !this.#isWanted) this.#changed();
   };
 

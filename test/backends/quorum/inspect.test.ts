@@ -40,7 +40,7 @@ describe("inspect()", () => {
     expect((await open().inspect(name)).held).toEqual([]);
   });
 
-  test("says of a lock that is only kept that nobody holds it, and for what", async () => {
+  test("says of a lock that is only kept that it is not held, and why it is kept", async () => {
     const { clock, open } = fakeQuorum(3);
     const [a, b] = [open(), open()];
     const cron = newClaim({ name, minHoldMs: 5000 });
@@ -53,7 +53,7 @@ describe("inspect()", () => {
     expect((await b.query("delayed")).held).toMatchObject([{ remainder: "lockDelay" }]);
   });
 
-  test("shows what most members were told last, though one has missed it", async () => {
+  test("shows what most members have, though one has missed the last change", async () => {
     const { fakes, open } = fakeQuorum(3);
     const [a, b] = [open(), open()];
     const claim = newClaim({ name, meta: { job: "1" }, local: facts(1) });

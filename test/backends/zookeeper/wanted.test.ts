@@ -85,7 +85,7 @@ describe("a holder that listens", () => {
     expect(heard).toEqual([held.id, held.id]);
   });
 
-  test("hears nothing of tries, and nobody is shown waiting", async () => {
+  test("hears nothing of tries, and none is shown waiting", async () => {
     const name = lockName();
     const { backend, held, heard } = await listening(name);
     const others = open();
@@ -136,7 +136,7 @@ describe("a holder that listens", () => {
   });
 });
 
-describe("a lease of which nobody asked", () => {
+describe("a lease whose holder does not listen", () => {
   test("costs no request for it", async () => {
     const [backend, others, name] = [open(), open(), lockName()];
     const held = claim(name);
@@ -187,7 +187,7 @@ describe("the data of a node", () => {
     expect(readClaim(last)).toMatchObject({ holder: "web-1:7", meta: { why: "test" }, id: held.id });
   });
 
-  test("wakes nobody who waits when it changes", async () => {
+  test("wakes no waiter when it changes", async () => {
     const [backend, others, name] = [open(), open(), lockName()];
     const [held, waiter] = [claim(name), claim(name)];
     await granted(backend, held);
