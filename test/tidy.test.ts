@@ -223,6 +223,20 @@ describe("words", () => {
     expect(wrong).toEqual([]);
   });
 
+  test("a wrong argument is an ArgumentError, which code knows by its code", () => {
+    // A property that a lease of several locks does not have: no argument is wrong.
+    const allowed = ["src/core/multi-lease.ts", "src/fence/http/refusal.ts"];
+    const wrong = src
+      .filter(
+        ({ path, text }) =>
+          /^src\/(contract|core|backends|fence)\//.test(path) &&
+          !allowed.includes(path) &&
+          /new TypeError\(/.test(code(text)),
+      )
+      .map(({ path }) => path);
+    expect(wrong).toEqual([]);
+  });
+
   test("the core keeps to the glossary", () => {
     const banned = /\b(mutex|token|expiry|timeout|resource)\b/i;
     // The options of users are checked there, and `timeout` is one: how long to wait for an answer of the store.

@@ -5,6 +5,7 @@
 const HANDED_OVER = ["test/backends/redis/keeping.test.ts"];
 const FLOOR = ["test/backends/redis/keeping.test.ts"];
 const CORE = [
+  "test/core/doubt.test.ts",
   "test/core/time.test.ts",
   "test/core/reentry.test.ts",
   "test/core/local-queue.test.ts",

@@ -1,4 +1,4 @@
-/** What can go wrong, in few classes with stable codes. Wrong arguments are plain `TypeError`s. */
+/** What can go wrong, in few classes with stable codes. Wrong arguments are `TypeError`s: see `argument-error.ts`. */
 import type { Holding, Vote } from "./backend.ts";
 import { formatMs } from "./duration.ts";
 import { clipped, HOLDER_MAX, printable } from "./foreign.ts";

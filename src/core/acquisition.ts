@@ -7,12 +7,13 @@ import type { Claim, Granted, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import { onAbort } from "../contract/on-abort.ts";
-import { type Grant, unused } from "./hold.ts";
+import { type Grant, unused } from "./grant.ts";
+import { isSame, type Shown } from "./shown.ts";
 import type { SentAt } from "../contract/clock.ts";
 import { releaseUntil, type Runtime } from "./release.ts";
 import { within } from "../contract/time-limit.ts";
 
-export type { Grant } from "./hold.ts";
+export type { Grant } from "./grant.ts";
 
 const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 1000;
@@ -30,13 +31,15 @@ export type Ended<For> = (
 
 /** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
 export class Acquisition<For = unknown> {
-  readonly claim: Claim;
+  claim: Claim;
   /** Whom it was made for. Another who wants the same may have taken that place since. */
   request: For;
   /** The tries' own note: the last of them that had been called when the question left. */
   upTo = 0;
   /** Called whenever its question has come back, and it goes on without a grant. */
   onHeard: (() => void) | undefined;
+  /** What its claim shows to people. Absent: always the same. */
+  shown: ((acquisition: Acquisition<For>) => Shown) | undefined;
   /** The store's last refusal. */
   refused: Refused | undefined;
   #refusedAtMs = 0;
@@ -53,6 +56,15 @@ export class Acquisition<For = unknown> {
     this.#around = around;
     this.claim = claim;
     this.request = request;
+  }
+
+  /** Brings what the claim shows up to date. `true`: the store was told something else. */
+  show(): boolean {
+    if (this.shown === undefined) return false;
+    const { meta, local } = this.shown(this);
+    if (meta === this.claim.meta && isSame(local, this.claim.local)) return false;
+    this.claim = { ...this.claim, meta, local };
+    return true;
   }
 
   /** A question of it is out. */
@@ -89,6 +101,7 @@ export class Acquisition<For = unknown> {
   }
 
   #ask(sent: SentAt): Promise<Granted | Refused> {
+    this.show();
     return this.#follow(askFor(this.#around.backend, this.claim), sent);
   }
 
@@ -222,7 +235,15 @@ export class Acquisition<For = unknown> {
     const over = new AbortController();
     this.#waiting = over;
     // Waiting keeps the process alive: its user counts on the lock.
-    const timer = clock.setTimer(() => over.abort(), pauseMs, true);
+    const untilMs = clock.now() + pauseMs;
+    // A claim that is to show something new is asked for again earlier, but no more often than a lease is renewed.
+    const lookMs = this.claim.ttlMs / 3;
+    const look = (): void => {
+      const leftMs = untilMs - clock.now();
+      if (leftMs <= 0 || this.show()) over.abort();
+      else timer = clock.setTimer(look, Math.min(leftMs, lookMs), true);
+    };
+    let timer = clock.setTimer(look, Math.min(pauseMs, lookMs), true);
     try {
       const news = queued ? await this.#watch(over.signal) : "none";
       if (news !== "none") return news;

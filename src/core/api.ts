@@ -70,6 +70,11 @@ export interface Lease extends AsyncDisposable {
   readonly fences: ReadonlyMap<string, bigint>;
   /** Aborts, with a {@link LockLostError} as reason, before the store gives the lock to anyone else. */
   readonly signal: AbortSignal;
+  /**
+   * A hint: aborts once when a claim of another process, or a request of this one that does not fit beside it, queues for the lock. So a
+   * polite holder can finish early. It may come late, or, where a store cannot tell, only for this process's own requests.
+   */
+  readonly wanted: AbortSignal;
   /** Milliseconds of trust left, by the monotonic clock; 0 when the lease has ended or is in doubt. */
   remaining(): number;
   /** Throws {@link LockLostError} unless the lease is surely held now. Right even when timers are late. */

@@ -2,12 +2,12 @@
  * The graceful end: stop acquiring, ask the work to stop, wait for it, then release and leave nothing behind. Never under a
  * running function unless asked to. Each call of close() waits with its own grace for the same end.
  */
+import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { CloseOptions } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
 import type { Engine } from "./engine.ts";
 import { toMs } from "../contract/duration.ts";
 import { asBackendError, LockBackendError, LockClosedError, quote } from "../contract/errors.ts";
-import { got } from "../contract/show-value.ts";
 import { checkObject } from "./options.ts";
 import { asked } from "../contract/answer.ts";
 import { within } from "../contract/time-limit.ts";
@@ -58,7 +58,8 @@ export class Closing {
     // A wrong option is an error of this call, and closes nothing.
     const { grace = Infinity, force = false } = checkObject(options);
     const graceMs = toMs(grace, "grace", { minMs: 0, maxMs: Infinity });
-    if (typeof force !== "boolean") throw new TypeError(`Expected \`force\` to be true or false, got ${got(force)}`);
+    if (typeof force !== "boolean")
+      throw new ArgumentError(`Expected \`force\` to be true or false, got ${got(force)}`);
     if (!this.#begun) this.#begin();
     const settled = await this.#running.settled(this.#engine.clock, graceMs);
     if (settled || force) return await this.#end();

@@ -14,7 +14,7 @@ import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import type { LossReason } from "../contract/loss.ts";
-import type { Scope } from "./reentry.ts";
+import { Scope } from "./reentry.ts";
 import { Releases } from "./release.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { RenewThread } from "./renew-thread.ts";
@@ -44,7 +44,7 @@ export class Engine {
     this.chance = options.chance ?? systemChance;
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
     const { clock, chance, holder, closing, ended } = this;
-    const runtime = { backend, clock, chance, sleep: new SleepDetector(clock), ended };
+    const runtime = { backend, clock, chance, sleep: new SleepDetector(clock), ended, locks: this };
     this.releases = new Releases(runtime);
     this.watchdog = new Watchdog(runtime);
     this.#parts = { ...runtime, holder, closing, releases: this.releases, watchdog: this.watchdog };
@@ -53,6 +53,7 @@ export class Engine {
       backend.listen?.({
         lost: (id, reason) => this.#lost(id, readLoss(reason)),
         doubt: (id) => (id === undefined ? this.watchdog.doubt() : this.#doubtOne(id)),
+        wanted: (id) => this.watchdog.find(id)?.hearFromStore(true),
       });
     } catch (error) {
       throw asBackendError(backend.name, "", error);
@@ -117,6 +118,7 @@ export class Engine {
       // The reason is the caller's own: it comes back as it is.
       if (signal?.aborted === true) return reject(signal.reason as Error);
       const request = new Request(queue, options, waitMode, this.clock.now(), waitMs, resolve, reject, this.#waits);
+      request.scope = Scope.innermost();
       if (signal !== undefined) this.#listen(request, signal);
       if (!request.settled) queue.enter(request);
       return undefined;

@@ -12,7 +12,8 @@ import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
 import { leftToOthers } from "./doubt.ts";
-import { type Hold, type HoldUser, unused } from "./hold.ts";
+import { unused } from "./grant.ts";
+import type { Hold, HoldUser } from "./hold.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -46,6 +47,7 @@ export class HeldLease implements Lease, Peekable {
   #stopReason: unknown;
   #disposed = false;
   #controller: AbortController | undefined;
+  #wanted: AbortController | undefined;
   #result: Promise<ReleaseResult> | undefined;
   #event: HoldEvent | undefined;
   /** @internal Called after the hold was lost, when all states are consistent; also where this lease was released before. */
@@ -83,6 +85,17 @@ export class HeldLease implements Lease, Peekable {
       if (reason !== undefined) this.#controller.abort(reason);
     }
     return this.#controller.signal;
+  }
+
+  get wanted(): AbortSignal {
+    if (this.#outer !== undefined) return this.#outer.wanted;
+    this.#wanted ??= this.#hold.expectWanted(this.#parts.backend);
+    return this.#wanted.signal;
+  }
+
+  /** @internal */
+  tellWanted(): void {
+    this.#wanted?.abort();
   }
 
   remaining(): number {

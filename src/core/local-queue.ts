@@ -15,10 +15,14 @@ import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError, LockClosedError } from "../contract/errors.ts";
 import { holdChannel, lostChannel } from "../contract/events.ts";
+import type { LocalFacts } from "../contract/claim.ts";
 import { describeLoss, type LossReason } from "../contract/loss.ts";
-import { type Grant, Hold, remove, unused } from "./hold.ts";
+import { Hold, type HoldFront, tellWanted } from "./hold.ts";
+import { remove } from "./list.ts";
+import { type Grant, unused } from "./grant.ts";
 import { HeldLease, type LeaseParts, reportLost } from "./lease.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
+import { factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
 
 /** How long a claim that is wanted may wait for the answer to its first question. */
@@ -62,10 +66,12 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   enter(request: Request): void {
     if (this.#holds.length > 0) this.#loseExpired();
     // The listeners of a loss may have aborted or closed anything.
-    if (request.settled) return undefined;
+    if (request.settled) return;
     if (!request.waits) return (this.#tries ??= new Tries(this.name, this.#parts, this)).enter(request);
     this.#line.push(request);
-    return this.serve();
+    this.serve();
+    // Who is in its way may be done early; where several may hold, the oldest is asked.
+    if (request.inLine) tellWanted(request.options.limit > 1 ? this.#holds.slice(0, 1) : this.#holds);
   }
 
   leave(request: Request): void {
@@ -137,6 +143,13 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     return this.#passOn(hold);
   };
 
+  /** What comes up from a hold, and what it shows of those who wait behind it. With a claim of theirs at the store, that shows them. */
+  readonly #front: HoldFront = {
+    over: this.#over,
+    behind: () => (this.claims.length > 0 ? undefined : factsOf(this.#line, 0, this.#parts.locks)),
+    isAwaited: () => this.#line.first !== undefined,
+  };
+
   /** Its leases learn of it; the line goes on without it. */
   #lose(hold: Hold, loss: LossReason): "lost" {
     if (!hold.end("lost")) return "lost";
@@ -198,6 +211,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   lend(hold: Hold, request: Request): void {
     const lease = new HeldLease(hold, this.#parts);
+    hold.meta = request.options.meta;
     this.#line.remove(request);
     request.grant(lease);
     if (holdChannel.hasSubscribers) lease.announce();
@@ -211,7 +225,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   }
 
   begin({ claim, request: { options } }: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
-    const hold = new Hold(this.#over, this.#parts.sleep, claim, options, grant);
+    const hold = new Hold(this.#front, this.#parts.sleep, claim, options, grant);
     const { trustedUntilMs } = hold;
     // A grant that took so long that nothing is left of it, or that no request waits for now, goes straight back.
     if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#parts.closing.aborted) {
@@ -239,6 +253,10 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   protected heard(): void {
     this.serve();
+  }
+
+  protected facts(): LocalFacts | undefined {
+    return factsOf(this.#line, this.claims.length, this.#parts.locks);
   }
 
   /** Ends the hold in the store; where a request waits here, the next claim goes out in the same step. */

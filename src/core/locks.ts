@@ -11,8 +11,8 @@ import type {
   TryOptions,
   Work,
 } from "./api.ts";
+import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { Backend, Snapshot } from "../contract/backend.ts";
-import { got } from "../contract/show-value.ts";
 import { type Call, Closing, Running } from "./close.ts";
 import { Engine } from "./engine.ts";
 import { elect } from "./election.ts";
@@ -65,7 +65,7 @@ class BackendLocks implements Locks {
 
   async run<T>(name: Names, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
     const work = typeof optionsOrWork === "function" ? optionsOrWork : maybeWork;
-    if (typeof work !== "function") throw new TypeError("Expected `run` to get a function as its last argument");
+    if (typeof work !== "function") throw new ArgumentError("Expected `run` to get a function as its last argument");
     const checked = this.#checked(typeof optionsOrWork === "function" ? undefined : optionsOrWork);
     const names = toNames(name);
     const call: Call = { name: String(names) };
@@ -88,7 +88,8 @@ class BackendLocks implements Locks {
 
   async elect(name: string, work: Work<unknown>, options: ElectOptions = {}): Promise<void> {
     checkName(name);
-    if (typeof work !== "function") throw new TypeError("Expected `elect` to get a function as its second argument");
+    if (typeof work !== "function")
+      throw new ArgumentError("Expected `elect` to get a function as its second argument");
     const checked = { ...this.#checked(options), waitMs: Infinity };
     const call: Call = { name };
     this.#running.calls.add(call);
@@ -101,7 +102,7 @@ class BackendLocks implements Locks {
         ttlMs: checked.ttlMs,
         // A candidate stands for itself: it never re-enters a lease of the code that called elect().
         acquire: async () => (await this.#engine.take(name, checked, "queue", Infinity))!,
-        hold: (lease, run) => new Scope(this, lease).run(run),
+        hold: (lease, run) => new Scope(this.#engine, lease).run(run),
         work,
       });
     } finally {
@@ -110,7 +111,7 @@ class BackendLocks implements Locks {
   }
 
   async query(prefix = "", options: QueryOptions = {}): Promise<Snapshot> {
-    if (typeof prefix !== "string") throw new TypeError(`Expected \`prefix\` to be a string, got ${got(prefix)}`);
+    if (typeof prefix !== "string") throw new ArgumentError(`Expected \`prefix\` to be a string, got ${got(prefix)}`);
     const checked = toQuerySpec(options);
     const { backend } = this.#engine;
     const found = await askStore(this.#engine, "query()", checked, () => backend.query(prefix));
@@ -121,7 +122,7 @@ class BackendLocks implements Locks {
   async forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean> {
     checkName(name);
     const { fence, reason } = checkObject(options);
-    if (typeof fence !== "bigint") throw new TypeError(`Expected \`fence\` to be a bigint, got ${got(fence)}`);
+    if (typeof fence !== "bigint") throw new ArgumentError(`Expected \`fence\` to be a bigint, got ${got(fence)}`);
     checkReason(reason);
     const { backend, holder: by } = this.#engine;
     const force = (): Promise<boolean> => backend.forceRelease(name, fence, by, reason);
@@ -168,7 +169,7 @@ class BackendLocks implements Locks {
   }
 
   #takeOne(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
-    const scope = Scope.of(this, name);
+    const scope = Scope.of(this.#engine, name);
     if (scope !== undefined) return this.#engine.reenter(scope, checked, waitMode, waitMs);
     if (!acquireChannel.hasSubscribers) return this.#engine.take(name, checked, waitMode, waitMs);
     return this.#traced(name, checked, waitMode, waitMs);
@@ -204,7 +205,7 @@ class BackendLocks implements Locks {
     let inside = (): T | Promise<T> => work(lease);
     for (const part of parts) {
       const outer = inside;
-      inside = () => new Scope(this, part).run(outer);
+      inside = () => new Scope(this.#engine, part).run(outer);
     }
     let result: T;
     try {

@@ -4,6 +4,7 @@
  * A worker that dies is replaced while its holds can still be trusted. It never keeps the process alive: who waits does.
  */
 import { Worker } from "node:worker_threads";
+import { ArgumentError } from "../contract/argument-error.ts";
 import type { Backend, Claim } from "../contract/backend.ts";
 import type { Clock } from "../contract/clock.ts";
 import { formatMs } from "../contract/duration.ts";
@@ -207,7 +208,7 @@ export async function awaitThread(
 }
 
 function noThread(backend: string, name: string): TypeError {
-  return new TypeError(
+  return new ArgumentError(
     `Expected \`renew\` not to be "thread" for lock ${quote(name)}: the ${backend} backend cannot be renewed from a thread. ` +
       "Open it by URL with connect(), or use `renew: true`.",
   );

@@ -1,6 +1,7 @@
 /** A request: one local wish for the lock, from acquire() to its answer; and the list of those that wait. */
 import type { Deadline, Deadlines } from "../contract/deadlines.ts";
 import type { Blockers } from "../contract/answer.ts";
+import type { HeldLock } from "../contract/claim.ts";
 import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
@@ -29,6 +30,11 @@ export interface Queue {
   nudge(): void;
 }
 
+/** What a caller holds by the functions that it is inside of: see reentry.ts. */
+export interface HeldScope {
+  held(locks: object): readonly HeldLock[];
+}
+
 export class Request implements Deadline {
   readonly queue: Queue;
   readonly options: CheckedOptions;
@@ -50,6 +56,9 @@ export class Request implements Deadline {
 
   /** A try's number among all tries on its lock, in the order of their calls. */
   number = 0;
+
+  /** The locks that its caller is inside of. */
+  scope: HeldScope | undefined;
 
   /** Takes the request's signal listener away again. */
   unlisten: (() => void) | undefined;
@@ -130,10 +139,12 @@ export function tooLate({ queue, waits, options }: Request, backend: string): Er
 /** First come, first served; a request that gives up leaves from the middle at no cost. */
 export class RequestList {
   first: Request | undefined;
+  length = 0;
   #last: Request | undefined;
 
   push(request: Request): void {
     request.inLine = true;
+    this.length++;
     request.previous = this.#last;
     if (this.#last === undefined) this.first = request;
     else this.#last.next = request;
@@ -150,6 +161,7 @@ export class RequestList {
   remove(request: Request): boolean {
     if (!request.inLine) return false;
     request.inLine = false;
+    this.length--;
     if (request.previous === undefined) this.first = request.next;
     else request.previous.next = request.next;
     if (request.next === undefined) this.#last = request.previous;

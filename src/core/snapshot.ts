@@ -1,6 +1,6 @@
 /** What query() brings: text that others wrote. Loaded by the first query(): holders and waiters need none. */
 import type { Forced, Meta, Snapshot } from "../contract/backend.ts";
-import { got } from "../contract/show-value.ts";
+import { got } from "../contract/argument-error.ts";
 import { LockBackendError, messageOf } from "../contract/errors.ts";
 import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../contract/foreign.ts";
 

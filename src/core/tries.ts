@@ -15,7 +15,8 @@
 import type { Acquisition } from "./acquisition.ts";
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError } from "../contract/errors.ts";
-import type { Grant, Hold } from "./hold.ts";
+import type { Grant } from "./grant.ts";
+import type { Hold } from "./hold.ts";
 import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
 import { RequestList, type Request } from "./request.ts";
 
@@ -138,6 +139,10 @@ export class Tries extends Acquisitions {
 
   /** A try does not wait on. */
   protected heard(): void {}
+
+  protected facts(): undefined {
+    return undefined;
+  }
 
   /** The answer to a question is for those who stood here when it left and have none of their own out. */
   #answer(

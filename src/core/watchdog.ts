@@ -206,7 +206,7 @@ export class Watchdog {
   async #renew(groups: readonly RenewalGroup[]): Promise<void> {
     // Copies of the right size from the start: lists that grow to thousands leave as much behind for the garbage collector.
     const holds = groups.length === 1 ? groups[0]!.holds.slice() : groups.flatMap((group) => group.holds);
-    const claims = holds.map((hold) => hold.claim);
+    const claims = holds.map((hold) => hold.toRenew());
     const sent = this.#sleep.sentNow();
     // While trust is whole the store cannot have let go. After a sleep it may have, and a yes must be about the same lease.
     const fences = holds.some((hold) => hold.inDoubt(sent.atMs)) ? holds.map((hold) => hold.firstFence) : undefined;
@@ -225,15 +225,19 @@ export class Watchdog {
     let [renewed, gone] = [0, 0];
     for (let index = 0; index < holds.length; index++) {
       const hold = holds[index]!;
-      const said = readRenewal(answers, index, sent.atMs, nowMs);
+      const read = readRenewal(answers, index, sent.atMs, nowMs);
+      const said = typeof read === "object" && "wantedFromMs" in read ? read.wantedFromMs : read;
       if (typeof said === "number") renewed++;
       else if (said !== undefined) gone++;
       // Released or lost while the answer was on its way: a lease ends once.
       if (hold.state !== "held" || hold.group === undefined) continue;
       // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
       if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs, hold.group.failures) });
-      else if (typeof said === "number") hold.confirm(said, sent);
-      else if (said === undefined) unknown.push(hold);
+      else if (typeof said === "number") {
+        hold.confirm(said, sent);
+        if (claims[index]!.changed === true) hold.told(claims[index]!);
+        hold.hearFromStore(read !== said);
+      } else if (said === undefined) unknown.push(hold);
       else ended.push({ hold, loss: said.gone });
     }
     this.#settle(groups, unknown, nowMs, answers === undefined);

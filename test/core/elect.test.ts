@@ -1,4 +1,4 @@
-/** Election: run for office again and again. */
+/** Election: campaign for leadership until the signal aborts. */
 import { expect, test } from "vitest";
 import { failure, gate, stage } from "./scripted.ts";
 
@@ -47,7 +47,7 @@ test("stepping down waits for the work to settle before the lock is free", async
   expect(await other().tryAcquire("scheduler")).not.toBeNull();
 });
 
-test("after a loss the work's signal has aborted before anybody else is elected, and the candidate runs again", async () => {
+test("after a loss the work's signal has aborted before another candidate is elected, and this one campaigns again", async () => {
   const { clock, backend, locks, other } = stage();
   const stop = new AbortController();
   const terms: bigint[] = [];

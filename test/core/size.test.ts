@@ -1,4 +1,4 @@
-/** The core stays small: what everybody loads, without any backend. */
+/** The core stays small: what every user loads, without any backend. */
 import { brotliCompressSync } from "node:zlib";
 import { join } from "node:path";
 import { rolldown } from "rolldown";
@@ -12,7 +12,7 @@ test("the core is at most 17.3 kB, bundled, minified and compressed", async () =
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
   const { output } = await bundle.generate({ format: "esm", minify: true });
   await bundle.close();
-  // What is imported on demand, such as the reader of `HOLDFAST_URL=@file:…`, nobody loads who does not use it.
+  // What is imported on demand, such as the reader of `HOLDFAST_URL=@file:…`, is loaded only by those who use it.
   const loaded = output.filter((chunk) => chunk.type === "chunk" && !chunk.isDynamicEntry);
   const bytes = brotliCompressSync(loaded.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);

@@ -11,6 +11,7 @@ import type {
   Snapshot,
   Swapped,
 } from "../../contract/backend.ts";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { systemClock } from "../../contract/clock.ts";
 import { stateOf } from "../../contract/snapshot.ts";
 import { grantedTo, LocalClaims } from "./local-claim.ts";
@@ -174,7 +175,8 @@ export class FileBackend implements Backend {
    * for a child that works under the lock. Returns how to end it; it also ends with that process.
    */
   alsoAlive(pid: number): () => void {
-    if (!Number.isSafeInteger(pid) || pid <= 0) throw new TypeError(`Expected \`pid\` to be a process id, got ${pid}`);
+    if (!Number.isSafeInteger(pid) || pid <= 0)
+      throw new ArgumentError(`Expected \`pid\` to be a process id, got ${pid}`);
     return this.#use("", () => this.#companions.add(pid));
   }
 

@@ -6,6 +6,7 @@
  * waits, bound to that process, whose id begins with the claim's.
  */
 import { join } from "node:path";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Claim } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import { disk } from "./disk.ts";
@@ -17,7 +18,7 @@ import { type Holder, isId, type LeaseFacts, readLeaseFile } from "./records.ts"
 export function waitingId(claimId: string): string {
   const id = `${claimId}-${freshName()}`;
   if (!isId(id))
-    throw new TypeError(`Expected a claim's id of up to 40 letters, digits, - and _, got ${quote(claimId)}`);
+    throw new ArgumentError(`Expected a claim's id of up to 40 letters, digits, - and _, got ${quote(claimId)}`);
   return id;
 }
 

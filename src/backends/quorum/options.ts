@@ -1,4 +1,5 @@
 /** A quorum's options, and what a quorum cannot do: checked before a member is asked. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Claim, Member } from "../../contract/backend.ts";
 import { type Clock, systemClock } from "../../contract/clock.ts";
 import { type Duration, formatMs, MAX_TTL_MS, toMs } from "../../contract/duration.ts";
@@ -104,15 +105,17 @@ export function checkFit(
 
 /** Throws a TypeError for members that cannot form a quorum, and warns of an even number. */
 export function checkMembers(members: readonly Member[]): void {
-  if (members.length === 0) throw new TypeError("Expected `members` to be at least one backend, better three or five");
+  if (members.length === 0)
+    throw new ArgumentError("Expected `members` to be at least one backend, better three or five");
   for (const member of members) {
     if (typeof member.vote !== "function") {
-      throw new TypeError(
+      throw new ArgumentError(
         `Expected \`members\` to be backends that can vote, such as redis(), got ${quote(member.name)}`,
       );
     }
   }
-  if (new Set(members).size < members.length) throw new TypeError("Expected `members` to be different from each other");
+  if (new Set(members).size < members.length)
+    throw new ArgumentError("Expected `members` to be different from each other");
   if (members.length % 2 === 0) {
     process.emitWarning(
       `A quorum of ${members.length} members survives no more failures than one of ${members.length - 1}, and splits its votes more often. Use an odd number.`,

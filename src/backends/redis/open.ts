@@ -1,4 +1,5 @@
 /** Opens Redis by URL, with whichever client library is installed; and closes what it opened. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Backend, Member, Renewer } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import { RedisBackend } from "./backend.ts";
@@ -42,7 +43,7 @@ export async function openMember(url: string): Promise<Member> {
 
 /** For a worker thread that renews the claims of a backend opened with the same URL. */
 export async function openRenewer(data: unknown): Promise<Renewer> {
-  if (typeof data !== "string") throw new TypeError("Expected the renewer's data to be a Redis URL");
+  if (typeof data !== "string") throw new ArgumentError("Expected the renewer's data to be a Redis URL");
   const endpoint = parseUrl(data);
   const settings = toSettings(endpoint.options);
   const opened = await load(endpoint);

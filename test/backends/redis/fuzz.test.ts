@@ -135,7 +135,7 @@ describe("parsers", () => {
       toForcedLoss(text);
     });
     const huge = "x".repeat(5_000_000);
-    // Somebody has the lock, though nobody knows who: hidden, it would look free.
+    // The lock is held, though it is unknown by which claim: hidden, it would look free.
     expect(toHolding("lock", RECORD + huge, 0)).toMatchObject({ holder: "unknown", meta: {} });
     expect(toForced("lock", "5", FORCE + huge, 0)).toMatchObject({ by: "unknown" });
     const long = JSON.stringify(["h".repeat(9000), { why: "w".repeat(9000), more: "m" }]);
@@ -235,7 +235,7 @@ describe("scripts", () => {
           const answers = [];
           for (const claim of rest) answers.push(await b.attempt(claim).catch(foreign));
           await a.renew([first]);
-          // Whoever is told that it holds is the only one, as far as the lock still says that it is one.
+          // A claim that gets a grant is the only holder, as long as the key is still a lock.
           expect(answers.filter((answer) => answer?.granted === true).length).toBeLessThanOrEqual(1);
           await a.swap(first, rivalOf(first, { queues: false })).catch(foreign);
           for (const claim of all) await a.release(claim).catch(foreign);

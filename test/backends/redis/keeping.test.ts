@@ -1,4 +1,4 @@
-/** How long the store keeps what it was told: minHold, tickets on a full server, hand-overs, and fences over a flush. */
+/** How long the store keeps its promises: minHold, tickets on a full server, hand-overs, and fences over a flush. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Claim, Granted } from "../../../src/contract/backend.ts";
 import { startProxy } from "../../../src/lab/proxy.ts";

@@ -4,6 +4,7 @@ import type { Claim } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { whyNoMember } from "../../../src/backends/redis/server-checks.ts";
 import type { Identity } from "../../../src/backends/redis/query.ts";
+import { beat } from "../../../src/backends/redis/generated/scripts.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { parseUrl } from "../../../src/backends/redis/url.ts";
 import { claimOf, Clients, eventually, granted, refused, rivalOf } from "./lab.ts";
@@ -17,7 +18,7 @@ afterAll(() => server.stop());
 const keyOf = ({ name }: Claim): string => namesOf("holdfast", false).lock(name);
 
 describe("who is next", () => {
-  test("nobody, until the minHold of the one that was released has passed, though somebody waits", async () => {
+  test("no claim, until the minHold of the one that was released has passed, though another one waits", async () => {
     await using testClients = new Clients();
     const backend = testClients.backend(server.port);
     const holder = claimOf({ minHoldMs: 60_000, holder: "first" });
@@ -136,7 +137,7 @@ test("while the counter is ahead of the clock, a lease that began in this very m
   }
 });
 
-test("a lease over which somebody wrote is lost, with the reason", async () => {
+test("a lease that another program overwrote is lost, with the reason", async () => {
   await using testClients = new Clients();
   const admin = testClients.client(server.port);
   const backend = testClients.backend(server.port);
@@ -166,7 +167,7 @@ test("a durable server votes at once, and knows no quarantine", async () => {
   expect(await backend.vote(claimOf(), 7n)).toMatchObject({ vote: "granted" });
 });
 
-test("a server that cannot be a quorum's member is told why", () => {
+test("a server that cannot be a quorum's member is reported with the reason", () => {
   const fit = { role: "master", cluster: false, policy: "noeviction" } as Identity;
   expect(whyNoMember(fit, false)).toBeUndefined();
   expect(whyNoMember({ ...fit, role: "sentinel" }, true)).toContain("it is a sentinel");
@@ -181,7 +182,7 @@ test("checkReplicas in a URL is off only where it says false", () => {
   expect([checks(""), checks("?checkReplicas=false"), checks("?checkReplicas=true")]).toEqual([undefined, false, true]);
 });
 
-test("a limit that others do not share is told with both numbers", async () => {
+test("a limit that others do not share is reported with both numbers", async () => {
   await using testClients = new Clients();
   const backend = testClients.backend(server.port);
   const holder = claimOf({ limit: 37 });
@@ -204,7 +205,7 @@ describe("the hash of a lock", () => {
     expect(await admin.hkeys(keyOf(claim))).toEqual(["s"]);
   });
 
-  test("keeps nothing of a holder that left, or of a place in the line that is nobody's", async () => {
+  test("keeps nothing of a holder that left, or of a place in the line that belongs to no claim", async () => {
     await using testClients = new Clients();
     const admin = testClients.client(server.port);
     const backend = testClients.backend(server.port);
@@ -216,7 +217,7 @@ describe("the hash of a lock", () => {
     const waiter = rivalOf(holder);
     await granted(backend, holder);
     await refused(backend, waiter);
-    await admin.hset(keyOf(holder), "q1", "nobody");
+    await admin.hset(keyOf(holder), "q1", "unknown");
     await admin.hdel(keyOf(holder), `w${waiter.id}`);
     expect(await backend.release(holder)).toBe("held");
     expect(await admin.hkeys(keyOf(holder))).toEqual(["s"]);
@@ -304,4 +305,92 @@ test("under a quarantine a claim that would outlast it is refused, and nothing i
     message: expect.stringContaining("`maxTtl`") as string,
   });
   expect((await backend.query(claim.name)).pending).toEqual([]);
+});
+
+describe("a forced end", () => {
+  test("lets the only one who waits in at once, without a question of its own", async () => {
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port, { ticket: "30m" });
+    const holder = claimOf({ holder: "first" });
+    const waiter = rivalOf(holder, { holder: "second" });
+    const { fence } = await granted(backend, holder);
+    await refused(backend, waiter);
+    expect(await backend.forceRelease(holder.name, fence, "ops", "stuck")).toBe(true);
+    const { held, pending } = await backend.query(holder.name);
+    expect({ held: held.map(({ holder: who }) => who), pending }).toEqual({ held: ["second"], pending: [] });
+  });
+
+  test("leaves the records of earlier ones that are not old", async () => {
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port);
+    const one = claimOf({ limit: 2 });
+    const fences: bigint[] = [];
+    for (const claim of [one, rivalOf(one)]) fences.push((await granted(backend, claim)).fence);
+    for (const fence of fences) expect(await backend.forceRelease(one.name, fence, "ops", "stuck")).toBe(true);
+    const { forced } = await backend.query(one.name);
+    expect(forced.map(({ fence }) => fence).toSorted()).toEqual(fences.toSorted());
+  });
+});
+
+test("when the time of one reader is over, the others still keep a writer out", async () => {
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
+  const short = claimOf({ mode: "shared", ttlMs: 50 });
+  const readers = [1, 2].map(() => rivalOf(short, { ttlMs: 3_600_000 }));
+  for (const claim of [short, ...readers]) await granted(backend, claim);
+  await eventually("the first has ended", async () =>
+    (await backend.query(short.name)).held.length === 2 ? true : undefined,
+  );
+  const writer = rivalOf(short, { mode: "exclusive", ttlMs: 60_000, queues: false });
+  await refused(backend, writer);
+  expect(await backend.release(readers[0]!)).toBe("held");
+  await refused(backend, writer);
+  expect(await backend.release(readers[1]!)).toBe("held");
+  await granted(backend, writer);
+});
+
+test("a holder that votes with a higher ballot has that fence from then on", async () => {
+  await using own = await startRedis();
+  await using testClients = new Clients();
+  const backend = testClients.backend(own.port);
+  const claim = claimOf();
+  await backend.join({ quarantineMs: 0, allowEviction: false });
+  expect(await backend.vote(claim, 100n)).toMatchObject({ vote: "granted" });
+  expect(await backend.vote(claim, 200n)).toMatchObject({ vote: "granted" });
+  expect((await backend.query(claim.name)).held.map(({ fence }) => fence)).toEqual([200n]);
+  expect(await backend.vote(rivalOf(claim), 300n)).toMatchObject({ vote: "held" });
+});
+
+test("a sign of life of one who was let in without hearing of it extends the lease, which it trusts from then on", async () => {
+  await using testClients = new Clients();
+  const admin = testClients.client(server.port);
+  const backend = testClients.backend(server.port, { ticket: "30m" });
+  const holder = claimOf({ ttlMs: 7_200_000 });
+  const waiter = rivalOf(holder);
+  const { fence } = await granted(backend, holder);
+  await refused(backend, waiter);
+  expect(await backend.release(holder)).toBe("held");
+  // As if it had been let in an hour ago, and the message were lost.
+  const [key, field] = [keyOf(holder), `h${waiter.id}`];
+  const record = (await admin.hget(key, field))!;
+  const soon = Number((await admin.time())[0]) + 3600;
+  await admin.hset(key, field, `${soon}000${record.slice(13)}`);
+  const [run] = (await admin.eval(beat.source, 1, key, "1", "0", waiter.id)) as string[];
+  expect(BigInt(run!.split("+")[0]!)).toBeGreaterThan(fence);
+  expect(Number((await admin.hget(key, field))!.slice(0, 13))).toBeGreaterThanOrEqual((soon + 3599) * 1000);
+});
+
+test("a vote that is withdrawn takes its ballot along, and that of no other", async () => {
+  await using own = await startRedis();
+  await using testClients = new Clients();
+  const backend = testClients.backend(own.port);
+  const lease = claimOf();
+  await backend.join({ quarantineMs: 0, allowEviction: false });
+  expect(await backend.vote(lease, 100n)).toMatchObject({ vote: "granted" });
+  expect(await backend.release(lease)).toBe("held");
+  const failed = rivalOf(lease);
+  expect(await backend.vote(failed, 200n)).toMatchObject({ vote: "granted" });
+  expect(await backend.withdraw(failed)).toBe("held");
+  expect(await backend.vote(rivalOf(lease), 100n)).toMatchObject({ vote: "low" });
+  expect(await backend.vote(rivalOf(lease), 150n)).toMatchObject({ vote: "granted" });
 });

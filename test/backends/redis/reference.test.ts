@@ -28,13 +28,13 @@ const step: fc.Arbitrary<Step> = fc.tuple(
 );
 const kinds = fc.array(fc.constantFrom("exclusive", "shared", "try"), { minLength: CLAIMS, maxLength: CLAIMS });
 
-/** Plays a history; fences are told by their order of appearance, since each store counts from its own clock. */
+/** Plays a history; fences are shown by their order of appearance, since each store counts from its own clock. */
 async function play(backend: Backend, claims: readonly Claim[], steps: readonly Step[]): Promise<unknown[]> {
   const log: unknown[] = [];
   const fences = new Map<bigint, number>();
   const seen: bigint[] = [];
   const ends = new Map<bigint, bigint>();
-  const told = ({ fence, run }: Granted): number => {
+  const order = ({ fence, run }: Granted): number => {
     if (!fences.has(fence)) fences.set(fence, fences.size);
     ends.set(fence, fence + BigInt(run));
     if (!seen.includes(fence)) seen.push(fence);
@@ -47,7 +47,7 @@ async function play(backend: Backend, claims: readonly Claim[], steps: readonly 
       const next = claims[other] as Claim;
       if (what === "swap" && next.id === claim.id) continue;
       const answer = await (what === "attempt" ? backend.attempt(claim) : (backend.swap?.(claim, next) as never));
-      log.push(answer.granted ? ["granted", told(answer)] : ["refused", answer.position]);
+      log.push(answer.granted ? ["granted", order(answer)] : ["refused", answer.position]);
     } else if (what === "release") {
       log.push(["release", await backend.release(claim)]);
     } else if (what === "renew") {
