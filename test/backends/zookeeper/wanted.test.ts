@@ -1,11 +1,13 @@
 /** What a holder learns of those who wait for it, what nodes say of their processes, and what ZooKeeper cannot do. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import type { Backend, Claim, LocalFacts } from "../../../src/contract/backend.ts";
+import type { Backend, Claim, LocalFacts, Renewal } from "../../../src/contract/backend.ts";
 import { LockBackendError } from "../../../src/contract/errors.ts";
 import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../../../src/lab/servers/zookeeper.ts";
+import type { LocalLease } from "../../../src/backends/zookeeper/local-leases.ts";
 import { readClaim } from "../../../src/backends/zookeeper/node-data.ts";
+import { renewLeases } from "../../../src/backends/zookeeper/renewals.ts";
 import { zookeeper, type ZooKeeperBackend, ZooKeeperClient } from "../../../src/backends/zookeeper/index.ts";
 import { claim, eventually, granted, refused } from "./claims.ts";
 
@@ -133,6 +135,38 @@ describe("a holder that listens", () => {
     await backend.inspect(lockName());
     // The look at another lock: a sync, its node and its list.
     expect([backend.client.requests - before, heard]).toEqual([3, []]);
+  });
+});
+
+describe("a renewal", () => {
+  const held = claim("any");
+  const renewed = (ttlMs: number, wanted: { readonly isWanted: boolean; look(): Promise<void> }): Promise<unknown> => {
+    const lease = {
+      claim: { ...held, ttlMs },
+      ttlMs,
+      node: { path: "/any", czxid: 1n },
+      wanted,
+    } as unknown as LocalLease;
+    const asked = { multi: async () => [], since: (ms: number) => ms } as unknown as ZooKeeperClient;
+    const steps = { find: () => lease, apply: (_: unknown, answer: Renewal) => answer, tell: () => undefined };
+    return renewLeases(asked, [lease.claim], undefined, steps);
+  };
+
+  test("says what the server announced before it confirmed the lease, though that is still being read", async () => {
+    let isWanted = false;
+    const read = nextTurn().then(() => void (isWanted = true));
+    const wanted = {
+      get isWanted() {
+        return isWanted;
+      },
+      look: () => read,
+    };
+    expect(await renewed(30_000, wanted)).toMatchObject([{ held: true, wanted: true }]);
+  });
+
+  test("does not wait for that for as long as would cost the lease", async () => {
+    const never = new Promise<void>(() => undefined);
+    expect(await renewed(40, { isWanted: false, look: () => never })).toMatchObject([{ held: true }]);
   });
 });
 
