@@ -1,10 +1,16 @@
 /** Outcomes as the store keeps them: written from what a release leaves behind, and read back. The layout is in wire.ts. */
-import { type Claim, type KeptOutcome, type Outcome, OUTCOME_BYTES_MAX } from "../../contract/claim.ts";
+import {
+  type Claim,
+  type KeptOutcome,
+  type Outcome,
+  OUTCOME_BYTES_MAX,
+  OUTCOME_KEEP_MAX_MS,
+} from "../../contract/claim.ts";
 import { clipped, HOLDER_MAX } from "../../contract/foreign.ts";
 import { reader } from "./columns.ts";
 import { isFence, OUTCOME } from "./wire.ts";
 
-const outcome = reader(OUTCOME, "till", "at", "number", "holder", "value");
+const outcome = reader(OUTCOME, "over", "left", "number", "holder", "value");
 
 /** As finish.lua expects it, after the claim's id. */
 export function outcomeArgs({ holder }: Claim, { value, keepMs }: Outcome): string[] {
@@ -21,9 +27,11 @@ export function toOutcome(text: unknown, nowMs: number): KeptOutcome | undefined
   if (found === null) return undefined;
   const { at } = outcome;
   const [fence, value] = [found[at.number] as string, found[at.value] as string];
-  const remainingMs = Number(found[at.till]) - nowMs;
-  if (!isFence(Number(fence)) || remainingMs <= 0 || value.length > OUTCOME_BYTES_MAX) return undefined;
-  const ageMs = Math.max(0, nowMs - Number(found[at.at]));
+  const [overMs, leftMs] = [Number(found[at.over]), Number(found[at.left])];
+  const remainingMs = overMs - nowMs;
+  if (remainingMs <= 0 || overMs < leftMs || overMs - leftMs > OUTCOME_KEEP_MAX_MS) return undefined;
+  if (!isFence(Number(fence)) || value.length > OUTCOME_BYTES_MAX) return undefined;
+  const ageMs = Math.max(0, nowMs - leftMs);
   return { value, fence: BigInt(fence), holder: toHolder(found[at.holder] as string), ageMs, remainingMs };
 }
 

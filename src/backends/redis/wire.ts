@@ -156,12 +156,12 @@ export const FORCED: Layout = layout(digits("at", 13), word("id"), rest("who"));
 export const BALLOT: Layout = layout(word("id"), digits("last", FENCE_DIGITS));
 
 /**
- * Ends at `till`, was left at `at`, by the lease of claim `id` whose fences begin with `number`. `holder`: JSON without spaces. `value`: as it
+ * Kept until `over`, since `left`; by the lease of claim `id` whose fences begin with `number`. `holder`: JSON without spaces. `value`: as it
  * is.
  */
 export const OUTCOME: Layout = layout(
-  digits("till", 13),
-  digits("at", 13),
+  digits("over", 13),
+  digits("left", 13),
   digits("number", FENCE_DIGITS),
   word("id", "[^ ]+"),
   word("holder", "[^ ]+"),

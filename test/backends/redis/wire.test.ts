@@ -124,7 +124,7 @@ describe("the layout of 0.1", () => {
     });
     const other = rivalOf(holder);
     expect(await refused(backend, other)).toMatchObject({ position: 2, heldBy: [{ holder: "host:1", fence: last }] });
-    expect(await backend.renew([holder])).toEqual([{ held: true }]);
+    expect(await backend.renew([holder])).toEqual([{ held: true, wanted: true }]);
     expect(await backend.release(holder)).toBe("held");
     expect((await backend.query(holder.name)).held).toMatchObject([
       { fence: expect.toSatisfy((f: bigint) => f > last) },
@@ -168,6 +168,22 @@ async function play(backend: Member): Promise<unknown[]> {
   await granted(backend, rivalOf(limited));
   log.push(await backend.release(limited), await looked(limited.name));
   log.push((await refused(backend, rivalOf(limited, { queues: false }))).heldBy.map(seen));
+
+  const worker = someone({ wantsOutcome: true, local: { waiters: 2, users: 1, holds: [], holdsMore: false } });
+  const { fence: began } = await granted(backend, worker);
+  const [wanting, plain] = [rivalOf(worker), rivalOf(worker, { wantsOutcome: false })];
+  log.push((await refused(backend, wanting)).position, (await refused(backend, plain)).position);
+  log.push(await backend.renew([worker, { ...worker, meta: { why: "other" }, changed: true }]));
+  log.push(await backend.release(worker, { value: "a b\n\0c", keepMs: 3_600_000 }), await looked(worker.name));
+  const { outcome } = await backend.inspect(worker.name);
+  log.push(
+    outcome?.value,
+    outcome?.holder,
+    outcome?.fence === began,
+    Math.ceil((outcome?.remainingMs ?? 0) / 3_600_000),
+  );
+  log.push((await refused(backend, wanting)).outcome?.value, await backend.forget?.(worker.name, began));
+  log.push((await backend.steal?.(rivalOf(worker), "test"))?.granted, await backend.renew([plain]));
 
   await backend.join?.({ quarantineMs: 0, allowEviction: true });
   const voter = someone();
@@ -226,6 +242,7 @@ describe("a layout that is declared otherwise", () => {
         ['digits("till", 13)', 'digits("since", 13)'],
         ['number("first")', 'word("latest")'],
         ['number("queued")', 'number("tail")'],
+        ['digits("over", 13)', 'digits("left", 13)'],
       ).replace('digits("at", 13), word("id")', 'word("id"), digits("at", 13)'),
     );
     expect(text).not.toBe(committed);

@@ -307,8 +307,8 @@ const OUTCOME = `local function wants(terms)
 return string.byte(terms, -1) == 32
 end
 local function outcome_in(text)
-local till, at, number, id, value_at = string.match(text or '', '^(%d%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d) (%S+) %S+ ().*$')
-if not till or till <= now_text or till < at or till - at > 31622400000 or #text - value_at >= 66000 then return false end
+local over, left, number, id, value_at = string.match(text or '', '^(%d%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d) (%S+) %S+ ().*$')
+if not over or over <= now_text or over < left or over - left > 31622400000 or #text - value_at >= 66000 then return false end
 return text, id, number
 end
 local function outcome_of(lock)
@@ -446,7 +446,8 @@ if lock.n == 1 and lock.latest ~= '-' then
 local alone = string.byte(lock.latest) ~= 126 and redis.call('HGET', lock.key, 'h' .. lock.latest)
 if alone then return lock.latest, alone end
 end
-local number, id = string.match(redis.call('HGET', lock.key, 'e') or '', '^ ')
+local known = redis.call('HGET', lock.key, 'e') or ''
+local number, id = string.match(known, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d) (%S+)$')
 local record = id and redis.call('HGET', lock.key, 'h' .. id)
 if record and string.sub(record, 29, 44) == number and string.sub(record, 1, 13) > now_text then return id, record end
 local fields = fields_of(lock, 'h')
@@ -646,7 +647,7 @@ end`;
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "dc8ac33043ed79dbf9c0cbb85f1e17a23f0bc1e8",
+  sha: "567221baadf993bd36a3ca3c200be33884231910",
   source: `local call, match, sub = redis.call, string.match, string.sub
 local id, terms = ARGV[1], ARGV[2]
 local state = call('HGET', KEYS[1], 's')
@@ -748,7 +749,7 @@ return enter(lock, id, parse(terms), young)`,
 
 export const beat: Script = {
   name: "beat",
-  sha: "262115b961e773617ca93eea7d2cce4e4dde1c39",
+  sha: "0c5b32916051d6dd0b9efce145b83b90e1a78086",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -809,7 +810,7 @@ return 1`,
 
 export const finish: Script = {
   name: "finish",
-  sha: "43d315256af9eaeb715d5ca5fe9095343fa50bbd",
+  sha: "529add3f01e48291fc7dc5f17f61f548f1451256",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -852,7 +853,7 @@ return { lock.busy and ended + 4 or ended, next_place }`,
 
 export const force: Script = {
   name: "force",
-  sha: "506c53d5e63a817f60ff7bf088cbb44eae6de3c9",
+  sha: "a7815db888f03ff6a36a8ed8549cb4765275422f",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -883,7 +884,7 @@ return 0`,
 
 export const forget: Script = {
   name: "forget",
-  sha: "5ab84317a051fa9b84614f6166fa3577e8815f2e",
+  sha: "59f8d54519f23f108371ed6c06ab6982586c0f37",
   source: `${LOCK}
 ${OUTCOME}
 local outcome, _, number = outcome_in(redis.call('HGET', KEYS[1], 'r'))
@@ -954,7 +955,7 @@ return 0`,
 
 export const release: Script = {
   name: "release",
-  sha: "2cfffb0505c748121c30741cbcdddaee06ddc80b",
+  sha: "fb09bab3a60b6af6a2e02b864627e58dcd6e36fb",
   source: `local call, match, sub = redis.call, string.match, string.sub
 local state = call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
@@ -1041,7 +1042,7 @@ return lock.busy and ended + 4 or ended`,
 
 export const renew: Script = {
   name: "renew",
-  sha: "0f392e683f6f5629ca138f294b5b95c58ed8c680",
+  sha: "8704515ae9c0ea1e19b049b7789a3d0ac22d89a1",
   source: `${REPLICAS}
 local silence = tonumber(ARGV[4])
 if not silence then
@@ -1121,7 +1122,7 @@ return answers`,
 
 export const steal: Script = {
   name: "steal",
-  sha: "c9079a657ab9bed364f41d7f64f8bacb829a7521",
+  sha: "432e5909ace414a1d8dd0ee1770673fa99a6faa5",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -1167,7 +1168,7 @@ return answer`,
 
 export const swap: Script = {
   name: "swap",
-  sha: "395e72918e37896b4902cf5a2244963c011e4f42",
+  sha: "5e1ff2c16b061dde6e7ed636ee87917fa634d76e",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -1260,7 +1261,7 @@ return yes`,
 
 export const wake: Script = {
   name: "wake",
-  sha: "8014cfe4de3f157ced251199b948da23cbf99331",
+  sha: "a32ddc58daa1cda6b04a09cf1a2208e552562f21",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -1282,7 +1283,7 @@ return next_place`,
 
 export const withdraw: Script = {
   name: "withdraw",
-  sha: "2561fefd253650b7e8d612bbfde835eadd550912",
+  sha: "1e5f80350e76101ff8f9c43179b009ab11703e91",
   source: `local fields = redis.call('HMGET', KEYS[1], 's', 'b')
 local state = fields[1]
 local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')

@@ -7,8 +7,8 @@ end
 
 -- An OUTCOME that is kept now, the claim that left it, and its fence; false: it is over, or not one of ours.
 local function outcome_in(text)
-  local till, at, number, id, value_at = string.match(text or '', OUTCOME.exact{})
-  if not till or till <= now_text or till < at or till - at > LIMIT.kept or #text - value_at >= LIMIT.outcome then return false end
+  local over, left, number, id, value_at = string.match(text or '', OUTCOME.exact{})
+  if not over or over <= now_text or over < left or over - left > LIMIT.kept or #text - value_at >= LIMIT.outcome then return false end
   return text, id, number
 end
 
@@ -17,7 +17,7 @@ local function outcome_of(lock)
   if lock.outcome == nil then
     local text = redis.call('HGET', lock.key, FIELD.outcome)
     lock.outcome = outcome_in(text)
-    if text and not lock.outcome and string.sub(text, OUTCOME.till) <= now_text then redis.call('HDEL', lock.key, FIELD.outcome) end
+    if text and not lock.outcome and string.sub(text, OUTCOME.over) <= now_text then redis.call('HDEL', lock.key, FIELD.outcome) end
   end
   return lock.outcome
 end

@@ -7,7 +7,8 @@ local function eldest(lock)
     local alone = string.byte(lock.latest) ~= 126 and redis.call('HGET', lock.key, FIELD.holder .. lock.latest)
     if alone then return lock.latest, alone end
   end
-  local number, id = string.match(redis.call('HGET', lock.key, FIELD.eldest) or '', ELDEST.exact{})
+  local known = redis.call('HGET', lock.key, FIELD.eldest) or ''
+  local number, id = string.match(known, ELDEST.exact{})
   local record = id and redis.call('HGET', lock.key, FIELD.holder .. id)
   if record and string.sub(record, RECORD.number) == number and string.sub(record, RECORD.till) > now_text then return id, record end
   local fields = fields_of(lock, FIELD.holder)

@@ -40,7 +40,7 @@ local number = held and string.sub(lock.held, RECORD.number)
 if held then idle = lock.held_terms.idle end
 local ended = leave(lock, id, keeps)
 if held then
-  lock.outcome = OUTCOME.text{ till = digits(till), at = now_text, number = number, id = id, holder = ARGV[3], value = ARGV[4] }
+  lock.outcome = OUTCOME.text{ over = digits(till), left = now_text, number = number, id = id, holder = ARGV[3], value = ARGV[4] }
   redis.call('HSET', KEYS[1], FIELD.outcome, lock.outcome)
   if lock.queued > 0 then next_place = wake(lock, lock.head) end
 end
