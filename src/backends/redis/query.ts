@@ -95,6 +95,7 @@ function readLock(name: string, fields: readonly [string, string][], nowMs: numb
     }
   }
   held.sort((a, b) => (a.fence < b.fence ? -1 : 1));
+  forced.sort((a, b) => b.agoMs - a.agoMs);
   waiting.sort((a, b) => a.place - b.place);
   const pending = waiting.map(({ waiter }, index) => ({ ...waiter, position: index + 1 }));
   return { held, pending, forced };

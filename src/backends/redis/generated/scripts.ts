@@ -1122,7 +1122,7 @@ return answers`,
 
 export const steal: Script = {
   name: "steal",
-  sha: "432e5909ace414a1d8dd0ee1770673fa99a6faa5",
+  sha: "08ba2b2c8419bfca216b1fcbe86a655ff9f9fdd8",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -1161,7 +1161,9 @@ leave_queue(lock, id, place_of(lock.waits))
 lock.waits = false
 end
 local till = now + terms.keep
-local answer = granted(lock, id, grant(lock, id, terms, till))
+local answer = grant(lock, id, terms, till)
+if lock.queued > 0 then promote(lock) end
+answer = granted(lock, id, answer)
 close(lock, #fields > 0 and math.max(till, now + keep) or till, terms.idle)
 return answer`,
 };

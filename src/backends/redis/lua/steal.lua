@@ -52,6 +52,9 @@ if lock.waits then
   lock.waits = false
 end
 local till = now + terms.keep
-local answer = granted(lock, id, grant(lock, id, terms, till))
+local answer = grant(lock, id, terms, till)
+-- Who waits may hold beside the thief: readers beside a reader, or others up to the limit.
+if lock.queued > 0 then promote(lock) end
+answer = granted(lock, id, answer)
 close(lock, #fields > 0 and math.max(till, now + keep) or till, terms.idle)
 return answer
