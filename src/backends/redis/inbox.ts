@@ -17,7 +17,7 @@ import type { Waiters } from "./waiting.ts";
 const WAKES_BURST = 50;
 const WAKES_PACE_MS = 4;
 
-/** A claim is doubted, and its holder told that it is wanted, at most this often, however often the message is repeated. */
+/** A claim is doubted, and its holder learns that it is wanted, at most this often, however often the message is repeated. */
 const FORCED_PACE_MS = 1000;
 const WANTED_PACE_MS = 50;
 

@@ -115,7 +115,7 @@ const RECORD_MAX = 1_048_576;
 
 /**
  * Reads a holder's record. `undefined`: it is not one, so it is not believed. `id`: of its claim, where that is known; with "~" before it,
- * nobody holds it any more.
+ * it is not held any more.
  */
 export function toHolding(name: string, text: string, nowMs: number, id?: string): Holding | undefined {
   const parsed = parse(text);

@@ -21,7 +21,7 @@ interface Call {
   /** As the script reads them; empty if it need not compare them. */
   readonly fences: string[];
   /** What the claims' processes say of themselves, where that has changed; otherwise empty. */
-  readonly told: string[];
+  readonly words: string[];
   readonly keepMs: number;
   /** Where each answer belongs, counted from the first claim of its portion. */
   readonly places: number[];
@@ -100,7 +100,7 @@ export class Renewals {
     }
   }
 
-  async #ask({ keys, ids, fences, told, args }: Call): Promise<unknown> {
+  async #ask({ keys, ids, fences, words, args }: Call): Promise<unknown> {
     try {
       return await ask(this.#connection, this.#settings, this.#replicator, keys, args);
     } catch (error) {
@@ -116,7 +116,7 @@ export class Renewals {
             `${id} `,
             ...args.slice(1, 5),
             ...(fences.length > 0 ? [fences[at]!] : args.slice(5, 6)),
-            ...told.slice(at, at + 1),
+            ...words.slice(at, at + 1),
           ],
         ).then(
           (reply) => (Array.isArray(reply) ? (reply[0] as unknown) : reply),
@@ -159,14 +159,14 @@ export class Renewals {
       const kind = `${keepMs} ${tells} ${cluster ? this.#names.marker(key) : ""}`;
       let call = open.get(kind);
       if (call === undefined || call.keys.length === PORTION) {
-        call = { keys: [], ids: [], fences: [], told: [], keepMs, places: [], leastTtlMs: ttlMs, args: [] };
+        call = { keys: [], ids: [], fences: [], words: [], keepMs, places: [], leastTtlMs: ttlMs, args: [] };
         open.set(kind, call);
         calls.push(call);
       }
       call.keys.push(key);
       call.ids.push(id);
       if (fences !== undefined) call.fences.push(`${fenceText(fences[place] as bigint)} `);
-      if (tells) call.told.push(whoText(claim));
+      if (tells) call.words.push(whoText(claim));
       call.places.push(place);
       call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
     }
@@ -176,7 +176,7 @@ export class Renewals {
       // A key among the arguments: client libraries put no prefix before it.
       const silence = quarantineMs === 0 ? this.#connection.keyPrefix + marker : String(silenceS);
       call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(idleMs), silence];
-      const more = [this.asksWho ? "who" : "", call.fences.join(""), ...call.told];
+      const more = [this.asksWho ? "who" : "", call.fences.join(""), ...call.words];
       // What is not needed is not sent.
       call.args = [...call.args, ...more.slice(0, more.findLastIndex((text) => text !== "") + 1)];
       if (this.asksWho) call.keys.push(marker);

@@ -36,7 +36,7 @@ export const LIMIT = {
   /** How many claims one message is about that says no more of each than that there is news. */
   news: 200,
   /** How many readers one call tells that a writer waits, and how many places of a queue one call looks at. */
-  told: 500,
+  portion: 500,
   /** How much of a message is read: more than that many grants need. */
   message: 6400,
   /** Of a claim's 22 characters a message shows these; the others are a secret of 84 bits, which the seal proves. */

@@ -95,6 +95,25 @@ describe("the layout of 0.1", () => {
     expect((await hashOf(client, voter.name, "votes"))["b"]).toBe(`${voter.id} 0000000000000000`);
   });
 
+  test("what is new in a record is read by 0.1 as before, and what is new in a lock is in fields that it does not know", async () => {
+    const [client, backend] = [testClients.client(server.port), testClients.backend(server.port)];
+    const local = { waiters: 1, users: 0, holds: [{ name: "other", fence: 7n }], holdsMore: false };
+    const holder = someone({ wantsOutcome: true, local });
+    const waiter = rivalOf(holder);
+    await granted(backend, holder);
+    await refused(backend, waiter);
+    const fields = await hashOf(client, holder.name);
+    const OF_01 = /^\d{13} \d{13} \d{16} [.!vw][xs] \d{12} \d{6} \d{12} \d+ \d+ \d+ \d+ \d+ \S+ (.*)$/su;
+    for (const record of [fields[`h${holder.id}`], fields[`w${waiter.id}`]]) {
+      const [, who = ""] = OF_01.exec(record ?? "") ?? [];
+      expect((JSON.parse(who) as unknown[]).slice(0, 2)).toEqual(["host:1", { why: "test" }]);
+    }
+    expect(await backend.release(holder, { value: "done", keepMs: 3_600_000 })).toBe("held");
+    const after = await hashOf(client, holder.name);
+    expect(Object.keys(after).toSorted()).toEqual(["r", "s"]);
+    expect(after["s"]).toMatch(/^\d{16} \d{13}$/u);
+  });
+
   test("what 0.1 has written is read, by TypeScript and by scripts", async () => {
     const record = `1790000060000 1790000000000 1790000000000000 ${WRITTEN}`;
     expect(toHolding("x", record, 1_790_000_010_000)).toEqual({

@@ -523,7 +523,7 @@ redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
 if lock.queued == 1 then tell_holders(lock) end
 if terms.mode == 'x' then lock.limit = terms.limit end
 end
-local function retold(record, terms)
+local function rewritten(record, terms)
 local inbox_at = string.match(record, '^%d+ %d+ %d+ .. %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ ()%S+ ')
 local before = string.sub(record, 1, inbox_at - 1)
 inbox_at = string.match(terms, '^.. %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ ()%S+ ')
@@ -539,7 +539,7 @@ local till = now + terms.keep
 if lock.held or lock.waits then redis.call('HDEL', lock.key, '-') end
 prune(lock)
 if lock.held and ends(lock.held) > now then
-lock.held = retold(lock.held, terms.text)
+lock.held = rewritten(lock.held, terms.text)
 extend(lock, id, till)
 local answer = run_of(lock.held)
 if lock.queued > 0 and young == 0 then promote(lock) end
@@ -647,7 +647,7 @@ end`;
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "567221baadf993bd36a3ca3c200be33884231910",
+  sha: "604615adb8177642967d6dee65cd5e0349c1645c",
   source: `local call, match, sub = redis.call, string.match, string.sub
 local id, terms = ARGV[1], ARGV[2]
 local state = call('HGET', KEYS[1], 's')
@@ -1042,7 +1042,7 @@ return lock.busy and ended + 4 or ended`,
 
 export const renew: Script = {
   name: "renew",
-  sha: "8704515ae9c0ea1e19b049b7789a3d0ac22d89a1",
+  sha: "67602c994a1aed11fad6fc60d69ef611aead362f",
   source: `${REPLICAS}
 local silence = tonumber(ARGV[4])
 if not silence then
@@ -1056,11 +1056,11 @@ ${WANTED}
 local keep, idle = tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = now + keep
 local stamp = string.format('%013.0f', last)
-local function renew_alone(key, state, id, told)
+local function renew_alone(key, state, id, words)
 local from = 33 + #id
 local till = tonumber(string.sub(state, from + 1, from + 13))
 if not till or till <= now then return false end
-if till >= last and not told then return true end
+if till >= last and not words then return true end
 local head = string.sub(state, 1, 30)
 if last + idle > (tonumber(string.sub(state, 18, 30)) or 0) then
 local death = string.format('%013.0f', last + idle + math.floor(idle / 2))
@@ -1070,20 +1070,20 @@ end
 local renewed = head .. string.sub(state, 31, from + 0)
 .. (till < last and stamp or string.sub(state, from + 1, from + 13))
 .. string.sub(state, from + 14)
-if told then
+if words then
 local terms = string.sub(renewed, from + 46)
 local who_at = string.match(terms, '^.. %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ %S+ ().*$')
 if not who_at then return false end
-renewed = string.sub(renewed, 1, from + 46 + who_at - 2) .. told
+renewed = string.sub(renewed, 1, from + 46 + who_at - 2) .. words
 end
 return type(redis.pcall('HSET', key, 's', renewed)) == 'number'
 end
-local function renew(key, id, fence, told)
+local function renew(key, id, fence, words)
 local state = redis.call('HGET', key, 's')
 if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' '
 and (not fence or string.sub(state, 62 + #id,
 77 + #id) == fence)
-and renew_alone(key, state, id, told) then
+and renew_alone(key, state, id, words) then
 return 1
 end
 local lock = open(key, id)
@@ -1091,9 +1091,9 @@ if not lock then return '!' .. 'HOLDFAST_FOREIGN' end
 if lock.held and ends(lock.held) > now then
 if fence and tonumber(fence_of(lock.held)) ~= tonumber(fence) then return 'other' end
 redis.call('HDEL', key, '-')
-if told then
+if words then
 local who_at = string.match(lock.held, '^%d+ %d+ %d+ .. %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ %S+ ().*$')
-lock.held = string.sub(lock.held, 1, who_at - 1) .. told
+lock.held = string.sub(lock.held, 1, who_at - 1) .. words
 end
 extend(lock, id, last)
 close(lock, last, idle)
@@ -1122,7 +1122,7 @@ return answers`,
 
 export const steal: Script = {
   name: "steal",
-  sha: "08ba2b2c8419bfca216b1fcbe86a655ff9f9fdd8",
+  sha: "02db4c9ccb1f2ab518cde0790260c9f335271b35",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -1170,7 +1170,7 @@ return answer`,
 
 export const swap: Script = {
   name: "swap",
-  sha: "5e1ff2c16b061dde6e7ed636ee87917fa634d76e",
+  sha: "b2fd56d4a081f4d47d3aac38de8aca9988e7d593",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}

@@ -44,7 +44,7 @@ local function enqueue(lock, id, terms)
 end
 
 -- A holder's record with what its process says of itself now, and where that listens.
-local function retold(record, terms)
+local function rewritten(record, terms)
   local inbox_at = string.match(record, RECORD.pattern{})
   local before = string.sub(record, 1, inbox_at - 1)
   inbox_at = string.match(terms, TERMS.pattern{})
@@ -66,7 +66,7 @@ local function enter(lock, id, terms, young)
   prune(lock)
   if lock.held and ends(lock.held) > now then
     -- A repeated attempt: the reply to the first was lost. The caller counts from this one, so the lease does too.
-    lock.held = retold(lock.held, terms.text)
+    lock.held = rewritten(lock.held, terms.text)
     extend(lock, id, till)
     local answer = run_of(lock.held)
     -- In a swap, the claim that left may have blocked others.

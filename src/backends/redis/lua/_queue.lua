@@ -86,7 +86,7 @@ end
 local function promote(lock, caller)
   local mine
   local mail, finished, passed, line = {}, {}, 0, {}
-  -- Whoever comes first into an empty lock is the oldest of its holders.
+  -- The first claim that enters an empty lock is the oldest of its holders.
   local oldest = lock.n == 0 and {}
   while not queue_is_empty(lock) do
     local place = lock.head

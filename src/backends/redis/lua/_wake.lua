@@ -1,7 +1,7 @@
 -- Lets the waiters that want an outcome leave the queue, because the lock has one, and tells their processes: those at the next places from
 -- `place` on, as many as one call looks at. Returns the place from which to continue, or 0. The caller promotes and closes.
 local function wake(lock, place)
-  local fields, last = {}, math.min(lock.tail, place + LIMIT.told - 1)
+  local fields, last = {}, math.min(lock.tail, place + LIMIT.portion - 1)
   for i = place, last do fields[#fields + 1] = FIELD.place .. i end
   if #fields == 0 then return 0 end
   local ids = redis.call('HMGET', lock.key, unpack(fields))

@@ -51,7 +51,7 @@ local function tell_holders(lock)
   else
     local fields = fields_of(lock, FIELD.holder)
     -- The others learn it from their renewals.
-    for i = LIMIT.told + 1, #fields do fields[i] = nil end
+    for i = LIMIT.portion + 1, #fields do fields[i] = nil end
     for i, record in ipairs(values_of(lock, fields)) do tell(string.sub(fields[i], 2), record) end
   end
   post(WORD.wanted, mail, LIMIT.news)

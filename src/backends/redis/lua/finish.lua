@@ -9,7 +9,7 @@
 -- ARGV[4] its value
 -- ARGV[5] the quarantine (see _identity); absent without
 --
--- Returns { what release returns, the place in the queue from which wake is to continue; 0 if nobody is left to be told }. Asked again,
+-- Returns { what release returns, the place in the queue from which wake is to continue; 0 if the queue ends there }. Asked again,
 -- the claim was held for as long as its outcome is kept.
 
 --- @include _replicas

@@ -32,11 +32,11 @@ local last = now + keep
 local stamp = string.format(RECORD.till.format, last)
 
 -- The usual case: the claim is the only one. Renewals only move the end forward.
-local function renew_alone(key, state, id, told)
+local function renew_alone(key, state, id, words)
   local from = STATE.width + MARK.alone.length + 1 + #id
   local till = tonumber(string.sub(state, from + RECORD.till.from, from + RECORD.till.to))
   if not till or till <= now then return false end
-  if till >= last and not told then return true end
+  if till >= last and not words then return true end
   local head = string.sub(state, STATE.whole)
   if last + idle > (tonumber(string.sub(state, STATE.death)) or 0) then
     -- Half an idle time in reserve, so most renewals need not change the key's own expiry.
@@ -47,22 +47,22 @@ local function renew_alone(key, state, id, told)
   local renewed = head .. string.sub(state, STATE.width + 1, from + RECORD.till.from - 1)
     .. (till < last and stamp or string.sub(state, from + RECORD.till.from, from + RECORD.till.to))
     .. string.sub(state, from + RECORD.till.to + 1)
-  if told then
+  if words then
     local terms = string.sub(renewed, from + RECORD.terms.from)
     local who_at = string.match(terms, TERMS.pattern{})
     if not who_at then return false end
-    renewed = string.sub(renewed, 1, from + RECORD.terms.from + who_at - 2) .. told
+    renewed = string.sub(renewed, 1, from + RECORD.terms.from + who_at - 2) .. words
   end
   -- Refused by a full server (noeviction): the long way deletes first, and is accepted.
   return type(redis.pcall('HSET', key, FIELD.state, renewed)) == 'number'
 end
 
-local function renew(key, id, fence, told)
+local function renew(key, id, fence, words)
   local state = redis.call('HGET', key, FIELD.state)
   if state and string.sub(state, STATE.width + 1, STATE.width + MARK.alone.length + 1 + #id) == MARK.alone .. id .. ' '
     and (not fence or string.sub(state, STATE.width + MARK.alone.length + 1 + RECORD.number.from + #id,
       STATE.width + MARK.alone.length + 1 + RECORD.number.to + #id) == fence)
-    and renew_alone(key, state, id, told) then
+    and renew_alone(key, state, id, words) then
     return 1
   end
   local lock = open(key, id)
@@ -71,9 +71,9 @@ local function renew(key, id, fence, told)
     if fence and tonumber(fence_of(lock.held)) ~= tonumber(fence) then return WORD.other end
     -- After a deletion in the same script, a full server (noeviction) accepts what follows.
     redis.call('HDEL', key, FIELD.none)
-    if told then
+    if words then
       local who_at = string.match(lock.held, RECORD.pattern{})
-      lock.held = string.sub(lock.held, 1, who_at - 1) .. told
+      lock.held = string.sub(lock.held, 1, who_at - 1) .. words
     end
     extend(lock, id, last)
     close(lock, last, idle)

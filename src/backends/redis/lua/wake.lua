@@ -1,11 +1,11 @@
--- Continues what finish began: the next waiters that want an outcome leave the queue, and their processes are told.
+-- Continues what finish began: the next waiters that want an outcome leave the queue, and their processes learn of it.
 --
 -- KEYS[1] the lock
 -- KEYS[2] the marker of this server's incarnation; absent in a cluster without quarantine
 -- ARGV[1] the place in the queue from which to continue
 -- ARGV[2] the quarantine (see _identity); absent without
 --
--- Returns the place from which the next call is to continue; 0 if nobody is left to be told.
+-- Returns the place from which the next call is to continue; 0 if the queue ends there.
 
 --- @include _replicas
 --- @include _incarnation
