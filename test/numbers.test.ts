@@ -216,6 +216,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   ["docs/backends/redis.md", "({} s) has lapsed", redis("ticket") / 1000],
   ["docs/backends/redis.md", "`maxTtl + maxLag` ({} s by default)", (redis("maxTtl") + redis("maxLag")) / 1000],
   ["docs/backends/redis.md", "{} ms or {} holders before", constant("src/core", "TURN_MS"), redis("run")],
+  ["docs/backends/redis.md", "{} places of the queue in a call and {} claims in a message", LIMIT.portion, LIMIT.news],
   ["docs/backends/redis.md", "each with its own answer: {} to a call", constant(REDIS, "PORTION")],
   [
     "docs/backends/redis.md",
@@ -225,9 +226,10 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   ],
   [
     "docs/backends/redis.md",
-    "read up to {} characters and {} grants; hints to a quorum's waiters wake them {} times in a row and then every {} ms",
+    "read up to {} characters and {} grants, or {} claims with other news; hints to a quorum's waiters wake them {} times in a row and then every {} ms",
     LIMIT.message,
     LIMIT.grants,
+    LIMIT.news,
     constant(REDIS, "WAKES_BURST"),
     constant(REDIS, "WAKES_PACE_MS"),
   ],

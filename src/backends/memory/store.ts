@@ -219,7 +219,10 @@ export class MemoryStore {
     for (const lease of [...lock.leases.values(), ...lock.kept])
       this.#table.force(lock, lease, claim.holder, reason, nowMs);
     this.#table.leave(lock, claim, nowMs);
-    return toGranted(lock, this.#table.grantNext(lock, claim, client, nowMs));
+    const lease = this.#table.grantNext(lock, claim, client, nowMs);
+    // Who waits may hold beside the thief: readers beside a reader, or others up to the limit.
+    this.#table.settle(lock, nowMs);
+    return toGranted(lock, lease);
   }
 
   vote(claim: Claim, ballot: bigint, client: Client): Vote {

@@ -4,6 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import type {
+  Abilities,
   Claim,
   Granted,
   Listener,
@@ -11,6 +12,7 @@ import type {
   Member,
   MemberFacts,
   MemberTerms,
+  Outcome,
   Recalled,
   Refused,
   Released,
@@ -19,17 +21,17 @@ import type {
   Swapped,
   Vote,
 } from "../../contract/backend.ts";
-import { stateOf } from "../../contract/snapshot.ts";
 import { Attempts } from "./attempts.ts";
 import { RedisHeartbeats } from "./batches.ts";
 import type { Connection } from "./connection.ts";
 import { Replicator } from "./durability.ts";
 import { forceRelease } from "./force-release.ts";
+import { forgetOutcome } from "./forget.ts";
 import { Inbox } from "./inbox.ts";
 import { type Names, namesOf } from "./keys.ts";
 import { LEAVING, LocalClaims } from "./local-claims.ts";
 import type { Settings } from "./options.ts";
-import { identify, type Identity, query } from "./query.ts";
+import { identify, type Identity, inspect, query } from "./query.ts";
 import { Terms } from "./records.ts";
 import { Releases } from "./release.ts";
 import { Renewals } from "./renewals.ts";
@@ -44,8 +46,11 @@ export interface Own {
   close(): Promise<void>;
 }
 
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true };
+
 export class RedisBackend implements Member {
   readonly name = "redis";
+  readonly can: Abilities = CAN;
   readonly #connection: Connection;
   readonly #clock: Settings["clock"];
   readonly #names: Names;
@@ -76,7 +81,8 @@ export class RedisBackend implements Member {
     const waiters = new Waiters(clock, durability !== undefined, new RedisHeartbeats(connection, names, settings));
     const releases = new Releases(connection, names, settings, scripts, claims, waiters);
     const doubt = (claim?: Claim): void => (claim === undefined ? this.#doubtAll() : this.#listener?.doubt(claim.id));
-    const inbox = new Inbox(connection, channel, clock, { claims, waiters, releases, doubt });
+    const wanted = ({ id }: Claim): void => this.#listener?.wanted?.(id);
+    const inbox = new Inbox(connection, channel, clock, { claims, waiters, releases, doubt, wanted });
     const terms = new Terms(channel, settings);
     this.#connection = connection;
     this.#clock = clock;
@@ -121,12 +127,12 @@ export class RedisBackend implements Member {
     return this.#renewals.renew(claims, fences);
   }
 
-  release(claim: Claim): Promise<Released> {
-    return this.#releases.release(claim);
+  release(claim: Claim, outcome?: Outcome): Promise<Released> {
+    return outcome === undefined ? this.#releases.release(claim) : this.#releases.finish(claim, outcome);
   }
 
-  async inspect(name: string): Promise<LockState> {
-    return stateOf(name, await this.query(name));
+  inspect(name: string): Promise<LockState> {
+    return inspect(this.#names, this.#scripts, name);
   }
 
   query(prefix: string): Promise<Snapshot> {
@@ -135,6 +141,19 @@ export class RedisBackend implements Member {
 
   forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
     return forceRelease(this.#connection, this.#names, this.#scripts, { name, fence }, by, reason);
+  }
+
+  steal(claim: Claim, reason: string): Promise<Granted | Refused> {
+    return this.#attempts.steal(claim, reason);
+  }
+
+  forget(name: string, fence: bigint): Promise<boolean> {
+    return forgetOutcome(this.#connection, this.#names, this.#scripts, name, fence);
+  }
+
+  /** The store tells every holder, through the inbox of its process. */
+  expectWanted(_claim: Claim): void {
+    if (!this.#inbox.ready) void this.#inbox.open();
   }
 
   vote(claim: Claim, ballot: bigint): Promise<Vote> {
