@@ -136,7 +136,8 @@ export interface Backend {
    * client may have sent the release twice (its connection broke on the way) rejects instead. After a rejection the core asks
    * again; "absent" then counts as released, if the lease was trusted when its work settled and has been since.
    *
-   * `outcome`: kept in the same atomic step, and only if the answer is `"held"`; then every claim that waits for an outcome has
+   * `outcome`: kept in the same atomic step, and only if the claim holds by the lease with its fence: one that was over, and that a late
+   * attempt has taken again, ends without it, and the answer is `"absent"`. When it is kept every claim that waits for an outcome has
    * news. Asked again, it is `"held"` for as long as that outcome is kept. The last fence of the lock is kept at least as long.
    */
   release(claim: Claim, outcome?: Outcome): Promise<Released>;

@@ -68,6 +68,8 @@ export interface Outcome {
   readonly value: string;
   /** For how long it is kept, by the store's clock: a second to a year. */
   readonly keepMs: number;
+  /** The first of the lease under which the work was done: the outcome of a lease that is over is not kept. */
+  readonly fence: bigint;
 }
 
 export const OUTCOME_BYTES_MAX = 66_000;

@@ -128,9 +128,9 @@ export class HeldLease implements Lease, Peekable {
    * @internal Ends the lease when the work under it has settled. Returns the loss if that work may not be taken for complete:
    * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides.
    */
-  async finish(outcome?: Outcome): Promise<LockLostError | undefined> {
+  async finish(outcome?: Omit<Outcome, "fence">): Promise<LockLostError | undefined> {
     const state = this.stateNow();
-    if (state !== "lost") this.#hold.outcome = outcome;
+    if (outcome !== undefined && state !== "lost") this.#hold.outcome = { ...outcome, fence: this.#hold.firstFence };
     const result = await this.release();
     if (state === "doubt" && result === "unknown") this.#loseLate({ kind: "unconfirmed" });
     return this.lost;

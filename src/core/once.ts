@@ -3,7 +3,7 @@
  * the first call. What is kept and the end of the lease are one step of the store, so that no work begins after an outcome is kept.
  */
 import { ArgumentError, got } from "../contract/argument-error.ts";
-import type { KeptOutcome, Outcome } from "../contract/claim.ts";
+import type { KeptOutcome } from "../contract/claim.ts";
 import { OUTCOME_KEEP_MAX_MS, OUTCOME_KEEP_MIN_MS } from "../contract/claim.ts";
 import { type Duration, toMs } from "../contract/duration.ts";
 import { LockBackendError, quote } from "../contract/errors.ts";
@@ -68,8 +68,7 @@ async function runOnce<T>(
   try {
     result = await new Scope(engine, lease).run(() => work(lease));
   } catch (error) {
-    const failure: Outcome | undefined =
-      keepFailureMs === undefined ? undefined : { value: encodeFailure(error), keepMs: keepFailureMs };
+    const failure = keepFailureMs === undefined ? undefined : { value: encodeFailure(error), keepMs: keepFailureMs };
     attachLoss(error, await lease.finish(failure).catch(() => undefined));
     throw error;
   }

@@ -118,8 +118,9 @@ describe("once()", () => {
     const claim = { id: "x".repeat(22), name: "a", mode: "exclusive", limit: 1, ttlMs: 1000, holder: "x:1" } as const;
     const rest = { lockDelayMs: 0, minHoldMs: 0, meta: {}, queues: false };
     for (const value of ["", "?", "v{", "e", "enull"]) {
-      await outside.attempt({ ...claim, ...rest });
-      await outside.release({ ...claim, ...rest }, { value, keepMs: 60_000 });
+      const granted = await outside.attempt({ ...claim, ...rest });
+      const fence = granted.granted ? granted.fence : 0n;
+      await outside.release({ ...claim, ...rest }, { value, keepMs: 60_000, fence });
       expect(await failure(locks.once("a", KEEP, () => "again"))).toBeInstanceOf(LockOutcomeError);
     }
   });
