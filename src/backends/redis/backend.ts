@@ -46,6 +46,9 @@ export interface Own {
   close(): Promise<void>;
 }
 
+/** The others learn it from their renewals. */
+const UNHEARD_MAX = 1000;
+
 const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true };
 
 export class RedisBackend implements Member {
@@ -66,6 +69,8 @@ export class RedisBackend implements Member {
   readonly #checks: ServerChecks;
   readonly #stopWatching: () => void;
   readonly #own: Own | undefined;
+  /** They expect to learn that they are wanted, and the inbox did not listen yet. */
+  readonly #unheard: Set<Claim> = new Set();
   #listener: Listener | undefined;
   #closed: Promise<void> | undefined;
 
@@ -151,9 +156,11 @@ export class RedisBackend implements Member {
     return forgetOutcome(this.#connection, this.#names, this.#scripts, name, fence);
   }
 
-  /** The store tells every holder, through the inbox of its process. */
-  expectWanted(_claim: Claim): void {
-    if (!this.#inbox.ready) void this.#inbox.open();
+  /** The store reports it to the inbox of every holder's process. What comes before that listens is looked for when it does. */
+  expectWanted(claim: Claim): void {
+    if (this.#inbox.ready || this.#unheard.size >= UNHEARD_MAX) return;
+    this.#unheard.add(claim);
+    void this.#inbox.open();
   }
 
   vote(claim: Claim, ballot: bigint): Promise<Vote> {
@@ -219,5 +226,15 @@ export class RedisBackend implements Member {
     this.#checks.forget();
     this.#waiters.beatAll();
     this.#listener?.doubt();
+    if (!this.#inbox.ready) return;
+    for (const claim of this.#unheard) void this.#lookForWaiters(claim).catch(() => {});
+    this.#unheard.clear();
+  }
+
+  async #lookForWaiters({ id, name }: Claim): Promise<void> {
+    const { held, pending } = await this.inspect(name);
+    const holders = held.filter(({ remainder }) => remainder !== "minHold");
+    const isInTheWay = holders[0]?.mode === "shared" ? holders.some((one) => one.id === id) : holders[0]?.id === id;
+    if (pending.length > 0 && isInTheWay && this.#closed === undefined) this.#listener?.wanted?.(id);
   }
 }

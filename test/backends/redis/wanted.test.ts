@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Backend, Claim } from "../../../src/contract/backend.ts";
+import { startProxy } from "../../../src/lab/proxy.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { makeWallClock } from "../../../src/lab/servers/wall-clock.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
@@ -142,6 +143,29 @@ describe("whom it reaches", () => {
       [true, true],
       [true, undefined],
     ]);
+  });
+
+  test("a holder whose process did not listen yet when the queue began learns of it when it does", async () => {
+    await using testClients = new Clients();
+    const proxy = await startProxy({ port: server.port });
+    testClients.later(() => proxy.stop());
+    // The connection for messages is the second one, and does not get through.
+    let connections = 0;
+    const [far, near] = [testClients.backend(proxy.port), testClients.backend(server.port)];
+    const wanted = listen(far);
+    proxy.onRequest = (bytes) => {
+      if (!bytes.includes("inbox") || !/subscribe/iu.test(String(bytes))) return "pass";
+      connections++;
+      return "reset";
+    };
+    const holder = claimOf();
+    await granted(far, holder);
+    far.expectWanted(holder);
+    await eventually("it tried to listen", () => (connections > 0 ? true : undefined));
+    await refused(near, rivalOf(holder));
+    proxy.onRequest = undefined;
+    await eventually("it learns of it", () => (wanted.length > 0 ? true : undefined));
+    expect(new Set(wanted)).toEqual(new Set([holder.id]));
   });
 
   test("what is left of a minHold is told nothing, and nobody else is", async () => {
