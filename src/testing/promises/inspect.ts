@@ -39,7 +39,7 @@ export const inspectPromises: readonly ConformancePromise[] = [
     },
   ),
 
-  promise("says of a lock that is only kept for its minHold that nobody holds it", async (trial) => {
+  promise("says of a lock that is only kept for its minHold that no claim holds it", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const claim = trial.claim({ minHoldMs: trial.ttlMs });
     const { sentMs, fence } = await trial.granted(a, claim);
@@ -52,7 +52,7 @@ export const inspectPromises: readonly ConformancePromise[] = [
     );
   }),
 
-  promise("says of a lock that is only kept for its lockDelay that nobody holds it", async (trial) => {
+  promise("says of a lock that is only kept for its lockDelay that no claim holds it", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const claim = trial.brief({ lockDelayMs: trial.ttlMs });
     const { sentMs, fence } = await trial.granted(a, claim);
