@@ -8,15 +8,15 @@ import {
 } from "../../contract/claim.ts";
 import { clipped, HOLDER_MAX } from "../../contract/foreign.ts";
 import { reader } from "./columns.ts";
-import { isFence, OUTCOME } from "./wire.ts";
+import { fenceText, isFence, OUTCOME } from "./wire.ts";
 
 const outcome = reader(OUTCOME, "over", "left", "number", "holder", "value");
 
 /** As finish.lua expects it, after the claim's id. */
-export function outcomeArgs({ holder }: Claim, { value, keepMs }: Outcome): string[] {
+export function outcomeArgs({ holder }: Claim, { value, keepMs, fence }: Outcome): string[] {
   // JSON leaves no other white space as it is.
   const json = JSON.stringify(clipped(holder, HOLDER_MAX)).replaceAll(" ", String.raw`\u0020`);
-  return [String(Math.ceil(keepMs)), json, value];
+  return [String(Math.ceil(keepMs)), fenceText(fence), json, value];
 }
 
 /** Reads what is kept. `undefined`: its time is over, or it is none of ours, so it is not believed. */

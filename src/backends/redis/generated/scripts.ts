@@ -810,7 +810,7 @@ return 1`,
 
 export const finish: Script = {
   name: "finish",
-  sha: "529add3f01e48291fc7dc5f17f61f548f1451256",
+  sha: "04a2079200644e65b4abfc8a3e34bfb545352fb6",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -824,30 +824,34 @@ local id, keeps = leaving(ARGV[1])
 local lock = open(KEYS[1], id)
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local held = lock.held and ends(lock.held) > now
-if not held then
-local outcome, by = outcome_in(redis.call('HGET', KEYS[1], 'r'))
-if outcome and by == id then
+local number = held and string.sub(lock.held, 29, 44)
+local mine = number == ARGV[3]
+local kept = false
+if not mine then
+local outcome, by, fence = outcome_in(redis.call('HGET', KEYS[1], 'r'))
+kept = outcome and by == id and fence == ARGV[3]
+if kept and not held then
 redis.call('HDEL', KEYS[1], '-')
 redis.call('HSET', KEYS[1], 'r', outcome)
 return { 1, lock.queued > 0 and lock.head or 0 }
 end
 end
 local till, idle, next_place = now + ARGV[2], nil, 0
-local number = held and string.sub(lock.held, 29, 44)
-if held then idle = lock.held_terms.idle end
+if mine then idle = lock.held_terms.idle end
 local ended = leave(lock, id, keeps)
-if held then
-lock.outcome = string.format('%013.0f ', till) .. now_text .. ' ' .. number .. ' ' .. id .. ' ' .. ARGV[3] .. ' ' .. ARGV[4]
+if held and not mine then ended = kept and 1 or 0 end
+if mine then
+lock.outcome = string.format('%013.0f ', till) .. now_text .. ' ' .. number .. ' ' .. id .. ' ' .. ARGV[4] .. ' ' .. ARGV[5]
 redis.call('HSET', KEYS[1], 'r', lock.outcome)
 if lock.queued > 0 then next_place = wake(lock, lock.head) end
 end
 local waited_for = lock.queued > 0
 if waited_for then
-local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[5], now)
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[6], now)
 prune(lock)
 if young == 0 then promote(lock) end
 end
-if held then close(lock, till, idle) elseif ended > 0 or waited_for then close(lock) end
+if mine then close(lock, till, idle) elseif held or ended > 0 or waited_for then close(lock) end
 return { lock.busy and ended + 4 or ended, next_place }`,
 };
 
