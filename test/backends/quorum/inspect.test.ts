@@ -96,7 +96,7 @@ test("what a quorum cannot do is refused in its own words, and nothing is asked 
   expect([wanting.fatal, wanting.message]).toEqual([true, `Lock "lock": ${backend.can?.outcomes}.`]);
   expect(fakes.map(({ asked }) => asked.vote)).toEqual([0, 0, 0]);
   await granted(backend, claim);
-  const leaving = await failure(backend.release(claim, { value: "done", keepMs: 1000 }));
+  const leaving = await failure(backend.release(claim, { value: "done", keepMs: 1000, fence: 1n }));
   expect([leaving.fatal, leaving.message]).toEqual([true, wanting.message]);
   expect((await backend.renew([claim]))[0]?.held).toBe(true);
   expect(["steal", "forget", "expectWanted"].filter((method) => method in backend)).toEqual([]);

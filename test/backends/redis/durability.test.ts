@@ -92,10 +92,10 @@ test("S161: an outcome that too few replicas have is unknown, and held when they
     testClients.backend(primary.port),
   ];
   const claim = claimOf({ wantsOutcome: true });
-  await granted(plain, claim);
+  const { fence } = await granted(plain, claim);
   replica.pause();
   testClients.later(() => replica.resume());
-  const outcome = { value: "done", keepMs: 3_600_000 };
+  const outcome = { value: "done", keepMs: 3_600_000, fence };
   await expect(confirmed.release(claim, outcome)).rejects.toThrow(/0 of 1 replicas confirmed it .* outcome is kept/u);
   await expect(confirmed.release(claim, outcome)).rejects.toMatchObject({ fatal: false });
   expect((await refused(plain, rivalOf(claim))).outcome?.value).toBe("done");

@@ -65,7 +65,7 @@ test("S15: a key that holds something else is an error that says so", async () =
   const { name } = claimOf();
   await admin.set(keyOf(name), "mine");
   await expect(backend.inspect(name)).rejects.toThrow(/holds something else/u);
-  await expect(backend.release(claimOf({ name }), { value: "", keepMs: 1000 })).rejects.toThrow(
+  await expect(backend.release(claimOf({ name }), { value: "", keepMs: 1000, fence: 7n })).rejects.toThrow(
     /holds something else/u,
   );
   await expect(backend.forget(name, 7n)).rejects.toThrow(/holds something else/u);

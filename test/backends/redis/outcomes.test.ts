@@ -30,7 +30,7 @@ async function done(backend: RedisBackend, claim: Claim): Promise<KeptOutcome> {
 /** Work that was done, and its fences. */
 async function finished(backend: RedisBackend, claim: Claim, value: string, keepMs = DAY_MS): Promise<Granted> {
   const lease = await granted(backend, claim);
-  expect(await backend.release(claim, { value, keepMs })).toBe("held");
+  expect(await backend.release(claim, { value, keepMs, fence: lease.fence })).toBe("held");
   return lease;
 }
 
@@ -94,10 +94,11 @@ describe("how long", () => {
     await own.cli("FLUSHALL");
     expect((await backend.inspect(claim.name)).outcome).toBeUndefined();
     const again = rivalOf(claim);
-    expect((await granted(backend, again)).fence).toBeGreaterThanOrEqual(fence + BigInt(run));
+    const { fence: later } = await granted(backend, again);
+    expect(later).toBeGreaterThanOrEqual(fence + BigInt(run));
     // The reply to the first release may be what was lost: it is not "held", because it is not kept.
-    expect(await backend.release(claim, { value: "done", keepMs: DAY_MS })).toBe("absent");
-    expect(await backend.release(again, { value: "again", keepMs: DAY_MS })).toBe("held");
+    expect(await backend.release(claim, { value: "done", keepMs: DAY_MS, fence })).toBe("absent");
+    expect(await backend.release(again, { value: "again", keepMs: DAY_MS, fence: later })).toBe("held");
   });
 
   test("a full server keeps the outcome of work that was done", async () => {
@@ -105,12 +106,12 @@ describe("how long", () => {
     await using testClients = new Clients();
     const backend = testClients.backend(own.port);
     const [claim, reader] = [wanting(), claimOf({ mode: "shared" })];
-    await granted(backend, claim);
-    await granted(backend, reader);
+    const { fence } = await granted(backend, claim);
+    const { fence: read } = await granted(backend, reader);
     await own.cli("CONFIG", "SET", "maxmemory", "1");
     await expect(backend.attempt(claimOf())).rejects.toThrow(/full/u);
-    expect(await backend.release(claim, { value: "done", keepMs: DAY_MS })).toBe("held");
-    expect(await backend.release(reader, { value: "read", keepMs: DAY_MS })).toBe("held");
+    expect(await backend.release(claim, { value: "done", keepMs: DAY_MS, fence })).toBe("held");
+    expect(await backend.release(reader, { value: "read", keepMs: DAY_MS, fence: read })).toBe("held");
     expect((await done(backend, rivalOf(claim))).value).toBe("done");
     expect((await backend.inspect(reader.name)).outcome?.value).toBe("read");
   });
@@ -124,7 +125,7 @@ describe("those who wait", () => {
     const near = testClients.backend(own.port);
     const far = Array.from({ length: 3 }, () => testClients.backend(own.port, { ticket: "60s" }));
     const worker = claimOf();
-    await granted(near, worker);
+    const { fence } = await granted(near, worker);
     const waiters = Array.from({ length: 499 }, () => rivalOf(worker, { wantsOutcome: true }));
     const plain = rivalOf(worker);
     const backendOf = (at: number): RedisBackend => far[at % 3] as RedisBackend;
@@ -137,7 +138,7 @@ describe("those who wait", () => {
     const news = waiters.map((claim, at) => backendOf(at).watch(claim, stop.signal));
     const texts = await heard(testClients, own.port);
     await admin.config("RESETSTAT");
-    expect(await near.release(worker, { value: "done", keepMs: DAY_MS })).toBe("held");
+    expect(await near.release(worker, { value: "done", keepMs: DAY_MS, fence })).toBe("held");
     expect(new Set(await Promise.all(news))).toEqual(new Set([undefined]));
     const { evalsha = 0, eval: evals = 0, publish } = await calls(admin);
     expect([evalsha + evals, publish]).toEqual([1, 4]);
@@ -161,14 +162,14 @@ describe("those who wait", () => {
     const admin = testClients.client(own.port);
     const [near, far] = [testClients.backend(own.port), testClients.backend(own.port, { ticket: "60s" })];
     const worker = claimOf();
-    await granted(near, worker);
+    const { fence } = await granted(near, worker);
     const waiters = Array.from({ length: 1300 }, () => rivalOf(worker, { wantsOutcome: true }));
     await Promise.all(waiters.map((claim) => refused(far, claim)));
     const stop = new AbortController();
     const news = waiters.map((claim) => far.watch(claim, stop.signal));
     const texts = await heard(testClients, own.port);
     await admin.config("RESETSTAT");
-    expect(await near.release(worker, { value: "done", keepMs: DAY_MS })).toBe("held");
+    expect(await near.release(worker, { value: "done", keepMs: DAY_MS, fence })).toBe("held");
     expect(new Set(await Promise.all(news))).toEqual(new Set([undefined]));
     // A call looks at 500 places, and passes at most as many at the head that it has not looked at.
     const { evalsha = 0, hget = 0, hmget = 0, hset = 0, hdel = 0 } = await calls(admin);
@@ -227,15 +228,15 @@ describe("whose outcome it is", () => {
     const [a, b] = [testClients.backend(server.port), testClients.backend(server.port)];
     for (let i = 0; i < 20; i++) {
       const claim = wanting();
-      await granted(a, claim);
+      const { fence } = await granted(a, claim);
       const was = await Promise.all([
-        a.release(claim, { value: "one", keepMs: DAY_MS }),
-        b.release(claim, { value: "other", keepMs: DAY_MS }),
+        a.release(claim, { value: "one", keepMs: DAY_MS, fence }),
+        b.release(claim, { value: "other", keepMs: DAY_MS, fence }),
       ]);
       expect(was).toEqual(["held", "held"]);
       const { value } = await done(a, rivalOf(claim));
       // Asked again, it is what was kept, and not what came with the question.
-      expect(await b.release(claim, { value: "late", keepMs: DAY_MS })).toBe("held");
+      expect(await b.release(claim, { value: "late", keepMs: DAY_MS, fence })).toBe("held");
       expect((await done(b, rivalOf(claim))).value).toBe(value);
     }
   });
@@ -248,10 +249,10 @@ describe("whose outcome it is", () => {
     const [a, b] = [testClients.backend(own.port), testClients.backend(own.port)];
     const [late, successor] = [claimOf(), claimOf()];
     const next = { ...successor, name: late.name };
-    await granted(a, late);
+    const { fence } = await granted(a, late);
     wallClock.jump(2 * 60_000);
     await granted(b, next);
-    expect(await a.release(late, { value: "too late", keepMs: DAY_MS })).toBe("absent");
+    expect(await a.release(late, { value: "too late", keepMs: DAY_MS, fence })).toBe("absent");
     expect((await a.inspect(late.name)).outcome).toBeUndefined();
     expect((await b.renew([next]))[0]?.held).toBe(true);
   });
@@ -275,9 +276,11 @@ describe("whose outcome it is", () => {
         return "reset";
       };
       const value = "done";
-      const was = await far.release(claim, { value, keepMs: DAY_MS }).catch(() =>
+      const was = await far.release(claim, { value, keepMs: DAY_MS, fence }).catch(() =>
         // As the core does it.
-        eventually("it answers again", () => far.release(claim, { value, keepMs: DAY_MS }).catch(() => undefined)),
+        eventually("it answers again", () =>
+          far.release(claim, { value, keepMs: DAY_MS, fence }).catch(() => undefined),
+        ),
       );
       expect(lost).toBe(true);
       expect(was).toBe("held");
@@ -310,11 +313,12 @@ describe("what others wrote there", () => {
       await put(admin, claim.name, make);
       expect((await a.inspect(claim.name)).outcome).toBeUndefined();
       expect(await a.forget(claim.name, fence)).toBe(false);
-      expect(await a.release(claim, { value: "done", keepMs: DAY_MS })).toBe("absent");
+      expect(await a.release(claim, { value: "done", keepMs: DAY_MS, fence })).toBe("absent");
       const [next, waiter] = [rivalOf(claim), rivalOf(claim)];
-      expect((await granted(b, next)).fence).toBeGreaterThan(fence);
+      const { fence: later } = await granted(b, next);
+      expect(later).toBeGreaterThan(fence);
       expect((await refused(a, waiter)).position).toBe(1);
-      expect(await b.release(next, { value: "again", keepMs: DAY_MS })).toBe("held");
+      expect(await b.release(next, { value: "again", keepMs: DAY_MS, fence: later })).toBe("held");
       expect((await done(a, waiter)).value).toBe("again");
     });
   }

@@ -46,51 +46,56 @@ const kinds = fc.array(fc.constantFrom("exclusive", "shared", "try", "wanting", 
   maxLength: CLAIMS,
 });
 
-/** A history as one store plays it. Fences are told by their order of appearance, since each store counts from its own clock. */
+/** A history as one store plays it. Fences are known by their order of appearance, since each store counts from its own clock. */
 class History {
   readonly log: unknown[] = [];
   readonly #backend: Backend;
   readonly #claims: readonly Claim[];
   readonly #seen: bigint[] = [];
   readonly #ends = new Map<bigint, bigint>();
+  /** Of each claim, that of its last grant. */
+  readonly #fences = new Map<string, bigint>();
 
   constructor(backend: Backend, claims: readonly Claim[]) {
     this.#backend = backend;
     this.#claims = claims;
   }
 
-  #told(fence: bigint): number {
+  #number(fence: bigint): number {
     if (!this.#seen.includes(fence)) this.#seen.push(fence);
     return this.#seen.indexOf(fence);
   }
 
-  #answer(answer: Granted | Refused): unknown {
+  #answer(answer: Granted | Refused, { id }: Claim): unknown {
     if (!answer.granted) return ["refused", answer.position, this.#outcome(answer.outcome)];
     const { fence, run, wanted = false, mayLinger } = answer;
     this.#ends.set(fence, fence + BigInt(run));
-    return ["granted", this.#told(fence), wanted, mayLinger];
+    this.#fences.set(id, fence);
+    return ["granted", this.#number(fence), wanted, mayLinger];
   }
 
   #outcome(kept: KeptOutcome | undefined): unknown {
-    return kept && [kept.value, this.#told(kept.fence), kept.holder, kept.ageMs < 60_000, kept.remainingMs > 60_000];
+    return kept && [kept.value, this.#number(kept.fence), kept.holder, kept.ageMs < 60_000, kept.remainingMs > 60_000];
   }
 
   async play([what, who, other]: Step): Promise<unknown> {
     const [backend, claim, next] = [this.#backend, this.#claims[who] as Claim, this.#claims[other] as Claim];
     const { name } = claim;
     // The present value differs from that of the release before it, so that one that was not to be kept is noticed.
-    const outcome = { value: `${what} ${who} ${other} ${this.log.length}`, keepMs: 3_600_000 };
     const fence = this.#seen.at(-1 - (other % 3));
+    // Mostly that of the claim's own lease.
+    const own = other % 4 === 0 ? fence : this.#fences.get(claim.id);
+    const outcome = { value: `${what} ${who} ${other} ${this.log.length}`, keepMs: 3_600_000, fence: own ?? 1n };
     switch (what) {
       case "attempt":
-        return this.#answer(await backend.attempt(claim));
+        return this.#answer(await backend.attempt(claim), claim);
       case "swap": {
         if (next.id === claim.id) return [];
         const answer = await backend.swap!(claim, next);
-        return [this.#answer(answer), answer.released];
+        return [this.#answer(answer, next), answer.released];
       }
       case "steal":
-        return this.#answer(await backend.steal!(claim, "test"));
+        return this.#answer(await backend.steal!(claim, "test"), claim);
       case "release":
         return await backend.release(claim);
       case "finish":
@@ -115,7 +120,7 @@ class History {
       case "look": {
         const { held, pending, forced, outcome: kept, quarantineMs } = await backend.inspect(name);
         const inOrder = forced.toSorted((a, b) => (a.fence < b.fence ? -1 : 1));
-        const seen = inOrder.map((one) => [this.#told(one.fence), one.by, one.reason]);
+        const seen = inOrder.map((one) => [this.#number(one.fence), one.by, one.reason]);
         return [...this.#shown({ held, pending }), seen, this.#outcome(kept), quarantineMs];
       }
       case "query":
@@ -126,7 +131,17 @@ class History {
   /** Ends are told to the minute: no step takes as long, and each renewal for longer makes a difference of one. */
   #shown({ held, pending }: Pick<Awaited<ReturnType<Backend["query"]>>, "held" | "pending">): unknown[] {
     const holders = held.map(({ id, mode, limit, fence, holder, meta, local, remainder, remainingMs }) =>
-      JSON.stringify([id, mode, limit, this.#told(fence), holder, meta, words(local), remainder, minutes(remainingMs)]),
+      JSON.stringify([
+        id,
+        mode,
+        limit,
+        this.#number(fence),
+        holder,
+        meta,
+        words(local),
+        remainder,
+        minutes(remainingMs),
+      ]),
     );
     const waiters = pending.map(({ id, mode, limit, holder, meta, local, position }) =>
       JSON.stringify([id, mode, limit, holder, meta, words(local), position]),

@@ -100,7 +100,7 @@ describe("the layout of 0.1", () => {
     const local = { waiters: 1, users: 0, holds: [{ name: "other", fence: 7n }], holdsMore: false };
     const holder = someone({ wantsOutcome: true, local });
     const waiter = rivalOf(holder);
-    await granted(backend, holder);
+    const { fence } = await granted(backend, holder);
     await refused(backend, waiter);
     const fields = await hashOf(client, holder.name);
     const OF_01 = /^\d{13} \d{13} \d{16} [.!vw][xs] \d{12} \d{6} \d{12} \d+ \d+ \d+ \d+ \d+ \S+ (.*)$/su;
@@ -108,7 +108,7 @@ describe("the layout of 0.1", () => {
       const [, who = ""] = OF_01.exec(record ?? "") ?? [];
       expect((JSON.parse(who) as unknown[]).slice(0, 2)).toEqual(["host:1", { why: "test" }]);
     }
-    expect(await backend.release(holder, { value: "done", keepMs: 3_600_000 })).toBe("held");
+    expect(await backend.release(holder, { value: "done", keepMs: 3_600_000, fence })).toBe("held");
     const after = await hashOf(client, holder.name);
     expect(Object.keys(after).toSorted()).toEqual(["r", "s"]);
     expect(after["s"]).toMatch(/^\d{16} \d{13}$/u);
@@ -193,7 +193,10 @@ async function play(backend: Member): Promise<unknown[]> {
   const [wanting, plain] = [rivalOf(worker), rivalOf(worker, { wantsOutcome: false })];
   log.push((await refused(backend, wanting)).position, (await refused(backend, plain)).position);
   log.push(await backend.renew([worker, { ...worker, meta: { why: "other" }, changed: true }]));
-  log.push(await backend.release(worker, { value: "a b\n\0c", keepMs: 3_600_000 }), await looked(worker.name));
+  log.push(
+    await backend.release(worker, { value: "a b\n\0c", keepMs: 3_600_000, fence: began }),
+    await looked(worker.name),
+  );
   const { outcome } = await backend.inspect(worker.name);
   log.push(
     outcome?.value,

@@ -275,7 +275,7 @@ test("what ZooKeeper cannot do is refused in its own words, and costs no lease",
   if (refusedOne?.held !== "unknown") throw new Error(`answered ${refusedOne?.held}`);
   for (const [error, why] of [
     [await failed(backend.attempt(claim(name, { wantsOutcome: true }))), backend.can.outcomes],
-    [await failed(backend.release(held, { value: "done", keepMs: 1000 })), backend.can.outcomes],
+    [await failed(backend.release(held, { value: "done", keepMs: 1000, fence: 1n })), backend.can.outcomes],
     [refusedOne.cause, backend.can.otherTtl],
   ]) {
     expect(error).toBeInstanceOf(LockBackendError);
