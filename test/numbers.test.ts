@@ -174,6 +174,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   ["README.md", "`tryAcquire()` gives it up to {} s", constant("src/core", "TRY_MAX_MS") / 1000],
   ["docs/concepts.md", "The default, {} s, suits most work", core("ttl") / 1000],
   ["docs/concepts.md", "({} % of the ttl and {} ms)", (driftMs(100_000) - driftMs(0)) / 1000, driftMs(0)],
+  ["docs/concepts.md", "JSON of at most {} KiB", constant("src/core", "VALUE_BYTES_MAX") / 1024],
   ["docs/concepts.md", "gets no answer for {} s (or", constant("src/core", "WANTED_SILENCE_MS") / 1000],
   ["docs/cli.md", "how long the lock outlives a dead holder ({}s)", constant(RUN, "DEFAULT_TTL_MS") / 1000],
   ["docs/cli.md", "when the lease is about to end ({}s,", constant(RUN, "DEFAULT_GRACE_MS") / 1000],

@@ -1,4 +1,4 @@
-/** Outcomes in Redis: kept by the server's clock with the lock's last fence, told to all who wait, and none but the holder's own. */
+/** Outcomes in Redis: kept by the server's clock with the lock's last fence, reported to all who wait, and none but the holder's own. */
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Claim, Granted, KeptOutcome } from "../../../src/contract/backend.ts";
@@ -44,7 +44,7 @@ async function heard(testClients: Clients, port: number): Promise<string[]> {
 }
 
 describe("how long", () => {
-  test("an outcome ends when the server's clock says so, and the lock's last fence lives longer, although nobody uses it", async () => {
+  test("an outcome ends when the server's clock says so, and the lock's last fence lives longer, although no claim uses it", async () => {
     const wallClock = await makeWallClock();
     await using own = await startRedis({ env: wallClock.env });
     await using testClients = new Clients();
@@ -69,7 +69,7 @@ describe("how long", () => {
     wallClock.jump(2 * DAY_MS);
   });
 
-  test("an outcome that is over costs nothing any more once somebody who wanted one came", async () => {
+  test("an outcome that is over costs nothing any more once a claim that wanted one came", async () => {
     const wallClock = await makeWallClock();
     await using own = await startRedis({ env: wallClock.env });
     await using testClients = new Clients();
@@ -118,7 +118,7 @@ describe("how long", () => {
 });
 
 describe("those who wait", () => {
-  test("500 waiters of 3 processes are told by one message each, and in one call; the next gets the lock", async () => {
+  test("500 waiters of 3 processes learn of it by one message each, and in one call; the next gets the lock", async () => {
     await using own = await startRedis();
     await using testClients = new Clients();
     const admin = testClients.client(own.port);
@@ -143,12 +143,12 @@ describe("those who wait", () => {
     const { evalsha = 0, eval: evals = 0, publish } = await calls(admin);
     expect([evalsha + evals, publish]).toEqual([1, 4]);
     await eventually("all is heard", () => (texts.length >= 4 ? true : undefined));
-    const [told, grants] = [
+    const [messages, grants] = [
       texts.filter((text) => text.startsWith("done ")),
       texts.filter((text) => text.startsWith("granted ")),
     ];
-    expect([told.length, grants.length]).toEqual([3, 1]);
-    expect(told.map((text) => text.split(",").length).reduce((a, b) => a + b)).toBe(499);
+    expect([messages.length, grants.length]).toEqual([3, 1]);
+    expect(messages.map((text) => text.split(",").length).reduce((a, b) => a + b)).toBe(499);
     await waitFor(near, plain);
     expect((await near.inspect(worker.name)).pending).toEqual([]);
     expect((await done(backendOf(0), waiters[0] as Claim)).value).toBe("done");
@@ -156,7 +156,7 @@ describe("those who wait", () => {
     expect(Object.keys(await admin.hgetall(keyOf(worker.name))).toSorted()).toEqual(["r", "s"]);
   });
 
-  test("a queue of thousands is told in portions: no call looks at more than 500, and nobody does the work again", async () => {
+  test("a queue of thousands learns of it in portions: no call looks at more than 500, and the work is not done again", async () => {
     await using own = await startRedis();
     await using testClients = new Clients();
     const admin = testClients.client(own.port);
@@ -207,7 +207,7 @@ describe("those who wait", () => {
     expect((await done(late, last)).value).toBe("done");
   });
 
-  test("whoever only asks for an outcome that is kept changes nothing in the store", async () => {
+  test("a claim that only asks for an outcome that is kept changes nothing in the store", async () => {
     await using testClients = new Clients();
     const admin = testClients.client(server.port);
     const [near, far] = [testClients.backend(server.port), testClients.backend(server.port)];

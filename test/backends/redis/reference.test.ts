@@ -128,7 +128,7 @@ class History {
     }
   }
 
-  /** Ends are told to the minute: no step takes as long, and each renewal for longer makes a difference of one. */
+  /** Ends are exact to the minute: no step takes as long, and each renewal for longer makes a difference of one. */
   #shown({ held, pending }: Pick<Awaited<ReturnType<Backend["query"]>>, "held" | "pending">): unknown[] {
     const holders = held.map(({ id, mode, limit, fence, holder, meta, local, remainder, remainingMs }) =>
       JSON.stringify([

@@ -1,4 +1,4 @@
-/** The hint that a lock is wanted: what it costs, whom it reaches, and what it is worth when somebody else sends it. */
+/** The hint that a lock is wanted: what it costs, whom it reaches, and what it is worth when another process sends it. */
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Backend, Claim } from "../../../src/contract/backend.ts";
@@ -24,7 +24,7 @@ function listen(backend: Backend): string[] {
 }
 
 describe("what it costs", () => {
-  test("nobody is told of a lock that nobody waits for, and the second waiter sends nothing", async () => {
+  test("no message is sent about a lock that no claim waits for, and the second waiter sends nothing", async () => {
     await using own = await startRedis();
     await using testClients = new Clients();
     const admin = testClients.client(own.port);
@@ -136,7 +136,7 @@ describe("whom it reaches", () => {
     for (const claim of dead) await granted(a, claim);
     for (const claim of waiters) await refused(b, claim);
     const news = waiters.slice(0, 2).map((claim) => b.watch(claim, new AbortController().signal));
-    // Both holders are gone; whoever asks next lets the waiters in.
+    // Both holders are gone; the next that asks lets the waiters in.
     wallClock.jump(600_000);
     await refused(a, rivalOf(dead[0]!, { queues: false }));
     expect((await Promise.all(news)).map((one) => [one?.granted, one?.wanted])).toEqual([
@@ -168,7 +168,7 @@ describe("whom it reaches", () => {
     expect(new Set(wanted)).toEqual(new Set([holder.id]));
   });
 
-  test("what is left of a minHold is told nothing, and nobody else is", async () => {
+  test("what is left of a minHold gets no message, nor does another process", async () => {
     await using testClients = new Clients();
     const [a, b] = [testClients.backend(server.port), testClients.backend(server.port)];
     const wanted = listen(a);
@@ -179,7 +179,7 @@ describe("whom it reaches", () => {
     // Messages come in order.
     await granted(a, holder);
     await refused(b, rivalOf(holder));
-    await eventually("it is told of the other", () => (wanted.length > 0 ? true : undefined));
+    await eventually("it learns of the other", () => (wanted.length > 0 ? true : undefined));
     expect(wanted).toEqual([holder.id]);
   });
 });
@@ -206,7 +206,7 @@ describe("who else may send it", () => {
     expect(wanted).toEqual([]);
     const sentMs = performance.now();
     for (let i = 0; i < 500; i++) await admin.publish(inbox, `wanted ${shown}*.${seal}`);
-    await eventually("it is told", () => (wanted.length > 0 ? true : undefined));
+    await eventually("it learns of it", () => (wanted.length > 0 ? true : undefined));
     expect(wanted.length).toBeLessThanOrEqual(2 + (performance.now() - sentMs) / 50);
     expect(new Set(wanted)).toEqual(new Set([holder.id]));
     await refused(b, rivalOf(holder));
