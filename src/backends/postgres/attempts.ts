@@ -1,14 +1,16 @@
-/** Attempts and swaps: how claims enter. */
+/** Attempts, swaps and steals: how claims enter. */
 import type { Claim, Granted, Refused, Released, Swapped } from "../../contract/backend.ts";
 import type { Connection } from "./connection.ts";
 import { limitConflict, tooLong, unexpected } from "./errors.ts";
-import { CALL_ATTEMPT, CALL_SWAP } from "./generated/sql.ts";
+import { toForcer } from "./force-release.ts";
+import { CALL_ATTEMPT, CALL_STEAL, CALL_SWAP } from "./generated/sql.ts";
 import type { Inbox } from "./inbox.ts";
 import type { LocalClaims } from "./local-claims.ts";
 import type { Settings } from "./options.ts";
-import { toBytes, toDetail, toRefusal, toRun } from "./records.ts";
+import { toBytes, toDone, toRefusal, toRun } from "./records.ts";
 import { minHoldText, toReleased } from "./release.ts";
 import type { Waiters } from "./waiting.ts";
+import { toDetail } from "./who.ts";
 
 /** How long the first claim of a process waits for its inbox, at most. */
 const INBOX_WAIT_MS = 1000;
@@ -34,6 +36,16 @@ export class Attempts {
     return this.#enter(claim, async () => {
       const { connection } = this.#parts;
       const { answers, sentMs } = await connection.ask(CALL_ATTEMPT, this.#terms(claim));
+      return this.#answered(claim, answers[0], sentMs);
+    });
+  }
+
+  steal(claim: Claim, reason: string): Promise<Granted | Refused> {
+    const { connection, waiters } = this.#parts;
+    waiters.forget(claim.id);
+    return this.#enter(claim, async () => {
+      const values = [toForcer(claim.holder, reason), ...this.#terms(claim)];
+      const { answers, sentMs } = await connection.ask(CALL_STEAL, values);
       return this.#answered(claim, answers[0], sentMs);
     });
   }
@@ -83,6 +95,7 @@ export class Attempts {
       String(claim.queues ? this.#ticketMs(claim) : 0),
       inbox.address,
       toDetail(claim),
+      String(claim.wantsOutcome === true),
       String(settings.quarantineMs),
     ];
   }
@@ -92,11 +105,17 @@ export class Attempts {
     const run = toRun(answer);
     if (run !== undefined) {
       waiters.forget(claim.id);
-      return { granted: true, ...run, fromMs: sentMs };
+      return { ...run, fromMs: sentMs };
     }
     const [, inForce] = LIMIT.exec(answer ?? "") ?? [];
     if (inForce !== undefined) throw limitConflict(claim.name, Number(inForce), claim.limit);
     if (typeof answer !== "string") throw unexpected(claim.name);
+    const done = toDone(claim.name, answer);
+    if (done !== undefined) {
+      waiters.forget(claim.id);
+      claims.left(claim);
+      return done;
+    }
     const { refused, learned, wallUs } = toRefusal(claim.name, answer);
     if (learned === undefined) {
       waiters.forget(claim.id);

@@ -4,10 +4,13 @@
  * docs/backends/postgres.md says what holds when, and decision 18 why no step grants twice.
  */
 import type {
+  Abilities,
   Backend,
   Claim,
   Granted,
   Listener,
+  LockState,
+  Outcome,
   Refused,
   Released,
   Renewal,
@@ -26,12 +29,13 @@ import { CALL_BEAT } from "./generated/sql.ts";
 import { Inbox } from "./inbox.ts";
 import { LocalClaims } from "./local-claims.ts";
 import { type PostgresOptions, type Settings, toSettings } from "./options.ts";
-import { query } from "./query.ts";
+import { inspect, query } from "./query.ts";
 import { toArray, toBytesArray } from "./records.ts";
-import { release } from "./release.ts";
+import { forget, release } from "./release.ts";
 import { Renewals } from "./renewals.ts";
 import { setUp } from "./setup.ts";
 import { Waiters } from "./waiting.ts";
+import { WantedPoll } from "./wanted.ts";
 
 /** Makes a backend over a pool or a client of `pg`, or over `sql` of postgres.js. It never closes what it was given. */
 export function postgres(client: PostgresClient, options: PostgresOptions = {}): Backend {
@@ -44,8 +48,11 @@ export interface Own {
   readonly renewer: { readonly module: string; readonly data: unknown };
 }
 
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true };
+
 export class PostgresBackend implements Backend {
   readonly name = "postgres";
+  readonly can: Abilities = CAN;
   readonly #connection: Connection;
   readonly #settings: Settings;
   readonly #renewals: Renewals;
@@ -53,6 +60,7 @@ export class PostgresBackend implements Backend {
   readonly #waiters: Waiters;
   readonly #inbox: Inbox;
   readonly #attempts: Attempts;
+  readonly #wanted: WantedPoll;
   readonly #cleanup: Cleanup;
   readonly #own: Own | undefined;
   #setUp: Promise<void> | undefined;
@@ -82,11 +90,18 @@ export class PostgresBackend implements Backend {
       (claims) => this.#beat(claims),
     );
     this.#inbox = new Inbox(watched, clock, settings.listen, {
-      claimOf: (shown, isSealed) => this.#claims.find(shown, isSealed)?.id,
-      granted: (id, run) => this.#waiters.granted(id, run),
-      forced: (id) => this.#listener?.doubt(id),
+      claimOf: (shown, isSealed) => this.#claims.find(shown, isSealed),
+      granted: ({ id }, run) => this.#waiters.granted(id, run),
+      forced: ({ id }) => this.#listener?.doubt(id),
+      wanted: (claim) => {
+        const all = claim.mode === "shared" ? this.#claims.readersLike(claim) : [claim];
+        for (const { id } of all) this.#listener?.wanted?.(id);
+      },
+      outcome: ({ name }) => this.#waiters.outcome(name),
       changed: () => this.#doubtAll(),
     });
+    const hears = (): boolean => this.#inbox.isLive;
+    this.#wanted = new WantedPoll(watched, clock, hears, (id) => this.#listener?.wanted?.(id));
     this.#cleanup = new Cleanup(watched, clock, settings.idleMs);
     this.#attempts = new Attempts({
       connection: watched,
@@ -125,14 +140,32 @@ export class PostgresBackend implements Backend {
     return await this.#step(claims[0]?.name ?? "", () => this.#renewals.renew(claims, fences));
   }
 
-  async release(claim: Claim): Promise<Released> {
+  async release(claim: Claim, outcome?: Outcome): Promise<Released> {
+    this.#wanted.forget(claim.id);
     return await this.#step(claim.name, () =>
-      release(this.#connection, this.#settings, this.#claims, this.#waiters, claim),
+      release(this.#connection, this.#settings, this.#claims, this.#waiters, claim, outcome),
     );
   }
 
   async query(prefix: string): Promise<Snapshot> {
     return await this.#step("", () => query(this.#connection, prefix));
+  }
+
+  async inspect(name: string): Promise<LockState> {
+    return await this.#step(name, () => inspect(this.#connection, this.#settings, name));
+  }
+
+  async steal(claim: Claim, reason: string): Promise<Granted | Refused> {
+    return await this.#step(claim.name, () => this.#attempts.steal(claim, reason));
+  }
+
+  async forget(name: string, fence: bigint): Promise<boolean> {
+    return await this.#step(name, () => forget(this.#connection, name, fence));
+  }
+
+  /** The store reports it to the inbox of every holder's process. Where none is heard, it is asked for. */
+  expectWanted(claim: Claim): void {
+    this.#wanted.expect(claim);
   }
 
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
@@ -145,6 +178,7 @@ export class PostgresBackend implements Backend {
 
   async #close(): Promise<void> {
     this.#waiters.close();
+    this.#wanted.close();
     const left = await this.#claims.settled();
     await this.#inbox.close();
     await this.#cleanup.settled();

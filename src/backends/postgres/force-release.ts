@@ -4,9 +4,13 @@ import type { Connection } from "./connection.ts";
 import { unexpected } from "./errors.ts";
 import { CALL_FORCE_RELEASE } from "./generated/sql.ts";
 import type { Settings } from "./options.ts";
-import { toAscii, toBytes } from "./records.ts";
+import { FENCE_MAX, toBytes } from "./records.ts";
+import { toAscii } from "./who.ts";
 
-const FENCE_MAX = 2n ** 63n - 1n;
+/** Who ends a lease, and why, as it is kept. */
+export function toForcer(by: string, reason: string): string {
+  return toAscii({ by: clipped(by, HOLDER_MAX), reason: clipped(reason, REASON_MAX) });
+}
 
 export async function forceRelease(
   connection: Connection,
@@ -18,11 +22,10 @@ export async function forceRelease(
   const { name, fence } = lease;
   // No lease has such a fence, and the server could not read it.
   if (fence < 0n || fence > FENCE_MAX) return false;
-  const who = toAscii({ by: clipped(by, HOLDER_MAX), reason: clipped(reason, REASON_MAX) });
   const { answers } = await connection.ask(CALL_FORCE_RELEASE, [
     toBytes(name),
     String(fence),
-    who,
+    toForcer(by, reason),
     String(quarantineMs),
   ]);
   if (answers[0] !== "yes" && answers[0] !== "no") throw unexpected(name);

@@ -5,13 +5,14 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../../contract/clock.ts";
 import type { Connection, Listening } from "./connection.ts";
+import type { Claim } from "../../contract/backend.ts";
 import { type Run, toRun } from "./records.ts";
 
 /** How many characters of a claim's id a message shows, and how many of the hash. */
 export const SHOWN = 8;
 const SEAL = 24;
 const MESSAGE_MAX = 200;
-const MESSAGE = /^([\w-]{8}) (granted \d+ \d+|forced) ([0-9a-f]{24})$/u;
+const MESSAGE = /^([\w-]{8}) (granted \d+ \d+(?: w)?|forced|wanted|outcome) ([0-9a-f]{24})$/u;
 /** Until a message of our own must have come back. */
 const PROOF_MS = 2000;
 const AGAIN_FIRST_MS = 100;
@@ -22,9 +23,13 @@ let warned = false;
 
 export interface InboxEvents {
   /** A message that only the store, or who reads its tables, can have made: whose is it? */
-  claimOf(shown: string, isSealed: (id: string) => boolean): string | undefined;
-  granted(claimId: string, run: Run): void;
-  forced(claimId: string): void;
+  claimOf(shown: string, isSealed: (id: string) => boolean): Claim | undefined;
+  granted(claim: Claim, run: Run): void;
+  forced(claim: Claim): void;
+  /** Another claim waits for what this one holds; if it is a reader, for all of this process that share the lock. */
+  wanted(claim: Claim): void;
+  /** The lock has an outcome, for all claims of this process that wait for one. */
+  outcome(claim: Claim): void;
   /** From now on messages are heard, or no longer. What came before may be missing. */
   changed(): void;
 }
@@ -185,11 +190,13 @@ export class Inbox {
     if (text === this.#nonce && this.#nonce !== "") return this.#proof?.(true);
     const [, shown, news, seal] = MESSAGE.exec(text) ?? [];
     if (shown === undefined || news === undefined) return;
-    const id = this.#events.claimOf(shown, (each) => sealOf(each, news) === seal);
-    if (id === undefined) return;
+    const claim = this.#events.claimOf(shown, (each) => sealOf(each, news) === seal);
+    if (claim === undefined) return;
     const run = toRun(news);
-    if (run !== undefined) this.#events.granted(id, run);
-    else this.#events.forced(id);
+    if (run !== undefined) this.#events.granted(claim, run);
+    else if (news === "wanted") this.#events.wanted(claim);
+    else if (news === "outcome") this.#events.outcome(claim);
+    else this.#events.forced(claim);
   }
 }
 

@@ -65,6 +65,13 @@ export class LocalClaims {
     return this.#entries.get(shown)?.find(({ claim }) => isSealed(claim.id))?.claim;
   }
 
+  /** Those that ask for the same lock in shared mode. */
+  *readersLike({ name }: Claim): Iterable<Claim> {
+    for (const { claim } of [...this.#entries.values()].flat()) {
+      if (claim.name === name && claim.mode === "shared") yield claim;
+    }
+  }
+
   /** Waits until all is answered, within a time limit. Resolves to an error that says what may be left in the store, if anything. */
   async settled(): Promise<LockBackendError | undefined> {
     let late = false;

@@ -1,4 +1,5 @@
 /** Opens Postgres by URL, with whichever client library is installed; and closes what it opened. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Backend, Renewer } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import { PostgresBackend } from "./backend.ts";
@@ -41,7 +42,7 @@ export async function migrateUrl(url: string): Promise<number> {
 
 /** For a worker thread that renews the claims of a backend opened with the same URL. */
 export async function openRenewer(data: unknown): Promise<Renewer> {
-  if (typeof data !== "string") throw new TypeError("Expected the renewer's data to be a Postgres URL");
+  if (typeof data !== "string") throw new ArgumentError("Expected the renewer's data to be a Postgres URL");
   const { settings, connection } = await openConnection(data);
   const renewals = new Renewals(connection, settings);
   return { renew: (claims, fences) => renewals.renew(claims, fences), close: () => connection.close() };

@@ -1,7 +1,7 @@
 /** The backend's options, checked once. */
 import { type Clock, systemClock } from "../../contract/clock.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "../../contract/duration.ts";
-import { got } from "../../contract/show-value.ts";
+import { ArgumentError, got } from "../../contract/argument-error.ts";
 
 export interface PostgresOptions {
   /** Create or update the tables and functions at the first use. The role must be allowed to. @default false */
@@ -52,7 +52,7 @@ export interface Settings {
 
 export function toSettings(options: PostgresOptions): Settings {
   if (options.failover !== undefined && options.failover !== "quarantine") {
-    throw new TypeError(`Expected \`failover\` to be "quarantine" or absent, got ${got(options.failover)}`);
+    throw new ArgumentError(`Expected \`failover\` to be "quarantine" or absent, got ${got(options.failover)}`);
   }
   const maxTtlMs = toMs(options.maxTtl ?? DEFAULTS.maxTtl, "maxTtl", { maxMs: 2 * MAX_TTL_MS });
   return {
@@ -69,13 +69,14 @@ export function toSettings(options: PostgresOptions): Settings {
 }
 
 function flag(value: unknown, option: string): boolean {
-  if (typeof value !== "boolean") throw new TypeError(`Expected \`${option}\` to be true or false, got ${got(value)}`);
+  if (typeof value !== "boolean")
+    throw new ArgumentError(`Expected \`${option}\` to be true or false, got ${got(value)}`);
   return value;
 }
 
 function count(value: unknown, option: string, min: number, max: number): number {
   if (typeof value !== "number" || !Number.isSafeInteger(value) || value < min || value > max) {
-    throw new TypeError(`Expected \`${option}\` to be a whole number from ${min} to ${max}, got ${got(value)}`);
+    throw new ArgumentError(`Expected \`${option}\` to be a whole number from ${min} to ${max}, got ${got(value)}`);
   }
   return value;
 }

@@ -1,18 +1,17 @@
-/** Claims as the store keeps them, and its answers about them: written here, and checked here before they are believed. */
-import type { Claim, Forced, Holding, Meta, Refused, Waiting } from "../../contract/backend.ts";
-import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../../contract/foreign.ts";
+/** What the store answers about claims, checked here before it is believed; and how names are written. */
+import type { Forced, Granted, Holding, KeptOutcome, Refused, Waiting } from "../../contract/backend.ts";
+import { OUTCOME_BYTES_MAX, OUTCOME_KEEP_MAX_MS } from "../../contract/claim.ts";
+import { clipped, HOLDER_MAX, REASON_MAX } from "../../contract/foreign.ts";
 import { unexpected } from "./errors.ts";
+import { parseJson, toWho } from "./who.ts";
 
-/** The fences of a grant: the first, and how many there are. */
-export interface Run {
-  readonly fence: bigint;
-  readonly run: number;
-}
+/** A grant, without the instant from which it is trusted. */
+export type Run = Omit<Granted, "fromMs">;
 
-const GRANTED = /^granted (\d{1,19}) (\d{1,7})$/u;
+const GRANTED = /^granted (\d{1,19}) (\d{1,7})( w)?$/u;
 const QUEUED = /^queued (\d{1,19}) (\d{1,15})$/u;
 const FENCE = /^\d{1,19}$/u;
-const FENCE_MAX = 2n ** 63n - 1n;
+export const FENCE_MAX: bigint = 2n ** 63n - 1n;
 
 /** A name as a literal of the type bytea: any string is a name, and text in Postgres holds no NUL. */
 export function toBytes(name: string): string {
@@ -28,23 +27,12 @@ export function toArray(items: readonly (string | bigint)[]): string {
   return `{${items.join(",")}}`;
 }
 
-/** ASCII only, so that databases of every encoding can keep it. */
-export function toAscii(value: unknown): string {
-  return JSON.stringify(value).replaceAll(/[^ -~]/gu, (char) =>
-    // A character may be two units.
-    Array.from({ length: char.length }, (_, i) => `\\u${char.charCodeAt(i).toString(16).padStart(4, "0")}`).join(""),
-  );
-}
-
-/** Who claims, for people. */
-export function toDetail({ holder, meta }: Claim): string {
-  return toAscii([clipped(holder, HOLDER_MAX), meta]);
-}
-
 export function toRun(answer: unknown): Run | undefined {
-  const [, fence, run] = (typeof answer === "string" ? GRANTED.exec(answer) : null) ?? [];
-  const first = toFence(fence);
-  return first === undefined || Number(run) < 1 ? undefined : { fence: first, run: Number(run) };
+  const [, first, run, wanted] = (typeof answer === "string" ? GRANTED.exec(answer) : null) ?? [];
+  const fence = toFence(first);
+  if (fence === undefined || Number(run) < 1) return undefined;
+  // The process learns when it is wanted: by a message, or it asks (wanted.ts).
+  return { granted: true, fence, run: Number(run), mayLinger: true, ...(wanted !== undefined && { wanted: true }) };
 }
 
 function toFence(text: unknown): bigint | undefined {
@@ -75,6 +63,15 @@ export interface Refusal {
 }
 
 const REFUSED = "refused ";
+const OUTCOME = "outcome ";
+
+/** The answer to a claim that wanted an outcome, and can have it. */
+export function toDone(name: string, answer: string): Refused | undefined {
+  if (!answer.startsWith(OUTCOME)) return undefined;
+  const outcome = toOutcome(toFields(answer.slice(OUTCOME.length)));
+  if (outcome === undefined) throw unexpected(name);
+  return { granted: false, heldBy: [], outcome };
+}
 
 export function toRefusal(name: string, answer: string): Refusal {
   const fields = answer.startsWith(REFUSED) ? toFields(answer.slice(REFUSED.length)) : undefined;
@@ -109,13 +106,13 @@ export function toFields(json: string): Fields | undefined {
 }
 
 /** A negative number counts as 0: the end of a lease may have passed. */
-function toCount(value: unknown): number | undefined {
+export function toCount(value: unknown): number | undefined {
   return typeof value === "number" && Number.isFinite(value) ? Math.max(0, Math.floor(value)) : undefined;
 }
 
 /** `undefined`: it is not one, so it is not believed. */
 export function toHolding(name: string, value: unknown): Holding | undefined {
-  const { shared, most, fence, held, left, detail } = (value ?? {}) as Fields;
+  const { shared, most, fence, held, left, detail, remainder, id } = (value ?? {}) as Fields;
   const first = toFence(fence);
   const [heldMs, remainingMs, limit] = [toCount(held), toCount(left), toCount(most)];
   if (first === undefined || heldMs === undefined || remainingMs === undefined || limit === undefined) return undefined;
@@ -126,6 +123,8 @@ export function toHolding(name: string, value: unknown): Holding | undefined {
     fence: first,
     heldMs,
     remainingMs,
+    ...(typeof id === "string" && { id }),
+    ...((remainder === "minHold" || remainder === "lockDelay") && { remainder }),
     ...toWho(detail),
   };
 }
@@ -134,12 +133,34 @@ export function toWaiting(name: string, value: Fields): Waiting | undefined {
   const [waitingMs, position, limit] = [toCount(value["waiting"]), toCount(value["place"]), toCount(value["most"])];
   if (waitingMs === undefined || position === undefined || limit === undefined) return undefined;
   const mode = value["shared"] === true ? "shared" : "exclusive";
-  return { name, mode, limit, waitingMs, position, ...toWho(value["detail"]) };
+  const { id } = value;
+  return {
+    name,
+    mode,
+    limit,
+    waitingMs,
+    position,
+    ...(typeof id === "string" && { id }),
+    ...toWho(value["detail"]),
+  };
 }
 
 export function toForced(name: string, value: Fields): Forced | undefined {
   const [fence, agoMs] = [toFence(value["fence"]), toCount(value["ago"])];
   return fence === undefined || agoMs === undefined ? undefined : { name, fence, agoMs, ...toForce(value["who"]) };
+}
+
+/** `undefined`: its time is over, or it is none of ours. */
+export function toOutcome(value: Fields | undefined): KeptOutcome | undefined {
+  const [ageMs, remainingMs, fence] = [toCount(value?.age), toCount(value?.left), toFence(value?.fence)];
+  const hex = value?.value;
+  if (ageMs === undefined || remainingMs === undefined || fence === undefined || typeof hex !== "string")
+    return undefined;
+  if (remainingMs === 0 || ageMs + remainingMs > OUTCOME_KEEP_MAX_MS + 2) return undefined;
+  const text = hex.length > 2 * OUTCOME_BYTES_MAX ? undefined : toName(hex);
+  return text === undefined
+    ? undefined
+    : { value: text, fence, holder: toWho(value?.detail).holder, ageMs, remainingMs };
 }
 
 /** Who ended a lease by force, and why. */
@@ -151,29 +172,7 @@ export function toForce(who: unknown): { by: string; reason: string } {
   };
 }
 
-function toWho(detail: unknown): { holder: string; meta: Meta } {
-  const who = typeof detail === "string" ? parseJson(detail) : undefined;
-  const [holder, meta]: unknown[] = Array.isArray(who) ? who : [];
-  return { holder: typeof holder === "string" ? clipped(holder, HOLDER_MAX) : "unknown", meta: toMeta(meta) };
-}
-
-/** A meta that is too long is not shown at all: a part of it would look like the whole. */
-function toMeta(value: unknown): Meta {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
-  const entries = Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === "string");
-  const length = entries.reduce((sum, [field, text]) => sum + field.length + text.length, 0);
-  return length > META_BYTES_MAX ? {} : Object.fromEntries(entries);
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
-/** The name of a lock from its bytes in hex. */
+/** A text from its bytes in hex. */
 export function toName(hex: unknown): string | undefined {
   return typeof hex === "string" && /^(?:[0-9a-f]{2})*$/u.test(hex)
     ? Buffer.from(hex, "hex").toString("utf8")

@@ -5,6 +5,7 @@ import { toBackendError, tooLong, unexpected } from "./errors.ts";
 import { CALL_RENEW, CALL_WHY } from "./generated/sql.ts";
 import type { Settings } from "./options.ts";
 import { toArray, toBytesArray, toFields, toForce } from "./records.ts";
+import { toAscii, toDetail } from "./who.ts";
 
 /** One statement for so many leases: about 50 ms of the server's time. */
 const PORTION = 5000;
@@ -13,15 +14,19 @@ const PORTION = 5000;
 interface Call {
   readonly claims: Claim[];
   readonly fences: bigint[] | undefined;
-  readonly keepMs: number;
+  readonly ttlMs: number;
+  readonly delayMs: number;
   /** Where each answer belongs. */
   readonly places: number[];
   /** Made once: mostly the same leases are renewed again. */
   locks: string;
   ids: string;
+  /** What those say of themselves that have something new to say, by their number from 1 on. */
+  details: string | null;
 }
 
 const RENEWED: Renewal = { held: true };
+const WANTED: Renewal = { held: true, wanted: true };
 const GONE: Renewal = { held: false, reason: { kind: "gone" } };
 const RETAKEN: Renewal = { held: false, reason: { kind: "retaken" } };
 
@@ -72,8 +77,10 @@ export class Renewals {
     }
   }
 
-  async #send({ claims, fences, keepMs, locks, ids }: Call, wait: boolean): Promise<string> {
-    const values = [locks, ids, fences === undefined ? null : toArray(fences), String(keepMs), String(wait)];
+  async #send(call: Call, wait: boolean): Promise<string> {
+    const { claims, fences, ttlMs, delayMs, locks, ids, details } = call;
+    const given = fences === undefined ? null : toArray(fences);
+    const values = [locks, ids, given, String(ttlMs), String(delayMs), details, String(wait)];
     const { answers } = await this.#connection.ask(CALL_RENEW, values);
     const [letters] = answers;
     if (typeof letters !== "string" || letters.length !== claims.length) throw unexpected("");
@@ -89,18 +96,19 @@ export class Renewals {
   #cut(claims: readonly Claim[], fences: readonly bigint[] | undefined, answers: Renewal[]): readonly Call[] {
     const last = this.#last?.deref();
     if (last !== undefined && fences === undefined && isSame(last.claims, claims)) return last.calls;
-    const open = new Map<number, Call>();
+    const open = new Map<string, Call>();
     const calls: Call[] = [];
     for (const [place, claim] of claims.entries()) {
-      const keepMs = claim.ttlMs + claim.lockDelayMs;
-      if (keepMs > this.#settings.maxTtlMs) {
+      const { ttlMs, lockDelayMs: delayMs } = claim;
+      if (ttlMs + delayMs > this.#settings.maxTtlMs) {
         answers[place] = { held: "unknown", cause: tooLong(claim.name, this.#settings.maxTtlMs) };
         continue;
       }
-      let call = open.get(keepMs);
+      const length = `${ttlMs} ${delayMs}`;
+      let call = open.get(length);
       if (call === undefined || call.claims.length === PORTION) {
-        call = { claims: [], fences: fences && [], keepMs, places: [], locks: "", ids: "" };
-        open.set(keepMs, call);
+        call = { claims: [], fences: fences && [], ttlMs, delayMs, places: [], locks: "", ids: "", details: null };
+        open.set(length, call);
         calls.push(call);
       }
       call.claims.push(claim);
@@ -109,7 +117,7 @@ export class Renewals {
     }
     for (const call of calls) fill(call);
     // Answers to those that were not asked for are made each time, so such calls are not kept.
-    const kept = fences === undefined && calls.every(({ keepMs }) => keepMs <= this.#settings.maxTtlMs);
+    const kept = fences === undefined && calls.reduce((sum, call) => sum + call.claims.length, 0) === claims.length;
     this.#last = kept ? new WeakRef({ claims: [...claims], calls }) : undefined;
     return calls;
   }
@@ -118,6 +126,8 @@ export class Renewals {
 function fill(call: Call): void {
   call.locks = toBytesArray(call.claims.map(({ name }) => name));
   call.ids = toArray(call.claims.map(({ id }) => id));
+  const changed = call.claims.flatMap((claim, at) => (claim.changed === true ? [[at + 1, toDetail(claim)]] : []));
+  call.details = changed.length === 0 ? null : toAscii(Object.fromEntries(changed));
 }
 
 function part(call: Call, places: readonly number[]): Call {
@@ -136,6 +146,7 @@ function isSame(before: readonly Claim[], claims: readonly Claim[]): boolean {
 
 function toRenewal(letter: string, claim: Claim, why: Readonly<Record<string, unknown>>): Renewal {
   if (letter === "y") return RENEWED;
+  if (letter === "w") return WANTED;
   if (letter === "o") return RETAKEN;
   if (letter !== "n") return { held: "unknown", cause: unexpected(claim.name) };
   const who = why[claim.id];

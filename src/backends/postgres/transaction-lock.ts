@@ -2,7 +2,7 @@
 import type { Mode } from "../../contract/backend.ts";
 import { type Duration, toMs } from "../../contract/duration.ts";
 import { LockTimeoutError } from "../../contract/errors.ts";
-import { got } from "../../contract/show-value.ts";
+import { ArgumentError, got } from "../../contract/argument-error.ts";
 import { type AdvisoryKey, advisoryKey } from "./advisory-key.ts";
 import { isPool, isPostgresJs } from "./clients/structure.ts";
 import { codeOf, toBackendError } from "./errors.ts";
@@ -37,9 +37,9 @@ export async function withTransactionLock(
   const waitMs = toMs(options.wait ?? DEFAULTS.wait, "wait", { minMs: 0, maxMs: Infinity });
   const mode = options.mode ?? DEFAULTS.mode;
   if (mode !== "exclusive" && mode !== "shared") {
-    throw new TypeError(`Expected \`mode\` to be "exclusive" or "shared", got ${got(mode)}`);
+    throw new ArgumentError(`Expected \`mode\` to be "exclusive" or "shared", got ${got(mode)}`);
   }
-  if (typeof name !== "string") throw new TypeError(`Expected the lock's name to be a text, got ${got(name)}`);
+  if (typeof name !== "string") throw new ArgumentError(`Expected the lock's name to be a text, got ${got(name)}`);
   const ask = askerOf(client);
   const startedMs = performance.now();
   // What is taken after a savepoint goes with it: also a lock that is granted in the instant in which the wait ends.
@@ -71,14 +71,16 @@ function askerOf(client: unknown): Ask {
     return async (text) => Array.from(await sql.unsafe(text));
   }
   if (typeof query !== "function") {
-    throw new TypeError(`Expected a client of \`pg\`, or \`sql\` of a transaction of postgres.js, got ${got(client)}`);
+    throw new ArgumentError(
+      `Expected a client of \`pg\`, or \`sql\` of a transaction of postgres.js, got ${got(client)}`,
+    );
   }
   const single = client as { query(text: string): PromiseLike<{ readonly rows: readonly unknown[] }> };
   return async (text) => (await single.query(text)).rows;
 }
 
-function outside(): TypeError {
-  return new TypeError(
+function outside(): ArgumentError {
+  return new ArgumentError(
     "Expected the one client that runs a transaction, after BEGIN, or `sql` of begin(): elsewhere the lock would be gone with the statement that took it",
   );
 }

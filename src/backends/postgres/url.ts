@@ -6,6 +6,7 @@
  *
  * No error repeats the URL, because it may hold a password.
  */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { readFileSync } from "node:fs";
 import type { Duration } from "../../contract/duration.ts";
 import { quote } from "../../contract/errors.ts";
@@ -41,17 +42,17 @@ const HOST_PATTERN = /^(\[[0-9a-f:.]+\]|[^:[\],]+)(?::(\d{1,5}))?$/iu;
 const RAW_CREDENTIALS = /^postgres(?:ql)?:\/\/[^@]*[/#?][^@]*@/iu;
 const CONNECTIONS = 4;
 
-/** Throws a `TypeError` that says what is wrong with it. */
+/** Throws an `ArgumentError` that says what is wrong with it. */
 export function parseUrl(url: string): Endpoint {
   const [whole, login, hosts = "", path = "", query] = URL_PATTERN.exec(url) ?? [];
   if (whole === undefined) {
     // An unescaped / # or ? in a password ends the part before the host, and everything behind it is misread.
     if (RAW_CREDENTIALS.test(url)) {
-      throw new TypeError(
+      throw new ArgumentError(
         "Expected the user name and the password in `url` to be percent-encoded, but there is a /, # or ? before the @: write %2F, %23 or %3F (encodeURIComponent() does it)",
       );
     }
-    throw new TypeError('Expected `url` to look like "postgres://user:password@host:5432/database"');
+    throw new ArgumentError('Expected `url` to look like "postgres://user:password@host:5432/database"');
   }
   const params = new URLSearchParams(query ?? "");
   const take = (name: string): string | undefined => {
@@ -71,7 +72,7 @@ export function parseUrl(url: string): Endpoint {
     options: toOptions(take),
   };
   const [unknown] = params.keys();
-  if (unknown !== undefined) throw new TypeError(`Expected no \`${unknown.slice(0, 40)}\` in \`url\``);
+  if (unknown !== undefined) throw new ArgumentError(`Expected no \`${unknown.slice(0, 40)}\` in \`url\``);
   return endpoint;
 }
 
@@ -87,17 +88,17 @@ function toAddress(
   port: string | undefined,
 ): { readonly host: string; readonly port: number } {
   if (hosts.includes(",")) {
-    throw new TypeError(
+    throw new ArgumentError(
       "Expected one host in `url`: give the address that follows the primary, such as that of a proxy or a pooler",
     );
   }
   const [, name, given] = HOST_PATTERN.exec(hosts) ?? [];
   if (hosts !== "" && name === undefined) {
-    throw new TypeError('Expected the host of `url` to look like "host", "host:port" or "[::1]:port"');
+    throw new ArgumentError('Expected the host of `url` to look like "host", "host:port" or "[::1]:port"');
   }
   const number = Number(given ?? port ?? 5432);
   if (!Number.isSafeInteger(number) || number < 1 || number > 65_535) {
-    throw new TypeError("Expected the port in `url` to be a number from 1 to 65535");
+    throw new ArgumentError("Expected the port in `url` to be a number from 1 to 65535");
   }
   return { host: name?.replace(/^\[|\]$/gu, "") ?? host ?? "localhost", port: number };
 }
@@ -113,13 +114,13 @@ function toSsl(take: (name: string) => string | undefined): Ssl | false {
   const mode = take("sslmode");
   const [ca, cert, key] = ["sslrootcert", "sslcert", "sslkey"].map((name) => read(name, take(name)));
   if ((cert === undefined) !== (key === undefined)) {
-    throw new TypeError("Expected `sslcert` and `sslkey` in `url` together: a client certificate and its key");
+    throw new ArgumentError("Expected `sslcert` and `sslkey` in `url` together: a client certificate and its key");
   }
   if (mode === undefined && ca === undefined && cert === undefined) return false;
   switch (mode ?? "verify-full") {
     case "disable":
       if (ca !== undefined || cert !== undefined) {
-        throw new TypeError("Expected no certificates in `url` with sslmode=disable");
+        throw new ArgumentError("Expected no certificates in `url` with sslmode=disable");
       }
       return false;
     case "require":
@@ -129,7 +130,7 @@ function toSsl(take: (name: string) => string | undefined): Ssl | false {
     case "verify-full":
       return { rejectUnauthorized: true, ca, cert, key };
     default:
-      throw new TypeError("Expected `sslmode` in `url` to be disable, require, verify-ca or verify-full");
+      throw new ArgumentError("Expected `sslmode` in `url` to be disable, require, verify-ca or verify-full");
   }
 }
 
@@ -139,7 +140,7 @@ function read(name: string, path: string | undefined): string | undefined {
     return readFileSync(path, "utf8");
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected \`${name}\` in \`url\` to be the path of a PEM file, but ${quote(path)} cannot be read (${code})`,
     );
   }
@@ -148,13 +149,13 @@ function read(name: string, path: string | undefined): string | undefined {
 function toCount(text: string | undefined, name: string, usual: number): number {
   if (text === undefined) return usual;
   if (!/^[1-9]\d{0,2}$/u.test(text))
-    throw new TypeError(`Expected \`${name}\` in \`url\` to be a number from 1 to 999`);
+    throw new ArgumentError(`Expected \`${name}\` in \`url\` to be a number from 1 to 999`);
   return Number(text);
 }
 
 function toClient(text: string | undefined): Endpoint["client"] {
   if (text === undefined || text === "pg" || text === "postgres") return text;
-  throw new TypeError("Expected `client` in `url` to be pg or postgres");
+  throw new ArgumentError("Expected `client` in `url` to be pg or postgres");
 }
 
 /** Their values are checked where all options are. */
@@ -174,7 +175,8 @@ function toOptions(take: (name: string) => string | undefined): PostgresOptions 
 
 function toFlag(text: string | undefined, name: string): boolean | undefined {
   if (text === undefined) return undefined;
-  if (text !== "true" && text !== "false") throw new TypeError(`Expected \`${name}\` in \`url\` to be true or false`);
+  if (text !== "true" && text !== "false")
+    throw new ArgumentError(`Expected \`${name}\` in \`url\` to be true or false`);
   return text === "true";
 }
 
@@ -186,6 +188,6 @@ function decode(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new TypeError("Expected `url` to have no % other than in escapes such as %40");
+    throw new ArgumentError("Expected `url` to have no % other than in escapes such as %40");
   }
 }

@@ -17,6 +17,8 @@ const BUSY_MS = 10;
 const HINT_PACE_MS = 50;
 /** A grant whose fence is farther than this (µs) above the server's clock and the lock's last fence is not believed, but asked about. */
 const AHEAD_MAX_US = 3_600_000_000n;
+/** Longer than an attempt takes. If it takes longer still, the next heartbeat says it. */
+const OUTCOME_MEMORY_MS = 10_000;
 /** One statement for so many waiters. */
 const PORTION = 200;
 
@@ -56,6 +58,8 @@ export class Waiters {
   readonly #waiters: Map<string, Waiter> = new Map();
   /** Messages that arrived before the answer to the attempt. */
   readonly #early: Map<string, Run> = new Map();
+  /** When a message said that a lock has an outcome: one attempt or several may be under way then. */
+  readonly #outcomes: Map<string, number> = new Map();
   /** When a connection was last replaced: answers from before that prove nothing now. */
   #doubtedMs = -Infinity;
   #timer: Timer;
@@ -76,6 +80,9 @@ export class Waiters {
     waiter.wallUs = wallUs;
     waiter.wallAtMs = this.#clock.now();
     this.#learn(waiter, learned, sentMs);
+    if (claim.wantsOutcome === true && (this.#outcomes.get(claim.name) ?? -Infinity) >= sentMs) {
+      return this.#notify(waiter, "ask");
+    }
     const early = this.#early.get(claim.id);
     if (early === undefined) return;
     this.#early.delete(claim.id);
@@ -124,7 +131,17 @@ export class Waiters {
     const { ttlMs } = waiter.claim;
     const leftMs = waiter.sentMs + ttlMs - this.#clock.now();
     if (leftMs < ttlMs / 3 || !this.#fits(waiter, run.fence)) return this.#hint(waiter);
-    this.#notify(waiter, { granted: true, ...run, fromMs: waiter.sentMs });
+    this.#notify(waiter, { ...run, fromMs: waiter.sentMs });
+  }
+
+  /** A message says that the lock has an outcome: all who wait for one here may have it. */
+  outcome(name: string): void {
+    const nowMs = this.#clock.now();
+    for (const [lock, atMs] of this.#outcomes) if (atMs < nowMs - OUTCOME_MEMORY_MS) this.#outcomes.delete(lock);
+    this.#outcomes.set(name, nowMs);
+    for (const waiter of this.#waiters.values()) {
+      if (waiter.claim.name === name && waiter.claim.wantsOutcome === true) this.#notify(waiter, "ask");
+    }
   }
 
   /** Sends every waiter's heartbeat now: messages may have been missed, and those that still arrive may come from another server. */
@@ -141,6 +158,7 @@ export class Waiters {
     this.#closed = true;
     this.#clock.clearTimer(this.#timer);
     this.#early.clear();
+    this.#outcomes.clear();
     for (const waiter of this.#waiters.values()) this.#notify(waiter, "ask");
     this.#waiters.clear();
   }
@@ -276,7 +294,7 @@ export class Waiters {
     if (run === undefined && sentMs < waiter.sentMs) return;
     // No longer queued: the next attempt brings the place in the queue, or the error.
     if (run === undefined) return this.#notify(waiter, "ask");
-    this.#notify(waiter, { granted: true, ...run, fromMs: sentMs });
+    this.#notify(waiter, { ...run, fromMs: sentMs });
   }
 
   #rearm(): void {

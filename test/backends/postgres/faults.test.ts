@@ -184,7 +184,7 @@ describe("transactions", () => {
       const mine = claimOf({ name });
       try {
         const { rows } = await pool.query(
-          "select holdfast.attempt($1::text::bytea, $2, false, 1, 60000, 0, 0, 1, 0, null, '[]', 0) as answer",
+          "select holdfast.attempt($1::text::bytea, $2, false, 1, 60000, 0, 0, 1, 0, null, '[]', false, 0) as answer",
           [`\\x${hex(name)}`, mine.id],
         );
         return rows[0]?.answer.startsWith("granted") === true ? await backend.release(mine) : "refused";

@@ -1,21 +1,21 @@
 /** Finds out which client library an object is from: by structure, because there may be several copies of a library in one process. */
 import type { Clock } from "../../../contract/clock.ts";
-import { got } from "../../../contract/show-value.ts";
+import { ArgumentError, got } from "../../../contract/argument-error.ts";
 import type { Connection } from "../connection.ts";
 import { ClientConnection, PoolConnection } from "./pg.ts";
 import { PostgresJsConnection } from "./postgres-js.ts";
 import { isClient, isPool, isPostgresJs, isScoped } from "./structure.ts";
 
-/** `end`: closes the client, if it is ours. Throws a `TypeError` for what cannot serve. */
+/** `end`: closes the client, if it is ours. Throws an `ArgumentError` for what cannot serve. */
 export function connectionOf(client: unknown, clock: Clock, limitMs: number, end?: () => Promise<void>): Connection {
   if (isScoped(client)) {
-    throw new TypeError(
+    throw new ArgumentError(
       "Expected the `sql` that postgres() returned, not the one of a transaction or a reserved connection: a lease in a transaction that is rolled back would be held by two",
     );
   }
   if (isPostgresJs(client)) {
     if (client.options.max < 2) {
-      throw new TypeError(
+      throw new ArgumentError(
         "Expected postgres.js with `max` of 2 or more: with a single connection, a BEGIN of yours would take our statements along",
       );
     }
@@ -23,5 +23,5 @@ export function connectionOf(client: unknown, clock: Clock, limitMs: number, end
   }
   if (isPool(client)) return new PoolConnection(client, clock, limitMs, end);
   if (isClient(client)) return new ClientConnection(client, clock, limitMs);
-  throw new TypeError(`Expected a pool or a client of \`pg\`, or \`sql\` of postgres.js, got ${got(client)}`);
+  throw new ArgumentError(`Expected a pool or a client of \`pg\`, or \`sql\` of postgres.js, got ${got(client)}`);
 }

@@ -18,12 +18,12 @@ export const STORE: string = "create table if not exists holdfast.store (\n  one
  * holds at a time has no other row, so its row is only ever updated in place. Further holders have a row each.
  * Times are µs since 1970, by the clock of the server.
  */
-export const LEASE: string = "create table if not exists holdfast.lease (\n  -- In UTF-8: a name may have bytes that text cannot hold, and the order of bytes never changes, as that of a collation may.\n  lock bytea not null,\n  place bigint not null,\n  -- In row 0: the greatest fence given so far.\n  last bigint not null default 0,\n  -- In row 0: whether there may be more rows of this lock, here or among the waiters. False is certain.\n  crowded boolean not null default false,\n  -- The lease is over when this has passed. 0: none.\n  until_us bigint not null default 0,\n  claim text collate \"C\",\n  -- Released before its minHold: no claim holds it, but its place is taken.\n  kept boolean not null default false,\n  shared boolean not null default false,\n  most integer not null default 1,\n  fence bigint not null default 0,\n  run integer not null default 1,\n  since_us bigint not null default 0,\n  -- ttl and lockDelay: how long a heartbeat of its claim extends it.\n  keep_ms bigint not null default 0,\n  min_hold_ms bigint not null default 0,\n  -- The channel on which its process listens, if it does.\n  inbox text collate \"C\",\n  detail text,\n  primary key (lock, place)\n) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500)";
+export const LEASE: string = "create table if not exists holdfast.lease (\n  -- In UTF-8: a name may have bytes that text cannot hold, and the order of bytes never changes, as that of a collation may.\n  lock bytea not null,\n  place bigint not null,\n  -- In row 0: the greatest fence given so far.\n  last bigint not null default 0,\n  -- In row 0: whether there may be more rows of this lock, here or among the waiters. False is certain.\n  crowded boolean not null default false,\n  -- In row 0: until when an outcome is kept for this lock. 0: there is none. It stands here too, so that a single update can ask for it.\n  done_us bigint not null default 0,\n  -- The lease is over when this has passed. 0: none.\n  until_us bigint not null default 0,\n  claim text collate \"C\",\n  -- Released before its minHold: no claim holds it, but its place is taken.\n  kept boolean not null default false,\n  shared boolean not null default false,\n  most integer not null default 1,\n  fence bigint not null default 0,\n  run integer not null default 1,\n  since_us bigint not null default 0,\n  -- ttl and lockDelay: how long a heartbeat of its claim extends it.\n  keep_ms bigint not null default 0,\n  -- The lockDelay in it: in that last part of its time no process trusts it any more.\n  delay_ms bigint not null default 0,\n  min_hold_ms bigint not null default 0,\n  -- The channel on which its process listens, if it does.\n  inbox text collate \"C\",\n  detail text,\n  primary key (lock, place)\n) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500)";
 
 /**
  * The queue. Rows of a lock are only touched by a transaction that has locked the lock's row 0.
  */
-export const WAITER: string = "create table if not exists holdfast.waiter (\n  lock bytea not null,\n  claim text collate \"C\" not null,\n  -- The order of arrival.\n  ticket bigint not null,\n  -- The last sign of life, and the end of the ticket if there is no other until then.\n  asked_us bigint not null,\n  till_us bigint not null,\n  ticket_ms bigint not null,\n  shared boolean not null,\n  most integer not null,\n  run integer not null,\n  ttl_ms bigint not null,\n  delay_ms bigint not null,\n  min_hold_ms bigint not null,\n  since_us bigint not null,\n  inbox text collate \"C\",\n  detail text,\n  primary key (lock, claim)\n) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500)";
+export const WAITER: string = "create table if not exists holdfast.waiter (\n  lock bytea not null,\n  claim text collate \"C\" not null,\n  -- The order of arrival.\n  ticket bigint not null,\n  -- The last sign of life, and the end of the ticket if there is no other until then.\n  asked_us bigint not null,\n  till_us bigint not null,\n  ticket_ms bigint not null,\n  shared boolean not null,\n  most integer not null,\n  run integer not null,\n  ttl_ms bigint not null,\n  delay_ms bigint not null,\n  min_hold_ms bigint not null,\n  since_us bigint not null,\n  -- It takes an outcome instead of the lock, if there is one.\n  wants boolean not null,\n  inbox text collate \"C\",\n  detail text,\n  primary key (lock, claim)\n) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500)";
 
 /**
  * The next waiter is found without looking at the others.
@@ -39,6 +39,11 @@ export const FORCED: string = "create table if not exists holdfast.forced (\n  l
  * The one row of the store.
  */
 export const STORE_ROW: string = "insert into holdfast.store (version, timeline)\nvalues (1, pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))\non conflict (one) do update set version = greatest(holdfast.store.version, excluded.version)";
+
+/**
+ * What the work under a lease came to, kept after the lease. One for each lock; row 0 of the lock says until when, and outlives it.
+ */
+export const OUTCOME: string = "create table if not exists holdfast.outcome (\n  lock bytea primary key,\n  claim text collate \"C\" not null,\n  fence bigint not null,\n  kept_us bigint not null,\n  till_us bigint not null,\n  -- Who held the lease.\n  detail text,\n  -- In UTF-8: it may have bytes that text cannot hold.\n  value bytea not null\n)";
 
 /**
  * Functions of a later version must not be replaced by older ones. Raises LK005 then.
@@ -82,7 +87,7 @@ export const YOUNG: string = "create or replace function holdfast.young(p_quaran
  *
  * Returns the fence and the run, with a space between them.
  */
-export const GRANT_LEASE: string = "create or replace function holdfast.grant_lease(p_terms holdfast.waiter, p_now bigint, p_until bigint) returns text\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  row_0 holdfast.lease;\n  new_fence bigint;\n  new_run integer := 1;\nbegin\n  select * into row_0 from holdfast.lease as l where l.lock = p_terms.lock and l.place = 0;\n  new_fence := greatest(row_0.last + 1, p_now);\n  -- Where several hold at a time, a later holder of this run would be below an earlier one of the next. And while the counter\n  -- is ahead of the clock, it must not run further ahead.\n  if not p_terms.shared and p_terms.most = 1 and new_fence = p_now then\n    new_run := p_terms.run;\n  end if;\n  if row_0.until_us <= p_now then\n    update holdfast.lease as l set\n      last = new_fence + new_run - 1, until_us = p_until, claim = p_terms.claim, kept = false, shared = p_terms.shared,\n      most = p_terms.most, fence = new_fence, run = new_run, since_us = p_now, keep_ms = p_terms.ttl_ms + p_terms.delay_ms,\n      min_hold_ms = p_terms.min_hold_ms, inbox = p_terms.inbox, detail = p_terms.detail\n    where l.lock = p_terms.lock and l.place = 0;\n  else\n    update holdfast.lease as l set last = new_fence, crowded = true where l.lock = p_terms.lock and l.place = 0;\n    insert into holdfast.lease (\n      lock, place, until_us, claim, shared, most, fence, run, since_us, keep_ms, min_hold_ms, inbox, detail\n    ) values (\n      p_terms.lock, (select max(l.place) + 1 from holdfast.lease as l where l.lock = p_terms.lock), p_until, p_terms.claim,\n      p_terms.shared, p_terms.most, new_fence, new_run, p_now, p_terms.ttl_ms + p_terms.delay_ms, p_terms.min_hold_ms,\n      p_terms.inbox, p_terms.detail\n    );\n  end if;\n  return new_fence || ' ' || new_run;\nend\n$function$";
+export const GRANT_LEASE: string = "create or replace function holdfast.grant_lease(p_terms holdfast.waiter, p_now bigint, p_until bigint) returns text\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  row_0 holdfast.lease;\n  new_fence bigint;\n  new_run integer := 1;\nbegin\n  select * into row_0 from holdfast.lease as l where l.lock = p_terms.lock and l.place = 0;\n  new_fence := greatest(row_0.last + 1, p_now);\n  -- Where several hold at a time, a later holder of this run would be below an earlier one of the next. And while the counter\n  -- is ahead of the clock, it must not run further ahead.\n  if not p_terms.shared and p_terms.most = 1 and new_fence = p_now then\n    new_run := p_terms.run;\n  end if;\n  if row_0.until_us <= p_now then\n    update holdfast.lease as l set\n      last = new_fence + new_run - 1, until_us = p_until, claim = p_terms.claim, kept = false, shared = p_terms.shared,\n      most = p_terms.most, fence = new_fence, run = new_run, since_us = p_now, keep_ms = p_terms.ttl_ms + p_terms.delay_ms,\n      delay_ms = p_terms.delay_ms, min_hold_ms = p_terms.min_hold_ms, inbox = p_terms.inbox, detail = p_terms.detail\n    where l.lock = p_terms.lock and l.place = 0;\n  else\n    update holdfast.lease as l set last = new_fence, crowded = true where l.lock = p_terms.lock and l.place = 0;\n    insert into holdfast.lease (\n      lock, place, until_us, claim, shared, most, fence, run, since_us, keep_ms, delay_ms, min_hold_ms, inbox, detail\n    ) values (\n      p_terms.lock, (select max(l.place) + 1 from holdfast.lease as l where l.lock = p_terms.lock), p_until, p_terms.claim,\n      p_terms.shared, p_terms.most, new_fence, new_run, p_now, p_terms.ttl_ms + p_terms.delay_ms, p_terms.delay_ms,\n      p_terms.min_hold_ms, p_terms.inbox, p_terms.detail\n    );\n  end if;\n  return new_fence || ' ' || new_run;\nend\n$function$";
 
 /**
  * Tell a process of one of its claims. Every role of the database can send such messages, so this one shows the beginning of the
@@ -95,6 +100,14 @@ export const GRANT_LEASE: string = "create or replace function holdfast.grant_le
 export const SEND_NEWS: string = "create or replace function holdfast.send_news(p_inbox text, p_claim text, p_news text) returns void\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\nbegin\n  if p_inbox is not null then\n    perform pg_catalog.pg_notify(p_inbox, pg_catalog.left(p_claim, 8) || ' ' || p_news || ' ' || pg_catalog.left(\n      pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_claim || ' ' || p_news, 'UTF8')), 'hex'), 24));\n  end if;\nend\n$function$";
 
 /**
+ * Whether a claim that waits is in need of what this one holds: readers are all in its way, and of several holders the oldest is.
+ *
+ * $1 p_lease
+ * $2 p_now
+ */
+export const WANTED: string = "create or replace function holdfast.wanted(p_lease holdfast.lease, p_now bigint) returns boolean\nlanguage sql stable set search_path = pg_catalog, pg_temp as $function$\n  select exists (select from holdfast.waiter as w where w.lock = p_lease.lock and w.till_us > p_now) and (\n    p_lease.shared or not exists (\n      select from holdfast.lease as o\n      where o.lock = p_lease.lock and o.until_us > p_now and not o.kept and o.fence < p_lease.fence))\n$function$";
+
+/**
  * Remove leases and tickets that are over, and grant to the waiters who are next, as many as fit. The caller has locked row 0.
  *
  * $1 p_lock
@@ -104,7 +117,7 @@ export const SEND_NEWS: string = "create or replace function holdfast.send_news(
  *
  * Returns true if no claim waits.
  */
-export const PROMOTE: string = "create or replace function holdfast.promote(p_lock bytea, p_now bigint, p_asking text, p_young bigint) returns boolean\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  next_one holdfast.waiter;\n  holders bigint;\n  all_shared boolean;\n  granted text;\n  waited_for boolean;\n  has_more boolean;\nbegin\n  -- A row that a renewal has locked is waited for, and judged by what the renewal made of it.\n  delete from holdfast.lease as l where l.lock = p_lock and l.place > 0 and l.until_us <= p_now;\n  -- The claim that asks is alive, whatever its ticket says.\n  delete from holdfast.waiter as w where w.lock = p_lock and w.till_us <= p_now and w.claim <> p_asking;\n  select count(*), bool_and(l.shared) into holders, all_shared\n  from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now;\n  loop\n    select * into next_one from holdfast.waiter as w where w.lock = p_lock order by w.ticket limit 1;\n    waited_for := found;\n    exit when not waited_for or p_young > 0;\n    exit when holders > 0 and (all_shared <> next_one.shared or (not next_one.shared and holders >= next_one.most));\n    delete from holdfast.waiter as w where w.lock = p_lock and w.claim = next_one.claim;\n    -- It lasts from the last sign of life: its process trusts it from there, and a dead one keeps it no longer.\n    granted := holdfast.grant_lease(next_one, p_now, next_one.asked_us + (next_one.ttl_ms + next_one.delay_ms) * 1000);\n    holders := holders + 1;\n    all_shared := next_one.shared;\n    if next_one.claim <> p_asking then\n      perform holdfast.send_news(next_one.inbox, next_one.claim, 'granted ' || granted);\n    end if;\n  end loop;\n  has_more := waited_for or exists (select from holdfast.lease as l where l.lock = p_lock and l.place > 0);\n  update holdfast.lease as l set crowded = has_more where l.lock = p_lock and l.place = 0 and l.crowded <> has_more;\n  return not waited_for;\nend\n$function$";
+export const PROMOTE: string = "create or replace function holdfast.promote(p_lock bytea, p_now bigint, p_asking text, p_young bigint) returns boolean\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  next_one holdfast.waiter;\n  holders bigint;\n  all_shared boolean;\n  granted text[];\n  waited_for boolean;\n  has_more boolean;\nbegin\n  -- A row that a renewal has locked is waited for, and judged by what the renewal made of it.\n  delete from holdfast.lease as l where l.lock = p_lock and l.place > 0 and l.until_us <= p_now;\n  -- The claim that asks is alive, whatever its ticket says.\n  delete from holdfast.waiter as w where w.lock = p_lock and w.till_us <= p_now and w.claim <> p_asking;\n  select count(*), bool_and(l.shared) into holders, all_shared\n  from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now;\n  loop\n    select * into next_one from holdfast.waiter as w where w.lock = p_lock order by w.ticket limit 1;\n    waited_for := found;\n    exit when not waited_for or p_young > 0;\n    exit when holders > 0 and (all_shared <> next_one.shared or (not next_one.shared and holders >= next_one.most));\n    delete from holdfast.waiter as w where w.lock = p_lock and w.claim = next_one.claim;\n    -- It lasts from the last sign of life: its process trusts it from there, and a dead one keeps it no longer.\n    perform holdfast.grant_lease(next_one, p_now, next_one.asked_us + (next_one.ttl_ms + next_one.delay_ms) * 1000);\n    holders := holders + 1;\n    all_shared := next_one.shared;\n    if next_one.claim <> p_asking then\n      granted := granted || next_one.claim;\n    end if;\n  end loop;\n  -- After the last grant, when it is known who still waits.\n  if granted is not null then\n    perform holdfast.send_news(l.inbox, l.claim, holdfast.run(l, p_now))\n    from holdfast.lease as l where l.lock = p_lock and l.claim = any (granted);\n  end if;\n  has_more := waited_for or exists (select from holdfast.lease as l where l.lock = p_lock and l.place > 0);\n  update holdfast.lease as l set crowded = has_more where l.lock = p_lock and l.place = 0 and l.crowded <> has_more;\n  return not waited_for;\nend\n$function$";
 
 /**
  * End a claim, held or queued. The caller has locked row 0, and lets the next ones in.
@@ -119,15 +132,20 @@ export const PROMOTE: string = "create or replace function holdfast.promote(p_lo
 export const LEAVE: string = "create or replace function holdfast.leave(p_lock bytea, p_claim text, p_min_hold bigint, p_now bigint) returns text\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  mine holdfast.lease;\n  kept_us bigint;\nbegin\n  delete from holdfast.waiter as w where w.lock = p_lock and w.claim = p_claim;\n  if found then\n    return 'queued';\n  end if;\n  select * into mine from holdfast.lease as l\n  where l.lock = p_lock and l.claim = p_claim and l.until_us > p_now and not l.kept;\n  if not found then\n    return 'absent';\n  end if;\n  -- A process that resumes another's lease need not know its terms: those of the lease count, if it says -1.\n  kept_us := mine.since_us + 1000 * case when p_min_hold < 0 then mine.min_hold_ms else p_min_hold end;\n  if kept_us > p_now then\n    update holdfast.lease as l set kept = true, until_us = kept_us where l.lock = p_lock and l.place = mine.place;\n  elsif mine.place = 0 then\n    update holdfast.lease as l set until_us = 0, claim = null where l.lock = p_lock and l.place = 0;\n  else\n    delete from holdfast.lease as l where l.lock = p_lock and l.place = mine.place;\n  end if;\n  return 'held';\nend\n$function$";
 
 /**
- * Grant the claim, or queue it. The caller has locked row 0.
+ * What a claim learns of its lease: "granted <fence> <run>", and " w" if another claim waits for it.
  *
- * $1 p_terms
+ * $1 p_lease
  * $2 p_now
- * $3 p_young
- *
- * Returns "granted <fence> <run>"; "limit <n>" if the lock is in use with another; or "refused " and JSON.
  */
-export const ENTER: string = "create or replace function holdfast.enter(p_terms holdfast.waiter, p_now bigint, p_young bigint) returns text\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  terms holdfast.waiter := p_terms;\n  mine holdfast.lease;\n  waits boolean := false;\n  queue_empty boolean;\n  known_limit integer;\n  holders bigint;\n  all_shared boolean;\nbegin\n  update holdfast.lease as l set\n    until_us = greatest(l.until_us, p_now + (terms.ttl_ms + terms.delay_ms) * 1000), inbox = terms.inbox\n  where l.lock = terms.lock and l.claim = terms.claim and l.until_us > p_now and not l.kept\n  returning * into mine;\n  if found then\n    -- A repeated attempt: the reply to the first was lost. In a swap, the claim that left may have blocked others.\n    perform holdfast.promote(terms.lock, p_now, terms.claim, p_young);\n    return 'granted ' || mine.fence || ' ' || mine.run;\n  end if;\n  if terms.ticket_ms > 0 then\n    update holdfast.waiter as w set asked_us = p_now, till_us = p_now + terms.ticket_ms * 1000, inbox = terms.inbox\n    where w.lock = terms.lock and w.claim = terms.claim;\n    waits := found;\n  else\n    delete from holdfast.waiter as w where w.lock = terms.lock and w.claim = terms.claim;\n  end if;\n  queue_empty := holdfast.promote(terms.lock, p_now, terms.claim, p_young);\n  if waits then\n    select * into mine from holdfast.lease as l where l.lock = terms.lock and l.claim = terms.claim and l.until_us > p_now and not l.kept;\n    if found then\n      return 'granted ' || mine.fence || ' ' || mine.run;\n    end if;\n    return holdfast.refusal(terms.lock, terms.claim, p_now, p_young);\n  end if;\n  select count(*), bool_and(l.shared), min(l.most) into holders, all_shared, known_limit\n  from holdfast.lease as l where l.lock = terms.lock and l.until_us > p_now;\n  if not terms.shared then\n    if holders = 0 or all_shared then\n      select w.most into known_limit from holdfast.waiter as w where w.lock = terms.lock and not w.shared order by w.ticket limit 1;\n    end if;\n    if known_limit <> terms.most then\n      return 'limit ' || known_limit;\n    end if;\n  end if;\n  if queue_empty and p_young = 0 and (holders = 0 or (all_shared = terms.shared and (terms.shared or holders < terms.most))) then\n    return 'granted ' || holdfast.grant_lease(terms, p_now, p_now + (terms.ttl_ms + terms.delay_ms) * 1000);\n  end if;\n  if terms.ticket_ms > 0 then\n    select greatest(max(w.ticket) + 1, p_now) into terms.ticket from holdfast.waiter as w where w.lock = terms.lock;\n    terms.asked_us := p_now;\n    terms.till_us := p_now + terms.ticket_ms * 1000;\n    terms.since_us := p_now;\n    insert into holdfast.waiter select (terms).*;\n    update holdfast.lease as l set crowded = true where l.lock = terms.lock and l.place = 0 and not l.crowded;\n  end if;\n  return holdfast.refusal(terms.lock, terms.claim, p_now, p_young);\nend\n$function$";
+export const RUN: string = "create or replace function holdfast.run(p_lease holdfast.lease, p_now bigint) returns text\nlanguage sql stable set search_path = pg_catalog, pg_temp as $function$\n  select 'granted ' || p_lease.fence || ' ' || p_lease.run || case when holdfast.wanted(p_lease, p_now) then ' w' else '' end\n$function$";
+
+/**
+ * A holder as others see it, as JSON. "remainder": no process holds it any more, and this keeps the lock taken.
+ *
+ * $1 p_lease
+ * $2 p_now
+ */
+export const HOLDING: string = "create or replace function holdfast.holding(p_lease holdfast.lease, p_now bigint) returns json\nlanguage sql stable set search_path = pg_catalog, pg_temp as $function$\n  select json_build_object(\n    'kind', 'held', 'lock', encode(p_lease.lock, 'hex'), 'id', p_lease.claim, 'shared', p_lease.shared, 'most', p_lease.most,\n    'fence', p_lease.fence::text, 'held', (p_now - p_lease.since_us) / 1000, 'left', (p_lease.until_us - p_now) / 1000,\n    'detail', p_lease.detail, 'remainder', case\n      when p_lease.kept then 'minHold'\n      when p_lease.delay_ms > 0 and p_lease.until_us - p_lease.delay_ms * 1000 <= p_now then 'lockDelay' end)\n$function$";
 
 /**
  * What a refused claim learns. `place`: its own in the queue, 0 if it does not wait. `last`: the greatest fence given so far, so
@@ -138,7 +156,54 @@ export const ENTER: string = "create or replace function holdfast.enter(p_terms 
  * $3 p_now
  * $4 p_young
  */
-export const REFUSAL: string = "create or replace function holdfast.refusal(p_lock bytea, p_claim text, p_now bigint, p_young bigint) returns text\nlanguage sql set search_path = pg_catalog, pg_temp as $function$\n  select 'refused ' || json_build_object(\n    'place', (\n      select count(*) from holdfast.waiter as w, holdfast.waiter as mine\n      where mine.lock = p_lock and mine.claim = p_claim and w.lock = p_lock and w.ticket <= mine.ticket),\n    'young', p_young, 'now', p_now::text,\n    'last', (select l.last::text from holdfast.lease as l where l.lock = p_lock and l.place = 0),\n    'ahead', (\n      select (min(l.until_us) - p_now) / 1000 + 1 from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now),\n    'held', (\n      select json_agg(json_build_object(\n        'shared', h.shared, 'most', h.most, 'fence', h.fence::text, 'held', (p_now - h.since_us) / 1000,\n        'left', (h.until_us - p_now) / 1000, 'detail', h.detail))\n      from (select * from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now order by l.fence limit 8) as h)\n  )\n$function$";
+export const REFUSAL: string = "create or replace function holdfast.refusal(p_lock bytea, p_claim text, p_now bigint, p_young bigint) returns text\nlanguage sql set search_path = pg_catalog, pg_temp as $function$\n  select 'refused ' || json_build_object(\n    'place', (\n      select count(*) from holdfast.waiter as w, holdfast.waiter as mine\n      where mine.lock = p_lock and mine.claim = p_claim and w.lock = p_lock and w.ticket <= mine.ticket),\n    'young', p_young, 'now', p_now::text,\n    'last', (select l.last::text from holdfast.lease as l where l.lock = p_lock and l.place = 0),\n    'ahead', (\n      select (min(l.until_us) - p_now) / 1000 + 1 from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now),\n    'held', (\n      select json_agg(holdfast.holding(h.lease, p_now))\n      from (select l as lease from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now order by l.fence limit 8) as h)\n  )\n$function$";
+
+/**
+ * The outcome that is kept for a lock, as JSON; null: there is none.
+ *
+ * $1 p_lock
+ * $2 p_now
+ */
+export const KEPT_OUTCOME: string = "create or replace function holdfast.kept_outcome(p_lock bytea, p_now bigint) returns text\nlanguage sql stable set search_path = pg_catalog, pg_temp as $function$\n  select json_build_object(\n    'kind', 'outcome', 'lock', encode(o.lock, 'hex'), 'fence', o.fence::text, 'age', (p_now - o.kept_us) / 1000,\n    'left', (o.till_us - p_now + 999) / 1000, 'detail', o.detail, 'value', encode(o.value, 'hex'))::text\n  from holdfast.outcome as o where o.lock = p_lock and o.till_us > p_now\n$function$";
+
+/**
+ * Grant the claim, or queue it. The caller has locked row 0.
+ *
+ * $1 p_terms
+ * $2 p_now
+ * $3 p_young
+ *
+ * Returns what run() returns; "outcome " and JSON, for a claim that wants that and may have it; "limit <n>" if the lock is in use with
+ * another; or "refused " and JSON.
+ */
+export const ENTER: string = "create or replace function holdfast.enter(p_terms holdfast.waiter, p_now bigint, p_young bigint) returns text\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  terms holdfast.waiter := p_terms;\n  mine holdfast.lease;\n  waits boolean := false;\n  queue_empty boolean;\n  known_limit integer;\n  holders bigint;\n  all_shared boolean;\n  done text;\nbegin\n  mine := holdfast.keep_on(terms, p_now);\n  if mine.lock is not null then\n    -- A repeated attempt: the reply to the first was lost. In a swap, the claim that left may have blocked others.\n    perform holdfast.promote(terms.lock, p_now, terms.claim, p_young);\n    return holdfast.run(mine, p_now);\n  end if;\n  if terms.wants then\n    done := holdfast.kept_outcome(terms.lock, p_now);\n  end if;\n  if terms.ticket_ms > 0 and done is null then\n    update holdfast.waiter as w set\n      asked_us = p_now, till_us = p_now + terms.ticket_ms * 1000, ticket_ms = terms.ticket_ms, ttl_ms = terms.ttl_ms,\n      delay_ms = terms.delay_ms, min_hold_ms = terms.min_hold_ms, wants = terms.wants, inbox = terms.inbox, detail = terms.detail\n    where w.lock = terms.lock and w.claim = terms.claim;\n    waits := found;\n  else\n    delete from holdfast.waiter as w where w.lock = terms.lock and w.claim = terms.claim;\n  end if;\n  queue_empty := holdfast.promote(terms.lock, p_now, terms.claim, p_young);\n  if done is not null then\n    return 'outcome ' || done;\n  end if;\n  if waits then\n    select * into mine from holdfast.lease as l where l.lock = terms.lock and l.claim = terms.claim and l.until_us > p_now and not l.kept;\n    if found then\n      return holdfast.run(mine, p_now);\n    end if;\n    return holdfast.refusal(terms.lock, terms.claim, p_now, p_young);\n  end if;\n  select count(*), bool_and(l.shared), min(l.most) into holders, all_shared, known_limit\n  from holdfast.lease as l where l.lock = terms.lock and l.until_us > p_now;\n  if not terms.shared then\n    if holders = 0 or all_shared then\n      select w.most into known_limit from holdfast.waiter as w where w.lock = terms.lock and not w.shared order by w.ticket limit 1;\n    end if;\n    if known_limit <> terms.most then\n      return 'limit ' || known_limit;\n    end if;\n  end if;\n  if queue_empty and p_young = 0 and (holders = 0 or (all_shared = terms.shared and (terms.shared or holders < terms.most))) then\n    -- No claim waits, so it is not wanted.\n    return 'granted ' || holdfast.grant_lease(terms, p_now, p_now + (terms.ttl_ms + terms.delay_ms) * 1000);\n  end if;\n  if terms.ticket_ms > 0 then\n    select greatest(max(w.ticket) + 1, p_now) into terms.ticket from holdfast.waiter as w where w.lock = terms.lock;\n    terms.asked_us := p_now;\n    terms.till_us := p_now + terms.ticket_ms * 1000;\n    terms.since_us := p_now;\n    insert into holdfast.waiter select (terms).*;\n    update holdfast.lease as l set crowded = true where l.lock = terms.lock and l.place = 0 and not l.crowded;\n    if queue_empty then\n      perform holdfast.tell_holders(terms.lock, p_now);\n    end if;\n  end if;\n  return holdfast.refusal(terms.lock, terms.claim, p_now, p_young);\nend\n$function$";
+
+/**
+ * A claim that holds the lock and asks for it again keeps it, never for a shorter time than before, and says anew who it is.
+ *
+ * $1 p_terms
+ * $2 p_now
+ *
+ * Returns its lease, or null if it holds none.
+ */
+export const KEEP_ON: string = "create or replace function holdfast.keep_on(p_terms holdfast.waiter, p_now bigint) returns holdfast.lease\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  mine holdfast.lease;\n  new_until bigint := p_now + (p_terms.ttl_ms + p_terms.delay_ms) * 1000;\nbegin\n  update holdfast.lease as l set\n    until_us = greatest(l.until_us, new_until), keep_ms = p_terms.ttl_ms + p_terms.delay_ms,\n    delay_ms = case when l.until_us > new_until then l.delay_ms else p_terms.delay_ms end, inbox = p_terms.inbox, detail = p_terms.detail\n  where l.lock = p_terms.lock and l.claim = p_terms.claim and l.until_us > p_now and not l.kept\n  returning * into mine;\n  return mine;\nend\n$function$";
+
+/**
+ * The queue has begun: tell those whom the claim waits for. Of the readers in one process one is told, and the process tells the others.
+ *
+ * $1 p_lock
+ * $2 p_now
+ */
+export const TELL_HOLDERS: string = "create or replace function holdfast.tell_holders(p_lock bytea, p_now bigint) returns void\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\nbegin\n  perform holdfast.send_news(h.inbox, h.claim, 'wanted') from (\n    select distinct on (l.inbox) l.inbox, l.claim from holdfast.lease as l\n    where l.lock = p_lock and not l.kept and l.inbox is not null and l.until_us > p_now and holdfast.wanted(l, p_now)\n    order by l.inbox, l.fence) as h;\nend\n$function$";
+
+/**
+ * End a lease from outside, write down who did it, and tell its holder. The caller has locked row 0.
+ *
+ * $1 p_lease
+ * $2 p_who
+ * $3 p_now
+ */
+export const END_BY_FORCE: string = "create or replace function holdfast.end_by_force(p_lease holdfast.lease, p_who text, p_now bigint) returns void\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\nbegin\n  if p_lease.place = 0 then\n    update holdfast.lease as l set until_us = 0, claim = null where l.lock = p_lease.lock and l.place = 0;\n  else\n    delete from holdfast.lease as l where l.lock = p_lease.lock and l.place = p_lease.place;\n  end if;\n  insert into holdfast.forced (lock, fence, claim, at_us, who) values (p_lease.lock, p_lease.fence, p_lease.claim, p_now, p_who)\n  on conflict (lock, fence) do nothing;\n  if not p_lease.kept then\n    perform holdfast.send_news(p_lease.inbox, p_lease.claim, 'forced');\n  end if;\nend\n$function$";
 
 /**
  * Take the lock if the claim may hold it now, or queue it, in one step.
@@ -154,11 +219,12 @@ export const REFUSAL: string = "create or replace function holdfast.refusal(p_lo
  * $9 p_ticket
  * $10 p_inbox
  * $11 p_detail
- * $12 p_quarantine
+ * $12 p_wants
+ * $13 p_quarantine
  *
  * Returns what enter() returns.
  */
-export const ATTEMPT: string = "create or replace function holdfast.attempt(\n  p_lock bytea, p_claim text, p_shared boolean, p_most integer, p_ttl bigint, p_delay bigint, p_min_hold bigint, p_run integer,\n  p_ticket bigint, p_inbox text, p_detail text, p_quarantine bigint\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  young bigint;\n  new_fence bigint;\n  new_run integer;\nbegin\n  if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off' then\n    perform holdfast.begin_step();\n  end if;\n  if p_quarantine = 0 then\n    -- The usual case: there is no other claim. The clock is read before the row is locked, so the lease begins no later than it\n    -- should, and one that has ended by then has ended. If the row changes meanwhile, the conditions are judged anew.\n    update holdfast.lease as l set\n      last = greatest(l.last + 1, at.us) + case when p_shared or p_most > 1 or l.last >= at.us then 0 else p_run - 1 end,\n      until_us = at.us + (p_ttl + p_delay) * 1000, claim = p_claim, kept = false, shared = p_shared, most = p_most,\n      fence = greatest(l.last + 1, at.us), run = case when p_shared or p_most > 1 or l.last >= at.us then 1 else p_run end,\n      since_us = at.us, keep_ms = p_ttl + p_delay, min_hold_ms = p_min_hold, inbox = p_inbox, detail = p_detail\n    from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us offset 0) as at\n    where l.lock = p_lock and l.place = 0 and not l.crowded and l.until_us <= at.us\n      and not exists (select from holdfast.store as s where s.quarantine_ms > 0)\n    returning l.fence, l.run into new_fence, new_run;\n    if found then\n      return 'granted ' || new_fence || ' ' || new_run;\n    end if;\n  end if;\n  perform holdfast.open_lock(p_lock, true);\n  young := holdfast.young(p_quarantine);\n  -- Read when the row is locked: waiting for it took time.\n  return holdfast.enter(row(\n    p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_inbox, p_detail\n  )::holdfast.waiter, holdfast.now_us(), young);\nend\n$function$";
+export const ATTEMPT: string = "create or replace function holdfast.attempt(\n  p_lock bytea, p_claim text, p_shared boolean, p_most integer, p_ttl bigint, p_delay bigint, p_min_hold bigint, p_run integer,\n  p_ticket bigint, p_inbox text, p_detail text, p_wants boolean, p_quarantine bigint\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  young bigint;\n  new_fence bigint;\n  new_run integer;\nbegin\n  if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off' then\n    perform holdfast.begin_step();\n  end if;\n  if p_quarantine = 0 then\n    -- The usual case: there is no other claim. The clock is read before the row is locked, so the lease begins no later than it\n    -- should, and one that has ended by then has ended. If the row changes meanwhile, the conditions are judged anew.\n    update holdfast.lease as l set\n      last = greatest(l.last + 1, at.us) + case when p_shared or p_most > 1 or l.last >= at.us then 0 else p_run - 1 end,\n      until_us = at.us + (p_ttl + p_delay) * 1000, claim = p_claim, kept = false, shared = p_shared, most = p_most,\n      fence = greatest(l.last + 1, at.us), run = case when p_shared or p_most > 1 or l.last >= at.us then 1 else p_run end,\n      since_us = at.us, keep_ms = p_ttl + p_delay, delay_ms = p_delay, min_hold_ms = p_min_hold, inbox = p_inbox, detail = p_detail\n    from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us offset 0) as at\n    where l.lock = p_lock and l.place = 0 and not l.crowded and l.until_us <= at.us and not (p_wants and l.done_us > at.us)\n      and not exists (select from holdfast.store as s where s.quarantine_ms > 0)\n    returning l.fence, l.run into new_fence, new_run;\n    if found then\n      return 'granted ' || new_fence || ' ' || new_run;\n    end if;\n  end if;\n  perform holdfast.open_lock(p_lock, true);\n  young := holdfast.young(p_quarantine);\n  -- Read when the row is locked: waiting for it took time.\n  return holdfast.enter(row(\n    p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_wants, p_inbox, p_detail\n  )::holdfast.waiter, holdfast.now_us(), young);\nend\n$function$";
 
 /**
  * End a claim, held or queued, and pass the lock to the next ones in the same step.
@@ -170,7 +236,23 @@ export const ATTEMPT: string = "create or replace function holdfast.attempt(\n  
  *
  * Returns "held", "queued" or "absent".
  */
-export const RELEASE: string = "create or replace function holdfast.release(p_lock bytea, p_claim text, p_min_hold bigint, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  row_0 holdfast.lease;\n  next_one holdfast.waiter;\n  now_us bigint;\n  new_fence bigint;\n  new_run integer;\n  was text;\nbegin\n  if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off' then\n    perform holdfast.begin_step();\n  end if;\n  -- The usual case: there is no other claim, and no minHold. The claim held the lock when this step began.\n  if p_min_hold = 0 then\n    update holdfast.lease as l set until_us = 0, claim = null\n    where l.lock = p_lock and l.place = 0 and not l.crowded and l.claim = p_claim and not l.kept\n      and l.until_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint;\n    if found then\n      return 'held';\n    end if;\n  end if;\n  select * into row_0 from holdfast.lease as l where l.lock = p_lock and l.place = 0 for update;\n  if not found then\n    return 'absent';\n  end if;\n  -- Read when the row is locked: waiting for it took time.\n  now_us := (extract(epoch from clock_timestamp()) * 1000000)::bigint;\n  -- The usual case of a lock that is wanted by many: its only holder leaves, and the next waiter is like it and alive. As promote()\n  -- and grant_lease() do it. Beside such a holder there are no rows but those of leases that are over.\n  if p_min_hold = 0 and p_quarantine = 0 and row_0.claim = p_claim and row_0.until_us > now_us and not row_0.kept\n    and not row_0.shared and row_0.most = 1\n  then\n    delete from holdfast.waiter as w\n    where w.lock = p_lock and w.ticket = (select min(f.ticket) from holdfast.waiter as f where f.lock = p_lock)\n      and w.till_us > now_us and not w.shared and w.most = 1\n      and not exists (select from holdfast.store as s where s.quarantine_ms > 0)\n    returning * into next_one;\n    if found then\n      new_fence := greatest(row_0.last + 1, now_us);\n      new_run := case when new_fence = now_us then next_one.run else 1 end;\n      update holdfast.lease as l set\n        last = new_fence + new_run - 1, until_us = next_one.asked_us + (next_one.ttl_ms + next_one.delay_ms) * 1000,\n        claim = next_one.claim, fence = new_fence, run = new_run, since_us = now_us,\n        keep_ms = next_one.ttl_ms + next_one.delay_ms, min_hold_ms = next_one.min_hold_ms, inbox = next_one.inbox,\n        detail = next_one.detail,\n        crowded = exists (select from holdfast.waiter as w where w.lock = p_lock)\n          or exists (select from holdfast.lease as o where o.lock = p_lock and o.place > 0)\n      where l.lock = p_lock and l.place = 0;\n      perform holdfast.send_news(next_one.inbox, next_one.claim, 'granted ' || new_fence || ' ' || new_run);\n      return 'held';\n    end if;\n  end if;\n  was := holdfast.leave(p_lock, p_claim, p_min_hold, now_us);\n  if row_0.crowded then\n    perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));\n  end if;\n  return was;\nend\n$function$";
+export const RELEASE: string = "create or replace function holdfast.release(p_lock bytea, p_claim text, p_min_hold bigint, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  row_0 holdfast.lease;\n  next_one holdfast.waiter;\n  now_us bigint;\n  new_fence bigint;\n  new_run integer;\n  was text;\n  more boolean;\nbegin\n  if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off' then\n    perform holdfast.begin_step();\n  end if;\n  -- The usual case: there is no other claim, and no minHold. The claim held the lock when this step began.\n  if p_min_hold = 0 then\n    update holdfast.lease as l set until_us = 0, claim = null\n    where l.lock = p_lock and l.place = 0 and not l.crowded and l.claim = p_claim and not l.kept\n      and l.until_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint;\n    if found then\n      return 'held';\n    end if;\n  end if;\n  select * into row_0 from holdfast.lease as l where l.lock = p_lock and l.place = 0 for update;\n  if not found then\n    return 'absent';\n  end if;\n  -- Read when the row is locked: waiting for it took time.\n  now_us := (extract(epoch from clock_timestamp()) * 1000000)::bigint;\n  -- The usual case of a lock that is wanted by many: its only holder leaves, and the next waiter is like it and alive. As promote()\n  -- and grant_lease() do it. Beside such a holder there are no rows but those of leases that are over.\n  if p_min_hold = 0 and p_quarantine = 0 and row_0.claim = p_claim and row_0.until_us > now_us and not row_0.kept\n    and not row_0.shared and row_0.most = 1\n  then\n    delete from holdfast.waiter as w\n    where w.lock = p_lock and w.ticket = (select min(f.ticket) from holdfast.waiter as f where f.lock = p_lock)\n      and w.till_us > now_us and not w.shared and w.most = 1\n      and not exists (select from holdfast.store as s where s.quarantine_ms > 0)\n    returning * into next_one;\n    if found then\n      more := exists (select from holdfast.waiter as w where w.lock = p_lock);\n      new_fence := greatest(row_0.last + 1, now_us);\n      new_run := case when new_fence = now_us then next_one.run else 1 end;\n      update holdfast.lease as l set\n        last = new_fence + new_run - 1, until_us = next_one.asked_us + (next_one.ttl_ms + next_one.delay_ms) * 1000,\n        claim = next_one.claim, fence = new_fence, run = new_run, since_us = now_us,\n        keep_ms = next_one.ttl_ms + next_one.delay_ms, delay_ms = next_one.delay_ms, min_hold_ms = next_one.min_hold_ms, inbox = next_one.inbox,\n        detail = next_one.detail,\n        crowded = more or exists (select from holdfast.lease as o where o.lock = p_lock and o.place > 0)\n      where l.lock = p_lock and l.place = 0;\n      perform holdfast.send_news(next_one.inbox, next_one.claim, 'granted ' || new_fence || ' ' || new_run || case when more then ' w' else '' end);\n      return 'held';\n    end if;\n  end if;\n  was := holdfast.leave(p_lock, p_claim, p_min_hold, now_us);\n  if row_0.crowded then\n    perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));\n  end if;\n  return was;\nend\n$function$";
+
+/**
+ * End a claim and keep the outcome of its work, if it holds by the lease under which that was done. Those who wait for an outcome leave the
+ * queue and have news, one message for each process; the others come next, as after a release.
+ *
+ * $1 p_lock
+ * $2 p_claim
+ * $3 p_min_hold
+ * $4 p_quarantine
+ * $5 p_fence
+ * $6 p_keep
+ * $7 p_value
+ *
+ * Returns "held" also if the outcome was kept before; "queued"; or "absent".
+ */
+export const FINISH: string = "create or replace function holdfast.finish(\n  p_lock bytea, p_claim text, p_min_hold bigint, p_quarantine bigint, p_fence bigint, p_keep bigint, p_value bytea\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  row_0 holdfast.lease;\n  mine holdfast.lease;\n  now_us bigint;\n  was text;\nbegin\n  perform holdfast.begin_step();\n  row_0 := holdfast.open_lock(p_lock, false);\n  if row_0.lock is null then\n    return 'absent';\n  end if;\n  now_us := holdfast.now_us();\n  select * into mine from holdfast.lease as l\n  where l.lock = p_lock and l.claim = p_claim and l.fence = p_fence and l.until_us > now_us and not l.kept;\n  if found then\n    insert into holdfast.outcome as o (lock, claim, fence, kept_us, till_us, detail, value)\n    values (p_lock, p_claim, p_fence, now_us, now_us + p_keep * 1000, mine.detail, p_value)\n    on conflict (lock) do update set\n      claim = excluded.claim, fence = excluded.fence, kept_us = excluded.kept_us, till_us = excluded.till_us,\n      detail = excluded.detail, value = excluded.value;\n    update holdfast.lease as l set done_us = now_us + p_keep * 1000 where l.lock = p_lock and l.place = 0;\n    perform holdfast.send_news(n.inbox, n.claim, 'outcome') from (\n      select w.inbox, min(w.claim) as claim from holdfast.waiter as w\n      where w.lock = p_lock and w.wants and w.inbox is not null group by w.inbox) as n;\n    delete from holdfast.waiter as w where w.lock = p_lock and w.wants;\n  end if;\n  was := holdfast.leave(p_lock, p_claim, p_min_hold, now_us);\n  if row_0.crowded then\n    perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));\n  end if;\n  if mine.lock is not null or exists (\n    select from holdfast.outcome as o where o.lock = p_lock and o.claim = p_claim and o.fence = p_fence and o.till_us > now_us)\n  then\n    return 'held';\n  end if;\n  -- What it held was another lease than that of its work.\n  return case when was = 'held' then 'absent' else was end;\nend\n$function$";
 
 /**
  * End one claim and attempt another on the same lock: a process that has used up its run of fences gets the next run at once if no
@@ -189,11 +271,12 @@ export const RELEASE: string = "create or replace function holdfast.release(p_lo
  * $11 p_ticket
  * $12 p_inbox
  * $13 p_detail
- * $14 p_quarantine
+ * $14 p_wants
+ * $15 p_quarantine
  *
  * Returns what release() returns, a space, and what enter() returns.
  */
-export const SWAP: string = "create or replace function holdfast.swap(\n  p_held text, p_held_min_hold bigint, p_lock bytea, p_claim text, p_shared boolean, p_most integer, p_ttl bigint, p_delay bigint,\n  p_min_hold bigint, p_run integer, p_ticket bigint, p_inbox text, p_detail text, p_quarantine bigint\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  now_us bigint;\n  young bigint;\n  was text;\nbegin\n  perform holdfast.begin_step();\n  perform holdfast.open_lock(p_lock, true);\n  young := holdfast.young(p_quarantine);\n  now_us := holdfast.now_us();\n  was := holdfast.leave(p_lock, p_held, p_held_min_hold, now_us);\n  return was || ' ' || holdfast.enter(row(\n    p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_inbox, p_detail\n  )::holdfast.waiter, now_us, young);\nend\n$function$";
+export const SWAP: string = "create or replace function holdfast.swap(\n  p_held text, p_held_min_hold bigint, p_lock bytea, p_claim text, p_shared boolean, p_most integer, p_ttl bigint, p_delay bigint,\n  p_min_hold bigint, p_run integer, p_ticket bigint, p_inbox text, p_detail text, p_wants boolean, p_quarantine bigint\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  now_us bigint;\n  young bigint;\n  was text;\nbegin\n  perform holdfast.begin_step();\n  perform holdfast.open_lock(p_lock, true);\n  young := holdfast.young(p_quarantine);\n  now_us := holdfast.now_us();\n  was := holdfast.leave(p_lock, p_held, p_held_min_hold, now_us);\n  return was || ' ' || holdfast.enter(row(\n    p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_wants, p_inbox, p_detail\n  )::holdfast.waiter, now_us, young);\nend\n$function$";
 
 /**
  * Renew leases, many in one step, each with its own answer. The rows are locked in the order of their keys, so that two such steps
@@ -202,12 +285,15 @@ export const SWAP: string = "create or replace function holdfast.swap(\n  p_held
  * $1 p_locks
  * $2 p_claims
  * $3 p_fences
- * $4 p_keep
- * $5 p_wait
+ * $4 p_ttl
+ * $5 p_delay
+ * $6 p_details
+ * $7 p_wait
  *
- * Returns a letter for each claim: y renewed, n not held, o held with another fence, b passed over.
+ * p_details: what those claims say of themselves that have something new to say, by their number.
+ * Returns a letter for each claim: y renewed, w renewed and wanted, n not held, o held with another fence, b passed over.
  */
-export const RENEW: string = "create or replace function holdfast.renew(p_locks bytea[], p_claims text[], p_fences bigint[], p_keep bigint, p_wait boolean)\nreturns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  now_us bigint;\n  numbers bigint[];\n  locks bytea[];\n  places bigint[];\n  answer text;\nbegin\n  perform holdfast.begin_step();\n  if p_wait then\n    select array_agg(m.n), array_agg(m.lock), array_agg(m.place) into numbers, locks, places from (\n      select a.n, l.lock, l.place from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n)\n      join holdfast.lease as l on l.lock = a.lock and l.claim = a.claim order by l.lock, l.place for update of l) as m;\n  else\n    select array_agg(m.n), array_agg(m.lock), array_agg(m.place) into numbers, locks, places from (\n      select a.n, l.lock, l.place from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n)\n      join holdfast.lease as l on l.lock = a.lock and l.claim = a.claim order by l.lock, l.place for update of l skip locked) as m;\n  end if;\n  -- Read when the rows are locked: a lease that ended meanwhile is not renewed.\n  now_us := holdfast.now_us();\n  with mine as (\n    select m.n, l.lock, l.place, l.fence = coalesce(p_fences[m.n], l.fence) as same\n    from unnest(numbers, locks, places) as m (n, lock, place)\n    join holdfast.lease as l on l.lock = m.lock and l.place = m.place\n    where l.claim = p_claims[m.n] and l.until_us > now_us and not l.kept\n  ), renewed as (\n    update holdfast.lease as l set until_us = greatest(l.until_us, now_us + p_keep * 1000) from mine as m\n    where l.lock = m.lock and l.place = m.place and m.same\n  )\n  select string_agg(case\n    when m.same then 'y'\n    when m.n is not null then 'o'\n    when p_wait or a.n = any (numbers) or not exists (\n      select from holdfast.lease as l where l.lock = a.lock and l.claim = a.claim and l.until_us > now_us and not l.kept) then 'n'\n    else 'b' end, '' order by a.n) into answer\n  from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n) left join mine as m on m.n = a.n;\n  return answer;\nend\n$function$";
+export const RENEW: string = "create or replace function holdfast.renew(\n  p_locks bytea[], p_claims text[], p_fences bigint[], p_ttl bigint, p_delay bigint, p_details jsonb, p_wait boolean\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  now_us bigint;\n  new_until bigint;\n  numbers bigint[];\n  locks bytea[];\n  places bigint[];\n  answer text;\nbegin\n  perform holdfast.begin_step();\n  if p_wait then\n    select array_agg(m.n), array_agg(m.lock), array_agg(m.place) into numbers, locks, places from (\n      select a.n, l.lock, l.place from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n)\n      join holdfast.lease as l on l.lock = a.lock and l.claim = a.claim order by l.lock, l.place for update of l) as m;\n  else\n    select array_agg(m.n), array_agg(m.lock), array_agg(m.place) into numbers, locks, places from (\n      select a.n, l.lock, l.place from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n)\n      join holdfast.lease as l on l.lock = a.lock and l.claim = a.claim order by l.lock, l.place for update of l skip locked) as m;\n  end if;\n  -- Read when the rows are locked: a lease that ended meanwhile is not renewed.\n  now_us := holdfast.now_us();\n  new_until := now_us + (p_ttl + p_delay) * 1000;\n  with mine as (\n    select m.n, l.lock, l.place, l.fence = coalesce(p_fences[m.n], l.fence) as same,\n      -- Row 0 of a lock that is not crowded knows that no claim waits.\n      (l.crowded or l.place > 0) and holdfast.wanted(l, now_us) as wanted\n    from unnest(numbers, locks, places) as m (n, lock, place)\n    join holdfast.lease as l on l.lock = m.lock and l.place = m.place\n    where l.claim = p_claims[m.n] and l.until_us > now_us and not l.kept\n  ), renewed as (\n    update holdfast.lease as l set\n      until_us = greatest(l.until_us, new_until), keep_ms = p_ttl + p_delay,\n      delay_ms = case when l.until_us > new_until then l.delay_ms else p_delay end,\n      detail = coalesce(p_details ->> m.n::text, l.detail)\n    from mine as m\n    where l.lock = m.lock and l.place = m.place and m.same\n  )\n  select string_agg(case\n    when m.same and m.wanted then 'w'\n    when m.same then 'y'\n    when m.n is not null then 'o'\n    when p_wait or a.n = any (numbers) or not exists (\n      select from holdfast.lease as l where l.lock = a.lock and l.claim = a.claim and l.until_us > now_us and not l.kept) then 'n'\n    else 'b' end, '' order by a.n) into answer\n  from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n) left join mine as m on m.n = a.n;\n  return answer;\nend\n$function$";
 
 /**
  * Heartbeats of waiters: keep their tickets alive, say what became of them, and grant to the next if a dead holder's time is over.
@@ -218,9 +304,9 @@ export const RENEW: string = "create or replace function holdfast.renew(p_locks 
  * $3 p_inbox
  * $4 p_quarantine
  *
- * Returns JSON, for each claim: "granted <fence> <run>", "queued <last fence> <ms until the first lease is over>", "busy", or "absent".
+ * Returns JSON, for each claim: what run() returns, "queued <last fence> <ms until the first lease is over>", "busy", or "absent".
  */
-export const BEAT: string = "create or replace function holdfast.beat(p_locks bytea[], p_claims text[], p_inbox text, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  asked record;\n  row_0 holdfast.lease;\n  mine holdfast.lease;\n  now_us bigint;\n  young bigint;\n  answer text;\n  answers text[] := array_fill('absent'::text, array[cardinality(p_claims)]);\nbegin\n  perform holdfast.begin_step();\n  young := holdfast.young(p_quarantine);\n  for asked in\n    select a.lock, a.claim, a.n from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n) order by a.lock, a.claim\n  loop\n    select * into row_0 from holdfast.lease as l where l.lock = asked.lock and l.place = 0 for update skip locked;\n    if not found then\n      if exists (select from holdfast.lease as l where l.lock = asked.lock and l.place = 0) then\n        answers[asked.n] := 'busy';\n      end if;\n      continue;\n    end if;\n    now_us := holdfast.now_us();\n    update holdfast.waiter as w set asked_us = now_us, till_us = now_us + w.ticket_ms * 1000, inbox = p_inbox\n    where w.lock = asked.lock and w.claim = asked.claim;\n    if found then\n      perform holdfast.promote(asked.lock, now_us, asked.claim, young);\n    end if;\n    update holdfast.lease as l set until_us = greatest(l.until_us, now_us + l.keep_ms * 1000), inbox = p_inbox\n    where l.lock = asked.lock and l.claim = asked.claim and l.until_us > now_us and not l.kept\n    returning * into mine;\n    if found then\n      answers[asked.n] := 'granted ' || mine.fence || ' ' || mine.run;\n    elsif exists (select from holdfast.waiter as w where w.lock = asked.lock and w.claim = asked.claim) then\n      select 'queued ' || max(l.last) || ' ' || greatest(young, coalesce((min(l.until_us) filter (where l.until_us > now_us) - now_us) / 1000 + 1, 0))\n      into answer from holdfast.lease as l where l.lock = asked.lock;\n      answers[asked.n] := answer;\n    end if;\n  end loop;\n  return array_to_json(answers)::text;\nend\n$function$";
+export const BEAT: string = "create or replace function holdfast.beat(p_locks bytea[], p_claims text[], p_inbox text, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  asked record;\n  row_0 holdfast.lease;\n  mine holdfast.lease;\n  now_us bigint;\n  young bigint;\n  answer text;\n  answers text[] := array_fill('absent'::text, array[cardinality(p_claims)]);\nbegin\n  perform holdfast.begin_step();\n  young := holdfast.young(p_quarantine);\n  for asked in\n    select a.lock, a.claim, a.n from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n) order by a.lock, a.claim\n  loop\n    select * into row_0 from holdfast.lease as l where l.lock = asked.lock and l.place = 0 for update skip locked;\n    if not found then\n      if exists (select from holdfast.lease as l where l.lock = asked.lock and l.place = 0) then\n        answers[asked.n] := 'busy';\n      end if;\n      continue;\n    end if;\n    now_us := holdfast.now_us();\n    update holdfast.waiter as w set asked_us = now_us, till_us = now_us + w.ticket_ms * 1000, inbox = p_inbox\n    where w.lock = asked.lock and w.claim = asked.claim;\n    if found then\n      perform holdfast.promote(asked.lock, now_us, asked.claim, young);\n    end if;\n    update holdfast.lease as l set until_us = greatest(l.until_us, now_us + l.keep_ms * 1000), inbox = p_inbox\n    where l.lock = asked.lock and l.claim = asked.claim and l.until_us > now_us and not l.kept\n    returning * into mine;\n    if found then\n      answers[asked.n] := holdfast.run(mine, now_us);\n    elsif exists (select from holdfast.waiter as w where w.lock = asked.lock and w.claim = asked.claim) then\n      select 'queued ' || max(l.last) || ' ' || greatest(young, coalesce((min(l.until_us) filter (where l.until_us > now_us) - now_us) / 1000 + 1, 0))\n      into answer from holdfast.lease as l where l.lock = asked.lock;\n      answers[asked.n] := answer;\n    end if;\n  end loop;\n  return array_to_json(answers)::text;\nend\n$function$";
 
 /**
  * End the lease whose run of fences contains the given one, tell its holder, and grant to the next ones.
@@ -232,7 +318,49 @@ export const BEAT: string = "create or replace function holdfast.beat(p_locks by
  *
  * Returns "yes", or "no" if no lease has that fence.
  */
-export const FORCE_RELEASE: string = "create or replace function holdfast.force_release(p_lock bytea, p_fence bigint, p_who text, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  row_0 holdfast.lease;\n  hit holdfast.lease;\n  now_us bigint;\nbegin\n  perform holdfast.begin_step();\n  row_0 := holdfast.open_lock(p_lock, false);\n  if row_0.lock is null then\n    return 'no';\n  end if;\n  now_us := holdfast.now_us();\n  select * into hit from holdfast.lease as l\n  where l.lock = p_lock and l.until_us > now_us and p_fence between l.fence and l.fence + l.run - 1;\n  if not found then\n    return 'no';\n  end if;\n  if hit.place = 0 then\n    update holdfast.lease as l set until_us = 0, claim = null where l.lock = p_lock and l.place = 0;\n  else\n    delete from holdfast.lease as l where l.lock = p_lock and l.place = hit.place;\n  end if;\n  insert into holdfast.forced (lock, fence, claim, at_us, who) values (p_lock, hit.fence, hit.claim, now_us, p_who)\n  on conflict (lock, fence) do nothing;\n  if not hit.kept then\n    perform holdfast.send_news(hit.inbox, hit.claim, 'forced');\n  end if;\n  perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));\n  return 'yes';\nend\n$function$";
+export const FORCE_RELEASE: string = "create or replace function holdfast.force_release(p_lock bytea, p_fence bigint, p_who text, p_quarantine bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  row_0 holdfast.lease;\n  hit holdfast.lease;\n  now_us bigint;\nbegin\n  perform holdfast.begin_step();\n  row_0 := holdfast.open_lock(p_lock, false);\n  if row_0.lock is null then\n    return 'no';\n  end if;\n  now_us := holdfast.now_us();\n  select * into hit from holdfast.lease as l\n  where l.lock = p_lock and l.until_us > now_us and p_fence between l.fence and l.fence + l.run - 1;\n  if not found then\n    return 'no';\n  end if;\n  perform holdfast.end_by_force(hit, p_who, now_us);\n  perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));\n  return 'yes';\nend\n$function$";
+
+/**
+ * End all leases of a lock by force and grant it to the claim, before all who wait. A claim that holds it keeps it, and ends nothing.
+ *
+ * $1 p_who
+ * $2 p_lock
+ * $3 p_claim
+ * $4 p_shared
+ * $5 p_most
+ * $6 p_ttl
+ * $7 p_delay
+ * $8 p_min_hold
+ * $9 p_run
+ * $10 p_ticket
+ * $11 p_inbox
+ * $12 p_detail
+ * $13 p_wants
+ * $14 p_quarantine
+ *
+ * Returns what enter() returns, except outcomes.
+ */
+export const STEAL: string = "create or replace function holdfast.steal(\n  p_who text, p_lock bytea, p_claim text, p_shared boolean, p_most integer, p_ttl bigint, p_delay bigint, p_min_hold bigint,\n  p_run integer, p_ticket bigint, p_inbox text, p_detail text, p_wants boolean, p_quarantine bigint\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  terms holdfast.waiter;\n  mine holdfast.lease;\n  young bigint;\n  now_us bigint;\n  known_limit integer;\nbegin\n  perform holdfast.begin_step();\n  perform holdfast.open_lock(p_lock, true);\n  young := holdfast.young(p_quarantine);\n  now_us := holdfast.now_us();\n  terms := row(\n    p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_wants, p_inbox, p_detail\n  )::holdfast.waiter;\n  mine := holdfast.keep_on(terms, now_us);\n  if mine.lock is not null then\n    return holdfast.run(mine, now_us);\n  end if;\n  delete from holdfast.waiter as w where w.lock = p_lock and w.claim = p_claim;\n  if young > 0 then\n    return holdfast.refusal(p_lock, p_claim, now_us, young);\n  end if;\n  -- Holders do not count, because they end; those who wait do.\n  select w.most into known_limit from holdfast.waiter as w\n  where w.lock = p_lock and not w.shared and w.till_us > now_us order by w.ticket limit 1;\n  if not p_shared and known_limit <> p_most then\n    return 'limit ' || known_limit;\n  end if;\n  perform holdfast.end_by_force(h.lease, p_who, now_us)\n  from (select l as lease from holdfast.lease as l where l.lock = p_lock and l.until_us > now_us order by l.place) as h;\n  perform holdfast.grant_lease(terms, now_us, now_us + (p_ttl + p_delay) * 1000);\n  -- Who waits may hold beside the thief: readers beside a reader, or others up to the limit.\n  perform holdfast.promote(p_lock, now_us, '', 0);\n  select * into mine from holdfast.lease as l where l.lock = p_lock and l.claim = p_claim and l.until_us > now_us and not l.kept;\n  return holdfast.run(mine, now_us);\nend\n$function$";
+
+/**
+ * Remove the outcome of the lease whose run begins with the given fence, and nothing else.
+ *
+ * $1 p_lock
+ * $2 p_fence
+ *
+ * Returns "yes", or "no" if there is none.
+ */
+export const FORGET: string = "create or replace function holdfast.forget(p_lock bytea, p_fence bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\nbegin\n  perform holdfast.begin_step();\n  perform holdfast.open_lock(p_lock, false);\n  delete from holdfast.outcome as o where o.lock = p_lock and o.fence = p_fence and o.till_us > holdfast.now_us();\n  if not found then\n    return 'no';\n  end if;\n  update holdfast.lease as l set done_us = 0 where l.lock = p_lock and l.place = 0;\n  return 'yes';\nend\n$function$";
+
+/**
+ * Which of these leases another claim waits for: for processes that no message reaches.
+ *
+ * $1 p_locks
+ * $2 p_claims
+ *
+ * Returns a letter for each claim: w wanted, y not wanted, n not held.
+ */
+export const LOOK_WANTED: string = "create or replace function holdfast.look_wanted(p_locks bytea[], p_claims text[]) returns text\nlanguage sql stable security definer set search_path = pg_catalog, pg_temp as $function$\n  with at as materialized (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us)\n  select string_agg(coalesce((\n    select case when holdfast.wanted(l, at.us) then 'w' else 'y' end from holdfast.lease as l\n    where l.lock = a.lock and l.claim = a.claim and l.until_us > at.us and not l.kept), 'n'), '' order by a.n)\n  from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n), at\n$function$";
 
 /**
  * Who holds, who waits, and which leases were ended by force, of all locks in a range of names, at one instant.
@@ -242,7 +370,17 @@ export const FORCE_RELEASE: string = "create or replace function holdfast.force_
  *
  * Returns JSON, one text for each.
  */
-export const LOOK: string = "create or replace function holdfast.look(p_from bytea, p_to bytea) returns setof text\nlanguage sql volatile security definer set search_path = pg_catalog, pg_temp as $function$\n  with at as materialized (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us)\n  select json_build_object(\n    'kind', 'held', 'lock', encode(l.lock, 'hex'), 'shared', l.shared, 'most', l.most, 'fence', l.fence::text,\n    'held', (at.us - l.since_us) / 1000, 'left', (l.until_us - at.us) / 1000, 'detail', l.detail)::text\n  from holdfast.lease as l, at\n  where l.lock >= p_from and (p_to is null or l.lock < p_to) and l.until_us > at.us\n  union all\n  select json_build_object(\n    'kind', 'waiting', 'lock', encode(w.lock, 'hex'), 'shared', w.shared, 'most', w.most, 'waiting', (at.us - w.since_us) / 1000,\n    'place', row_number() over (partition by w.lock order by w.ticket), 'detail', w.detail)::text\n  from holdfast.waiter as w, at\n  where w.lock >= p_from and (p_to is null or w.lock < p_to) and w.till_us > at.us\n  union all\n  select json_build_object(\n    'kind', 'forced', 'lock', encode(f.lock, 'hex'), 'fence', f.fence::text, 'ago', (at.us - f.at_us) / 1000, 'who', f.who)::text\n  from holdfast.forced as f, at\n  where f.lock >= p_from and (p_to is null or f.lock < p_to) and f.at_us > at.us - 3600 * 1000000::bigint\n$function$";
+export const LOOK: string = "create or replace function holdfast.look(p_from bytea, p_to bytea) returns setof text\nlanguage sql stable security definer set search_path = pg_catalog, pg_temp as $function$\n  with at as materialized (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us)\n  select holdfast.holding(l, at.us)::text from holdfast.lease as l, at\n  where l.lock >= p_from and (p_to is null or l.lock < p_to) and l.until_us > at.us\n  union all\n  select json_build_object(\n    'kind', 'waiting', 'lock', encode(w.lock, 'hex'), 'id', w.claim, 'shared', w.shared, 'most', w.most,\n    'waiting', (at.us - w.since_us) / 1000, 'place', row_number() over (partition by w.lock order by w.ticket),\n    'detail', w.detail)::text\n  from holdfast.waiter as w, at\n  where w.lock >= p_from and (p_to is null or w.lock < p_to) and w.till_us > at.us\n  union all\n  select json_build_object(\n    'kind', 'forced', 'lock', encode(f.lock, 'hex'), 'fence', f.fence::text, 'ago', (at.us - f.at_us) / 1000, 'who', f.who)::text\n  from holdfast.forced as f, at\n  where f.lock >= p_from and (p_to is null or f.lock < p_to) and f.at_us > at.us - 3600 * 1000000::bigint\n$function$";
+
+/**
+ * All that is known of one lock, at one instant of the store. It changes nothing.
+ *
+ * $1 p_lock
+ * $2 p_quarantine
+ *
+ * Returns JSON, one text for each: what look() returns, the outcome, and for how many ms nothing is granted.
+ */
+export const INSPECT: string = "create or replace function holdfast.inspect(p_lock bytea, p_quarantine bigint) returns setof text\nlanguage sql stable security definer set search_path = pg_catalog, pg_temp as $function$\n  -- The first name behind it, in the order of bytes.\n  select l.shown from holdfast.look(p_lock, p_lock || '\\x00'::bytea) as l (shown)\n  union all\n  select o.shown from holdfast.kept_outcome(p_lock, holdfast.now_us()) as o (shown) where o.shown is not null\n  union all\n  select json_build_object('kind', 'young', 'lock', encode(p_lock, 'hex'), 'left', y.ms)::text\n  from (\n    -- As young() counts it.\n    select greatest(s.quarantine_ms, p_quarantine) + case\n      when s.timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8) then (s.changed_us - holdfast.now_us() + 999) / 1000\n      else 0 end as ms\n    from holdfast.store as s where greatest(s.quarantine_ms, p_quarantine) > 0 and not pg_is_in_recovery()\n  ) as y where y.ms > 0\n$function$";
 
 /**
  * Who ended claims by force, and why.
@@ -255,7 +393,7 @@ export const LOOK: string = "create or replace function holdfast.look(p_from byt
 export const WHY: string = "create or replace function holdfast.why(p_locks bytea[], p_claims text[]) returns text\nlanguage sql volatile security definer set search_path = pg_catalog, pg_temp as $function$\n  select coalesce(json_object_agg(f.claim, f.who), '{}')::text\n  from unnest(p_locks, p_claims) as a (lock, claim) join holdfast.forced as f on f.lock = a.lock and f.claim = a.claim\n$function$";
 
 /**
- * Remove what is over, in the next rows from p_from on: tickets, leases, records of force, and rows of locks that were not used for
+ * Remove what is over, in the next rows from p_from on: tickets, leases, outcomes, records of force, and rows of locks that were not used for
  * p_idle ms. What another transaction has locked is left. The floor keeps fences rising when a lock's row is made again.
  *
  * $1 p_from
@@ -264,7 +402,7 @@ export const WHY: string = "create or replace function holdfast.why(p_locks byte
  *
  * Returns the name at which to go on, in hex: "" after the last.
  */
-export const CLEAN: string = "create or replace function holdfast.clean(p_from bytea, p_rows integer, p_idle bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  now_us bigint := holdfast.now_us();\n  candidate record;\n  row_0 holdfast.lease;\n  seen integer := 0;\n  next_from bytea := ''::bytea;\n  greatest_fence bigint := 0;\nbegin\n  perform holdfast.begin_step();\n  delete from holdfast.forced as f where f.ctid = any (array(\n    select o.ctid from holdfast.forced as o where o.at_us < now_us - 3600 * 1000000::bigint limit p_rows for update skip locked));\n  for candidate in\n    select l.lock, l.place, l.until_us, l.since_us, l.crowded from holdfast.lease as l\n    where l.lock >= p_from order by l.lock, l.place limit p_rows\n  loop\n    seen := seen + 1;\n    next_from := candidate.lock;\n    continue when candidate.place > 0 or greatest(candidate.until_us, candidate.since_us) > now_us - p_idle * 1000;\n    select * into row_0 from holdfast.lease as l where l.lock = candidate.lock and l.place = 0 for update skip locked;\n    continue when not found or greatest(row_0.until_us, row_0.since_us) > now_us - p_idle * 1000;\n    if row_0.crowded then\n      delete from holdfast.waiter as w where w.lock = candidate.lock and w.till_us <= now_us - p_idle * 1000;\n      delete from holdfast.lease as l where l.lock = candidate.lock and l.place > 0 and l.until_us <= now_us;\n      continue when exists (select from holdfast.waiter as w where w.lock = candidate.lock)\n        or exists (select from holdfast.lease as l where l.lock = candidate.lock and l.place > 0);\n    end if;\n    delete from holdfast.lease as l where l.lock = candidate.lock and l.place = 0;\n    greatest_fence := greatest(greatest_fence, row_0.last);\n  end loop;\n  if greatest_fence > 0 then\n    update holdfast.store as s set floor = greatest_fence where s.floor < greatest_fence;\n  end if;\n  -- The last name again, unless it was the only one: more of its rows may follow.\n  return case when seen < p_rows then '' when next_from = p_from then encode(next_from || '\\x00'::bytea, 'hex') else encode(next_from, 'hex') end;\nend\n$function$";
+export const CLEAN: string = "create or replace function holdfast.clean(p_from bytea, p_rows integer, p_idle bigint) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  now_us bigint := holdfast.now_us();\n  candidate record;\n  row_0 holdfast.lease;\n  seen integer := 0;\n  next_from bytea := ''::bytea;\n  greatest_fence bigint := 0;\nbegin\n  perform holdfast.begin_step();\n  delete from holdfast.forced as f where f.ctid = any (array(\n    select o.ctid from holdfast.forced as o where o.at_us < now_us - 3600 * 1000000::bigint limit p_rows for update skip locked));\n  for candidate in\n    select l.lock, l.place, greatest(l.until_us, l.since_us) as used_us, l.done_us from holdfast.lease as l\n    where l.lock >= p_from order by l.lock, l.place limit p_rows\n  loop\n    seen := seen + 1;\n    next_from := candidate.lock;\n    continue when candidate.place > 0 or candidate.done_us > now_us\n      or (candidate.done_us = 0 and candidate.used_us > now_us - p_idle * 1000);\n    select * into row_0 from holdfast.lease as l where l.lock = candidate.lock and l.place = 0 for update skip locked;\n    continue when not found or row_0.done_us > now_us;\n    if row_0.done_us > 0 then\n      delete from holdfast.outcome as o where o.lock = candidate.lock;\n      update holdfast.lease as l set done_us = 0 where l.lock = candidate.lock and l.place = 0;\n    end if;\n    continue when greatest(row_0.until_us, row_0.since_us, row_0.done_us) > now_us - p_idle * 1000;\n    if row_0.crowded then\n      delete from holdfast.waiter as w where w.lock = candidate.lock and w.till_us <= now_us - p_idle * 1000;\n      delete from holdfast.lease as l where l.lock = candidate.lock and l.place > 0 and l.until_us <= now_us;\n      continue when exists (select from holdfast.waiter as w where w.lock = candidate.lock)\n        or exists (select from holdfast.lease as l where l.lock = candidate.lock and l.place > 0);\n    end if;\n    delete from holdfast.lease as l where l.lock = candidate.lock and l.place = 0;\n    greatest_fence := greatest(greatest_fence, row_0.last);\n  end loop;\n  if greatest_fence > 0 then\n    update holdfast.store as s set floor = greatest_fence where s.floor < greatest_fence;\n  end if;\n  -- The last name again, unless it was the only one: more of its rows may follow.\n  return case when seen < p_rows then '' when next_from = p_from then encode(next_from || '\\x00'::bytea, 'hex') else encode(next_from, 'hex') end;\nend\n$function$";
 
 /**
  * What a process must know before it begins, and doctor wants to know.
@@ -281,7 +419,7 @@ export const END_QUARANTINE: string = "create or replace function holdfast.end_q
 /**
  * Every role may call a new function unless this is taken back. The role that made these may call them, and who it grants it to.
  */
-export const RIGHTS: string = "do $function$\ndeclare\n  made record;\nbegin\n  for made in\n    select p.oid::pg_catalog.regprocedure as signature\n    from pg_catalog.pg_proc as p join pg_catalog.pg_namespace as n on n.oid = p.pronamespace\n    where n.nspname = 'holdfast' and p.proname in (\n      'now_us', 'begin_step', 'open_lock', 'young', 'grant_lease', 'send_news', 'promote', 'leave', 'enter', 'refusal', 'attempt',\n      'release', 'swap', 'renew', 'beat', 'force_release', 'look', 'why', 'clean', 'store_facts', 'end_quarantine')\n  loop\n    execute pg_catalog.format('revoke all on function %s from public', made.signature);\n  end loop;\nend\n$function$";
+export const RIGHTS: string = "do $function$\ndeclare\n  made record;\nbegin\n  for made in\n    select p.oid::pg_catalog.regprocedure as signature\n    from pg_catalog.pg_proc as p join pg_catalog.pg_namespace as n on n.oid = p.pronamespace\n    where n.nspname = 'holdfast' and p.proname in (\n      'now_us', 'begin_step', 'open_lock', 'young', 'grant_lease', 'send_news', 'wanted', 'promote', 'leave', 'run', 'holding', 'refusal',\n      'kept_outcome', 'enter', 'keep_on', 'tell_holders', 'end_by_force', 'attempt', 'release', 'finish', 'swap', 'renew', 'beat',\n      'force_release', 'steal', 'forget', 'look_wanted', 'look', 'inspect', 'why', 'clean', 'store_facts', 'end_quarantine')\n  loop\n    execute pg_catalog.format('revoke all on function %s from public', made.signature);\n  end loop;\nend\n$function$";
 
 /**
  * Take the lock, or queue. Parameters and answers are text, whatever the types that a client library knows.
@@ -297,9 +435,10 @@ export const RIGHTS: string = "do $function$\ndeclare\n  made record;\nbegin\n  
  * $9 ticket
  * $10 inbox
  * $11 detail
- * $12 quarantine
+ * $12 wants
+ * $13 quarantine
  */
-export const CALL_ATTEMPT: string = "select holdfast.attempt(\n  $1::text::bytea, $2::text, $3::text::boolean, $4::text::integer, $5::text::bigint, $6::text::bigint, $7::text::bigint,\n  $8::text::integer, $9::text::bigint, $10::text, $11::text, $12::text::bigint) as answer";
+export const CALL_ATTEMPT: string = "select holdfast.attempt(\n  $1::text::bytea, $2::text, $3::text::boolean, $4::text::integer, $5::text::bigint, $6::text::bigint, $7::text::bigint,\n  $8::text::integer, $9::text::bigint, $10::text, $11::text, $12::text::boolean,\n  $13::text::bigint) as answer";
 
 /**
  * Heartbeats of waiters.
@@ -328,6 +467,19 @@ export const CALL_CLEAN: string = "select holdfast.clean($1::text::bytea, $2::te
 export const CALL_END_QUARANTINE: string = "select holdfast.end_quarantine() as answer where $1::text is null";
 
 /**
+ * End a claim and keep its outcome.
+ *
+ * $1 lock
+ * $2 claim
+ * $3 minHold
+ * $4 quarantine
+ * $5 fence
+ * $6 keep
+ * $7 value
+ */
+export const CALL_FINISH: string = "select holdfast.finish(\n  $1::text::bytea, $2::text, $3::text::bigint, $4::text::bigint, $5::text::bigint, $6::text::bigint, $7::text::bytea) as answer";
+
+/**
  * End a lease by its fence.
  *
  * $1 lock
@@ -336,6 +488,30 @@ export const CALL_END_QUARANTINE: string = "select holdfast.end_quarantine() as 
  * $4 quarantine
  */
 export const CALL_FORCE_RELEASE: string = "select holdfast.force_release($1::text::bytea, $2::text::bigint, $3::text, $4::text::bigint) as answer";
+
+/**
+ * Remove an outcome.
+ *
+ * $1 lock
+ * $2 fence
+ */
+export const CALL_FORGET: string = "select holdfast.forget($1::text::bytea, $2::text::bigint) as answer";
+
+/**
+ * All that is known of one lock.
+ *
+ * $1 lock
+ * $2 quarantine
+ */
+export const CALL_INSPECT: string = "select answer from holdfast.inspect($1::text::bytea, $2::text::bigint) as answer";
+
+/**
+ * Which leases are wanted.
+ *
+ * $1 locks
+ * $2 claims
+ */
+export const CALL_LOOK_WANTED: string = "select holdfast.look_wanted($1::text::bytea[], $2::text::text[]) as answer";
 
 /**
  * Who holds and who waits.
@@ -361,10 +537,32 @@ export const CALL_RELEASE: string = "select holdfast.release($1::text::bytea, $2
  * $1 locks
  * $2 claims
  * $3 fences
- * $4 keep
- * $5 wait
+ * $4 ttl
+ * $5 delay
+ * $6 details
+ * $7 wait
  */
-export const CALL_RENEW: string = "select holdfast.renew($1::text::bytea[], $2::text::text[], $3::text::bigint[], $4::text::bigint, $5::text::boolean) as answer";
+export const CALL_RENEW: string = "select holdfast.renew(\n  $1::text::bytea[], $2::text::text[], $3::text::bigint[], $4::text::bigint, $5::text::bigint, $6::text::jsonb, $7::text::boolean) as answer";
+
+/**
+ * Take the lock from all who hold it.
+ *
+ * $1 who
+ * $2 lock
+ * $3 claim
+ * $4 shared
+ * $5 most
+ * $6 ttl
+ * $7 delay
+ * $8 minHold
+ * $9 run
+ * $10 ticket
+ * $11 inbox
+ * $12 detail
+ * $13 wants
+ * $14 quarantine
+ */
+export const CALL_STEAL: string = "select holdfast.steal(\n  $1::text, $2::text::bytea, $3::text, $4::text::boolean, $5::text::integer, $6::text::bigint, $7::text::bigint, $8::text::bigint,\n  $9::text::integer, $10::text::bigint, $11::text, $12::text, $13::text::boolean, $14::text::bigint) as answer";
 
 /**
  * What a process must know before it begins.
@@ -389,9 +587,10 @@ export const CALL_STORE_FACTS: string = "select holdfast.store_facts() as answer
  * $11 ticket
  * $12 inbox
  * $13 detail
- * $14 quarantine
+ * $14 wants
+ * $15 quarantine
  */
-export const CALL_SWAP: string = "select holdfast.swap(\n  $1::text, $2::text::bigint, $3::text::bytea, $4::text, $5::text::boolean, $6::text::integer, $7::text::bigint, $8::text::bigint,\n  $9::text::bigint, $10::text::integer, $11::text::bigint, $12::text, $13::text, $14::text::bigint) as answer";
+export const CALL_SWAP: string = "select holdfast.swap(\n  $1::text, $2::text::bigint, $3::text::bytea, $4::text, $5::text::boolean, $6::text::integer, $7::text::bigint, $8::text::bigint,\n  $9::text::bigint, $10::text::integer, $11::text::bigint, $12::text, $13::text, $14::text::boolean,\n  $15::text::bigint) as answer";
 
 /**
  * Who ended these leases by force.

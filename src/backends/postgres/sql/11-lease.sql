@@ -10,6 +10,8 @@ create table if not exists holdfast.lease (
   last bigint not null default 0,
   -- In row 0: whether there may be more rows of this lock, here or among the waiters. False is certain.
   crowded boolean not null default false,
+  -- In row 0: until when an outcome is kept for this lock. 0: there is none. It stands here too, so that a single update can ask for it.
+  done_us bigint not null default 0,
   -- The lease is over when this has passed. 0: none.
   until_us bigint not null default 0,
   claim text collate "C",
@@ -22,6 +24,8 @@ create table if not exists holdfast.lease (
   since_us bigint not null default 0,
   -- ttl and lockDelay: how long a heartbeat of its claim extends it.
   keep_ms bigint not null default 0,
+  -- The lockDelay in it: in that last part of its time no process trusts it any more.
+  delay_ms bigint not null default 0,
   min_hold_ms bigint not null default 0,
   -- The channel on which its process listens, if it does.
   inbox text collate "C",

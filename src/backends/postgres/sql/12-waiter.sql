@@ -16,6 +16,8 @@ create table if not exists holdfast.waiter (
   delay_ms bigint not null,
   min_hold_ms bigint not null,
   since_us bigint not null,
+  -- It takes an outcome instead of the lock, if there is one.
+  wants boolean not null,
   inbox text collate "C",
   detail text,
   primary key (lock, claim)

@@ -24,16 +24,16 @@ begin
     update holdfast.lease as l set
       last = new_fence + new_run - 1, until_us = p_until, claim = p_terms.claim, kept = false, shared = p_terms.shared,
       most = p_terms.most, fence = new_fence, run = new_run, since_us = p_now, keep_ms = p_terms.ttl_ms + p_terms.delay_ms,
-      min_hold_ms = p_terms.min_hold_ms, inbox = p_terms.inbox, detail = p_terms.detail
+      delay_ms = p_terms.delay_ms, min_hold_ms = p_terms.min_hold_ms, inbox = p_terms.inbox, detail = p_terms.detail
     where l.lock = p_terms.lock and l.place = 0;
   else
     update holdfast.lease as l set last = new_fence, crowded = true where l.lock = p_terms.lock and l.place = 0;
     insert into holdfast.lease (
-      lock, place, until_us, claim, shared, most, fence, run, since_us, keep_ms, min_hold_ms, inbox, detail
+      lock, place, until_us, claim, shared, most, fence, run, since_us, keep_ms, delay_ms, min_hold_ms, inbox, detail
     ) values (
       p_terms.lock, (select max(l.place) + 1 from holdfast.lease as l where l.lock = p_terms.lock), p_until, p_terms.claim,
-      p_terms.shared, p_terms.most, new_fence, new_run, p_now, p_terms.ttl_ms + p_terms.delay_ms, p_terms.min_hold_ms,
-      p_terms.inbox, p_terms.detail
+      p_terms.shared, p_terms.most, new_fence, new_run, p_now, p_terms.ttl_ms + p_terms.delay_ms, p_terms.delay_ms,
+      p_terms.min_hold_ms, p_terms.inbox, p_terms.detail
     );
   end if;
   return new_fence || ' ' || new_run;

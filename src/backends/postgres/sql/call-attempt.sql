@@ -11,8 +11,10 @@
 -- $9 ticket
 -- $10 inbox
 -- $11 detail
--- $12 quarantine
+-- $12 wants
+-- $13 quarantine
 
 select holdfast.attempt(
   $1::text::bytea, $2::text, $3::text::boolean, $4::text::integer, $5::text::bigint, $6::text::bigint, $7::text::bigint,
-  $8::text::integer, $9::text::bigint, $10::text, $11::text, $12::text::bigint) as answer;
+  $8::text::integer, $9::text::bigint, $10::text, $11::text, $12::text::boolean,
+  $13::text::bigint) as answer;

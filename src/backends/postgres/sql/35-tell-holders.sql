@@ -1,0 +1,14 @@
+-- The queue has begun: tell those whom the claim waits for. Of the readers in one process one is told, and the process tells the others.
+--
+-- $1 p_lock
+-- $2 p_now
+
+create or replace function holdfast.tell_holders(p_lock bytea, p_now bigint) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $function$
+begin
+  perform holdfast.send_news(h.inbox, h.claim, 'wanted') from (
+    select distinct on (l.inbox) l.inbox, l.claim from holdfast.lease as l
+    where l.lock = p_lock and not l.kept and l.inbox is not null and l.until_us > p_now and holdfast.wanted(l, p_now)
+    order by l.inbox, l.fence) as h;
+end
+$function$;

@@ -1,0 +1,55 @@
+-- Take the lock if the claim may hold it now, or queue it, in one step.
+--
+-- $1 p_lock
+-- $2 p_claim
+-- $3 p_shared
+-- $4 p_most
+-- $5 p_ttl
+-- $6 p_delay
+-- $7 p_min_hold
+-- $8 p_run
+-- $9 p_ticket
+-- $10 p_inbox
+-- $11 p_detail
+-- $12 p_wants
+-- $13 p_quarantine
+--
+-- Returns what enter() returns.
+
+create or replace function holdfast.attempt(
+  p_lock bytea, p_claim text, p_shared boolean, p_most integer, p_ttl bigint, p_delay bigint, p_min_hold bigint, p_run integer,
+  p_ticket bigint, p_inbox text, p_detail text, p_wants boolean, p_quarantine bigint
+) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$
+declare
+  young bigint;
+  new_fence bigint;
+  new_run integer;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' or current_setting('synchronous_commit') = 'off' then
+    perform holdfast.begin_step();
+  end if;
+  if p_quarantine = 0 then
+    -- The usual case: there is no other claim. The clock is read before the row is locked, so the lease begins no later than it
+    -- should, and one that has ended by then has ended. If the row changes meanwhile, the conditions are judged anew.
+    update holdfast.lease as l set
+      last = greatest(l.last + 1, at.us) + case when p_shared or p_most > 1 or l.last >= at.us then 0 else p_run - 1 end,
+      until_us = at.us + (p_ttl + p_delay) * 1000, claim = p_claim, kept = false, shared = p_shared, most = p_most,
+      fence = greatest(l.last + 1, at.us), run = case when p_shared or p_most > 1 or l.last >= at.us then 1 else p_run end,
+      since_us = at.us, keep_ms = p_ttl + p_delay, delay_ms = p_delay, min_hold_ms = p_min_hold, inbox = p_inbox, detail = p_detail
+    from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us offset 0) as at
+    where l.lock = p_lock and l.place = 0 and not l.crowded and l.until_us <= at.us and not (p_wants and l.done_us > at.us)
+      and not exists (select from holdfast.store as s where s.quarantine_ms > 0)
+    returning l.fence, l.run into new_fence, new_run;
+    if found then
+      return 'granted ' || new_fence || ' ' || new_run;
+    end if;
+  end if;
+  perform holdfast.open_lock(p_lock, true);
+  young := holdfast.young(p_quarantine);
+  -- Read when the row is locked: waiting for it took time.
+  return holdfast.enter(row(
+    p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_wants, p_inbox, p_detail
+  )::holdfast.waiter, holdfast.now_us(), young);
+end
+$function$;
