@@ -1,7 +1,10 @@
 /** Runs once before all tests: the server programs are there, dist/ is what src/ says, and there is a bundle of it. */
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { TEMPLATE_VARIABLE } from "../src/lab/servers/postgres.ts";
 import { findProgram, type ProgramName } from "../src/lab/servers/programs.ts";
+import { makeScratch } from "../src/lab/servers/scratch.ts";
+import { labPassword } from "../src/lab/servers/secret.ts";
 import { bundleDist } from "./bundle.ts";
 
 const PROGRAMS: readonly ProgramName[] = [
@@ -11,6 +14,7 @@ const PROGRAMS: readonly ProgramName[] = [
   "java",
   "zookeeper.jar",
   "postgres",
+  "pgbouncer",
   "gcc",
   "spin",
   "chromium",
@@ -30,4 +34,7 @@ export async function setup(): Promise<void> {
   const script = fileURLToPath(new URL("../scripts/ensure-built.mjs", import.meta.url));
   execFileSync(process.execPath, [script], { stdio: ["ignore", "inherit", "inherit"] });
   process.env["HOLDFAST_TEST_BUNDLE"] = await bundleDist();
+  // All test files copy one new database, so they all have its password.
+  labPassword();
+  process.env[TEMPLATE_VARIABLE] = makeScratch();
 }
