@@ -4,9 +4,11 @@
 -- $2 p_now
 
 create or replace function holdfast.wanted(p_lease holdfast.lease, p_now bigint) returns boolean
-language sql stable set search_path = pg_catalog, pg_temp as $function$
-  select exists (select from holdfast.waiter as w where w.lock = p_lease.lock and w.till_us > p_now) and (
+language plpgsql stable set search_path = pg_catalog, pg_temp as $function$
+begin
+  return exists (select from holdfast.waiter as w where w.lock = p_lease.lock and w.till_us > p_now) and (
     p_lease.shared or not exists (
       select from holdfast.lease as o
-      where o.lock = p_lease.lock and o.until_us > p_now and not o.kept and o.fence < p_lease.fence))
+      where o.lock = p_lease.lock and o.until_us > p_now and not o.kept and o.fence < p_lease.fence));
+end
 $function$;

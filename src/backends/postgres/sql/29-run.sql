@@ -4,6 +4,8 @@
 -- $2 p_now
 
 create or replace function holdfast.run(p_lease holdfast.lease, p_now bigint) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $function$
-  select 'granted ' || p_lease.fence || ' ' || p_lease.run || case when holdfast.wanted(p_lease, p_now) then ' w' else '' end
+language plpgsql stable set search_path = pg_catalog, pg_temp as $function$
+begin
+  return 'granted ' || p_lease.fence || ' ' || p_lease.run || case when holdfast.wanted(p_lease, p_now) then ' w' else '' end;
+end
 $function$;

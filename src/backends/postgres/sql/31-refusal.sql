@@ -7,8 +7,9 @@
 -- $4 p_young
 
 create or replace function holdfast.refusal(p_lock bytea, p_claim text, p_now bigint, p_young bigint) returns text
-language sql set search_path = pg_catalog, pg_temp as $function$
-  select 'refused ' || json_build_object(
+language plpgsql set search_path = pg_catalog, pg_temp as $function$
+begin
+  return 'refused ' || json_build_object(
     'place', (
       select count(*) from holdfast.waiter as w, holdfast.waiter as mine
       where mine.lock = p_lock and mine.claim = p_claim and w.lock = p_lock and w.ticket <= mine.ticket),
@@ -19,5 +20,6 @@ language sql set search_path = pg_catalog, pg_temp as $function$
     'held', (
       select json_agg(holdfast.holding(h.lease, p_now))
       from (select l as lease from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now order by l.fence limit 8) as h)
-  )
+  );
+end
 $function$;

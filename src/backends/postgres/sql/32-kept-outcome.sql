@@ -4,9 +4,11 @@
 -- $2 p_now
 
 create or replace function holdfast.kept_outcome(p_lock bytea, p_now bigint) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $function$
-  select json_build_object(
+language plpgsql stable set search_path = pg_catalog, pg_temp as $function$
+begin
+  return (select json_build_object(
     'kind', 'outcome', 'lock', encode(o.lock, 'hex'), 'fence', o.fence::text, 'age', (p_now - o.kept_us) / 1000,
     'left', (o.till_us - p_now + 999) / 1000, 'detail', o.detail, 'value', encode(o.value, 'hex'))::text
-  from holdfast.outcome as o where o.lock = p_lock and o.till_us > p_now
+  from holdfast.outcome as o where o.lock = p_lock and o.till_us > p_now);
+end
 $function$;

@@ -22,7 +22,12 @@ create or replace function holdfast.attempt(
 ) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$
 declare
+  row_0 holdfast.lease;
   young bigint;
+  now_us bigint;
+  ahead bigint;
+  alive bigint;
+  last_ticket bigint;
   new_fence bigint;
   new_run integer;
 begin
@@ -45,11 +50,39 @@ begin
       return 'granted ' || new_fence || ' ' || new_run;
     end if;
   end if;
-  perform holdfast.open_lock(p_lock, true);
+  row_0 := holdfast.open_lock(p_lock, true);
   young := holdfast.young(p_quarantine);
   -- Read when the row is locked: waiting for it took time.
+  now_us := holdfast.now_us();
+  -- The usual case of a lock that is wanted by many: one claim holds it, and another like it joins the queue. As enter() does it; who lets
+  -- the next one in removes tickets that are over.
+  if young = 0 and p_ticket > 0 and not p_shared and p_most = 1 and not (p_wants and row_0.done_us > now_us)
+    and row_0.until_us > now_us and not row_0.shared and row_0.most = 1 and row_0.claim <> p_claim
+  then
+    select count(*), count(*) filter (where w.till_us > now_us), max(w.ticket) into ahead, alive, last_ticket
+    from holdfast.waiter as w where w.lock = p_lock;
+    if ahead = alive then
+      insert into holdfast.waiter (
+        lock, claim, ticket, asked_us, till_us, ticket_ms, shared, most, run, ttl_ms, delay_ms, min_hold_ms, since_us, wants, inbox, detail
+      ) values (
+        p_lock, p_claim, greatest(last_ticket + 1, now_us), now_us, now_us + p_ticket * 1000, p_ticket, p_shared, p_most, p_run, p_ttl,
+        p_delay, p_min_hold, now_us, p_wants, p_inbox, p_detail
+      ) on conflict (lock, claim) do nothing;
+      if found then
+        if not row_0.crowded then
+          update holdfast.lease as l set crowded = true where l.lock = p_lock and l.place = 0;
+        end if;
+        if ahead = 0 and not row_0.kept then
+          perform holdfast.send_news(row_0.inbox, row_0.claim, 'wanted');
+        end if;
+        return 'refused ' || json_build_object(
+          'place', ahead + 1, 'young', 0, 'now', now_us::text, 'last', row_0.last::text,
+          'ahead', (row_0.until_us - now_us) / 1000 + 1, 'held', json_build_array(holdfast.holding(row_0, now_us)));
+      end if;
+    end if;
+  end if;
   return holdfast.enter(row(
     p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_wants, p_inbox, p_detail
-  )::holdfast.waiter, holdfast.now_us(), young);
+  )::holdfast.waiter, now_us, young);
 end
 $function$;

@@ -47,7 +47,6 @@ begin
       and not exists (select from holdfast.store as s where s.quarantine_ms > 0)
     returning * into next_one;
     if found then
-      more := exists (select from holdfast.waiter as w where w.lock = p_lock);
       new_fence := greatest(row_0.last + 1, now_us);
       new_run := case when new_fence = now_us then next_one.run else 1 end;
       update holdfast.lease as l set
@@ -55,8 +54,10 @@ begin
         claim = next_one.claim, fence = new_fence, run = new_run, since_us = now_us,
         keep_ms = next_one.ttl_ms + next_one.delay_ms, delay_ms = next_one.delay_ms, min_hold_ms = next_one.min_hold_ms, inbox = next_one.inbox,
         detail = next_one.detail,
-        crowded = more or exists (select from holdfast.lease as o where o.lock = p_lock and o.place > 0)
-      where l.lock = p_lock and l.place = 0;
+        crowded = exists (select from holdfast.waiter as w where w.lock = p_lock)
+          or exists (select from holdfast.lease as o where o.lock = p_lock and o.place > 0)
+      where l.lock = p_lock and l.place = 0
+      returning l.crowded into more;
       perform holdfast.send_news(next_one.inbox, next_one.claim, 'granted ' || new_fence || ' ' || new_run || case when more then ' w' else '' end);
       return 'held';
     end if;
