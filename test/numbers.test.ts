@@ -253,6 +253,8 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
     constant("src/backends/postgres", "POLL_FIRST_MS"),
     constant("src/backends/postgres", "POLL_MOST_MS"),
   ],
+  ["docs/backends/shedlock.md", "asks again every {} ms", constant("src/backends/shedlock", "POLL_MS")],
+  ["docs/backends/shedlock.md", "less than {} characters", constant("src/backends/shedlock", "LOCKED_BY_MAX")],
   ["docs/backends/zookeeper.md", "Frames above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
   ["docs/backends/zookeeper.md", "A list or a node above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
   ["docs/backends/zookeeper.md", "(`session`, {} s unless said)", zookeeper("session") / 1000],
@@ -270,6 +272,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
 
 /** Numbers with a unit that are no constant of ours, and what they are. */
 const OTHERS: Readonly<Record<string, readonly (readonly [page: string, words: string])[]>> = {
+  "of ShedLock's own": [["docs/backends/shedlock.md", "Names of more than 64 characters"]],
   "of ZooKeeper's own": [
     ["docs/backends/zookeeper.md", "(4 s to 40 s with the defaults)"],
     ["docs/backends/zookeeper.md", "(Java's clients refuse 1 MB)"],

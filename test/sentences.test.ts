@@ -21,6 +21,7 @@ const CONFORMANCE: readonly Shown[] = [
   "quorum-of-memory",
   "quorum",
   "postgres",
+  "shedlock",
   "redis",
   "redis-cluster",
   "redis-sentinel",

@@ -125,9 +125,13 @@ const EXCEPTIONS: readonly (readonly [from: string, to: string])[] = [
   ["src/testing/simulation/network.ts", "src/backends/redis/waiting.ts"],
 ];
 
+/** A foreign layout is a backend of its own, and shares the connection of the store in which it lies. */
+const FOREIGN_LAYOUTS: Readonly<Record<string, string>> = { "backends/shedlock": "backends/postgres" };
+
 function isOpen(from: string, to: string): boolean {
   const [here, there] = [room(from), room(to)];
-  if (here === there || EXCEPTIONS.some(([a, b]) => a === from && b === to)) return true;
+  if (here === there || FOREIGN_LAYOUTS[here] === there || EXCEPTIONS.some(([a, b]) => a === from && b === to))
+    return true;
   const doors = here.startsWith("backends/") ? ["contract"] : (DOORS[here] ?? []);
   return doors.some((door) => door === there || (door === "backends/*" && there.startsWith("backends/")));
 }
@@ -171,6 +175,7 @@ describe("architecture", () => {
     expect(isOpen("src/core/hold.ts", "src/backends/memory/index.ts")).toBe(false);
     expect(isOpen("src/backends/new/open.ts", "src/core/locks.ts")).toBe(false);
     expect(isOpen("src/backends/new/open.ts", "src/backends/redis/open.ts")).toBe(false);
+    expect(isOpen("src/backends/postgres/open.ts", "src/backends/shedlock/open.ts")).toBe(false);
     expect(isOpen("src/backends/new/open.ts", "src/contract/backend.ts")).toBe(true);
     expect(isOpen("src/newroom/a.ts", "src/contract/backend.ts")).toBe(false);
   });

@@ -2,7 +2,7 @@
 import type { Backend } from "../contract/backend.ts";
 
 /** Its folder here, and its page in docs/backends. */
-export type BackendName = "memory" | "file" | "redis" | "quorum" | "zookeeper" | "postgres";
+export type BackendName = "memory" | "file" | "redis" | "quorum" | "zookeeper" | "postgres" | "shedlock";
 
 export interface BackendEntry {
   /** What its URLs start with, without the colon. The first is the usual one. */
@@ -38,6 +38,11 @@ export const BACKENDS: Readonly<Record<BackendName, BackendEntry>> = {
     schemes: ["postgres", "postgresql"],
     clients: ["pg", "postgres"],
     load: () => import("./postgres/open.ts"),
+  },
+  shedlock: {
+    schemes: ["postgres+shedlock"],
+    clients: ["pg", "postgres"],
+    load: () => import("./shedlock/open.ts"),
   },
 };
 

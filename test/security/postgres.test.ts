@@ -93,9 +93,16 @@ test("the zone's own role has all the rights that locks need, and another zone's
     expect(await a.forceRelease(claim.name, second, "ops", "stuck")).toBe(true);
     expect(await b.renew([waiter])).toMatchObject([{ held: false, reason: { kind: "forced", by: "ops" } }]);
     expect((await a.query("")).forced).toMatchObject([{ by: "ops", reason: "stuck" }]);
-    await granted(a, next);
+    const { fence: third } = await granted(a, next);
+    expect((await b.inspect(claim.name)).held).toMatchObject([{ fence: third }]);
+    expect(await a.release(next, { value: "done", keepMs: 60_000, fence: third })).toBe("held");
+    expect(await b.attempt(rivalOf(claim, { wantsOutcome: true }))).toMatchObject({ outcome: { value: "done" } });
+    expect(await b.forget?.(claim.name, third)).toBe(true);
+    expect(await a.steal?.(next, "needed")).toMatchObject({ granted: true });
     const billing = poolOf("billing", "pw-billing", "billing");
-    await billing.query("select holdfast.clean('', 100, 1000), holdfast.store_facts()");
+    await billing.query(
+      "select holdfast.clean('', 100, 1000), holdfast.store_facts(), holdfast.look_wanted('{}', '{}')",
+    );
     for (const deed of [
       "select * from holdfast.lease",
       "delete from holdfast.lease",

@@ -96,6 +96,8 @@ const EXEMPT: Readonly<Record<string, string>> = {
   "redis+unix:": "is redis: through a socket, with the same users",
   "zookeeper:": "is another name of zk:",
   "postgresql:": "is another name of postgres:",
+  "postgres+shedlock:":
+    "is a table of the user's own, with the rights that ShedLock needs there; test/backends/shedlock shows that they suffice",
   "guard in file": "keeps its mark beside the file that it guards, with the Unix rights of the user who writes that",
   "guard in http": "keeps its marks in one of the others",
 };

@@ -59,4 +59,8 @@ export const LOCKS_MIGRATION: string =
 const MIGRATION_LOCK = 0x686f6c64;
 
 /** Sent without parameters, several statements are one transaction: all of it is done, or nothing. */
-export const MIGRATE: string = `select pg_catalog.pg_advisory_xact_lock(${MIGRATION_LOCK});\n${LOCKS_MIGRATION}`;
+export function inTurn(script: string): string {
+  return `select pg_catalog.pg_advisory_xact_lock(${MIGRATION_LOCK});\n${script}`;
+}
+
+export const MIGRATE: string = inTurn(LOCKS_MIGRATION);

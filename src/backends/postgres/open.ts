@@ -122,7 +122,8 @@ function missing(error: unknown): undefined {
 
 const TLS_TROUBLE = /certificate|self[- ]signed|SSL|TLS/iu;
 
-function explained(endpoint: Endpoint, error: unknown): LockBackendError {
+/** The error of a connection that was just opened, with its address, and without credentials. */
+export function explained(endpoint: Endpoint, error: unknown): LockBackendError {
   const known = toBackendError(error, "", false);
   const words = wordsOf(error);
   const start = `Postgres at ${describe(endpoint)}: `;

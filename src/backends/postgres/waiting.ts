@@ -4,6 +4,7 @@
  */
 import type { Claim, Granted } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
+import { OutcomeNews } from "./outcome-news.ts";
 import { type Learned, type Run, toLearned, toRun } from "./records.ts";
 
 const BEAT_MIN_MS = 5;
@@ -17,8 +18,6 @@ const BUSY_MS = 10;
 const HINT_PACE_MS = 50;
 /** A grant whose fence is farther than this (µs) above the server's clock and the lock's last fence is not believed, but asked about. */
 const AHEAD_MAX_US = 3_600_000_000n;
-/** Longer than an attempt takes. If it takes longer still, the next heartbeat says it. */
-const OUTCOME_MEMORY_MS = 10_000;
 /** One statement for so many waiters. */
 const PORTION = 200;
 
@@ -58,8 +57,7 @@ export class Waiters {
   readonly #waiters: Map<string, Waiter> = new Map();
   /** Messages that arrived before the answer to the attempt. */
   readonly #early: Map<string, Run> = new Map();
-  /** When a message said that a lock has an outcome: one attempt or several may be under way then. */
-  readonly #outcomes: Map<string, number> = new Map();
+  readonly #outcomes = new OutcomeNews();
   /** When a connection was last replaced: answers from before that prove nothing now. */
   #doubtedMs = -Infinity;
   #timer: Timer;
@@ -80,9 +78,7 @@ export class Waiters {
     waiter.wallUs = wallUs;
     waiter.wallAtMs = this.#clock.now();
     this.#learn(waiter, learned, sentMs);
-    if (claim.wantsOutcome === true && (this.#outcomes.get(claim.name) ?? -Infinity) >= sentMs) {
-      return this.#notify(waiter, "ask");
-    }
+    if (this.#outcomes.cameAfter(sentMs, claim)) return this.#notify(waiter, "ask");
     const early = this.#early.get(claim.id);
     if (early === undefined) return;
     this.#early.delete(claim.id);
@@ -136,9 +132,7 @@ export class Waiters {
 
   /** A message says that the lock has an outcome: all who wait for one here may have it. */
   outcome(name: string): void {
-    const nowMs = this.#clock.now();
-    for (const [lock, atMs] of this.#outcomes) if (atMs < nowMs - OUTCOME_MEMORY_MS) this.#outcomes.delete(lock);
-    this.#outcomes.set(name, nowMs);
+    this.#outcomes.came(name, this.#clock.now());
     for (const waiter of this.#waiters.values()) {
       if (waiter.claim.name === name && waiter.claim.wantsOutcome === true) this.#notify(waiter, "ask");
     }
@@ -158,7 +152,6 @@ export class Waiters {
     this.#closed = true;
     this.#clock.clearTimer(this.#timer);
     this.#early.clear();
-    this.#outcomes.clear();
     for (const waiter of this.#waiters.values()) this.#notify(waiter, "ask");
     this.#waiters.clear();
   }

@@ -16,6 +16,7 @@ const EXAMINERS: Readonly<Record<BackendName, (() => Promise<Examine>) | null>> 
   quorum: async () => (await import("./quorum.ts")).examineQuorum,
   zookeeper: async () => (await import("./zookeeper.ts")).examineZooKeeper,
   postgres: async () => (await import("./postgres.ts")).examinePostgres,
+  shedlock: async () => (await import("./shedlock.ts")).examineShedLock,
 };
 
 const MARKS: Readonly<Record<Level, readonly [mark: string, style: Style]>> = {

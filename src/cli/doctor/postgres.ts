@@ -4,36 +4,10 @@ import { type OpenConnection, openConnection } from "../../backends/postgres/ope
 import { codeOf, toBackendError } from "../../backends/postgres/errors.ts";
 import { CALL_END_QUARANTINE } from "../../backends/postgres/generated/sql.ts";
 import { VERSION } from "../../backends/postgres/migrate.ts";
-import { toFields } from "../../backends/postgres/records.ts";
 import { type StoreFacts, storeFacts } from "../../backends/postgres/setup.ts";
 import { formatMs } from "../../contract/duration.ts";
+import { durability, readServer, type Server } from "./postgres-server.ts";
 import type { Examine, Finding, Report } from "./report.ts";
-
-interface Server {
-  readonly version: string;
-  readonly recovering: boolean;
-  readonly isolation: string;
-  readonly synchronous: string;
-  readonly fsync: string;
-  readonly standbys: string;
-  readonly replicas: number;
-  readonly timeline: string | null;
-  readonly role: string;
-  readonly nowMs: number;
-}
-
-const LOOK = `select pg_catalog.json_build_object(
-  'version', pg_catalog.current_setting('server_version'),
-  'recovering', pg_catalog.pg_is_in_recovery(),
-  'isolation', pg_catalog.current_setting('default_transaction_isolation'),
-  'synchronous', pg_catalog.current_setting('synchronous_commit'),
-  'fsync', pg_catalog.current_setting('fsync'),
-  'standbys', pg_catalog.current_setting('synchronous_standby_names'),
-  'replicas', (select pg_catalog.count(*) from pg_catalog.pg_stat_replication),
-  'timeline', case when not pg_catalog.pg_is_in_recovery()
-    then pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8) end,
-  'role', current_user,
-  'nowMs', (extract(epoch from pg_catalog.clock_timestamp()) * 1000)::bigint)::text as answer`;
 
 export const examinePostgres: Examine = async ({ url, init, say }) => {
   const opened = await openConnection(url);
@@ -51,10 +25,7 @@ async function examine(
   init: boolean,
   say: (line: string) => void,
 ): Promise<Report> {
-  const sentMs = Date.now();
-  const { answers } = await connection.ask(LOOK, []);
-  const server = toFields(answers[0] ?? "") as unknown as Server;
-  const offsetMs = server.nowMs - (sentMs + Date.now()) / 2;
+  const { server, offsetMs } = await readServer(connection);
   const listening = await connection.listen(`holdfast_${randomBytes(16).toString("hex")}`, {
     heard: () => undefined,
     ended: () => undefined,
@@ -118,29 +89,13 @@ function tables(facts: StoreFacts | "denied" | undefined): Finding {
   return { level: "good", check, text: "tables and functions are there" };
 }
 
-function settingsOf({ recovering, isolation, synchronous, fsync }: Server): readonly Finding[] {
+function settingsOf(server: Server): readonly Finding[] {
   const findings: Finding[] = [];
-  if (recovering) {
-    findings.push({
-      level: "broken",
-      check: "primary",
-      text: "this is a standby, which grants nothing. Use the primary",
-    });
-  }
-  if (!/^read (?:un)?committed$/u.test(isolation)) {
-    const text = `default_transaction_isolation is "${isolation}": every step is refused. Set it to "read committed" for this role`;
+  if (!/^read (?:un)?committed$/u.test(server.isolation)) {
+    const text = `default_transaction_isolation is "${server.isolation}": every step is refused. Set it to "read committed" for this role`;
     findings.push({ level: "broken", check: "isolation", text });
   }
-  findings.push(
-    synchronous === "off"
-      ? { level: "good", check: "commits", text: "synchronous_commit is off, and our steps turn it on for themselves" }
-      : { level: "good", check: "commits", text: `synchronous_commit is ${synchronous}: a crash loses no lease` },
-  );
-  if (fsync === "off") {
-    const text = "fsync is off: a power cut can lose leases, and the whole database";
-    findings.push({ level: "weak", check: "fsync", text });
-  }
-  return findings;
+  return [...findings, ...durability(server)];
 }
 
 function replication({ standbys, replicas, synchronous }: Server, quarantined: boolean): Finding {

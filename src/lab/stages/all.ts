@@ -45,6 +45,8 @@ const STAGES: Readonly<Record<StageName, StageEntry | null>> = {
     play: openPostgresStage,
     soak: { open: openPostgresStage, faults: [...CLIENT_FAULTS, ...NETWORK_FAULTS, ...RESTARTS] },
   },
+  // The same server and the same connections as those of postgres: what differs is played in test/backends/shedlock.
+  shedlock: null,
   zookeeper: {
     play: ({ ttlMs }) => openZooKeeperStage(Math.max(MIN_SESSION_MS, ttlMs ?? TTL_MS)),
     soak: {

@@ -190,7 +190,7 @@ export const ENTER: string = "create or replace function holdfast.enter(p_terms 
 export const KEEP_ON: string = "create or replace function holdfast.keep_on(p_terms holdfast.waiter, p_now bigint) returns holdfast.lease\nlanguage plpgsql set search_path = pg_catalog, pg_temp as $function$\ndeclare\n  mine holdfast.lease;\n  new_until bigint := p_now + (p_terms.ttl_ms + p_terms.delay_ms) * 1000;\nbegin\n  update holdfast.lease as l set\n    until_us = greatest(l.until_us, new_until), keep_ms = p_terms.ttl_ms + p_terms.delay_ms,\n    delay_ms = case when l.until_us > new_until then l.delay_ms else p_terms.delay_ms end, inbox = p_terms.inbox, detail = p_terms.detail\n  where l.lock = p_terms.lock and l.claim = p_terms.claim and l.until_us > p_now and not l.kept\n  returning * into mine;\n  return mine;\nend\n$function$";
 
 /**
- * The queue has begun: tell those whom the claim waits for. Of the readers in one process one is told, and the process tells the others.
+ * The queue has begun: tell those whom the claim waits for. One message for the readers in a process, which passes it on to all of them.
  *
  * $1 p_lock
  * $2 p_now

@@ -1,4 +1,4 @@
--- The queue has begun: tell those whom the claim waits for. Of the readers in one process one is told, and the process tells the others.
+-- The queue has begun: tell those whom the claim waits for. One message for the readers in a process, which passes it on to all of them.
 --
 -- $1 p_lock
 -- $2 p_now

@@ -1,0 +1,3 @@
+export { SHEDLOCK_TABLE } from "./table.ts";
+export { shedlock } from "./backend.ts";
+export type { ShedLockOptions } from "./options.ts";
