@@ -1,5 +1,6 @@
 /** A real Postgres on a free loopback port, with a standby if asked for: fresh data, a random password, not safe from power cuts. */
 import { execFile } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -191,12 +192,12 @@ async function initialise(home: string, data: string): Promise<void> {
     return;
   }
   await makeDatabase(home, data);
-  const mine = join(shared, String(process.pid));
+  const mine = join(shared, randomUUID());
   await run("cp", ["-a", data, mine]);
   try {
     renameSync(mine, template);
   } catch {
-    // Another process was first.
+    // Another server was first.
     rmSync(mine, { recursive: true, force: true });
   }
 }
