@@ -9,6 +9,7 @@ import { createLocks } from "../../core/locks.ts";
 import { initMembers, quorum, type QuorumOptions } from "../../backends/quorum/index.ts";
 import { redis, type RedisClient, type RedisOptions } from "../../backends/redis/index.ts";
 import { peek } from "../../testing/peek.ts";
+import { postgres, type PostgresClient, type PostgresOptions } from "../../backends/postgres/index.ts";
 import { zookeeper } from "../../backends/zookeeper/index.ts";
 
 export interface Holdfast {
@@ -17,6 +18,7 @@ export interface Holdfast {
   readonly quorum: (members: readonly Member[], options?: QuorumOptions) => Backend;
   readonly initMembers: (members: readonly Member[], options?: QuorumOptions) => Promise<unknown>;
   readonly zookeeper: (options: { readonly servers: string; readonly session: number }) => Backend;
+  readonly postgres: (client: PostgresClient, options?: PostgresOptions) => Backend;
   readonly file: (options: { readonly dir: string }) => Backend;
   /** How long the lease is believed in from now on; 0: no longer. Changes nothing, where the build can do that. */
   readonly leftMs: (lease: Lease) => number;
@@ -24,12 +26,14 @@ export interface Holdfast {
 
 /** `dist`: the directory of another build. */
 export async function loadHoldfast(dist?: string): Promise<Holdfast> {
-  if (dist === undefined) return { createLocks, redis, quorum, initMembers, zookeeper, file, leftMs };
+  if (dist === undefined) return { createLocks, redis, quorum, initMembers, zookeeper, postgres, file, leftMs };
   const load = (...parts: readonly string[]): Promise<never> =>
     import(pathToFileURL(join(dist, ...parts, "index.js")).href) as Promise<never>;
   // Backends had no folder of their own in builds before 0.2.
   const folder = existsSync(join(dist, "backends")) ? "backends" : "";
   const backends = ["redis", "quorum", "zookeeper", "file"].map((name) => load(folder, name));
+  // There is none in builds before 0.2.
+  const ofPostgres = existsSync(join(dist, folder, "postgres")) ? await load(folder, "postgres") : {};
   const parts = await Promise.all([load(), ...backends, load("testing")]);
   const [main, ofRedis, ofQuorum, ofZooKeeper, ofFile, testing] = parts as unknown as [Holdfast, ...Holdfast[]];
   const canPeek = typeof (testing as { peek?: unknown } | undefined)?.peek === "function";
@@ -38,6 +42,7 @@ export async function loadHoldfast(dist?: string): Promise<Holdfast> {
     ...ofQuorum,
     ...ofZooKeeper,
     ...ofFile,
+    ...ofPostgres,
     createLocks: main.createLocks,
     leftMs: canPeek ? leftMs : (lease) => lease.remaining(),
   } as Holdfast;

@@ -4,6 +4,7 @@ import type { Holdfast } from "../library.ts";
 import type { StoreName } from "../store.ts";
 import type { OpenedStore } from "./opened.ts";
 import { driveFile } from "./file.ts";
+import { drivePostgres } from "./postgres.ts";
 import { driveQuorum, driveRedis } from "./redis.ts";
 import { driveCluster, driveSentinel } from "./replicated.ts";
 import { driveZooKeeper } from "./zookeeper.ts";
@@ -21,6 +22,8 @@ export function openDrivenStore(
       return driveQuorum(holdfast, client);
     case "zookeeper":
       return driveZooKeeper(holdfast);
+    case "postgres":
+      return drivePostgres(holdfast);
     case "sentinel":
       return driveSentinel(holdfast, client);
     case "cluster":
