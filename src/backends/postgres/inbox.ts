@@ -13,8 +13,9 @@ export const SHOWN = 8;
 const SEAL = 24;
 const MESSAGE_MAX = 200;
 const MESSAGE = /^([\w-]{8}) (granted \d+ \d+(?: w)?|forced|wanted|outcome) ([0-9a-f]{24})$/u;
-/** Until a message of our own must have come back. */
+/** Until a message of our own must have come back, and how often in a row it may not have: a network may hang for a while. */
 const PROOF_MS = 2000;
+const UNPROVEN_MAX = 10;
 const AGAIN_FIRST_MS = 100;
 const AGAIN_MOST_MS = 5000;
 
@@ -53,6 +54,7 @@ export class Inbox {
   #listening: Listening | undefined;
   #proof: ((came: boolean) => void) | undefined;
   #nonce = "";
+  #unproven = 0;
   #againMs = AGAIN_FIRST_MS;
   #againTimer: Timer;
 
@@ -123,9 +125,10 @@ export class Inbox {
       this.#listening = listening;
       const proven = await this.#prove();
       if (this.#isEnded()) return;
-      if (broke) return this.#broken();
+      if (broke || (!proven && ++this.#unproven < UNPROVEN_MAX)) return this.#broken();
       if (!proven) return this.#deafen();
       this.#state = "live";
+      this.#unproven = 0;
       this.#againMs = AGAIN_FIRST_MS;
       this.#events.changed();
     } catch {

@@ -1,5 +1,6 @@
 /** Opens Postgres by URL, with whichever client library is installed; and closes what it opened. */
 import { ArgumentError } from "../../contract/argument-error.ts";
+import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import type { Backend, Renewer } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import { PostgresBackend } from "./backend.ts";
@@ -62,7 +63,12 @@ export async function openConnection(url: string): Promise<OpenConnection> {
 }
 
 async function load(endpoint: Endpoint, settings: Settings): Promise<Connection> {
-  const { host, port, user, password, database, ssl, connections } = endpoint;
+  const { host, port, user, password, database, connections } = endpoint;
+  // With the name from the URL, whatever the library calls the server: for an address, postgres.js names none, and Node then takes "localhost".
+  const ssl = endpoint.ssl && {
+    checkServerIdentity: (_: string, certificate: PeerCertificate) => checkServerIdentity(host, certificate),
+    ...endpoint.ssl,
+  };
   if (endpoint.client !== "postgres") {
     const library = await import("pg").catch(missing);
     if (library !== undefined) {

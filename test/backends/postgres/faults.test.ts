@@ -317,6 +317,29 @@ describe("messages", () => {
     await waiting;
     await eventually("it listens again", async () => ((await count()) === 1 ? true : undefined));
   });
+
+  test("messages that hang for a while are not taken for a pooler: it listens again", async () => {
+    await using clients = new Clients();
+    await using proxy = await startProxy({ port: server.port });
+    const warnings: unknown[] = [];
+    const note = (warning: { readonly code?: unknown }): unknown => warnings.push(warning.code);
+    process.on("warning", note);
+    let held = 0;
+    // The message to ourselves, which names our channel. The second one comes through.
+    proxy.onReply = (chunk) => (chunk.includes("holdfast_") && ++held === 1 ? "hold" : undefined);
+    const pool = clients.pool(proxy.port, { application_name: "hanging" });
+    const b = clients.own(postgres(pool));
+    const [holder, a] = [claimOf(), clients.backend(server.port)];
+    await granted(a, holder);
+    await refused(b, rivalOf(holder));
+    await eventually("another message to ourselves", () => (held > 1 ? true : undefined));
+    await eventually("it listens", async () => {
+      const listening = "from pg_stat_activity where application_name = 'hanging' and query like 'listen %'";
+      return (await server.sql(`select count(*) ${listening}`)) === "1" ? true : undefined;
+    });
+    process.removeListener("warning", note);
+    expect(warnings).toEqual([]);
+  });
 });
 
 test("a URL with a password that is wrong says so, and shows neither", async () => {
