@@ -47,3 +47,20 @@ export async function withZooKeeper(use) {
     await lab.stop();
   }
 }
+
+/** A Postgres of its own that flushes its commits to disk, as in production, with the tables of all contestants. */
+export async function withPostgres(use) {
+  const { startPostgres } = await built("lab/servers/postgres.js");
+  const { LOCKS_MIGRATION } = await built("backends/postgres/index.js");
+  const settings = { fsync: "on", full_page_writes: "on", shared_buffers: "64MB", max_connections: "200" };
+  const server = await startPostgres({ settings });
+  try {
+    await server.sql(LOCKS_MIGRATION);
+    await server.sql(
+      "create table bench_lock (name text primary key, claim text, until timestamptz) with (fillfactor = 50)",
+    );
+    return await use({ server, port: server.port });
+  } finally {
+    await server.stop();
+  }
+}

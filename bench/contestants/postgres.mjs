@@ -1,0 +1,205 @@
+/**
+ * Who takes part in the suite over one Postgres. Default settings, except for those that would give up waiting; a ttl of 30 s. A contestant
+ * opens with `{ port }`. `limit`: no lock, but what no lock can be faster than. `handOverOnly`: it can do nothing but take turns.
+ */
+import { built } from "../lib/holdfast.mjs";
+
+const TTL_MS = 30_000;
+const BATCH = 200;
+/** As pg-boss asks for jobs when it is told to hurry: no more often than every half second. */
+const POLL_MS = 500;
+
+function urlOf({ port }) {
+  return `postgres://postgres:${process.env.HOLDFAST_LAB_PASSWORD}@127.0.0.1:${port}/postgres`;
+}
+
+async function poolOf(env, max = 4) {
+  const { default: pg } = await import("pg");
+  return new pg.Pool({ connectionString: urlOf(env), max });
+}
+
+/** The statements that a lease in a table needs at least: taken if it is over, and let go by its claim. */
+const TAKE = `insert into bench_lock as l (name, claim, until) values ($1, $2, clock_timestamp() + interval '30 s')
+  on conflict (name) do update set claim = excluded.claim, until = excluded.until where l.until <= clock_timestamp() returning 1`;
+const LET_GO = "update bench_lock set until = '-infinity' where name = $1 and claim = $2 and until > clock_timestamp()";
+
+/** Two processes that pass a baton to and fro: the other one always wants it, so that nothing is looked up. */
+async function takingTurns(env, give) {
+  const [pool, ears] = [await poolOf(env), await (await poolOf(env, 1)).connect()];
+  let mine;
+  let granted = false;
+  let wake;
+  ears.on("notification", () => {
+    granted = true;
+    wake?.();
+  });
+  return {
+    acquire: async (name, { index, untilMs }) => {
+      const channel = `${name}-${index}`;
+      if (mine !== channel) {
+        if (mine !== undefined) await ears.query(`unlisten "${mine}"`);
+        mine = channel;
+        await ears.query(`listen "${channel}"`);
+        await pool.query(
+          "insert into bench_lock (name, claim, until) values ($1, '', '-infinity') on conflict do nothing",
+          [name],
+        );
+        // The second to come gives it to the first, which listens by then.
+        const { rowCount } = await pool.query(
+          "insert into bench_lock (name, claim, until) values ($1, '', '-infinity') on conflict do nothing",
+          [`${name} begun`],
+        );
+        granted = rowCount === 0;
+      }
+      if (!granted) {
+        let timer;
+        await new Promise((resolve) => {
+          wake = resolve;
+          timer = setTimeout(resolve, Math.max(0, untilMs - performance.now()) + 50);
+        });
+        clearTimeout(timer);
+        wake = undefined;
+      }
+      if (!granted) return undefined;
+      granted = false;
+      return { name, other: `${name}-${1 - index}` };
+    },
+    release: ({ name, other }) => give(pool, name, other),
+  };
+}
+
+async function polled(env) {
+  const pool = await poolOf(env);
+  let n = 0;
+  return {
+    acquire: async (name) => {
+      const claim = `${process.pid}-${++n}`;
+      while ((await pool.query(TAKE, [name, claim])).rowCount === 0)
+        await new Promise((wake) => setTimeout(wake, POLL_MS));
+      return { name, claim };
+    },
+    release: ({ name, claim }) => pool.query(LET_GO, [name, claim]),
+  };
+}
+
+export const contestants = {
+  "raw statements": {
+    package: "pg",
+    limit: true,
+    open: async (env) => {
+      const pool = await poolOf(env);
+      let n = 0;
+      return {
+        cycle: async (name) => {
+          const claim = `${process.pid}-${++n}`;
+          if ((await pool.query(TAKE, [name, claim])).rowCount !== 1) throw new Error("the lock was not free");
+          await pool.query(LET_GO, [name, claim]);
+        },
+      };
+    },
+  },
+
+  /** Durable, as a lease that changes hands must be: its transaction writes a row. */
+  "raw NOTIFY with a row": {
+    package: "pg",
+    limit: true,
+    handOverOnly: true,
+    open: (env) =>
+      takingTurns(env, (pool, name, other) =>
+        pool.query(
+          "with u as (update bench_lock set claim = $2 where name = $1 returning 1) select pg_notify($2, '') from u",
+          [name, other],
+        ),
+      ),
+  },
+
+  /** Its transaction writes nothing, so that Postgres flushes nothing. */
+  "raw NOTIFY": {
+    package: "pg",
+    limit: true,
+    handOverOnly: true,
+    open: (env) => takingTurns(env, (pool, _, other) => pool.query("select pg_notify($1, '')", [other])),
+  },
+
+  /** A session's lock on a connection of its own: no lease, no fence, not through a pooler. Postgres itself wakes the next. */
+  "advisory lock": {
+    package: "pg",
+    limit: true,
+    waits: true,
+    open: async (env) => {
+      const pool = await poolOf(env, 16);
+      return {
+        acquire: async (name) => {
+          const client = await pool.connect();
+          await client.query("select pg_advisory_lock(hashtextextended($1, 0))", [name]);
+          return { client, name };
+        },
+        release: async ({ client, name }) => {
+          await client.query("select pg_advisory_unlock(hashtextextended($1, 0))", [name]);
+          client.release();
+        },
+      };
+    },
+  },
+
+  holdfast: {
+    own: true,
+    open: async (env) => {
+      const [{ createLocks }, { postgres }] = await Promise.all([
+        built("index.js"),
+        built("backends/postgres/index.js"),
+      ]);
+      const backend = postgres(await poolOf(env));
+      const locks = createLocks(backend);
+      await (await locks.acquire(`warm-${process.pid}`)).release();
+      let leases = [];
+      return {
+        cycle: async (name) => {
+          const lease = await locks.acquire(name);
+          await lease.release();
+        },
+        acquire: (name) => locks.acquire(name, { wait: Infinity }),
+        release: (lease) => lease.release(),
+        fence: (lease) => lease.fence,
+        hold: async ({ count, ttlMs, name }) => {
+          leases = [];
+          for (let from = 0; from < count; from += BATCH) {
+            const names = Array.from({ length: Math.min(BATCH, count - from) }, (_, i) => `${name}-${from + i}`);
+            leases.push(...(await Promise.all(names.map((one) => locks.acquire(one, { ttl: ttlMs })))));
+          }
+        },
+        drop: async () =>
+          (await Promise.all(leases.map((lease) => lease.release()))).filter((was) => was !== "released").length,
+      };
+    },
+  },
+
+  "@verrou/core": {
+    package: "@verrou/core",
+    waits: true,
+    open: async (env) => {
+      const [{ Verrou }, { knexStore }, { default: knex }] = await Promise.all([
+        import("@verrou/core"),
+        import("@verrou/core/drivers/knex"),
+        import("knex"),
+      ]);
+      const connection = knex({ client: "pg", connection: urlOf(env), pool: { min: 4, max: 4 } });
+      const store = { driver: knexStore({ connection, dialect: "pg", tableName: "bench_verrou" }) };
+      const verrou = new Verrou({ default: "pg", stores: { pg: store } });
+      await verrou
+        .createLock(`warm-${process.pid}`, TTL_MS)
+        .acquireImmediately()
+        .catch(() => {});
+      return {
+        acquire: async (name) => {
+          const lock = verrou.createLock(name, TTL_MS);
+          await lock.acquire();
+          return lock;
+        },
+        release: (lock) => lock.release(),
+      };
+    },
+  },
+
+  "a row, polled as pg-boss polls": { package: "pg", waits: true, open: polled },
+};
