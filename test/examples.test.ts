@@ -32,6 +32,10 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
   "fence-http.mjs": [/^not sent: ERR_LOCK_LOST$/m, REFUSED, /the invoice is paid/],
   "fence-object-store.mjs": [REFUSED, /written by the next holder/],
   "fence-postgres.mjs": [/(refused: ERR_FENCE_REJECTED\n.*by the next holder.*\n){2}/],
+  "postgres.mjs": [
+    /^(?:ada|ben) sends, fence \d+\n(?:ada|ben) sends, fence \d+\nadding up\ntotal 4711, and again 4711, replayed: true\n/,
+    /^in a transaction, alone$/m,
+  ],
   "fence-redis.mjs": [REFUSED, /the invoice is paid/],
   "fence-zookeeper.mjs": [REFUSED, /the invoice is paid/],
 };

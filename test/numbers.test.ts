@@ -253,6 +253,11 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
     constant("src/backends/postgres", "POLL_FIRST_MS"),
     constant("src/backends/postgres", "POLL_MOST_MS"),
   ],
+  [
+    "docs/backends/postgres.md",
+    "a holder that reads `lease.wanted`, every {} ms",
+    constant("src/backends/postgres/wanted.ts", "PACE_MS"),
+  ],
   ["docs/backends/shedlock.md", "asks again every {} ms", constant("src/backends/shedlock", "POLL_MS")],
   ["docs/backends/shedlock.md", "less than {} characters", constant("src/backends/shedlock", "LOCKED_BY_MAX")],
   ["docs/backends/zookeeper.md", "Frames above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],

@@ -6,7 +6,7 @@ import { built } from "../lib/holdfast.mjs";
 
 const TTL_MS = 30_000;
 const BATCH = 200;
-/** As pg-boss asks for jobs when it is told to hurry: no more often than every half second. */
+/** As often as pg-boss asks for jobs at most: every half second. */
 const POLL_MS = 500;
 
 function urlOf({ port }) {

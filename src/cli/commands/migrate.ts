@@ -17,6 +17,7 @@ export const migrateCommand: Command = {
     examples: [
       ["holdfast migrate --url postgres://app@db/app", "make them, or update them"],
       ["holdfast migrate --print > holdfast.sql", "for your own migrations"],
+      ["holdfast migrate --url postgres+shedlock://app@db/app", "ShedLock's table, if there is none"],
     ],
     exits: ["ok", "usage", "backend"],
   },
@@ -27,6 +28,13 @@ export const migrateCommand: Command = {
       return EXIT.ok;
     }
     const url = urlOf(io, flags);
+    if (backendOf(url) === "shedlock") {
+      const { migrateUrl } = await import("../../backends/shedlock/open.ts");
+      const table = await migrateUrl(url);
+      if (flags.has("json")) io.json({ table });
+      else if (!flags.has("quiet")) io.print(`The table ${table} is there.`);
+      return EXIT.ok;
+    }
     if (backendOf(url) !== "postgres") {
       throw new UsageError(`Only Postgres needs tables: expected --url postgres://…, got ${io.mask(url)}`, "migrate");
     }

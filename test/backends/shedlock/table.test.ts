@@ -142,12 +142,12 @@ test("who ended a lease by force, and why, is known until the next claim: by its
   const claim = newClaim();
   const { fence } = await granted(backend, claim);
   const reason = `deploy 17 hangs: ${"é".repeat(500)}`;
-  expect(await backend.forceRelease(claim.name, fence, "ops at the desk", reason)).toBe(true);
+  expect(await backend.forceRelease(claim.name, fence, "ops on call", reason)).toBe(true);
   expect(await backend.forceRelease(claim.name, fence, "ops", "again")).toBe(false);
   expect(await backend.renew([claim])).toMatchObject([
-    { held: false, reason: { kind: "forced", by: "ops_at_the_desk", reason: expect.stringMatching(/^deploy 17/u) } },
+    { held: false, reason: { kind: "forced", by: "ops_on_call", reason: expect.stringMatching(/^deploy 17/u) } },
   ]);
-  expect(await backend.inspect(claim.name)).toMatchObject({ held: [], forced: [{ fence, by: "ops_at_the_desk" }] });
+  expect(await backend.inspect(claim.name)).toMatchObject({ held: [], forced: [{ fence, by: "ops_on_call" }] });
   await granted(backend, rivalOf(claim));
   expect(await backend.renew([claim])).toMatchObject([{ held: false, reason: { kind: "gone" } }]);
   expect((await backend.inspect(claim.name)).forced).toEqual([]);

@@ -1,4 +1,4 @@
-/** Postgres under the driver: one server that loses nothing at a crash. Each client is a pool of `pg`, which one of its connections listens for. */
+/** Postgres under the driver: one server that loses nothing at a crash. A client is a pool of `pg`, with one connection that listens. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Locks } from "../../../core/api.ts";
 import { LOCKS_MIGRATION } from "../../../backends/postgres/index.ts";
