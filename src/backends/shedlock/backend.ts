@@ -137,7 +137,7 @@ export class ShedLockBackend implements Backend {
       throw refusal(name, "ShedLock's table knows one holder for a lock, and neither readers nor a limit");
     }
     // Postgres would cut spaces at the end without a word, and two names would be one lock.
-    if (name.includes("\0") || [...name].length > nameMax) {
+    if (name.includes("\0") || Array.from(name).length > nameMax) {
       throw refusal(name, `names in ShedLock's table have at most ${nameMax} characters, and none of them is NUL`);
     }
   }

@@ -70,7 +70,7 @@ export async function open(url: string): Promise<Opened> {
   }
   const table = params.get("table") ?? undefined;
   params.delete("table");
-  const { endpoint, connection } = await openConnection(at < 0 ? plain : `${plain.slice(0, at)}?${params}`);
+  const { endpoint, connection } = await openConnection(at < 0 ? plain : `${plain.slice(0, at)}?${params.toString()}`);
   const { migrate, answer } = endpoint.options;
   return { connection, settings: toSettings({ table, migrate, answer }), endpoint };
 }

@@ -16,7 +16,7 @@ export function tableText(table: string): string {
 }
 
 /** The longest that `locked_by` must hold: a holder, a claim's id, and marks between them. */
-export const LOCKED_BY_MAX = 255;
+const LOCKED_BY_MAX = 255;
 
 export interface Table {
   /** How many characters a name may have. */

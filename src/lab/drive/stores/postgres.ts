@@ -17,7 +17,7 @@ const LEFT = `select 'a waiter of ' || encode(lock, 'escape') from holdfast.wait
 union all select 'an outcome of ' || encode(lock, 'escape') from holdfast.outcome where till_us > holdfast.now_us()`;
 
 /** The connection that listens for messages. */
-export function postgresRoad(request: Buffer): string | undefined {
+function postgresRoad(request: Buffer): string | undefined {
   return request.includes('listen "holdfast_') ? MESSAGES : undefined;
 }
 
