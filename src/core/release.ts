@@ -197,9 +197,10 @@ export class Releases {
   /** The answer to the first asking. */
   #heard(pending: Pending, was: Released | undefined, wasSure: boolean): void {
     if (was === "held") return this.#answer(pending, "released");
-    if (was === "queued") return this.#answer(pending, "lost");
-    // Once it was asked for again, "absent" proves nothing: the second asking may have been the first to arrive.
+    // Once it was asked for again, "no" proves nothing: the second asking may have been the first to arrive. ("queued": a late
+    // attempt of the same claim arrived in between. It may even hold the lock anew, but then the lease was released before.)
     if (pending.repeated) return;
+    if (was === "queued") return this.#answer(pending, "lost");
     if (was !== undefined && was !== "absent") return this.#mistaken(pending, was);
     const stillSure = pending.hold.isUnexpired(this.#clock.now());
     // The backend cannot tell: no other can have had it before its time was over.

@@ -422,6 +422,53 @@ describe("rule 3: unknown is neither yes nor no", () => {
   });
 
   test.each([
+    ["queues", "release", true],
+    ["queues", "swap", true],
+    ["takes the lock anew", "release", false],
+    ["takes the lock anew", "swap", false],
+  ] as const)(
+    "also where an attempt that was long on its way %s in between, and the first asking is a %s",
+    async (_, first, busy) => {
+      const { clock, backend, locks, other } = stage();
+      const lease = await locks.acquire("a");
+      const { claims } = backend.steps[0]!;
+      const inTheWay = busy ? other().acquire("a", { wait: Infinity }) : undefined;
+      const next = first === "swap" ? locks.acquire("a", { wait: Infinity }) : undefined;
+      // Long enough for a swap: before, the lease would change hands in memory.
+      await clock.advance(20);
+      const [request, reply] = [gate(), gate()];
+      backend.interfere[first] = async (pass) => {
+        backend.interfere[first] = undefined;
+        await request.opened;
+        return await pass();
+      };
+      const released = lease.release();
+      await clock.settle();
+      // The second asking arrives first and ends the lease; its answer is under way for long.
+      backend.interfere.release = async (pass) => {
+        backend.interfere.release = undefined;
+        expect(await pass()).toBe("held");
+        await reply.opened;
+        return "held";
+      };
+      await clock.advance(2000);
+      expect([backend.count(first), backend.interfere.release]).toEqual([first === "swap" ? 1 : 2, undefined]);
+      const late = await backend.attempt(claims[0]!);
+      expect(late).toMatchObject(busy ? { granted: false, position: 1 } : { granted: true });
+      if (late.granted) expect(late.fence).toBeGreaterThan(lease.fence);
+      request.open();
+      await clock.settle();
+      reply.open();
+      expect(await released).toBe("released");
+      expect(lease.signal.aborted).toBe(false);
+      // What the late attempt had got went with it.
+      await (await inTheWay)?.release();
+      await (await next)?.release();
+      expect(await backend.query("")).toMatchObject({ held: [], pending: [] });
+    },
+  );
+
+  test.each([
     ["absent: it may have run out on the way, after it was given back in time", "release", "absent"],
     ["that the store cannot tell: others may have had it by then", "swap", undefined],
   ] as const)("an answer that comes after the lease's time says unknown where it is %s", async (_, step, was) => {

@@ -68,8 +68,8 @@ export class Attempts {
     let released: Released | undefined;
     const answer = await this.#enter(next, next.queues, { id: leavingId(held), was: (known) => (released = known) });
     claims.left(claims.get(held), true);
-    // "absent" may follow a "held" that was lost: see release.ts.
-    return released === "absent" && connection.breaks() !== breaks ? answer : { ...answer, released };
+    // "no" may follow a "held" that was lost: see release.ts.
+    return released !== "held" && connection.breaks() !== breaks ? answer : { ...answer, released };
   }
 
   /** A process's first attempt, and each that needs more than the script. */
