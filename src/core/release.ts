@@ -11,7 +11,7 @@ import { type Chance, jitter } from "../contract/random.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
 import { asked } from "../contract/answer.ts";
-import { within } from "../contract/time-limit.ts";
+import { within, withinAwake } from "../contract/time-limit.ts";
 
 /** A release that the store does not answer is asked for again after this long at most. */
 const SILENCE_MS = 2000;
@@ -89,7 +89,7 @@ export class Releases {
   #lostMax = LOST_MAX;
   /** What goes on while no caller waits, with the names of the locks. */
   readonly #behind: Map<Promise<unknown>, string> = new Map();
-  #idle: (() => void) | undefined;
+  #idle: ((is: true) => void) | undefined;
   #stopped = false;
 
   constructor(around: Runtime) {
@@ -163,13 +163,13 @@ export class Releases {
     work.then(forget, forget);
   }
 
-  /** Resolves when nothing is under way, or after `ms`. */
+  /** Resolves when nothing is under way, or after `ms` in which this process ran. */
   async settled(ms: number): Promise<void> {
-    const idle = new Promise<void>((resolve) => {
+    const idle = new Promise<true>((resolve) => {
       this.#idle = resolve;
       this.#lookIfIdle();
     });
-    await within(this.#clock, idle, ms);
+    await withinAwake(this.#clock, idle, ms);
   }
 
   /** Asks for nothing more. Callers that still wait for an answer get one now. */
@@ -222,12 +222,14 @@ export class Releases {
     if (pending.repeated || pending.answered || this.#stopped) return;
     pending.repeated = true;
     const { hold } = pending;
-    const { claim, trustedUntilMs } = hold;
+    const { claim, ttlMs, trustedUntilMs } = hold;
     const nowMs = this.#clock.now();
-    const untilMs = Math.max(nowMs, trustedUntilMs + claim.ttlMs / 50 + 4) + claim.lockDelayMs;
+    // Trust says nothing about when the store lets go: a `maxHold` ends it earlier, and the last renewal, which went out before
+    // the release or with it, may have come to the store later than is known.
+    const untilMs = nowMs + ttlMs + claim.lockDelayMs;
     const asked = releaseUntil(this.#around, claim, untilMs).then((was) => this.#heardAgain(pending, was));
     this.track(claim.name, asked);
-    const patienceMs = Math.min(PATIENCE_MAX_MS, claim.ttlMs / 3, trustedUntilMs - nowMs);
+    const patienceMs = Math.min(PATIENCE_MAX_MS, ttlMs / 3, trustedUntilMs - nowMs);
     // At its very end too, the store gets the time of an answer.
     if (!pending.answered) this.#waiting.set(pending, nowMs + Math.max(PATIENCE_MIN_MS, patienceMs));
   }
@@ -260,9 +262,6 @@ export class Releases {
   }
 
   #lookIfIdle(): void {
-    if (this.#idle === undefined || this.#waiting.size + this.#behind.size > 0) return;
-    const idle = this.#idle;
-    this.#idle = undefined;
-    idle();
+    if (this.#waiting.size + this.#behind.size === 0) this.#idle?.(true);
   }
 }
