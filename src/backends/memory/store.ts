@@ -257,9 +257,11 @@ export class MemoryStore {
     return lease;
   }
 
-  #drop(lock: Lock, { claim, fence }: Lease, how: "released" | "ran-out" | "forced", atMs: number): void {
+  #drop(lock: Lock, lease: Lease, how: "released" | "ran-out" | "forced", atMs: number): void {
+    const { claim, fence, untilMs } = lease;
     lock.leases.delete(claim.id);
-    this.#log?.({ kind: "dropped", atMs, lock: lock.name, claim: claim.id, holder: claim.holder, fence, how });
+    const dropped = { kind: "dropped", fence, how, ...(how === "forced" && { keptUntilMs: untilMs }) } as const;
+    this.#log?.({ ...dropped, atMs, lock: lock.name, claim: claim.id, holder: claim.holder });
   }
 
   #report(kind: "queued" | "left", lock: Lock, { id, holder }: Claim, atMs: number): void {
