@@ -42,6 +42,8 @@ export class Acquisition<For = unknown> {
   refused: Refused | undefined;
   #refusedAtMs = 0;
   #trouble: unknown;
+  /** A question of it had no answer. */
+  #echoes = false;
   #hasty = 0;
   readonly #around: Runtime;
   #sentAtMs = -Infinity;
@@ -77,7 +79,7 @@ export class Acquisition<For = unknown> {
       const untilMs = trustedUntilMs(granted, claim, sent.atMs);
       if (untilMs <= heardAtMs) return goOn();
       this.#asked = undefined;
-      return ended(this, { granted, sent, heardAtMs, trustedUntilMs: untilMs });
+      return ended(this, { granted, sent, heardAtMs, trustedUntilMs: untilMs, echoes: false });
     }, goOn);
   }
 
@@ -101,7 +103,7 @@ export class Acquisition<For = unknown> {
 
   #toGrant(granted: Granted, sent: SentAt): Grant {
     const untilMs = trustedUntilMs(granted, this.claim, sent.atMs);
-    return { granted, sent, heardAtMs: this.#around.clock.now(), trustedUntilMs: untilMs };
+    return { granted, sent, heardAtMs: this.#around.clock.now(), trustedUntilMs: untilMs, echoes: this.#echoes };
   }
 
   /** Resolves with the grant; with `undefined` when refused and the claim does not queue, or when called off. */
@@ -120,6 +122,7 @@ export class Acquisition<For = unknown> {
       } catch (cause) {
         this.#asked = undefined;
         this.#trouble = cause;
+        this.#echoes = true;
         // A claim that does not queue is asked for once more, with the same id, and then given up.
         if (isFinal(cause) || (!this.claim.queues && round > 0)) {
           void this.callOff();

@@ -20,6 +20,8 @@ export interface Grant {
   /** When it was heard of. */
   readonly heardAtMs: number;
   readonly trustedUntilMs: number;
+  /** An earlier question for the same claim had no answer. It may yet arrive, and take the lock again when this lease is over. */
+  readonly echoes: boolean;
 }
 
 /** The claim as it goes back when no user ever had what it asked for: its `minHold` does not count. */
@@ -60,6 +62,7 @@ export class Hold implements Deadline {
   readonly run: number;
   readonly ttlMs: number;
   readonly grantedAtMs: number;
+  readonly #echoes: boolean;
   /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
   leases: HoldUser[] = [];
   /** How many local leases it has been lent to. */
@@ -85,7 +88,7 @@ export class Hold implements Deadline {
   #onChange: (() => void)[] | undefined;
 
   constructor(over: HoldOver, sleep: SleepDetector, claim: Claim, options: CheckedOptions, grant: Grant) {
-    const { granted, sent, heardAtMs, trustedUntilMs } = grant;
+    const { granted, sent, heardAtMs, trustedUntilMs, echoes } = grant;
     this.#over = over;
     this.#sleep = sleep;
     this.claim = claim;
@@ -98,6 +101,7 @@ export class Hold implements Deadline {
     this.grantedAtMs = heardAtMs;
     this.#endAtMs = heardAtMs + options.maxHoldMs;
     this.#period = sent.period;
+    this.#echoes = echoes;
   }
 
   get state(): "held" | "ending" | "lost" {
@@ -176,6 +180,14 @@ export class Hold implements Deadline {
     const period = this.#sleep.look(nowMs);
     // A worker thread proves that it was held at an instant.
     return period !== this.#period && (this.#thread === undefined || this.#thread() <= period.seenAtMs);
+  }
+
+  /**
+   * True when a yes to its claim may be about another lease: the store let go of this one, and a question that was long on its way
+   * has taken the lock again. It does so while the machine sleeps, and by force.
+   */
+  mayBeAnother(nowMs: number): boolean {
+    return this.#echoes || this.inDoubt(nowMs);
   }
 
   /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */

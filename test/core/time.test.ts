@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Lease } from "../../src/core/api.ts";
 import type { Granted } from "../../src/contract/backend.ts";
 import { LockLostError } from "../../src/contract/errors.ts";
+import { memory } from "../../src/backends/memory/index.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 describe("rule 1: time is monotonic and read before the request leaves", () => {
@@ -561,6 +562,42 @@ describe("rule 4: a caller that stops waiting removes its claim", () => {
 });
 
 describe("rule 5: a lease ends once", () => {
+  test.each([
+    [
+      "had no answer: it may take the lock again behind another's back, and a renewal must be about the same lease",
+      true,
+    ],
+    ["was answered: nothing can, and renewals need not say which lease they are about", false],
+  ])("S165: the first of two questions for a claim %s", async (_, isLost) => {
+    const { clock, store, backend, locks, other } = stage();
+    const fences: unknown[] = [];
+    const renew = backend.renew.bind(backend);
+    backend.renew = (claims, its) => (fences.push(its), renew(claims, its));
+    const rival = isLost ? undefined : await other().acquire("a");
+    backend.interfere.attempt = async (pass) => {
+      backend.interfere.attempt = undefined;
+      if (isLost) throw new Error("no answer");
+      return await pass();
+    };
+    const taking = locks.acquire("a", { ttl: "3s" });
+    await clock.advance(100);
+    await rival?.release();
+    await clock.advance(100);
+    const lease = await taking;
+    const { claims } = backend.steps[0]!;
+    if (isLost) {
+      // Ended behind its back, and the news of it is lost; another has the lock in between; then the first question arrives.
+      await memory({ store }).release(claims[0]!);
+      await (await other().acquire("a")).release();
+      expect(await backend.attempt(claims[0]!)).toMatchObject({ granted: true });
+    }
+    await clock.advance(1000);
+    expect(fences).toEqual([isLost ? [lease.fence] : undefined]);
+    expect(lease.signal.aborted).toBe(isLost);
+    expect(await lease.release()).toBe(isLost ? "lost" : "released");
+    expect((await other().query()).held).toEqual([]);
+  });
+
   test("a lost lease is never silently taken again", async () => {
     const { clock, backend, locks } = stage();
     const lease = await locks.acquire("a", { ttl: "9s" });
