@@ -147,7 +147,7 @@ describe("once()", () => {
         throw new Error("no code");
       }
     }
-    const options = { ...KEEP, keepFailure: "1m" };
+    const options = { ...KEEP, keepFailure: "1m" } as const;
     const work = (): never => {
       throw new Hostile("hostile");
     };

@@ -97,16 +97,8 @@ export class LockTable {
     lock.fenceBefore = lock.lastFence;
     lock.lastFence = fence + BigInt(run) - 1n;
     lock.soonestMs = Math.min(lock.soonestMs, untilMs);
-    const { id, mode, limit, holder, wantsOutcome } = claim;
-    const granted = {
-      kind: "granted",
-      fence,
-      run,
-      mode,
-      limit,
-      ...(wantsOutcome === true && { wantsOutcome }),
-    } as const;
-    this.#log?.({ ...granted, atMs: nowMs, lock: lock.name, claim: id, holder });
+    const { id, mode, limit, holder } = claim;
+    this.#log?.({ kind: "granted", fence, run, mode, limit, atMs: nowMs, lock: lock.name, claim: id, holder });
     return lease;
   }
 
