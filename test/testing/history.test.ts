@@ -214,9 +214,9 @@ describe("checkHistory()", () => {
       granted("c2", 2n, atMs, 3),
       { kind: "worked", atMs, who: "b", fence: 4n },
     ];
-    const replay = (fence: bigint, value: string, sinceMs: number, atMs: number): Plain => ({
-      ...{ kind: "replayed", who: "b", fence, value, sinceMs, atMs },
-    });
+    const replay = (fence: bigint, value: string, sinceMs: number, atMs: number): Plain => {
+      return { kind: "replayed", who: "b", fence, value, sinceMs, atMs };
+    };
     const forgot: Plain = { kind: "forgot-outcome", atMs: 30, claim: "c1", fence: 1n };
     const right = [
       work(100),
