@@ -7,7 +7,7 @@ import type { CloseOptions } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
 import type { Engine } from "./engine.ts";
 import { toMs } from "../contract/duration.ts";
-import { asBackendError, LockBackendError, LockClosedError, quote } from "../contract/errors.ts";
+import { asBackendError, isA, LockBackendError, LockClosedError, LockLostError, quote } from "../contract/errors.ts";
 import { checkObject } from "./options.ts";
 import { asked } from "../contract/answer.ts";
 import { within, withinAwake } from "../contract/time-limit.ts";
@@ -111,4 +111,14 @@ function leftovers(backend: string, names: readonly string[], cause: unknown): L
     `The locks are closed, but the ${backend} store did not confirm that ${shown} ${names.length === 1 ? "is" : "are"} released: ` +
     "what is left there ends by itself after its ttl.";
   return new LockBackendError(backend, names.join(", "), message, { cause });
+}
+
+/** Work that fails keeps its own error. A loss meanwhile is named as its cause, where it has none. */
+export function attachLoss(error: unknown, lost: LockLostError | undefined): void {
+  if (lost === undefined || !isA(Error, error) || isA(LockLostError, error)) return;
+  try {
+    if (error.cause === undefined) error.cause = lost;
+  } catch {
+    // Frozen, or with a getter: it stays as it is.
+  }
 }

@@ -7,12 +7,13 @@
  */
 import type { Lease, ReleaseResult } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
-import type { Backend, Holding, Mode } from "../contract/backend.ts";
+import type { Backend, Holding, Mode, Outcome } from "../contract/backend.ts";
 import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
 import { leftToOthers } from "./doubt.ts";
-import { type Hold, type HoldUser, unused } from "./hold.ts";
+import { unused } from "./grant.ts";
+import type { Hold, HoldUser } from "./hold.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -46,6 +47,7 @@ export class HeldLease implements Lease, Peekable {
   #stopReason: unknown;
   #disposed = false;
   #controller: AbortController | undefined;
+  #wanted: AbortController | undefined;
   #result: Promise<ReleaseResult> | undefined;
   #event: HoldEvent | undefined;
   /** @internal Called after the hold was lost, when all states are consistent; also where this lease was released before. */
@@ -85,6 +87,17 @@ export class HeldLease implements Lease, Peekable {
     return this.#controller.signal;
   }
 
+  get wanted(): AbortSignal {
+    if (this.#outer !== undefined) return this.#outer.wanted;
+    this.#wanted ??= this.#hold.expectWanted(this.#parts.backend);
+    return this.#wanted.signal;
+  }
+
+  /** @internal */
+  tellWanted(): void {
+    this.#wanted?.abort();
+  }
+
   remaining(): number {
     return this.#whyNot() === undefined ? this.#hold.remainingMs(this.#parts.clock.now()) : 0;
   }
@@ -115,8 +128,9 @@ export class HeldLease implements Lease, Peekable {
    * @internal Ends the lease when the work under it has settled. Returns the loss if that work may not be taken for complete:
    * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides.
    */
-  async finish(): Promise<LockLostError | undefined> {
+  async finish(outcome?: Omit<Outcome, "fence">): Promise<LockLostError | undefined> {
     const state = this.stateNow();
+    if (outcome !== undefined && state !== "lost") this.#hold.outcome = { ...outcome, fence: this.#hold.firstFence };
     const result = await this.release();
     if (state === "doubt" && result === "unknown") this.#loseLate({ kind: "unconfirmed" });
     return this.lost;

@@ -7,13 +7,15 @@ import type {
   Lease,
   Locks,
   LocksOptions,
+  OnceOptions,
+  OnceResult,
   QueryOptions,
   TryOptions,
   Work,
 } from "./api.ts";
 import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { Backend, Snapshot } from "../contract/backend.ts";
-import { type Call, Closing, Running } from "./close.ts";
+import { attachLoss, type Call, Closing, Running } from "./close.ts";
 import { Engine } from "./engine.ts";
 import { elect } from "./election.ts";
 import { isA, LockClosedError, LockLostError, LockTimeoutError } from "../contract/errors.ts";
@@ -78,6 +80,11 @@ class BackendLocks implements Locks {
     }
   }
 
+  async once<T>(name: string, options: OnceOptions<T>, work: Work<T>): Promise<OnceResult<T>> {
+    const parts = { engine: this.#engine, running: this.#running, checked: this.#checked.bind(this) };
+    return (await import("./once.ts")).once(parts, name, options, work);
+  }
+
   acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
     return this.#begin(name, () => this.#checked(options), undefined) as Promise<Lease>;
   }
@@ -102,7 +109,7 @@ class BackendLocks implements Locks {
         ttlMs: checked.ttlMs,
         // A candidate stands for itself: it never re-enters a lease of the code that called elect().
         acquire: async () => (await this.#engine.take(name, checked, "queue", Infinity))!,
-        hold: (lease, run) => new Scope(this, lease).run(run),
+        hold: (lease, run) => new Scope(this.#engine, lease).run(run),
         work,
       });
     } finally {
@@ -168,7 +175,7 @@ class BackendLocks implements Locks {
   }
 
   #takeOne(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
-    const scope = Scope.of(this, name);
+    const scope = Scope.of(this.#engine, name);
     if (scope !== undefined) return this.#engine.reenter(scope, checked, waitMode, waitMs);
     if (!acquireChannel.hasSubscribers) return this.#engine.take(name, checked, waitMode, waitMs);
     return this.#traced(name, checked, waitMode, waitMs);
@@ -204,7 +211,7 @@ class BackendLocks implements Locks {
     let inside = (): T | Promise<T> => work(lease);
     for (const part of parts) {
       const outer = inside;
-      inside = () => new Scope(this, part).run(outer);
+      inside = () => new Scope(this.#engine, part).run(outer);
     }
     let result: T;
     try {
@@ -230,14 +237,4 @@ class BackendLocks implements Locks {
 
 function patienceOf(checked: CheckedOptions): WaitMode {
   return checked.waitMs > 0 ? "queue" : "once";
-}
-
-/** Work that fails keeps its own error. A loss meanwhile is named as its cause, where it has none. */
-function attachLoss(error: unknown, lost: LockLostError | undefined): void {
-  if (lost === undefined || !isA(Error, error) || isA(LockLostError, error)) return;
-  try {
-    if (error.cause === undefined) error.cause = lost;
-  } catch {
-    // Frozen, or with a getter: it stays as it is.
-  }
 }

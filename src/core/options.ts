@@ -21,6 +21,8 @@ export interface CheckedOptions {
   readonly shareKey: string;
   /** False: the lease is one holder's own and always goes back to the store. */
   readonly reusable: boolean;
+  /** An outcome that the lock has is as good as the lock. Only for once(). */
+  readonly wantsOutcome: boolean;
 }
 
 const DEFAULTS = {
@@ -102,8 +104,9 @@ export function checkOptions(options: AcquireOptions, defaults: LocksOptions): C
     renew,
     meta,
     signal,
-    shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew} ${meta === NO_META ? "" : JSON.stringify(meta)}`,
+    shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew}`,
     reusable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
+    wantsOutcome: false,
   };
 }
 
@@ -164,6 +167,7 @@ export function toClaim(id: string, name: string, holder: string, checked: Check
     meta: checked.meta,
     queues,
     renewed: checked.renew === true && checked.maxHoldMs === Infinity,
+    wantsOutcome: checked.wantsOutcome,
   };
 }
 
@@ -254,7 +258,7 @@ function unknownOption(option: string): TypeError {
   return new ArgumentError(`Unknown option \`${option}\`${hint === undefined ? "" : `: did you mean ${hint}?`}`);
 }
 
-const VERBS = ["attempt", "renew", "release", "query", "forceRelease", "close"] as const;
+const VERBS = ["attempt", "renew", "release", "query", "inspect", "forceRelease", "close"] as const;
 /** Of createLocks() only: all others may be given to each call too. */
 const OWN_OPTIONS = ["holder", "clock", "chance"];
 

@@ -11,7 +11,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { ArgumentError } from "../contract/argument-error.ts";
 import type { Blockers } from "../contract/answer.ts";
-import type { Mode } from "../contract/backend.ts";
+import type { HeldLock, Mode } from "../contract/backend.ts";
 import { quote } from "../contract/errors.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type { HeldLease } from "./lease.ts";
@@ -60,6 +60,22 @@ export class Scope implements Queue {
       if (scope.#lease!.stateNow() !== "released") return scope;
     }
     return undefined;
+  }
+
+  /** The innermost function that holds a lock, seen from the code that asks. */
+  static innermost(): Scope | undefined {
+    return opened ? Scope.#living(contexts.getStore()) : undefined;
+  }
+
+  /** The locks that are held by the functions from this one outwards. */
+  held(locks: object): readonly HeldLock[] {
+    const held: HeldLock[] = [];
+    for (let scope = Scope.#living(this); scope !== undefined; scope = Scope.#living(scope.#outer)) {
+      if (scope.#locks === locks && scope.#lease?.peek()[0]?.state === "held") {
+        held.push({ name: scope.name, fence: scope.#lease.fence });
+      }
+    }
+    return held;
   }
 
   /** The scope, or the next one around it whose function still runs. Those that ended are let go of, not kept for ever. */

@@ -105,7 +105,8 @@ function ask(hold: Kept, open: Renewer): void {
 function hear(hold: Kept, sent: Sent, answers: readonly Renewal[] | undefined): void {
   const { claim, slot, ttlMs } = hold;
   if (kept.get(claim.id) !== hold) return;
-  const said = readRenewal(answers, 0, sent.localMs, systemClock.now());
+  const read = readRenewal(answers, 0, sent.localMs, systemClock.now());
+  const said = typeof read === "object" && "wantedFromMs" in read ? read.wantedFromMs : read;
   if (typeof said === "object") {
     clearTimeout(hold.timer);
     kept.delete(claim.id);

@@ -1,9 +1,11 @@
 /** A request: one local wish for the lock, from acquire() to its answer; and the list of those that wait. */
 import type { Deadline, Deadlines } from "../contract/deadlines.ts";
 import type { Blockers } from "../contract/answer.ts";
+import type { KeptOutcome } from "../contract/claim.ts";
 import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
+import type { HeldScope } from "./shown.ts";
 
 /** A question that is out for this long, or longer where others were too, has nothing to pass on: the next one asks anew. */
 export const SILENCE_MS = 2000;
@@ -14,6 +16,9 @@ const NUDGE_MAX_MS = 30_000;
 
 /** `queue`: waits for its turn. `try`: resolves to null when the lock is busy. `once`: rejects when it is. */
 export type WaitMode = "queue" | "try" | "once";
+
+/** What a request comes to: a lease; for one that wants it, the outcome of the lock's work; `null` for a try on a busy lock. */
+export type Taken = HeldLease | KeptOutcome | null;
 
 /** What a request waits in: the queue in front of a lock, or the turns inside a lease. */
 export interface Queue {
@@ -35,6 +40,7 @@ export class Request implements Deadline {
   readonly waitMode: WaitMode;
   /** It waits for its turn; otherwise it is a try. */
   readonly waits: boolean;
+  readonly enteredMs: number;
   /** When the waiting ends. */
   readonly untilMs: number;
   settled = false;
@@ -51,10 +57,13 @@ export class Request implements Deadline {
   /** A try's number among all tries on its lock, in the order of their calls. */
   number = 0;
 
+  /** The locks that its caller is inside of. */
+  scope: HeldScope | undefined;
+
   /** Removes the listener from the request's signal. */
   unlisten: (() => void) | undefined;
 
-  readonly #resolve: (lease: HeldLease | null) => void;
+  readonly #resolve: (taken: Taken) => void;
   readonly #reject: (error: unknown) => void;
   readonly #deadlines: Deadlines<Request>;
 
@@ -65,7 +74,7 @@ export class Request implements Deadline {
     waitMode: WaitMode,
     nowMs: number,
     waitMs: number,
-    resolve: (lease: HeldLease | null) => void,
+    resolve: (taken: Taken) => void,
     reject: (error: unknown) => void,
     deadlines: Deadlines<Request>,
   ) {
@@ -73,6 +82,7 @@ export class Request implements Deadline {
     this.options = options;
     this.waitMode = waitMode;
     this.waits = waitMode === "queue";
+    this.enteredMs = nowMs;
     this.untilMs = nowMs + waitMs;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -94,6 +104,12 @@ export class Request implements Deadline {
   grant(lease: HeldLease | null): void {
     this.#settle();
     this.#resolve(lease);
+  }
+
+  /** The work was done by another: this came of it. */
+  finish(outcome: KeptOutcome): void {
+    this.#settle();
+    this.#resolve(outcome);
   }
 
   /** The lock is busy: the certain no to a request that does not wait. */
@@ -130,10 +146,12 @@ export function tooLate({ queue, waits, options }: Request, backend: string): Er
 /** First come, first served; a request that gives up leaves from the middle at no cost. */
 export class RequestList {
   first: Request | undefined;
+  length = 0;
   #last: Request | undefined;
 
   push(request: Request): void {
     request.inLine = true;
+    this.length++;
     request.previous = this.#last;
     if (this.#last === undefined) this.first = request;
     else this.#last.next = request;
@@ -150,6 +168,7 @@ export class RequestList {
   remove(request: Request): boolean {
     if (!request.inLine) return false;
     request.inLine = false;
+    this.length--;
     if (request.previous === undefined) this.first = request.next;
     else request.previous.next = request.next;
     if (request.next === undefined) this.#last = request.previous;

@@ -207,11 +207,11 @@ export class Watchdog {
   async #renew(groups: readonly RenewalGroup[]): Promise<void> {
     // Copies of the right size from the start: lists that grow to thousands leave as much behind for the garbage collector.
     const holds = groups.length === 1 ? groups[0]!.holds.slice() : groups.flatMap((group) => group.holds);
-    const claims = holds.map((hold) => hold.claim);
+    const claims = holds.map((hold) => hold.toRenew());
     const sent = this.#sleep.sentNow();
-    const fences = holds.some((hold) => hold.mayBeAnother(sent.atMs))
-      ? holds.map((hold) => hold.firstFence)
-      : undefined;
+    // A yes must be about the same lease. After a sleep, or where it was ended by force, a late question may have brought another.
+    const mayDiffer = holds.some((hold) => hold.echoes || hold.inDoubt(sent.atMs));
+    const fences = mayDiffer ? holds.map((hold) => hold.firstFence) : undefined;
     let answers: readonly Renewal[] | undefined;
     try {
       const renewals = await this.#backend.renew(claims, fences);
@@ -227,15 +227,19 @@ export class Watchdog {
     let [renewed, gone] = [0, 0];
     for (let index = 0; index < holds.length; index++) {
       const hold = holds[index]!;
-      const said = readRenewal(answers, index, sent.atMs, nowMs);
+      const read = readRenewal(answers, index, sent.atMs, nowMs);
+      const said = typeof read === "object" && "wantedFromMs" in read ? read.wantedFromMs : read;
       if (typeof said === "number") renewed++;
       else if (said !== undefined) gone++;
       // Released or lost while the answer was on its way: a lease ends once.
       if (hold.state !== "held" || hold.group === undefined) continue;
       // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
       if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs, hold.group.failures) });
-      else if (typeof said === "number") hold.confirm(said, sent);
-      else if (said === undefined) unknown.push(hold);
+      else if (typeof said === "number") {
+        hold.confirm(said, sent);
+        if (claims[index]!.changed === true) hold.shown(claims[index]!);
+        hold.hearFromStore(read !== said);
+      } else if (said === undefined) unknown.push(hold);
       else ended.push({ hold, loss: said.gone });
     }
     this.#settle(groups, unknown, nowMs, answers === undefined);

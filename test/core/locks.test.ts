@@ -298,6 +298,7 @@ test("query shows who holds, since when, for how long, and who waits", async () 
         heldMs: 3000,
         remainingMs: 27_000,
         meta: { reason: "nightly" },
+        id: expect.any(String),
       },
     ],
     pending: [
@@ -309,6 +310,7 @@ test("query shows who holds, since when, for how long, and who waits", async () 
         waitingMs: 1000,
         position: 1,
         meta: { reason: "retry" },
+        id: expect.any(String),
       },
     ],
     forced: [],

@@ -106,7 +106,15 @@ test("a renewing thread that dies at once is not started again at once", async (
     trustedUntilMs: clock.now() + 29_000,
     echoes: false,
   };
-  thread.keep(new Hold(() => "lost", sleep, claim, checkOptions({ renew: "thread" }, {}), grant));
+  thread.keep(
+    new Hold(
+      { over: () => "lost", behind: () => undefined, isAwaited: () => false },
+      sleep,
+      claim,
+      checkOptions({ renew: "thread" }, {}),
+      grant,
+    ),
+  );
   await clock.advance(0);
   // A real thread, which needs some time to fail.
   await vi.waitFor(() => expect(clock.nextDueMs).toBe(clock.now() + 1000), { timeout: 120_000 });

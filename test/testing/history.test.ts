@@ -234,6 +234,44 @@ describe("checkHistory()", () => {
     expect(oracles(ended("released", "lost"))).toEqual(["O8 truthfulness"]);
     expect(oracles(inOrder(granted("c1", 1n, 0), ...visit("a", 9n, 10, 20)))).toEqual(["O8 truthfulness"]);
   });
+
+  test("O9: finds work that was done though an outcome was kept, and a value that was not kept", () => {
+    const kept: Plain = { kind: "kept-outcome", atMs: 20, claim: "c1", fence: 1n, value: "v1", untilMs: 100 };
+    const first: readonly Plain[] = [
+      granted("c1", 1n, 10),
+      { kind: "worked", atMs: 11, who: "a", fence: 1n },
+      { kind: "dropped", atMs: 20, claim: "c1", fence: 1n, how: "released" },
+      kept,
+    ];
+    const work = (atMs: number): readonly Plain[] => [
+      granted("c2", 2n, atMs, 3),
+      { kind: "worked", atMs, who: "b", fence: 4n },
+    ];
+    const replay = (fence: bigint, value: string, sinceMs: number, atMs: number): Plain => {
+      return { kind: "replayed", who: "b", fence, value, sinceMs, atMs };
+    };
+    const forgot: Plain = { kind: "forgot-outcome", atMs: 30, claim: "c1", fence: 1n };
+    const right = [
+      work(100),
+      [forgot, ...work(30)],
+      [replay(1n, "v1", 15, 21)],
+      [replay(1n, "v1", 99, 110)],
+      // A lease of run(), which takes no notice of outcomes.
+      [granted("c2", 2n, 50)],
+    ];
+    for (const more of right)
+      expect(oracles(inOrder(...first, ...more)), JSON.stringify(more.map(({ kind }) => kind))).toEqual([]);
+    const wrong = [
+      work(99),
+      [forgot, replay(1n, "v1", 31, 32)],
+      [replay(1n, "v2", 21, 22)],
+      [replay(2n, "v1", 21, 22)],
+      [replay(1n, "v1", 1, 19)],
+      [replay(1n, "v1", 100, 110)],
+    ];
+    for (const more of wrong)
+      expect(oracles(inOrder(...first, ...more)), more.map(({ kind }) => kind).join()).toEqual(["O9 once"]);
+  });
 });
 
 describe("findLinearization()", () => {

@@ -4,6 +4,7 @@ import type {
   Claim,
   Granted,
   Listener,
+  LockState,
   Refused,
   Released,
   Renewal,
@@ -12,6 +13,7 @@ import type {
 } from "../../contract/backend.ts";
 import { ArgumentError } from "../../contract/argument-error.ts";
 import { systemClock } from "../../contract/clock.ts";
+import { stateOf } from "../../contract/snapshot.ts";
 import { grantedTo, LocalClaims } from "./local-claim.ts";
 import { Cleanup } from "./cleanup.ts";
 import { Companions } from "./companions.ts";
@@ -131,6 +133,10 @@ export class FileBackend implements Backend {
     // Two steps: each may be repeated, and a release that is repeated because of the next claim would not find its lease.
     const released = this.#use(held.name, () => this.#release(held));
     return { ...this.#use(next.name, () => this.#attempt(next)), released };
+  }
+
+  async inspect(name: string): Promise<LockState> {
+    return stateOf(name, await this.query(name));
   }
 
   async query(prefix: string): Promise<Snapshot> {

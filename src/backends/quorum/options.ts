@@ -71,16 +71,24 @@ function quarantineMs(maxTtlMs: number): number {
 }
 
 /** Throws a fatal error for a claim that no quorum of this group can serve. */
-export function checkClaim({ name, limit, ttlMs, lockDelayMs, minHoldMs }: Claim, maxTtlMs: number): void {
+export function checkClaim(claim: Claim, maxTtlMs: number): void {
+  const unfit = unfitClaim(claim, maxTtlMs);
+  if (unfit !== undefined) throw unfit;
+}
+
+/** Why no quorum of this group can serve the claim. `undefined`: it can. */
+export function unfitClaim(
+  { name, limit, ttlMs, lockDelayMs, minHoldMs }: Claim,
+  maxTtlMs: number,
+): LockBackendError | undefined {
   if (limit > 1) {
     const why = `a quorum cannot count to ${limit}. Every member would see another set of holders, and more than ${limit} could have a majority each. Use \`limit: 1\`, or one Redis`;
-    throw new LockBackendError("quorum", name, `Lock ${quote(name)}: ${why}.`, { fatal: true });
+    return new LockBackendError("quorum", name, `Lock ${quote(name)}: ${why}.`, { fatal: true });
   }
   const longestMs = Math.max(ttlMs + lockDelayMs, minHoldMs);
-  if (longestMs > maxTtlMs) {
-    const why = `its ttl and lockDelay, or its minHold, come to ${formatMs(longestMs)}, but this quorum's maxTtl is ${formatMs(maxTtlMs)}. A member that lost its data abstains that long. Ask for less, or raise \`maxTtl\` in all processes that use these members`;
-    throw new LockBackendError("quorum", name, `Lock ${quote(name)}: ${why}.`, { fatal: true });
-  }
+  if (longestMs <= maxTtlMs) return undefined;
+  const why = `its ttl and lockDelay, or its minHold, come to ${formatMs(longestMs)}, but this quorum's maxTtl is ${formatMs(maxTtlMs)}. A member that lost its data abstains that long. Ask for less, or raise \`maxTtl\` in all processes that use these members`;
+  return new LockBackendError("quorum", name, `Lock ${quote(name)}: ${why}.`, { fatal: true });
 }
 
 /** Throws a fatal error where a store turned out to be no possible member. */

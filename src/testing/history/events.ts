@@ -29,6 +29,15 @@ export type ClaimantEvent =
   | (Claimant & { readonly kind: "released"; readonly fence: bigint; readonly result: ReleaseResult })
   /** Learns that the lease is lost: believes no longer. */
   | (Claimant & { readonly kind: "lost"; readonly fence: bigint })
+  /** Does the work of once() under this lease. */
+  | (Claimant & { readonly kind: "worked"; readonly fence: bigint })
+  /** Gets what the work of another came to, after it asked at `sinceMs`. */
+  | (Claimant & {
+      readonly kind: "replayed";
+      readonly fence: bigint;
+      readonly value: string;
+      readonly sinceMs: number;
+    })
   /** Wrote to what the lock protects; a guard let it in, or not. */
   | (Claimant & { readonly kind: "wrote"; readonly fence: bigint; readonly accepted: boolean });
 
@@ -49,6 +58,8 @@ export type StoreEvent = Happened & { readonly claim: string } & (
         /** Until when it would have been kept, where it was ended by force. Absent: the store does not say. */
         readonly keptUntilMs?: number | undefined;
       }
+    | { readonly kind: "kept-outcome"; readonly fence: bigint; readonly value: string; readonly untilMs: number }
+    | { readonly kind: "forgot-outcome"; readonly fence: bigint }
   );
 
 export type HistoryEvent = ClaimantEvent | StoreEvent;
@@ -63,6 +74,7 @@ export type Oracle =
   | "O6 no leak"
   | "O7 order"
   | "O8 truthfulness"
+  | "O9 once"
   | "fences";
 
 export interface Violation {

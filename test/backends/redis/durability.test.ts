@@ -84,6 +84,28 @@ describe.concurrent("one primary and a replica that is silent", () => {
   }
 });
 
+test("S161: an outcome that too few replicas have is unknown, and held when they have it", async () => {
+  await using testClients = new Clients();
+  const { primary, replica } = await pair(testClients);
+  const [confirmed, plain] = [
+    testClients.backend(primary.port, { durability: { replicas: 1, wait: "500ms" } }),
+    testClients.backend(primary.port),
+  ];
+  const claim = claimOf({ wantsOutcome: true });
+  const { fence } = await granted(plain, claim);
+  replica.pause();
+  testClients.later(() => replica.resume());
+  const outcome = { value: "done", keepMs: 3_600_000, fence };
+  await expect(confirmed.release(claim, outcome)).rejects.toThrow(/0 of 1 replicas confirmed it .* outcome is kept/u);
+  await expect(confirmed.release(claim, outcome)).rejects.toMatchObject({ fatal: false });
+  expect((await refused(plain, rivalOf(claim))).outcome?.value).toBe("done");
+  replica.resume();
+  expect(await eventually("the replica has it", () => confirmed.release(claim, outcome).catch(() => undefined))).toBe(
+    "held",
+  );
+  expect(await replica.cli("HGET", namesOf("holdfast", false).lock(claim.name), "r")).toMatch(/ done$/u);
+});
+
 test("S22: another replica than the one that confirmed is promoted: two hold, and the later has the greater fence", async () => {
   await using testClients = new Clients();
   const { primary } = await pair(testClients);

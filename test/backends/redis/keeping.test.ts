@@ -113,8 +113,9 @@ describe("fences", () => {
     "a dead holder's successor": async (a, b, before) => {
       const next = rivalOf(before);
       await granted(a, rivalOf(before, { ttlMs: 100 }));
-      await refused(b, next);
-      return waitFor(b, next);
+      // On a busy machine it may be over already.
+      const answer = await b.attempt(next);
+      return answer.granted ? answer : waitFor(b, next);
     },
   };
   for (const quarantined of [false, true]) {

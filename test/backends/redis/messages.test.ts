@@ -209,7 +209,7 @@ describe("forged messages", () => {
 });
 
 describe("what a message costs and shows", () => {
-  test("S171: no claim's id travels in a message, neither of a hand-over nor of a forced end", async () => {
+  test("S171: no claim's id travels in a message, neither of a hand-over nor of a forced end nor of a queue that begins", async () => {
     await using own = await startRedis();
     await using testClients = new Clients();
     const [near, far] = [testClients.backend(own.port), testClients.backend(own.port)];
@@ -226,9 +226,9 @@ describe("what a message costs and shows", () => {
       const { fence } = await waitFor(far, waiter);
       expect(await near.forceRelease(waiter.name, fence, "ops", "test")).toBe(true);
     }
-    await eventually("all is seen", () => (seen.length >= 6 ? true : undefined));
+    await eventually("all is seen", () => (seen.length >= 9 ? true : undefined));
     expect(seen.map(({ text }) => text.split(" ")[0])).toEqual(
-      Array.from({ length: 3 }, () => ["granted", "forced"]).flat(),
+      Array.from({ length: 3 }, () => ["wanted", "granted", "forced"]).flat(),
     );
     for (const { text } of seen) for (const id of ids) expect(text).not.toContain(id.slice(0, 12));
   });

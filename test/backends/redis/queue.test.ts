@@ -1,7 +1,7 @@
 /** When a message counts, and when it is only a reason to ask: the rules alone, on a clock that stands still. */
 import { describe, expect, test } from "vitest";
 import type { Granted } from "../../../src/contract/backend.ts";
-import type { News } from "../../../src/backends/redis/replies.ts";
+import type { News } from "../../../src/backends/redis/messages.ts";
 import { Waiters } from "../../../src/backends/redis/waiting.ts";
 import { FakeClock } from "../../../src/testing/fake-clock.ts";
 import { claimOf } from "./lab.ts";
