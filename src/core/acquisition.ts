@@ -42,7 +42,6 @@ export class Acquisition<For = unknown> {
   refused: Refused | undefined;
   #refusedAtMs = 0;
   #trouble: unknown;
-  /** A question of it had no answer. */
   #echoes = false;
   #hasty = 0;
   readonly #around: Runtime;

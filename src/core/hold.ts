@@ -62,7 +62,7 @@ export class Hold implements Deadline {
   readonly run: number;
   readonly ttlMs: number;
   readonly grantedAtMs: number;
-  readonly #echoes: boolean;
+  readonly echoes: boolean;
   /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
   leases: HoldUser[] = [];
   /** How many local leases it has been lent to. */
@@ -101,7 +101,7 @@ export class Hold implements Deadline {
     this.grantedAtMs = heardAtMs;
     this.#endAtMs = heardAtMs + options.maxHoldMs;
     this.#period = sent.period;
-    this.#echoes = echoes;
+    this.echoes = echoes;
   }
 
   get state(): "held" | "ending" | "lost" {
@@ -180,14 +180,6 @@ export class Hold implements Deadline {
     const period = this.#sleep.look(nowMs);
     // A worker thread proves that it was held at an instant.
     return period !== this.#period && (this.#thread === undefined || this.#thread() <= period.seenAtMs);
-  }
-
-  /**
-   * True when a yes to its claim may be about another lease: the store let go of this one, and a question that was long on its way
-   * has taken the lock again. It does so while the machine sleeps, and by force.
-   */
-  mayBeAnother(nowMs: number): boolean {
-    return this.#echoes || this.inDoubt(nowMs);
   }
 
   /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */
