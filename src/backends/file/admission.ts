@@ -1,7 +1,7 @@
 /** Which claims may hold together, and which is next: the rules about a lock's state that need neither clock nor disk. */
 import type { Claim, Mode } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
-import { FREE, type Holder, type LockState, type LeaseFacts } from "./records.ts";
+import { FREE, type Holder, type Kept, type LockState, type LeaseFacts } from "./records.ts";
 
 /** What decides whether a claim may hold. */
 export interface ModeAndLimit {
@@ -15,7 +15,7 @@ interface ClaimTerms extends ModeAndLimit {
 }
 
 /** Everything that takes a place: leases, and places kept after their end. */
-export function taken(state: LockState): readonly Holder[] {
+export function taken(state: LockState): readonly (Holder | Kept)[] {
   return state.kept.length === 0 ? state.holders : [...state.holders, ...state.kept];
 }
 

@@ -12,7 +12,6 @@ import type {
   Swapped,
 } from "../../contract/backend.ts";
 import { systemClock } from "../../contract/clock.ts";
-import { stateOf } from "../../contract/snapshot.ts";
 import { grantedTo, LocalClaims } from "./local-claim.ts";
 import { Cleanup } from "./cleanup.ts";
 import { Companions } from "./companions.ts";
@@ -136,7 +135,10 @@ export class FileBackend implements Backend {
   }
 
   async inspect(name: string): Promise<LockState> {
-    return stateOf(name, await this.query(name));
+    return this.#use(name, () => {
+      const { forced, ...state } = this.#lock(name).snapshot(false);
+      return { ...state, forced: this.#forced.of(name, forced) };
+    });
   }
 
   async query(prefix: string): Promise<Snapshot> {
@@ -247,7 +249,7 @@ export class FileBackend implements Backend {
   /** `undefined`: the lock cannot be read. That is warned of once, and only a query for its own name fails. */
   #snapshot(name: string, prefix: string): LockSnapshot | undefined {
     try {
-      return this.#use(name, () => this.#lock(name).snapshot());
+      return this.#use(name, () => this.#lock(name).snapshot(true));
     } catch (error) {
       if (name === prefix || this.#closed) throw error;
       warnOfUnreadable(error);

@@ -17,7 +17,8 @@ import { isDead } from "./process-identity.ts";
 import { Lock, type LockOptions } from "./lock.ts";
 import { isFreshName } from "./directory.ts";
 import { Queue } from "./queue.ts";
-import { isEpochId, isId, readLeaseFile } from "./records.ts";
+import { isId } from "./checked-text.ts";
+import { isEpochId, readLeaseFile } from "./records.ts";
 
 const FIRST_MS = 2000;
 const EVERY_MS = 60_000;

@@ -9,7 +9,8 @@ import { contains, taken, without } from "./admission.ts";
 import type { Lock } from "./lock.ts";
 import { isHead } from "./log.ts";
 import { freshName, type DirectoryPaths } from "./directory.ts";
-import { type ForcedRecord, type LockState, parseForced, withChecksum } from "./records.ts";
+import { withChecksum } from "./checked-text.ts";
+import { type ForcedRecord, type LockState, parseForced } from "./records.ts";
 import { isFull, tooBusy } from "./errors.ts";
 
 const KEPT_MS = 24 * 3_600_000;
@@ -67,19 +68,15 @@ export class ForcedRecords {
   }
 
   list(prefix: string): Forced[] {
-    const wallMs = this.#clock.wall();
-    return (disk.list(this.#paths.forced) ?? [])
-      .map((file) => this.#read(file))
-      .filter((record) => record !== undefined)
-      .filter(({ name, wallMs: at }) => name.startsWith(prefix) && wallMs - at < KEPT_MS)
-      .map(({ name, fence, by, reason, wallMs: at }) => ({
-        name,
-        fence: BigInt(fence),
-        by,
-        reason,
-        agoMs: Math.max(0, wallMs - at),
-      }))
-      .toSorted((a, b) => b.agoMs - a.agoMs);
+    const records = (disk.list(this.#paths.forced) ?? []).map((file) => this.#read(file));
+    return this.#shown(records.filter((record) => record?.name.startsWith(prefix)));
+  }
+
+  /** Those of one lock. `more`: what its newest state says, whether it is kept already or not. */
+  of(name: string, more: readonly ForcedRecord[]): Forced[] {
+    const files = (disk.list(this.#paths.forced) ?? []).filter((file) => file.endsWith(`-${digestOf(name)}`));
+    const kept = files.map((file) => this.#read(file)).filter((record) => record?.name === name);
+    return this.#shown([...kept, ...more.filter(({ fence }) => !kept.some((record) => record?.fence === fence))]);
   }
 
   /** Removes records that are too old. */
@@ -88,6 +85,17 @@ export class ForcedRecords {
       const record = this.#read(file);
       if (record !== undefined && this.#clock.wall() - record.wallMs >= KEPT_MS) remove(join(this.#paths.forced, file));
     }
+  }
+
+  #shown(records: readonly (ForcedRecord | undefined)[]): Forced[] {
+    const nowMs = this.#clock.wall();
+    return records
+      .filter((record) => record !== undefined)
+      .filter(({ wallMs }) => nowMs - wallMs < KEPT_MS)
+      .map(({ name, fence, by, reason, wallMs }) => {
+        return { name, fence: BigInt(fence), by, reason, agoMs: Math.max(0, nowMs - wallMs) };
+      })
+      .toSorted((a, b) => b.agoMs - a.agoMs);
   }
 
   #record(name: string, fence: number, by: string, reason: string): ForcedRecord {
@@ -108,5 +116,9 @@ export class ForcedRecords {
 
 /** Two locks may have equal fences. */
 function fileOf({ name, fence }: { readonly name: string; readonly fence: number }): string {
-  return `${fence}-${createHash("sha256").update(name, "utf16le").digest("hex").slice(0, 16)}`;
+  return `${fence}-${digestOf(name)}`;
+}
+
+function digestOf(name: string): string {
+  return createHash("sha256").update(name, "utf16le").digest("hex").slice(0, 16);
 }

@@ -58,7 +58,7 @@ export function detach(log: LockLog, { leaseFiles, paths, clock }: LeaseChangeOp
       const rest = { ...(held === undefined ? without(others, file.facts.id) : others), forced: [] };
       const done = log.append(
         head,
-        held === undefined ? withHolder(rest, file, clock, announce) : { state: () => rest },
+        held === undefined ? withHolder(rest, file, local.claim, clock, announce) : { state: () => rest },
       );
       if (!isHead(done)) continue;
       head = done;

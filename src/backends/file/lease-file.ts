@@ -14,7 +14,8 @@ import { tooBusy } from "./errors.ts";
 import { ENDED_MS } from "./liveness.ts";
 import { isDead, type ProcessIdentity, thisProcess, sharesClock } from "./process-identity.ts";
 import { freshName, type DirectoryPaths } from "./directory.ts";
-import { isId, type LeaseFacts, readLeaseFile, writeEntry } from "./records.ts";
+import { isId } from "./checked-text.ts";
+import { type LeaseFacts, readLeaseFile, writeEntry } from "./records.ts";
 import { checkSameTerms, waitingId } from "./resume.ts";
 
 /** Every failed try is another process's success, so this many in a row mean that something is wrong. */
@@ -33,7 +34,7 @@ export interface LeaseFile {
   readonly path: string;
   /** Which file it is: another file under this path says nothing about what is linked elsewhere. */
   readonly ino: number;
-  /** What it says, apart from its id: claims with the same key can share it. Empty: no other claim may use it. */
+  /** What it says, apart from its id: claims with the same key can share it. Empty: it is one claim's own. */
   readonly shareKey: string;
   /** Until when its claims last, by the machine's clock. */
   untilMs: number;
@@ -65,19 +66,19 @@ export class LeaseFileStore {
   }
 
   /** A file that one claim has for itself. `named`: it has the claim's id, so another thread or process can find it. */
-  forOne(claim: Claim, shareKey: string, named: boolean): LeaseFile {
-    if (this.#options.detached) return this.#forResuming(claim, shareKey);
-    return this.#make(claim, this.#idFor(claim, named), shareKey, undefined);
+  forOne(claim: Claim, named: boolean): LeaseFile {
+    if (this.#options.detached) return this.#forResuming(claim);
+    return this.#make(claim, this.#idFor(claim, named));
   }
 
   /** A file to wait by for a lease that is to outlive this process. The wait itself ends with the process. */
-  forWaiting(claim: Claim, shareKey: string): LeaseFile {
-    return this.#make(claim, waitingId(claim.id), shareKey, undefined, thisProcess());
+  forWaiting(claim: Claim): LeaseFile {
+    return this.#make(claim, waitingId(claim.id), { process: thisProcess() });
   }
 
   /** A file for all claims with this share key, on different locks. */
   forMany(claim: Claim, shareKey: string): LeaseFile {
-    return this.#make(claim, freshName(), shareKey, new Map());
+    return this.#make(claim, freshName(), { shareKey });
   }
 
   /** The file that has the claim's id, whichever process made it. */
@@ -140,32 +141,18 @@ export class LeaseFileStore {
     remove(aside);
   }
 
-  #make(
-    claim: Claim,
-    id: string,
-    shareKey: string,
-    leases: LeaseFile["leases"],
-    process = this.#process,
-    path = join(this.#options.paths.leaseFiles, id),
-  ): LeaseFile {
+  /** `shareKey`: claims with that key share it. Without, it is this claim's own. */
+  #make(claim: Claim, id: string, more: Partial<Pick<LeaseFile, "shareKey" | "path"> & LeaseFacts> = {}): LeaseFile {
+    const { process = this.#process, path = join(this.#options.paths.leaseFiles, id), shareKey = "" } = more;
     const { instance } = this.#options;
     const { mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = claim;
-    const facts: LeaseFacts = {
-      kind: "lease",
-      id,
-      instance,
-      process,
-      mode,
-      limit,
-      ttlMs,
-      lockDelayMs,
-      minHoldMs,
-      holder,
-      meta,
-    };
-    createFile(path, writeEntry(facts));
+    const terms = { mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta };
+    const facts: LeaseFacts = { kind: "lease", id, instance, process, ...terms };
+    const leases: LeaseFile["leases"] = shareKey === "" ? undefined : new Map();
+    const written = leases === undefined ? { ...facts, claim: claim.id } : facts;
+    createFile(path, writeEntry(written));
     const ino = disk.times(path)?.ino ?? 0;
-    const file: LeaseFile = { facts, path, ino, shareKey, untilMs: 0, fromMs: 0, leases };
+    const file: LeaseFile = { facts: written, path, ino, shareKey, untilMs: 0, fromMs: 0, leases };
     if (!this.extend(file, ttlMs)) throw vanished(path);
     return file;
   }
@@ -174,7 +161,7 @@ export class LeaseFileStore {
    * The one file that has the claim's id. Other processes may ask for the same claim at this moment, and hold by the file as soon
    * as it is there. So it appears complete, in one step, and no process removes it while its time is not over.
    */
-  #forResuming(claim: Claim, shareKey: string): LeaseFile {
+  #forResuming(claim: Claim): LeaseFile {
     const { paths } = this.#options;
     const path = join(paths.leaseFiles, claim.id);
     let made: LeaseFile | undefined;
@@ -183,7 +170,7 @@ export class LeaseFileStore {
         const found = this.#find(claim, path);
         if (found !== undefined) return found;
         this.removeOver(path);
-        made ??= this.#make(claim, claim.id, shareKey, undefined, this.#process, join(paths.trash, freshName()));
+        made ??= this.#make(claim, claim.id, { path: join(paths.trash, freshName()) });
         const outcome = tryLink(made.path, path);
         if (outcome === "linked") return { ...made, path };
         if (outcome === "gone") throw vanished(path);

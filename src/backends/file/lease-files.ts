@@ -8,7 +8,8 @@
  * core did not renew it for a whole ttl, the renewals of the others keep it alive. So each of these reports it, to be ended. A
  * shared file whose time was over while it held anything is never used again: the next claim gets a new one.
  *
- * Making a file costs ten times a link, so a file whose claims have ended serves the next claim with the same share key.
+ * Making a file costs ten times a link, so a shared file whose claims have ended serves the next claim with the same share key. A
+ * file of one claim says which claim that is, and ends with it.
  */
 import type { Claim } from "../../contract/backend.ts";
 import { machineMs } from "../../contract/clock.ts";
@@ -20,7 +21,8 @@ import type { Ticket } from "./queue.ts";
 import type { LeaseFacts } from "./records.ts";
 import { checkSameMode, checkSameTerms, holdingIn, isSameFile, isWaitingId } from "./resume.ts";
 
-const IDLE_MAX = 64;
+/** How many shared files are kept for the next claim. */
+const UNUSED_MAX = 64;
 /** A shared file that was renewed this part of its ttl ago is not renewed for a new claim, which trusts it that much shorter. */
 const FRESH = 1 / 100;
 
@@ -32,9 +34,6 @@ export interface LeaseFilesOptions extends LeaseFileOptions {
 export class LeaseFiles {
   readonly #options: LeaseFilesOptions;
   readonly #files: LeaseFileStore;
-  /** Files of one claim each, whose claim has ended. By share key; the newest last. */
-  readonly #idle = new Map<string, LeaseFile[]>();
-  #idleCount = 0;
   /** The files that new claims may share, by share key. */
   readonly #shared = new Map<string, LeaseFile>();
   /** The one of them that was last used: mostly it is used again. */
@@ -91,7 +90,7 @@ export class LeaseFiles {
 
   /** A file for a claim that waits. */
   forWaiting(claim: Claim): LeaseFile {
-    return this.resumable ? this.#files.forWaiting(claim, shareKeyOf(claim)) : this.own(claim);
+    return this.resumable ? this.#files.forWaiting(claim) : this.own(claim);
   }
 
   /** True if the claim can go on waiting by its file: its own, ending with this process, and not over yet. */
@@ -142,30 +141,13 @@ export class LeaseFiles {
 
   /** A file of the claim's own, with its whole ttl left. */
   own(claim: Claim): LeaseFile {
-    const shareKey = shareKeyOf(claim);
-    const idle = this.#named ? undefined : this.#idle.get(shareKey)?.pop();
-    if (idle === undefined) return this.#files.forOne(claim, shareKey, this.#named);
-    this.#idleCount--;
-    // It carries no claim, so no process can be taking over from it: no log has it as its newest entry, and none will
-    // (a file by which a claim gave up waiting does not get here).
-    return this.#files.extend(idle, claim.ttlMs) ? idle : this.#files.forOne(claim, shareKey, this.#named);
+    return this.#files.forOne(claim, this.#named);
   }
 
   /** The claim has ended, and nothing refers to its file any more. */
   giveBack(file: LeaseFile, local: LocalClaim): void {
-    if (file.leases !== undefined) return this.#leave(file, file.leases, local);
-    const { minHoldMs, lockDelayMs } = file.facts;
-    if (this.resumable) return void remove(file.path);
-    // Its text was changed, or another thread or process made it.
-    if (file.shareKey === "") return this.discard(file, local);
-    // A place kept after its end is known by the file's id, which must not come back for another claim.
-    if (this.#named || minHoldMs + lockDelayMs > 0 || this.#idleCount >= IDLE_MAX) return this.discard(file, local);
-    const same = this.#idle.get(file.shareKey);
-    if (same === undefined) this.#idle.set(file.shareKey, [file]);
-    else same.push(file);
-    this.#idleCount++;
-    if (this.#idle.size > IDLE_MAX) this.#forgetEmpty();
-    return undefined;
+    if (file.leases !== undefined) this.#leave(file, file.leases, local);
+    else remove(file.path);
   }
 
   /** Uses the file for nothing new. What is linked elsewhere keeps its times, and leases that share it stay. */
@@ -225,11 +207,9 @@ export class LeaseFiles {
   }
 
   close(): void {
-    for (const file of [...this.#idle.values()].flat()) remove(file.path);
     for (const file of this.#unused.values()) remove(file.path);
-    for (const files of [this.#idle, this.#shared, this.#unused]) files.clear();
+    for (const files of [this.#shared, this.#unused]) files.clear();
     this.#recent = undefined;
-    this.#idleCount = 0;
   }
 
   #isOwnWait({ facts }: LeaseFile, { id }: Claim): boolean {
@@ -244,7 +224,7 @@ export class LeaseFiles {
       return;
     }
     this.#unused.set(file.shareKey, file);
-    if (this.#unused.size <= IDLE_MAX) return;
+    if (this.#unused.size <= UNUSED_MAX) return;
     const [oldest] = this.#unused.values();
     this.#retire(oldest!);
     remove(oldest!.path);
@@ -259,10 +239,6 @@ export class LeaseFiles {
 
   #reportLapsed({ facts, fromMs }: LeaseFile, leases: Map<string, SharedLease>): void {
     for (const lease of leases.values()) if (lease.fromMs + facts.ttlMs <= fromMs) this.#options.lapsed(lease);
-  }
-
-  #forgetEmpty(): void {
-    for (const [shareKey, same] of this.#idle) if (same.length === 0) this.#idle.delete(shareKey);
   }
 }
 

@@ -113,12 +113,18 @@ export function grantedTo({ held, fromMs }: LocalClaim): Granted {
 }
 
 /** The entry that adds a holder: its lease file where that says all, else the whole state. */
-export function withHolder(state: LockState, { facts, path }: LeaseFile, clock: Clock, announce?: Announce): Next {
+export function withHolder(
+  state: LockState,
+  { facts, path }: LeaseFile,
+  { id: claim }: Claim,
+  clock: Clock,
+  announce?: Announce,
+): Next {
   if (isFree(state) && isPlain(facts)) return { facts, source: path, announce };
   const [sinceMs, sinceWallMs] = [machineMs(clock), clock.wall()];
   return {
     state: (fence, stride) => {
-      const holder: Holder = { facts, fence, run: runFor(facts, stride), sinceMs, sinceWallMs };
+      const holder: Holder = { facts, fence, run: runFor(facts, stride), sinceMs, sinceWallMs, claim };
       announce?.(fence, holder.run);
       return { ...state, holders: [...state.holders, holder], forced: [] };
     },

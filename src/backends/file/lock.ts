@@ -159,8 +159,8 @@ export class Lock {
     }
   }
 
-  snapshot(): LockSnapshot {
-    return this.query.snapshot(this.log);
+  snapshot(removesDead: boolean): LockSnapshot {
+    return this.query.snapshot(this.log, removesDead);
   }
 
   wake(facts: LeaseFacts): void {
@@ -183,10 +183,10 @@ export class Lock {
     else if (!leaseFiles.renew(local.file)) return this.#abandon(local);
     const { file } = local;
     local.fromMs = file.fromMs;
-    const done = this.log.append(head, withHolder(state, file, clock));
+    const done = this.log.append(head, withHolder(state, file, local.claim, clock));
     if (!isHead(done)) {
       if (done === "too many" || !disk.exists(file.path)) this.#abandon(local);
-      else if (done !== "unseen" && local.ticket === undefined && !leaseFiles.resumable) {
+      else if (done !== "unseen" && file.leases !== undefined) {
         leaseFiles.giveBack(file, local);
         local.file = undefined;
       }
@@ -234,7 +234,8 @@ export class Lock {
       if (head === undefined || holder === undefined) return unseen && machineMs(this.#options.clock) < file.untilMs;
       const state = ours ? FREE : without(this.query.liveState(head).state, file.facts.id);
       const keepMs = keepsMinHold ? this.query.minHoldLeftMs(holder) : 0;
-      const next = keepMs === 0 ? state : { ...state, kept: [...state.kept, keep(this.#options, holder, keepMs)] };
+      const next =
+        keepMs === 0 ? state : { ...state, kept: [...state.kept, keep(this.#options, holder, keepMs, "minHold")] };
       const waiters = machineMs(this.#options.clock) < local.aloneUntilMs ? [] : this.query.waiters(head);
       try {
         const handsOver = isFree(next) && admitted(next, factsOf(waiters)) > 0;

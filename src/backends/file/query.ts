@@ -20,6 +20,8 @@ export interface LiveState {
   readonly state: LockState;
   /** By lease file id: until the store lets go by itself. */
   readonly remainingMs: ReadonlyMap<string, number>;
+  /** The lease files whose leases are over: only a lockDelay keeps the lock. */
+  readonly delayed: ReadonlySet<string>;
   /** A holder ended uncleanly, and its place is kept from now on. That must be written down before it counts. */
   readonly unwritten: boolean;
 }
@@ -55,8 +57,8 @@ export class LockQuery {
 
   liveState(head: Head): LiveState {
     const { state } = head;
-    const remainingMs = new Map<string, number>();
-    if (state.holders.length === 0 && state.kept.length === 0) return { state, remainingMs, unwritten: false };
+    const [remainingMs, delayed] = [new Map<string, number>(), new Set<string>()];
+    if (state.holders.length === 0 && state.kept.length === 0) return { state, remainingMs, delayed, unwritten: false };
     const holders: Holder[] = [];
     const kept: Kept[] = state.kept.filter((place) => keptForMs(this.#options, place) > 0);
     const before = kept.length;
@@ -70,13 +72,16 @@ export class LockQuery {
       if (liveness.alive) {
         holders.push(holder);
         remainingMs.set(facts.id, liveness.remainingMs);
+        if (liveness.delayed) delayed.add(facts.id);
         continue;
       }
-      const keepMs = Math.max(liveness.keepMs, this.minHoldLeftMs(holder));
-      if (keepMs > 0) kept.push(keep(this.#options, holder, keepMs));
+      const minHoldMs = this.minHoldLeftMs(holder);
+      const keepMs = Math.max(liveness.keepMs, minHoldMs);
+      const why = minHoldMs > liveness.keepMs ? "minHold" : "lockDelay";
+      if (keepMs > 0) kept.push(keep(this.#options, holder, keepMs, why));
     }
     for (const place of kept) remainingMs.set(place.facts.id, keptForMs(this.#options, place));
-    return { state: { ...state, holders, kept, forced: [] }, remainingMs, unwritten: kept.length > before };
+    return { state: { ...state, holders, kept, forced: [] }, remainingMs, delayed, unwritten: kept.length > before };
   }
 
   /** How long a holder's place must stay taken from now on, however its lease ends. */
@@ -86,17 +91,20 @@ export class LockQuery {
   }
 
   /** The waiters, in order. One that was handed the lock and has not removed its ticket yet does not wait any more. */
-  waiters(head: Head): Ticket[] {
+  waiters(head: Head, removesDead = true): Ticket[] {
     if (!this.queue.mayExist()) return [];
     const { holders } = head.state;
-    return this.queue.list().filter(({ facts: { id } }) => !holders.some(({ facts }) => facts.id === id));
+    return this.queue.list(removesDead).filter(({ facts: { id } }) => !holders.some(({ facts }) => facts.id === id));
   }
 
-  holdings(head: Head, { state, remainingMs }: LiveState): Holding[] {
+  holdings(head: Head, { state, remainingMs, delayed }: LiveState): Holding[] {
     const { clock } = this.#options;
     // The newest entry changed the directory: if nothing else is written, that is when the holder got the lock.
     const changedMs = head.plain ? disk.times(head.directory)?.mtimeMs : undefined;
-    return taken(state).map(({ facts, fence, sinceMs, sinceWallMs }) => {
+    return taken(state).map((place) => {
+      const { facts, fence, sinceMs, sinceWallMs } = place;
+      const over = delayed.has(facts.id) ? "lockDelay" : undefined;
+      const remainder = "why" in place ? place.why : over;
       const sinceWall = sinceWallMs ?? changedMs ?? clock.wall();
       const monotonic = sinceMs !== undefined && sharesClock(facts.process);
       return {
@@ -108,6 +116,8 @@ export class LockQuery {
         heldMs: Math.max(0, monotonic ? machineMs(clock) - sinceMs : clock.wall() - sinceWall),
         remainingMs: Math.max(0, remainingMs.get(facts.id) ?? 0),
         meta: facts.meta,
+        id: place.claim ?? facts.claim,
+        ...(remainder && { remainder }),
       };
     });
   }
@@ -122,15 +132,17 @@ export class LockQuery {
       waitingMs: Math.max(0, nowMs - arrivalUs / 1000),
       position: at + 1,
       meta: facts.meta,
+      id: facts.claim,
     }));
   }
 
-  snapshot(log: LockLog): LockSnapshot {
+  /** Nothing is removed on the way, unless `removesDead`: then tickets of the dead are. */
+  snapshot(log: LockLog, removesDead: boolean): LockSnapshot {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const head = log.read(false);
       if (head === undefined) return { held: [], pending: [], forced: [] };
       const held = this.holdings(head, this.liveState(head));
-      const pending = this.waitings(this.waiters(head));
+      const pending = this.waitings(this.waiters(head, removesDead));
       // An epoch that was left meanwhile seems to have no holder.
       if (disk.exists(head.directory)) return { held, pending, forced: head.state.forced };
     }

@@ -88,20 +88,20 @@ export class Queue {
     remove(ticket);
   }
 
-  /** The waiters, in order. Tickets whose time is over are removed. */
-  list(): Ticket[] {
+  /** The waiters, in order. Tickets whose time is over are removed, if `removesDead`. */
+  list(removesDead = true): Ticket[] {
     const names = disk.list(this.#path);
     if (names === undefined) return [];
     const tickets: Ticket[] = [];
     for (const name of names.toSorted()) {
-      const ticket = this.#read(name, tickets.length === 0 ? undefined : BEHIND_FRESH_MS);
+      const ticket = this.#read(name, tickets.length === 0 ? undefined : BEHIND_FRESH_MS, removesDead);
       if (ticket !== undefined) tickets.push(ticket);
     }
-    if (tickets.length === 0) this.#tidy();
+    if (tickets.length === 0 && removesDead) this.#tidy();
     return tickets;
   }
 
-  #read(name: string, freshMs: number | undefined): Ticket | undefined {
+  #read(name: string, freshMs: number | undefined, removesDead: boolean): Ticket | undefined {
     const [, arrival, id] = NAME.exec(name) ?? [];
     if (arrival === undefined || id === undefined) return undefined;
     const path = join(this.#path, name);
@@ -109,7 +109,7 @@ export class Queue {
     if (facts === undefined) return undefined;
     const remainingMs = waitsForMs(this.#options, facts, path, freshMs);
     if (remainingMs > 0) return { path, facts, arrivalUs: Number(arrival), remainingMs };
-    remove(path);
+    if (removesDead) remove(path);
     return undefined;
   }
 

@@ -11,7 +11,8 @@ import { LockBackendError, quote } from "../../contract/errors.ts";
 import { disk } from "./disk.ts";
 import type { Head, LockLog } from "./log.ts";
 import { freshName, isFreshName, type DirectoryPaths } from "./directory.ts";
-import { type Holder, isId, type LeaseFacts, readLeaseFile } from "./records.ts";
+import { isId } from "./checked-text.ts";
+import { type Holder, type LeaseFacts, readLeaseFile } from "./records.ts";
 
 /** A new id for a file to wait by: it becomes a name in the lock directory. */
 export function waitingId(claimId: string): string {

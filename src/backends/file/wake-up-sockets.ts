@@ -11,7 +11,7 @@ import { systemClock } from "../../contract/clock.ts";
 import { within } from "../../contract/time-limit.ts";
 import { remove } from "./disk.ts";
 import type { DirectoryPaths } from "./directory.ts";
-import { isId } from "./records.ts";
+import { isId } from "./checked-text.ts";
 
 /** What fits into a socket's address on every system. */
 const PATH_MAX = 103;

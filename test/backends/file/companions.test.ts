@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { openBackend, openRenewer } from "../../../src/backends/file/open.ts";
-import { parseChecked } from "../../../src/backends/file/records.ts";
+import { parseChecked } from "../../../src/backends/file/checked-text.ts";
 import { DIST } from "../../dist.ts";
 import { claim, granted, grantedAtLast, rewrite, Scratch, sleep } from "./peers.ts";
 

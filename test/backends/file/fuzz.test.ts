@@ -21,6 +21,7 @@ import { LockBackendError } from "../../../src/contract/errors.ts";
 import { ForeignError } from "../../../src/backends/file/disk.ts";
 import { thisProcess } from "../../../src/backends/file/process-identity.ts";
 import { fromDirectory } from "../../../src/backends/file/epochs.ts";
+import { parseChecked, withChecksum } from "../../../src/backends/file/checked-text.ts";
 import {
   FREE,
   type Entry,
@@ -29,12 +30,10 @@ import {
   type Kept,
   type LeaseFacts,
   type LockState,
-  parseChecked,
   parseEntry,
   parseEpoch,
   parseForced,
   parseLeaseFacts,
-  withChecksum,
   writeEntry,
 } from "../../../src/backends/file/records.ts";
 import { parseCompanions } from "../../../src/backends/file/companions.ts";
@@ -59,7 +58,7 @@ const facts: LeaseFacts = {
 };
 const holder: Holder = { facts, fence: 1_700_000_000_000_000, run: 64, sinceMs: 1, sinceWallMs: 2 };
 const forced = { name: "a lock", fence: 1_700_000_000_000_000, by: "ops", reason: "stuck", wallMs: 1 };
-const kept: Kept = { ...holder, untilMs: 1, untilWallMs: 2, process: thisProcess() };
+const kept: Kept = { ...holder, untilMs: 1, untilWallMs: 2, process: thisProcess(), why: "lockDelay" };
 const state: LockState = { ...FREE, holders: [holder], kept: [kept], forced: [forced] };
 const epoch: Epoch = {
   kind: "epoch",
