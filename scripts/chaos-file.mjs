@@ -16,7 +16,8 @@ const program = join(import.meta.dirname, "../test/backends/file/killed-process.
 const problems = [];
 
 try {
-  for (const scenario of ["open", "alone", "shared", "handOver", "together"]) console.log(await everyCall(scenario));
+  for (const scenario of ["open", "alone", "shared", "handOver", "together", "outcome", "stolen"])
+    console.log(await everyCall(scenario));
   const result = await selfTest(scratch, { kills, killsForMs: Infinity, workers: 5 });
   console.log(JSON.stringify(result));
   problems.push(...result.faults);
@@ -52,8 +53,20 @@ function run(dir, scenario, at, when) {
   return new Promise((resolve) => execFile(process.execPath, args, (_error, stdout) => resolve(stdout)));
 }
 
+/** What was answered is so. Whether a lease without an answer is held or done is judged in test/backends/file/kills.test.ts. */
+async function judgeOutcome(backend, output) {
+  const last = (word) => [...output.matchAll(new RegExp(`^${word} (\\d+)`, "gm"))].at(-1)?.[1];
+  const { outcome } = await backend.inspect("doomed");
+  const answered = last("forgets") === undefined ? last("kept") : undefined;
+  if (answered !== undefined && outcome === undefined) throw new Error(`the outcome of ${answered} is gone`);
+  if (last("forgot") !== undefined && outcome !== undefined) throw new Error("an outcome came back");
+  if (outcome !== undefined && outcome.value !== `${outcome.fence} ${"x".repeat(10_000)}`)
+    throw new Error(`the outcome of ${outcome.fence} is not what was kept`);
+}
+
 async function survive(dir, output) {
   const backend = new FileBackend({ dir, entriesMax: 2, hints: "poll" });
+  await judgeOutcome(backend, output);
   const given = [...output.matchAll(/^fence (\d+) (\d+)$/gm)].map(([, fence, run]) => BigInt(fence) + BigInt(run) - 1n);
   const last = given.reduce((a, b) => (a > b ? a : b), 0n);
   const common = {

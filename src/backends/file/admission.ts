@@ -52,12 +52,18 @@ export function runFor({ mode, limit }: ModeAndLimit, stride: number): number {
   return mode === "exclusive" && limit === 1 ? stride : 1;
 }
 
+/** Whom a waiting claim waits for: all who share the lock, or, where a limit lets several hold, the oldest. */
+export function inTheWay({ holders }: LockState): readonly Holder[] {
+  return holders[0]?.facts.mode === "shared" ? holders : holders.slice(0, 1);
+}
+
 export function contains({ fence, run }: Holder, wanted: bigint): boolean {
   return wanted >= BigInt(fence) && wanted < BigInt(fence) + BigInt(run);
 }
 
-export function isFree({ holders, kept }: LockState): boolean {
-  return holders.length === 0 && kept.length === 0;
+/** Free, and without an outcome: nothing has to be written down for those who come later. */
+export function isEmpty({ holders, kept, outcome }: LockState): boolean {
+  return holders.length === 0 && kept.length === 0 && outcome === undefined;
 }
 
 /** The state in which that claim alone holds. */

@@ -1,4 +1,4 @@
-/** Force release: ends a lease, and records for a day who did it and why. */
+/** Force: ends a lease, or all of a lock for a claim that takes it, and records for a day who did it and why. */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { Forced } from "../../contract/backend.ts";
@@ -11,7 +11,8 @@ import { isHead } from "./log.ts";
 import { freshName, type DirectoryPaths } from "./directory.ts";
 import { withChecksum } from "./checked-text.ts";
 import { type ForcedRecord, type LockState, parseForced } from "./records.ts";
-import { isFull, tooBusy } from "./errors.ts";
+import { isFull, tooBusy, tooShort } from "./errors.ts";
+import { ABANDONED_MAX, type LocalClaim } from "./local-claim.ts";
 
 const KEPT_MS = 24 * 3_600_000;
 const TEXT_MAX = 2000;
@@ -41,6 +42,33 @@ export class ForcedRecords {
       lock.wake(target.facts);
       lock.settle();
       return true;
+    }
+    throw tooBusy(lock.name);
+  }
+
+  /**
+   * Ends all leases of the lock, and what is kept of them, and gives it to the claim, before all who wait. One entry does it. A claim
+   * that holds the lock keeps it.
+   */
+  steal(lock: Lock, local: LocalClaim, reason: string): undefined {
+    local.abandoned = 0;
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      if (local.abandoned > ABANDONED_MAX) throw tooShort(local.claim);
+      const head = lock.log.read(true)!;
+      if (lock.holds(local, head)) {
+        if (lock.resume(local, head)) return;
+        continue;
+      }
+      const { state } = lock.query.liveState(head);
+      const rest = { ...state, holders: [], kept: [] };
+      lock.checkLimit(local, rest, lock.query.waiters(head));
+      const ended = taken(state);
+      const forced = ended.map(({ fence }) => this.#record(lock.name, fence, local.claim.holder, reason));
+      if (!lock.grant(local, head, { ...rest, forced })) continue;
+      this.keep(forced);
+      for (const { facts } of ended) lock.wake(facts);
+      local.wanted = lock.isWanted(local);
+      return;
     }
     throw tooBusy(lock.name);
   }

@@ -7,7 +7,7 @@
  * ttl, whichever process goes on with it. The lease is reported only afterwards.
  */
 import { join } from "node:path";
-import type { Clock } from "../../contract/clock.ts";
+import { type Clock, machineMs } from "../../contract/clock.ts";
 import { without } from "./admission.ts";
 import { holderIn, type LocalClaim, withHolder } from "./local-claim.ts";
 import { createFile, disk, remove, tryRename } from "./disk.ts";
@@ -32,7 +32,10 @@ export function accept(log: LockLog, options: LeaseChangeOptions, local: LocalCl
   const { claim } = local;
   const file = local.file!;
   if (options.leaseFiles.isProvisional(local)) return detach(log, options, local);
-  if (claim.ttlMs !== file.facts.ttlMs) local.file = changeTtl(log, options.paths, file, claim.ttlMs) ?? file;
+  if (claim.ttlMs !== file.facts.ttlMs) {
+    if (file.leases !== undefined) return separate(log, options, local);
+    writeTtl(log, options, local);
+  }
   // Another process may have taken the lock anew for the same claim, with a file of the same name, before we renewed that.
   const now = options.leaseFiles.resumable ? log.read(false) : head;
   local.fromMs = file.fromMs;
@@ -72,11 +75,49 @@ export function detach(log: LockLog, { leaseFiles, paths, clock }: LeaseChangeOp
 }
 
 /**
- * Writes the ttl down for a lease that was renewed with it just before. `undefined`: it is gone. The lease file's mtime says until
- * when the lease lasts. But where clocks cannot be compared (another boot), others count the ttl from the last renewal, so the
- * written ttl must change too.
+ * Gives a lease that shares its lease file one of its own, for another ttl: the others keep theirs. One entry changes it, with the
+ * same fence; until then the shared file counts. `false`: the lease is gone, or was over.
  */
-export function changeTtl(log: LockLog, paths: DirectoryPaths, file: LeaseFile, ttlMs: number): LeaseFile | undefined {
+export function separate(log: LockLog, { leaseFiles, clock }: LeaseChangeOptions, local: LocalClaim): boolean {
+  const shared = local.file!;
+  if (machineMs(clock) >= shared.untilMs) return false;
+  const own = leaseFiles.apart(local.claim, shared);
+  for (let tries = 0; tries < TRIES_MAX; tries++) {
+    const head = log.read(false);
+    const before = head?.state.holders.find(({ facts }) => facts.id === shared.facts.id);
+    // An entry that was overtaken may have made the change already.
+    const after = head?.state.holders.find(({ facts }) => facts.id === own.facts.id);
+    if (head === undefined || (before ?? after) === undefined) {
+      leaseFiles.discard(own, local);
+      return false;
+    }
+    if (before !== undefined) {
+      const changed = { ...before, facts: own.facts, claim: local.claim.id, sinceWallMs: sinceWallMs(head, before) };
+      const holders = head.state.holders.map((holder) => (holder === before ? changed : holder));
+      if (!isHead(log.append(head, { state: () => ({ ...head.state, holders, forced: [] }) }))) continue;
+    }
+    leaseFiles.giveBack(shared, local);
+    local.file = own;
+    [local.held, local.fromMs] = [holderIn(log.seen!.state, local), own.fromMs];
+    return true;
+  }
+  throw tooBusy(log.name);
+}
+
+/** Writes the ttl down for a lease that was renewed with it just before, as far as others may count with it already. */
+export function writeTtl(log: LockLog, { paths, clock }: LeaseChangeOptions, local: LocalClaim): void {
+  const { file, claim } = local;
+  if (file === undefined || claim.ttlMs === file.facts.ttlMs) return;
+  // A shorter one counts when the time that the longer one gave is over.
+  if (claim.ttlMs < file.facts.ttlMs && file.untilMs > machineMs(clock) + claim.ttlMs) return;
+  local.file = changeTtl(log, paths, file, claim.ttlMs) ?? file;
+}
+
+/**
+ * `undefined`: the lease is gone. The lease file's mtime says until when the lease lasts. But where clocks cannot be compared
+ * (another boot), others count the ttl from the last renewal, so the written ttl must change too.
+ */
+function changeTtl(log: LockLog, paths: DirectoryPaths, file: LeaseFile, ttlMs: number): LeaseFile | undefined {
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     const head = log.read(false);
     const before = head?.state.holders.find(({ facts }) => facts.id === file.facts.id);

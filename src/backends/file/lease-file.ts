@@ -94,13 +94,13 @@ export class LeaseFileStore {
     return times && { facts, path, ino: times.ino, shareKey: "", untilMs: times.mtimeMs, fromMs: 0, leases: undefined };
   }
 
-  /** Renews what holds or waits by this file. `false`: its time was over, or the file is gone. */
+  /** Renews what holds or waits by this file; it never ends sooner than before. `false`: its time was over, or the file is gone. */
   renew(file: LeaseFile, ttlMs: number): boolean {
     const { clock } = this.#options;
     if (file.leases === undefined && machineMs(clock) >= file.untilMs) this.#reread(file);
     const untilMs = file.untilMs;
     if (machineMs(clock) >= untilMs) return false;
-    if (!this.extend(file, ttlMs)) return false;
+    if (!this.extend(file, ttlMs, untilMs)) return false;
     if (machineMs(clock) < untilMs) return true;
     // Too late: another process may have found it over. It ends when it would have ended.
     disk.utimes(file.path, untilMs);
@@ -108,14 +108,14 @@ export class LeaseFileStore {
     return false;
   }
 
-  /** Gives the file its whole ttl, whatever it had before: right only while nothing holds or waits by it. `false`: it is gone. */
-  extend(file: LeaseFile, ttlMs: number): boolean {
+  /**
+   * Gives the file that ttl from now on, and at least until `notBeforeMs`. Without that, whatever it had before: right only while
+   * nothing holds or waits by it. `false`: it is gone.
+   */
+  extend(file: LeaseFile, ttlMs: number, notBeforeMs = 0): boolean {
     const { clock } = this.#options;
     const fromMs = clock.now();
-    let untilMs = machineMs(clock) + ttlMs;
-    // A claim that asks for less than the others must not shorten theirs.
-    if (file.leases !== undefined)
-      untilMs = Math.max(untilMs + Math.max(0, file.facts.ttlMs - ttlMs), file.leases.size > 1 ? file.untilMs : 0);
+    const untilMs = Math.max(machineMs(clock) + ttlMs, notBeforeMs);
     if (!trySetTime(file.path, untilMs)) return false;
     // Restored from a backup, for example: others judge by the file that they have linked.
     if (disk.times(file.path)?.ino !== file.ino) return false;
@@ -149,7 +149,9 @@ export class LeaseFileStore {
     const terms = { mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta };
     const facts: LeaseFacts = { kind: "lease", id, instance, process, ...terms };
     const leases: LeaseFile["leases"] = shareKey === "" ? undefined : new Map();
-    const written = leases === undefined ? { ...facts, claim: claim.id } : facts;
+    // What is said of one claim only.
+    const own = { claim: claim.id, ...(claim.wantsOutcome === true && { wantsOutcome: true }) };
+    const written = leases === undefined ? { ...facts, ...own } : facts;
     createFile(path, writeEntry(written));
     const ino = disk.times(path)?.ino ?? 0;
     const file: LeaseFile = { facts: written, path, ino, shareKey, untilMs: 0, fromMs: 0, leases };

@@ -4,7 +4,7 @@
  * at a time of its own (`renew: false`, `maxHold`), is renewed elsewhere (a thread, another process), waits in a queue,
  * or leaves a place behind that is known by the file's id (`minHold`, `lockDelay`).
  *
- * Leases that share a file must still end one by one. A lease is ended by an entry in its lock's log. If that failed, or if the
+ * Leases that share a file have one ttl: one that is renewed for another leaves. They must still end one by one. A lease is ended by an entry in its lock's log. If that failed, or if the
  * core did not renew it for a whole ttl, the renewals of the others keep it alive. So each of these reports it, to be ended. A
  * shared file whose time was over while it held anything is never used again: the next claim gets a new one.
  *
@@ -142,6 +142,13 @@ export class LeaseFiles {
   /** A file of the claim's own, with its whole ttl left. */
   own(claim: Claim): LeaseFile {
     return this.#files.forOne(claim, this.#named);
+  }
+
+  /** A file of the claim's own, in place of one that it shares: it lasts for the claim's ttl, and no shorter than that one. */
+  apart(claim: Claim, shared: LeaseFile): LeaseFile {
+    const file = this.own(claim);
+    if (file.untilMs < shared.untilMs) this.#files.extend(file, claim.ttlMs, shared.untilMs);
+    return file;
   }
 
   /** The claim has ended, and nothing refers to its file any more. */

@@ -39,6 +39,8 @@ export interface LeaseFacts {
   readonly meta: Meta;
   /** The claim's id, where the file serves this one claim only. */
   readonly claim?: string | undefined;
+  /** True: it waits for an outcome, or for the lock while there is none. */
+  readonly wantsOutcome?: boolean | undefined;
 }
 
 export interface Holder {
@@ -52,12 +54,16 @@ export interface Holder {
   readonly sinceWallMs: number | undefined;
 }
 
-/** A place that stays taken until its time although its lease has ended: `minHold`, or `lockDelay` after an unclean end. */
-export interface Kept extends Holder {
+/** Something that ends by itself. */
+interface Ending {
   readonly untilMs: number;
   readonly untilWallMs: number;
   /** `untilMs` is of this process's machine clock. */
   readonly process: ProcessIdentity;
+}
+
+/** A place that stays taken until its time although its lease has ended: `minHold`, or `lockDelay` after an unclean end. */
+export interface Kept extends Holder, Ending {
   readonly why: "minHold" | "lockDelay";
 }
 
@@ -69,12 +75,24 @@ export interface ForcedRecord {
   readonly wallMs: number;
 }
 
+/** The outcome of a lease that has ended. */
+export interface OutcomeRecord extends Ending {
+  /** The id of the claim that left it. */
+  readonly claim: string;
+  readonly fence: number;
+  readonly holder: string;
+  readonly keepMs: number;
+  /** The name of its value: see outcomes.ts. */
+  readonly file: string;
+}
+
 export interface LockState {
   readonly kind: "state";
   readonly holders: readonly Holder[];
   readonly kept: readonly Kept[];
   /** Ended by force in the transition that made this state. */
   readonly forced: readonly ForcedRecord[];
+  readonly outcome?: OutcomeRecord | undefined;
 }
 
 /** The first entry of an epoch: the whole state, and the numbers for what follows. */
@@ -165,12 +183,14 @@ function fromFacts({ kind: _kind, id, instance, process, ...rest }: LeaseFacts):
 
 function toFacts(value: unknown): LeaseFacts | undefined {
   if (!isRecord(value) || value["kind"] !== FACTS) return undefined;
-  const { id, instance, [PROCESS]: process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta, claim } = value;
+  const { id, instance, [PROCESS]: process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = value;
+  const { claim, wantsOutcome } = value;
   if (!isId(id) || !isId(instance) || !isProcessIdentity(process)) return undefined;
   if ((mode !== "exclusive" && mode !== "shared") || !isCount(limit)) return undefined;
   if (!isCount(ttlMs) || !isCount(lockDelayMs) || !isCount(minHoldMs)) return undefined;
   if (typeof holder !== "string" || !isMeta(meta) || !isTextOrNone(claim)) return undefined;
-  return { kind: "lease", id, instance, process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta, claim };
+  const facts = { id, instance, process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta, claim } as const;
+  return { kind: "lease", ...facts, ...(wantsOutcome === true && { wantsOutcome }) };
 }
 
 function fromHolder({ facts, ...rest }: Holder): object {
@@ -200,15 +220,30 @@ function toKept(value: unknown): Kept | undefined {
   return { ...holder, untilMs, untilWallMs, process, why: why === "lockDelay" ? why : "minHold" };
 }
 
-function fromState({ kind, holders, kept, forced }: LockState): object {
-  return { kind, holders: holders.map(fromHolder), kept: kept.map(fromKept), forced };
+function toOutcome(value: unknown): OutcomeRecord | undefined {
+  if (!isRecord(value)) return undefined;
+  const { claim, fence, holder, keepMs, file, untilMs, untilWallMs, [PROCESS]: process } = value;
+  if (typeof claim !== "string" || typeof holder !== "string" || !isId(file) || !isFence(fence)) return undefined;
+  if (!isCount(keepMs) || !isTime(untilMs) || !isTime(untilWallMs) || !isProcessIdentity(process)) return undefined;
+  return { claim, fence, holder, keepMs, file, untilMs, untilWallMs, process };
+}
+
+function fromOutcome({ process, ...rest }: OutcomeRecord): object {
+  return { ...rest, [PROCESS]: process };
+}
+
+function fromState({ kind, holders, kept, forced, outcome }: LockState): object {
+  const state = { kind, holders: holders.map(fromHolder), kept: kept.map(fromKept), forced };
+  return outcome === undefined ? state : { ...state, outcome: fromOutcome(outcome) };
 }
 
 function toState(value: unknown): LockState | undefined {
   if (!isRecord(value) || value["kind"] !== "state") return undefined;
   const [holders, kept, { forced }] = [toList(value["holders"], toHolder), toList(value["kept"], toKept), value];
   if (holders === undefined || kept === undefined || !isListOf(forced, isForced)) return undefined;
-  return { kind: "state", holders, kept, forced };
+  const outcome = toOutcome(value["outcome"]);
+  if (outcome === undefined && value["outcome"] !== undefined) return undefined;
+  return { kind: "state", holders, kept, forced, ...(outcome && { outcome }) };
 }
 
 function toEpoch(value: unknown): Epoch | undefined {

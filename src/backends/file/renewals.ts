@@ -5,12 +5,13 @@ import type { LossReason } from "../../contract/loss.ts";
 import type { LocalClaims, LocalClaim } from "./local-claim.ts";
 import type { ForcedRecords } from "./force-release.ts";
 import type { Lock } from "./lock.ts";
+import type { Notes } from "./notes.ts";
 import type { LeaseFile } from "./lease-file.ts";
 import type { LeaseFiles } from "./lease-files.ts";
 import type { DirectoryPaths } from "./directory.ts";
 import type { OpenDirectory } from "./directory-checks.ts";
 import { leaseOf } from "./resume.ts";
-import { changeTtl } from "./lease-changes.ts";
+import { separate, writeTtl } from "./lease-changes.ts";
 
 /** Renewing many leases is cut into slices, so the event loop can run in between. */
 const SLICE = 100;
@@ -21,6 +22,7 @@ export interface RenewalsOptions {
   readonly claims: LocalClaims;
   readonly forced: ForcedRecords;
   readonly clock: Clock;
+  readonly notes: Notes;
   readonly directory: OpenDirectory;
   lock(name: string): Lock;
 }
@@ -48,24 +50,37 @@ export class Renewals {
 
   /** Renews one lease. `round`: the shared lease files that this call has already renewed. */
   #renew(claim: Claim, round: Set<LeaseFile>, fence?: bigint): Renewal {
-    const { leaseFiles, claims } = this.#options;
+    const { claims } = this.#options;
     const lock = this.#options.lock(claim.name);
     const local = claims.known(claim.id) ?? claims.adopt(claim, leaseOf(this.#options.paths, lock.log, claim.id));
     const file = local?.file;
     if (local?.held === undefined || file === undefined) return { held: false, reason: { kind: "gone" } };
     if (fence !== undefined && fence !== BigInt(local.held.fence)) return { held: false, reason: { kind: "retaken" } };
-    const { facts, leases } = file;
-    const renewed = (round.has(file) && claim.ttlMs <= facts.ttlMs) || leaseFiles.renew(file, claim.ttlMs);
-    if (renewed && leases !== undefined) round.add(file);
-    if (renewed && leases === undefined && claim.ttlMs !== facts.ttlMs)
-      local.file = changeTtl(lock.log, this.#options.paths, file, claim.ttlMs) ?? file;
-    if (renewed && lock.holderBy(facts.id) !== undefined) {
-      local.fromMs = file.fromMs;
-      return { held: true, fromMs: file.fromMs };
+    const { meta, local: facts } = local.claim;
+    // What is for people is written where it has changed.
+    local.claim = claim.changed === true ? claim : { ...claim, meta, local: facts };
+    const renewed = this.#extend(lock, local, file, round);
+    if (renewed && lock.holderBy(local.file!.facts.id) !== undefined) {
+      this.#options.notes.write(local, lock.log.seen);
+      return { held: true, fromMs: local.fromMs, ...(lock.isWanted(local) && { wanted: true }) };
     }
     // An expired lease may still be in its lock, if no other claim wanted it: release() ends it.
     if (renewed) this.#forget(local);
     return { held: false, reason: this.#whyLost(local, renewed) };
+  }
+
+  /** `false`: its time was over. */
+  #extend(lock: Lock, local: LocalClaim, file: LeaseFile, round: Set<LeaseFile>): boolean {
+    const { leaseFiles } = this.#options;
+    const { ttlMs } = local.claim;
+    // The others that share its file keep their ttl.
+    if (file.leases !== undefined && ttlMs !== file.facts.ttlMs && separate(lock.log, this.#options, local))
+      return true;
+    if (!round.has(file) && !leaseFiles.renew(file, file.leases === undefined ? ttlMs : file.facts.ttlMs)) return false;
+    local.fromMs = file.fromMs;
+    if (file.leases === undefined) writeTtl(lock.log, this.#options, local);
+    else round.add(file);
+    return true;
   }
 
   /** The leases of this lease file that are gone: called after a wake-up for it. */
@@ -86,6 +101,7 @@ export class Renewals {
     if (local === undefined || local.fromMs + local.claim.ttlMs > clock.now()) return;
     try {
       this.#options.lock(local.claim.name).release(local, true);
+      this.#options.notes.remove(local);
       claims.forget(claimId);
     } catch {
       // A full disk, perhaps. It is found again at the next renewal.
@@ -103,8 +119,9 @@ export class Renewals {
 
   /** Its lock does not know it any more, so nothing refers to its lease file, unless it is shared. */
   #forget(local: LocalClaim): void {
-    const { claims, leaseFiles } = this.#options;
+    const { claims, leaseFiles, notes } = this.#options;
     claims.forget(local.claim.id);
+    notes.remove(local);
     if (local.file?.leases !== undefined) leaseFiles.giveBack(local.file, local);
     else if (local.file !== undefined) leaseFiles.discard(local.file, local);
   }

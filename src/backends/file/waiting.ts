@@ -11,7 +11,7 @@ import type { BlockedBy } from "./query.ts";
 
 /** With wake-up sockets, polling only covers lost wake-ups. Without them, there is nothing else. */
 const POLL_MS = 1000;
-const BARE_POLL_MS = 60;
+export const BARE_POLL_MS = 60;
 /** A ticket is renewed in time, but a ttl of a few milliseconds must not keep the process busy. */
 const RENEW_MIN_MS = 20;
 /**

@@ -30,6 +30,7 @@ import {
   type Kept,
   type LeaseFacts,
   type LockState,
+  type OutcomeRecord,
   parseEntry,
   parseEpoch,
   parseForced,
@@ -59,7 +60,17 @@ const facts: LeaseFacts = {
 const holder: Holder = { facts, fence: 1_700_000_000_000_000, run: 64, sinceMs: 1, sinceWallMs: 2 };
 const forced = { name: "a lock", fence: 1_700_000_000_000_000, by: "ops", reason: "stuck", wallMs: 1 };
 const kept: Kept = { ...holder, untilMs: 1, untilWallMs: 2, process: thisProcess(), why: "lockDelay" };
-const state: LockState = { ...FREE, holders: [holder], kept: [kept], forced: [forced] };
+const outcome: OutcomeRecord = {
+  claim: "claim".padEnd(22, "x"),
+  fence: 1_700_000_000_000_000,
+  holder: "web-3:812",
+  keepMs: 1000,
+  file: "value".padEnd(16, "x"),
+  untilMs: 1,
+  untilWallMs: 2,
+  process: thisProcess(),
+};
+const state: LockState = { ...FREE, holders: [holder], kept: [kept], forced: [forced], outcome };
 const epoch: Epoch = {
   kind: "epoch",
   format: 2,
