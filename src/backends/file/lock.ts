@@ -77,8 +77,9 @@ export class Lock {
       const wanted = factsOf(waiters);
       const count = admitted(live.state, at < 0 ? [...wanted, local.claim] : wanted);
       if ((at < 0 ? waiters.length : at) < count) {
-        if (this.grant(local, head, live.state)) return this.#granted(local);
-        continue;
+        if (!this.grant(local, head, live.state)) continue;
+        local.wanted = waiters.length > (at < 0 ? 0 : 1) && this.query.isInTheWay(this.log.seen!, local.file!.facts.id);
+        return undefined;
       }
       if (count > 0 && this.#endings.handOver(head, live.state, waiters, count)) continue;
       if (!queues) {
@@ -131,7 +132,7 @@ export class Lock {
     return true;
   }
 
-  #granted(local: LocalClaim): undefined {
+  #granted(local: LocalClaim): void {
     local.wanted = this.isWanted(local);
   }
 

@@ -119,7 +119,11 @@ export class LockQuery {
 
   /** True if a claim waits for what this lease holds. While there is no queue, this costs a microsecond. */
   isWanted(head: Head, fileId: string): boolean {
-    if (!this.queue.mayExist() || this.waiters(head).length === 0) return false;
+    return this.queue.mayExist() && this.waiters(head).length > 0 && this.isInTheWay(head, fileId);
+  }
+
+  /** True if it is this lease that a claim waits for, where one does. */
+  isInTheWay(head: Head, fileId: string): boolean {
     return isIn(inTheWay(this.liveState(head).state), fileId);
   }
 

@@ -1,6 +1,7 @@
 /** Renews the leases of this process, and finds those that are lost. */
 import type { Claim, Renewal } from "../../contract/backend.ts";
 import type { Clock } from "../../contract/clock.ts";
+import { disk } from "./disk.ts";
 import type { LossReason } from "../../contract/loss.ts";
 import type { LocalClaims, LocalClaim } from "./local-claim.ts";
 import type { ForcedRecords } from "./force-release.ts";
@@ -15,6 +16,8 @@ import { separate, writeTtl } from "./lease-changes.ts";
 
 /** Renewing many leases is cut into slices, so the event loop can run in between. */
 const SLICE = 100;
+/** For more leases than this, the queues are listed once, instead of looking for each of them. */
+const LOOKS_MAX = 8;
 
 export interface RenewalsOptions {
   readonly paths: DirectoryPaths;
@@ -27,6 +30,14 @@ export interface RenewalsOptions {
   lock(name: string): Lock;
 }
 
+/** What one call knows already. */
+interface Round {
+  /** The shared lease files that it has renewed. */
+  readonly files: Set<LeaseFile>;
+  /** The directories of all queues, where they were listed. */
+  queues: ReadonlySet<string> | undefined;
+}
+
 export class Renewals {
   readonly #options: RenewalsOptions;
 
@@ -36,7 +47,8 @@ export class Renewals {
 
   async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
     const renewals: Renewal[] = [];
-    const round = new Set<LeaseFile>();
+    const round: Round = { files: new Set(), queues: undefined };
+    if (claims.length > LOOKS_MAX) round.queues = new Set(disk.list(this.#options.paths.queues));
     for (const [at, claim] of claims.entries()) {
       if (renewals.length % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
       try {
@@ -48,21 +60,23 @@ export class Renewals {
     return renewals;
   }
 
-  /** Renews one lease. `round`: the shared lease files that this call has already renewed. */
-  #renew(claim: Claim, round: Set<LeaseFile>, fence?: bigint): Renewal {
+  /** Renews one lease. */
+  #renew(claim: Claim, round: Round, fence?: bigint): Renewal {
     const { claims } = this.#options;
     const lock = this.#options.lock(claim.name);
     const local = claims.known(claim.id) ?? claims.adopt(claim, leaseOf(this.#options.paths, lock.log, claim.id));
     const file = local?.file;
     if (local?.held === undefined || file === undefined) return { held: false, reason: { kind: "gone" } };
     if (fence !== undefined && fence !== BigInt(local.held.fence)) return { held: false, reason: { kind: "retaken" } };
-    const { meta, local: facts } = local.claim;
     // What is for people is written where it has changed.
-    local.claim = claim.changed === true ? claim : { ...claim, meta, local: facts };
-    const renewed = this.#extend(lock, local, file, round);
+    if (claim.changed === true) local.claim = claim;
+    else if (claim !== local.claim) local.claim = { ...claim, meta: local.claim.meta, local: local.claim.local };
+    const renewed = this.#extend(lock, local, file, round.files);
     if (renewed && lock.holderBy(local.file!.facts.id) !== undefined) {
       this.#options.notes.write(local, lock.log.seen);
-      return { held: true, fromMs: local.fromMs, ...(lock.isWanted(local) && { wanted: true }) };
+      const mayBeWanted = round.queues === undefined || round.queues.has(lock.log.directory);
+      const { fromMs } = local;
+      return mayBeWanted && lock.isWanted(local) ? { held: true, fromMs, wanted: true } : { held: true, fromMs };
     }
     // An expired lease may still be in its lock, if no other claim wanted it: release() ends it.
     if (renewed) this.#forget(local);
