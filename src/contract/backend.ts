@@ -92,7 +92,7 @@ export interface Listener {
   wanted?(claimId: string): void;
 }
 
-/** What not every store can do. `true`, or why not, as a sentence for users. Absent: it was never said, so it cannot. */
+/** What only some stores can do. `true`, or why not, as a sentence for users. Absent: it was never said, so it cannot. */
 export interface Abilities {
   /** `release(claim, outcome)`, claims that want outcomes, and `forget()`. */
   readonly outcomes?: true | string | undefined;
@@ -110,7 +110,7 @@ export interface Backend {
   /** True: a lease ends with the process that took it, whatever its ttl: with its session, or its memory. */
   readonly ephemeral?: boolean | undefined;
 
-  /** What it can do of that which not every store can. */
+  /** What it can do of that which only some stores can. */
   readonly can?: Abilities | undefined;
 
   /** Takes the lock if the claim may hold it now, in one atomic step. Never waits. May queue the claim. */
@@ -136,7 +136,8 @@ export interface Backend {
    * client may have sent the release twice (its connection broke on the way) rejects instead. After a rejection the core asks
    * again; "absent" then counts as released, if the lease was trusted when its work settled and has been since.
    *
-   * `outcome`: kept in the same atomic step, and only if the answer is `"held"`; then every claim that waits for an outcome has
+   * `outcome`: kept in the same atomic step, and only if the claim holds by the lease with its fence: one that was over, and that a late
+   * attempt has taken again, ends without it, and the answer is `"absent"`. When it is kept every claim that waits for an outcome has
    * news. Asked again, it is `"held"` for as long as that outcome is kept. The last fence of the lock is kept at least as long.
    */
   release(claim: Claim, outcome?: Outcome): Promise<Released>;

@@ -25,7 +25,7 @@ export interface Claim {
   readonly meta: Meta;
   /** What goes on around the claim in its process. */
   readonly local?: LocalFacts | undefined;
-  /** True: in a renewal, `meta` and `local` are not what the store was told last, and are to be written. An attempt always writes them. */
+  /** True: in a renewal, `meta` and `local` are not what the store knows, and are to be written. An attempt always writes them. */
   readonly changed?: boolean | undefined;
   /** False: a refused attempt leaves nothing in the store, also if the claim was queued before. True: it may queue the claim. */
   readonly queues: boolean;
@@ -68,6 +68,8 @@ export interface Outcome {
   readonly value: string;
   /** For how long it is kept, by the store's clock: a second to a year. */
   readonly keepMs: number;
+  /** The first of the lease under which the work was done: the outcome of a lease that is over is not kept. */
+  readonly fence: bigint;
 }
 
 export const OUTCOME_BYTES_MAX = 66_000;

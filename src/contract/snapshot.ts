@@ -14,7 +14,7 @@ export interface Holding {
   readonly meta: Meta;
   /** Of its claim. */
   readonly id?: string | undefined;
-  /** Present: nobody holds it any more, and the lock stays taken for the rest of a `minHold` or a `lockDelay`. */
+  /** Present: no process holds it any more, and the lock stays taken for the rest of a `minHold` or a `lockDelay`. */
   readonly remainder?: "minHold" | "lockDelay" | undefined;
   readonly local?: LocalFacts | undefined;
 }

@@ -64,7 +64,8 @@ export class Trial {
     this.clock = context.clock ?? systemClock;
     this.ttlMs = Math.min((context.ttlMs ?? 500) * stretch, context.ttlMaxMs ?? Infinity);
     this.slackMs = context.slackMs ?? this.ttlMs * 0.05;
-    this.patienceMs = context.patienceMs ?? 15_000;
+    // What ends with a ttl that was stretched ends later, too.
+    this.patienceMs = Math.max(context.patienceMs ?? 15_000, 4 * this.ttlMs);
     this.name = `conformance:${systemChance.id()}`;
     // Other checks may run in this process, and set timers of its clock: only a fake one is this check's own.
     this.#before = new Leftovers({ clock: context.sleep === undefined ? undefined : context.clock, process: false });

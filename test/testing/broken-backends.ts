@@ -257,10 +257,10 @@ export const broken: Readonly<Record<string, Change>> = {
   "shows one lock by its exact name: who holds it, who waits in which order, who was forced out": (right) => ({
     inspect: (name) => right.query(name),
   }),
-  "says of a lock that is only kept for its minHold that nobody holds it": onInspect(({ held }) => ({
+  "says of a lock that is only kept for its minHold that no claim holds it": onInspect(({ held }) => ({
     held: held.map(({ remainder: _, ...holding }) => holding),
   })),
-  "says of a lock that is only kept for its lockDelay that nobody holds it": onInspect(({ held }) => ({
+  "says of a lock that is only kept for its lockDelay that no claim holds it": onInspect(({ held }) => ({
     held: held.filter(({ remainder }) => remainder === undefined),
   })),
   "shows what a process says of its own queue, and writes it anew when it has changed": (right) => ({

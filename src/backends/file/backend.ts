@@ -13,6 +13,7 @@ import type {
   Snapshot,
   Swapped,
 } from "../../contract/backend.ts";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { systemClock } from "../../contract/clock.ts";
 import { grantedTo, LocalClaims } from "./local-claim.ts";
 import { ClaimSteps } from "./claim-steps.ts";
@@ -88,27 +89,27 @@ export class FileBackend implements Backend {
     this.#forced = new ForcedRecords(paths, clock);
     const parts = {
       paths,
+      leaseFiles: this.#leaseFiles,
+      claims: this.#claims,
       forced: this.#forced,
       directory: this.#openDirectory,
       lock: (name: string): Lock => this.#lock(name),
     };
     const notes = new Notes(paths, clock);
-    const claims = this.#claims;
-    this.#renewals = new Renewals({ ...parts, leaseFiles: this.#leaseFiles, claims, clock, notes });
+    this.#renewals = new Renewals({ ...parts, clock, notes });
     this.#shown = new Shown(parts);
     this.#sockets = new WakeUpSockets(paths, instance, {
       woken: (fileId) => this.#woken(fileId),
       wanted: (fileId, directory) => this.#closed || this.#wanted.heard(fileId, directory),
     });
     this.#wanted = new Wanted({
+      ...parts,
       clock,
-      claims: this.#claims,
       hears: () => this.#sockets.works,
-      lock: parts.lock,
       tell: (claimId) => this.#listener?.wanted?.(claimId),
     });
     this.#waiting = new WaitingClaims(this.#sockets, clock, options.hints ?? "socket");
-    this.#steps = new ClaimSteps({ ...parts, claims, notes, waiting: this.#waiting });
+    this.#steps = new ClaimSteps({ ...parts, notes, waiting: this.#waiting });
     this.#companions = new Companions(paths, instance);
     this.#lockOptions = {
       paths,
@@ -196,7 +197,8 @@ export class FileBackend implements Backend {
    * for a child that works under the lock. Returns how to end it; it also ends with that process.
    */
   alsoAlive(pid: number): () => void {
-    if (!Number.isSafeInteger(pid) || pid <= 0) throw new TypeError(`Expected \`pid\` to be a process id, got ${pid}`);
+    if (!Number.isSafeInteger(pid) || pid <= 0)
+      throw new ArgumentError(`Expected \`pid\` to be a process id, got ${pid}`);
     return this.#use("", () => this.#companions.add(pid));
   }
 

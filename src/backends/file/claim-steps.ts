@@ -2,6 +2,7 @@
 import type { Claim, Granted, Outcome, Refused, Released } from "../../contract/backend.ts";
 import type { ForcedRecords } from "./force-release.ts";
 import { grantedTo, type LocalClaim, type LocalClaims } from "./local-claim.ts";
+import type { LeaseFiles } from "./lease-files.ts";
 import type { Lock } from "./lock.ts";
 import type { Notes } from "./notes.ts";
 import type { BlockedBy } from "./query.ts";
@@ -9,6 +10,7 @@ import type { WaitingClaims } from "./waiting.ts";
 
 export interface ClaimStepsOptions {
   readonly claims: LocalClaims;
+  readonly leaseFiles: LeaseFiles;
   readonly waiting: WaitingClaims;
   readonly notes: Notes;
   readonly forced: ForcedRecords;
@@ -37,11 +39,11 @@ export class ClaimSteps {
   }
 
   release(claim: Claim, outcome?: Outcome): Released {
-    const { claims, waiting } = this.#options;
+    const { claims, leaseFiles, waiting } = this.#options;
     const lock = this.#options.lock(claim.name);
-    const local = claims.known(claim.id) ?? claims.adopt(claim, lock.holderBy(claim.id));
+    const local = claims.known(claim.id) ?? claims.adopt(claim, leaseFiles.leaseOf(claim, lock.log));
     if (local?.file !== undefined) waiting.forget(local.file.facts.id);
-    else if (outcome !== undefined && lock.hasOutcomeOf(claim.id)) return "held";
+    else if (outcome !== undefined && lock.hasOutcomeOf(claim, outcome)) return "held";
     if (local === undefined) return "absent";
     // Who resumes another process's lease need not know its minHold, but the record does.
     const released = lock.release(local, claim.minHoldMs > 0 || claim.resumes === true, outcome);
@@ -56,7 +58,7 @@ export class ClaimSteps {
     if (local?.held === undefined || held.name !== next.name) return undefined;
     if (!this.#options.lock(held.name).swap(local, following)) return undefined;
     this.#forget(local);
-    this.#options.notes.write(following, this.#options.lock(next.name).log.seen);
+    this.#options.notes.write(following, this.#options.lock(next.name).log.seen, false);
     return grantedTo(following);
   }
 
@@ -70,6 +72,7 @@ export class ClaimSteps {
     claim: Claim,
     step: (lock: Lock, local: LocalClaim) => BlockedBy | undefined,
   ): Granted | (BlockedBy & { readonly local: LocalClaim }) {
+    const waited = this.#options.claims.known(claim.id) !== undefined;
     const local = this.#options.claims.of(claim);
     const lock = this.#options.lock(claim.name);
     let blockedBy: BlockedBy | undefined;
@@ -79,7 +82,7 @@ export class ClaimSteps {
       if (local.file === undefined) this.#forget(local);
       throw error;
     }
-    this.#options.notes.write(local, lock.log.seen);
+    this.#options.notes.write(local, lock.log.seen, waited && local.held === undefined);
     if (blockedBy === undefined) return grantedTo(local);
     if (local.file === undefined) this.#forget(local);
     return { ...blockedBy, local };

@@ -2,7 +2,7 @@
  * How a lease of a lock ends, and who gets the lock then. Ending it is one entry; so is handing the lock to the first waiter in the
  * same step, or keeping an outcome. An append that fails means that another process was faster, so the loop reads again.
  */
-import type { Outcome } from "../../contract/backend.ts";
+import type { Claim, Outcome } from "../../contract/backend.ts";
 import { machineMs } from "../../contract/clock.ts";
 import { admitted, isEmpty, isPlain, without } from "./admission.ts";
 import { disk } from "./disk.ts";
@@ -70,7 +70,7 @@ export class Endings {
   }
 
   /**
-   * The same, and keeps an outcome in that entry, if the lease is not over. The value is on the disk before, in a file that
+   * The same, and keeps an outcome in that entry, if the lease is that of the outcome, and not over. The value is on the disk before, in a file that
    * only this entry makes count; nothing is answered before all of it would survive a power cut. `false`: it holds nothing.
    */
   conclude(file: LeaseFile, { claim }: LocalClaim, keepsMinHold: boolean, outcome: Outcome): boolean {
@@ -82,8 +82,8 @@ export class Endings {
       const head = this.#log.read(false);
       const state = head && this.#query.liveState(head).state;
       const holder = state?.holders.find(({ facts }) => facts.id === file.facts.id);
-      if (head === undefined || state === undefined || holder === undefined) {
-        if (this.hasOutcomeOf(claim.id)) return true;
+      if (head === undefined || state === undefined || !isLeaseOf(outcome, holder)) {
+        if (this.hasOutcomeOf(claim, outcome)) return true;
         // An entry that was overtaken may have kept it, and a later one may have removed it.
         if (unseen) throw unknownOutcome(claim.name);
         discard();
@@ -114,10 +114,11 @@ export class Endings {
     throw tooBusy(this.#log.name);
   }
 
-  /** True if the lock has the outcome that this claim left, for good: its release is asked for once more. */
-  hasOutcomeOf(claimId: string): boolean {
+  /** True if the lock has this outcome, which the claim left, for good: its release is asked for once more. */
+  hasOutcomeOf({ id }: Claim, { fence }: Outcome): boolean {
     const head = this.#log.read(false);
-    if (head === undefined || this.#query.liveState(head).state.outcome?.claim !== claimId) return false;
+    const kept = head && this.#query.liveState(head).state.outcome;
+    if (head === undefined || kept?.claim !== id || BigInt(kept.fence) !== fence) return false;
     this.#log.sync(head);
     return true;
   }
@@ -179,4 +180,9 @@ export class Endings {
     else this.settle();
     return done;
   }
+}
+
+/** What the claim holds now may be another lease than that of the work. */
+function isLeaseOf({ fence }: Outcome, holder: Holder | undefined): holder is Holder {
+  return holder !== undefined && BigInt(holder.fence) === fence;
 }

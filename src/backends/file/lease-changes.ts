@@ -6,24 +6,21 @@
  * not. That change is one entry: before it the lock is free as soon as the process dies; from then on the lease lasts for its
  * ttl, whichever process goes on with it. The lease is reported only afterwards.
  */
-import { join } from "node:path";
 import { type Clock, machineMs } from "../../contract/clock.ts";
+import type { Claim } from "../../contract/backend.ts";
 import { without } from "./admission.ts";
 import { holderIn, type LocalClaim, withHolder } from "./local-claim.ts";
-import { createFile, disk, remove, tryRename } from "./disk.ts";
-import { type DirectoryPaths, freshName } from "./directory.ts";
+import { disk, remove } from "./disk.ts";
 import { type Announce, type Head, isHead, type LockLog } from "./log.ts";
 import type { LeaseFile } from "./lease-file.ts";
 import type { LeaseFiles } from "./lease-files.ts";
-import { type Holder, type LeaseFacts, writeEntry } from "./records.ts";
-import { leaseIn } from "./resume.ts";
+import type { Holder, LeaseFacts } from "./records.ts";
 import { tooBusy } from "./errors.ts";
 
 const TRIES_MAX = 1000;
 
 export interface LeaseChangeOptions {
   readonly leaseFiles: LeaseFiles;
-  readonly paths: DirectoryPaths;
   readonly clock: Clock;
 }
 
@@ -36,40 +33,55 @@ export function accept(log: LockLog, options: LeaseChangeOptions, local: LocalCl
     if (file.leases !== undefined) return separate(log, options, local);
     writeTtl(log, options, local);
   }
-  // Another process may have taken the lock anew for the same claim, with a file of the same name, before we renewed that.
-  const now = options.leaseFiles.resumable ? log.read(false) : head;
   local.fromMs = file.fromMs;
+  return confirm(options, local, options.leaseFiles.resumable ? log.read(false) : head);
+}
+
+/** True if the claim still holds by this entry: another process may have released it while we renewed it. */
+function confirm({ leaseFiles }: LeaseChangeOptions, local: LocalClaim, now: Head | undefined): boolean {
   local.held = now && holderIn(now.state, local);
+  if (local.held !== undefined && leaseFiles.resumable) outlast(leaseFiles, local, local.held);
   return local.held !== undefined;
 }
 
 /** Binds a lease to no process any more, and gives it the fence that others will know it by. `false`: it is gone. */
-export function detach(log: LockLog, { leaseFiles, paths, clock }: LeaseChangeOptions, local: LocalClaim): boolean {
+export function detach(log: LockLog, options: LeaseChangeOptions, local: LocalClaim): boolean {
+  const { leaseFiles, clock } = options;
+  const { claim } = local;
   const waited = local.file!;
-  const file = leaseFiles.own(local.claim);
-  const announce: Announce = (fence, run) => leaseFiles.detaching({ fence, run, fromMs: file.fromMs });
+  const own = leaseFiles.own(claim);
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     let head = log.read(false);
-    const before = head?.state.holders.find(({ facts }) => facts.id === waited.facts.id);
-    // Another process that asked for the same claim may have been faster. Its lease is ours if its file is, and is not over.
-    const held = head && leaseIn(paths, head, file.facts.id);
-    if (head === undefined || (before === undefined && held === undefined)) return false;
-    if (before === undefined && !leaseFiles.renew(file, local.claim.ttlMs)) return false;
+    const hasWaited = head?.state.holders.some(({ facts }) => facts.id === waited.facts.id) === true;
+    // Another process that asked for the same claim may have been faster: its lease is ours, unless it is over.
+    const found = head && leaseFiles.leaseFileIn(head, claim);
+    const isOther = found !== undefined && found.facts.id !== own.facts.id;
+    const file = isOther && leaseFiles.renew(found, claim.ttlMs) ? found : own;
+    const held = head?.state.holders.find(({ facts }) => facts.id === file.facts.id);
+    if (head === undefined || (!hasWaited && (held === undefined || !leaseFiles.renew(file, claim.ttlMs)))) {
+      remove(own.path);
+      return false;
+    }
+    const announce: Announce = (fence, run) => leaseFiles.detaching({ fence, run, fromMs: file.fromMs });
     if (held !== undefined) announce(held.fence, held.run);
-    if (before !== undefined) {
-      const others = without(head.state, waited.facts.id);
-      const rest = { ...(held === undefined ? without(others, file.facts.id) : others), forced: [] };
+    if (hasWaited) {
+      const rest = { ...without(head.state, waited.facts.id), forced: [] };
       const done = log.append(
         head,
-        held === undefined ? withHolder(rest, file, local.claim, clock, announce) : { state: () => rest },
+        held === undefined ? withHolder(rest, file, claim, clock, announce) : { state: () => rest },
       );
       if (!isHead(done)) continue;
       head = done;
     }
     remove(waited.path);
-    local.file = file;
-    [local.held, local.fromMs] = [holderIn(head.state, local), file.fromMs];
-    return true;
+    [local.file, local.fromMs] = [file, file.fromMs];
+    if (file === own) {
+      local.held = holderIn(head.state, local);
+      return true;
+    }
+    remove(own.path);
+    writeTtl(log, options, local);
+    return confirm(options, local, log.read(false));
   }
   throw tooBusy(log.name);
 }
@@ -105,33 +117,43 @@ export function separate(log: LockLog, { leaseFiles, clock }: LeaseChangeOptions
 }
 
 /** Writes the ttl down for a lease that was renewed with it just before, as far as others may count with it already. */
-export function writeTtl(log: LockLog, { paths, clock }: LeaseChangeOptions, local: LocalClaim): void {
+export function writeTtl(log: LockLog, { clock, leaseFiles }: LeaseChangeOptions, local: LocalClaim): void {
   const { file, claim } = local;
   if (file === undefined || claim.ttlMs === file.facts.ttlMs) return;
   // A shorter one counts when the time that the longer one gave is over.
   if (claim.ttlMs < file.facts.ttlMs && file.untilMs > machineMs(clock) + claim.ttlMs) return;
-  local.file = changeTtl(log, paths, file, claim.ttlMs) ?? file;
+  local.file = changeTtl(log, file, claim) ?? file;
+  // Another process that did not see the longer one yet may have set the end back, before this entry. After it, it will see it.
+  if (leaseFiles.resumable && claim.ttlMs > file.facts.ttlMs) leaseFiles.renew(local.file, claim.ttlMs);
+}
+
+/**
+ * Renews a lease once more if its lock says a longer ttl than was known here: while we renewed it, another process that uses the same
+ * claim may have given it that, and our end may have come after its own. The log is read after the renewal, and that process renews
+ * after its entry, so one of the two sees it.
+ */
+export function outlast(leaseFiles: LeaseFiles, local: LocalClaim, { facts }: Holder): void {
+  const file = local.file!;
+  if (facts.ttlMs <= file.facts.ttlMs) return;
+  local.file = { ...file, facts };
+  leaseFiles.renew(local.file, facts.ttlMs);
 }
 
 /**
  * `undefined`: the lease is gone. The lease file's mtime says until when the lease lasts. But where clocks cannot be compared
- * (another boot), others count the ttl from the last renewal, so the written ttl must change too.
+ * (another boot), others count the ttl from the last renewal, so the ttl in the lock's log must change too. The lease file stays
+ * the same: another process may renew the lease by it at this moment.
  */
-function changeTtl(log: LockLog, paths: DirectoryPaths, file: LeaseFile, ttlMs: number): LeaseFile | undefined {
+function changeTtl(log: LockLog, file: LeaseFile, { id: claim, ttlMs }: Claim): LeaseFile | undefined {
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     const head = log.read(false);
     const before = head?.state.holders.find(({ facts }) => facts.id === file.facts.id);
     if (head === undefined || before === undefined) return undefined;
     const facts: LeaseFacts = { ...before.facts, ttlMs };
-    const changed = { ...before, facts, sinceWallMs: sinceWallMs(head, before) };
+    const changed = { ...before, facts, claim, sinceWallMs: sinceWallMs(head, before) };
     const holders = head.state.holders.map((holder) => (holder === before ? changed : holder));
     if (!isHead(log.append(head, { state: () => ({ ...head.state, holders, forced: [] }) }))) continue;
-    // In one step, so the file is never missing: without it the lease would be over.
-    const aside = join(paths.trash, freshName());
-    createFile(aside, writeEntry(facts));
-    disk.utimes(aside, file.untilMs);
-    const ino = disk.times(aside)?.ino ?? 0;
-    return tryRename(aside, file.path) ? { ...file, facts, ino, shareKey: "" } : undefined;
+    return { ...file, facts, shareKey: "" };
   }
   throw tooBusy(log.name);
 }

@@ -4,25 +4,27 @@
  * at a time of its own (`renew: false`, `maxHold`), is renewed elsewhere (a thread, another process), waits in a queue,
  * or leaves a place behind that is known by the file's id (`minHold`, `lockDelay`).
  *
- * Leases that share a file have one ttl: one that is renewed for another leaves. They must still end one by one. A lease is ended by an entry in its lock's log. If that failed, or if the
- * core did not renew it for a whole ttl, the renewals of the others keep it alive. So each of these reports it, to be ended. A
- * shared file whose time was over while it held anything is never used again: the next claim gets a new one.
+ * Leases that share a file have one ttl: one that is renewed for another leaves. They must still end one by one. A lease is ended
+ * by an entry in its lock's log. If that failed, or if the core did not renew it for a whole ttl, the renewals of the others keep
+ * it alive. So each of these reports it, to be ended. A shared file whose time was over while it held anything is never used
+ * again: the next claim gets a new one.
  *
- * Making a file costs ten times a link, so a shared file whose claims have ended serves the next claim with the same share key. A
- * file of one claim says which claim that is, and ends with it.
+ * Making a file costs ten times a link, so a file whose claims have ended serves the next claim with the same share key. So it does
+ * not say which claim it serves. Only a file that serves no other claim afterwards does.
  */
 import type { Claim } from "../../contract/backend.ts";
 import { machineMs } from "../../contract/clock.ts";
 import { holderIn, type LocalClaim } from "./local-claim.ts";
 import { remove } from "./disk.ts";
-import type { Head } from "./log.ts";
+import type { Head, LockLog } from "./log.ts";
 import { type LeaseFile, type LeaseFileOptions, LeaseFileStore, type SharedLease } from "./lease-file.ts";
 import type { Ticket } from "./queue.ts";
-import type { LeaseFacts } from "./records.ts";
-import { checkSameMode, checkSameTerms, holdingIn, isSameFile, isWaitingId } from "./resume.ts";
+import type { Holder, LeaseFacts } from "./records.ts";
+import { hasShareKeyOf, shareKeyOf } from "./share-key.ts";
+import { checkSameMode, checkSameTerms, holdingIn, isSameFile, isWaitFor, leaseIn } from "./resume.ts";
 
-/** How many shared files are kept for the next claim. */
-const UNUSED_MAX = 64;
+/** How many files of each kind are kept for the next claim. */
+const IDLE_MAX = 64;
 /** A shared file that was renewed this part of its ttl ago is not renewed for a new claim, which trusts it that much shorter. */
 const FRESH = 1 / 100;
 
@@ -34,6 +36,9 @@ export interface LeaseFilesOptions extends LeaseFileOptions {
 export class LeaseFiles {
   readonly #options: LeaseFilesOptions;
   readonly #files: LeaseFileStore;
+  /** Files of one claim each, whose claim has ended. By share key; the newest last. */
+  readonly #idle = new Map<string, LeaseFile[]>();
+  #idleCount = 0;
   /** The files that new claims may share, by share key. */
   readonly #shared = new Map<string, LeaseFile>();
   /** The one of them that was last used: mostly it is used again. */
@@ -73,7 +78,7 @@ export class LeaseFiles {
   indexIn(waiters: readonly Ticket[], local: LocalClaim): number {
     if (local.file !== undefined) return waiters.findIndex(({ facts }) => facts.id === local.file!.facts.id);
     if (!this.resumable || !local.claim.queues) return -1;
-    const at = waiters.findIndex(({ facts }) => isWaitingId(facts.id, local.claim.id));
+    const at = waiters.findIndex(({ facts }) => isWaitFor(local.claim.id, facts));
     const ticket = waiters[at];
     if (ticket === undefined) return -1;
     checkSameTerms(local.claim, ticket.facts);
@@ -101,7 +106,7 @@ export class LeaseFiles {
 
   /** True if the claim waited by its file, so what it holds ends with the process that made the file. */
   isProvisional({ file, claim }: LocalClaim): boolean {
-    return this.resumable && file !== undefined && isWaitingId(file.facts.id, claim.id);
+    return this.resumable && file !== undefined && isWaitFor(claim.id, file.facts);
   }
 
   /** A lease is about to be bound to no process. */
@@ -109,9 +114,22 @@ export class LeaseFiles {
     this.#options.beforeDetached?.({ granted: true, fence: BigInt(fence), run, fromMs });
   }
 
-  /** The file by which another process or thread may hold what this claim only waits for. */
-  resumedFileOf(local: LocalClaim): LeaseFile | undefined {
-    return this.isProvisional(local) ? this.#files.named(local.claim) : undefined;
+  /** The claim's lease, whichever process or thread took it. */
+  leaseOf({ id }: Claim, log: LockLog): Holder | undefined {
+    const head = log.read(false);
+    return head && leaseIn(this.#options.paths, head, id);
+  }
+
+  /** The file by which another process may hold what this claim only waits for. */
+  resumedFileOf(local: LocalClaim, log: LockLog): LeaseFile | undefined {
+    const held = this.isProvisional(local) ? this.leaseOf(local.claim, log) : undefined;
+    return held && this.#files.adopt(held.facts);
+  }
+
+  /** The file by which the claim has its lease, by this entry, whichever process made it. */
+  leaseFileIn(head: Head, { id }: Claim): LeaseFile | undefined {
+    const held = leaseIn(this.#options.paths, head, id);
+    return held && this.#files.adopt(held.facts);
   }
 
   /** From now on every file that is not shared has its claim's id, and none of them is used twice. */
@@ -141,7 +159,13 @@ export class LeaseFiles {
 
   /** A file of the claim's own, with its whole ttl left. */
   own(claim: Claim): LeaseFile {
-    return this.#files.forOne(claim, this.#named);
+    const shareKey = this.#ownKeyOf(claim);
+    const idle = this.#idle.get(shareKey)?.pop();
+    if (idle === undefined) return this.#files.forOne(claim, shareKey, this.#named);
+    this.#idleCount--;
+    // It carries no claim, so no process can be taking over from it: no log has it as its newest entry, and none will
+    // (a file by which a claim gave up waiting does not get here).
+    return this.#files.extend(idle, claim.ttlMs) ? idle : this.#files.forOne(claim, shareKey, this.#named);
   }
 
   /** A file of the claim's own, in place of one that it shares: it lasts for the claim's ttl, and no shorter than that one. */
@@ -153,8 +177,16 @@ export class LeaseFiles {
 
   /** The claim has ended, and nothing refers to its file any more. */
   giveBack(file: LeaseFile, local: LocalClaim): void {
-    if (file.leases !== undefined) this.#leave(file, file.leases, local);
-    else remove(file.path);
+    if (file.leases !== undefined) return this.#leave(file, file.leases, local);
+    if (this.resumable) return void remove(file.path);
+    // Without a key it serves no other claim, or its text was changed, or another thread or process made it.
+    if (file.shareKey === "" || this.#named || this.#idleCount >= IDLE_MAX) return this.discard(file, local);
+    const same = this.#idle.get(file.shareKey);
+    if (same === undefined) this.#idle.set(file.shareKey, [file]);
+    else same.push(file);
+    this.#idleCount++;
+    if (this.#idle.size > IDLE_MAX) this.#forgetEmpty();
+    return undefined;
   }
 
   /** Uses the file for nothing new. What is linked elsewhere keeps its times, and leases that share it stay. */
@@ -214,13 +246,21 @@ export class LeaseFiles {
   }
 
   close(): void {
+    for (const file of [...this.#idle.values()].flat()) remove(file.path);
     for (const file of this.#unused.values()) remove(file.path);
-    for (const files of [this.#shared, this.#unused]) files.clear();
+    for (const files of [this.#idle, this.#shared, this.#unused]) files.clear();
     this.#recent = undefined;
+    this.#idleCount = 0;
+  }
+
+  /** Empty: the file is found by its claim's id, or a place kept after its end by its own: it must not come back for another. */
+  #ownKeyOf(claim: Claim): string {
+    if (this.#named || claim.minHoldMs + claim.lockDelayMs > 0) return "";
+    return claim.wantsOutcome === true ? `outcome ${shareKeyOf(claim)}` : shareKeyOf(claim);
   }
 
   #isOwnWait({ facts }: LeaseFile, { id }: Claim): boolean {
-    return facts.instance === this.#options.instance && isWaitingId(facts.id, id);
+    return facts.instance === this.#options.instance && isWaitFor(id, facts);
   }
 
   #leave(file: LeaseFile, leases: Map<string, SharedLease>, local: LocalClaim): void {
@@ -231,7 +271,7 @@ export class LeaseFiles {
       return;
     }
     this.#unused.set(file.shareKey, file);
-    if (this.#unused.size <= UNUSED_MAX) return;
+    if (this.#unused.size <= IDLE_MAX) return;
     const [oldest] = this.#unused.values();
     this.#retire(oldest!);
     remove(oldest!.path);
@@ -247,21 +287,8 @@ export class LeaseFiles {
   #reportLapsed({ facts, fromMs }: LeaseFile, leases: Map<string, SharedLease>): void {
     for (const lease of leases.values()) if (lease.fromMs + facts.ttlMs <= fromMs) this.#options.lapsed(lease);
   }
-}
 
-/** True only if the file has the claim's share key. Meta is compared by identity: comparing its texts would take as long as making the key. */
-function hasShareKeyOf(facts: LeaseFacts, { mode, limit, ttlMs, holder, meta }: Claim): boolean {
-  return (
-    facts.meta === meta &&
-    facts.ttlMs === ttlMs &&
-    facts.mode === mode &&
-    facts.limit === limit &&
-    facts.holder === holder
-  );
-}
-
-function shareKeyOf({ mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta }: Claim): string {
-  let shareKey = `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${holder}`;
-  for (const text in meta) shareKey += `\n${JSON.stringify([text, meta[text]])}`;
-  return shareKey;
+  #forgetEmpty(): void {
+    for (const [shareKey, same] of this.#idle) if (same.length === 0) this.#idle.delete(shareKey);
+  }
 }

@@ -14,6 +14,8 @@ export const ABANDONED_MAX = 4;
 export interface WrittenNote {
   readonly path: string;
   readonly text: string;
+  /** Of the lease. Absent: it was written while the claim waited. */
+  readonly fence: number | undefined;
   readonly atMs: number;
 }
 

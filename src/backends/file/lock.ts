@@ -2,7 +2,7 @@
  * One lock and what can be done to it: take, release, swap. `ending.ts` ends leases and hands over. Each is a loop of "read the newest entry, decide,
  * append the next one". An append that fails means that another process was faster, so the loop reads again.
  */
-import type { Outcome, Released } from "../../contract/backend.ts";
+import type { Claim, Outcome, Released } from "../../contract/backend.ts";
 import { machineMs } from "../../contract/clock.ts";
 import { ABANDONED_MAX, holderIn, type LocalClaim, withHolder } from "./local-claim.ts";
 import { disk } from "./disk.ts";
@@ -136,14 +136,14 @@ export class Lock {
     local.wanted = this.isWanted(local);
   }
 
-  /** True if the lock has the outcome that this claim left. */
-  hasOutcomeOf(claimId: string): boolean {
-    return this.#endings.hasOutcomeOf(claimId);
+  /** True if the lock has this outcome, which the claim left. */
+  hasOutcomeOf(claim: Claim, outcome: Outcome): boolean {
+    return this.#endings.hasOutcomeOf(claim, outcome);
   }
 
   /**
    * Ends the claim, and says what it was. `keepsMinHold`: the lease was used, so its minHold counts. `outcome`: it is kept, if the
-   * claim holds the lock.
+   * claim holds the lock by the lease of that outcome.
    */
   release(local: LocalClaim, keepsMinHold: boolean, outcome?: Outcome): Released {
     const { leaseFiles, clock } = this.#options;
@@ -152,13 +152,13 @@ export class Lock {
     const end = (by: LeaseFile): boolean => {
       if (outcome === undefined) return this.#endings.end(by, local, keepsMinHold);
       if (this.#endings.conclude(by, local, keepsMinHold, outcome)) return true;
-      // It may be over and in its lock all the same, if no other claim wanted it. Its outcome does not count.
+      // It may be over and in its lock all the same, if no other claim wanted it, or it is a later lease: the outcome does not count.
       this.#endings.end(by, local, keepsMinHold);
       return false;
     };
     const queued = this.#giveUp(file, local);
     let ended = end(file);
-    const resumed = leaseFiles.resumedFileOf(local);
+    const resumed = leaseFiles.resumedFileOf(local, this.log);
     if (resumed !== undefined && end(resumed)) ended = true;
     local.held = local.file = undefined;
     if (queued && !ended) this.#endings.settle();
@@ -266,8 +266,9 @@ export class Lock {
     if (!leaseFiles.mayWait(local)) this.#abandon(local);
     local.file ??= leaseFiles.forWaiting(local.claim);
     local.arrivalUs ??= Math.floor(machineMs(this.#options.clock) * 1000);
-    if (this.query.queue.join(local.file, local.arrivalUs) !== "joined") return this.#abandon(local);
-    local.ticket = this.query.queue.ticketOf(local.file, local.arrivalUs);
+    const ticket = this.query.queue.ticketOf(local.file, local.arrivalUs, local.claim);
+    if (this.query.queue.join(local.file, ticket) !== "joined") return this.#abandon(local);
+    local.ticket = ticket;
     return true;
   }
 

@@ -1,7 +1,10 @@
 /**
- * What a process says of itself beside its leases and tickets: counts of its own queue, the locks that its waiters hold, and meta
- * that has changed. It is for people, and decides nothing. A lease file never changes, so this has a file of its own, beside the
- * epochs of the lock, which is replaced as a whole. Most claims have nothing to say that is not in their lease file, and have none.
+ * What a process says of itself beside its leases and tickets: counts of its own queue, the locks that its waiters hold, meta that
+ * has changed, and which claim it is. It is for people, and decides nothing. A lease file never changes, and serves one claim after
+ * the other, so this has a file of its own, beside the epochs of the lock, which is replaced as a whole.
+ *
+ * A note costs as much as taking a lock. So only what may show a deadlock is written at once: the locks that are held by those who
+ * wait. The rest is written when the claim still waits, or its lease is renewed: most claims have ended before, and have no note.
  */
 import { join } from "node:path";
 import type { Claim, LocalFacts, Meta } from "../../contract/backend.ts";
@@ -34,13 +37,14 @@ export class Notes {
     this.#clock = clock;
   }
 
-  /** Writes what the claim says now, if that is news and the last note is not too young. */
-  write(local: LocalClaim, head: Head | undefined): void {
+  /** Writes what the claim says now, if that is news and the last note is not too young. `again`: it still waits, or is renewed. */
+  write(local: LocalClaim, head: Head | undefined, again: boolean): void {
     const { claim, file, note, held } = local;
     if (file === undefined || head === undefined) return;
-    if (note === undefined && saysNothing(claim, file.facts.meta)) return;
+    if (note === undefined && !isUrgent(claim, file.facts.meta) && !(again && isWorthIt(local))) return;
     const nowMs = this.#clock.now();
-    if (note !== undefined && nowMs < note.atMs + claim.ttlMs * PAUSE) return;
+    // A note of a waiter is not believed of the lease that it became.
+    if (note !== undefined && note.fence === held?.fence && nowMs < note.atMs + claim.ttlMs * PAUSE) return;
     const text = toText(claim, held?.fence);
     if (text === note?.text) return;
     const path = join(head.incarnation, NOTE + file.facts.id);
@@ -50,7 +54,8 @@ export class Notes {
       // A lease that has got another file, or a lock that was made again.
       if (note !== undefined && note.path !== path) remove(note.path);
       // The first one does not count: what changes soon after it is not held back.
-      if (tryRename(aside, path)) local.note = { path, text, atMs: note === undefined ? -Infinity : nowMs };
+      if (tryRename(aside, path))
+        local.note = { path, text, fence: held?.fence, atMs: note === undefined ? -Infinity : nowMs };
       else remove(aside);
     } catch {
       // Whatever is wrong with the disk, nothing depends on a note.
@@ -88,9 +93,16 @@ export function noteIn(file: string): string | undefined {
   return file.startsWith(NOTE) && isId(file.slice(1)) ? file.slice(1) : undefined;
 }
 
-function saysNothing({ meta, local }: Claim, written: Meta): boolean {
-  if (local !== undefined && (local.waiters > 0 || local.users > 1 || local.holds.length > 0)) return false;
-  return meta === written || isSame(meta, written);
+function isUrgent({ meta, local }: Claim, written: Meta): boolean {
+  return (local !== undefined && local.holds.length > 0) || (meta !== written && !isSame(meta, written));
+}
+
+/** Counts, and the claim's id where nothing else says it. Leases that share a file are too many for the latter. */
+function isWorthIt({ claim: { local }, file, held }: LocalClaim): boolean {
+  if (local !== undefined && (local.waiters > 0 || local.users > 1)) return true;
+  return (
+    held !== undefined && held.claim === undefined && file?.facts.claim === undefined && file?.leases === undefined
+  );
 }
 
 function isSame(one: Meta, two: Meta): boolean {

@@ -172,8 +172,8 @@ export class LockQuery {
 
   waitings({ incarnation }: Head, waiters: readonly Ticket[]): Waiting[] {
     const nowMs = machineMs(this.#options.clock);
-    return waiters.map(({ facts, arrivalUs }, at) => {
-      const note = readNote(incarnation, facts.id, facts.claim);
+    return waiters.map(({ facts, claim, arrivalUs }, at) => {
+      const note = readNote(incarnation, facts.id, claim);
       return {
         name: this.#name,
         mode: facts.mode,
@@ -182,7 +182,7 @@ export class LockQuery {
         waitingMs: Math.max(0, nowMs - arrivalUs / 1000),
         position: at + 1,
         meta: note?.meta ?? facts.meta,
-        id: facts.claim,
+        id: claim,
         ...(note?.local && { local: note.local }),
       };
     });

@@ -11,8 +11,7 @@ import type { LeaseFile } from "./lease-file.ts";
 import type { LeaseFiles } from "./lease-files.ts";
 import type { DirectoryPaths } from "./directory.ts";
 import type { OpenDirectory } from "./directory-checks.ts";
-import { leaseOf } from "./resume.ts";
-import { separate, writeTtl } from "./lease-changes.ts";
+import { outlast, separate, writeTtl } from "./lease-changes.ts";
 
 /** Renewing many leases is cut into slices, so the event loop can run in between. */
 const SLICE = 100;
@@ -62,9 +61,9 @@ export class Renewals {
 
   /** Renews one lease. */
   #renew(claim: Claim, round: Round, fence?: bigint): Renewal {
-    const { claims } = this.#options;
+    const { claims, leaseFiles } = this.#options;
     const lock = this.#options.lock(claim.name);
-    const local = claims.known(claim.id) ?? claims.adopt(claim, leaseOf(this.#options.paths, lock.log, claim.id));
+    const local = claims.known(claim.id) ?? claims.adopt(claim, leaseFiles.leaseOf(claim, lock.log));
     const file = local?.file;
     if (local?.held === undefined || file === undefined) return { held: false, reason: { kind: "gone" } };
     if (fence !== undefined && fence !== BigInt(local.held.fence)) return { held: false, reason: { kind: "retaken" } };
@@ -72,8 +71,10 @@ export class Renewals {
     if (claim.changed === true) local.claim = claim;
     else if (claim !== local.claim) local.claim = { ...claim, meta: local.claim.meta, local: local.claim.local };
     const renewed = this.#extend(lock, local, file, round.files);
-    if (renewed && lock.holderBy(local.file!.facts.id) !== undefined) {
-      this.#options.notes.write(local, lock.log.seen);
+    const held = renewed ? lock.holderBy(local.file!.facts.id) : undefined;
+    if (held !== undefined) {
+      if (leaseFiles.resumable) outlast(leaseFiles, local, held);
+      this.#options.notes.write(local, lock.log.seen, true);
       const mayBeWanted = round.queues === undefined || round.queues.has(lock.log.directory);
       const { fromMs } = local;
       return mayBeWanted && lock.isWanted(local) ? { held: true, fromMs, wanted: true } : { held: true, fromMs };

@@ -61,6 +61,7 @@ export type StoreChange = {
       readonly run: number;
       readonly mode: Mode;
       readonly limit: number;
+      readonly wantsOutcome?: boolean | undefined;
     }
   | { readonly kind: "dropped"; readonly fence: bigint; readonly how: "released" | "ran-out" | "forced" }
   | { readonly kind: "kept-outcome"; readonly fence: bigint; readonly value: string; readonly untilMs: number }

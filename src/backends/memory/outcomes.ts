@@ -17,7 +17,7 @@ export class Outcomes {
   readonly #kept = new Map<string, Kept>();
   #sweepAt = SWEEP_MIN;
 
-  put({ name, id: claimId, holder }: Claim, fence: bigint, { value, keepMs }: Outcome, nowMs: number): void {
+  put({ name, id: claimId, holder }: Claim, { value, keepMs, fence }: Outcome, nowMs: number): void {
     this.#kept.set(name, { claimId, fence, holder, value, atMs: nowMs, untilMs: nowMs + keepMs });
     if (this.#kept.size < this.#sweepAt) return;
     for (const lock of this.#kept.keys()) this.#find(lock, nowMs);
@@ -32,8 +32,9 @@ export class Outcomes {
   }
 
   /** True: what is kept came with the release of this claim. */
-  isOf({ name, id }: Claim, nowMs: number): boolean {
-    return this.#find(name, nowMs)?.claimId === id;
+  isOf({ name, id }: Claim, { fence }: Outcome, nowMs: number): boolean {
+    const kept = this.#find(name, nowMs);
+    return kept?.claimId === id && kept.fence === fence;
   }
 
   remove(name: string, fence: bigint, nowMs: number): boolean {

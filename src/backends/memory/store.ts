@@ -128,10 +128,12 @@ export class MemoryStore {
     const nowMs = this.clock.now();
     const lock = this.#table.find(claim.name, nowMs);
     const lease = lock?.leases.get(claim.id);
-    if (outcome !== undefined && lease === undefined && this.#outcomes.isOf(claim, nowMs)) return "held";
-    if (lock === undefined) return "absent";
+    const isKept = outcome !== undefined && this.#outcomes.isOf(claim, outcome, nowMs);
+    if (lock === undefined) return isKept ? "held" : "absent";
+    // What the claim holds now may be another lease than that of the work.
+    const isOther = outcome !== undefined && lease !== undefined && lease.fence !== outcome.fence;
     if (lease !== undefined) {
-      if (outcome !== undefined) this.#keep(lock, lease, outcome, nowMs);
+      if (outcome !== undefined && !isOther) this.#keep(lock, lease, outcome, nowMs);
       const keptMs = lease.sinceMs + claim.minHoldMs;
       if (keptMs > nowMs) {
         lock.kept.push({ ...lease, untilMs: keptMs });
@@ -142,15 +144,15 @@ export class MemoryStore {
     }
     const wasQueued = this.#table.leave(lock, claim, nowMs);
     this.#table.settle(lock, nowMs);
-    if (lease !== undefined) return "held";
+    if (isKept || (lease !== undefined && !isOther)) return "held";
     return wasQueued ? "queued" : "absent";
   }
 
   /** Keeps the outcome of a lease that ends now. Those who wait for one have it: they need the lock no longer. */
-  #keep(lock: Lock, { claim, fence }: Lease, outcome: Outcome, nowMs: number): void {
-    this.#outcomes.put(claim, fence, outcome, nowMs);
+  #keep(lock: Lock, { claim }: Lease, outcome: Outcome, nowMs: number): void {
+    this.#outcomes.put(claim, outcome, nowMs);
     const { id, holder } = claim;
-    const { value, keepMs } = outcome;
+    const { value, keepMs, fence } = outcome;
     const kept = { kind: "kept-outcome", fence, value, untilMs: nowMs + keepMs } as const;
     this.#log?.({ ...kept, atMs: nowMs, lock: lock.name, claim: id, holder });
     for (const waiter of lock.queue.values()) {
@@ -219,7 +221,10 @@ export class MemoryStore {
     for (const lease of [...lock.leases.values(), ...lock.kept])
       this.#table.force(lock, lease, claim.holder, reason, nowMs);
     this.#table.leave(lock, claim, nowMs);
-    return toGranted(lock, this.#table.grantNext(lock, claim, client, nowMs));
+    const lease = this.#table.grantNext(lock, claim, client, nowMs);
+    // Who waits may hold beside the thief: readers beside a reader, or others up to the limit.
+    this.#table.settle(lock, nowMs);
+    return toGranted(lock, lease);
   }
 
   vote(claim: Claim, ballot: bigint, client: Client): Vote {

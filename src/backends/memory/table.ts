@@ -97,8 +97,16 @@ export class LockTable {
     lock.fenceBefore = lock.lastFence;
     lock.lastFence = fence + BigInt(run) - 1n;
     lock.soonestMs = Math.min(lock.soonestMs, untilMs);
-    const { id, mode, limit, holder } = claim;
-    this.#log?.({ kind: "granted", atMs: nowMs, lock: lock.name, claim: id, holder, fence, run, mode, limit });
+    const { id, mode, limit, holder, wantsOutcome } = claim;
+    const granted = {
+      kind: "granted",
+      fence,
+      run,
+      mode,
+      limit,
+      ...(wantsOutcome === true && { wantsOutcome }),
+    } as const;
+    this.#log?.({ ...granted, atMs: nowMs, lock: lock.name, claim: id, holder });
     return lease;
   }
 

@@ -35,11 +35,11 @@ export const inspectPromises: readonly ConformancePromise[] = [
       );
       assert.deepEqual([outcome, quarantineMs], [undefined, undefined]);
       const none = await b.inspect(`${trial.name}/none`);
-      assert.deepEqual([none.held, none.pending, none.forced], [[], [], []], "a lock that nobody uses");
+      assert.deepEqual([none.held, none.pending, none.forced], [[], [], []], "a lock that is not in use");
     },
   ),
 
-  promise("says of a lock that is only kept for its minHold that nobody holds it", async (trial) => {
+  promise("says of a lock that is only kept for its minHold that no claim holds it", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const claim = trial.claim({ minHoldMs: trial.ttlMs });
     const { sentMs, fence } = await trial.granted(a, claim);
@@ -52,7 +52,7 @@ export const inspectPromises: readonly ConformancePromise[] = [
     );
   }),
 
-  promise("says of a lock that is only kept for its lockDelay that nobody holds it", async (trial) => {
+  promise("says of a lock that is only kept for its lockDelay that no claim holds it", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const claim = trial.brief({ lockDelayMs: trial.ttlMs });
     const { sentMs, fence } = await trial.granted(a, claim);
@@ -77,11 +77,11 @@ export const inspectPromises: readonly ConformancePromise[] = [
     const state = await a.inspect(trial.name);
     assert.deepEqual([state.held[0]?.local, state.pending[0]?.local], [{ ...before, users: 1 }, before]);
     await a.renew([{ ...holder, meta: { job: "2" }, local: after }]);
-    assert.deepEqual(await told(a, trial), [{ job: "1" }, 1], "a renewal without a change writes nothing");
+    assert.deepEqual(await shownBy(a, trial), [{ job: "1" }, 1], "a renewal without a change writes nothing");
     const changed = { ...holder, meta: { job: "2" }, local: after, changed: true };
     await trial.eventually("the holder's words are written", async () => {
       await a.renew([changed]);
-      return (await told(b, trial))[1] === 7 ? true : undefined;
+      return (await shownBy(b, trial))[1] === 7 ? true : undefined;
     });
     assert.deepEqual((await b.inspect(trial.name)).held[0]?.local, after);
     assert.deepEqual((await b.inspect(trial.name)).held[0]?.meta, { job: "2" });
@@ -104,7 +104,7 @@ function facts(trial: Trial, waiters: number, users: number): LocalFacts {
   return { waiters, users, holds, holdsMore: waiters > 5 };
 }
 
-async function told(backend: Backend, { name }: Trial): Promise<readonly [unknown, unknown]> {
+async function shownBy(backend: Backend, { name }: Trial): Promise<readonly [unknown, unknown]> {
   const [holding] = (await backend.inspect(name)).held;
   return [holding?.meta, holding?.local?.waiters];
 }

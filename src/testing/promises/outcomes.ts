@@ -15,7 +15,7 @@ export const outcomePromises: readonly ConformancePromise[] = [
     const worker = wanting(trial, { holder: "web-3:812" });
     const { fence } = await trial.granted(a, worker);
     assert.equal((await a.inspect(trial.name)).outcome, undefined, "none is kept before");
-    assert.equal(await a.release(worker, outcome(trial, "first")), "held");
+    assert.equal(await a.release(worker, outcome(trial, "first", fence)), "held");
     for (const backend of [a, b]) {
       const kept = await done(trial, backend, wanting(trial));
       assert.deepEqual([kept.value, kept.fence, kept.holder], ["first", fence, "web-3:812"]);
@@ -25,24 +25,28 @@ export const outcomePromises: readonly ConformancePromise[] = [
     }
     await trial.nothingLeft(a);
     const next = trial.claim();
-    assert.ok((await trial.granted(b, next)).fence > fence, "the lock itself is free, and its fences rise");
+    const { fence: later } = await trial.granted(b, next);
+    assert.ok(later > fence, "the lock itself is free, and its fences rise");
     assert.equal((await done(trial, a, wanting(trial))).value, "first", "also while the lock is held");
-    assert.equal(await b.release(next, outcome(trial, "second")), "held");
+    assert.equal(await b.release(next, outcome(trial, "second", later)), "held");
     assert.equal((await done(trial, a, wanting(trial))).value, "second", "a later one replaces it");
   }),
 
   promise("keeps no outcome of a claim that does not hold the lock", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const [holder, waiter, forced] = [trial.claim(), trial.claim(), trial.claim()];
-    await trial.granted(a, holder);
+    const { fence: first } = await trial.granted(a, holder);
     await trial.refused(b, waiter, "the lock is held");
-    assert.equal(await b.release(waiter, outcome(trial, "of a waiter")), "queued");
-    assert.equal(await b.release(trial.claim(), outcome(trial, "of a stranger")), "absent");
+    assert.equal(await b.release(waiter, outcome(trial, "of a waiter", first)), "queued");
+    assert.equal(await b.release(trial.claim(), outcome(trial, "of a stranger", first)), "absent");
     assert.equal(await a.release(holder), "held");
-    assert.equal(await a.release(holder, outcome(trial, "too late")), "absent");
+    assert.equal(await a.release(holder, outcome(trial, "too late", first)), "absent");
+    await trial.granted(a, holder);
+    assert.equal(await a.release(holder, outcome(trial, "of an earlier lease", first)), "absent");
+    assert.equal(await a.release(holder), "absent", "a late attempt had taken the lock again: that lease is over, too");
     const { fence } = await trial.granted(a, forced);
     assert.equal(await b.forceRelease(trial.name, fence, "ops", "stuck"), true);
-    assert.equal(await a.release(forced, outcome(trial, "of a lease that was ended by force")), "absent");
+    assert.equal(await a.release(forced, outcome(trial, "of a lease that was ended by force", fence)), "absent");
     assert.equal((await b.inspect(trial.name)).outcome, undefined);
     await trial.granted(b, wanting(trial));
   }),
@@ -50,11 +54,15 @@ export const outcomePromises: readonly ConformancePromise[] = [
   promise("answers a release with an outcome that is asked for again as it did the first time", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const [worker, successor] = [trial.claim(), trial.claim()];
-    await trial.granted(a, worker);
-    assert.equal(await a.release(worker, outcome(trial, "once")), "held");
-    assert.equal(await a.release(worker, outcome(trial, "once")), "held", "its reply may have been lost");
+    const { fence } = await trial.granted(a, worker);
+    assert.equal(await a.release(worker, outcome(trial, "once", fence)), "held");
+    assert.equal(await a.release(worker, outcome(trial, "once", fence)), "held", "its reply may have been lost");
     await trial.granted(b, successor);
-    assert.equal(await a.release(worker, outcome(trial, "once")), "held", "also when the lock has another holder");
+    assert.equal(
+      await a.release(worker, outcome(trial, "once", fence)),
+      "held",
+      "also when the lock has another holder",
+    );
     assert.equal(await b.release(successor), "held", "which held it until now");
     assert.equal(await a.release(worker), "absent", "a release without the outcome knows nothing of it");
   }),
@@ -63,7 +71,7 @@ export const outcomePromises: readonly ConformancePromise[] = [
     const [a, b] = [await trial.open(), await trial.open()];
     const worker = trial.claim();
     const [first, plain, second] = [wanting(trial), trial.claim(), wanting(trial)];
-    await trial.granted(a, worker);
+    const { fence } = await trial.granted(a, worker);
     for (const [backend, claim] of [
       [b, first],
       [a, plain],
@@ -74,7 +82,7 @@ export const outcomePromises: readonly ConformancePromise[] = [
     const stop = new AbortController();
     const news = [watched(b, first, stop.signal), watched(a, second, stop.signal)];
     await trial.sleep(trial.ttlMs / 5);
-    assert.equal(await a.release(worker, outcome(trial, "news")), "held");
+    assert.equal(await a.release(worker, outcome(trial, "news", fence)), "held");
     for (const one of news) assert.equal(await trial.within("news of the outcome", one), undefined, "not a grant");
     assert.equal((await done(trial, b, first)).value, "news");
     assert.equal((await done(trial, a, second)).value, "news");
@@ -86,10 +94,10 @@ export const outcomePromises: readonly ConformancePromise[] = [
   promise("keeps an outcome for as long as was asked, and no longer", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const worker = trial.claim();
-    await trial.granted(a, worker);
+    const { fence } = await trial.granted(a, worker);
     const keepMs = Math.max(OUTCOME_KEEP_MIN_MS, trial.ttlMs);
     const sentMs = trial.clock.now();
-    assert.equal(await a.release(worker, { value: "for a while", keepMs }), "held");
+    assert.equal(await a.release(worker, { value: "for a while", keepMs, fence }), "held");
     for (;;) {
       const answer = await b.attempt(wanting(trial, { queues: false }));
       const nowMs = trial.clock.now();
@@ -108,7 +116,7 @@ export const outcomePromises: readonly ConformancePromise[] = [
     const [worker, successor] = [trial.claim(), trial.claim()];
     const { fence } = await trial.granted(a, worker);
     assert.equal(await b.forget(trial.name, fence), false, "a lease is no outcome");
-    await a.release(worker, outcome(trial, "wrong"));
+    await a.release(worker, outcome(trial, "wrong", fence));
     const { fence: later } = await trial.granted(a, successor);
     for (const wrong of [fence - 1n, fence + 1n, later]) assert.equal(await b.forget(trial.name, wrong), false);
     assert.equal(await b.forget(`${trial.name}/other`, fence), false);
@@ -125,8 +133,8 @@ export const outcomePromises: readonly ConformancePromise[] = [
     const special = '{"text":"é ☃ 𝒳 \\u0000","lines":"a\nb\r\n\t"}\0';
     for (const value of ["", special, "x".repeat(OUTCOME_BYTES_MAX)]) {
       const worker = trial.claim();
-      await trial.granted(backend, worker);
-      assert.equal(await backend.release(worker, outcome(trial, value)), "held");
+      const { fence } = await trial.granted(backend, worker);
+      assert.equal(await backend.release(worker, outcome(trial, value, fence)), "held");
       assert.ok(
         (await done(trial, backend, wanting(trial))).value === value,
         `${value.length} characters as they were`,
@@ -140,8 +148,8 @@ function wanting(trial: Trial, change: Partial<Claim> = {}): Claim {
 }
 
 /** Kept for longer than the check takes; the check removes it in the end. */
-function outcome(trial: Trial, value: string): Outcome {
-  return { value, keepMs: Math.max(OUTCOME_KEEP_MIN_MS, 2 * trial.patienceMs) };
+function outcome(trial: Trial, value: string, fence: bigint): Outcome {
+  return { value, keepMs: Math.max(OUTCOME_KEEP_MIN_MS, 2 * trial.patienceMs), fence };
 }
 
 async function done(trial: Trial, backend: Backend, claim: Claim): Promise<KeptOutcome> {

@@ -3,14 +3,14 @@ import type { Abilities } from "../../contract/backend.ts";
 import { type ConformanceContext, TooSlowError, Trial } from "../trial.ts";
 
 /** The last try has a ttl that is this much longer: a machine that is kept waiting for longer shows nothing. */
-const STRETCH_MOST = 32;
+const STRETCH_MOST = 128;
 
 export interface ConformancePromise {
   /** The promise, as a sentence about the backend: what a test should be called. */
   readonly promise: string;
   /** Rejects, with an `AssertionError` that says how, when the backend breaks the promise. */
   readonly check: (context: ConformanceContext) => Promise<void>;
-  /** Only for a backend that can do this. Absent: every backend promises it. */
+  /** Only for a backend that can do this. Absent: it is for all. */
   readonly ability?: keyof Abilities | undefined;
 }
 

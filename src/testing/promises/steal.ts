@@ -51,7 +51,7 @@ export const stealPromises: readonly ConformancePromise[] = [
       const [thief, next] = [trial.claim(), trial.claim()];
       const { fence } = await steal(a, thief);
       assert.equal((await steal(a, thief)).fence, fence, "its reply may have been lost");
-      assert.deepEqual((await a.inspect(trial.name)).forced, [], "nobody was forced out");
+      assert.deepEqual((await a.inspect(trial.name)).forced, [], "no lease was ended by force");
       await trial.refused(b, next, "the lock is held");
       assert.equal((await steal(b, next)).granted, true, "who waits may steal, too");
       assert.deepEqual((await a.inspect(trial.name)).pending, [], "and waits no longer");

@@ -35,12 +35,14 @@ export const wantedPromises: readonly ConformancePromise[] = [
     const { wanted, mayLinger } = await trial.granted(a, holder);
     assert.equal(wanted ?? false, false, "nothing queues yet");
     assert.equal(mayLinger, true, "a lease whose holder learns that it is wanted may be kept for a while");
+    a.expectWanted?.(holder);
     assert.deepEqual(await bits(a, [holder]), [false]);
     await trial.refused(b, next, "the lock is held");
     assert.deepEqual(await bits(a, [holder]), [true], "one queues");
     await trial.refused(a, last, "the lock is held");
     await a.release(holder);
     assert.equal((await trial.grantedAtLast(b, next)).wanted, true, "another queued when it was granted");
+    b.expectWanted?.(next);
     await a.release(last);
     assert.deepEqual(await bits(b, [next]), [false], "none queues any more");
   }),

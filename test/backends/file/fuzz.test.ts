@@ -109,10 +109,16 @@ test("records are written with the names that 0.1 and 0.2 use, so versions under
   const owner = { ...rest, kind: "owner", life };
   const { facts: _facts, ...times } = holder;
   const { facts: _kept, process: keptLife, ...keptTimes } = kept;
+  const { process: outcomeLife, ...outcomeRest } = outcome;
   expect(parseChecked(writeEntry(facts))).toEqual(owner);
   expect(parseChecked(writeEntry(epoch))).toEqual({
     ...epoch,
-    state: { ...epoch.state, holders: [{ ...times, owner }], kept: [{ ...keptTimes, owner, life: keptLife }] },
+    state: {
+      ...epoch.state,
+      holders: [{ ...times, owner }],
+      kept: [{ ...keptTimes, owner, life: keptLife }],
+      outcome: { ...outcomeRest, life: outcomeLife },
+    },
   });
 });
 

@@ -112,7 +112,7 @@ async function take(backend, wish) {
 /** Ends a lease with an outcome that says which lease it was, in more than a page of the disk. */
 async function conclude(backend, wish, { fence }) {
   writeSync(1, `concludes ${fence}\n`);
-  await backend.release(wish, { value: `${fence} ${"x".repeat(10_000)}`, keepMs: 3_600_000 });
+  await backend.release(wish, { value: `${fence} ${"x".repeat(10_000)}`, keepMs: 3_600_000, fence });
   writeSync(1, `kept ${fence}\n`);
 }
 

@@ -38,7 +38,7 @@ function entries(): string[] {
 async function conclude(backend: Backend, value: string, keepMs = HOUR, change: Partial<Claim> = {}): Promise<bigint> {
   const worker = claim(change);
   const { fence } = await granted(backend, worker);
-  expect(await backend.release(worker, { value, keepMs })).toBe("held");
+  expect(await backend.release(worker, { value, keepMs, fence })).toBe("held");
   return fence;
 }
 
@@ -97,9 +97,9 @@ describe("an outcome", () => {
     expect(beside("v")).toHaveLength(1);
     await clock.advance(1000);
     const next = claim();
-    await granted(backend, next);
+    const { fence: later } = await granted(backend, next);
     expect(beside("v")).toEqual([]);
-    await backend.release(next, { value: "third", keepMs: HOUR });
+    await backend.release(next, { value: "third", keepMs: HOUR, fence: later });
     expect(await backend.forget("a lock", fence)).toBe(false);
     expect(await backend.forget("a lock", (await outcome(backend))!.fence)).toBe(true);
     expect(beside("v")).toEqual([]);
@@ -108,9 +108,9 @@ describe("an outcome", () => {
   test("of a lease that is over does not count, though no other claim has taken the lock", async () => {
     const backend = scratch.open({ clock });
     const worker = claim({ ttlMs: 1000 });
-    await granted(backend, worker);
+    const { fence } = await granted(backend, worker);
     await clock.advance(1100);
-    expect(await backend.release(worker, { value: "too late", keepMs: HOUR })).toBe("absent");
+    expect(await backend.release(worker, { value: "too late", keepMs: HOUR, fence })).toBe("absent");
     expect(await outcome(backend)).toBeUndefined();
     expect(beside("v")).toEqual([]);
   });
@@ -119,8 +119,8 @@ describe("an outcome", () => {
     const [one, two] = [scratch.open({ detached: true }), scratch.open({ detached: true })];
     const worker = claim({ resumes: true });
     const { fence } = await granted(one, worker);
-    expect(await two.release(worker, { value: "by another", keepMs: HOUR })).toBe("held");
-    expect(await one.release(worker, { value: "once more", keepMs: HOUR })).toBe("held");
+    expect(await two.release(worker, { value: "by another", keepMs: HOUR, fence })).toBe("held");
+    expect(await one.release(worker, { value: "once more", keepMs: HOUR, fence })).toBe("held");
     expect(await outcome(one)).toMatchObject({ value: "by another", fence });
     expect(beside("v")).toHaveLength(1);
   });
@@ -128,13 +128,13 @@ describe("an outcome", () => {
   test("that a process could not finish is removed, and that of a lease that still holds is not", async () => {
     const [backend, other] = [scratch.open(), scratch.open()];
     const [first, second] = [claim(), claim()];
-    await granted(backend, first);
+    const { fence } = await granted(backend, first);
     // As if it had been killed before its entry.
     disk.link = (from, to) => {
       if (/\/l\/.*\/\d+$/.test(to)) throw Object.assign(new Error("stopped"), { code: "EIO" });
       real.link(from, to);
     };
-    await expect(backend.release(first, { value: "lost", keepMs: HOUR })).rejects.toThrow("stopped");
+    await expect(backend.release(first, { value: "lost", keepMs: HOUR, fence })).rejects.toThrow("stopped");
     Object.assign(disk, real);
     expect(beside("v")).toHaveLength(1);
     await other.clean();
@@ -161,10 +161,10 @@ describe("an outcome", () => {
   test("cannot be kept on a full disk: the lease stays, and the release is done when there is space", async () => {
     const peer = await scratch.confined();
     const worker = claim();
-    expect(await peer.attempt(worker)).toMatchObject({ granted: true });
+    const { fence } = await granted(peer, worker);
     const filler = join(scratch.dir, "../full");
     await peer.call("fill", filler, "space");
-    const kept = { value: "x".repeat(60_000), keepMs: HOUR };
+    const kept = { value: "x".repeat(60_000), keepMs: HOUR, fence };
     await expect(peer.call("release", worker, kept)).rejects.toMatchObject({ message: expect.stringMatching(/full/) });
     expect(await peer.call("renew", [worker])).toMatchObject([{ held: true }]);
     await peer.call("unfill", filler);
@@ -222,7 +222,7 @@ describe("after a reboot an outcome", () => {
 test("an outcome is synced before it is answered: its value and its entry before the link, the names after it", async () => {
   const backend = scratch.open();
   const worker = claim();
-  await granted(backend, worker);
+  const { fence } = await granted(backend, worker);
   const calls: string[] = [];
   disk.sync = (fd) => {
     calls.push("sync");
@@ -238,11 +238,11 @@ test("an outcome is synced before it is answered: its value and its entry before
     if (to.includes("/l/")) calls.push("link");
     real.link(from, to);
   };
-  await backend.release(worker, { value: "kept", keepMs: HOUR });
+  await backend.release(worker, { value: "kept", keepMs: HOUR, fence });
   const names = ["/l/_a%20lock/…/…", "/l/_a%20lock/…", "/l/_a%20lock", "/l"];
   expect(calls).toEqual(["sync", "sync", "link", ...names.map((path) => `sync ${path}`)]);
   calls.length = 0;
-  await backend.release(worker, { value: "kept", keepMs: HOUR });
+  await backend.release(worker, { value: "kept", keepMs: HOUR, fence });
   const next = claim({ name: "without" });
   await granted(backend, next);
   await backend.release(next);
