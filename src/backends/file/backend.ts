@@ -99,7 +99,7 @@ export class FileBackend implements Backend {
     this.#renewals = new Renewals({ ...parts, clock, notes });
     this.#shown = new Shown(parts);
     this.#sockets = new WakeUpSockets(paths, instance, {
-      woken: (fileId) => this.#woken(fileId),
+      woken: (fileId, others) => this.#woken(fileId, others),
       wanted: (fileId, directory) => this.#closed || this.#wanted.heard(fileId, directory),
     });
     this.#wanted = new Wanted({
@@ -118,7 +118,7 @@ export class FileBackend implements Backend {
       leaseFiles: this.#leaseFiles,
       facts: new FactsCache(),
       keepForced: (records) => this.#forced.keep(records),
-      wake: (facts) => this.#sockets.wake(facts.instance, facts.id),
+      wake: (facts, others) => this.#sockets.wake(facts.instance, facts.id, others),
       wakeAll: (all) => this.#sockets.wakeAll(all),
       want: (facts, directory) => this.#sockets.want(facts.instance, facts.id, directory),
       restored: () => this.#restored(),
@@ -245,8 +245,8 @@ export class FileBackend implements Backend {
   }
 
   /** Another process asks to check a claim of ours: it waits, or it may be lost. */
-  #woken(fileId: string): void {
-    if (this.#closed || this.#waiting.wake(fileId)) return;
+  #woken(fileId: string, others: boolean | undefined): void {
+    if (this.#closed || this.#waiting.wake(fileId, others)) return;
     for (const { id, reason } of this.#renewals.lost(fileId)) this.#listener?.lost(id, reason);
   }
 

@@ -25,17 +25,19 @@ export class ClaimSteps {
   }
 
   attempt(claim: Claim): Granted | Refused {
-    const blockedBy = this.#take(claim, (lock, local) => lock.take(local, claim.queues));
-    if ("granted" in blockedBy) return blockedBy;
-    const { local, heldBy, ahead, outcome } = blockedBy;
+    const local = this.#options.claims.of(claim);
+    const blockedBy = this.#take(local, (lock) => lock.take(local, claim.queues));
+    if (blockedBy === undefined) return grantedTo(local);
+    const { heldBy, ahead, outcome } = blockedBy;
     const retryMs = this.#options.waiting.expect(local, blockedBy);
     if (outcome !== undefined) return { granted: false, heldBy, outcome };
     return ahead === undefined ? { granted: false, heldBy } : { granted: false, heldBy, position: ahead + 1, retryMs };
   }
 
   steal(claim: Claim, reason: string): Granted | Refused {
-    const taken = this.#take(claim, (lock, local) => this.#options.forced.steal(lock, local, reason));
-    return "granted" in taken ? taken : { granted: false, heldBy: taken.heldBy };
+    const local = this.#options.claims.of(claim);
+    const blockedBy = this.#take(local, (lock) => this.#options.forced.steal(lock, local, reason));
+    return blockedBy === undefined ? grantedTo(local) : { granted: false, heldBy: blockedBy.heldBy };
   }
 
   release(claim: Claim, outcome?: Outcome): Released {
@@ -68,24 +70,20 @@ export class ClaimSteps {
     this.#options.notes.remove(local);
   }
 
-  #take(
-    claim: Claim,
-    step: (lock: Lock, local: LocalClaim) => BlockedBy | undefined,
-  ): Granted | (BlockedBy & { readonly local: LocalClaim }) {
-    const waited = this.#options.claims.known(claim.id) !== undefined;
-    const local = this.#options.claims.of(claim);
-    const lock = this.#options.lock(claim.name);
+  /** `undefined`: it was granted. */
+  #take(local: LocalClaim, step: (lock: Lock) => BlockedBy | undefined): BlockedBy | undefined {
+    const waited = local.ticket !== undefined;
+    const lock = this.#options.lock(local.claim.name);
     let blockedBy: BlockedBy | undefined;
     try {
-      blockedBy = step(lock, local);
+      blockedBy = step(lock);
     } catch (error) {
       if (local.file === undefined) this.#forget(local);
       throw error;
     }
     this.#options.notes.write(local, lock.log.seen, waited && local.held === undefined);
-    if (blockedBy === undefined) return grantedTo(local);
-    if (local.file === undefined) this.#forget(local);
-    return { ...blockedBy, local };
+    if (blockedBy !== undefined && local.file === undefined) this.#forget(local);
+    return blockedBy;
   }
 
   #forget(local: LocalClaim): void {

@@ -52,7 +52,7 @@ export class Endings {
       const waiters = machineMs(this.#options.clock) < local.aloneUntilMs ? [] : this.#query.waiters(head);
       try {
         const handsOver = isEmpty(next) && admitted(next, factsOf(waiters)) > 0;
-        let done = handsOver ? this.#grantTo(head, waiters[0]) : undefined;
+        let done = handsOver ? this.#grantTo(head, waiters) : undefined;
         if (isHead(done)) return true;
         if (done !== "unseen") done = this.#log.append(head, isEmpty(next) ? { free: true } : { state: () => next });
         unseen ||= done === "unseen";
@@ -158,7 +158,7 @@ export class Endings {
 
   /** Gives what is free to the waiters. `true`: the lock changed, so read it again. */
   handOver(head: Head, state: LockState, waiters: readonly Ticket[], count: number): boolean {
-    if (isEmpty(state) && isHead(this.#grantTo(head, waiters[0]))) return true;
+    if (isEmpty(state) && isHead(this.#grantTo(head, waiters))) return true;
     // The others take their places themselves: only a lone lease file can be linked by another process.
     for (const { facts } of waiters.slice(0, count)) this.#options.wake(facts);
     return false;
@@ -171,11 +171,11 @@ export class Endings {
   }
 
   /** Links the ticket of the first waiter into the log: from that instant its claim holds the lock. */
-  #grantTo(head: Head, first: Ticket | undefined): ReturnType<LockLog["append"]> {
+  #grantTo(head: Head, [first, ...others]: readonly Ticket[]): ReturnType<LockLog["append"]> {
     if (first === undefined || !isPlain(first.facts)) return undefined;
     const done = this.#log.append(head, { facts: first.facts, source: first.path });
     if (!isHead(done)) return done;
-    if (disk.exists(first.path)) this.#options.wake(first.facts);
+    if (disk.exists(first.path)) this.#options.wake(first.facts, others.length > 0);
     // Gone: it has accepted, or it gave up while we linked. Then it no longer wanted the lock, and it is the next waiter's turn.
     else this.settle();
     return done;

@@ -38,6 +38,8 @@ export interface LocalClaim {
   abandoned: number;
   /** True: another claim waited for it when the lock was last looked at. */
   wanted: boolean;
+  /** Who handed it the lock said whether others wait for that. Absent: it was not said. */
+  others: boolean | undefined;
   /** What it says of itself beside its lease file. */
   note: WrittenNote | undefined;
   /** How often in a row the processes ahead of it could not be reached. */
@@ -115,6 +117,7 @@ export class LocalClaims {
       abandoned: 0,
       misses: 0,
       wanted: false,
+      others: undefined,
       note: undefined,
     };
     this.#known.set(claim.id, local);

@@ -8,8 +8,8 @@ import type { LeaseFacts } from "./records.ts";
 export interface LockOptions extends LivenessOptions, LogOptions {
   readonly leaseFiles: LeaseFiles;
   readonly facts: FactsCache;
-  /** Wakes the process of that lease file, to check its claim. */
-  wake(facts: LeaseFacts): void;
+  /** Wakes the process of that lease file, to check its claim. `others`: it was handed its lock; do others wait for that? */
+  wake(facts: LeaseFacts, others?: boolean): void;
   /** The same for many at once. */
   wakeAll(facts: readonly LeaseFacts[]): void;
   /** Tells the process of that lease file that its lease is wanted. `directory`: the lock's. */

@@ -44,7 +44,7 @@ export class Lock {
   take(local: LocalClaim, queues: boolean): BlockedBy | undefined {
     const { seen } = this.log;
     local.abandoned = 0;
-    local.wanted = false;
+    [local.wanted, local.others] = [false, undefined];
     let begins = false;
     // The shortest path: a lock that was free when last read is free if the append succeeds, and there are no waiters.
     if (seen !== undefined && local.file === undefined && isEmpty(seen.state) && !this.#options.leaseFiles.resumable) {
@@ -133,7 +133,8 @@ export class Lock {
   }
 
   #granted(local: LocalClaim): void {
-    local.wanted = this.isWanted(local);
+    local.wanted = local.others ?? this.isWanted(local);
+    local.others = undefined;
   }
 
   /** True if the lock has this outcome, which the claim left. */

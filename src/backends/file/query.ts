@@ -16,6 +16,7 @@ import { carried, liveOutcome, missingValue, readOutcome } from "./outcomes.ts";
 /** How many holders a waiter follows. One that waits for hundreds of readers polls. */
 const FOLLOW_MAX = 16;
 const TRIES_MAX = 10_000;
+const NONE: ReadonlySet<string> = new Set();
 
 /** The part of a state that is still alive. */
 export interface LiveState {
@@ -66,7 +67,8 @@ export class LockQuery {
 
   liveState(head: Head): LiveState {
     const { state } = head;
-    const [remainingMs, delayed] = [new Map<string, number>(), new Set<string>()];
+    const remainingMs = new Map<string, number>();
+    let delayed: ReadonlySet<string> = NONE;
     const outcome = carried(this.#options.clock, state.outcome);
     if (state.holders.length === 0 && state.kept.length === 0) {
       const same = outcome === state.outcome && state.forced.length === 0;
@@ -85,7 +87,7 @@ export class LockQuery {
       if (liveness.alive) {
         holders.push(holder);
         remainingMs.set(facts.id, liveness.remainingMs);
-        if (liveness.delayed) delayed.add(facts.id);
+        if (liveness.delayed) delayed = new Set([...delayed, facts.id]);
         continue;
       }
       const minHoldMs = this.minHoldLeftMs(holder);
@@ -119,7 +121,7 @@ export class LockQuery {
 
   /** True if a claim waits for what this lease holds. While there is no queue, this costs a microsecond. */
   isWanted(head: Head, fileId: string): boolean {
-    return this.queue.mayExist() && this.waiters(head).length > 0 && this.isInTheWay(head, fileId);
+    return this.waiters(head).length > 0 && this.isInTheWay(head, fileId);
   }
 
   /** True if it is this lease that a claim waits for, where one does. */

@@ -79,9 +79,10 @@ export class WaitingClaims {
   }
 
   /** A wake-up for this lease file came. `false`: no claim waits by it. */
-  wake(fileId: string): boolean {
+  wake(fileId: string, others?: boolean): boolean {
     const expected = this.#expected.get(fileId);
     if (expected === undefined) return false;
+    expected.local.others = others;
     expected.local.misses = 0;
     const end = this.#waiting.get(fileId);
     // It came between attempt() and watch().

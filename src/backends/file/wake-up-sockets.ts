@@ -22,6 +22,9 @@ const LINE_MAX = 512;
 /** How many claims one message names. */
 const PORTION = 100;
 
+/** What a wake-up says of those behind. */
+const [WANTED, ALONE] = ["wanted", "alone"];
+
 interface Peer {
   readonly socket: Socket;
   readonly followers: Set<() => void>;
@@ -29,8 +32,8 @@ interface Peer {
 
 /** Called with what comes in. */
 export interface Heard {
-  /** A claim of this lease file is to be checked. */
-  woken(fileId: string): void;
+  /** A claim of this lease file is to be checked. `others`: it was handed its lock, and others waited then, or none did. */
+  woken(fileId: string, others?: boolean): void;
   /** What this lease file holds of the lock with that directory is wanted. */
   wanted(fileId: string, directory: string): void;
 }
@@ -74,10 +77,10 @@ export class WakeUpSockets {
     }
   }
 
-  /** Asks the process of this lease file to check its claim. */
-  wake(instance: string, fileId: string): void {
-    if (instance === this.#instance) queueMicrotask(() => this.#heard.woken(fileId));
-    else this.#write(this.#peer(instance)?.socket, `look ${fileId}\n`);
+  /** Asks the process of this lease file to check its claim. `others`: it was handed its lock; do others wait for that? */
+  wake(instance: string, fileId: string, others?: boolean): void {
+    if (instance === this.#instance) queueMicrotask(() => this.#heard.woken(fileId, others));
+    else this.#write(this.#peer(instance)?.socket, `look ${fileId}${wordFor(others)}\n`);
   }
 
   /** The same for many claims: one message for each process, or several where they are many. */
@@ -179,10 +182,10 @@ export class WakeUpSockets {
     socket.on("data", (text: string) => {
       received += text;
       for (let end = received.indexOf("\n"); end >= 0; end = received.indexOf("\n")) {
-        const [word, id, directory] = received.slice(0, end).split(" ");
+        const [word, id, more = ""] = received.slice(0, end).split(" ");
         received = received.slice(end + 1);
-        if (word === "look" && isId(id)) this.#heard.woken(id);
-        if (word === "want" && isId(id)) this.#heard.wanted(id, directory ?? "");
+        if (word === "look" && isId(id)) this.#heard.woken(id, more === WANTED || (more === ALONE ? false : undefined));
+        if (word === "want" && isId(id)) this.#heard.wanted(id, more);
       }
       if (received.length > LINE_MAX) socket.destroy();
     });
@@ -198,4 +201,8 @@ export class WakeUpSockets {
     this.#directory ??= openSync(this.#paths.sockets, "r");
     return `/proc/self/fd/${this.#directory}/${instance}`;
   }
+}
+
+function wordFor(others: boolean | undefined): string {
+  return others === undefined ? "" : ` ${others ? WANTED : ALONE}`;
 }
