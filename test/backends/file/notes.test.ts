@@ -1,5 +1,5 @@
 /** What a process says of itself beside its leases: written when there is something to say, seldom, and gone with the claim. */
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { LocalFacts } from "../../../src/contract/backend.ts";
@@ -40,6 +40,59 @@ test("a claim that says no more than its lease file has no note, and one that do
   expect(notes()).toHaveLength(1);
   await backend.release(holder);
   expect(notes()).toEqual([]);
+});
+
+test("counts are written when the claim still waits, or is renewed: one that has ended before has cost nothing", async () => {
+  const clock = new FakeClock();
+  const [backend, other] = [scratch.open({ clock }), scratch.open({ clock })];
+  const counts = { waiters: 2, users: 1, holds: [], holdsMore: false };
+  const [holder, waiter] = [claim({ local: counts }), claim({ local: counts })];
+  await granted(backend, holder);
+  await other.attempt(waiter);
+  expect(notes()).toEqual([]);
+  await backend.renew([holder]);
+  await other.attempt(waiter);
+  expect(await other.inspect("a lock")).toMatchObject({
+    held: [{ id: holder.id, local: counts }],
+    pending: [{ id: waiter.id, local: counts }],
+  });
+});
+
+test("which claim holds a lock is shown from its first renewal on, and is never the one before it with the same lease file", async () => {
+  const clock = new FakeClock();
+  const [backend, other] = [scratch.open({ clock }), scratch.open({ clock })];
+  const shown = async (): Promise<string | undefined> => (await other.inspect("a lock")).held[0]?.id;
+  for (let times = 0; times < 3; times++) {
+    const wish = claim({ renewed: false });
+    await granted(backend, wish);
+    expect(await shown()).toBeUndefined();
+    await backend.renew([wish]);
+    expect(await shown()).toBe(wish.id);
+    // As if the note had outlived its claim.
+    const paths = notes().map((path) => join(scratch.dir, "l", path));
+    const texts = paths.map((path) => readFileSync(path));
+    await backend.release(wish);
+    expect(notes()).toEqual([]);
+    for (const [at, path] of paths.entries()) writeFileSync(path, texts[at]!);
+  }
+  expect(readdirSync(join(scratch.dir, "o")), "one lease file served all of them").toHaveLength(1);
+  const [held, waiter] = [claim({ minHoldMs: 1 }), claim()];
+  await granted(backend, held);
+  expect(await shown(), "a file that serves no other claim says it at once").toBe(held.id);
+  await other.attempt(waiter);
+  expect((await backend.inspect("a lock")).pending).toMatchObject([{ id: waiter.id }]);
+});
+
+test("what is said of a claim while it waits is said anew of its lease", async () => {
+  const clock = new FakeClock();
+  const [backend, other] = [scratch.open({ clock }), scratch.open({ clock })];
+  const [holder, waiter] = [claim(), claim({ local: facts(3) })];
+  await granted(backend, holder);
+  await other.attempt(waiter);
+  await other.attempt({ ...waiter, local: facts(4) });
+  await backend.release(holder);
+  await granted(other, { ...waiter, local: facts(5) });
+  expect((await backend.inspect("a lock")).held).toMatchObject([{ id: waiter.id, local: facts(5) }]);
 });
 
 test("a lease file that serves the next claim brings no note of the one before", async () => {

@@ -98,3 +98,23 @@ describe("while no claim waits", () => {
     });
   });
 });
+
+test.each([
+  ["none waits", 0],
+  ["another waits", 1],
+])("who is handed a lock knows whether it is wanted without a look at the queue: %s", async (_what, others) => {
+  const [peer, backend] = [await scratch.peer(), scratch.open()];
+  const [holder, next] = [claim(), claim()];
+  await peer.attempt(holder);
+  await backend.attempt(next);
+  const watched = backend.watch(next, new AbortController().signal);
+  for (let at = 0; at < others; at++) await scratch.open().attempt(claim());
+  let grant: unknown;
+  const calls = await callsOf(async () => {
+    await peer.call("release", holder);
+    grant = await watched;
+  });
+  expect(grant).toMatchObject({ granted: true });
+  expect((grant as { wanted?: boolean }).wanted ?? false).toBe(others > 0);
+  expect(calls).not.toContain("list");
+});
