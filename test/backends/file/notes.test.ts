@@ -81,6 +81,11 @@ test("which claim holds a lock is shown from its first renewal on, and is never 
   expect(await shown(), "a file that serves no other claim says it at once").toBe(held.id);
   await other.attempt(waiter);
   expect((await backend.inspect("a lock")).pending).toMatchObject([{ id: waiter.id }]);
+  const lasting = claim({ name: "lasting" });
+  await granted(scratch.open({ clock, detached: true }), lasting);
+  expect((await other.inspect("lasting")).held, "and so does one that other processes find").toMatchObject([
+    { id: lasting.id },
+  ]);
 });
 
 test("what is said of a claim while it waits is said anew of its lease", async () => {

@@ -105,6 +105,22 @@ describe("an outcome", () => {
     expect(beside("v")).toEqual([]);
   });
 
+  test("comes to a waiter whose lease file served one before that wanted the lock", async () => {
+    const [backend, other] = [scratch.open(), scratch.open()];
+    const [worker, before, waiter] = [
+      claim(),
+      claim({ name: "before", renewed: false }),
+      claim({ wantsOutcome: true }),
+    ];
+    const { fence } = await granted(backend, worker);
+    await granted(other, before);
+    await other.release(before);
+    await other.attempt(waiter);
+    await backend.release(worker, { value: "kept", keepMs: HOUR, fence });
+    expect(await backend.inspect("a lock")).toMatchObject({ held: [], pending: [] });
+    expect(await other.attempt(waiter)).toMatchObject({ granted: false, outcome: { value: "kept" } });
+  });
+
   test("of a lease that is over does not count, though no other claim has taken the lock", async () => {
     const backend = scratch.open({ clock });
     const worker = claim({ ttlMs: 1000 });

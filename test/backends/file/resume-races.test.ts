@@ -1,4 +1,6 @@
 /** One claim that two processes ask for at once: what one does between two steps of the other. */
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Claim } from "../../../src/contract/backend.ts";
 import type { FileBackend } from "../../../src/backends/file/index.ts";
@@ -219,5 +221,34 @@ describe("S168: a renewal for a longer ttl stays, whatever another process does 
       const [held] = (await open().inspect(wish.name)).held;
       expect(held?.remainingMs, `call ${nth}`).toBeGreaterThanOrEqual(long.ttlMs);
     }
+  });
+
+  test("one that had read the old end before, and writes its own when the longer one is not in the log yet", async () => {
+    const clock = new FakeClock();
+    const open = (): FileBackend => scratch.open({ detached: true, hints: "poll", clock });
+    const wish = claim(short);
+    await granted(open(), wish);
+    const [file] = readdirSync(join(scratch.dir, "o"));
+    const path = join(scratch.dir, "o", file!);
+    const endMs = real.times(path)!.mtimeMs;
+    disk.link = (from, to) => {
+      real.utimes(path, endMs);
+      real.link(from, to);
+    };
+    expect(await open().renew([{ ...wish, ...long }])).toMatchObject([{ held: true }]);
+    Object.assign(disk, real);
+    expect((await open().inspect(wish.name)).held[0]?.remainingMs).toBeGreaterThanOrEqual(long.ttlMs);
+  });
+
+  test("one that knows both ttls, and an older end", async () => {
+    const clock = new FakeClock();
+    const [one, two] = [0, 1].map(() => scratch.open({ detached: true, hints: "poll", clock }));
+    const wish = claim(short);
+    await granted(one!, wish);
+    expect(await two!.renew([{ ...wish, ...long }])).toMatchObject([{ held: true }]);
+    clock.block(long.ttlMs / 2);
+    expect(await one!.renew([{ ...wish, ...long }])).toMatchObject([{ held: true }]);
+    expect(await two!.renew([wish])).toMatchObject([{ held: true }]);
+    expect((await one!.inspect(wish.name)).held[0]?.remainingMs).toBeGreaterThanOrEqual(long.ttlMs);
   });
 });

@@ -187,6 +187,20 @@ describe("has a file of its own", () => {
     expect((await backend.query("")).held).toHaveLength(2);
   });
 
+  test("a lease with a minHold, for ever: the place that is kept for it is not taken for a later lease", async () => {
+    const backend = scratch.open();
+    const wish = (): Claim => claim({ limit: 2, minHoldMs: 60_000, queues: false });
+    const [first, second] = [wish(), wish()];
+    const { fence } = await granted(backend, first);
+    await backend.release(first);
+    await granted(backend, second);
+    expect(await backend.attempt(wish())).toMatchObject({ granted: false });
+    expect(await backend.release({ ...second, minHoldMs: 0 })).toBe("held");
+    expect((await backend.inspect("a lock")).held).toMatchObject([{ fence, remainder: "minHold" }]);
+    await granted(backend, wish());
+    expect(await backend.attempt(wish())).toMatchObject({ granted: false });
+  });
+
   test("a waiter, also after the lock was handed to it", async () => {
     const [a, b] = [scratch.open(), scratch.open()];
     const [holder, waiter, other] = [claim(), claim(), claim({ name: "other" })];
