@@ -102,7 +102,7 @@ describe("while no claim waits", () => {
 test.each([
   ["none waits", 0],
   ["another waits", 1],
-])("who is handed a lock knows whether it is wanted without a look at the queue: %s", async (_what, others) => {
+])("who is handed a lock knows whether it is wanted, and need not read the queue: %s", async (_what, others) => {
   const [peer, backend] = [await scratch.peer(), scratch.open()];
   const [holder, next] = [claim(), claim()];
   await peer.attempt(holder);
