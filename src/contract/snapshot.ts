@@ -12,7 +12,7 @@ export interface Holding {
   /** Until the store lets go by itself. */
   readonly remainingMs: number;
   readonly meta: Meta;
-  /** Of its claim. */
+  /** Of its claim. Absent: the store does not know it, or not yet. */
   readonly id?: string | undefined;
   /** Present: no process holds it any more, and the lock stays taken for the rest of a `minHold` or a `lockDelay`. */
   readonly remainder?: "minHold" | "lockDelay" | undefined;
