@@ -54,9 +54,3 @@ export interface LockState extends Snapshot {
   readonly quarantineMs?: number | undefined;
   readonly outcome?: KeptOutcome | undefined;
 }
-
-/** One lock out of a snapshot of all whose names start with its name. For a store that has no shorter way. */
-export function stateOf(name: string, { held, pending, forced }: Snapshot): LockState {
-  const isIt = (entry: { readonly name: string }): boolean => entry.name === name;
-  return { held: held.filter(isIt), pending: pending.filter(isIt), forced: forced.filter(isIt) };
-}
