@@ -11,6 +11,7 @@ import { type DrivenStore, MESSAGES } from "../store.ts";
 
 /** Shorter than the longest fault, so that statements are given up in the middle of one. */
 const ANSWER_MS = 2000;
+const PATIENCE_MS = 60_000;
 const CONNECTIONS = 4;
 /** What query() does not show: waiters whose time is over, and rows of further holders. */
 const LEFT = `select 'a waiter of ' || encode(lock, 'escape') from holdfast.waiter where till_us > holdfast.now_us()
@@ -24,17 +25,18 @@ function postgresRoad(request: Buffer): string | undefined {
 export async function drivePostgres({ createLocks, postgres }: Holdfast): Promise<DrivenStore> {
   const { default: pg } = await import("pg");
   const server = await startPostgres({ settings: { max_connections: "100" } });
-  const poolOf = (port: number): InstanceType<typeof pg.Pool> => {
+  const poolOf = (port: number, patienceMs: number): InstanceType<typeof pg.Pool> => {
     const pool = new pg.Pool({
       connectionString: `postgres://postgres:${labPassword()}@127.0.0.1:${port}/postgres`,
       max: CONNECTIONS,
-      connectionTimeoutMillis: ANSWER_MS,
+      connectionTimeoutMillis: patienceMs,
     });
     pool.on("error", () => undefined);
     return pool;
   };
-  const direct = poolOf(server.port);
-  const observer = createLocks(postgres(direct, { listen: false }), { holder: "observer" });
+  // What it asks is no part of the drive: a machine that is busy must not end it.
+  const direct = poolOf(server.port, PATIENCE_MS);
+  const observer = createLocks(postgres(direct, { listen: false, answer: PATIENCE_MS }), { holder: "observer" });
   const stop = async (): Promise<void> => {
     await observer.close().catch(() => undefined);
     await direct.end();
@@ -54,7 +56,7 @@ export async function drivePostgres({ createLocks, postgres }: Holdfast): Promis
     },
     client: async () => {
       const proxy = await startProxy({ port: server.port, roadOf: postgresRoad });
-      const pool = poolOf(proxy.port);
+      const pool = poolOf(proxy.port, ANSWER_MS);
       return {
         proxies: [proxy],
         open: (holder, run): Locks => createLocks(postgres(pool, { run, answer: ANSWER_MS }), { holder }),
