@@ -18,9 +18,32 @@ export { eventually };
 // On a busy machine a server takes its time to start. These limits only end what has failed anyway.
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 240_000 });
 
-/** A server with our tables. */
-export async function startMigrated(options: ServerOptions = {}): Promise<PostgresServer> {
+/** A server that is asked over one connection: a process for each question would be most of what a test costs. */
+export async function startAsked(options: ServerOptions = {}): Promise<PostgresServer> {
   const server = await startPostgres(options);
+  const text = (value: string): string => value;
+  let client: pg.Client | undefined;
+  const sql = async (statement: string): Promise<string> => {
+    if (client === undefined) {
+      const opened = new pg.Client({ connectionString: server.url, types: { getTypeParser: () => text } as never });
+      // It ends when the server does; the next question opens another.
+      opened.on("error", () => (client = undefined));
+      await opened.connect();
+      client = opened;
+    }
+    const results = [await client.query({ text: statement, rowMode: "array" })].flat() as pg.QueryArrayResult[];
+    return (results.at(-1)?.rows ?? []).map((row) => row.map((value) => value ?? "").join("|")).join("\n");
+  };
+  const stop = async (): Promise<void> => {
+    await client?.end().catch(() => undefined);
+    await server.stop();
+  };
+  return Object.assign(Object.create(server) as PostgresServer, { sql, stop, [Symbol.asyncDispose]: stop });
+}
+
+/** The same, with our tables. */
+export async function startMigrated(options: ServerOptions = {}): Promise<PostgresServer> {
+  const server = await startAsked(options);
   await server.sql(LOCKS_MIGRATION);
   return server;
 }

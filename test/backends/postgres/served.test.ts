@@ -10,9 +10,9 @@ import { openBackend } from "../../../src/backends/postgres/open.ts";
 import { examinePostgres } from "../../../src/cli/doctor/postgres.ts";
 import type { LockBackendError } from "../../../src/contract/errors.ts";
 import { startPgBouncer } from "../../../src/lab/servers/pgbouncer.ts";
-import { type PostgresServer, startPostgres, USER } from "../../../src/lab/servers/postgres.ts";
+import { type PostgresServer, USER } from "../../../src/lab/servers/postgres.ts";
 import { DIST } from "../../dist.ts";
-import { claimOf, eventually, granted, refused, rivalOf, urlOf } from "./lab.ts";
+import { claimOf, eventually, granted, refused, rivalOf, startAsked, urlOf } from "./lab.ts";
 
 const run = promisify(execFile);
 const place = mkdtempSync(join(tmpdir(), "holdfast-pg-"));
@@ -34,7 +34,7 @@ beforeAll(async () => {
   // Only its own user may read the key of a server.
   chmodSync(at("ours-key.pem"), 0o600);
   if (USER !== undefined) execFileSync("chown", [USER, at("ours-key.pem")]);
-  server = await startPostgres({
+  server = await startAsked({
     settings: { ssl: "on", ssl_cert_file: at("ours.pem"), ssl_key_file: at("ours-key.pem") },
   });
 });
