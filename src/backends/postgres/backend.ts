@@ -21,13 +21,14 @@ import { LockBackendError } from "../../contract/errors.ts";
 import { Attempts } from "./attempts.ts";
 import { Cleanup } from "./cleanup.ts";
 import { connectionOf } from "./clients/choose.ts";
+import { within } from "./clients/limit.ts";
 import type { PostgresClient } from "./clients/structure.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError } from "./errors.ts";
 import { forceRelease } from "./force-release.ts";
 import { CALL_BEAT } from "./generated/sql.ts";
 import { Inbox } from "./inbox.ts";
-import { LocalClaims } from "./local-claims.ts";
+import { CLOSE_MS, LocalClaims } from "./local-claims.ts";
 import { type PostgresOptions, type Settings, toSettings } from "./options.ts";
 import { inspect, query } from "./query.ts";
 import { toArray, toBytesArray } from "./records.ts";
@@ -76,7 +77,7 @@ export class PostgresBackend implements Backend {
     const watched: Connection = {
       ask: (text, values) => this.#watch(connection.ask(text, values)),
       script: (text) => this.#watch(connection.script(text)),
-      listen: (channel, events) => connection.listen(channel, events),
+      listen: (channel, events, signal) => connection.listen(channel, events, signal),
       close: () => connection.close(),
     };
     this.#connection = watched;
@@ -180,8 +181,9 @@ export class PostgresBackend implements Backend {
     this.#waiters.close();
     this.#wanted.close();
     const left = await this.#claims.settled();
-    await this.#inbox.close();
-    await this.#cleanup.settled();
+    // Nothing depends on these: what hangs is left to its own limit.
+    const rest = Promise.all([this.#inbox.close(), this.#cleanup.settled()]);
+    await within(this.#settings.clock, CLOSE_MS, rest).catch(() => undefined);
     await this.#connection.close();
     if (left !== undefined) throw left;
   }

@@ -33,9 +33,9 @@ export interface Connection {
 
   /**
    * Listens on a channel, on a connection of its own where there can be one. Resolves to `undefined` where something between us and the server
-   * gives each transaction another server connection: messages would reach any process.
+   * gives each transaction another server connection: messages would reach any process. `signal` gives up a connection that is still being made.
    */
-  listen(channel: string, events: ListenEvents): Promise<Listening | undefined>;
+  listen(channel: string, events: ListenEvents, signal?: AbortSignal): Promise<Listening | undefined>;
 
   /** Ends what this opened itself, and never what the user gave. */
   close(): Promise<void>;

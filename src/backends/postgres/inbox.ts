@@ -53,6 +53,7 @@ export class Inbox {
   #opened: Promise<void> | undefined;
   #listening: Listening | undefined;
   #proof: ((came: boolean) => void) | undefined;
+  readonly #ending = new AbortController();
   #nonce = "";
   #unproven = 0;
   #againMs = AGAIN_FIRST_MS;
@@ -99,6 +100,7 @@ export class Inbox {
 
   async close(): Promise<void> {
     this.#state = "ended";
+    this.#ending.abort();
     this.#clock.clearTimer(this.#againTimer);
     this.#proof?.(false);
     // An open() under way finds that this has ended, and stops what it has begun.
@@ -116,7 +118,8 @@ export class Inbox {
       if (this.#state === "live") this.#broken();
     };
     try {
-      const listening = await this.#connection.listen(this.#channel, { heard: (text) => this.#hear(text), ended });
+      const events = { heard: (text: string) => this.#hear(text), ended };
+      const listening = await this.#connection.listen(this.#channel, events, this.#ending.signal);
       if (this.#isEnded()) {
         await listening?.stop();
         return;
@@ -149,10 +152,10 @@ export class Inbox {
       timer = this.#clock.setTimer(() => resolve(false), PROOF_MS);
     });
     try {
-      await this.#connection.ask("select pg_catalog.pg_notify($1::text, $2::text)::text as answer", [
-        this.#channel,
-        this.#nonce,
-      ]);
+      // Its answer says nothing that the message does not, and close() must not wait for it.
+      const values = [this.#channel, this.#nonce];
+      const sent = this.#connection.ask("select pg_catalog.pg_notify($1::text, $2::text)::text as answer", values);
+      sent.catch(() => this.#proof?.(false));
       return await came;
     } finally {
       this.#clock.clearTimer(timer);

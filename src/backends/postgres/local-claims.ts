@@ -13,7 +13,7 @@ import { SHOWN } from "./inbox.ts";
 const MEMORY_MS = 600_000;
 const MEMORY_MIN = 1000;
 /** How long close() waits for answers at most. */
-const CLOSE_MS = 2000;
+export const CLOSE_MS = 2000;
 const NAMES_SHOWN = 3;
 
 interface Entry {

@@ -6,8 +6,14 @@ import { labPassword } from "../servers/secret.ts";
 import type { Stage } from "../stage.ts";
 import { makeLinks } from "./proxied-links.ts";
 
-/** Rows that query() does not show: those of claims that have gone, and of further holders. */
+/**
+ * Waiters, outcomes and leases of any holder whose time is not over. Rows whose time is over count for nothing: they go when the lock is used
+ * again, or with the clean-up.
+ */
 const LEFT = `select 'a waiter ' || claim || ' of ' || encode(lock, 'escape') from holdfast.waiter
+where till_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint
+union all select 'an outcome of ' || encode(lock, 'escape') from holdfast.outcome
+where till_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint
 union all select 'a lease ' || coalesce(claim, '') || ' of ' || encode(lock, 'escape') from holdfast.lease
 where until_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint and not kept`;
 

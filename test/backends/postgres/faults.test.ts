@@ -340,6 +340,32 @@ describe("messages", () => {
     process.removeListener("warning", note);
     expect(warnings).toEqual([]);
   });
+
+  test("close() waits neither for a connection that hangs while it is made, nor for the message to ourselves", async () => {
+    await using clients = new Clients();
+    await using proxy = await startProxy({ port: server.port });
+    const pool = clients.pool(proxy.port);
+    const backend = postgres(pool, { answer: "10m" });
+    // From the first message to ourselves on, nothing comes back any more.
+    let hangs = false;
+    proxy.onReply = (chunk) => {
+      hangs ||= chunk.includes("holdfast_");
+      return hangs ? "hold" : undefined;
+    };
+    const first = backend.attempt(claimOf()).catch(() => undefined);
+    await eventually("the message to ourselves hangs", () => (hangs ? true : undefined));
+    await first;
+    let answered = false;
+    const asked = backend
+      .attempt(claimOf())
+      .catch(() => undefined)
+      .then(() => (answered = true));
+    // It says that a lease may be left, because that attempt was not answered.
+    await expect(backend.close()).rejects.toThrow(/may be left/u);
+    expect(answered).toBe(false);
+    await proxy.stop();
+    await asked;
+  });
 });
 
 test("a URL with a password that is wrong says so, and shows neither", async () => {

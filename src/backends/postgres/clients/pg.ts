@@ -57,7 +57,7 @@ export class PoolConnection implements Connection {
     return this.#with(async (client) => void (await client.query(text)));
   }
 
-  async listen(channel: string, events: ListenEvents): Promise<Listening | undefined> {
+  async listen(channel: string, events: ListenEvents, signal?: AbortSignal): Promise<Listening | undefined> {
     // Beside the pool, so that nothing of the user's waits for a connection that is never returned.
     const { Client, options } = this.#pool as PgPool & { readonly Client?: unknown; readonly options?: unknown };
     if (typeof Client !== "function") return undefined;
@@ -65,6 +65,8 @@ export class PoolConnection implements Connection {
     const ignore = (): void => undefined;
     made.on("error", ignore);
     const end = (): Promise<void> => made.end().catch(ignore);
+    const giveUp = (): void => void end();
+    signal?.addEventListener("abort", giveUp);
     try {
       await within(this.#clock, this.#limitMs, made.connect());
       const listening = await listenOn(made, this.#clock, this.#limitMs, channel, events);
@@ -73,6 +75,8 @@ export class PoolConnection implements Connection {
     } catch (error) {
       void end();
       throw error;
+    } finally {
+      signal?.removeEventListener("abort", giveUp);
     }
   }
 

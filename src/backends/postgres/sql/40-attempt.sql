@@ -69,6 +69,9 @@ begin
         p_delay, p_min_hold, now_us, p_wants, p_inbox, p_detail
       ) on conflict (lock, claim) do nothing;
       if found then
+        -- A place in the queue need not survive a crash: who has lost it asks again. So the holder's release, which waits for this
+        -- transaction, need not wait for the disk. What was granted before is on disk already, or this row would still be locked.
+        perform set_config('synchronous_commit', 'off', true);
         if not row_0.crowded then
           update holdfast.lease as l set crowded = true where l.lock = p_lock and l.place = 0;
         end if;
