@@ -5,7 +5,7 @@
 import { built } from "../lib/holdfast.mjs";
 
 const TTL_MS = 30_000;
-const BATCH = 200;
+const BATCH = 40;
 /** As often as pg-boss asks for jobs at most: every half second. */
 const POLL_MS = 500;
 
