@@ -1,5 +1,5 @@
 /** What a user sees: locks, leases and options, as types. The work is done next door. */
-import type { Meta, Mode, Snapshot } from "../contract/backend.ts";
+import type { Forced, Holding, Meta, Mode, Waiting } from "../contract/backend.ts";
 import type { Chance } from "../contract/random.ts";
 import type { Clock } from "../contract/clock.ts";
 import type { Duration } from "../contract/duration.ts";
@@ -69,6 +69,56 @@ export interface QueryOptions {
   readonly timeout?: Duration | undefined;
 }
 
+/**
+ * A lease, as query() and inspect() show it. Of this process's own leases the counts are exact; of others they are what their
+ * process last wrote into the store, and at most a third of a ttl old.
+ */
+export interface LockHolder extends Omit<Holding, "local"> {
+  /** When it was granted: milliseconds since 1970, by this machine's clock. */
+  readonly sinceMs: number;
+  /** How many functions or leases of its process share it. */
+  readonly processHolders: number;
+  /** How many of its process wait behind it, besides those in `pending`. */
+  readonly processWaiters: number;
+}
+
+/** One that waits. Of this process each is listed; of another one, those that are in the store's queue. */
+export interface LockWaiter extends Omit<Waiting, "local"> {
+  /** Since when it waits: milliseconds since 1970, by this machine's clock. */
+  readonly sinceMs: number;
+  /** How many of its process wait behind it, besides those in `pending`. */
+  readonly processWaiters: number;
+}
+
+/** What the store knew when it was asked. As JSON, fences are strings. */
+export interface LocksSnapshot {
+  readonly held: readonly LockHolder[];
+  readonly pending: readonly LockWaiter[];
+  readonly forced: readonly Forced[];
+  toJSON(): unknown;
+}
+
+/** One lock. */
+export interface LockSnapshot extends LocksSnapshot {
+  readonly name: string;
+  /** How many may hold it at once. Absent: nobody holds it or waits for it. */
+  readonly limit?: number | undefined;
+  /** The store may have lost leases, and grants nothing for this long. */
+  readonly quarantineMs?: number | undefined;
+  /** What once() keeps of the lock's work. The value itself is not shown. */
+  readonly outcome?: OutcomeFacts | undefined;
+}
+
+export interface OutcomeFacts {
+  /** Of the lease under which the work was done. */
+  readonly fence: bigint;
+  readonly holder: string;
+  readonly ageMs: number;
+  /** For how long it is still kept. */
+  readonly remainingMs: number;
+  readonly bytes: number;
+}
+
 export interface ElectOptions extends LockOptions {
   /** Ends the candidacy. A leader steps down after its work has settled. */
   readonly signal?: AbortSignal | undefined;
@@ -106,6 +156,8 @@ export interface Lease extends AsyncDisposable {
   assertHeld(): void;
   /** Ends the lease. Safe to call twice. Rejects only if a custom backend gives an invalid answer. */
   release(): Promise<ReleaseResult>;
+  /** Its name and fences, the fences as strings. */
+  toJSON(): unknown;
 }
 
 /** What the function given to run() and elect() gets: a lease that is released for it. */
@@ -142,7 +194,14 @@ export interface Locks extends AsyncDisposable {
   /** Campaigns for leadership, and runs `work` while elected. Resolves when `signal` aborts or the locks are closed. */
   elect(name: string, work: Work<unknown>, options?: ElectOptions): Promise<void>;
   /** Holders and waiters of all locks whose name starts with `prefix`. */
-  query(prefix?: string, options?: QueryOptions): Promise<Snapshot>;
+  query(prefix?: string, options?: QueryOptions): Promise<LocksSnapshot>;
+  /** One lock, by its exact name: holders, waiters in order, leases that were ended by force, and what once() keeps. */
+  inspect(name: string, options?: QueryOptions): Promise<LockSnapshot>;
+  /**
+   * Whether anything is in the way of a claim: a lease of any process, what is left of its `minHold` or `lockDelay`, or a store in
+   * quarantine. Old when it arrives: for people and dashboards. To take a free lock, use tryAcquire().
+   */
+  isHeld(name: string, options?: QueryOptions): Promise<boolean>;
   /** Ends a lease, of any process. `false`: there is no lease with that fence. Rejects when the store has not answered for 10 s. */
   forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean>;
   /**

@@ -116,6 +116,10 @@ export class HeldLease implements Lease, Peekable {
     return this.#result;
   }
 
+  toJSON(): unknown {
+    return { name: this.name, fence: String(this.fence) };
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     // The answer to an explicit release() has said it already, or another disposal does.
     if (this.#result !== undefined || this.#disposed) return void (await this.release());

@@ -57,6 +57,13 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     return this.#holds;
   }
 
+  /** Those who wait, in order, and the claims that the first of them have at the store. */
+  get waiting(): { readonly requests: readonly Request[]; readonly claimIds: readonly string[] } {
+    const requests: Request[] = [];
+    for (let request = this.#line.first; request !== undefined; request = request.next) requests.push(request);
+    return { requests, claimIds: this.claims.map(({ claim }) => claim.id) };
+  }
+
   get #closed(): boolean {
     return this.#parts.closing.aborted;
   }

@@ -6,7 +6,9 @@ import type {
   ForceReleaseOptions,
   Lease,
   Locks,
+  LockSnapshot,
   LocksOptions,
+  LocksSnapshot,
   OnceOptions,
   OnceResult,
   QueryOptions,
@@ -14,7 +16,7 @@ import type {
   Work,
 } from "./api.ts";
 import { ArgumentError, got } from "../contract/argument-error.ts";
-import type { Backend, Snapshot } from "../contract/backend.ts";
+import type { Backend } from "../contract/backend.ts";
 import { attachLoss, type Call, Closing, Running } from "./close.ts";
 import { Engine } from "./engine.ts";
 import { elect } from "./election.ts";
@@ -117,13 +119,21 @@ class BackendLocks implements Locks {
     }
   }
 
-  async query(prefix = "", options: QueryOptions = {}): Promise<Snapshot> {
+  async query(prefix = "", options: QueryOptions = {}): Promise<LocksSnapshot> {
     if (typeof prefix !== "string") throw new ArgumentError(`Expected \`prefix\` to be a string, got ${got(prefix)}`);
     const checked = toQuerySpec(options);
-    const { backend } = this.#engine;
-    const found = await askStore(this.#engine, "query()", checked, () => backend.query(prefix));
-    // Text that others wrote, cut to the lengths that Holdfast itself allows.
-    return (await import("./snapshot.ts")).checkedSnapshot(backend.name, found);
+    return (await import("./picture.ts")).query(this.#engine, prefix, checked);
+  }
+
+  async inspect(name: string, options: QueryOptions = {}): Promise<LockSnapshot> {
+    checkName(name);
+    const checked = toQuerySpec(options);
+    return (await import("./picture.ts")).inspect(this.#engine, name, checked);
+  }
+
+  async isHeld(name: string, options: QueryOptions = {}): Promise<boolean> {
+    const { held, quarantineMs = 0 } = await this.inspect(name, options);
+    return held.length > 0 || quarantineMs > 0;
   }
 
   async forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean> {
