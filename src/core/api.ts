@@ -101,7 +101,7 @@ export interface LocksSnapshot {
 /** One lock. */
 export interface LockSnapshot extends LocksSnapshot {
   readonly name: string;
-  /** How many may hold it at once. Absent: nobody holds it or waits for it. */
+  /** How many may hold it at once. Absent: it is neither held nor waited for. */
   readonly limit?: number | undefined;
   /** The store may have lost leases, and grants nothing for this long. */
   readonly quarantineMs?: number | undefined;

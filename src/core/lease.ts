@@ -13,7 +13,7 @@ import { holdChannel, type HoldEvent } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
 import { leftToOthers } from "./doubt.ts";
 import { unused } from "./grant.ts";
-import type { Hold, HoldUser } from "./hold.ts";
+import type { Hold } from "./hold.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -215,7 +215,7 @@ export class HeldLease implements Lease, Peekable {
     return this.lost ?? new LockLostError(this.name, this.fence, loss);
   }
 
-  /** @internal Marks the lease as lost, and calls nothing: see {@link reportLost}. `false`: it was over before. */
+  /** @internal Marks the lease as lost, and calls nothing: see report-lost.ts. `false`: it was over before. */
   markLost(loss: LossReason): boolean {
     // A lease ends once: what was released is over, and its user has had the answer.
     if (this.#end !== undefined) return false;
@@ -291,12 +291,4 @@ export class HeldLease implements Lease, Peekable {
     holdChannel.end.publish(event);
     return await given;
   }
-}
-
-/** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
-export function reportLost(leases: readonly HoldUser[], loss: LossReason): void {
-  const all = leases.flatMap((lease) => lease.withInner());
-  const marked = all.filter((lease) => lease.markLost(loss));
-  for (const lease of all) lease.onLost?.(loss);
-  for (const lease of marked) lease.abort();
 }

@@ -20,9 +20,10 @@ import { describeLoss, type LossReason } from "../contract/loss.ts";
 import { Hold, type HoldFront, tellWanted } from "./hold.ts";
 import { remove } from "./list.ts";
 import { type Grant, unused } from "./grant.ts";
-import { HeldLease, type LeaseParts, reportLost } from "./lease.ts";
+import { HeldLease, type LeaseParts } from "./lease.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
 import { mayLend, seatsFor } from "./lending.ts";
+import { reportLost } from "./report-lost.ts";
 import { factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
 

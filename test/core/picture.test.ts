@@ -45,7 +45,7 @@ describe("the true picture", () => {
     await Promise.all(all);
   });
 
-  test("those who wait behind a claim stand where it stands, before whoever queued after it", async () => {
+  test("those who wait behind a claim stand where it stands, before a claim that queued after it", async () => {
     const { clock, locks, other } = stage();
     const held = gate();
     const first = other().run("a", () => held.opened);
