@@ -55,12 +55,44 @@ export interface OnceResult<T> {
   readonly at: Date;
 }
 
+export interface OutcomeOptions<T> extends QueryOptions {
+  /** That of the once(). @default JSON */
+  readonly codec?: OnceCodec<T> | undefined;
+}
+
+/** What became of the work of a once(). `none`: nothing is kept, and the lock is free. `running`: the lock is held, or kept by a `minHold`. */
+export type OutcomeState<T> =
+  | { readonly state: "none" }
+  | { readonly state: "running"; readonly fence: bigint; readonly holder: string; readonly heldMs: number }
+  | (KeptState & { readonly state: "done"; readonly value: T })
+  /** `error`: what the work failed with, or why its value cannot be had: a LockOutcomeError. */
+  | (KeptState & { readonly state: "failed"; readonly error: Error });
+
+interface KeptState {
+  readonly fence: bigint;
+  readonly holder: string;
+  /** When it was done, by this machine's clock. */
+  readonly at: Date;
+  /** For how long it is still kept. */
+  readonly remainingMs: number;
+}
+
+export interface ForgetOptions {
+  /** The fence of the outcome, so that a newer one cannot be hit. */
+  readonly fence: bigint;
+}
+
 export interface TryOptions extends LockOptions {
   /** Gives up asking; once acquired, it no longer matters. */
   readonly signal?: AbortSignal | undefined;
   /** How long to wait for the store's answer. @default 5 s, or the ttl where that is shorter and no thread has to start */
   readonly timeout?: Duration | undefined;
 }
+
+export type TryRunResult<T> =
+  | { readonly ran: true; readonly value: T }
+  /** The lock was not free: who held it, as far as the store said, or for how long a quarantine lasts. */
+  | { readonly ran: false; readonly heldBy: readonly Holding[]; readonly quarantineMs?: number | undefined };
 
 export interface QueryOptions {
   /** Gives up asking. */
@@ -181,12 +213,19 @@ export interface Locks extends AsyncDisposable {
   /** Runs `work` while holding the lock. Rejects with {@link LockTimeoutError}, with {@link LockLostError}, or as `work` does. */
   run<T>(name: string | readonly string[], work: Work<T>): Promise<T>;
   run<T>(name: string | readonly string[], options: AcquireOptions, work: Work<T>): Promise<T>;
+  /** Runs `work` if the lock is free now, and says who holds it if not. Rejects as run() does, but not because the lock is busy. */
+  tryRun<T>(name: string | readonly string[], work: Work<T>): Promise<TryRunResult<T>>;
+  tryRun<T>(name: string | readonly string[], options: TryOptions, work: Work<T>): Promise<TryRunResult<T>>;
   /**
    * Of all callers everywhere one runs `work`; the others wait, and get its value. For as long as `keep` says all get that value
    * without running. A failure is not kept, unless `keepFailure` says so: then the next caller runs. A crash between the end of the work
    * and its release repeats the work: close that window with a guard, or with an idempotency key.
    */
   once<T>(name: string, options: OnceOptions<T>, work: Work<T>): Promise<OnceResult<T>>;
+  /** What became of the work of a once(): none, running, done or failed. Old when it arrives. */
+  outcome<T = unknown>(name: string, options?: OutcomeOptions<T>): Promise<OutcomeState<T>>;
+  /** Removes the kept outcome with that fence, so that the next once() runs. Never ends a lease. `false`: there is none. */
+  forget(name: string, options: ForgetOptions): Promise<boolean>;
   /** Waits for the lock. Rejects with {@link LockTimeoutError}, or with `signal.reason`. */
   acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lease>;
   /** Takes the lock if it is free now, else resolves to `null`. */

@@ -9,10 +9,14 @@ import type {
   LockSnapshot,
   LocksOptions,
   LocksSnapshot,
+  ForgetOptions,
   OnceOptions,
   OnceResult,
+  OutcomeOptions,
+  OutcomeState,
   QueryOptions,
   TryOptions,
+  TryRunResult,
   Work,
 } from "./api.ts";
 import { ArgumentError, got } from "../contract/argument-error.ts";
@@ -68,15 +72,29 @@ class BackendLocks implements Locks {
   }
 
   async run<T>(name: Names, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
-    const work = typeof optionsOrWork === "function" ? optionsOrWork : maybeWork;
-    if (typeof work !== "function") throw new ArgumentError("Expected `run` to get a function as its last argument");
-    const checked = this.#checked(typeof optionsOrWork === "function" ? undefined : optionsOrWork);
+    const [options, work] = optionsAndWork("run", optionsOrWork, maybeWork);
+    const checked = this.#checked(options);
     const names = toNames(name);
     const call: Call = { name: String(names) };
     // Before anything is waited for: close() waits for this call from here on, whether its work has started or not.
     this.#running.calls.add(call);
     try {
-      return await this.#work((await this.#take(names, checked, patienceOf(checked)))!, work, call);
+      return await this.#work((await this.#take(names, checked))!, work, call);
+    } finally {
+      this.#running.end(call);
+    }
+  }
+
+  async tryRun<T>(name: Names, optionsOrWork: TryOptions | Work<T>, maybeWork?: Work<T>): Promise<TryRunResult<T>> {
+    const [options, work] = optionsAndWork("tryRun", optionsOrWork, maybeWork);
+    const checked = checkTryOptions("tryRun", options, this.#usual, this.#defaults);
+    const names = toNames(name);
+    const call: Call = { name: String(names) };
+    this.#running.calls.add(call);
+    try {
+      const taken = (await this.#takeFor(names, checked, "once").catch(busy))!;
+      if ("ran" in taken) return taken;
+      return { ran: true, value: await this.#work(taken, work, call) };
     } finally {
       this.#running.end(call);
     }
@@ -87,12 +105,20 @@ class BackendLocks implements Locks {
     return (await import("./once.ts")).once(parts, name, options, work);
   }
 
+  async outcome<T>(name: string, options: OutcomeOptions<T> = {}): Promise<OutcomeState<T>> {
+    return (await import("./once.ts")).outcome(this.#engine, name, options);
+  }
+
+  async forget(name: string, options: ForgetOptions): Promise<boolean> {
+    return (await import("./once.ts")).forget(this.#engine, name, options);
+  }
+
   acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
     return this.#begin(name, () => this.#checked(options), undefined) as Promise<Lease>;
   }
 
   tryAcquire(name: Names, options?: TryOptions): Promise<Lease | null> {
-    return this.#begin(name, () => checkTryOptions(options, this.#usual, this.#defaults), "try");
+    return this.#begin(name, () => checkTryOptions("tryAcquire", options, this.#usual, this.#defaults), "try");
   }
 
   async elect(name: string, work: Work<unknown>, options: ElectOptions = {}): Promise<void> {
@@ -170,15 +196,21 @@ class BackendLocks implements Locks {
   #begin(name: Names, toSpecNow: () => CheckedOptions, waitMode: WaitMode | undefined): Promise<AnyLease | null> {
     try {
       const checked = toSpecNow();
-      return this.#take(toNames(name), checked, waitMode ?? patienceOf(checked));
+      return waitMode === undefined
+        ? this.#take(toNames(name), checked)
+        : this.#takeFor(toNames(name), checked, waitMode);
     } catch (error) {
       return Promise.reject(error as Error);
     }
   }
 
-  #take(name: Names, asked: CheckedOptions, waitMode: WaitMode): Promise<AnyLease | null> {
+  #take(name: Names, checked: CheckedOptions): Promise<AnyLease | null> {
+    if (checked.waitMs > 0) return this.#takeFor(name, checked, "queue");
     // `wait: 0` does not queue; the store has its time to answer all the same.
-    const checked = waitMode === "once" ? { ...asked, waitMs: answerMs(asked) } : asked;
+    return this.#takeFor(name, { ...checked, waitMs: answerMs(checked) }, "once");
+  }
+
+  #takeFor(name: Names, checked: CheckedOptions, waitMode: WaitMode): Promise<AnyLease | null> {
     if (typeof name === "string") return this.#takeOne(name, checked, waitMode, checked.waitMs);
     const take = (one: string, its: CheckedOptions, waitMs: number): Promise<HeldLease | null> =>
       this.#takeOne(one, its, waitMode, waitMs);
@@ -246,6 +278,20 @@ class BackendLocks implements Locks {
   }
 }
 
-function patienceOf(checked: CheckedOptions): WaitMode {
-  return checked.waitMs > 0 ? "queue" : "once";
+/** The last two arguments of run() and its like: options may be left out. */
+function optionsAndWork<O extends object, T>(
+  verb: string,
+  optionsOrWork: O | Work<T>,
+  maybeWork: Work<T> | undefined,
+): readonly [O | undefined, Work<T>] {
+  const [options, work] = typeof optionsOrWork === "function" ? [undefined, optionsOrWork] : [optionsOrWork, maybeWork];
+  if (typeof work === "function") return [options, work];
+  throw new ArgumentError(`Expected \`${verb}\` to get a function as its last argument`);
+}
+
+/** What tryRun() comes to where the lock was not free. Another error is thrown on. */
+function busy(error: unknown): TryRunResult<never> {
+  if (!isA(LockTimeoutError, error)) throw error;
+  const { heldBy, quarantineMs } = error;
+  return { ran: false, heldBy, quarantineMs };
 }

@@ -10,7 +10,7 @@ import type { Engine } from "./engine.ts";
 import type { LocalQueue } from "./local-queue.ts";
 import type { QuerySpec } from "./options.ts";
 import type { Request } from "./request.ts";
-import { checkedSnapshot } from "./snapshot.ts";
+import { checkedSnapshot, checkedState } from "./snapshot.ts";
 
 export async function query(engine: Engine, prefix: string, asked: QuerySpec): Promise<LocksSnapshot> {
   const { backend } = engine;
@@ -21,8 +21,9 @@ export async function query(engine: Engine, prefix: string, asked: QuerySpec): P
 export async function inspect(engine: Engine, name: string, asked: QuerySpec): Promise<LockSnapshot> {
   const { backend } = engine;
   const found = await askStore(engine, "inspect()", asked, () => backend.inspect(name), name);
-  const drawn = draw(engine, checkedSnapshot(backend.name, "inspect", found), (one) => one === name);
-  const { quarantineMs, outcome } = found;
+  const state = checkedState(backend.name, found);
+  const drawn = draw(engine, state, (one) => one === name);
+  const { quarantineMs, outcome } = state;
   const limit = (drawn.held[0] ?? drawn.pending[0])?.limit;
   return jsonSafe({ name, limit, ...drawn, quarantineMs, outcome: outcome && factsOf(outcome) });
 }

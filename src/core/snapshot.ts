@@ -1,5 +1,6 @@
 /** What query() and inspect() bring: text that others wrote. Loaded by the first of them: holders and waiters need none. */
-import type { Forced, Holding, Meta, Snapshot, Waiting } from "../contract/backend.ts";
+import { readOutcome } from "../contract/answer.ts";
+import type { Forced, Holding, LockState, Meta, Snapshot, Waiting } from "../contract/backend.ts";
 import { got } from "../contract/argument-error.ts";
 import { LockBackendError, messageOf } from "../contract/errors.ts";
 import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../contract/foreign.ts";
@@ -22,6 +23,18 @@ export function checkedSnapshot(backend: string, method: "query" | "inspect", fo
   }
   const message = `The ${backend} backend answered ${method}() with ${answered}, not with the lists \`held\`, \`pending\` and \`forced\`. That is a mistake in the backend.`;
   throw new LockBackendError(backend, "", message, { fatal: true });
+}
+
+/** As {@link checkedSnapshot}, of one lock. */
+export function checkedState(backend: string, found: LockState): LockState {
+  const lists = checkedSnapshot(backend, "inspect", found);
+  const { quarantineMs, outcome } = found;
+  const kept = outcome === undefined ? undefined : readOutcome(outcome);
+  if (kept === "mistaken") {
+    const message = `The ${backend} backend answered inspect() with an outcome that cannot be read. That is a mistake in the backend.`;
+    throw new LockBackendError(backend, "", message, { fatal: true });
+  }
+  return { ...lists, quarantineMs: typeof quarantineMs === "number" ? quarantineMs : undefined, outcome: kept };
 }
 
 /** What a store says, cut to the lengths that Holdfast itself allows. */

@@ -251,6 +251,65 @@ describe("once()", () => {
   });
 });
 
+describe("outcome() and forget()", () => {
+  test("none, running, done; and after forget() the next one runs", async () => {
+    const { clock, locks, other } = stage();
+    expect(await locks.outcome("a")).toEqual({ state: "none" });
+    const held = gate();
+    const mine = locks.once("a", KEEP, () => held.opened.then(() => ({ sum: 7 })));
+    await clock.advance(1000);
+    const running = await other().outcome("a");
+    expect(running).toMatchObject({ state: "running", holder: "here:1", heldMs: 1000 });
+    const { fence: first } = running as { readonly fence: bigint };
+    // A running lease is never ended by it.
+    expect(await other().forget("a", { fence: first })).toBe(false);
+    held.open();
+    const { fence } = await mine;
+    await clock.advance(60_000);
+    const done = await other().outcome<{ sum: number }>("a");
+    expect(done).toEqual({
+      ...{ state: "done", value: { sum: 7 }, fence, holder: "here:1" },
+      ...{ at: new Date(clock.wall() - 60_000), remainingMs: 3_540_000 },
+    });
+    expect(await locks.forget("a", { fence: fence + 1n })).toBe(false);
+    expect((await other().once("a", KEEP, () => "again")).replayed).toBe(true);
+    expect(await locks.forget("a", { fence })).toBe(true);
+    expect(await locks.forget("a", { fence })).toBe(false);
+    expect(await other().outcome("a")).toEqual({ state: "none" });
+    expect((await other().once("a", KEEP, () => "again")).value).toBe("again");
+  });
+
+  test("failed: the error that is kept, or why the value cannot be had", async () => {
+    const { locks, other } = stage();
+    const failed = locks.once("a", { ...KEEP, keepFailure: "1m" }, () => {
+      throw Object.assign(new RangeError("too far"), { code: "E_FAR" });
+    });
+    await failure(failed);
+    const state = await other().outcome("a");
+    expect(state).toMatchObject({ state: "failed", error: { name: "RangeError", message: "too far", code: "E_FAR" } });
+    await locks.once("b", KEEP, () => () => {});
+    expect(await other().outcome("b")).toMatchObject({
+      state: "failed",
+      error: expect.any(LockOutcomeError) as unknown,
+    });
+  });
+
+  test("refuse what cannot be, and a store that keeps none", async () => {
+    const { backend, locks } = stage();
+    for (const options of [{}, { fence: 1 }, null, undefined]) {
+      await expect(locks.forget("a", options as never)).rejects.toThrow(TypeError);
+    }
+    await expect(locks.outcome("", {})).rejects.toThrow(TypeError);
+    await expect(locks.outcome("a", { codec: {} } as never)).rejects.toThrow(/codec/u);
+    await expect(locks.outcome("a", { keep: 1 } as never)).rejects.toThrow(/keep/u);
+    backend.inspect = async () => ({ held: [], pending: [], forced: [], outcome: { value: 7 } }) as never;
+    await expect(locks.outcome("a")).rejects.toThrow(/outcome that cannot be read/u);
+    Object.assign(backend, { can: { outcomes: "it has no clock" } });
+    await expect(locks.outcome("a")).rejects.toThrow(/it has no clock/u);
+    await expect(locks.forget("a", { fence: 1n })).rejects.toThrow(/it has no clock/u);
+  });
+});
+
 test("the types say what comes back", async () => {
   const { locks } = stage();
   const result: { readonly value: number } = await (locks as Locks).once("a", KEEP, () => 1);
