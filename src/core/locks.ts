@@ -79,7 +79,7 @@ class BackendLocks implements Locks {
     // Before anything is waited for: close() waits for this call from here on, whether its work has started or not.
     this.#running.calls.add(call);
     try {
-      return await this.#work((await this.#take(names, checked))!, work, call);
+      return await this.#work((await this.#take(names, checked, patienceOf(checked)))!, work, call);
     } finally {
       this.#running.end(call);
     }
@@ -92,7 +92,7 @@ class BackendLocks implements Locks {
     const call: Call = { name: String(names) };
     this.#running.calls.add(call);
     try {
-      const taken = (await this.#takeFor(names, checked, "once").catch(busy))!;
+      const taken = (await this.#take(names, checked, "once").catch(busy))!;
       if ("ran" in taken) return taken;
       return { ran: true, value: await this.#work(taken, work, call) };
     } finally {
@@ -196,22 +196,15 @@ class BackendLocks implements Locks {
   #begin(name: Names, toSpecNow: () => CheckedOptions, waitMode: WaitMode | undefined): Promise<AnyLease | null> {
     try {
       const checked = toSpecNow();
-      return waitMode === undefined
-        ? this.#take(toNames(name), checked)
-        : this.#takeFor(toNames(name), checked, waitMode);
+      return this.#take(toNames(name), checked, waitMode ?? patienceOf(checked));
     } catch (error) {
       return Promise.reject(error as Error);
     }
   }
 
-  #take(name: Names, checked: CheckedOptions): Promise<AnyLease | null> {
-    if (checked.waitMs > 0) return this.#takeFor(name, checked, "queue");
-    // `wait: 0` does not queue; the store has its time to answer all the same.
-    return this.#takeFor(name, { ...checked, waitMs: answerMs(checked) }, "once");
-  }
-
-  #takeFor(name: Names, checked: CheckedOptions, waitMode: WaitMode): Promise<AnyLease | null> {
-    if (typeof name === "string") return this.#takeOne(name, checked, waitMode, checked.waitMs);
+  #take(name: Names, checked: CheckedOptions, waitMode: WaitMode): Promise<AnyLease | null> {
+    // Who does not queue gives the store its time to answer all the same.
+    if (typeof name === "string") return this.#takeOne(name, checked, waitMode, answerMs(checked));
     const take = (one: string, its: CheckedOptions, waitMs: number): Promise<HeldLease | null> =>
       this.#takeOne(one, its, waitMode, waitMs);
     return acquireAll(this.#engine, name, checked, take);
@@ -294,4 +287,8 @@ function busy(error: unknown): TryRunResult<never> {
   if (!isA(LockTimeoutError, error)) throw error;
   const { heldBy, quarantineMs } = error;
   return { ran: false, heldBy, quarantineMs };
+}
+
+function patienceOf(checked: CheckedOptions): WaitMode {
+  return checked.waitMs > 0 ? "queue" : "once";
 }

@@ -100,6 +100,22 @@ describe("checkHistory()", () => {
     expect(checkHistory(events)).toEqual([]);
   });
 
+  test("fences: the late news of a lease that was ended by force may go to one who asked after the next was granted", () => {
+    const events = (brokenMs: number): readonly HistoryEvent[] =>
+      inOrder(
+        granted("c1", 3n, 5),
+        { kind: "dropped", atMs: brokenMs, claim: "c1", fence: 3n, how: "forced", keptUntilMs: 100 },
+        granted("c2", 4n, 20),
+        { kind: "asked", atMs: 8, who: "b" },
+        { kind: "held", atMs: 21, who: "b", fence: 4n, trustedUntilMs: 200 },
+        { kind: "asked", atMs: 30, who: "a" },
+        { kind: "held", atMs: 40, who: "a", fence: 3n, trustedUntilMs: 60 },
+      );
+    expect(oracles(events(20))).toEqual([]);
+    // Given while the other was still held: no force explains that.
+    expect(oracles(events(22))).toEqual(["fences"]);
+  });
+
   test("fences: a re-entry has the fence of its lease, and none without one", () => {
     const held: Plain[] = [
       { kind: "asked", atMs: 0, who: "a" },
@@ -173,6 +189,23 @@ describe("checkHistory()", () => {
       how: "forced",
     });
     expect(oracles(events)).toEqual([]);
+  });
+
+  test("O4: but no later than the lease would have ended by itself", () => {
+    const events = (trustedUntilMs: number): readonly HistoryEvent[] =>
+      inOrder(
+        granted("c1", 1n, 0),
+        { kind: "asked", atMs: 5, who: "a" },
+        { kind: "held", atMs: 10, who: "a", fence: 1n, trustedUntilMs: 50 },
+        { kind: "dropped", atMs: 15, claim: "c1", fence: 1n, how: "forced", keptUntilMs: 60 },
+        { kind: "trusted", atMs: 20, who: "a", fence: 1n, trustedUntilMs },
+      );
+    expect(oracles(events(59))).toEqual([]);
+    expect(oracles(events(59), { marginMs: 2 })).toEqual(["O4 early signal"]);
+    expect(oracles(events(61))).toEqual(["O4 early signal"]);
+    // Who learns of it in time does not believe that long.
+    const [first, ...rest] = events(61);
+    expect(oracles([first!, ...rest, { kind: "lost", lock: "x", atMs: 30, who: "a", fence: 1n }])).toEqual([]);
   });
 
   test("O7: finds a claim that passed the queue", () => {

@@ -102,9 +102,11 @@ export class LockTable {
     return lease;
   }
 
-  drop(lock: Lock, { claim, fence }: Lease, how: "released" | "ran-out" | "forced", atMs: number): void {
+  drop(lock: Lock, lease: Lease, how: "released" | "ran-out" | "forced", atMs: number): void {
+    const { claim, fence, untilMs } = lease;
     lock.leases.delete(claim.id);
-    this.#log?.({ kind: "dropped", atMs, lock: lock.name, claim: claim.id, holder: claim.holder, fence, how });
+    const dropped = { kind: "dropped", fence, how, ...(how === "forced" && { keptUntilMs: untilMs }) } as const;
+    this.#log?.({ ...dropped, atMs, lock: lock.name, claim: claim.id, holder: claim.holder });
   }
 
   /** The claim waits no longer, if it did. Who watches it learns that there is news. */

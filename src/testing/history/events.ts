@@ -51,7 +51,13 @@ export type StoreEvent = Happened & { readonly claim: string } & (
         readonly mode: Mode;
         readonly limit: number;
       }
-    | { readonly kind: "dropped"; readonly fence: bigint; readonly how: "released" | "ran-out" | "forced" }
+    | {
+        readonly kind: "dropped";
+        readonly fence: bigint;
+        readonly how: "released" | "ran-out" | "forced";
+        /** Until when it would have been kept, where it was ended by force. Absent: the store does not say. */
+        readonly keptUntilMs?: number | undefined;
+      }
     | { readonly kind: "kept-outcome"; readonly fence: bigint; readonly value: string; readonly untilMs: number }
     | { readonly kind: "forgot-outcome"; readonly fence: bigint }
   );
