@@ -268,8 +268,12 @@ describe("outcome() and forget()", () => {
     await clock.advance(60_000);
     const done = await other().outcome<{ sum: number }>("a");
     expect(done).toEqual({
-      ...{ state: "done", value: { sum: 7 }, fence, holder: "here:1" },
-      ...{ at: new Date(clock.wall() - 60_000), remainingMs: 3_540_000 },
+      state: "done",
+      value: { sum: 7 },
+      fence,
+      holder: "here:1",
+      at: new Date(clock.wall() - 60_000),
+      remainingMs: 3_540_000,
     });
     expect(await locks.forget("a", { fence: fence + 1n })).toBe(false);
     expect((await other().once("a", KEEP, () => "again")).replayed).toBe(true);
