@@ -234,7 +234,8 @@ export interface Locks extends AsyncDisposable {
   /** Takes the lock if it is free now, else resolves to `null`. */
   tryAcquire(name: string | readonly string[], options?: TryOptions): Promise<Lease | null>;
   /** Campaigns for leadership, and runs `work` while elected. Resolves when `signal` aborts or the locks are closed. */
-  elect(name: string, work: Work<unknown>, options?: ElectOptions): Promise<void>;
+  elect(name: string, work: Work<unknown>): Promise<void>;
+  elect(name: string, options: ElectOptions, work: Work<unknown>): Promise<void>;
   /** Holders and waiters of all locks whose name starts with `prefix`. */
   query(prefix?: string, options?: QueryOptions): Promise<LocksSnapshot>;
   /** One lock, by its exact name: holders, waiters in order, leases that were ended by force, and what once() keeps. */

@@ -121,10 +121,9 @@ class BackendLocks implements Locks {
     return this.#begin(name, () => checkTryOptions("tryAcquire", options, this.#usual, this.#defaults), "try");
   }
 
-  async elect(name: string, work: Work<unknown>, options: ElectOptions = {}): Promise<void> {
+  async elect(name: string, optionsOrWork: ElectOptions | Work<unknown>, maybeWork?: Work<unknown>): Promise<void> {
     checkName(name);
-    if (typeof work !== "function")
-      throw new ArgumentError("Expected `elect` to get a function as its second argument");
+    const [options, work] = optionsAndWork("elect", optionsOrWork, maybeWork);
     const checked = { ...this.#checked(options), waitMs: Infinity };
     const call: Call = { name };
     this.#running.calls.add(call);
@@ -277,7 +276,12 @@ function optionsAndWork<O extends object, T>(
   optionsOrWork: O | Work<T>,
   maybeWork: Work<T> | undefined,
 ): readonly [O | undefined, Work<T>] {
-  const [options, work] = typeof optionsOrWork === "function" ? [undefined, optionsOrWork] : [optionsOrWork, maybeWork];
+  const isAlone = typeof optionsOrWork === "function";
+  // The order of 0.1's elect(): its options would be lost without a word.
+  if (isAlone && maybeWork !== undefined) {
+    throw new ArgumentError(`Expected \`${verb}\` to get its options before the function`);
+  }
+  const [options, work] = isAlone ? [undefined, optionsOrWork] : [optionsOrWork, maybeWork];
   if (typeof work === "function") return [options, work];
   throw new ArgumentError(`Expected \`${verb}\` to get a function as its last argument`);
 }
