@@ -1,6 +1,7 @@
 /** The public names of `holdfast`. No logic. */
 export type {
   AcquireOptions,
+  CloseOnSignalsOptions,
   CloseOptions,
   ElectOptions,
   ForceReleaseOptions,
@@ -67,4 +68,5 @@ export {
 } from "./contract/errors.ts";
 export type { AcquireEvent, ForceReleaseEvent, HoldEvent, LostEvent, RenewEvent } from "./contract/events.ts";
 export type { LossReason } from "./contract/loss.ts";
+export { closeOnSignals } from "./core/close-on-signals.ts";
 export { createLocks } from "./core/locks.ts";

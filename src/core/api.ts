@@ -205,6 +205,13 @@ export interface CloseOptions {
   readonly force?: boolean | undefined;
 }
 
+export interface CloseOnSignalsOptions {
+  /** @default ["SIGTERM", "SIGINT"] */
+  readonly signals?: readonly NodeJS.Signals[] | undefined;
+  /** How long to wait for running functions after their signals were aborted. @default "10s" */
+  readonly grace?: Duration | undefined;
+}
+
 export interface ForceReleaseOptions {
   /** The fence of the lease to end, so that its successor cannot be hit. */
   readonly fence: bigint;
