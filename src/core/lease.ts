@@ -132,7 +132,9 @@ export class HeldLease implements Lease, Peekable {
     const state = this.stateNow();
     if (outcome !== undefined && state !== "lost") this.#hold.outcome = { ...outcome, fence: this.#hold.firstFence };
     const result = await this.release();
-    if (state === "doubt" && result === "unknown") this.#loseLate({ kind: "unconfirmed" });
+    // Where its outcome may not be kept, others may do the work again.
+    if (result === "unknown" && outcome !== undefined) this.#loseLate({ kind: "unkept" });
+    else if (result === "unknown" && state === "doubt") this.#loseLate({ kind: "unconfirmed" });
     return this.lost;
   }
 
