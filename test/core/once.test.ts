@@ -125,6 +125,16 @@ describe("once()", () => {
     }
   });
 
+  test("all get the fence under which the work was done, also where a call of the same process failed just before", async () => {
+    const { locks, other } = stage();
+    const failed = failure(locks.once("a", KEEP, () => Promise.reject(new Error("no"))));
+    const mine = await locks.once("a", KEEP, ({ fence }) => String(fence));
+    expect((await failed).message).toBe("no");
+    const theirs = await other().once("a", KEEP, () => "again");
+    expect([mine.value, String(theirs.fence)]).toEqual([theirs.value, theirs.value]);
+    expect(mine.fence).toBe(theirs.fence);
+  });
+
   test("after a loss it rejects with the result, and nothing is kept", async () => {
     const { clock, locks, other } = stage();
     const held = gate();
