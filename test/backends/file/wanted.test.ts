@@ -127,7 +127,7 @@ test("a claim that queues before the next holder has heard of its grant: the gra
   await granted(before, first);
   expect(await holder.attempt(next)).toMatchObject({ position: 1 });
   const watched = holder.watch(next, new AbortController().signal);
-  // In the middle of the hand-over, before the message about it: that says that nobody waits.
+  // In the middle of the hand-over, before the message about it: that says that no claim waits.
   let queued: Promise<object> | undefined;
   disk.exists = (path) => {
     if (queued === undefined && /\/q\/.*\/\d+-/.test(path)) queued = waiter.attempt(last);
