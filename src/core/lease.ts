@@ -134,7 +134,9 @@ export class HeldLease implements Lease, Peekable {
     if (outcome !== undefined && (state === "held" || state === "doubt"))
       this.#hold.outcome = { ...outcome, fence: this.#hold.firstFence };
     const result = await this.release();
-    if (result === "unknown" && state === "doubt") this.#loseLate({ kind: "unconfirmed" });
+    if (result === "unknown" && state === "doubt") {
+      this.#loseLate({ kind: outcome === undefined ? "unconfirmed" : "unkept" });
+    }
     // Its hold may be another's by now.
     if (outcome !== undefined && state === "released") this.#loseLate({ kind: "released" });
     return this.lost;

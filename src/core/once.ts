@@ -49,7 +49,13 @@ export async function once<T>(
   }
   assertKeeps(engine, name);
   const waits = usual.waitMs > 0;
-  const mine: CheckedOptions = { ...usual, wantsOutcome: true, shareKey: `once ${usual.shareKey}` };
+  // Not passed on in memory: what is kept says the first fence of its lease, and that must be the one of the work.
+  const mine: CheckedOptions = {
+    ...usual,
+    wantsOutcome: true,
+    reusable: false,
+    shareKey: `once ${usual.shareKey}`,
+  };
   const call: Call = { name };
   let kept: () => Promise<OnceResult<T>>;
   running.calls.add(call);
