@@ -130,7 +130,7 @@ describe("optional peers", () => {
     const message =
       "Redis by URL needs a client library: ioredis 4.28.5 is installed, but Holdfast supports ^5.4.0 and ^6.0.0: npm install ioredis@6.";
     expect(await opened()).toEqual(["ERR_LOCK_BACKEND", true, message]);
-    // A client that is given is not loaded by us: what is installed says its version, where it cannot be told by the client itself.
+    // A client that is given is not loaded by us: what is installed says its version, where the client itself does not.
     const given = `import { redis } from "holdfast/redis"; import { writeFenced } from "holdfast/fence/redis";
       const client = { _keyPrefix: "", isOpen: true, isReady: true, on() {}, sendCommand() {}, evalSha: async () => [1, "1", []] };
       try { redis(client); console.log("taken"); } catch (error) { console.log(error.code, error.message); }

@@ -38,7 +38,7 @@ interface Answers {
 
 /**
  * Resets the connection in the very turn in which commands are sent, and sends more on the next connection: there an answer that is out
- * of place finds somebody. The reset is in the kernel when cut() returns, and a timer's turn goes on with what sockets report, before
+ * of place reaches another command. The reset is in the kernel when cut() returns, and a timer's turn goes on with what sockets report, before
  * anything that a client has put off to the end of the turn.
  */
 async function resetWhileSending(connection: Connection, proxy: Proxy, rounds: number): Promise<Answers> {
