@@ -229,7 +229,8 @@ export interface Locks extends AsyncDisposable {
   /**
    * Of all callers everywhere one runs `work`; the others wait, and get its value. For as long as `keep` says all get that value
    * without running. A failure is not kept, unless `keepFailure` says so: then the next caller runs. A crash between the end of the work
-   * and its release repeats the work: close that window with a guard, or with an idempotency key.
+   * and its release repeats the work: close that window with a guard, or with an idempotency key. Where the work is done, and the store has
+   * not said that its value is kept, it rejects with {@link LockLostError}; `result` is the value.
    */
   once<T>(name: string, options: OnceOptions<T>, work: Work<T>): Promise<OnceResult<T>>;
   /** What became of the work of a once(): none, running, done or failed. Old when it arrives. */

@@ -125,6 +125,16 @@ describe("once()", () => {
     }
   });
 
+  test("all get the fence under which the work was done, also where a call of the same process failed just before", async () => {
+    const { locks, other } = stage();
+    const failed = failure(locks.once("a", KEEP, () => Promise.reject(new Error("no"))));
+    const mine = await locks.once("a", KEEP, ({ fence }) => String(fence));
+    expect((await failed).message).toBe("no");
+    const theirs = await other().once("a", KEEP, () => "again");
+    expect([mine.value, String(theirs.fence)]).toEqual([theirs.value, theirs.value]);
+    expect(mine.fence).toBe(theirs.fence);
+  });
+
   test("after a loss it rejects with the result, and nothing is kept", async () => {
     const { clock, locks, other } = stage();
     const held = gate();
@@ -138,6 +148,52 @@ describe("once()", () => {
     expect(error).toBeInstanceOf(LockLostError);
     expect(error["result"]).toBe("late");
     expect((await other().once("a", KEEP, () => "again")).replayed).toBe(false);
+  });
+
+  // The answer, the loss that the caller must learn of instead of "done", and how the store comes to keep nothing.
+  const unkept: [string, string, (here: ReturnType<typeof stage>) => void][] = [
+    [
+      "the lease ran out while the release was on its way",
+      "gone",
+      ({ backend, clock }) => {
+        backend.interfere.release = (pass) => {
+          clock.block(30_000);
+          return pass();
+        };
+      },
+    ],
+    [
+      "no release comes to the store in time",
+      "unkept",
+      ({ backend, clock }) => {
+        const atMs = clock.now();
+        backend.interfere.release = (pass) =>
+          clock.now() > atMs + 60_000 ? pass() : Promise.reject(new Error("the request was lost"));
+      },
+    ],
+    [
+      "the machine slept, and the store cannot say whether the lease is still the same",
+      "unkept",
+      ({ backend, clock }) => {
+        clock.suspend(10_000);
+        backend.interfere.renew = () => Promise.resolve([{ held: "unknown", cause: new Error("no answer") }]);
+      },
+    ],
+  ];
+  test.each(unkept)("where nothing may be kept, it rejects with the result: %s", async (_how, kind, spoil) => {
+    const here = stage();
+    const mine = failure(
+      here.locks.once("a", { ...KEEP, ttl: "20s" }, () => {
+        spoil(here);
+        return "mine";
+      }),
+    );
+    await here.clock.advance(120_000);
+    const error = await mine;
+    expect(error).toBeInstanceOf(LockLostError);
+    expect((error as unknown as LockLostError).loss.kind).toBe(kind);
+    expect(error["result"]).toBe("mine");
+    expect((await here.other().once("a", KEEP, () => "again")).value).toBe("again");
   });
 
   test("an error whose properties throw is kept as far as it can be read, and the lease ends", async () => {
