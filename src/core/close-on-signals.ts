@@ -1,5 +1,6 @@
 /** Ends a process that was asked to stop: the locks are closed first, and then it ends as the signal wanted it to. */
 import { ArgumentError, got } from "../contract/argument-error.ts";
+import { asked } from "../contract/answer.ts";
 import { type Duration, toMs } from "../contract/duration.ts";
 import { messageOf } from "../contract/errors.ts";
 import type { CloseOnSignalsOptions, Locks } from "./api.ts";
@@ -7,6 +8,9 @@ import { checkObject } from "./options.ts";
 
 const SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT"];
 const GRACE: Duration = "10s";
+
+/** On each listener of ours, whichever copy of this package it comes from: the others are the program's. */
+const OURS = Symbol.for("holdfast.signals");
 
 /**
  * On the first signal the locks are closed: nothing is acquired any more, the signals of held leases abort, and what their work ends is
@@ -16,30 +20,34 @@ const GRACE: Duration = "10s";
  * Returns what ends the listening.
  */
 export function closeOnSignals(locks: Pick<Locks, "close">, options: CloseOnSignalsOptions = {}): () => void {
-  const { signals = SIGNALS, grace = GRACE } = checkObject(options);
+  const { signals: given = SIGNALS, grace = GRACE } = checkObject(options);
   if (typeof locks?.close !== "function")
     throw new ArgumentError(`Expected \`locks\` to have close(), got ${got(locks)}`);
-  if (!Array.isArray(signals) || signals.length === 0) {
-    throw new ArgumentError(`Expected \`signals\` to be a list such as ["SIGTERM"], got ${got(signals)}`);
+  if (!Array.isArray(given) || given.length === 0) {
+    throw new ArgumentError(`Expected \`signals\` to be a list such as ["SIGTERM"], got ${got(given)}`);
   }
+  const signals = new Set<NodeJS.Signals>(given);
   const graceMs = toMs(grace, "grace", { minMs: 0, maxMs: Infinity });
   let isClosing = false;
-  const hear = (signal: NodeJS.Signals): void => {
-    if (isClosing) return raise(signal);
+  const listen = (signal: NodeJS.Signals): void => {
+    // Asked now: one that listens once() no longer does when the locks are closed, and may still be at work.
+    const isProgramsToo = process.listeners(signal).some((listener) => !(OURS in listener));
+    const raise = (): void => {
+      stop();
+      if (!isProgramsToo && process.listenerCount(signal) === 0) process.kill(process.pid, signal);
+    };
+    if (isClosing) return raise();
     isClosing = true;
-    locks
-      .close({ grace: graceMs })
+    asked(() => locks.close({ grace: graceMs }))
       .catch((error: unknown) => process.emitWarning(messageOf(error), { code: "HOLDFAST_CLOSE" }))
       // A turn later: a warning is printed by then.
-      .finally(() => setImmediate(raise, signal));
+      .then(() => setImmediate(raise));
   };
+  const hear = Object.assign(listen, { [OURS]: true });
   const stop = (): void => signals.forEach((signal) => process.off(signal, hear));
-  const raise = (signal: NodeJS.Signals): void => {
-    stop();
-    if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
-  };
   try {
-    for (const signal of signals) process.on(signal, hear);
+    // Before the program's own, to see them all.
+    for (const signal of signals) process.prependListener(signal, hear);
   } catch (error) {
     stop();
     // Such as SIGKILL, which no process can hear.

@@ -87,6 +87,32 @@ test("a listener of the program decides how it ends, and two locks are both clos
   expect(await ended(body)).toMatchObject({ code: 7, signal: null, stdout: "ready\nmine\n" });
 });
 
+test.each(["before", "after"])("a listener that the program added once(), %s it, has its time", async (when) => {
+  const listen = `process.once("SIGTERM", () => setImmediate(() => setImmediate(() => setTimeout(() => { console.log("mine"); process.exit(7); }, 50))));`;
+  const body = `${when === "before" ? listen : ""} closeOnSignals(locks); ${when === "after" ? listen : ""} console.log("ready");`;
+  expect(await ended(body)).toMatchObject({ code: 7, signal: null, stdout: "ready\nmine\n" });
+});
+
+test("a signal that is named twice is one, and a list that is changed later changes nothing", async () => {
+  const body = `const signals = ["SIGTERM", "SIGTERM"];
+    closeOnSignals(locks, { signals });
+    signals.length = 0;
+    void locks.run("a", async (lease) => {
+      console.log("ready");
+      await until(lease.signal);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      console.log("wound down");
+    });`;
+  expect(await ended(body)).toMatchObject({ code: null, signal: "SIGTERM", stdout: "ready\nwound down\n" });
+});
+
+test.each([`() => { throw new Error("boom"); }`, `() => {}`])("close() may be anything: %s", async (close) => {
+  const body = `closeOnSignals({ close: ${close} }); console.log("ready");`;
+  const result = await ended(body);
+  expect(result).toMatchObject({ code: null, signal: "SIGTERM" });
+  expect(result.stderr.includes("HOLDFAST_CLOSE")).toBe(close.includes("boom"));
+});
+
 test("what it returns ends the listening; wrong arguments listen to nothing", () => {
   const locks = { close: async (): Promise<void> => {} };
   const before = ["SIGTERM", "SIGUSR2"].map((signal) => process.listenerCount(signal));
