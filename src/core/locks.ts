@@ -92,7 +92,7 @@ class BackendLocks implements Locks {
     const call: Call = { name: String(names) };
     this.#running.calls.add(call);
     try {
-      const taken = (await this.#take(names, checked, "once").catch(busy))!;
+      const taken = (await this.#take(names, checked, "once").catch((error: unknown) => busy(error, checked)))!;
       if ("ran" in taken) return taken;
       return { ran: true, value: await this.#work(taken, work, call) };
     } finally {
@@ -288,9 +288,9 @@ function optionsAndWork<O extends object, T>(
   throw new ArgumentError(`Expected \`${verb}\` to get a function as its last argument`);
 }
 
-/** What tryRun() comes to where the lock was not free. Another error is thrown on. */
-function busy(error: unknown): TryRunResult<never> {
-  if (!isA(LockTimeoutError, error)) throw error;
+/** What tryRun() comes to where the lock was not free. Another error is thrown on, as is the reason of its signal, whatever that is. */
+function busy(error: unknown, { signal }: CheckedOptions): TryRunResult<never> {
+  if (!isA(LockTimeoutError, error) || (signal?.aborted === true && error === signal.reason)) throw error;
   const { heldBy, quarantineMs } = error;
   return { ran: false, heldBy, quarantineMs };
 }

@@ -97,3 +97,10 @@ test("refuses a wait, and no work", async () => {
   await expect(locks.tryRun("a", {} as never)).rejects.toThrow(/`tryRun` to get a function/u);
   await expect(locks.tryRun("", () => 1)).rejects.toThrow(TypeError);
 });
+
+test.each(["a", ["a", "b"]])("a signal's reason is never taken for a busy lock, whatever it is (%j)", async (name) => {
+  const { locks } = stage();
+  const reason = new LockTimeoutError("another", 0, []);
+  const aborted = locks.tryRun(name, { signal: AbortSignal.abort(reason) }, () => expect.unreachable());
+  expect(await failure(aborted)).toBe(reason);
+});
