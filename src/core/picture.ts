@@ -14,15 +14,17 @@ import { checkedSnapshot, checkedState } from "./snapshot.ts";
 
 export async function query(engine: Engine, prefix: string, asked: QuerySpec): Promise<LocksSnapshot> {
   const { backend } = engine;
+  const look = looking(engine, (name) => name.startsWith(prefix));
   const found = await askStore(engine, "query()", asked, () => backend.query(prefix));
-  return jsonSafe(draw(engine, checkedSnapshot(backend.name, "query", found), (name) => name.startsWith(prefix)));
+  return jsonSafe(look(checkedSnapshot(backend.name, "query", found)));
 }
 
 export async function inspect(engine: Engine, name: string, asked: QuerySpec): Promise<LockSnapshot> {
   const { backend } = engine;
+  const look = looking(engine, (one) => one === name);
   const found = await askStore(engine, "inspect()", asked, () => backend.inspect(name), name);
   const state = checkedState(backend.name, found);
-  const drawn = draw(engine, state, (one) => one === name);
+  const drawn = look(state);
   const { quarantineMs, outcome } = state;
   const limit = (drawn.held[0] ?? drawn.pending[0])?.limit;
   return jsonSafe({ name, limit, ...drawn, quarantineMs, outcome: outcome && factsOf(outcome) });
@@ -30,18 +32,37 @@ export async function inspect(engine: Engine, name: string, asked: QuerySpec): P
 
 type Drawn = Omit<LocksSnapshot, "toJSON">;
 
-function draw(engine: Engine, { held, pending, forced }: Snapshot, isMeant: (name: string) => boolean): Drawn {
+type Ids = ReadonlySet<string | undefined>;
+
+/** What the store shows of this process may be over when the answer is here: it is known by what was there when it was asked. */
+function looking(engine: Engine, isMeant: (name: string) => boolean): (found: Snapshot) => Drawn {
+  const ids = engine
+    .queues(isMeant)
+    .flatMap(({ holds, waiting }) => [...holds.map(({ claim }) => claim.id), ...waiting.claimIds]);
+  const before: Ids = new Set(ids);
+  return (found) => draw(engine, found, isMeant, before);
+}
+
+function draw(
+  engine: Engine,
+  { held, pending, forced }: Snapshot,
+  isMeant: (name: string) => boolean,
+  before: Ids,
+): Drawn {
   const own = new Map(engine.queues(isMeant).map((queue) => [queue.name, queue]));
   const wallMs = engine.clock.wall();
-  const names = new Set([...pending.map(({ name }) => name), ...own.keys()]);
-  const waiting = [...names].flatMap((name) => {
-    const stored = pending.filter((one) => one.name === name);
-    return inOrder(engine, stored, own.get(name));
-  });
+  const stored = new Map<string, Waiting[]>();
+  for (const one of pending) {
+    const all = stored.get(one.name);
+    if (all === undefined) stored.set(one.name, [one]);
+    else all.push(one);
+  }
+  for (const name of own.keys()) if (!stored.has(name)) stored.set(name, []);
+  const waiting = Array.from(stored, ([name, all]) => inOrder(engine, all, own.get(name), before)).flat();
   return {
     held: held.map((holding) => {
       const hold = own.get(holding.name)?.holds.find(({ firstFence }) => firstFence === holding.fence);
-      return shownHolding(holding, wallMs, hold?.leases.length);
+      return shownHolding(holding, wallMs, hold?.leases.length, before);
     }),
     pending: waiting.map(({ entry, waiters }) => {
       const { local: _, ...rest } = entry;
@@ -52,9 +73,14 @@ function draw(engine: Engine, { held, pending, forced }: Snapshot, isMeant: (nam
 }
 
 /** `users`: of a lease of this process. Those who wait behind it here are listed themselves. */
-function shownHolding({ local, ...holding }: Holding, wallMs: number, users: number | undefined): LockHolder {
-  const [processHolders, processWaiters] =
-    users === undefined ? [count(local?.users), count(local?.waiters)] : [users, 0];
+function shownHolding(
+  { local, ...holding }: Holding,
+  wallMs: number,
+  users: number | undefined,
+  before: Ids,
+): LockHolder {
+  const processHolders = users ?? count(local?.users);
+  const processWaiters = users !== undefined || before.has(holding.id) ? 0 : count(local?.waiters);
   return jsonSafe({
     ...holding,
     sinceMs: wallMs - holding.heldMs,
@@ -72,10 +98,16 @@ interface Placed {
  * Those who wait for one lock, in the order in which they are likely to be served: who waits here behind a lease of this process gets
  * that in memory, before the store is asked; who waits behind a claim of this process goes where that is.
  */
-function inOrder(engine: Engine, stored: readonly Waiting[], queue: LocalQueue | undefined): readonly Placed[] {
+function inOrder(
+  engine: Engine,
+  found: readonly Waiting[],
+  queue: LocalQueue | undefined,
+  before: Ids,
+): readonly Placed[] {
   const { requests, claimIds } = queue?.waiting ?? { requests: [], claimIds: [] };
   const own = requests.map((request, at) => ownEntry(engine, request, claimIds[at]));
   const isOwn = ({ id }: Waiting): boolean => id !== undefined && claimIds.includes(id);
+  const stored = found.filter((one) => isOwn(one) || !before.has(one.id));
   const lastOwn = stored.findLastIndex(isOwn);
   const placed: Placed[] = claimIds.length === 0 ? own.splice(0) : [];
   for (const [at, entry] of stored.entries()) {

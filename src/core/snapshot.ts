@@ -28,13 +28,16 @@ export function checkedSnapshot(backend: string, method: "query" | "inspect", fo
 /** As {@link checkedSnapshot}, of one lock. */
 export function checkedState(backend: string, found: LockState): LockState {
   const lists = checkedSnapshot(backend, "inspect", found);
-  const { quarantineMs, outcome } = found;
-  const kept = outcome === undefined ? undefined : readOutcome(outcome);
-  if (kept === "mistaken") {
-    const message = `The ${backend} backend answered inspect() with an outcome that cannot be read. That is a mistake in the backend.`;
-    throw new LockBackendError(backend, "", message, { fatal: true });
+  try {
+    const { quarantineMs, outcome } = found;
+    const kept = outcome === undefined ? undefined : readOutcome(outcome);
+    if (kept !== "mistaken")
+      return { ...lists, quarantineMs: typeof quarantineMs === "number" ? quarantineMs : undefined, outcome: kept };
+  } catch {
+    // It is no object, or has a getter that throws: it cannot be read, either.
   }
-  return { ...lists, quarantineMs: typeof quarantineMs === "number" ? quarantineMs : undefined, outcome: kept };
+  const message = `The ${backend} backend answered inspect() with an outcome that cannot be read. That is a mistake in the backend.`;
+  throw new LockBackendError(backend, "", message, { fatal: true });
 }
 
 /** What a store says, cut to the lengths that Holdfast itself allows. */

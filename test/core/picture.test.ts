@@ -185,3 +185,67 @@ test("snapshots and leases can be written as JSON, with fences as strings", asyn
   await other().forceRelease("a", { fence, reason: "stuck" });
   expect(JSON.parse(JSON.stringify((await locks.query("a")).forced))).toMatchObject([{ fence: String(fence) }]);
 });
+
+describe("while the store's answer is on its way", () => {
+  const counts = (all: readonly { readonly processWaiters: number }[]): readonly number[] =>
+    all.map(({ processWaiters }) => processWaiters);
+
+  test("the lease goes on: those who wait behind it here are counted once", async () => {
+    const { backend, clock, locks } = stage();
+    const lease = await locks.acquire("a");
+    // Not passed on in memory: they want something else.
+    const all = [1, 2, 3, 4, 5].map(() => locks.acquire("a", { wait: Infinity, maxHold: "10m" }));
+    await clock.advance(25_000);
+    const stored = await backend.query("a");
+    expect(stored.held[0]?.local?.waiters).toBe(5);
+    backend.query = async () => {
+      await lease.release();
+      await all[0];
+      return stored;
+    };
+    const { held, pending } = await locks.query("a");
+    expect([counts(held), counts(pending)]).toEqual([[0], [0, 0, 0, 0]]);
+    for (const one of all) await (await one).release();
+  });
+
+  test("a claim is withdrawn: neither it nor those behind it are counted beside the one that replaces it", async () => {
+    const { backend, clock, locks, other } = stage();
+    const theirs = await other().acquire("a");
+    const abort = new AbortController();
+    const first = failure(locks.acquire("a", { wait: Infinity, signal: abort.signal }));
+    const all = [1, 2, 3].map(() => locks.acquire("a", { wait: Infinity, mode: "shared" }));
+    await clock.advance(25_000);
+    const stored = await backend.inspect("a");
+    expect(stored.pending.map(({ local }) => local?.waiters)).toEqual([3]);
+    backend.inspect = async () => {
+      abort.abort();
+      await first;
+      return stored;
+    };
+    const { pending } = await locks.inspect("a");
+    expect(pending.map(({ position, mode, processWaiters }) => [position, mode, processWaiters])).toEqual(
+      [1, 2, 3].map((position) => [position, "shared", 0]),
+    );
+    await theirs.release();
+    for (const one of all) await (await one).release();
+  });
+});
+
+test.each([
+  ["null", { outcome: null }],
+  [
+    "a getter that throws",
+    {
+      get outcome(): never {
+        throw new Error("no");
+      },
+    },
+  ],
+])("an outcome that is %s is a mistake of the backend", async (_, wrong) => {
+  const { backend, locks } = stage();
+  const lists = { held: [], pending: [], forced: [] };
+  backend.inspect = async () => Object.defineProperties(lists, Object.getOwnPropertyDescriptors(wrong)) as never;
+  for (const asked of [locks.inspect("a"), locks.outcome("a")]) {
+    expect(await failure(asked)).toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: true });
+  }
+});
