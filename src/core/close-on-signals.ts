@@ -38,7 +38,7 @@ export function closeOnSignals(locks: Pick<Locks, "close">, options: CloseOnSign
     };
     if (isClosing) return raise();
     isClosing = true;
-    asked(() => locks.close({ grace: graceMs }))
+    void asked(() => locks.close({ grace: graceMs }))
       .catch((error: unknown) => process.emitWarning(messageOf(error), { code: "HOLDFAST_CLOSE" }))
       // A turn later: a warning is printed by then.
       .then(() => setImmediate(raise));

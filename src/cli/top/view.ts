@@ -48,15 +48,15 @@ export function rowsOf({ snapshot, filter, sort, descending }: TopState): readon
   if (snapshot === undefined) return [];
   const rows: Row[] = [];
   const waitersOf = grouped(snapshot.pending);
-  const heldNames = new Set(snapshot.held.map(({ name }) => name));
+  const holdersOf = grouped(snapshot.held);
   for (const holding of snapshot.held) {
     const { name } = holding;
     const waiters = waitersOf.get(name) ?? [];
-    const held = snapshot.held.filter((one) => one.name === name);
+    const held = holdersOf.get(name) ?? [];
     rows.push({ name, holding, waiters, waiting: countWaiters({ held, pending: waiters }) });
   }
   for (const [name, waiters] of waitersOf) {
-    if (heldNames.has(name)) continue;
+    if (holdersOf.has(name)) continue;
     rows.push({ name, holding: undefined, waiters, waiting: countWaiters({ held: [], pending: waiters }) });
   }
   const wanted = filter.toLowerCase();
@@ -180,9 +180,9 @@ function compare(a: Row, b: Row, sort: Sort): number {
   return a.name < b.name ? -1 : 1;
 }
 
-function grouped(pending: readonly LockWaiter[]): Map<string, LockWaiter[]> {
-  const groups = new Map<string, LockWaiter[]>();
-  for (const one of pending) {
+function grouped<T extends { readonly name: string }>(all: readonly T[]): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const one of all) {
     const group = groups.get(one.name);
     if (group === undefined) groups.set(one.name, [one]);
     else group.push(one);
