@@ -102,6 +102,11 @@ export class Engine {
     return await this.#takeNow(name, options, waitMode, Math.max(1, untilMs - this.clock.now()));
   }
 
+  /** See {@link LocalQueue.hidesOutcome}. */
+  hidesOutcome(name: string): boolean {
+    return this.#queues.get(name)?.hidesOutcome === true;
+  }
+
   /** Takes part in a lease that the caller is inside of. That takes nothing from the store, so that it goes on while closing. */
   async reenter(scope: Scope, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
     scope.check(options.mode);
@@ -146,6 +151,11 @@ export class Engine {
   #clearIdle(): void {
     for (const [name, queue] of this.#queues) if (queue.idle) this.#queues.delete(name);
     this.#queuesMax = Math.max(IDLE_QUEUES, 2 * this.#queues.size);
+  }
+
+  /** The queues of this process in front of the locks that are meant, as far as anything is in them. */
+  queues(isMeant: (name: string) => boolean): readonly LocalQueue[] {
+    return [...this.#queues.values()].filter((queue) => !queue.idle && isMeant(queue.name));
   }
 
   #lookAtWaits(nowMs: number): void {

@@ -11,9 +11,10 @@ import type { Backend, Holding, Mode, Outcome } from "../contract/backend.ts";
 import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
-import { leftToOthers } from "./doubt.ts";
+import { endOf, leftToOthers } from "./doubt.ts";
 import { unused } from "./grant.ts";
-import type { Hold, HoldUser } from "./hold.ts";
+import type { Hold } from "./hold.ts";
+import { publishEnd } from "./hold-end.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -116,6 +117,10 @@ export class HeldLease implements Lease, Peekable {
     return this.#result;
   }
 
+  toJSON(): unknown {
+    return { name: this.name, fence: String(this.fence) };
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     // The answer to an explicit release() has said it already, or another disposal does.
     if (this.#result !== undefined || this.#disposed) return void (await this.release());
@@ -126,14 +131,25 @@ export class HeldLease implements Lease, Peekable {
 
   /**
    * @internal Ends the lease when the work under it has settled. Returns the loss if that work may not be taken for complete:
-   * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides.
+   * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides. An outcome is kept by the
+   * store's word only, when the last one inside is out: see {@link over}.
    */
   async finish(outcome?: Omit<Outcome, "fence">): Promise<LockLostError | undefined> {
     const state = this.stateNow();
-    if (outcome !== undefined && state !== "lost") this.#hold.outcome = { ...outcome, fence: this.#hold.firstFence };
+    if (outcome !== undefined && (state === "held" || state === "doubt"))
+      this.#hold.outcome = { ...outcome, fence: this.#hold.firstFence };
     const result = await this.release();
-    if (state === "doubt" && result === "unknown") this.#loseLate({ kind: "unconfirmed" });
+    if (result === "unknown" && state === "doubt") {
+      this.#loseLate({ kind: outcome === undefined ? "unconfirmed" : "unkept" });
+    }
+    // Its hold may be another's by now.
+    if (outcome !== undefined && state === "released") this.#loseLate({ kind: "released" });
     return this.lost;
+  }
+
+  /** @internal What becomes of its hold when the last one inside is out, too. */
+  over(): Promise<ReleaseResult> {
+    return endOf(this.#hold);
   }
 
   /** @internal Ends a lease that its user never got. One inside another is not the hold's only user. */
@@ -211,7 +227,7 @@ export class HeldLease implements Lease, Peekable {
     return this.lost ?? new LockLostError(this.name, this.fence, loss);
   }
 
-  /** @internal Marks the lease as lost, and calls nothing: see {@link reportLost}. `false`: it was over before. */
+  /** @internal Marks the lease as lost, and calls nothing: see report-lost.ts. `false`: it was over before. */
   markLost(loss: LossReason): boolean {
     // A lease ends once: what was released is over, and its user has had the answer.
     if (this.#end !== undefined) return false;
@@ -243,9 +259,8 @@ export class HeldLease implements Lease, Peekable {
   #release(): Promise<ReleaseResult> {
     this.#end ??= "released";
     const given = HeldLease.#leave(this);
-    return typeof given === "string"
-      ? Promise.resolve(this.#conclude(given))
-      : given.then((result) => this.#conclude(result));
+    if (typeof given === "string") return Promise.resolve(this.#conclude(given));
+    return given.then((result) => this.#conclude(result));
   }
 
   /** The lease is released. The last one out gives the hold back, and takes those around it along that wait for nothing else. */
@@ -255,7 +270,8 @@ export class HeldLease implements Lease, Peekable {
       const outer = leaving.#outer;
       if (outer === undefined) {
         const given = leaving.#hold.takeBack(leaving) ?? leaving.#leftToOthers();
-        return leaving.#event === undefined ? given : leaving.#publish(leaving.#event, given);
+        if (leaving.#event === undefined) return given;
+        return publishEnd(leaving.#event, leaving, given, leaving.#parts.clock, leaving.#hold.grantedAtMs);
       }
       outer.#inner!.delete(leaving);
       // Its turn goes to the next sibling in the same step, so that a lease with a request in line is never over in between.
@@ -273,26 +289,4 @@ export class HeldLease implements Lease, Peekable {
     if (given === "lost" && this.lost === undefined) this.#loseLate(UNKNOWN);
     return this.lost === undefined ? given : "lost";
   }
-
-  async #publish(event: HoldEvent, given: ReleaseResult | Promise<ReleaseResult>): Promise<ReleaseResult> {
-    // Where the backend's answer is a mistake, the lease is over all the same.
-    const result = await Promise.resolve(given).catch(() => "unknown" as const);
-    const lost = result === "lost" ? this.lossFor(UNKNOWN) : this.lost;
-    event.end = lost === undefined ? result : "lost";
-    event.heldMs = this.#parts.clock.now() - this.#hold.grantedAtMs;
-    if (lost !== undefined) {
-      event.error = lost;
-      holdChannel.error.publish(event);
-    }
-    holdChannel.end.publish(event);
-    return await given;
-  }
-}
-
-/** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
-export function reportLost(leases: readonly HoldUser[], loss: LossReason): void {
-  const all = leases.flatMap((lease) => lease.withInner());
-  const marked = all.filter((lease) => lease.markLost(loss));
-  for (const lease of all) lease.onLost?.(loss);
-  for (const lease of marked) lease.abort();
 }
