@@ -8,7 +8,7 @@ import type { Inbox } from "./inbox.ts";
 import type { LocalClaims } from "./local-claims.ts";
 import type { Settings } from "./options.ts";
 import { toBytes, toDone, toRefusal, toRun } from "./records.ts";
-import { minHoldText, toReleased } from "./release.ts";
+import { minHoldText, toReleased } from "./release-batches.ts";
 import type { Waiters } from "./waiting.ts";
 import { toDetail } from "./who.ts";
 

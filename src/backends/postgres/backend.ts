@@ -32,7 +32,8 @@ import { CLOSE_MS, LocalClaims } from "./local-claims.ts";
 import { type PostgresOptions, type Settings, toSettings } from "./options.ts";
 import { inspect, query } from "./query.ts";
 import { toArray, toBytesArray } from "./records.ts";
-import { forget, release } from "./release.ts";
+import { ReleaseBatches } from "./release-batches.ts";
+import { forget, release, type ReleaseParts } from "./release.ts";
 import { Renewals } from "./renewals.ts";
 import { setUp } from "./setup.ts";
 import { Waiters } from "./waiting.ts";
@@ -61,6 +62,7 @@ export class PostgresBackend implements Backend {
   readonly #waiters: Waiters;
   readonly #inbox: Inbox;
   readonly #attempts: Attempts;
+  readonly #leaving: ReleaseParts;
   readonly #wanted: WantedPoll;
   readonly #cleanup: Cleanup;
   readonly #own: Own | undefined;
@@ -76,6 +78,7 @@ export class PostgresBackend implements Backend {
     const { clock } = settings;
     const watched: Connection = {
       ask: (text, values) => this.#watch(connection.ask(text, values)),
+      read: (text, values) => this.#watch(connection.read(text, values)),
       script: (text) => this.#watch(connection.script(text)),
       listen: (channel, events, signal) => connection.listen(channel, events, signal),
       close: () => connection.close(),
@@ -104,13 +107,9 @@ export class PostgresBackend implements Backend {
     const hears = (): boolean => this.#inbox.isLive;
     this.#wanted = new WantedPoll(watched, clock, hears, (id) => this.#listener?.wanted?.(id));
     this.#cleanup = new Cleanup(watched, clock, settings.idleMs);
-    this.#attempts = new Attempts({
-      connection: watched,
-      settings,
-      claims: this.#claims,
-      waiters: this.#waiters,
-      inbox: this.#inbox,
-    });
+    const parts = { connection: watched, settings, claims: this.#claims, waiters: this.#waiters };
+    this.#attempts = new Attempts({ ...parts, inbox: this.#inbox });
+    this.#leaving = { ...parts, batches: new ReleaseBatches(watched, settings.quarantineMs) };
   }
 
   /** Not a field, so that printing the backend does not show the URL, which may contain a password. */
@@ -143,9 +142,7 @@ export class PostgresBackend implements Backend {
 
   async release(claim: Claim, outcome?: Outcome): Promise<Released> {
     this.#wanted.forget(claim.id);
-    return await this.#step(claim.name, () =>
-      release(this.#connection, this.#settings, this.#claims, this.#waiters, claim, outcome),
-    );
+    return await this.#step(claim.name, () => release(this.#leaving, claim, outcome));
   }
 
   async query(prefix: string): Promise<Snapshot> {

@@ -23,10 +23,13 @@ export interface Listening {
 
 export interface Connection {
   /**
-   * Runs one statement, in a transaction of its own. Rejects when there is no answer within the connection's limit, and when the answer came in
+   * Runs one statement that returns one row, in a transaction of its own. Rejects when there is no answer within the connection's limit, and when the answer came in
    * a transaction of the user's, which may still be rolled back: such an answer proves nothing.
    */
   ask(text: string, values: Values): Promise<Reply>;
+
+  /** Runs one statement that changes nothing. In a transaction of the user's it may see what will be rolled back, so nothing may depend on it. */
+  read(text: string, values: Values): Promise<Reply>;
 
   /** Runs several statements in one transaction. */
   script(text: string): Promise<void>;

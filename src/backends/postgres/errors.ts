@@ -33,6 +33,16 @@ const KNOWN: readonly Known[] = [
     text: "",
   },
   {
+    codes: ["2D000"],
+    fatal: true,
+    text: "the connection was in a transaction that is still open, so nothing was done. Give the locks a pool or a client of their own",
+  },
+  {
+    codes: ["25P02"],
+    fatal: false,
+    text: "the connection was in a transaction that had failed before, so nothing was done. Give the locks a pool or a client of their own",
+  },
+  {
     codes: ["53300", "53400"],
     fatal: false,
     text: "Postgres has no free connection. Raise max_connections, or use a pooler",
@@ -57,12 +67,21 @@ export function toBackendError(cause: unknown, lock: string, wroteBefore = true)
   if (code === READONLY) return make(lock, STANDBY, !wroteBefore, cause);
   const known = KNOWN.find(({ codes }) => code !== undefined && codes.includes(code));
   if (known !== undefined) return make(lock, known.text === "" ? wordsOf(cause) : known.text, known.fatal, cause);
+  if (isRefusal(cause))
+    return make(lock, `Postgres refused the step (${wordsOf(cause)}). Nothing was changed`, false, cause);
   return make(
     lock,
     `Postgres gave no answer (${wordsOf(cause)}). It may or may not have been carried out`,
     false,
     cause,
   );
+}
+
+/** The server answered with an error, so what it was asked for was not done. Not if it was about the connection: that ended, with or without it. */
+export function isRefusal(cause: unknown): boolean {
+  const code = codeOf(cause);
+  const { severity } = (typeof cause === "object" && cause !== null ? cause : {}) as { severity?: unknown };
+  return code?.length === 5 && severity === "ERROR" && !/^08|^57P|^40003/u.test(code);
 }
 
 export function codeOf(cause: unknown): string | undefined {

@@ -38,6 +38,7 @@ export const LOCKS_MIGRATION: string =
     sql.END_BY_FORCE,
     sql.ATTEMPT,
     sql.RELEASE,
+    sql.RELEASE_MANY,
     sql.FINISH,
     sql.SWAP,
     sql.RENEW,
@@ -52,6 +53,7 @@ export const LOCKS_MIGRATION: string =
     sql.CLEAN,
     sql.STORE_FACTS,
     sql.END_QUARANTINE,
+    sql.ALONE,
     sql.RIGHTS,
   ].join(";\n\n") + ";\n";
 

@@ -6,14 +6,14 @@ import type { Settings } from "./options.ts";
 import { toBytes, toCount, toFields, toForced, toHolding, toName, toOutcome, toWaiting } from "./records.ts";
 
 export async function query(connection: Connection, prefix: string): Promise<Snapshot> {
-  const { answers } = await connection.ask(CALL_LOOK, [toBytes(prefix), after(prefix)]);
+  const { answers } = await connection.read(CALL_LOOK, [toBytes(prefix), after(prefix)]);
   const { held, pending, forced } = toState(answers);
   return { held, pending, forced };
 }
 
 /** It changes nothing. */
 export async function inspect(connection: Connection, { quarantineMs }: Settings, name: string): Promise<LockState> {
-  const { answers } = await connection.ask(CALL_INSPECT, [toBytes(name), String(quarantineMs)]);
+  const { answers } = await connection.read(CALL_INSPECT, [toBytes(name), String(quarantineMs)]);
   return toState(answers);
 }
 

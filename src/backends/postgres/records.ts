@@ -27,6 +27,11 @@ export function toArray(items: readonly (string | bigint)[]): string {
   return `{${items.join(",")}}`;
 }
 
+/** The same for any texts. */
+export function toTextArray(items: readonly (string | null)[]): string {
+  return `{${items.map((item) => (item === null ? "null" : `"${item.replaceAll(/["\\]/gu, String.raw`\$&`)}"`)).join(",")}}`;
+}
+
 export function toRun(answer: unknown): Run | undefined {
   const [, first, run, wanted] = (typeof answer === "string" ? GRANTED.exec(answer) : null) ?? [];
   const fence = toFence(first);

@@ -2,20 +2,20 @@
 import type { Claim, Outcome, Released } from "../../contract/backend.ts";
 import type { Connection } from "./connection.ts";
 import { unexpected } from "./errors.ts";
-import { CALL_FINISH, CALL_FORGET, CALL_RELEASE } from "./generated/sql.ts";
+import { CALL_FINISH, CALL_FORGET } from "./generated/sql.ts";
 import type { LocalClaims } from "./local-claims.ts";
 import type { Settings } from "./options.ts";
 import { FENCE_MAX, toBytes } from "./records.ts";
+import { minHoldText, type ReleaseBatches, toReleased } from "./release-batches.ts";
 import type { Waiters } from "./waiting.ts";
 
-/** -1: a process that resumes another's lease need not know its terms, so those of the store count. */
-export function minHoldText({ minHoldMs, resumes }: Claim): string {
-  return resumes === true ? "-1" : String(minHoldMs);
-}
-
-export function toReleased(name: string, answer: unknown): Released {
-  if (answer === "held" || answer === "queued" || answer === "absent") return answer;
-  throw unexpected(name);
+/** The parts of the backend that a release uses. */
+export interface ReleaseParts {
+  readonly connection: Connection;
+  readonly settings: Settings;
+  readonly claims: LocalClaims;
+  readonly waiters: Waiters;
+  readonly batches: ReleaseBatches;
 }
 
 /**
@@ -23,23 +23,28 @@ export function toReleased(name: string, answer: unknown): Released {
  * waited for. An outcome is kept in the same step.
  */
 export async function release(
-  connection: Connection,
-  { quarantineMs }: Settings,
-  claims: LocalClaims,
-  waiters: Waiters,
+  { connection, settings, claims, waiters, batches }: ReleaseParts,
   claim: Claim,
   outcome?: Outcome,
 ): Promise<Released> {
   waiters.forget(claim.id);
-  const values = [toBytes(claim.name), claim.id, minHoldText(claim), String(quarantineMs)];
-  const { answers } = await claims.leave(claim, () =>
-    outcome === undefined
-      ? connection.ask(CALL_RELEASE, values)
-      : connection.ask(CALL_FINISH, [...values, ...outcomeValues(outcome)]),
+  const was = await claims.leave(claim, () =>
+    outcome === undefined ? batches.release(claim) : finish(connection, settings, claim, outcome),
   );
   // Queued or granted by an attempt that was answered meanwhile.
   waiters.forget(claim.id);
   claims.left(claim);
+  return was;
+}
+
+async function finish(
+  connection: Connection,
+  { quarantineMs }: Settings,
+  claim: Claim,
+  outcome: Outcome,
+): Promise<Released> {
+  const values = [toBytes(claim.name), claim.id, minHoldText(claim), String(quarantineMs), ...outcomeValues(outcome)];
+  const { answers } = await connection.ask(CALL_FINISH, values);
   return toReleased(claim.name, answers[0]);
 }
 

@@ -89,7 +89,7 @@ export class Renewals {
 
   /** Who ended them by force, if they were. Not to know it does not make them less gone. */
   async #why({ locks, ids }: Call): Promise<Readonly<Record<string, unknown>>> {
-    const reply = await this.#connection.ask(CALL_WHY, [locks, ids]).catch(() => undefined);
+    const reply = await this.#connection.read(CALL_WHY, [locks, ids]).catch(() => undefined);
     return toFields(reply?.answers[0] ?? "") ?? {};
   }
 

@@ -21,7 +21,7 @@ export interface StoreFacts {
 /** `undefined`: there are none. */
 export async function storeFacts(connection: Connection): Promise<StoreFacts | undefined> {
   try {
-    const { answers } = await connection.ask(CALL_STORE_FACTS, [null]);
+    const { answers } = await connection.read(CALL_STORE_FACTS, [null]);
     const { version, timeline, changed, quarantine } = toFields(answers[0] ?? "") ?? {};
     if (typeof version !== "number") return undefined;
     return { version, timeline: String(timeline), changedUs: Number(changed), quarantineMs: Number(quarantine) };

@@ -20,13 +20,17 @@ export type TransactionClient =
   | { unsafe(text: string, values?: never[]): PromiseLike<Iterable<unknown>> };
 
 const DEFAULTS = { wait: "10s", mode: "exclusive" } as const satisfies TransactionLockOptions;
-const NOT_AVAILABLE = "55P03";
 const NO_TRANSACTION = "25P01";
 const SAVEPOINT = "holdfast_transaction_lock";
+/** A setting of the transaction, in which the server leaves the answer. */
+const ANSWER = "holdfast.transaction_lock";
+
+/** The last call by client: savepoints of two at once would undo each other. */
+const turns = new WeakMap<object, Promise<unknown>>();
 
 /**
- * Takes the lock in the transaction that `client` has begun, and holds it exactly until that ends: what the transaction writes and the lock
- * live and die together. It returns no lease: there is no fence, no ttl and no signal, and nothing outside of the transaction is protected.
+ * Takes the lock in the transaction that `client` has begun, and holds it until that ends, or is rolled back to a savepoint that is older than
+ * the lock (a nested transaction of an ORM is one): what was written since and the lock live and die together. It returns no lease: there is no fence, no ttl and no signal, and nothing outside of the transaction is protected.
  * Rejects with `LockTimeoutError`, after which the transaction can go on.
  */
 export async function withTransactionLock(
@@ -41,6 +45,15 @@ export async function withTransactionLock(
   }
   if (typeof name !== "string") throw new ArgumentError(`Expected the lock's name to be a text, got ${got(name)}`);
   const ask = askerOf(client);
+  const turn = (turns.get(client) ?? Promise.resolve()).then(() => takeInTurn(ask, name, mode, waitMs));
+  turns.set(
+    client,
+    turn.catch(() => undefined),
+  );
+  await turn;
+}
+
+async function takeInTurn(ask: Ask, name: string, mode: Mode, waitMs: number): Promise<void> {
   const startedMs = performance.now();
   // What is taken after a savepoint goes with it: also a lock that is granted in the instant in which the wait ends.
   await ask(`savepoint ${SAVEPOINT}`).catch((error: unknown) => {
@@ -53,7 +66,7 @@ export async function withTransactionLock(
     }
   } catch (error) {
     await ask(`rollback to savepoint ${SAVEPOINT}`).catch(() => undefined);
-    if (codeOf(error) !== NOT_AVAILABLE) throw toBackendError(error, name);
+    throw toBackendError(error, name);
   }
   await ask(`release savepoint ${SAVEPOINT}`);
   throw new LockTimeoutError(name, performance.now() - startedMs);
@@ -98,12 +111,19 @@ async function take(ask: Ask, call: string, waitMs: number): Promise<boolean> {
     const [row] = await ask(`select (${call})::text as answer`);
     return (row as { answer?: unknown } | undefined)?.answer === "true";
   }
-  const [before] = await ask("select pg_catalog.current_setting('lock_timeout') as answer");
-  const usual = String((before as { answer?: unknown } | undefined)?.answer);
-  if (!/^\d+(?:us|ms|s|min|h|d)?$/u.test(usual)) throw new Error("unexpected reply: lock_timeout");
-  const limit = waitMs === Infinity ? 0 : Math.min(waitMs, 2 ** 31 - 1);
-  await ask(`set local lock_timeout = ${limit}`);
-  await ask(`select ${call}`);
-  await ask(`set local lock_timeout = '${usual}'`);
-  return true;
+  const limit = waitMs === Infinity ? 0 : Math.min(Math.ceil(waitMs), 2 ** 31 - 1);
+  // The server catches the end of the wait, with all that it had taken: an error would end the transaction, for postgres.js for good.
+  await ask(`do $wait$
+    declare usual text := pg_catalog.current_setting('lock_timeout');
+    begin
+      perform pg_catalog.set_config('lock_timeout', '${limit}', true);
+      perform ${call};
+      perform pg_catalog.set_config('lock_timeout', usual, true), pg_catalog.set_config('${ANSWER}', 'taken', true);
+    exception when lock_not_available then
+      perform pg_catalog.set_config('${ANSWER}', 'busy', true);
+    end $wait$`);
+  const [row] = await ask(`select pg_catalog.current_setting('${ANSWER}') as answer`);
+  const { answer } = (row ?? {}) as { answer?: unknown };
+  if (answer !== "taken" && answer !== "busy") throw new Error("unexpected reply: neither taken nor busy");
+  return answer === "taken";
 }

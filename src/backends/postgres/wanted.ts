@@ -60,7 +60,7 @@ export class WantedPoll {
     if (claims.length === 0) return;
     this.#asking = true;
     const values = [toBytesArray(claims.map(({ name }) => name)), toArray(claims.map(({ id }) => id))];
-    const reply = await this.#connection.ask(CALL_LOOK_WANTED, values).catch(() => undefined);
+    const reply = await this.#connection.read(CALL_LOOK_WANTED, values).catch(() => undefined);
     this.#asking = false;
     for (const [at, { id }] of claims.entries()) {
       const letter = reply?.answers[0]?.[at];

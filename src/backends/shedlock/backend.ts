@@ -14,9 +14,10 @@ import type {
   Renewal,
   Snapshot,
 } from "../../contract/backend.ts";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { refuseOutcomes } from "../../contract/declined.ts";
 import { connectionOf } from "../postgres/clients/choose.ts";
-import type { PostgresClient } from "../postgres/clients/structure.ts";
+import { isPostgresJs, type PgClient, type PgPool } from "../postgres/clients/structure.ts";
 import type { Connection } from "../postgres/connection.ts";
 import { LocalClaims } from "../postgres/local-claims.ts";
 import { inTurn } from "../postgres/migrate.ts";
@@ -39,9 +40,14 @@ const CAN: Abilities = {
   steal: "ShedLock's table has no place to say who stole a lease; end it by force, and acquire it then",
 };
 
-/** Makes a backend over a pool or a client of `pg`, or over `sql` of postgres.js. It never closes what it was given. */
-export function shedlock(client: PostgresClient, options: ShedLockOptions = {}): Backend {
+/** Makes a backend over a pool or a client of `pg`. It never closes what it was given. */
+export function shedlock(client: PgPool | PgClient, options: ShedLockOptions = {}): Backend {
   const settings = toSettings(options);
+  if (isPostgresJs(client)) {
+    throw new ArgumentError(
+      "Expected a pool or a client of `pg`: postgres.js does not say whether a connection of yours was left in a transaction, which may be rolled back. Use a URL, postgres+shedlock://…, with which postgres.js has connections of its own",
+    );
+  }
   return new ShedLockBackend(connectionOf(client, settings.clock, settings.answerMs), settings);
 }
 

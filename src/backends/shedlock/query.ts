@@ -21,7 +21,7 @@ async function look(
 ): Promise<Snapshot> {
   // No lock has such a name, and the server could not read it.
   if (name.includes("\0")) return { held: [], pending: [], forced: [] };
-  const { answers } = await connection.ask(statement, [name, String(whole)]);
+  const { answers } = await connection.read(statement, [name, String(whole)]);
   const rows = answers.flatMap((answer) => toRow(answer) ?? []);
   return {
     held: rows.flatMap((row) => toHolding(row) ?? []),

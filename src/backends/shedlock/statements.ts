@@ -16,7 +16,10 @@ export interface Statements {
 
 const NOW = "pg_catalog.timezone('utc', pg_catalog.clock_timestamp())";
 const ms = (value: string): string => `${value}::text::bigint * interval '1 millisecond'`;
-const us = (column: string): string => `(extract(epoch from ${column}) * 1000000)::bigint`;
+/** People write `infinity` to keep a job from running. Neither that nor a time that is as far away can be calculated with. */
+const LAST = "timestamp '9999-12-31'";
+const finite = (column: string): string => `least(greatest(${column}, timestamp '1000-01-01'), ${LAST})`;
+const us = (column: string): string => `(extract(epoch from ${finite(column)}) * 1000000)::bigint`;
 /** For the transaction of this statement only: what was reported survives a crash of the server, whatever the role's setting is. */
 const DURABLE = `(select pg_catalog.set_config('synchronous_commit', case pg_catalog.current_setting('synchronous_commit')
   when 'off' then 'on' else pg_catalog.current_setting('synchronous_commit') end, true))`;
@@ -26,7 +29,7 @@ const isOf = (id: string): string => `pg_catalog.right(l.locked_by, 23) = ' ' ||
 const HOLD = `case when $3::text::bigint < 0
   then coalesce(pg_catalog.substring(l.locked_by, ' [+]([0-9]{1,15}) .{22}$')::bigint, 0) else $3::text::bigint end * interval '1 millisecond'`;
 const SHOWN = `pg_catalog.json_build_object('name', l.name, 'by', l.locked_by, 'fence', ${us("l.locked_at")}::text,
-  'held', extract(epoch from ${NOW} - l.locked_at) * 1000, 'left', extract(epoch from l.lock_until - ${NOW}) * 1000)::text`;
+  'held', extract(epoch from ${NOW} - ${finite("l.locked_at")}) * 1000, 'left', extract(epoch from ${finite("l.lock_until")} - ${NOW}) * 1000)::text`;
 
 export function statementsFor(table: string): Statements {
   return {
@@ -36,7 +39,7 @@ export function statementsFor(table: string): Statements {
   select $1::text, ${NOW} + ${ms("$3")}, ${NOW}, $2::text from durable
   on conflict (name) do update set
     locked_at = case when ${isOf("$4::text")} and l.lock_until > ${NOW} then l.locked_at
-      else greatest(${NOW}, l.locked_at + interval '1 microsecond') end,
+      when l.locked_at < ${LAST} then greatest(${NOW}, l.locked_at + interval '1 microsecond') else ${NOW} end,
     lock_until = case when ${isOf("$4::text")} then greatest(l.lock_until, ${NOW} + ${ms("$3")}) else ${NOW} + ${ms("$3")} end,
     -- With the minHold that it had, if another process has resumed it.
     locked_by = case when ${isOf("$4::text")} and l.lock_until > ${NOW} then l.locked_by else excluded.locked_by end

@@ -42,7 +42,7 @@ const TIME = "timestamp without time zone";
 
 /** Rejects with what to do if the table is missing, or could not be read in the same way by all who use it. */
 export async function readTable(connection: Connection, table: string): Promise<Table> {
-  const { answers } = await connection.ask(COLUMNS, [table]);
+  const { answers } = await connection.read(COLUMNS, [table]);
   const columns = JSON.parse(answers[0] ?? "{}") as Readonly<Record<string, Column>>;
   const { name, lock_until: until, locked_at: at, locked_by: by } = columns;
   if (name === undefined || until === undefined || at === undefined || by === undefined) {

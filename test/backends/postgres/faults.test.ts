@@ -1,7 +1,9 @@
 /** What goes wrong on one Postgres, by the ids of the fault catalogue (docs/safety.md), and what must hold all the same. */
 import pg from "pg";
+import postgresJs from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { postgres } from "../../../src/backends/postgres/index.ts";
+import type { Backend } from "../../../src/contract/backend.ts";
 import { LockLostError } from "../../../src/contract/errors.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { startProxy } from "../../../src/lab/proxy.ts";
@@ -130,30 +132,85 @@ describe("transactions", () => {
     await granted(clients.backend(server.port), rivalOf(claim));
   });
 
-  test("the same with a pg that does not know the state of its transaction", async () => {
+  test("its state is that of our own answer, also when the answer to the user's next statement comes with it", async () => {
     await using clients = new Clients();
     const client = await clients.client(server.port);
-    Object.defineProperty(client, "getTransactionStatus", { value: () => null });
+    let state = "I";
+    const query = client.query.bind(client) as (...args: unknown[]) => Promise<{ rows: unknown[] }>;
+    // As with a client in `pipeline` mode: the answers to ours and to the `rollback` after it are read in one turn.
+    const late = async (
+      text: string,
+      values: unknown[],
+      heard?: (error: null, result: unknown) => void,
+    ): Promise<unknown> => {
+      const result = await query(text, values);
+      state = "T";
+      heard?.(null, result);
+      state = "I";
+      return result;
+    };
+    Object.assign(client, { query: late, getTransactionStatus: () => state });
     const backend = clients.own(postgres(client, { listen: false }));
+    await expect(backend.attempt(claimOf())).rejects.toThrow(/transaction/u);
+  });
+
+  test("a pg that does not know the state of its transaction: its pool serves, and its client is refused", async () => {
+    await using clients = new Clients();
+    const old = { getTransactionStatus: undefined };
+    expect(() => postgres(Object.assign(new pg.Client(urlOf(server.port)), old))).toThrow(TypeError);
+    const pool = clients.pool(server.port, { max: 1 });
+    pool.on("connect", (client) => Object.assign(client, old));
+    const backend = clients.own(postgres(pool, { listen: false }));
     const claim = claimOf();
     await granted(backend, claim);
     expect(await backend.release(claim)).toBe("held");
-    await client.query("begin");
+    const leaking = await pool.connect();
+    await leaking.query("begin");
+    leaking.release();
     await expect(backend.attempt(claim)).rejects.toThrow(/transaction/u);
-    await client.query("rollback");
+    await granted(backend, claim);
   });
 
   test("a client that came back to the pool in a transaction: its answer is not believed, and it is closed", async () => {
     await using clients = new Clients();
     const pool = clients.pool(server.port, { max: 1 });
     const backend = clients.own(postgres(pool, { listen: false }));
-    const leaking = await pool.connect();
-    await leaking.query("begin");
-    leaking.release();
+    const leak = async (...statements: readonly string[]): Promise<void> => {
+      const leaking = await pool.connect();
+      for (const statement of statements) await leaking.query(statement).catch(() => undefined);
+      leaking.release();
+    };
     const claim = claimOf();
+    await leak("begin");
     await expect(backend.attempt(claim)).rejects.toThrow(/transaction/u);
     await eventually("the rollback", async () => ((await leasesOf(claim.name)) === "0" ? true : undefined));
     await granted(backend, claim);
+    // One that has failed answers every step with an error, so it must go, too.
+    await leak("begin", "select 1 / 0");
+    await expect(backend.release(claim)).rejects.toThrow(/nothing was done/u);
+    expect(await backend.release(claim)).toBe("held");
+  });
+
+  test("a connection of postgres.js that was left in a transaction: the server refuses the step", async () => {
+    await using clients = new Clients();
+    const sql = postgresJs(urlOf(server.port), { max: 2, fetch_types: false, onnotice: () => undefined });
+    clients.later(() => sql.end({ timeout: 1 }));
+    const both = async (statement: string): Promise<unknown> =>
+      await Promise.all([1, 2].map(() => sql.unsafe(`${statement}; select pg_sleep(0.05)`).simple()));
+    const backend = clients.own(postgres(sql, { listen: false }));
+    // Details with everything that an array in Postgres might take for its own.
+    const claim = claimOf({ meta: { odd: `{"a\\b",'c'} null` } });
+    await granted(backend, claim);
+    expect((await backend.query(claim.name)).held[0]?.meta).toEqual(claim.meta);
+    expect((await backend.renew([claim]))[0]?.held).toBe(true);
+    expect(await backend.release(claim)).toBe("held");
+    await both("start transaction");
+    await expect(backend.attempt(claim)).rejects.toMatchObject({
+      fatal: true,
+      message: expect.stringMatching(/transaction/u),
+    });
+    await both("rollback");
+    await granted(clients.backend(server.port), rivalOf(claim));
   });
 
   test.each(["repeatable read", "serializable"])("%s is refused, and nothing is granted", async (level) => {
@@ -346,15 +403,16 @@ describe("messages", () => {
     await using proxy = await startProxy({ port: server.port });
     const pool = clients.pool(proxy.port);
     const backend = postgres(pool, { answer: "10m" });
-    // From the first message to ourselves on, nothing comes back any more.
-    let hangs = false;
+    // The message to ourselves does not come back, and after the first attempt nothing does.
+    let [hangs, silent] = [false, false];
     proxy.onReply = (chunk) => {
-      hangs ||= chunk.includes("holdfast_");
-      return hangs ? "hold" : undefined;
+      const isMessage = chunk.includes("holdfast_");
+      hangs ||= isMessage;
+      return isMessage || silent ? "hold" : undefined;
     };
-    const first = backend.attempt(claimOf()).catch(() => undefined);
+    await granted(backend, claimOf());
     await eventually("the message to ourselves hangs", () => (hangs ? true : undefined));
-    await first;
+    silent = true;
     let answered = false;
     const asked = backend
       .attempt(claimOf())
@@ -365,6 +423,63 @@ describe("messages", () => {
     expect(answered).toBe(false);
     await proxy.stop();
     await asked;
+  });
+});
+
+describe("many releases at once", () => {
+  /** A pool of one connection that counts its statements. */
+  function counting(clients: Clients): { readonly backend: Backend; readonly statements: () => number } {
+    let count = 0;
+    const pool = clients.pool(server.port, { max: 1 });
+    pool.on("connect", (client) => {
+      const query = client.query.bind(client) as (...args: unknown[]) => unknown;
+      Object.assign(client, { query: (...args: unknown[]) => (count++, query(...args)) });
+    });
+    return { backend: clients.own(postgres(pool, { listen: false })), statements: () => count };
+  }
+
+  test("are few statements, each with its own answer, and pass the lock to who waits", async () => {
+    await using clients = new Clients();
+    const { backend, statements } = counting(clients);
+    const other = clients.backend(server.port, { listen: false });
+    const held = Array.from({ length: 60 }, () => claimOf());
+    for (const claim of held) await granted(backend, claim);
+    const [queued, absent] = [rivalOf(held[0]!), claimOf()];
+    const waiting = rivalOf(held[30]!);
+    const readers = [1, 2].map(() => claimOf({ name: "many readers", mode: "shared" }));
+    for (const reader of readers) await granted(backend, reader);
+    await refused(backend, queued);
+    await refused(other, waiting);
+    const before = statements();
+    const claims = [...held.slice(1), ...readers, queued, absent];
+    const answers = await Promise.all(claims.map((claim) => backend.release(claim)));
+    // Eight of them alone, then one for all that came meanwhile, and one for the lock that has no row.
+    expect(statements() - before).toBeLessThanOrEqual(10);
+    expect(answers).toEqual([...claims.slice(0, -2).map(() => "held"), "queued", "absent"]);
+    await granted(other, waiting);
+    const left = await server.sql(
+      `select count(*) from holdfast.lease where claim in (${claims.map(({ id }) => `'${id}'`).join(",")})`,
+    );
+    expect(left).toBe("0");
+  });
+
+  test("one whose row is locked does not hold up the others, and is waited for", async () => {
+    await using clients = new Clients();
+    const backend = clients.backend(server.port, { listen: false }, { max: 12 });
+    const blocker = await clients.client(server.port);
+    const claims = Array.from({ length: 40 }, () => claimOf());
+    for (const claim of claims) await granted(backend, claim);
+    const stuck = claims[20]!;
+    await blocker.query("begin");
+    await blocker.query("select from holdfast.lease where claim = $1 for update", [stuck.id]);
+    let answered = false;
+    const releases = claims.map((claim) => backend.release(claim));
+    // The server waits for a few seconds only; then it is asked again, as the core does.
+    const last = releases[20]!.catch(() => backend.release(stuck)).finally(() => (answered = true));
+    expect(new Set(await Promise.all(releases.filter((_, at) => at !== 20)))).toEqual(new Set(["held"]));
+    expect(answered).toBe(false);
+    await blocker.query("commit");
+    expect(await last).toBe("held");
   });
 });
 

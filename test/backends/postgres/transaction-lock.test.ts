@@ -62,6 +62,52 @@ test("a wait that ends leaves the transaction as it was, its own lock_timeout to
   }
 });
 
+test("several at once in one transaction take turns: none is undone by another's end (pg and postgres.js)", async () => {
+  await using clients = new Clients();
+  const [busy, free] = [claimOf().name, claimOf().name];
+  const [a, b] = [await clients.client(server.port), await clients.client(server.port)];
+  const sql = postgresJs(urlOf(server.port), { max: 1, onnotice: () => undefined });
+  clients.later(() => sql.end({ timeout: 1 }));
+  await server.sql("create table if not exists done (n int)");
+  await a.query("begin");
+  await withTransactionLock(a, busy);
+  const work = async (client: Parameters<typeof withTransactionLock>[0]): Promise<void> => {
+    const taken = await Promise.allSettled([
+      withTransactionLock(client, free, { wait: 0 }),
+      withTransactionLock(client, busy, { wait: 20 }),
+      withTransactionLock(client, `${free} too`, { wait: 1000 }),
+    ]);
+    expect(taken.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect(taken[1]).toMatchObject({ reason: expect.any(LockTimeoutError) });
+    await a.query("savepoint s");
+    for (const name of [free, `${free} too`]) {
+      await expect(withTransactionLock(a, name, { wait: 0 })).rejects.toBeInstanceOf(LockTimeoutError);
+    }
+  };
+  // The transaction goes on after a wait that has ended, and what it writes is kept.
+  await sql.begin(async (transaction) => {
+    await work(transaction as never);
+    await transaction.unsafe("insert into done values (1)");
+  });
+  await b.query("begin");
+  await work(b);
+  await b.query("insert into done values (1)");
+  await b.query("commit");
+  expect(await server.sql("select count(*) from done")).toBe("2");
+});
+
+test("it goes with a savepoint that is older than it, as what was written since does", async () => {
+  await using clients = new Clients();
+  const { name } = claimOf();
+  const [a, b] = [await clients.client(server.port), await clients.client(server.port)];
+  await a.query("begin");
+  await a.query("savepoint nested");
+  await withTransactionLock(a, name);
+  await a.query("rollback to savepoint nested");
+  await b.query("begin");
+  await withTransactionLock(b, name, { wait: 0 });
+});
+
 test("readers hold it together, and it works behind PgBouncer and with postgres.js", async () => {
   await using clients = new Clients();
   await using bouncer = await startPgBouncer(server, { connections: 4 });

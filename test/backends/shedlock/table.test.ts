@@ -2,6 +2,7 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { SHEDLOCK_TABLE, shedlock, type ShedLockOptions } from "../../../src/backends/shedlock/index.ts";
+import { toBackendError } from "../../../src/backends/shedlock/errors.ts";
 import { openBackend, openRenewer } from "../../../src/backends/shedlock/open.ts";
 import type { Backend } from "../../../src/contract/backend.ts";
 import { createLocks } from "../../../src/index.ts";
@@ -53,7 +54,39 @@ const java = {
   },
 };
 
+test("an error is explained by its own code only, and one that the server answered is not called silence", () => {
+  const explained = (code: string): string =>
+    toBackendError(Object.assign(new Error("odd"), { code, severity: "ERROR" }), "x", true).message;
+  expect(explained("toString")).toContain("gave no answer (odd)");
+  expect(explained("22003")).toContain("refused the step (odd). Nothing was changed");
+  expect(explained("57P01")).toContain("gave no answer (odd)");
+});
+
 describe("beside ShedLock", () => {
+  test("a row with times that never come neither blocks the others nor hides: it is refused, shown, and can be ended", async () => {
+    const backend = open();
+    const [until, since, free] = [newClaim(), newClaim(), newClaim()];
+    const write = (name: string, lockUntil: string, lockedAt: string): Promise<unknown> =>
+      pool.query("insert into shedlock values ($1, $2::timestamp, $3::timestamp, 'operator')", [
+        name,
+        lockUntil,
+        lockedAt,
+      ]);
+    await write(until.name, "infinity", "2020-01-01");
+    await write(since.name, "infinity", "infinity");
+    await write(free.name, "-infinity", "infinity");
+    for (const { name } of [until, since]) {
+      expect((await refused(backend, newClaim({ name }))).heldBy).toHaveLength(1);
+      const [holding] = (await backend.query(name)).held;
+      expect(holding?.remainingMs).toBeGreaterThan(1e12);
+      expect(await backend.forceRelease(name, holding!.fence, "ops", "by hand")).toBe(true);
+      expect((await granted(backend, newClaim({ name }))).fence).toBeLessThan(10n ** 16n);
+    }
+    const first = await granted(backend, free);
+    expect(await backend.release(free)).toBe("held");
+    expect((await granted(backend, free)).fence).toBeGreaterThan(first.fence);
+  });
+
   test("what one holds the other does not get, both ways, and fences rise over both", async () => {
     const backend = open();
     const claim = newClaim();

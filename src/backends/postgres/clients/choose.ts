@@ -2,7 +2,7 @@
 import type { Clock } from "../../../contract/clock.ts";
 import { ArgumentError, got } from "../../../contract/argument-error.ts";
 import type { Connection } from "../connection.ts";
-import { ClientConnection, PoolConnection } from "./pg.ts";
+import { ClientConnection, knowsState, PoolConnection } from "./pg.ts";
 import { PostgresJsConnection } from "./postgres-js.ts";
 import { isClient, isPool, isPostgresJs, isScoped } from "./structure.ts";
 
@@ -22,6 +22,13 @@ export function connectionOf(client: unknown, clock: Clock, limitMs: number, end
     return new PostgresJsConnection(client, clock, limitMs, end);
   }
   if (isPool(client)) return new PoolConnection(client, clock, limitMs, end);
-  if (isClient(client)) return new ClientConnection(client, clock, limitMs);
+  if (isClient(client)) {
+    if (!knowsState(client)) {
+      throw new ArgumentError(
+        "Expected a pool: this version of pg cannot say whether its client is in a transaction of yours (it has no getTransactionStatus()). Give the locks a pool, or update pg",
+      );
+    }
+    return new ClientConnection(client, clock, limitMs);
+  }
   throw new ArgumentError(`Expected a pool or a client of \`pg\`, or \`sql\` of postgres.js, got ${got(client)}`);
 }

@@ -8,8 +8,16 @@ import {
   type Reply,
   type Values,
 } from "../connection.ts";
+import { isRefusal } from "../errors.ts";
 import { within } from "./limit.ts";
-import { answersOf, type PgClient, type PgNotification, type PgPool, type PgPoolClient } from "./structure.ts";
+import {
+  answersOf,
+  type PgClient,
+  type PgNotification,
+  type PgPool,
+  type PgPoolClient,
+  type PgResult,
+} from "./structure.ts";
 
 const IDLE = "I";
 const IN_TRANSACTION = "the client was in a transaction that is still open, so the answer may be rolled back";
@@ -17,21 +25,39 @@ const IN_TRANSACTION = "the client was in a transaction that is still open, so t
 const IS_OPEN = "select (pg_catalog.txid_current_if_assigned() is not null)::text as answer";
 const WHO_SERVES = "select pg_catalog.pg_backend_pid()::text as answer";
 
-/** One statement on one client, judged by the state in which it leaves the client. */
-async function askOn(client: PgClient, clock: Clock, text: string, values: Values): Promise<Reply> {
+/**
+ * One statement on one client, judged by the state in which it leaves the client. That is read when the client hears of it, in the same turn: a
+ * statement that the user has sent after ours changes it with its own answer.
+ */
+async function askOn(client: KnowsState, clock: Clock, text: string, values: Values): Promise<Reply> {
   const sentMs = clock.now();
-  const { rows } = await client.query(text, [...values]);
-  // Read now: a statement that the user sends next changes it with its own answer.
-  const state = "getTransactionStatus" in client ? (client as HasStatus).getTransactionStatus() : undefined;
-  if (state === undefined || state === null) {
-    const open = answersOf((await client.query(IS_OPEN)).rows);
-    if (open[0] !== "false") throw new OpenTransaction(IN_TRANSACTION);
-  } else if (state !== IDLE) throw new OpenTransaction(IN_TRANSACTION);
+  const { rows, state } = await new Promise<{ rows: unknown[]; state: unknown }>((resolve, reject) => {
+    client.query(text, [...values], (error, result) => {
+      if (error) reject(error);
+      else resolve({ rows: result.rows, state: client.getTransactionStatus() });
+    });
+  });
+  if (state !== IDLE) throw new OpenTransaction(IN_TRANSACTION);
   return { answers: answersOf(rows), sentMs };
 }
 
-interface HasStatus {
+/** The same with a version of pg that does not know it. Only for a client that no other uses meanwhile: the state is asked for afterwards. */
+async function askAndLook(client: PgClient, clock: Clock, text: string, values: Values): Promise<Reply> {
+  const sentMs = clock.now();
+  const { rows } = await client.query(text, [...values]);
+  const open = answersOf((await client.query(IS_OPEN)).rows);
+  if (open[0] !== "false") throw new OpenTransaction(IN_TRANSACTION);
+  return { answers: answersOf(rows), sentMs };
+}
+
+/** A client that knows whether it is in a transaction. */
+export interface KnowsState {
+  query(text: string, values: unknown[], heard: (error: Error | null, result: PgResult) => void): void;
   getTransactionStatus(): unknown;
+}
+
+export function knowsState(client: unknown): client is KnowsState {
+  return typeof (client as Partial<KnowsState>).getTransactionStatus === "function";
 }
 
 /** Each statement takes a client from the pool, and brings it back. */
@@ -50,7 +76,13 @@ export class PoolConnection implements Connection {
   }
 
   ask(text: string, values: Values): Promise<Reply> {
-    return this.#with((client) => askOn(client, this.#clock, text, values));
+    return this.#with((client) =>
+      knowsState(client) ? askOn(client, this.#clock, text, values) : askAndLook(client, this.#clock, text, values),
+    );
+  }
+
+  read(text: string, values: Values): Promise<Reply> {
+    return this.ask(text, values);
   }
 
   script(text: string): Promise<void> {
@@ -103,8 +135,8 @@ export class PoolConnection implements Connection {
       throw error;
     } finally {
       client.removeListener("error", onError);
-      // After an error nothing is known of its state: a fresh connection is cheaper than a wrong guess.
-      client.release(broken !== undefined && !isRefusal(broken));
+      // Refused outside of a transaction, it is as good as before. After another error little is known of its state: a fresh connection is cheaper than a wrong guess.
+      client.release(broken !== undefined && !(isRefusal(broken) && wasIdle(client)));
     }
   }
 }
@@ -114,10 +146,9 @@ interface Connects {
   end(): Promise<void>;
 }
 
-/** The server answered with an error, outside of a transaction: the connection is as good as before. */
-function isRefusal(error: unknown): boolean {
-  const { code, severity } = error as { code?: unknown; severity?: unknown };
-  return typeof code === "string" && code.length === 5 && severity === "ERROR";
+/** Outside of a transaction. One that an application left in a failed transaction would fail for every later step, too. */
+function wasIdle(client: PgClient): boolean {
+  return knowsState(client) && client.getTransactionStatus() === IDLE;
 }
 
 /** The last statement by client: several backends may share a client. */
@@ -125,11 +156,11 @@ const turns = new WeakMap<PgClient, Promise<unknown>>();
 
 /** One client, which may be the user's: statements go one at a time, since pg stops accepting more. */
 export class ClientConnection implements Connection {
-  readonly #client: PgClient;
+  readonly #client: PgClient & KnowsState;
   readonly #clock: Clock;
   readonly #limitMs: number;
 
-  constructor(client: PgClient, clock: Clock, limitMs: number) {
+  constructor(client: PgClient & KnowsState, clock: Clock, limitMs: number) {
     this.#client = client;
     this.#clock = clock;
     this.#limitMs = limitMs;
@@ -137,6 +168,10 @@ export class ClientConnection implements Connection {
 
   ask(text: string, values: Values): Promise<Reply> {
     return this.#inTurn(() => askOn(this.#client, this.#clock, text, values));
+  }
+
+  read(text: string, values: Values): Promise<Reply> {
+    return this.ask(text, values);
   }
 
   script(text: string): Promise<void> {

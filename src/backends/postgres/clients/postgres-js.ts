@@ -1,6 +1,8 @@
 /** postgres.js. It has a pool inside, and connects again by itself. */
 import type { Clock } from "../../../contract/clock.ts";
 import type { Connection, Listening, ListenEvents, Reply, Values } from "../connection.ts";
+import { CALL_ALONE } from "../generated/sql.ts";
+import { toTextArray } from "../records.ts";
 import { within } from "./limit.ts";
 import { answersOf, type PostgresJs } from "./structure.ts";
 
@@ -9,6 +11,15 @@ import { answersOf, type PostgresJs } from "./structure.ts";
  * transaction mode some statements were then never answered in our tests; it is not known why.
  */
 const WHO_SERVES = "select pg_catalog.pg_backend_pid()::text as answer where $1::text is null";
+
+/**
+ * The user's `sql` may have a connection that was left in a transaction, which postgres.js does not tell. So the statement is run by a procedure
+ * that commits: the server refuses that in a transaction (2D000).
+ */
+function alone(text: string, values: Values): readonly [string, Values] {
+  const inArray = text.replaceAll(/\$(\d+)/gu, "$$1[$1]");
+  return [CALL_ALONE, [inArray, toTextArray(values)]];
+}
 
 export class PostgresJsConnection implements Connection {
   readonly #sql: PostgresJs;
@@ -24,7 +35,11 @@ export class PostgresJsConnection implements Connection {
     this.#end = end;
   }
 
-  async ask(text: string, values: Values): Promise<Reply> {
+  ask(text: string, values: Values): Promise<Reply> {
+    return this.#end === undefined ? this.read(...alone(text, values)) : this.read(text, values);
+  }
+
+  async read(text: string, values: Values): Promise<Reply> {
     const sentMs = this.#clock.now();
     // No named statements: behind a pooler the next transaction has another server connection, which does not know them.
     const asked = this.#sql.unsafe(text, values as never[], { prepare: false });

@@ -280,6 +280,20 @@ export const FINISH: string = "create or replace function holdfast.finish(\n  p_
 export const SWAP: string = "create or replace function holdfast.swap(\n  p_held text, p_held_min_hold bigint, p_lock bytea, p_claim text, p_shared boolean, p_most integer, p_ttl bigint, p_delay bigint,\n  p_min_hold bigint, p_run integer, p_ticket bigint, p_inbox text, p_detail text, p_wants boolean, p_quarantine bigint\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  now_us bigint;\n  young bigint;\n  was text;\nbegin\n  perform holdfast.begin_step();\n  perform holdfast.open_lock(p_lock, true);\n  young := holdfast.young(p_quarantine);\n  now_us := holdfast.now_us();\n  was := holdfast.leave(p_lock, p_held, p_held_min_hold, now_us);\n  return was || ' ' || holdfast.enter(row(\n    p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_wants, p_inbox, p_detail\n  )::holdfast.waiter, now_us, young);\nend\n$function$";
 
 /**
+ * End many claims in one step, each as release() does. The locks are gone through in the order of their names, so that two such steps
+ * never wait for each other. With p_wait false, a lock whose row another transaction has locked is passed over.
+ *
+ * $1 p_locks
+ * $2 p_claims
+ * $3 p_min_holds
+ * $4 p_quarantine
+ * $5 p_wait
+ *
+ * Returns a letter for each claim: h held, q queued, a absent, b passed over.
+ */
+export const RELEASE_MANY: string = "create or replace function holdfast.release_many(\n  p_locks bytea[], p_claims text[], p_min_holds bigint[], p_quarantine bigint, p_wait boolean\n) returns text\nlanguage plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$\ndeclare\n  one record;\n  letters text[] := array_fill('b'::text, array[cardinality(p_locks)]);\nbegin\n  for one in\n    select a.n, a.lock, a.claim, a.min_hold from unnest(p_locks, p_claims, p_min_holds) with ordinality as a (lock, claim, min_hold, n)\n    order by a.lock, a.n\n  loop\n    if not p_wait then\n      perform 1 from holdfast.lease as l where l.lock = one.lock and l.place = 0 for update skip locked;\n      continue when not found;\n    end if;\n    letters[one.n] := left(holdfast.release(one.lock, one.claim, one.min_hold, p_quarantine), 1);\n  end loop;\n  return array_to_string(letters, '');\nend\n$function$";
+
+/**
  * Renew leases, many in one step, each with its own answer. The rows are locked in the order of their keys, so that two such steps
  * never wait for each other. With p_wait false, a row that another transaction has locked is passed over.
  *
@@ -418,9 +432,28 @@ export const STORE_FACTS: string = "create or replace function holdfast.store_fa
 export const END_QUARANTINE: string = "create or replace function holdfast.end_quarantine() returns text\nlanguage sql volatile security definer set search_path = pg_catalog, pg_temp as $function$\n  update holdfast.store as s set\n    changed_us = 0, timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8)\n  returning 'ended'\n$function$";
 
 /**
+ * Run a statement and commit, all in one step. In a transaction the server refuses the commit (2D000), so an answer is never one that may
+ * still be rolled back. It runs with the rights of the caller.
+ *
+ * $1 p_statement
+ * $2 p_values
+ *
+ * p_statement: one that returns one text, with p_values as its $1.
+ */
+export const ALONE: string = "create or replace procedure holdfast.alone(p_statement text, p_values text[], inout answer text)\nlanguage plpgsql as $function$\nbegin\n  execute p_statement into answer using p_values;\n  commit;\nend\n$function$";
+
+/**
  * Every role may call a new function unless this is taken back. The role that made these may call them, and who it grants it to.
  */
-export const RIGHTS: string = "do $function$\ndeclare\n  made record;\nbegin\n  for made in\n    select p.oid::pg_catalog.regprocedure as signature\n    from pg_catalog.pg_proc as p join pg_catalog.pg_namespace as n on n.oid = p.pronamespace\n    where n.nspname = 'holdfast' and p.proname in (\n      'now_us', 'begin_step', 'open_lock', 'young', 'grant_lease', 'send_news', 'wanted', 'promote', 'leave', 'run', 'holding', 'refusal',\n      'kept_outcome', 'enter', 'keep_on', 'tell_holders', 'end_by_force', 'attempt', 'release', 'finish', 'swap', 'renew', 'beat',\n      'force_release', 'steal', 'forget', 'look_wanted', 'look', 'inspect', 'why', 'clean', 'store_facts', 'end_quarantine')\n  loop\n    execute pg_catalog.format('revoke all on function %s from public', made.signature);\n  end loop;\nend\n$function$";
+export const RIGHTS: string = "do $function$\ndeclare\n  made record;\nbegin\n  for made in\n    select p.oid::pg_catalog.regprocedure as signature\n    from pg_catalog.pg_proc as p join pg_catalog.pg_namespace as n on n.oid = p.pronamespace\n    where n.nspname = 'holdfast' and p.proname in (\n      'now_us', 'begin_step', 'open_lock', 'young', 'grant_lease', 'send_news', 'wanted', 'promote', 'leave', 'run', 'holding', 'refusal',\n      'kept_outcome', 'enter', 'keep_on', 'tell_holders', 'end_by_force', 'attempt', 'release', 'release_many', 'finish', 'swap', 'renew', 'beat',\n      'force_release', 'steal', 'forget', 'look_wanted', 'look', 'inspect', 'why', 'clean', 'store_facts', 'end_quarantine')\n  loop\n    execute pg_catalog.format('revoke all on function %s from public', made.signature);\n  end loop;\n  revoke all on procedure holdfast.alone(text, text[], text) from public;\nend\n$function$";
+
+/**
+ * Run a statement outside of any transaction, or not at all.
+ *
+ * $1 statement
+ * $2 values
+ */
+export const CALL_ALONE: string = "call holdfast.alone($1::text, $2::text::text[], null)";
 
 /**
  * Take the lock, or queue. Parameters and answers are text, whatever the types that a client library knows.
@@ -521,6 +554,17 @@ export const CALL_LOOK_WANTED: string = "select holdfast.look_wanted($1::text::b
  * $2 to
  */
 export const CALL_LOOK: string = "select answer from holdfast.look($1::text::bytea, $2::text::bytea) as answer";
+
+/**
+ * End many claims.
+ *
+ * $1 locks
+ * $2 claims
+ * $3 minHolds
+ * $4 quarantine
+ * $5 wait
+ */
+export const CALL_RELEASE_MANY: string = "select holdfast.release_many($1::text::bytea[], $2::text::text[], $3::text::bigint[], $4::text::bigint, $5::text::boolean) as answer";
 
 /**
  * End a claim.
