@@ -68,7 +68,7 @@ export class PostgresBackend implements Backend {
   readonly #own: Own | undefined;
   #setUp: Promise<void> | undefined;
   #listener: Listener | undefined;
-  /** A statement was answered: from then on, a server that only lets us read means a fail-over, and not a wrong address. */
+  /** A statement that writes was answered: from then on, a server that only lets us read means a fail-over, and not a wrong address. */
   #wrote = false;
   /** The last statement got no answer: the next one that does may come from another server. */
   #failed = false;
@@ -77,7 +77,11 @@ export class PostgresBackend implements Backend {
   constructor(connection: Connection, settings: Settings, own?: Own) {
     const { clock } = settings;
     const watched: Connection = {
-      ask: (text, values) => this.#watch(connection.ask(text, values)),
+      ask: async (text, values) => {
+        const reply = await this.#watch(connection.ask(text, values));
+        this.#wrote = true;
+        return reply;
+      },
       read: (text, values) => this.#watch(connection.read(text, values)),
       script: (text) => this.#watch(connection.script(text)),
       listen: (channel, events, signal) => connection.listen(channel, events, signal),
@@ -222,7 +226,6 @@ export class PostgresBackend implements Backend {
   async #watch<T>(asked: Promise<T>): Promise<T> {
     try {
       const answer = await asked;
-      this.#wrote = true;
       if (this.#failed) this.#doubtAll();
       return answer;
     } catch (error) {

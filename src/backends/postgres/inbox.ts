@@ -154,7 +154,7 @@ export class Inbox {
     try {
       // Its answer says nothing that the message does not, and close() must not wait for it.
       const values = [this.#channel, this.#nonce];
-      const sent = this.#connection.ask("select pg_catalog.pg_notify($1::text, $2::text)::text as answer", values);
+      const sent = this.#connection.read("select pg_catalog.pg_notify($1::text, $2::text)::text as answer", values);
       sent.catch(() => this.#proof?.(false));
       return await came;
     } finally {

@@ -7,6 +7,9 @@ import type { Settings } from "./options.ts";
 import { toArray, toBytesArray, toFields, toForce } from "./records.ts";
 import { toAscii, toDetail } from "./who.ts";
 
+/** A row that another transaction has locked is waited for so long at most, or this part of its ttl: the answers of the others wait with it. */
+const BUSY_MAX_MS = 3000;
+const BUSY_PART = 1 / 10;
 /** One statement for so many leases: about 50 ms of the server's time. */
 const PORTION = 5000;
 
@@ -61,11 +64,14 @@ export class Renewals {
 
   async #ask(call: Call): Promise<readonly Renewal[]> {
     try {
-      const letters = (await this.#send(call, false)).split("");
-      // Their rows were locked in that instant. They are waited for in a statement of their own, so that the others need not wait.
+      const letters = (await this.#send(call, 0)).split("");
+      // Their rows were locked in that instant. They are waited for in a statement of their own, for a short time: the core asks again.
       const busy = letters.flatMap((letter, at) => (letter === "b" ? [at] : []));
       if (busy.length > 0) {
-        const again = await this.#send(part(call, busy), true).catch(() => "");
+        const again = await this.#send(
+          part(call, busy),
+          Math.max(1, Math.floor(Math.min(BUSY_MAX_MS, call.ttlMs * BUSY_PART))),
+        ).catch(() => "");
         for (const [index, at] of busy.entries()) letters[at] = again[index] ?? "?";
       }
       const gone = letters.flatMap((letter, at) => (letter === "n" ? [at] : []));
@@ -77,10 +83,10 @@ export class Renewals {
     }
   }
 
-  async #send(call: Call, wait: boolean): Promise<string> {
+  async #send(call: Call, waitMs: number): Promise<string> {
     const { claims, fences, ttlMs, delayMs, locks, ids, details } = call;
     const given = fences === undefined ? null : toArray(fences);
-    const values = [locks, ids, given, String(ttlMs), String(delayMs), details, String(wait)];
+    const values = [locks, ids, given, String(ttlMs), String(delayMs), details, String(waitMs)];
     const { answers } = await this.#connection.ask(CALL_RENEW, values);
     const [letters] = answers;
     if (typeof letters !== "string" || letters.length !== claims.length) throw unexpected("");

@@ -44,14 +44,14 @@ const CONNECTIONS = 4;
 
 /** Throws an `ArgumentError` that says what is wrong with it. */
 export function parseUrl(url: string): Endpoint {
+  // An unescaped / # or ? in a password ends the part before the host, and everything behind it is misread, and shown as what it is not.
+  if (RAW_CREDENTIALS.test(url)) {
+    throw new ArgumentError(
+      "Expected the user name and the password in `url` to be percent-encoded, but there is a /, # or ? before the @: write %2F, %23 or %3F (encodeURIComponent() does it), and %40 for an @ in the name of the database",
+    );
+  }
   const [whole, login, hosts = "", path = "", query] = URL_PATTERN.exec(url) ?? [];
   if (whole === undefined) {
-    // An unescaped / # or ? in a password ends the part before the host, and everything behind it is misread.
-    if (RAW_CREDENTIALS.test(url)) {
-      throw new ArgumentError(
-        "Expected the user name and the password in `url` to be percent-encoded, but there is a /, # or ? before the @: write %2F, %23 or %3F (encodeURIComponent() does it)",
-      );
-    }
     throw new ArgumentError('Expected `url` to look like "postgres://user:password@host:5432/database"');
   }
   const params = new URLSearchParams(query ?? "");

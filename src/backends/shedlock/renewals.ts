@@ -6,13 +6,16 @@ import { toForce, toRow } from "./rows.ts";
 import type { Statements } from "./statements.ts";
 
 const PORTION = 1000;
+/** As in the Postgres backend: the answers of the others wait with a row that another transaction has locked. */
+const BUSY_MAX_MS = 3000;
+const BUSY_PART = 1 / 10;
 const RENEWED: Renewal = { held: true };
 const GONE: Renewal = { held: false, reason: { kind: "gone" } };
 const RETAKEN: Renewal = { held: false, reason: { kind: "retaken" } };
 
 export async function renew(
   connection: Connection,
-  { renew: statement, why }: Statements,
+  { renew: passing, renewWaiting: waiting, why }: Statements,
   claims: readonly Claim[],
   fences?: readonly bigint[],
 ): Promise<readonly Renewal[]> {
@@ -27,12 +30,17 @@ export async function renew(
       ms: claim.ttlMs + claim.lockDelayMs,
     }));
     try {
-      const { answers } = await connection.ask(statement, [JSON.stringify(asked)]);
-      const letters = answers[0] ?? "";
-      if (letters.length !== portion.length) throw unexpected("");
+      const letters = await lettersOf(connection, passing, asked);
+      // Their rows were locked in that instant. They are waited for in a statement of their own, for a short time: the core asks again.
+      const busy = asked.filter(({ n }) => letters[n] === "b");
+      if (busy.length > 0) {
+        const waitMs = Math.min(BUSY_MAX_MS, ...portion.map(({ ttlMs }) => ttlMs * BUSY_PART));
+        const again = await lettersOf(connection, waiting, busy, waitMs).catch(() => []);
+        for (const [at, { n }] of busy.entries()) letters[n] = again[at] ?? "b";
+      }
       const gone = portion.filter((_claim, n) => letters[n] === "n");
       const forced = gone.length === 0 ? {} : await whoEnded(connection, why, gone);
-      return portion.map(({ id }, n) => toRenewal(letters[n], toForce(forced[id])));
+      return portion.map(({ id, name }, n) => toRenewal(letters[n], toForce(forced[id]), name));
     } catch (error) {
       const cause = toBackendError(error, portion.length === 1 ? (portion[0] as Claim).name : "", true);
       return portion.map((): Renewal => ({ held: "unknown", cause }));
@@ -52,7 +60,25 @@ async function whoEnded(
   return { ...toRow(reply?.answers[0]) };
 }
 
-function toRenewal(letter: string | undefined, force: ReturnType<typeof toForce>): Renewal {
+interface Asked {
+  readonly n: number;
+}
+
+async function lettersOf(
+  connection: Connection,
+  statement: string,
+  asked: readonly Asked[],
+  waitMs?: number,
+): Promise<string[]> {
+  const limit = waitMs === undefined ? [] : [String(Math.max(1, Math.floor(waitMs)))];
+  const { answers } = await connection.ask(statement, [JSON.stringify(asked), ...limit]);
+  const letters = (answers[0] ?? "").split("");
+  if (letters.length !== asked.length) throw unexpected("");
+  return letters;
+}
+
+function toRenewal(letter: string | undefined, force: ReturnType<typeof toForce>, name: string): Renewal {
+  if (letter === "b") return { held: "unknown", cause: unexpected(name) };
   if (letter === "y") return RENEWED;
   if (letter === "o") return RETAKEN;
   return force === undefined ? GONE : { held: false, reason: { kind: "forced", ...force } };

@@ -7,7 +7,10 @@ import { FORCED } from "./rows.ts";
 
 export interface Statements {
   readonly attempt: string;
+  /** Passes over a row that another transaction has locked. */
   readonly renew: string;
+  /** Waits for it, for $2 ms at most. */
+  readonly renewWaiting: string;
   readonly release: string;
   readonly forceRelease: string;
   readonly query: string;
@@ -20,9 +23,14 @@ const ms = (value: string): string => `${value}::text::bigint * interval '1 mill
 const LAST = "timestamp '9999-12-31'";
 const finite = (column: string): string => `least(greatest(${column}, timestamp '1000-01-01'), ${LAST})`;
 const us = (column: string): string => `(extract(epoch from ${finite(column)}) * 1000000)::bigint`;
-/** For the transaction of this statement only: what was reported survives a crash of the server, whatever the role's setting is. */
-const DURABLE = `(select pg_catalog.set_config('synchronous_commit', case pg_catalog.current_setting('synchronous_commit')
-  when 'off' then 'on' else pg_catalog.current_setting('synchronous_commit') end, true))`;
+/**
+ * For the transaction of this statement only: what was reported survives a crash of the server, whatever the role's setting is; and a row that
+ * another transaction has locked is not waited for until long after its process has given up.
+ */
+const settings = (waitMs: string): string =>
+  `(select pg_catalog.set_config('synchronous_commit', case pg_catalog.current_setting('synchronous_commit')
+  when 'off' then 'on' else pg_catalog.current_setting('synchronous_commit') end, true) || pg_catalog.set_config('lock_timeout', ${waitMs}, true))`;
+const DURABLE = settings("'3s'");
 /** Whether a claim holds this row, by its id: another process of the same claim may have another holder. See rows.ts. */
 const isOf = (id: string): string => `pg_catalog.right(l.locked_by, 23) = ' ' || ${id}`;
 /** The minHold that the release names, or -1 for that of the row. */
@@ -49,24 +57,13 @@ select pg_catalog.json_build_object('granted', t.fence)::text as answer from tak
 union all
 select ${SHOWN} from ${table} as l where l.name = $1::text and not exists (select from taken)`,
 
-    // $1 JSON: n, name, id, fence or null, and ms for each.
-    renew: `with durable as materialized (select ${DURABLE} as setting), asked as (
-  select a.* from pg_catalog.json_to_recordset($1::text::json) as a (n integer, name text, id text, fence bigint, ms bigint), durable
-), mine as (
-  select a.n, l.name, ${us("l.locked_at")} = coalesce(a.fence, ${us("l.locked_at")}) as same, a.ms, a.id
-  from asked as a join ${table} as l on l.name = a.name and ${isOf("a.id")}
-  where l.lock_until > ${NOW} order by l.name for update of l
-), renewed as (
-  update ${table} as l set lock_until = greatest(l.lock_until, ${NOW} + m.ms * interval '1 millisecond')
-  from mine as m where l.name = m.name and ${isOf("m.id")} and m.same and l.lock_until > ${NOW}
-  returning m.n
-)
-select pg_catalog.string_agg(case when r.n is not null then 'y' when m.n is not null and not m.same then 'o' else 'n' end, '' order by a.n) as answer
-from asked as a left join mine as m on m.n = a.n left join renewed as r on r.n = a.n`,
+    renew: renewal(table, "'3s'", " skip locked"),
+    renewWaiting: renewal(table, "$2::text", ""),
 
     // $1 name, $2 the claim's id, $3 minHold.
     release: `update ${table} as l set
-  lock_until = greatest(${NOW}, l.locked_at + ${HOLD}),
+  -- Not from a time that is still to come, by another clock or one that was set back.
+  lock_until = greatest(${NOW}, least(l.locked_at, ${NOW}) + ${HOLD}),
   -- No claim holds it any more.
   locked_by = pg_catalog.left(l.locked_by, -22) || '~' || $2::text
 from (select ${DURABLE} as setting offset 0) as durable
@@ -91,4 +88,23 @@ order by l.name`,
 from pg_catalog.json_to_recordset($1::text::json) as a (name text, id text)
 join ${table} as l on l.name = a.name and pg_catalog.starts_with(l.locked_by, '${FORCED}') and pg_catalog.right(l.locked_by, 23) = '!' || a.id`,
   };
+}
+
+/** $1 JSON: n, name, id, fence or null, and ms for each. A letter for each: y renewed, o held with another fence, n not held, b passed over. */
+function renewal(table: string, waitMs: string, passing: string): string {
+  return `with durable as materialized (select ${settings(waitMs)} as setting), asked as (
+  select a.* from pg_catalog.json_to_recordset($1::text::json) as a (n integer, name text, id text, fence bigint, ms bigint), durable
+), mine as (
+  select a.n, l.name, ${us("l.locked_at")} = coalesce(a.fence, ${us("l.locked_at")}) as same, a.ms, a.id
+  from asked as a join ${table} as l on l.name = a.name and ${isOf("a.id")}
+  where l.lock_until > ${NOW} order by l.name for update of l${passing}
+), renewed as (
+  update ${table} as l set lock_until = greatest(l.lock_until, ${NOW} + m.ms * interval '1 millisecond')
+  from mine as m where l.name = m.name and ${isOf("m.id")} and m.same and l.lock_until > ${NOW}
+  returning m.n
+)
+select pg_catalog.string_agg(case when r.n is not null then 'y' when m.n is not null and not m.same then 'o'
+  when m.n is null and exists (select from ${table} as l where l.name = a.name and ${isOf("a.id")} and l.lock_until > ${NOW}) then 'b'
+  else 'n' end, '' order by a.n) as answer
+from asked as a left join mine as m on m.n = a.n left join renewed as r on r.n = a.n`;
 }

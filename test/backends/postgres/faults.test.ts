@@ -426,6 +426,50 @@ describe("messages", () => {
   });
 });
 
+test("a row that is locked for long delays the renewals of other leases by a tenth of their ttl at most", async () => {
+  await using clients = new Clients();
+  const pool = clients.pool(server.port, { max: 1 });
+  const waits: unknown[] = [];
+  pool.on("connect", (client) => {
+    const query = client.query.bind(client) as (...args: unknown[]) => unknown;
+    const noting = (text: string, values: readonly unknown[], ...rest: unknown[]): unknown => {
+      if (text.includes("holdfast.renew(")) waits.push(values.at(-1));
+      return query(text, values, ...rest);
+    };
+    Object.assign(client, { query: noting });
+  });
+  const backend = clients.own(postgres(pool, { listen: false }));
+  const [stuck, other] = [claimOf({ ttlMs: 20_000 }), claimOf({ ttlMs: 20_000 })];
+  for (const claim of [stuck, other]) await granted(backend, claim);
+  const blocker = await clients.client(server.port);
+  await blocker.query("begin");
+  await blocker.query("select from holdfast.lease where claim = $1 for update", [stuck.id]);
+  expect((await backend.renew([stuck, other])).map(({ held }) => held)).toEqual(["unknown", true]);
+  expect(waits).toEqual(["0", "2000"]);
+  await blocker.query("commit");
+  expect((await backend.renew([stuck]))[0]?.held).toBe(true);
+});
+
+test("a clock that was set back keeps no lock after its release", async () => {
+  await using clients = new Clients();
+  const backend = clients.backend(server.port, { listen: false });
+  const claim = claimOf();
+  await granted(backend, claim);
+  // As after a clock that went back by ten minutes. Crowded: so that the release goes the long way.
+  await server.sql(
+    `update holdfast.lease set since_us = since_us + 600000000, crowded = true where claim = '${claim.id}'`,
+  );
+  expect(await backend.release(claim)).toBe("held");
+  await granted(backend, rivalOf(claim));
+});
+
+test("a role that may only read is told so at once, also when messages arrive", async () => {
+  await using clients = new Clients();
+  const backend = clients.backend(server.port, {}, { options: "-c default_transaction_read_only=on" });
+  for (let times = 0; times < 2; times++)
+    await expect(backend.attempt(claimOf())).rejects.toMatchObject({ fatal: true });
+});
+
 describe("many releases at once", () => {
   /** A pool of one connection that counts its statements. */
   function counting(clients: Clients): { readonly backend: Backend; readonly statements: () => number } {

@@ -74,6 +74,8 @@ describe("URLs", () => {
 
   test.each([
     "postgres://me:se/cret@db/app",
+    "postgres://me:1234/secret@db/app",
+    "postgres://me:1234?secret@db/app",
     "postgres://me:secret@db:99999/app",
     "postgres://me:secret@one,two/app",
     "postgres://me:secret@db/app?sslmode=prefer",

@@ -63,6 +63,31 @@ test("an error is explained by its own code only, and one that the server answer
 });
 
 describe("beside ShedLock", () => {
+  test("one whose clock is ahead does not keep the lock from others after a release", async () => {
+    const backend = open();
+    const claim = newClaim();
+    await pool.query(
+      `insert into shedlock select $1, n, n + interval '10 min', 'java-host' from timezone('utc', clock_timestamp()) as n`,
+      [claim.name],
+    );
+    const { fence } = await granted(backend, claim);
+    expect(await backend.release(claim)).toBe("held");
+    expect((await granted(backend, rivalOf(claim))).fence).toBeGreaterThan(fence);
+  });
+
+  test("a row that is locked for long does not take the other leases along", async () => {
+    const backend = open();
+    const [stuck, other] = [newClaim({ ttlMs: 20_000 }), newClaim({ ttlMs: 20_000 })];
+    for (const claim of [stuck, other]) await granted(backend, claim);
+    const blocker = await pool.connect();
+    await blocker.query("begin");
+    await blocker.query("select from shedlock where name = $1 for update", [stuck.name]);
+    expect((await backend.renew([stuck, other])).map(({ held }) => held)).toEqual(["unknown", true]);
+    await blocker.query("commit");
+    blocker.release();
+    expect((await backend.renew([stuck]))[0]?.held).toBe(true);
+  });
+
   test("a row with times that never come neither blocks the others nor hides: it is refused, shown, and can be ended", async () => {
     const backend = open();
     const [until, since, free] = [newClaim(), newClaim(), newClaim()];

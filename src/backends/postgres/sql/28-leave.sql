@@ -23,7 +23,8 @@ begin
     return 'absent';
   end if;
   -- A process that resumes another's lease need not know its terms: those of the lease count, if it says -1.
-  kept_us := mine.since_us + 1000 * case when p_min_hold < 0 then mine.min_hold_ms else p_min_hold end;
+  -- A clock that was set back since must not make it longer.
+  kept_us := least(mine.since_us, p_now) + 1000 * case when p_min_hold < 0 then mine.min_hold_ms else p_min_hold end;
   if kept_us > p_now then
     update holdfast.lease as l set kept = true, until_us = kept_us where l.lock = p_lock and l.place = mine.place;
   elsif mine.place = 0 then

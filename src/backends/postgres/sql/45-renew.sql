@@ -1,5 +1,5 @@
 -- Renew leases, many in one step, each with its own answer. The rows are locked in the order of their keys, so that two such steps
--- never wait for each other. With p_wait false, a row that another transaction has locked is passed over.
+-- never wait for each other. p_wait: how long a row that another transaction has locked is waited for, in ms; with 0 it is passed over.
 --
 -- $1 p_locks
 -- $2 p_claims
@@ -13,7 +13,7 @@
 -- Returns a letter for each claim: y renewed, w renewed and wanted, n not held, o held with another fence, b passed over.
 
 create or replace function holdfast.renew(
-  p_locks bytea[], p_claims text[], p_fences bigint[], p_ttl bigint, p_delay bigint, p_details jsonb, p_wait boolean
+  p_locks bytea[], p_claims text[], p_fences bigint[], p_ttl bigint, p_delay bigint, p_details jsonb, p_wait bigint
 ) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '3s' as $function$
 declare
@@ -25,7 +25,8 @@ declare
   answer text;
 begin
   perform holdfast.begin_step();
-  if p_wait then
+  if p_wait > 0 then
+    perform set_config('lock_timeout', p_wait::text, true);
     select array_agg(m.n), array_agg(m.lock), array_agg(m.place) into numbers, locks, places from (
       select a.n, l.lock, l.place from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n)
       join holdfast.lease as l on l.lock = a.lock and l.claim = a.claim order by l.lock, l.place for update of l) as m;
@@ -56,7 +57,7 @@ begin
     when m.same and m.wanted then 'w'
     when m.same then 'y'
     when m.n is not null then 'o'
-    when p_wait or a.n = any (numbers) or not exists (
+    when p_wait > 0 or a.n = any (numbers) or not exists (
       select from holdfast.lease as l where l.lock = a.lock and l.claim = a.claim and l.until_us > now_us and not l.kept) then 'n'
     else 'b' end, '' order by a.n) into answer
   from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n) left join mine as m on m.n = a.n;

@@ -9,4 +9,4 @@
 -- $7 wait
 
 select holdfast.renew(
-  $1::text::bytea[], $2::text::text[], $3::text::bigint[], $4::text::bigint, $5::text::bigint, $6::text::jsonb, $7::text::boolean) as answer;
+  $1::text::bytea[], $2::text::text[], $3::text::bigint[], $4::text::bigint, $5::text::bigint, $6::text::jsonb, $7::text::bigint) as answer;
