@@ -31,7 +31,7 @@ import { Inbox } from "./inbox.ts";
 import { CLOSE_MS, LocalClaims } from "./local-claims.ts";
 import { type PostgresOptions, type Settings, toSettings } from "./options.ts";
 import { inspect, query } from "./query.ts";
-import { toArray, toBytesArray } from "./records.ts";
+import { toArray, toBytesArray, toRun } from "./records.ts";
 import { ReleaseBatches } from "./release-batches.ts";
 import { forget, release, type ReleaseParts } from "./release.ts";
 import { Renewals } from "./renewals.ts";
@@ -219,8 +219,11 @@ export class PostgresBackend implements Backend {
       String(this.#settings.quarantineMs),
     ];
     const { answers, sentMs } = await this.#connection.ask(CALL_BEAT, values);
-    const list: unknown = JSON.parse(answers[0] ?? "[]");
-    return { answers: Array.isArray(list) ? list : [], sentMs };
+    const parsed: unknown = JSON.parse(answers[0] ?? "[]");
+    const list: unknown[] = Array.isArray(parsed) ? parsed : [];
+    // A message should have said it before.
+    if (list.some((answer) => toRun(answer) !== undefined)) void this.#inbox.check();
+    return { answers: list, sentMs };
   }
 
   async #watch<T>(asked: Promise<T>): Promise<T> {

@@ -28,7 +28,7 @@ const KNOWN: readonly Known[] = [
   },
   { codes: ["3D000"], fatal: true, text: "there is no database of that name on this server" },
   {
-    codes: ["LK003", "LK004", "LK005"],
+    codes: ["LK003", "LK004", "LK005", "LK006"],
     fatal: true,
     text: "",
   },

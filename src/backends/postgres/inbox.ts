@@ -16,6 +16,8 @@ const MESSAGE = /^([\w-]{8}) (granted \d+ \d+(?: w)?|forced|wanted|outcome) ([0-
 /** Until a message of our own must have come back, and how often in a row it may not have: a network may hang for a while. */
 const PROOF_MS = 2000;
 const UNPROVEN_MAX = 10;
+/** How often a connection that hears nothing is tested: what is idle is forgotten by networks, without a word. */
+const CHECK_MS = 60_000;
 const AGAIN_FIRST_MS = 100;
 const AGAIN_MOST_MS = 5000;
 
@@ -58,6 +60,7 @@ export class Inbox {
   #unproven = 0;
   #againMs = AGAIN_FIRST_MS;
   #againTimer: Timer;
+  #checkTimer: Timer;
 
   /** `listen`: false if the user does not want it. */
   constructor(connection: Connection, clock: Clock, listen: boolean, events: InboxEvents) {
@@ -102,6 +105,7 @@ export class Inbox {
     this.#state = "ended";
     this.#ending.abort();
     this.#clock.clearTimer(this.#againTimer);
+    this.#clock.clearTimer(this.#checkTimer);
     this.#proof?.(false);
     // An open() under way finds that this has ended, and stops what it has begun.
     await this.#opened;
@@ -133,10 +137,25 @@ export class Inbox {
       this.#state = "live";
       this.#unproven = 0;
       this.#againMs = AGAIN_FIRST_MS;
+      this.#checkLater();
       this.#events.changed();
     } catch {
       if (!this.#isEnded()) this.#broken();
     }
+  }
+
+  /** A message should have come, or may have: one of our own shows whether any does. */
+  async check(): Promise<void> {
+    if (this.#state !== "live" || this.#proof !== undefined) return;
+    const proven = await this.#prove();
+    if (!this.isLive) return;
+    if (proven) this.#checkLater();
+    else this.#broken();
+  }
+
+  #checkLater(): void {
+    this.#clock.clearTimer(this.#checkTimer);
+    this.#checkTimer = this.#clock.setTimer(() => void this.check(), CHECK_MS);
   }
 
   #isEnded(): boolean {
@@ -178,6 +197,7 @@ export class Inbox {
 
   /** The connection is gone: heartbeats do the work meanwhile. */
   #broken(): void {
+    this.#clock.clearTimer(this.#checkTimer);
     const listening = this.#listening;
     this.#listening = undefined;
     void listening?.stop();

@@ -5,6 +5,7 @@ import type { Backend, Renewer } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import { PostgresBackend } from "./backend.ts";
 import { connectionOf } from "./clients/choose.ts";
+import { Sockets } from "./clients/sockets.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError, wordsOf } from "./errors.ts";
 import { MIGRATE, VERSION } from "./migrate.ts";
@@ -92,6 +93,7 @@ async function load(endpoint: Endpoint, settings: Settings): Promise<Connection>
   if (endpoint.client !== "pg") {
     const library = await import("postgres").catch(missing);
     if (library !== undefined) {
+      const sockets = new Sockets(host, port);
       const sql = library.default({
         host,
         port,
@@ -105,11 +107,12 @@ async function load(endpoint: Endpoint, settings: Settings): Promise<Connection>
         connection: { application_name: "holdfast" },
         prepare: false,
         // See WHO_SERVES in clients/postgres-js.ts. Its types do not know it.
-        ...({ max_pipeline: 0 } as object),
+        ...({ max_pipeline: 0, socket: () => sockets.open() } as object),
         fetch_types: false,
         onnotice: () => undefined,
       });
-      return connectionOf(sql, settings.clock, settings.answerMs, () => sql.end({ timeout: 1 }));
+      const end = (): Promise<void> => sql.end({ timeout: 1 }).finally(() => sockets.destroyAll());
+      return connectionOf(sql, settings.clock, settings.answerMs, end, () => sockets.destroyAll());
     }
   }
   const text =

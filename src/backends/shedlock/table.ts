@@ -28,14 +28,17 @@ interface Column {
   /** Of texts: how many characters. Of times: how many digits after the second. -1: no limit. */
   readonly limit: number;
   readonly key: boolean;
+  /** False: a crash of the server empties the table, or nobody else sees it. */
+  readonly logged: boolean;
 }
 
 const COLUMNS = `select pg_catalog.json_object_agg(a.attname, pg_catalog.json_build_object(
     'type', pg_catalog.format_type(a.atttypid, null),
     'limit', case when a.atttypmod < 0 then -1 when a.atttypid = 'pg_catalog.varchar'::pg_catalog.regtype then a.atttypmod - 4 else a.atttypmod end,
+    'logged', (select c.relpersistence = 'p' from pg_catalog.pg_class as c where c.oid = a.attrelid),
     'key', exists (
       select from pg_catalog.pg_index as i
-      where i.indrelid = a.attrelid and i.indisunique and i.indpred is null and i.indnkeyatts = 1 and i.indkey[0] = a.attnum)))::text as answer
+      where i.indrelid = a.attrelid and i.indisunique and i.indisvalid and i.indimmediate and i.indpred is null and i.indnkeyatts = 1 and i.indkey[0] = a.attnum)))::text as answer
   from pg_catalog.pg_attribute as a where a.attrelid = pg_catalog.to_regclass($1::text) and a.attnum > 0 and not a.attisdropped`;
 
 const TIME = "timestamp without time zone";
@@ -59,6 +62,11 @@ export async function readTable(connection: Connection, table: string): Promise<
   }
   if (!name.key)
     throw wrong(`name of ${table} is not its key, so that two rows could be one lock. Make it the primary key`);
+  if (!name.logged) {
+    throw wrong(
+      `${table} is unlogged or temporary, so a crash of the server would empty it and leases would be held twice. Run: alter table ${table} set logged`,
+    );
+  }
   if (!isText(name) || !isText(by) || (by.limit >= 0 && by.limit < LOCKED_BY_MAX)) {
     throw wrong(`name and locked_by of ${table} must be texts, and locked_by of ${LOCKED_BY_MAX} characters or more`);
   }

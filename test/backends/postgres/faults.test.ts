@@ -3,6 +3,7 @@ import pg from "pg";
 import postgresJs from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { postgres } from "../../../src/backends/postgres/index.ts";
+import { openBackend } from "../../../src/backends/postgres/open.ts";
 import type { Backend } from "../../../src/contract/backend.ts";
 import { LockLostError } from "../../../src/contract/errors.ts";
 import { createLocks } from "../../../src/core/locks.ts";
@@ -42,6 +43,23 @@ describe("connections", () => {
     expect(first).toBeInstanceOf(LockLostError);
     expect((await waiting).fence).toBeGreaterThan(lease.fence);
     await proxy.heal();
+  });
+
+  test("S77: postgres.js comes back after its connections fell silent, and leaves none when it is closed", async () => {
+    await using proxy = await startProxy({ port: server.port });
+    const backend = await openBackend(`${urlOf(proxy.port)}?client=postgres&answer=1s`);
+    const claim = claimOf();
+    await granted(backend, claim);
+    const before = proxy.connections;
+    proxy.halfOpen();
+    await proxy.heal();
+    await eventually("it works again", async () => {
+      const [renewal] = await backend.renew([claim]);
+      return renewal?.held === true ? true : undefined;
+    });
+    expect(await backend.release(claim)).toBe("held");
+    await backend.close();
+    expect(before).toBeGreaterThan(0);
   });
 
   test("S81: the server ends the connection of a holder, and the lease goes on", async () => {
@@ -375,6 +393,29 @@ describe("messages", () => {
     await eventually("it listens again", async () => ((await count()) === 1 ? true : undefined));
   });
 
+  test("a connection that listens and has fallen silent is noticed when a heartbeat brings what a message should have", async () => {
+    await using clients = new Clients();
+    await using proxy = await startProxy({ port: server.port });
+    const pool = clients.pool(proxy.port, { application_name: "silent" });
+    const [a, b] = [clients.backend(server.port), clients.own(postgres(pool, { ticket: "1s" }))];
+    const listeners = (): Promise<string> =>
+      server.sql("select pid from pg_stat_activity where application_name = 'silent' and query like 'listen %'");
+    const holder = claimOf();
+    await granted(a, holder);
+    const waiter = rivalOf(holder);
+    await refused(b, waiter);
+    const before = await eventually("it listens", async () => (await listeners()) || undefined);
+    let held = 0;
+    proxy.onReply = (chunk) => (chunk.includes("holdfast_") && ++held < 3 ? "hold" : undefined);
+    const waiting = waitFor(b, waiter);
+    expect(await a.release(holder)).toBe("held");
+    await waiting;
+    await eventually("it listens on another connection", async () => {
+      const now = await listeners();
+      return now !== "" && now !== before ? true : undefined;
+    });
+  });
+
   test("messages that hang for a while are not taken for a pooler: it listens again", async () => {
     await using clients = new Clients();
     await using proxy = await startProxy({ port: server.port });
@@ -450,6 +491,24 @@ test("a row that is locked for long delays the renewals of other leases by a ten
   expect((await backend.renew([stuck]))[0]?.held).toBe(true);
 });
 
+test("no lease is longer than a quarantine that another process asked for", async () => {
+  await using clients = new Clients();
+  const backend = clients.backend(server.port, { listen: false });
+  const [long, short] = [claimOf({ ttlMs: 60_000 }), claimOf({ ttlMs: 30_000 })];
+  await server.sql("update holdfast.store set quarantine_ms = 32000");
+  try {
+    await expect(backend.attempt(long)).rejects.toMatchObject({
+      fatal: true,
+      message: expect.stringMatching(/maxTtl/u),
+    });
+    await granted(backend, short);
+    expect((await backend.renew([{ ...short, ttlMs: 60_000 }]))[0]?.held).toBe("unknown");
+    expect((await backend.renew([short]))[0]?.held).toBe(true);
+  } finally {
+    await server.sql("update holdfast.store set quarantine_ms = 0");
+  }
+});
+
 test("a clock that was set back keeps no lock after its release", async () => {
   await using clients = new Clients();
   const backend = clients.backend(server.port, { listen: false });
@@ -463,11 +522,11 @@ test("a clock that was set back keeps no lock after its release", async () => {
   await granted(backend, rivalOf(claim));
 });
 
-test("a role that may only read is told so at once, also when messages arrive", async () => {
+test("a role that may only read is told so at once, also after it has read", async () => {
   await using clients = new Clients();
-  const backend = clients.backend(server.port, {}, { options: "-c default_transaction_read_only=on" });
-  for (let times = 0; times < 2; times++)
-    await expect(backend.attempt(claimOf())).rejects.toMatchObject({ fatal: true });
+  const backend = clients.backend(server.port, { listen: false }, { options: "-c default_transaction_read_only=on" });
+  await backend.query("nothing");
+  await expect(backend.attempt(claimOf())).rejects.toMatchObject({ fatal: true });
 });
 
 describe("many releases at once", () => {
@@ -528,7 +587,6 @@ describe("many releases at once", () => {
 });
 
 test("a URL with a password that is wrong says so, and shows neither", async () => {
-  const { openBackend } = await import("../../../src/backends/postgres/open.ts");
   const url = urlOf(server.port).replace(/:[^:@]+@/u, ":wrong-secret@");
   await expect(openBackend(url)).rejects.toMatchObject({
     fatal: true,

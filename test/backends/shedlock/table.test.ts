@@ -62,6 +62,17 @@ test("an error is explained by its own code only, and one that the server answer
   expect(explained("57P01")).toContain("gave no answer (odd)");
 });
 
+test("a table that a crash of the server would empty is refused", async () => {
+  await pool.query(
+    SHEDLOCK_TABLE.replaceAll("create table", "create unlogged table").replace("exists shedlock", "exists forgetful"),
+  );
+  const backend = open({ table: "forgetful" });
+  await expect(backend.attempt(newClaim())).rejects.toMatchObject({
+    fatal: true,
+    message: expect.stringContaining("unlogged"),
+  });
+});
+
 describe("beside ShedLock", () => {
   test("one whose clock is ahead does not keep the lock from others after a release", async () => {
     const backend = open();

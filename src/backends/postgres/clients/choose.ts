@@ -6,8 +6,14 @@ import { ClientConnection, knowsState, PoolConnection } from "./pg.ts";
 import { PostgresJsConnection } from "./postgres-js.ts";
 import { isClient, isPool, isPostgresJs, isScoped } from "./structure.ts";
 
-/** `end`: closes the client, if it is ours. Throws an `ArgumentError` for what cannot serve. */
-export function connectionOf(client: unknown, clock: Clock, limitMs: number, end?: () => Promise<void>): Connection {
+/** `end`: closes the client, if it is ours; `silent`: see postgres-js.ts. Throws an `ArgumentError` for what cannot serve. */
+export function connectionOf(
+  client: unknown,
+  clock: Clock,
+  limitMs: number,
+  end?: () => Promise<void>,
+  silent?: () => void,
+): Connection {
   if (isScoped(client)) {
     throw new ArgumentError(
       "Expected the `sql` that postgres() returned, not the one of a transaction or a reserved connection: a lease in a transaction that is rolled back would be held by two",
@@ -19,7 +25,7 @@ export function connectionOf(client: unknown, clock: Clock, limitMs: number, end
         "Expected postgres.js with `max` of 2 or more: with a single connection, a BEGIN of yours would take our statements along",
       );
     }
-    return new PostgresJsConnection(client, clock, limitMs, end);
+    return new PostgresJsConnection(client, clock, limitMs, end, silent);
   }
   if (isPool(client)) return new PoolConnection(client, clock, limitMs, end);
   if (isClient(client)) {

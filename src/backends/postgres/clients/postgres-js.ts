@@ -26,9 +26,12 @@ export class PostgresJsConnection implements Connection {
   readonly #clock: Clock;
   readonly #limitMs: number;
   readonly #end: (() => Promise<void>) | undefined;
+  readonly #silent: (() => void) | undefined;
+  #answeredMs = -Infinity;
 
-  /** `end`: closes it, if it is ours. */
-  constructor(sql: PostgresJs, clock: Clock, limitMs: number, end?: () => Promise<void>) {
+  /** `end`: closes it, if it is ours. `silent`: called when no statement was answered for as long as one may take. */
+  constructor(sql: PostgresJs, clock: Clock, limitMs: number, end?: () => Promise<void>, silent?: () => void) {
+    this.#silent = silent;
     this.#sql = sql;
     this.#clock = clock;
     this.#limitMs = limitMs;
@@ -43,7 +46,10 @@ export class PostgresJsConnection implements Connection {
     const sentMs = this.#clock.now();
     // No named statements: behind a pooler the next transaction has another server connection, which does not know them.
     const asked = this.#sql.unsafe(text, values as never[], { prepare: false });
-    const rows = await within(this.#clock, this.#limitMs, asked);
+    const rows = await within(this.#clock, this.#limitMs, asked, () => {
+      if (this.#answeredMs < sentMs) this.#silent?.();
+    });
+    this.#answeredMs = this.#clock.now();
     return { answers: answersOf(rows), sentMs };
   }
 

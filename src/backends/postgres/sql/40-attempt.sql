@@ -51,7 +51,7 @@ begin
     end if;
   end if;
   row_0 := holdfast.open_lock(p_lock, true);
-  young := holdfast.young(p_quarantine);
+  young := holdfast.young(p_quarantine, p_ttl + p_delay);
   -- Read when the row is locked: waiting for it took time.
   now_us := holdfast.now_us();
   -- The usual case of a lock that is wanted by many: one claim holds it, and another like it joins the queue. As enter() does it; who lets

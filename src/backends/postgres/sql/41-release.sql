@@ -64,7 +64,7 @@ begin
   end if;
   was := holdfast.leave(p_lock, p_claim, p_min_hold, now_us);
   if row_0.crowded then
-    perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));
+    perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine, 0));
   end if;
   return was;
 end

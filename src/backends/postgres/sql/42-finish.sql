@@ -43,7 +43,7 @@ begin
   end if;
   was := holdfast.leave(p_lock, p_claim, p_min_hold, now_us);
   if row_0.crowded then
-    perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));
+    perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine, 0));
   end if;
   if mine.lock is not null or exists (
     select from holdfast.outcome as o where o.lock = p_lock and o.claim = p_claim and o.fence = p_fence and o.till_us > now_us)

@@ -31,7 +31,7 @@ declare
 begin
   perform holdfast.begin_step();
   perform holdfast.open_lock(p_lock, true);
-  young := holdfast.young(p_quarantine);
+  young := holdfast.young(p_quarantine, p_ttl + p_delay);
   now_us := holdfast.now_us();
   was := holdfast.leave(p_lock, p_held, p_held_min_hold, now_us);
   return was || ' ' || holdfast.enter(row(

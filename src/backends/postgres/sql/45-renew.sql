@@ -25,6 +25,7 @@ declare
   answer text;
 begin
   perform holdfast.begin_step();
+  perform holdfast.young(0, p_ttl + p_delay);
   if p_wait > 0 then
     perform set_config('lock_timeout', p_wait::text, true);
     select array_agg(m.n), array_agg(m.lock), array_agg(m.place) into numbers, locks, places from (

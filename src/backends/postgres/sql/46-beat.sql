@@ -20,7 +20,7 @@ declare
   answers text[] := array_fill('absent'::text, array[cardinality(p_claims)]);
 begin
   perform holdfast.begin_step();
-  young := holdfast.young(p_quarantine);
+  young := holdfast.young(p_quarantine, 0);
   for asked in
     select a.lock, a.claim, a.n from unnest(p_locks, p_claims) with ordinality as a (lock, claim, n) order by a.lock, a.claim
   loop

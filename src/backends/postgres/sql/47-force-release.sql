@@ -26,7 +26,7 @@ begin
     return 'no';
   end if;
   perform holdfast.end_by_force(hit, p_who, now_us);
-  perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine));
+  perform holdfast.promote(p_lock, now_us, '', holdfast.young(p_quarantine, 0));
   return 'yes';
 end
 $function$;

@@ -31,7 +31,7 @@ declare
 begin
   perform holdfast.begin_step();
   perform holdfast.open_lock(p_lock, true);
-  young := holdfast.young(p_quarantine);
+  young := holdfast.young(p_quarantine, p_ttl + p_delay);
   now_us := holdfast.now_us();
   terms := row(
     p_lock, p_claim, 0, 0, 0, p_ticket, p_shared, p_most, p_run, p_ttl, p_delay, p_min_hold, 0, p_wants, p_inbox, p_detail

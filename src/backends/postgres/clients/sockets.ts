@@ -1,0 +1,31 @@
+/**
+ * The sockets of postgres.js where it is ours: it keeps connections that have fallen silent, as when a host vanishes or a network forgets them, and
+ * waits for the other side when it ends.
+ */
+import { connect, type Socket } from "node:net";
+
+export class Sockets {
+  readonly #target: { readonly host: string; readonly port: number } | { readonly path: string };
+  readonly #sockets: Set<Socket> = new Set();
+
+  /** `host`: a name, an address, or the directory of a unix socket. */
+  constructor(host: string, port: number) {
+    this.#target = host.startsWith("/") ? { path: `${host}/.s.PGSQL.${port}` } : { host, port };
+  }
+
+  /** What is written before it is connected is sent then. */
+  open(): Socket {
+    for (const socket of this.#sockets) if (socket.destroyed) this.#sockets.delete(socket);
+    const socket = connect(this.#target);
+    socket.setNoDelay(true);
+    socket.setKeepAlive(true);
+    this.#sockets.add(socket);
+    return socket;
+  }
+
+  /** What waits for an answer on one of them is rejected, and the next statement opens another. */
+  destroyAll(): void {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#sockets.clear();
+  }
+}
