@@ -174,6 +174,17 @@ export const contestants = {
     },
   },
 
+  /** Both in one process, by turns: what disturbs one disturbs the other. */
+  "holdfast and the raw statements, by turns": {
+    turnsOnly: true,
+    open: async (env) => ({
+      turns: {
+        holdfast: (await contestants.holdfast.open(env)).cycle,
+        "raw statements": (await contestants["raw statements"].open(env)).cycle,
+      },
+    }),
+  },
+
   "@verrou/core": {
     package: "@verrou/core",
     waits: true,

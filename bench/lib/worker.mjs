@@ -66,6 +66,20 @@ const orders = {
     return order.times === true ? { ...result, tookMs: spread(waits) } : result;
   },
 
+  /** A cycle of each by turns, so that a ratio of their times means something on a machine that does other things, too. */
+  async turns(one, order) {
+    const took = Object.fromEntries(Object.keys(one.turns).map((name) => [name, []]));
+    const untilMs = performance.now() + order.seconds * 1000;
+    while (performance.now() < untilMs) {
+      for (const [name, cycle] of Object.entries(one.turns)) {
+        const startMs = performance.now();
+        await cycle(`${order.name}-${name}`);
+        took[name].push(performance.now() - startMs);
+      }
+    }
+    return { took: Object.fromEntries(Object.entries(took).map(([name, times]) => [name, spread(times)])) };
+  },
+
   /** All loops want one lock. A section is: acquired, one turn of the event loop, released. */
   async sections(one, order) {
     const log = new SectionLog();

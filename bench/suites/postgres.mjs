@@ -26,14 +26,21 @@ export const postgres = {
         });
       const alone = await part(
         "uncontended",
-        ({ handOverOnly }) => handOverOnly !== true,
+        ({ handOverOnly, turnsOnly }) => handOverOnly !== true && turnsOnly !== true,
         1,
         (team) => cyclesSlice(team, { loops: 1, seconds: context.seconds, times: true }),
         (slices) => medians(slices, byCpu),
       );
+      const [byTurns] = await part(
+        "by turns",
+        ({ turnsOnly }) => turnsOnly === true,
+        1,
+        (team) => turnsSlice(team, context.seconds * 4),
+        (slices) => medians(slices, (slice) => slice.holdfast.p50),
+      );
       const hot = await part(
         "hot",
-        ({ limit, waits }) => limit !== true || waits === true,
+        ({ limit, waits, turnsOnly }) => (limit !== true || waits === true) && turnsOnly !== true,
         4,
         (team) => sectionsSlice(team, { loops: 8, seconds: context.seconds * 2 }),
         (slices) => medians(slices, bySpeed),
@@ -61,6 +68,18 @@ export const postgres = {
             rows: alone,
           },
           {
+            id: "by-turns",
+            title: "the same by turns, in one process",
+            columns: ["tookMs"],
+            rows: ["raw statements", "holdfast"].map((name) => ({
+              ...byTurns,
+              name,
+              own: name === "holdfast",
+              limit: name !== "holdfast",
+              tookMs: byTurns?.[name],
+            })),
+          },
+          {
             id: "4x8",
             title: "one hot lock, 4 processes × 8 loops",
             columns: ["perSecond", "waitMs", "jain", "starved", "violations"],
@@ -79,7 +98,7 @@ export const postgres = {
             rows: held,
           },
         ],
-        bars: barsOf(alone, hot, turns, held),
+        bars: barsOf(byTurns, hot, turns, held),
       };
     });
   },
@@ -101,15 +120,19 @@ async function commits(server) {
   return Number(await server.sql("select xact_commit from pg_stat_database where datname = 'postgres'"));
 }
 
-function barsOf(alone, hot, turns, held) {
-  const own = find(alone, "holdfast")?.tookMs?.p50;
+async function turnsSlice(team, seconds) {
+  const [{ took }] = await team.order({ do: "turns", seconds, name: freshName("turns") });
+  return took;
+}
+
+function barsOf(byTurns, hot, turns, held) {
   const peer = best(peersOf(hot), (row) => row.perSecond, 1);
   const handOver = find(turns, "holdfast")?.handOverMs.p50;
   return [
     atMost(
       "postgres-uncontended",
-      "time per cycle against the raw statements",
-      ratio(own, find(alone, "raw statements")?.tookMs?.p50),
+      "time per cycle against the raw statements, by turns",
+      ratio(byTurns?.holdfast?.p50, byTurns?.["raw statements"]?.p50),
       1.3,
     ),
     atLeast(

@@ -12,7 +12,7 @@ import { minHoldText, toReleased } from "./release-batches.ts";
 import type { Waiters } from "./waiting.ts";
 import { toDetail } from "./who.ts";
 
-/** How long the first claim of a process waits for its inbox, at most. */
+/** How long the first grant of a process waits for its inbox, at most. */
 const INBOX_WAIT_MS = 1000;
 const LIMIT = /^limit (\d{1,10})$/u;
 
@@ -63,7 +63,7 @@ export class Attempts {
     });
   }
 
-  async #enter<T>(claim: Claim, send: () => Promise<T>): Promise<T> {
+  async #enter<T extends Granted | Refused>(claim: Claim, send: () => Promise<T>): Promise<T> {
     const { settings, claims, waiters, inbox } = this.#parts;
     if (claim.ttlMs + claim.lockDelayMs > settings.maxTtlMs) throw tooLong(claim.name, settings.maxTtlMs);
     const entered = claims.enter(claim, send).catch((error: unknown) => {
@@ -71,8 +71,10 @@ export class Attempts {
       throw error;
     });
     if (inbox.isTried) return await entered;
-    // The first holder should hear at once of a forced end, too.
-    const [answer] = await Promise.all([entered, inbox.openWithin(Math.min(INBOX_WAIT_MS, claim.ttlMs / 4))]);
+    const opened = inbox.openWithin(Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
+    const answer = await entered;
+    // The first holder should hear at once of a forced end, too. A refusal waits for nothing: its process may have little time.
+    if (answer.granted) await opened;
     return answer;
   }
 

@@ -54,8 +54,8 @@ export class WantedPoll {
   }
 
   async #ask(): Promise<void> {
-    // From now on messages say it, and what came before is in the renewals that follow a change.
-    if (this.#hears()) this.#expected.clear();
+    // Messages say it from now on, so this look, which finds what came before, is the last.
+    const isLast = this.#hears();
     const claims = [...this.#expected.values()];
     if (claims.length === 0) return;
     this.#asking = true;
@@ -64,6 +64,7 @@ export class WantedPoll {
     this.#asking = false;
     for (const [at, { id }] of claims.entries()) {
       const letter = reply?.answers[0]?.[at];
+      if (isLast && reply !== undefined && letter !== "w") this.#expected.delete(id);
       if (letter !== "w" && letter !== "n") continue;
       if (this.#expected.delete(id) && letter === "w") this.#tell(id);
     }

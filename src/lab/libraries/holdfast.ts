@@ -1,12 +1,12 @@
 /** Holdfast itself as a contender: the public API and nothing else. */
-import type { AcquireOptions, Lease } from "../../core/api.ts";
+import type { AcquireOptions, Lease, Locks } from "../../core/api.ts";
 import { connect } from "../../connect.ts";
-import { LockLostError, LockTimeoutError } from "../../contract/errors.ts";
+import { LockBackendError, LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 import { machineMs } from "../../contract/clock.ts";
 import type { LockLibrary, Hold, Link, Terms } from "./library.ts";
 
 export async function openHoldfast(link: Link, holder: string): Promise<LockLibrary> {
-  const locks = await connect(link.url, { holder });
+  const locks = await connectAtLast(link.url, holder);
   return {
     acquire: async (name, terms) => {
       try {
@@ -18,6 +18,18 @@ export async function openHoldfast(link: Link, holder: string): Promise<LockLibr
     },
     close: () => locks.close({ grace: 1, force: true }),
   };
+}
+
+/** A client may be started while the store is struck: an error that is not fatal means that it may answer later. */
+async function connectAtLast(url: string, holder: string): Promise<Locks> {
+  for (;;) {
+    try {
+      return await connect(url, { holder });
+    } catch (error) {
+      if (!(error instanceof LockBackendError) || error.fatal) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
 }
 
 function toOptions(terms: Terms): AcquireOptions {
