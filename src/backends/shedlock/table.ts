@@ -28,7 +28,7 @@ interface Column {
   /** Of texts: how many characters. Of times: how many digits after the second. -1: no limit. */
   readonly limit: number;
   readonly key: boolean;
-  /** False: a crash of the server empties the table, or nobody else sees it. */
+  /** False: a crash of the server empties the table, or no other process sees it. */
   readonly logged: boolean;
 }
 

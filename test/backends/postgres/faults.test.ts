@@ -542,7 +542,7 @@ test("a clock that was set back keeps no lock after its release", async () => {
   await granted(backend, rivalOf(claim));
 });
 
-test("a role that may only read is told so at once, also after it has read", async () => {
+test("a role that may only read is an error at once, also after it has read", async () => {
   await using clients = new Clients();
   const backend = clients.backend(server.port, { listen: false }, { options: "-c default_transaction_read_only=on" });
   await backend.query("nothing");
