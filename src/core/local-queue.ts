@@ -17,14 +17,15 @@ import { asBackendError, LockClosedError } from "../contract/errors.ts";
 import { holdChannel, lostChannel } from "../contract/events.ts";
 import type { LocalFacts } from "../contract/claim.ts";
 import { describeLoss, type LossReason } from "../contract/loss.ts";
-import { Hold, type HoldFront, tellWanted } from "./hold.ts";
+import { Hold } from "./hold.ts";
+import type { HoldFront } from "./hold-neighbours.ts";
 import { remove } from "./list.ts";
 import { type Grant, unused } from "./grant.ts";
 import { HeldLease, type LeaseParts } from "./lease.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
 import { mayLend, seatsFor } from "./lending.ts";
 import { reportLost } from "./report-lost.ts";
-import { factsOf } from "./shown.ts";
+import { describe, factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
 
 /** How long a claim that is wanted may wait for the answer to its first question. */
@@ -81,7 +82,8 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     this.#line.push(request);
     this.serve();
     // Who is in its way may be done early; where several may hold, the oldest is asked.
-    if (request.inLine) tellWanted(request.options.limit > 1 ? this.#holds.slice(0, 1) : this.#holds);
+    const most = request.options.limit > 1 ? 1 : Infinity;
+    if (request.inLine) for (const hold of this.#holds.slice(0, most)) hold.hearWanted();
   }
 
   leave(request: Request): void {
@@ -92,7 +94,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   blockers(): Blockers {
     const nowMs = this.#parts.clock.now();
-    return this.refusedBy(nowMs) ?? { heldBy: this.#holds.map((hold) => hold.describe(nowMs)) };
+    return this.refusedBy(nowMs) ?? { heldBy: this.#holds.map((hold) => describe(hold, nowMs)) };
   }
 
   trouble(waits: boolean): unknown {
@@ -153,7 +155,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   };
 
   /** What comes up from a hold, and what it shows of those who wait behind it. With a claim of theirs at the store, that shows them. */
-  readonly #front: HoldFront = {
+  readonly #front: HoldFront<Hold> = {
     over: this.#over,
     behind: () => (this.claims.length > 0 ? undefined : factsOf(this.#line, 0, this.#parts.locks)),
     isAwaited: () => this.#line.first !== undefined,
@@ -182,9 +184,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   /** A hold whose time is over though no timer has noticed yet is in no one's way. */
   #loseExpired(): void {
     const nowMs = this.#parts.clock.now();
-    for (const hold of this.#holds.slice()) {
-      if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
-    }
+    for (const hold of this.#holds.slice()) if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
   }
 
   /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */

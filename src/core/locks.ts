@@ -4,7 +4,8 @@ import type {
   CloseOptions,
   ElectOptions,
   ForceReleaseOptions,
-  Lease,
+  LeaseOf,
+  LockNames,
   Locks,
   LockSnapshot,
   LocksOptions,
@@ -47,8 +48,7 @@ import {
 } from "./options.ts";
 import type { WaitMode } from "./request.ts";
 
-type Names = string | readonly string[];
-type AnyLease = HeldLease | MultiLease;
+type Taken = HeldLease | MultiLease;
 
 /** Makes locks over a backend. `defaults` hold for every call that does not say otherwise. */
 export function createLocks(backend: Backend, defaults: LocksOptions = {}): Locks {
@@ -71,7 +71,7 @@ class BackendLocks implements Locks {
     this.#closing = new Closing(this.#engine, this.#running);
   }
 
-  async run<T>(name: Names, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
+  async run<T>(name: LockNames, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
     const [options, work] = optionsAndWork("run", optionsOrWork, maybeWork);
     const checked = this.#checked(options);
     const names = toNames(name);
@@ -85,7 +85,7 @@ class BackendLocks implements Locks {
     }
   }
 
-  async tryRun<T>(name: Names, optionsOrWork: TryOptions | Work<T>, maybeWork?: Work<T>): Promise<TryRunResult<T>> {
+  async tryRun<T>(name: LockNames, optionsOrWork: TryOptions | Work<T>, maybeWork?: Work<T>): Promise<TryRunResult<T>> {
     const [options, work] = optionsAndWork("tryRun", optionsOrWork, maybeWork);
     const checked = checkTryOptions("tryRun", options, this.#usual, this.#defaults);
     const names = toNames(name);
@@ -115,11 +115,11 @@ class BackendLocks implements Locks {
     return (await import("./once.ts")).forget(this.#engine, name, options);
   }
 
-  acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
-    return this.#begin(name, () => this.#checked(options), undefined) as Promise<Lease>;
+  acquire<N extends LockNames>(name: N, options?: AcquireOptions): Promise<LeaseOf<N>> {
+    return this.#begin(name, () => this.#checked(options), undefined) as Promise<LeaseOf<N>>;
   }
 
-  tryAcquire(name: Names, options?: TryOptions): Promise<Lease | null> {
+  tryAcquire<N extends LockNames>(name: N, options?: TryOptions): Promise<LeaseOf<N> | null> {
     return this.#begin(name, () => checkTryOptions("tryAcquire", options, this.#usual, this.#defaults), "try");
   }
 
@@ -194,16 +194,16 @@ class BackendLocks implements Locks {
   }
 
   /** The hot path: no async function here, because each costs a promise and a turn of the microtask queue. */
-  #begin(name: Names, toSpecNow: () => CheckedOptions, waitMode: WaitMode | undefined): Promise<AnyLease | null> {
+  #begin<L>(name: LockNames, toSpecNow: () => CheckedOptions, waitMode: WaitMode | undefined): Promise<L | null> {
     try {
       const checked = toSpecNow();
-      return this.#take(toNames(name), checked, waitMode ?? patienceOf(checked));
+      return this.#take(toNames(name), checked, waitMode ?? patienceOf(checked)) as Promise<L | null>;
     } catch (error) {
       return Promise.reject(error as Error);
     }
   }
 
-  #take(name: Names, checked: CheckedOptions, waitMode: WaitMode): Promise<AnyLease | null> {
+  #take(name: LockNames, checked: CheckedOptions, waitMode: WaitMode): Promise<Taken | null> {
     // Who does not queue gives the store its time to answer all the same.
     if (typeof name === "string") return this.#takeOne(name, checked, waitMode, answerMs(checked));
     const take = (one: string, its: CheckedOptions, waitMs: number): Promise<HeldLease | null> =>
@@ -243,7 +243,7 @@ class BackendLocks implements Locks {
   }
 
   /** Runs the function and releases, whatever it does. What resolves after its lease was lost may not be taken for done. */
-  async #work<T>(lease: AnyLease, work: Work<T>, call: Call): Promise<T> {
+  async #work<T>(lease: Taken, work: Work<T>, call: Call): Promise<T> {
     const parts = lease instanceof MultiLease ? lease.parts : [lease];
     let inside = (): T | Promise<T> => work(lease);
     for (const part of parts) {
@@ -265,7 +265,7 @@ class BackendLocks implements Locks {
   }
 
   /** The work has settled, so that close() need not wait for it any more: only for the release, which is on its way. */
-  #finish(lease: AnyLease, call: Call): Promise<LockLostError | undefined> {
+  #finish(lease: Taken, call: Call): Promise<LockLostError | undefined> {
     const finishing = lease.finish();
     this.#running.end(call);
     return finishing;

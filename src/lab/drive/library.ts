@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Lease, Locks, LocksOptions } from "../../core/api.ts";
+import type { GroupLease, Locks, LocksOptions } from "../../core/api.ts";
 import type { Backend, Member } from "../../contract/backend.ts";
 import { file } from "../../backends/file/index.ts";
 import { createLocks } from "../../core/locks.ts";
@@ -19,7 +19,7 @@ export interface Holdfast {
   readonly zookeeper: (options: { readonly servers: string; readonly session: number }) => Backend;
   readonly file: (options: { readonly dir: string }) => Backend;
   /** How long the lease is believed in from now on; 0: no longer. Changes nothing, where the build can do that. */
-  readonly leftMs: (lease: Lease) => number;
+  readonly leftMs: (lease: GroupLease) => number;
 }
 
 /** `dist`: the directory of another build. */
@@ -43,7 +43,7 @@ export async function loadHoldfast(dist?: string): Promise<Holdfast> {
   } as Holdfast;
 }
 
-function leftMs(lease: Lease): number {
+function leftMs(lease: GroupLease): number {
   const parts = peek(lease);
   if (parts.some(({ state }) => state !== "held")) return 0;
   return Math.max(0, Math.min(...parts.map(({ trustedUntilMs }) => trustedUntilMs)) - performance.now());
