@@ -136,6 +136,17 @@ describe.concurrent.each(Object.entries(STORES))("on %s", { concurrent: true }, 
     expect((await on("wait", "job", "-w", "1m")).code).toBe(0);
   });
 
+  test("once: the second one does not run it, or it is refused with the reason where outcomes cannot be kept", async () => {
+    const can = backend.can?.outcomes;
+    for (const printed of [can === true ? "ran\n" : "", common ? "" : "ran\n"]) {
+      const { code, stdout, stderr } = await on("once", "slot", "--keep", "1h", "--", "echo", "ran");
+      expect({ code, stdout }).toEqual({ code: can === true ? 0 : 69, stdout: printed });
+      if (can !== true) expect(stderr).toContain("cannot keep what the work comes to");
+    }
+    const { outcome } = await backend.inspect("slot");
+    if (outcome !== undefined) expect(await backend.forget?.("slot", outcome.fence)).toBe(true);
+  });
+
   test("elect", async () => {
     const holder = await holding("office", "elect");
     expect((await seen("office")).held).toHaveLength(common ? 1 : 0);
