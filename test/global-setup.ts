@@ -15,6 +15,8 @@ const PROGRAMS: readonly ProgramName[] = [
   "spin",
   "chromium",
   "tmux",
+  "etcd",
+  "etcdctl",
 ];
 
 /** Installs what is missing where that is allowed. Throws, naming every package to install, where it is not. */

@@ -9,6 +9,8 @@ import { machineMs } from "../contract/clock.ts";
 import { toDirectory } from "../backends/file/epochs.ts";
 import { pathsIn } from "../backends/file/directory.ts";
 import { namesOf } from "../backends/redis/keys.ts";
+import type { EtcdClient } from "../backends/etcd/index.ts";
+import { below } from "../backends/etcd/keys.ts";
 import type { ZooKeeperClient } from "../backends/zookeeper/index.ts";
 
 /** What a backend shows of locks whose names start with `prefix`. */
@@ -127,4 +129,10 @@ async function childrenOf(client: ZooKeeperClient, path: string): Promise<readon
     if ((error as { code?: unknown }).code === "NONODE") return [];
     throw error;
   }
+}
+
+/** Records of force releases have an end of their own; every other key is a claim's, and must be gone. */
+export async function leftInEtcd(client: EtcdClient, prefix = "", base = "/holdfast"): Promise<readonly string[]> {
+  const { kvs } = await client.range({ ...below(Buffer.from(`${base}/${prefix}`)), keysOnly: true });
+  return kvs.map(({ key }) => key.toString()).filter((key) => !key.startsWith(`${base}/%forced/`));
 }

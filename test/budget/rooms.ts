@@ -13,6 +13,7 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/conformance/quorum": { cpu: 25, time: 35 },
   "test/conformance/redis": { cpu: 23, time: 30 },
   "test/conformance/zookeeper": { cpu: 14, time: 22 },
+  "test/conformance/etcd": { cpu: 15, time: 30 },
   "test/core/": { cpu: 36, time: 70 },
   "test/fence/": { cpu: 29, time: 45 },
   "test/backends/file/": { cpu: 85, time: 130 },

@@ -40,6 +40,7 @@ const STAGES: Readonly<Record<StageName, StageEntry | null>> = {
     },
   },
   sentinel: { play: ({ sentinel }) => openSentinelStage(sentinel), soak: null },
+  etcd: null,
   zookeeper: {
     play: ({ ttlMs }) => openZooKeeperStage(Math.max(MIN_SESSION_MS, ttlMs ?? TTL_MS)),
     soak: {

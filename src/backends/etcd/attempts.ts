@@ -1,0 +1,190 @@
+/** One attempt: joins the queue or looks at it, and says whether the claim holds the lock. */
+import { LockBackendError, quote } from "../../contract/errors.ts";
+import type { EtcdClient } from "./client/client.ts";
+import { EtcdError, isLeaseGone } from "./client/errors.ts";
+import type { KeyValue } from "./client/kv-messages.ts";
+import { type Contender, type Obstacle, obstacleOf } from "./contenders.ts";
+import { keyOf } from "./keys.ts";
+import type { LeasePool } from "./lease-pool.ts";
+import type { LocalClaim, Place } from "./local-claim.ts";
+import { readClaim } from "./record.ts";
+import { confirmFirst, confirmUnblocked, join, look, type Look, replace, take } from "./transactions.ts";
+
+export type AttemptResult =
+  | { readonly holds: true; readonly place: Place; readonly fence: bigint; readonly revision: bigint }
+  | {
+      readonly holds: false;
+      readonly order: readonly Contender[];
+      readonly index: number;
+      readonly first?: KeyValue | undefined;
+    };
+
+const TRIES = 5;
+
+export class Attempts {
+  readonly #client: EtcdClient;
+  readonly #pool: LeasePool;
+
+  constructor(client: EtcdClient, pool: LeasePool) {
+    this.#client = client;
+    this.#pool = pool;
+  }
+
+  /** Throws a fatal {@link LockBackendError} where the claim can never hold: its key may be left, and the caller removes it. */
+  async attempt(local: LocalClaim): Promise<AttemptResult> {
+    for (let tries = 1; ; tries++) {
+      const created = local.place?.createRevision;
+      const result = await (created === undefined ? this.#begin(local) : this.#again(local, created));
+      if (result !== undefined) return result;
+      // Its key went, with its lease or by force, so it starts at the end of the queue.
+      this.forget(local);
+      if (tries === TRIES) throw new Error(`its key went ${TRIES} times while it was attempted`);
+    }
+  }
+
+  /** The claim's first attempt, in one step with the end of another claim. `undefined`: that had ended before, and nothing was done. */
+  async replace(before: LocalClaim, local: LocalClaim): Promise<AttemptResult | undefined> {
+    const old = before.place;
+    if (old === undefined) return undefined;
+    const place = await this.#newPlace(local);
+    const seen = await this.#create(place, () => replace(this.#client, old, local, place));
+    if (!seen.isDone) {
+      place.mayAppear = false;
+      this.forget(local);
+      return undefined;
+    }
+    return this.#created(local, place, seen);
+  }
+
+  /** The claim's key is certainly gone, or its lease is tainted and will be revoked. */
+  forget(local: LocalClaim): void {
+    const { place } = local;
+    if (place === undefined) return;
+    local.place = undefined;
+    local.blocked = undefined;
+    if (place.mayAppear) place.lease.ghosts.set(place.key.toString("latin1"), place.key);
+    this.#pool.giveBack(place.lease, local.claim.name);
+  }
+
+  /** Joins the queue. `undefined`: start again. */
+  async #begin(local: LocalClaim): Promise<AttemptResult | undefined> {
+    const { claim } = local;
+    const place = local.place ?? (await this.#newPlace(local));
+    if (!claim.queues && claim.limit > 1 && !place.mayAppear) {
+      const full = await this.#isFull(local, place);
+      if (full !== undefined) return full;
+    }
+    try {
+      const make = claim.queues ? join : take;
+      const seen = await this.#create(place, () => make(this.#client, local, place));
+      if (seen.isDone) return this.#created(local, place, seen);
+      if (seen.own !== undefined) return this.#found(local, place, seen.own);
+      // It did not join, and nothing of it is left, unless an earlier request is still on its way.
+      return { holds: false, order: seen.order, index: -1, first: seen.first };
+    } catch (error) {
+      if (!isLeaseGone(error)) throw error;
+      this.#pool.drop(place.lease);
+      return undefined;
+    }
+  }
+
+  async #newPlace(local: LocalClaim): Promise<Place> {
+    const { claim, span } = local;
+    const seconds = Math.ceil((claim.ttlMs + claim.lockDelayMs) / 1000);
+    const lease = await this.#pool.take(claim.name, seconds, claim.renewed !== true);
+    const place = { key: keyOf(span.key, claim, lease.id), lease, createRevision: undefined, mayAppear: false };
+    local.place = place;
+    return place;
+  }
+
+  /** Notes what a lost answer means: the key may appear at any time, as long as its lease lives. */
+  async #create(place: Place, ask: () => Promise<Look>): Promise<Look> {
+    try {
+      const seen = await ask();
+      place.lease.confirmed(seen.term, seen.askedMs);
+      return seen;
+    } catch (error) {
+      if (error instanceof EtcdError && error.isRefusal) throw error;
+      place.mayAppear = true;
+      place.lease.isTainted = true;
+      throw error;
+    }
+  }
+
+  /** The transaction created the key: its revision is that of the whole cluster then. */
+  #created(local: LocalClaim, place: Place, seen: Look): Promise<AttemptResult | undefined> | AttemptResult {
+    const index = seen.order.findIndex(({ key }) => key.equals(place.key));
+    const own = seen.order[index];
+    if (own?.createRevision !== seen.revision) throw new Error("the key that was created is not in its queue");
+    place.createRevision = seen.revision;
+    this.#checkRevision(local, seen);
+    const obstacle = obstacleOf(seen.order, index);
+    // Nobody was before it in the instant of its creation: the revision of that is the fence.
+    if (obstacle === undefined) return { holds: true, place, fence: seen.revision, revision: seen.revision };
+    return this.#blocked(local, seen, index, obstacle);
+  }
+
+  /** An earlier request, whose answer was lost, created it. */
+  #found(local: LocalClaim, place: Place, own: KeyValue): Promise<AttemptResult | undefined> {
+    if (readClaim(own.value).id !== local.claim.id) {
+      // Two claims on one lock never share a lease, so this cannot be.
+      throw new Error(`the key ${place.key.toString()} is another claim's`);
+    }
+    place.createRevision = own.createRevision;
+    return this.#again(local, own.createRevision);
+  }
+
+  /** The claim is in the queue: may it hold now? `undefined`: its key is gone. */
+  async #again(local: LocalClaim, created: bigint): Promise<AttemptResult | undefined> {
+    const place = local.place as Place;
+    const { mode, limit } = local.claim;
+    const isPlain = mode === "exclusive" && limit === 1;
+    const seen = await (isPlain ? confirmFirst(this.#client, local, place, created) : look(this.#client, local, place));
+    const result = this.#judge(local, place, created, seen);
+    if (result !== "unblocked") return result;
+    const confirmed = await confirmUnblocked(this.#client, local, place, created);
+    const second = this.#judge(local, place, created, confirmed);
+    return second === "unblocked" ? undefined : second;
+  }
+
+  #judge(local: LocalClaim, place: Place, created: bigint, seen: Look): AttemptResult | "unblocked" | undefined {
+    place.lease.confirmed(seen.term, seen.askedMs);
+    if (seen.isDone) {
+      this.#checkRevision(local, seen);
+      return { holds: true, place, fence: seen.revision, revision: seen.revision };
+    }
+    const { own } = seen;
+    if (own?.createRevision !== created) return undefined;
+    // It was confirmed before, and that answer was lost.
+    if (own.modRevision > created) return { holds: true, place, fence: own.modRevision, revision: seen.revision };
+    const index = seen.order.findIndex(({ key }) => key.equals(place.key));
+    const obstacle = obstacleOf(seen.order, index);
+    return obstacle === undefined ? "unblocked" : this.#blocked(local, seen, index, obstacle);
+  }
+
+  #blocked(local: LocalClaim, seen: Look, index: number, obstacle: Obstacle): AttemptResult {
+    const { otherLimit, ahead, mustLeave } = obstacle;
+    if (otherLimit !== undefined) throw mixedUse(local, otherLimit);
+    local.blocked = { keys: ahead.map(({ key }) => key), mustLeave, revision: seen.revision };
+    return { holds: false, order: seen.order, index, first: seen.first };
+  }
+
+  /** A claim that does not queue and cannot hold must not be in the way of others, not even for a moment. */
+  async #isFull(local: LocalClaim, place: Place): Promise<AttemptResult | undefined> {
+    const seen = await look(this.#client, local, place);
+    const { order, first } = seen;
+    return order.length >= local.claim.limit ? { holds: false, order, index: -1, first } : undefined;
+  }
+
+  /** A cluster that was restored from an old snapshot counts from there again, and would give fences that it has given. */
+  #checkRevision({ claim }: LocalClaim, { revision, knownRevision }: Look): void {
+    if (revision > knownRevision) return;
+    const message = `Lock ${quote(claim.name)}: etcd at ${this.#client.endpoints} went back from revision ${knownRevision} to ${revision}, so it was restored from an older snapshot, and its fences would repeat. Restore it with a higher revision (--bump-revision), or start anew with another \`base\`.`;
+    throw new LockBackendError("etcd", claim.name, message, { fatal: true });
+  }
+}
+
+function mixedUse({ claim }: LocalClaim, otherLimit: number): LockBackendError {
+  const message = `Lock ${quote(claim.name)} is in use with limit ${otherLimit}, but this claim asks for limit ${claim.limit}. All claimants must agree on it.`;
+  return new LockBackendError("etcd", claim.name, message, { fatal: true });
+}

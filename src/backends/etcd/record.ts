@@ -1,0 +1,99 @@
+/** The values of our keys: for people, and for finding a claim by its id. Those of other programs are empty, or anything. */
+import type { Claim, Meta } from "../../contract/backend.ts";
+import { LockBackendError, quote } from "../../contract/errors.ts";
+
+export interface ClaimRecord {
+  /** The claim's; "" for keys of other programs. */
+  readonly id: string;
+  readonly holder: string;
+  readonly meta: Meta;
+  readonly ttlMs: number;
+  readonly minHoldMs: number;
+  /** Wall clock of the claimant: when it began to wait, or to hold. */
+  readonly sinceMs: number;
+  /** It was released, and is kept for its minHold. */
+  readonly isOver: boolean;
+}
+
+export interface ForcedRecord {
+  readonly by: string;
+  readonly reason: string;
+  readonly atMs: number;
+}
+
+/** A member takes 1.5 MB in one request. */
+const RECORD_MAX_BYTES = 512 * 1024;
+const TEXT_MAX = 200;
+const REASON_MAX = 2000;
+const META_MAX_BYTES = 64 * 1024;
+/** A value may contain these: they move a terminal's cursor, reverse its text, or are half a character. */
+const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+export function writeClaim(claim: Claim, isOver = false): Buffer {
+  const { id, holder, meta, ttlMs, minHoldMs } = claim;
+  const over = isOver ? { isOver } : {};
+  const data = Buffer.from(
+    JSON.stringify({ holdfast: 1, id, holder, meta, ttlMs, minHoldMs, sinceMs: Date.now(), ...over }),
+  );
+  if (data.length <= RECORD_MAX_BYTES) return data;
+  const message = `The meta of lock ${quote(claim.name)} takes ${data.length} bytes; etcd keys have room for ${RECORD_MAX_BYTES}.`;
+  throw new LockBackendError("etcd", claim.name, message, { fatal: true });
+}
+
+/** Reads any contender's value. */
+export function readClaim(value: Buffer): ClaimRecord {
+  const found = parse(value);
+  if (found === undefined || typeof found["holder"] !== "string" || typeof found["id"] !== "string") {
+    const holder = shown(value.toString("utf8", 0, 4 * TEXT_MAX)) || "unknown";
+    return { id: "", holder, meta: {}, ttlMs: Infinity, minHoldMs: 0, sinceMs: Number.NaN, isOver: false };
+  }
+  const { id, holder, meta, ttlMs, minHoldMs, sinceMs, isOver } = found;
+  return {
+    id,
+    holder: shown(holder) || "unknown",
+    meta: value.length <= META_MAX_BYTES && isMeta(meta) ? meta : {},
+    ttlMs: isDuration(ttlMs) ? ttlMs : Infinity,
+    minHoldMs: isDuration(minHoldMs) ? minHoldMs : 0,
+    sinceMs: typeof sinceMs === "number" ? sinceMs : Number.NaN,
+    isOver: isOver === true,
+  };
+}
+
+export function writeForced(by: string, reason: string): Buffer {
+  return Buffer.from(
+    JSON.stringify({ holdfast: 1, by: by.slice(0, TEXT_MAX), reason: reason.slice(0, REASON_MAX), atMs: Date.now() }),
+  );
+}
+
+export function readForced(value: Buffer): ForcedRecord | undefined {
+  const { by, reason, atMs } = parse(value) ?? {};
+  if (typeof by !== "string" || typeof reason !== "string" || typeof atMs !== "number") return undefined;
+  return { by: shown(by), reason: shown(reason, REASON_MAX), atMs };
+}
+
+/** By wall clocks, ours and another machine's: good enough to read, never to decide. */
+export function agoMs(wallMs: number): number {
+  return Number.isFinite(wallMs) ? Math.max(0, Date.now() - wallMs) : 0;
+}
+
+function shown(text: string, max: number = TEXT_MAX): string {
+  return text.slice(0, max).replaceAll(UNSHOWABLE, "");
+}
+
+function parse(data: Buffer): Record<string, unknown> | undefined {
+  if (data[0] !== 0x7b || data.length > RECORD_MAX_BYTES) return undefined;
+  try {
+    const value: unknown = JSON.parse(data.toString());
+    return typeof value === "object" && value !== null && "holdfast" in value ? { ...value } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isDuration(value: unknown): value is number {
+  return typeof value === "number" && value > 0;
+}
+
+function isMeta(value: unknown): value is Meta {
+  return typeof value === "object" && value !== null && Object.values(value).every((text) => typeof text === "string");
+}

@@ -1,0 +1,167 @@
+/**
+ * The transactions of a claim. Each is one atomic step of the cluster.
+ *
+ * Every one contains a read or a write through the cluster. etcd answers a transaction of comparisons alone from the memory
+ * of the member that was asked, however old that is.
+ */
+import type { EtcdClient } from "./client/client.ts";
+import type { KeyValue, Operation, TxnResponse } from "./client/kv-messages.ts";
+import { type Contender, inOrder } from "./contenders.ts";
+import { below, type KeySpan, partOf } from "./keys.ts";
+import type { LocalClaim, Place } from "./local-claim.ts";
+import { writeClaim } from "./record.ts";
+
+/** What a lock looked like in one instant. */
+export interface Look {
+  /** When it was asked for: before it was. */
+  readonly askedMs: number;
+  /** The greatest revision that was known then. */
+  readonly knownRevision: bigint;
+  readonly revision: bigint;
+  readonly term: bigint;
+  /** True: the transaction's condition held, and it was carried out. */
+  readonly isDone: boolean;
+  /** The claim's own key, with its value. Absent after a transaction that wrote it. */
+  readonly own?: KeyValue | undefined;
+  readonly order: readonly Contender[];
+  /** The first in the queue, with its value. */
+  readonly first?: KeyValue | undefined;
+}
+
+/** Joins the queue, unless the claim is in it. */
+export function join(client: EtcdClient, local: LocalClaim, place: Place): Promise<Look> {
+  return create(client, local, place, [{ key: place.key, createRevision: 0n }]);
+}
+
+/** Takes the lock if nothing is in the way, and leaves nothing behind otherwise. */
+export function take(client: EtcdClient, local: LocalClaim, place: Place): Promise<Look> {
+  const { mode, limit } = local.claim;
+  const { span } = local;
+  const ours = mode === "exclusive" && limit === 1 ? undefined : below(groupOf(local));
+  // Where no key exists its revision is 0; where one does it is not.
+  const spans: readonly KeySpan[] =
+    ours === undefined
+      ? [span]
+      : [
+          { key: span.key, end: ours.key },
+          { key: ours.end, end: span.end },
+        ];
+  const empty = spans.map(({ key, end }) => ({ key, end, createRevision: 0n }));
+  return create(client, local, place, [{ key: place.key, createRevision: 0n }, ...empty]);
+}
+
+/** The keys of the claim's own kind. */
+export function groupOf(local: LocalClaim): Buffer {
+  return Buffer.concat([local.span.key, Buffer.from(partOf(local.claim))]);
+}
+
+/** Leaves with one claim's key and joins with another's, in one step. Not carried out where the first is gone. */
+export function replace(client: EtcdClient, before: Place, local: LocalClaim, place: Place): Promise<Look> {
+  const when = [
+    { key: before.key, createRevision: before.createRevision ?? 0n },
+    { key: place.key, createRevision: 0n },
+  ];
+  return create(client, local, place, when, [{ remove: { key: before.key } }]);
+}
+
+async function create(
+  client: EtcdClient,
+  local: LocalClaim,
+  place: Place,
+  when: readonly { readonly key: Buffer; readonly end?: Buffer; readonly createRevision: bigint }[],
+  before: readonly Operation[] = [],
+): Promise<Look> {
+  const put = { put: { key: place.key, value: writeClaim(local.claim), lease: place.lease.id } };
+  const look = lookAt(local.span);
+  const asked = { askedMs: performance.now(), knownRevision: client.revision };
+  const response = await client.txn({
+    when,
+    success: [...before, put, ...look],
+    failure: [{ range: { key: place.key } }, ...look],
+  });
+  return toLook(local, response, asked, before.length + 1);
+}
+
+/** Looks at the queue, and at the claim's own key. */
+export async function look(client: EtcdClient, local: LocalClaim, place: Place): Promise<Look> {
+  const asked = { askedMs: performance.now(), knownRevision: client.revision };
+  const response = await client.txn({ when: [], success: [{ range: { key: place.key } }, ...lookAt(local.span)] });
+  return { ...toLook(local, response, asked, 1), isDone: false, own: response.kvs[0]?.[0] };
+}
+
+/**
+ * Confirms an exclusive claim that waited: if its key is unchanged and no key of the lock is older, its record is
+ * written once more, and the revision of that write is the fence.
+ */
+export function confirmFirst(client: EtcdClient, local: LocalClaim, place: Place, created: bigint): Promise<Look> {
+  // Never empty: it has our own key, or the other conditions do not hold.
+  return confirm(client, local, place, created, [
+    { ...local.span, createRevision: created - 1n, is: "greater" as const },
+  ]);
+}
+
+/** The same, after a look showed that nothing is in the way: what is created later cannot be. */
+export function confirmUnblocked(client: EtcdClient, local: LocalClaim, place: Place, created: bigint): Promise<Look> {
+  return confirm(client, local, place, created, []);
+}
+
+async function confirm(
+  client: EtcdClient,
+  local: LocalClaim,
+  { key, lease }: Place,
+  created: bigint,
+  more: readonly {
+    readonly key: Buffer;
+    readonly end: Buffer;
+    readonly createRevision: bigint;
+    readonly is: "greater";
+  }[],
+): Promise<Look> {
+  const asked = { askedMs: performance.now(), knownRevision: client.revision };
+  const response = await client.txn({
+    // Its modification revision too: a first answer may have been lost, and the fence is written once.
+    when: [{ key, createRevision: created }, { key, modRevision: created }, ...more],
+    success: [{ put: { key, value: writeClaim(local.claim), lease: lease.id } }],
+    failure: [{ range: { key } }, ...lookAt(local.span)],
+  });
+  return toLook(local, response, asked, 1);
+}
+
+/** Removes the key that was created at `created`, and no later one of that name. `false`: it did not exist. */
+export async function removeCreated(client: EtcdClient, key: Buffer, created: bigint): Promise<boolean> {
+  const { succeeded } = await client.txn({
+    when: [{ key, createRevision: created }],
+    success: [{ remove: { key } }],
+  });
+  return succeeded;
+}
+
+/** Removes keys that only we can have made. Says which existed. */
+export async function removeOurs(client: EtcdClient, keys: readonly Buffer[]): Promise<readonly boolean[]> {
+  const { removed } = await client.txn({ when: [], success: keys.map((key) => ({ remove: { key } })) });
+  return removed.map((count) => count > 0n);
+}
+
+function lookAt(span: KeySpan): readonly Operation[] {
+  return [{ range: { ...span, keysOnly: true } }, { range: { ...span, byCreation: "ascending", limit: 1 } }];
+}
+
+/** `skip`: so many answers come before those of the look. */
+function toLook(
+  local: LocalClaim,
+  response: TxnResponse,
+  asked: Pick<Look, "askedMs" | "knownRevision">,
+  skip: number,
+): Look {
+  const { header, succeeded, kvs } = response;
+  const at = succeeded ? skip : 1;
+  return {
+    ...asked,
+    revision: header.revision,
+    term: header.term,
+    isDone: succeeded,
+    own: succeeded ? undefined : kvs[0]?.[0],
+    order: inOrder(local.span.key, kvs[at] ?? []),
+    first: kvs[at + 1]?.[0],
+  };
+}
