@@ -234,6 +234,7 @@ export class EtcdBackend implements Backend {
 
   async #release(local: LocalClaim, claim: Claim): Promise<Released> {
     const held = this.#holders.get(claim.id);
+    if (held !== undefined) this.#holders.quiet(held);
     const restMs = held === undefined ? 0 : held.sinceMs + claim.minHoldMs - performance.now();
     if (held !== undefined && restMs > 0) {
       const kept = await this.#releases.keep(local, held.place, restMs);
@@ -249,6 +250,7 @@ export class EtcdBackend implements Backend {
 
   async #swap(held: Held, ending: Claim, next: Claim): Promise<Swapped> {
     const { local: before } = held;
+    this.#holders.quiet(held);
     const local = this.#holders.localClaim(next);
     await Promise.all([before.enter(), local.enter()]);
     try {

@@ -88,12 +88,17 @@ export class HeldLeases {
     return true;
   }
 
-  /** Forgets it. `false`: it was forgotten before. */
-  end(held: Held): boolean {
-    this.#deadlines.clear(held);
+  /** It is about to be released: what becomes of its key is no news. */
+  quiet(held: Held): void {
     this.#unwatched.delete(held);
     held.unwatch?.();
     held.unwatch = undefined;
+  }
+
+  /** Forgets it. `false`: it was forgotten before. */
+  end(held: Held): boolean {
+    this.#deadlines.clear(held);
+    this.quiet(held);
     return this.#held.get(held.claim.id) === held && this.#held.delete(held.claim.id);
   }
 

@@ -104,6 +104,11 @@ export class Holders {
     this.#held.begin(local, local.place, modRevision, found.revision);
   }
 
+  /** It is about to be released: what becomes of its key is no news. */
+  quiet(held: Held): void {
+    this.#held.quiet(held);
+  }
+
   /** Forgets that it holds. `false`: it was forgotten before. */
   forget(held: Held): boolean {
     if (!this.#held.end(held)) return false;

@@ -71,7 +71,7 @@ export class Channel {
           mayRenewToken = false;
           this.#token = undefined;
         } else if (!(error instanceof EtcdError && error.isMembers) || performance.now() >= deadlineMs) throw error;
-        else connection.end(error);
+        else connection.leave();
       }
     }
   }
@@ -86,7 +86,7 @@ export class Channel {
       ended: (error) => {
         // Another member may have a leader; and a new token is taken for the next stream.
         if (isStaleToken(error)) this.#token = undefined;
-        else if (error?.isMembers === true) connection.end(error);
+        else if (error?.isMembers === true) connection.leave();
         listener.ended(error);
       },
     });

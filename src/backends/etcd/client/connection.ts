@@ -30,7 +30,8 @@ export class Connection {
   readonly #pings: NodeJS.Timeout;
   #pingTimer: NodeJS.Timeout | undefined;
   #isOpen = false;
-  #isOver = false;
+  /** Set: it is over, and why. */
+  #why: Error | undefined;
   #isLeaving = false;
   /** Calls that wait for their answer. */
   #calls = 0;
@@ -53,7 +54,14 @@ export class Connection {
       .on("connect", () => this.#opened())
       .on("goaway", () => this.leave())
       .on("error", (error) => this.end(error))
-      .on("close", () => this.end(new Error("the member closed the connection")));
+      .on("close", () => {
+        this.end(new Error("the member closed the connection"));
+        this.#listener.ended(this.#why as Error);
+      });
+  }
+
+  get #isOver(): boolean {
+    return this.#why !== undefined;
   }
 
   get isOpen(): boolean {
@@ -122,15 +130,15 @@ export class Connection {
   /** Ends the connection. Calls that are open reject: their outcome is unknown. */
   end(why: Error): void {
     if (this.#isOver) return;
-    this.#isOver = true;
     clearTimeout(this.#limit);
     clearTimeout(this.#pingTimer);
     clearInterval(this.#pings);
-    this.#listener.leaving();
     const cause = new Error(`${this.endpoint}: ${why.message}`, { cause: why });
-    this.#session.once("close", () => this.#listener.ended(cause));
+    this.#why = cause;
+    this.#listener.leaving();
+    // Not from inside an event of one of its streams, which Node 20 does not survive: it loops for ever.
     // With the error, so that calls know the reason; without it where there is none to be told, as an error needs a listener.
-    this.#session.destroy(this.#isOpen ? cause : undefined);
+    setImmediate(() => this.#session.destroy(this.#isOpen ? cause : undefined));
   }
 
   #opened(): void {

@@ -47,7 +47,7 @@ export class EtcdError extends Error {
   readonly isMembers: boolean;
 
   constructor(code: EtcdErrorCode, message: string, options: ErrorOptions & { readonly unsent?: boolean } = {}) {
-    super(`etcd: ${message} (${code})`, "cause" in options ? { cause: options.cause } : undefined);
+    super(`${message} (${code})`, "cause" in options ? { cause: options.cause } : undefined);
     this.name = "EtcdError";
     this.code = code;
     const isOfNoUse = code === "UNAVAILABLE" && OF_NO_USE.test(message);
