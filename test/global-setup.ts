@@ -17,6 +17,7 @@ const PROGRAMS: readonly ProgramName[] = [
   "tmux",
   "etcd",
   "etcdctl",
+  "openssl",
 ];
 
 /** Installs what is missing where that is allowed. Throws, naming every package to install, where it is not. */

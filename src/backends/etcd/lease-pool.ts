@@ -24,7 +24,7 @@ export class LeasePool {
   /** By the seconds that were asked for. */
   readonly #leases = new Map<number, Set<Lease>>();
   readonly #granting = new Map<number, Promise<void>>();
-  readonly #asking = new Map<Lease, Promise<void>>();
+  readonly #asking = new Map<Lease, Promise<number>>();
   readonly #revoking = new Set<Promise<unknown>>();
 
   constructor(client: EtcdClient) {
@@ -67,8 +67,11 @@ export class LeasePool {
     this.#leases.get(lease.seconds)?.delete(lease);
   }
 
-  /** Asks to keep it alive. What the answer is worth, the next answer of the cluster shows: see {@link Lease}. */
-  keepAlive(lease: Lease): Promise<void> {
+  /**
+   * Asks to keep it alive. What the answer is worth, the next answer of the cluster shows: see {@link Lease}. Resolves to when it
+   * was sent: those who ask at the same time share it.
+   */
+  keepAlive(lease: Lease): Promise<number> {
     const asking = this.#asking.get(lease) ?? this.#ask(lease);
     this.#asking.set(lease, asking);
     return asking;
@@ -125,15 +128,19 @@ export class LeasePool {
     const age = lease.ageAt(performance.now());
     if (age < FRESH) return;
     const asked = this.keepAlive(lease);
-    if (age >= USABLE) return asked;
+    if (age >= USABLE) {
+      await asked;
+      return;
+    }
     // It is good enough without; and what fails is asked again with the next claim.
     asked.catch(() => undefined);
   }
 
-  async #ask(lease: Lease): Promise<void> {
+  async #ask(lease: Lease): Promise<number> {
     const sentMs = performance.now();
     try {
       lease.answered(await this.#client.keepAlive(lease.id, limitMsOf(lease.ttlMs)), sentMs);
+      return sentMs;
     } finally {
       this.#asking.delete(lease);
     }

@@ -29,30 +29,32 @@ export async function confirm(
   pool: LeasePool,
   all: readonly Confirmable[],
 ): Promise<readonly Confirmation[]> {
-  const askedMs = performance.now();
-  const failures = await keepAll(pool, new Set(all.map(({ place }) => place.lease)));
+  const asked = await keepAll(pool, new Set(all.map(({ place }) => place.lease)));
   const chunks = Array.from({ length: Math.ceil(all.length / CHUNK) }, (_, i) => all.slice(i * CHUNK, (i + 1) * CHUNK));
-  const answers = await Promise.all(chunks.map((chunk) => confirmChunk(client, chunk, askedMs, failures)));
+  const answers = await Promise.all(chunks.map((chunk) => confirmChunk(client, chunk, asked)));
   return answers.flat();
 }
 
-async function keepAll(pool: LeasePool, leases: ReadonlySet<Lease>): Promise<ReadonlyMap<Lease, unknown>> {
-  const failures = new Map<Lease, unknown>();
-  await Promise.all(
+/** When each was asked to be kept alive, or why it was not. */
+type Answer = { readonly sentMs: number } | { readonly cause: unknown };
+type Asked = ReadonlyMap<Lease, Answer>;
+
+async function keepAll(pool: LeasePool, leases: ReadonlySet<Lease>): Promise<Asked> {
+  const asked = await Promise.all(
     [...leases].map((lease) =>
-      pool.keepAlive(lease).catch((error: unknown) => {
-        failures.set(lease, error);
-      }),
+      pool.keepAlive(lease).then(
+        (sentMs): readonly [Lease, Answer] => [lease, { sentMs }],
+        (cause: unknown): readonly [Lease, Answer] => [lease, { cause }],
+      ),
     ),
   );
-  return failures;
+  return new Map(asked);
 }
 
 async function confirmChunk(
   client: EtcdClient,
   chunk: readonly Confirmable[],
-  askedMs: number,
-  failures: ReadonlyMap<Lease, unknown>,
+  asked: Asked,
 ): Promise<readonly Confirmation[]> {
   const limitMs = limitMsOf(Math.min(...chunk.map(({ place }) => place.lease.ttlMs)));
   const sentMs = performance.now();
@@ -67,7 +69,7 @@ async function confirmChunk(
       },
       limitMs,
     );
-    return chunk.map((one, index) => judge(one, index, response, sentMs, askedMs, failures));
+    return chunk.map((one, index) => judge(one, index, response, sentMs, asked));
   } catch (cause) {
     return chunk.map(() => ({ is: "unknown", cause }));
   }
@@ -78,15 +80,14 @@ function judge(
   index: number,
   { header, succeeded, kvs }: TxnResponse,
   sentMs: number,
-  askedMs: number,
-  failures: ReadonlyMap<Lease, unknown>,
+  asked: Asked,
 ): Confirmation {
   const isThere = succeeded || kvs[index]?.[0]?.modRevision === fence;
   if (!isThere) return { is: "gone" };
   lease.confirmed(header.term, sentMs);
   const { provenMs } = lease;
-  // A keep-alive that another renewal had sent just before counts too, from when that was sent.
-  if (provenMs >= askedMs - lease.ttlMs / 10) return { is: "held", fromMs: provenMs, revision: header.revision };
-  const cause = failures.get(lease) ?? new Error("etcd changed its leader, or a member that is behind answered");
-  return { is: "unknown", cause };
+  const kept = asked.get(lease) ?? { cause: undefined };
+  if ("cause" in kept) return { is: "unknown", cause: kept.cause };
+  if (provenMs >= kept.sentMs) return { is: "held", fromMs: provenMs, revision: header.revision };
+  return { is: "unknown", cause: new Error("etcd changed its leader, or a member that is behind answered") };
 }

@@ -263,6 +263,8 @@ async function runEtcdctl(
   args: readonly string[],
 ): Promise<string> {
   const env = { ...process.env, ETCDCTL_API: "3" };
-  const { stdout } = await run(etcdctl, [`--endpoints=${endpoints}`, ...(options.clientArgs ?? []), ...args], { env });
+  // Without a scheme it would not encrypt.
+  const hosts = options.tls === true ? endpoints.replaceAll(/[^,]+/gu, "https://$&") : endpoints;
+  const { stdout } = await run(etcdctl, [`--endpoints=${hosts}`, ...(options.clientArgs ?? []), ...args], { env });
   return stdout;
 }

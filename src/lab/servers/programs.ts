@@ -33,7 +33,8 @@ export type ProgramName =
   | "chromium"
   | "tmux"
   | "etcd"
-  | "etcdctl";
+  | "etcdctl"
+  | "openssl";
 
 const SOURCES: Readonly<Record<ProgramName, Source>> = {
   "redis-server": { debian: "redis-server" },
@@ -55,6 +56,7 @@ const SOURCES: Readonly<Record<ProgramName, Source>> = {
   tmux: { debian: "tmux" },
   etcd: { debian: "etcd-server" },
   etcdctl: { debian: "etcd-client" },
+  openssl: { debian: "openssl" },
 };
 
 const INSTALL_LOCK = join(tmpdir(), "holdfast-lab-install.lock");

@@ -60,7 +60,7 @@ export async function fakeServer(
 const STREAMS = new Set(["Lease/LeaseKeepAlive", "Watch/Watch"]);
 
 function reply(stream: ServerHttp2Stream, answer: Answer, isStream: boolean): void {
-  if (answer === "never" || stream.destroyed) return;
+  if (answer === "never" || stream.destroyed || (stream.headersSent && !(answer instanceof Uint8Array))) return;
   if (answer instanceof Uint8Array) {
     if (!stream.headersSent) stream.respond(OK, { waitForTrailers: !isStream });
     if (!isStream) stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));

@@ -243,8 +243,8 @@ describe("a lost answer", () => {
     { timeout: TIMEOUT_MS },
     async () => {
       const [backend, proxy] = await openBehindProxy(await lab.leader());
-      const one = claim(lockName(), { ttlMs: 3000, renewed: true });
-      const other = claim(lockName(), { ttlMs: 3000, renewed: true });
+      const one = claim(lockName(), { renewed: true });
+      const other = claim(lockName(), { renewed: true });
       // Both have one lease, which the other keeps alive.
       await granted(backend, other);
       proxy.hang("requests");

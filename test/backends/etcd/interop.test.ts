@@ -36,7 +36,9 @@ const env = { ...process.env, ETCDCTL_API: "3" };
 
 /** Runs a command of the shell under `etcdctl lock`, and resolves to what it printed. */
 async function underEtcdctl(name: string, command: string): Promise<string> {
-  const { stdout } = await run(etcdctl, [`--endpoints=${lab.endpoints}`, "lock", name, "sh", "-c", command], { env });
+  const { stdout } = await run(etcdctl, [`--endpoints=${lab.endpoints}`, "lock", name, "--", "sh", "-c", command], {
+    env,
+  });
   return stdout;
 }
 

@@ -1,6 +1,7 @@
 /** One HTTP/2 connection to one member. It never comes back: what ended is replaced by another one. */
 import { type ClientHttp2Session, connect, type OutgoingHttpHeaders } from "node:http2";
-import type { ConnectionOptions } from "node:tls";
+import { connect as connectTcp, isIP, type Socket } from "node:net";
+import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import { MalformedError } from "./codec.ts";
 import { type Endpoint, showEndpoint } from "./endpoints.ts";
 import { EtcdError, lost, unsent } from "./errors.ts";
@@ -25,6 +26,7 @@ const WINDOW_BYTES = 1024 * 1024;
 export class Connection {
   readonly endpoint: string;
   readonly #session: ClientHttp2Session;
+  readonly #socket: Socket;
   readonly #listener: ConnectionListener;
   readonly #limit: NodeJS.Timeout;
   readonly #pings: NodeJS.Timeout;
@@ -41,9 +43,11 @@ export class Connection {
   constructor(endpoint: Endpoint, tls: ConnectionOptions | undefined, limitMs: number, listener: ConnectionListener) {
     this.endpoint = showEndpoint(endpoint);
     this.#listener = listener;
+    const socket = dial(endpoint, tls);
+    this.#socket = socket;
     this.#session = connect(`${tls === undefined ? "http" : "https"}://${this.endpoint}`, {
       settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
-      ...tls,
+      createConnection: () => socket,
     });
     // Calls that wait keep the process alive, by their timers; a connection alone does not.
     this.#session.unref();
@@ -53,6 +57,10 @@ export class Connection {
     this.#session
       .on("connect", () => this.#opened())
       .on("goaway", () => this.leave())
+      .on("error", (error) => this.end(error))
+      .on("close", () => this.end(new Error("the member closed the connection")));
+    // The session's own event does not always come: Node 20 forgets it after some failures of TLS.
+    socket
       .on("error", (error) => this.end(error))
       .on("close", () => {
         this.end(new Error("the member closed the connection"));
@@ -138,7 +146,10 @@ export class Connection {
     this.#listener.leaving();
     // Not from inside an event of one of its streams, which Node 20 does not survive: it loops for ever.
     // With the error, so that calls know the reason; without it where there is none to be told, as an error needs a listener.
-    setImmediate(() => this.#session.destroy(this.#isOpen ? cause : undefined));
+    setImmediate(() => {
+      this.#session.destroy(this.#isOpen ? cause : undefined);
+      this.#socket.destroy();
+    });
   }
 
   #opened(): void {
@@ -204,4 +215,12 @@ export class Connection {
     this.#pingTimer = undefined;
     if (error === null) this.#heard();
   }
+}
+
+function dial({ host, port }: Endpoint, tls: ConnectionOptions | undefined): Socket {
+  if (tls === undefined) return connectTcp({ host, port, noDelay: true });
+  // A certificate names the host; an address is checked as one.
+  const servername = isIP(host) === 0 ? { servername: host } : {};
+  const socket = connectTls({ host, port, ...servername, ...tls, ALPNProtocols: ["h2"] });
+  return socket.setNoDelay(true);
 }

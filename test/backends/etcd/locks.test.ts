@@ -1,0 +1,317 @@
+/** What is special about locks in etcd: leases that are shared, what outlives a process, and what others see. */
+import { mkdirSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { LossReason } from "../../../src/contract/loss.ts";
+import { createLocks } from "../../../src/core/locks.ts";
+import { etcd, type EtcdBackend, EtcdClient } from "../../../src/backends/etcd/index.ts";
+import { startProxy } from "../../../src/lab/proxy.ts";
+import { type EtcdLab, startEtcd } from "../../../src/lab/servers/etcd.ts";
+import { findProgram } from "../../../src/lab/servers/programs.ts";
+import { makeScratch, removeScratch } from "../../../src/lab/servers/scratch.ts";
+import { acquire, claim, eventually, granted, refused } from "./claims.ts";
+
+let lab: EtcdLab;
+let backend: EtcdBackend;
+let other: EtcdBackend;
+let names = 0;
+
+beforeAll(async () => {
+  lab = await startEtcd();
+  backend = etcd({ endpoints: lab.endpoints });
+  other = etcd({ endpoints: lab.endpoints });
+});
+
+afterAll(async () => {
+  await Promise.all([backend.close(), other.close()]);
+  await lab.stop();
+});
+
+function lockName(): string {
+  return `locks-${++names}.`;
+}
+
+async function leasesOf(prefix: string): Promise<readonly bigint[]> {
+  const { kvs } = await other.client.range({ key: Buffer.from(`/holdfast/${prefix}`), end: Buffer.from("/holdfast0") });
+  return kvs.filter(({ key }) => key.toString().startsWith(`/holdfast/${prefix}`)).map(({ lease }) => lease);
+}
+
+describe("leases", () => {
+  test("of claims that are renewed together are one; two claims on one lock never share one", async () => {
+    const prefix = lockName();
+    const apart = ["a", "b", "c"].map((end) => claim(prefix + end, { renewed: true }));
+    const rivals = [claim(`${prefix}a`, { renewed: true }), claim(`${prefix}a`, { renewed: true })];
+    await Promise.all(apart.map((one) => granted(backend, one)));
+    expect(new Set(await leasesOf(prefix)).size, "one for three locks").toBe(1);
+    for (const rival of rivals) await refused(backend, rival);
+    const queue = await leasesOf(`${prefix}a`);
+    expect(queue).toHaveLength(3);
+    expect(new Set(queue).size, "three claims on one lock").toBe(3);
+    for (const one of [...apart, ...rivals]) await backend.release(one);
+    const { calls } = backend.client;
+    await granted(backend, claim(`${prefix}d`, { renewed: true }));
+    expect(backend.client.calls - calls, "a cycle asks for no new lease").toBe(1);
+  });
+
+  test("of claims that are renewed by another thread, or not at all, are their own", async () => {
+    const prefix = lockName();
+    const all = ["a", "b"].map((end) => claim(prefix + end));
+    for (const one of all) await granted(backend, one);
+    expect(new Set(await leasesOf(prefix)).size).toBe(2);
+    for (const one of all) await backend.release(one);
+  });
+
+  test("that are shared: a claim that is not renewed ends, though the others of its lease live on", async () => {
+    const prefix = lockName();
+    const [kept, left] = [
+      claim(`${prefix}kept`, { ttlMs: 1000, renewed: true }),
+      claim(`${prefix}left`, { ttlMs: 1000, renewed: true }),
+    ];
+    await Promise.all([granted(backend, kept), granted(backend, left)]);
+    expect(new Set(await leasesOf(prefix)).size).toBe(1);
+    await eventually("the other ended", async () => {
+      const [renewal] = await backend.renew([kept]);
+      expect(renewal?.held).not.toBe(false);
+      return (await other.query(left.name)).held.length === 0 ? true : undefined;
+    });
+    expect((await backend.renew([left]))[0]?.held).toBe(false);
+    expect(await backend.release(kept)).toBe("held");
+  });
+
+  test("are as long as the cluster gave them, and no shorter than ttl and lockDelay", async () => {
+    const one = claim(lockName(), { ttlMs: 1500, lockDelayMs: 2000 });
+    const { ttlMs } = await granted(backend, one);
+    // Four seconds, of which two are the delay.
+    expect(ttlMs).toBe(2000);
+    await backend.release(one);
+  });
+
+  test("that end by themselves take the claim along: the holder learns it", async () => {
+    const holder = etcd({ endpoints: lab.endpoints });
+    const losses: (LossReason | string)[] = [];
+    holder.listen({ lost: (_id, reason) => losses.push(reason), doubt: () => undefined });
+    const one = claim(lockName());
+    await granted(holder, one);
+    const [lease] = await leasesOf(one.name);
+    await other.client.revokeLease(lease ?? 0n);
+    await eventually("it learns of it", () => (losses.length > 0 ? true : undefined));
+    expect(losses).toEqual([{ kind: "gone" }]);
+    expect((await holder.renew([one]))[0]?.held).toBe(false);
+    await granted(holder, claim(one.name));
+    await holder.close();
+  });
+
+  test("that nobody uses any more are gone after close()", async () => {
+    const closing = etcd({ endpoints: lab.endpoints });
+    const one = claim(lockName(), { renewed: true });
+    await granted(closing, one);
+    const [lease] = await leasesOf(one.name);
+    await closing.release(one);
+    await closing.close();
+    expect((await other.client.timeToLive(lease ?? 0n)).ttl).toBe(0);
+  });
+});
+
+describe("what outlives a process", () => {
+  test("minHold, and nothing else", async () => {
+    const brief = etcd({ endpoints: lab.endpoints });
+    const [kept, waiting] = [claim(lockName(), { minHoldMs: 1500 }), claim(lockName())];
+    await granted(other, claim(waiting.name));
+    await granted(brief, kept);
+    await refused(brief, waiting);
+    expect(await brief.release(kept)).toBe("held");
+    await brief.close();
+    expect((await other.query(waiting.name)).pending).toEqual([]);
+    const next = claim(kept.name);
+    const refusal = await refused(other, next);
+    expect(refusal.position, "first in line behind what is kept").toBe(1);
+    expect((await other.query(kept.name)).held, "nobody holds it").toEqual([]);
+    await acquire(other, next);
+  });
+
+  test("a claim that is found again by its id: renewed, released, and asked for with the same fence", async () => {
+    const first = etcd({ endpoints: lab.endpoints });
+    const one = claim(lockName());
+    const { fence } = await granted(first, one);
+    await first.abandon();
+    const resumed = { ...one, resumes: true };
+    const second = etcd({ endpoints: lab.endpoints });
+    expect((await granted(second, resumed)).fence).toBe(fence);
+    expect((await second.renew([resumed], [fence]))[0]?.held).toBe(true);
+    expect((await second.renew([resumed], [fence + 1n]))[0]?.held).toBe(false);
+    const third = etcd({ endpoints: lab.endpoints });
+    expect(await third.release(resumed)).toBe("held");
+    expect(await third.release(resumed)).toBe("absent");
+    await Promise.all([second.close(), third.close()]);
+  });
+});
+
+describe("others", () => {
+  test("who overwrite our key end the lease, and never make two holders", async () => {
+    const one = claim(lockName());
+    await granted(backend, one);
+    const [kv] = (
+      await other.client.range({
+        key: Buffer.from(`/holdfast/${one.name}/`),
+        end: Buffer.from(`/holdfast/${one.name}0`),
+      })
+    ).kvs;
+    await lab.etcdctl("put", "--ignore-lease", kv?.key.toString() ?? "", "mine");
+    expect((await backend.renew([one]))[0]?.held).toBe(false);
+    await acquire(other, claim(one.name));
+  });
+
+  test("see a swap() as one step, and it is one call", async () => {
+    const [first, second] = [claim(lockName(), { renewed: true }), claim("", { renewed: true })];
+    const next = { ...second, name: first.name };
+    await granted(backend, first);
+    // A lease for the second is there already.
+    const warm = claim(first.name, { renewed: true });
+    await refused(backend, warm);
+    await backend.release(warm);
+    const { calls } = backend.client;
+    const answer = await backend.swap(first, next);
+    expect(backend.client.calls - calls).toBe(1);
+    expect(answer).toMatchObject({ granted: true, released: "held" });
+    await backend.release(next);
+  });
+
+  test("cost a hand-over few calls, whether ten wait or a hundred", async () => {
+    const name = lockName();
+    const costs: number[] = [];
+    for (const count of [5, 100]) {
+      const holder = claim(name);
+      await granted(other, holder);
+      const waiters = Array.from({ length: count }, () => claim(name));
+      await Promise.all(waiters.map((one) => refused(backend, one)));
+      const [first] = (await other.query(name)).pending;
+      expect(first?.position).toBe(1);
+      const stop = new AbortController();
+      const watching = waiters.map((one) => backend.watch(one, stop.signal));
+      await eventually("all watch", () => (backend.client.watches >= count ? true : undefined));
+      const { calls } = backend.client;
+      await other.release(holder);
+      const grant = await Promise.race(watching);
+      expect(grant?.granted).toBe(true);
+      costs.push(backend.client.calls - calls);
+      stop.abort();
+      await Promise.all(watching);
+      for (const one of waiters) await backend.release(one);
+    }
+    expect(costs).toEqual([1, 1]);
+  });
+
+  test("thousands of leases are renewed in a handful of calls, and one that is gone harms no other", async () => {
+    const many = etcd({ endpoints: lab.endpoints });
+    const prefix = lockName();
+    const claims = Array.from({ length: 250 }, (_, i) => claim(`${prefix}${i}`, { renewed: true }));
+    await Promise.all(claims.map((one) => granted(many, one)));
+    const [victim] = (await other.query(`${prefix}7`)).held;
+    await other.forceRelease(victim?.name ?? "", victim?.fence ?? 0n, "ops", "stuck");
+    const { calls } = many.client;
+    const renewals = await many.renew(claims);
+    expect(renewals.filter(({ held }) => held === false)).toHaveLength(1);
+    expect(renewals.filter(({ held }) => held === true)).toHaveLength(249);
+    expect(many.client.calls - calls).toBeLessThan(8);
+    await Promise.all(claims.map((one) => many.release(one)));
+    await many.close();
+  });
+});
+
+describe("access", () => {
+  test("IPv6 addresses are dialled, and a connection alone keeps no process alive", async () => {
+    const proxy = await startProxy({ port: lab.servers[0]?.port ?? 0 });
+    const client = new EtcdClient({ endpoints: `[::ffff:127.0.0.1]:${proxy.port}` });
+    await client.range({ key: Buffer.from("x") });
+    expect(proxy.connections).toBe(1);
+    await client.close();
+    await proxy.stop();
+  });
+
+  test("close() in an outage rejects in time, and names what may stay (S132)", async () => {
+    const proxy = await startProxy({ port: lab.servers[0]?.port ?? 0 });
+    const cut = etcd({ endpoints: `127.0.0.1:${proxy.port}` });
+    const name = lockName();
+    await granted(other, claim(name));
+    await refused(cut, claim(name));
+    proxy.hang();
+    await expect(cut.close()).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND", message: new RegExp(name) });
+    await expect(cut.attempt(claim(name))).rejects.toMatchObject({ fatal: true });
+    await proxy.stop();
+  });
+
+  test("over TLS, with certificates of both sides; without one, or with an untrusted server, there is no lock", async () => {
+    const scratch = makeScratch();
+    const at = (file: string): string => join(scratch, file);
+    const openssl = await findProgram("openssl");
+    mkdirSync(scratch, { recursive: true });
+    const make = (...args: readonly string[]): unknown => execFileSync(openssl, args, { stdio: "ignore" });
+    const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
+    make("req", "-x509", ...key, "-keyout", at("ca.key"), "-out", at("ca.pem"), "-subj", "/CN=ca");
+    for (const who of ["server", "client"]) {
+      make(
+        "req",
+        "-x509",
+        ...key,
+        "-keyout",
+        at(`${who}.key`),
+        "-out",
+        at(`${who}.pem`),
+        "-subj",
+        `/CN=${who}`,
+        "-CA",
+        at("ca.pem"),
+        "-CAkey",
+        at("ca.key"),
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-addext",
+        "basicConstraints=critical,CA:FALSE",
+      );
+    }
+    const files = [`--cacert=${at("ca.pem")}`, `--cert=${at("client.pem")}`, `--key=${at("client.key")}`];
+    const safe = await startEtcd({
+      tls: true,
+      args: [
+        `--cert-file=${at("server.pem")}`,
+        `--key-file=${at("server.key")}`,
+        `--trusted-ca-file=${at("ca.pem")}`,
+        "--client-cert-auth",
+      ],
+      clientArgs: files,
+    });
+    try {
+      const { openBackend } = await import("../../../src/backends/etcd/open.ts");
+      const good = await openBackend(`${safe.url}?ca=${at("ca.pem")}&cert=${at("client.pem")}&key=${at("client.key")}`);
+      await granted(good, claim("a"));
+      await good.close();
+      for (const query of [`ca=${at("ca.pem")}`, `cert=${at("client.pem")}&key=${at("client.key")}`]) {
+        const bad = await openBackend(`${safe.url}?${query}`);
+        await expect(bad.attempt(claim("b"))).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND" });
+        await bad.close();
+      }
+    } finally {
+      await safe.stop();
+      removeScratch(scratch);
+    }
+  });
+});
+
+test("renew: true through the core: hundreds of runs on a few locks, none inside with another", async () => {
+  const locks = createLocks(backend, { ttl: "10s" });
+  const rivals = createLocks(other, { ttl: "10s" });
+  const inside = new Map<string, number>();
+  const visit = async (which: typeof locks, name: string): Promise<void> => {
+    await which.run(name, { wait: "100s" }, async () => {
+      inside.set(name, (inside.get(name) ?? 0) + 1);
+      expect(inside.get(name)).toBe(1);
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(inside.get(name)).toBe(1);
+      inside.set(name, 0);
+    });
+  };
+  const shared = ["x", "y"].map((end) => lockName() + end);
+  await Promise.all(Array.from({ length: 60 }, (_, i) => visit(i % 2 === 0 ? locks : rivals, shared[i % 2] as string)));
+  expect((await locks.query(shared[0])).held).toEqual([]);
+});

@@ -1,0 +1,218 @@
+/** What a keep-alive is worth, and from when trust counts. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { Reader } from "../../../src/backends/etcd/client/codec.ts";
+import { etcd, type EtcdBackend } from "../../../src/backends/etcd/index.ts";
+import { Lease } from "../../../src/backends/etcd/lease.ts";
+import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
+import { type EtcdLab, startEtcd } from "../../../src/lab/servers/etcd.ts";
+import { claim, eventually, granted, refused } from "./claims.ts";
+import { type FakeKey, fakeServer, type FakeServer, leaseAnswer, txnAnswer } from "./fake-server.ts";
+
+const header = (term: bigint): { clusterId: bigint; memberId: bigint; revision: bigint; term: bigint } => ({
+  clusterId: 1n,
+  memberId: 1n,
+  revision: 1n,
+  term,
+});
+
+describe("a keep-alive", () => {
+  const answer = (term: bigint, ttl = 9): Parameters<Lease["answered"]>[0] => ({ header: header(term), id: 1n, ttl });
+  const lease = (): Lease => new Lease(answer(2n), 9, 1000);
+  const later = (): number => performance.now() + 1;
+
+  test("counts from when it was sent, once the cluster has answered a later question in the same term", () => {
+    const one = lease();
+    one.answered(answer(5n), 2000);
+    expect(one.provenMs, "not yet").toBe(1000);
+    one.confirmed(5n, later());
+    expect(one.provenMs).toBe(2000);
+  });
+
+  test("counts for nothing when the term has changed: its member may have been no leader any more", () => {
+    const one = lease();
+    one.answered(answer(5n), 2000);
+    one.confirmed(6n, later());
+    one.confirmed(5n, later());
+    expect(one.provenMs).toBe(1000);
+  });
+
+  test("is not proven by an answer to what was asked before", () => {
+    const one = lease();
+    const beforeMs = performance.now() - 1;
+    one.answered(answer(5n), 2000);
+    one.confirmed(5n, beforeMs);
+    expect(one.provenMs).toBe(1000);
+    one.confirmed(5n, later());
+    expect(one.provenMs, "and still can be").toBe(2000);
+  });
+
+  test("of a lease that the member does not know proves nothing", () => {
+    const one = lease();
+    one.answered(answer(5n, 0), 2000);
+    one.confirmed(5n, later());
+    expect(one.provenMs).toBe(1000);
+  });
+});
+
+describe("a renewal", () => {
+  const opened: EtcdBackend[] = [];
+  let server: FakeServer | undefined;
+
+  afterEach(async () => {
+    await Promise.all(opened.splice(0).map((backend) => backend.close()));
+    await server?.stop();
+  });
+
+  /** Grants one lock, and then answers keep-alives and questions as told. */
+  async function holder(terms: { keepAlive: bigint; later: bigint; ttl: number; gone: boolean }): Promise<EtcdBackend> {
+    let key: FakeKey | undefined;
+    server = await fakeServer((method, message) => {
+      if (method === "Lease/LeaseGrant") return leaseAnswer(1n, 9, 2n);
+      if (method === "Lease/LeaseKeepAlive") return leaseAnswer(1n, terms.ttl, terms.keepAlive);
+      if (method === "Lease/LeaseRevoke") return leaseAnswer(1n, 0, 2n);
+      if (method !== "KV/Txn") return { status: 5, reason: "etcdserver: requested lease not found" };
+      if (key === undefined) {
+        key = { key: putKey(message), create: 10n };
+        return txnAnswer(true, [[], [key], [key]], 2n, 10n);
+      }
+      return terms.gone ? txnAnswer(false, [[]], terms.later, 12n) : txnAnswer(true, [[key]], terms.later, 12n);
+    });
+    const backend = etcd({ endpoints: server.endpoint });
+    opened.push(backend);
+    return backend;
+  }
+
+  /** The key of the first put of a transaction. */
+  function putKey(message: Buffer): string {
+    const reader = new Reader(message);
+    while (reader.next()) {
+      if (reader.field !== 2) {
+        reader.skip();
+        continue;
+      }
+      const operation = reader.message();
+      if (!operation.next() || operation.field !== 2) continue;
+      const put = operation.message();
+      if (put.next()) return put.text();
+    }
+    throw new Error("no put");
+  }
+
+  test.each([
+    ["yes: both answers are of one term", { keepAlive: 3n, later: 3n, ttl: 9, gone: false }, true],
+    ["unknown: a stale leader noted the keep-alive", { keepAlive: 3n, later: 4n, ttl: 9, gone: false }, "unknown"],
+    [
+      "unknown: the member does not know the lease, but the key is there",
+      { keepAlive: 3n, later: 3n, ttl: 0, gone: false },
+      "unknown",
+    ],
+    [
+      "no: the key is gone, though the keep-alive succeeded (as before etcd 3.4.38)",
+      { keepAlive: 3n, later: 3n, ttl: 9, gone: true },
+      false,
+    ],
+  ] as const)("%s", async (_, terms, held) => {
+    const backend = await holder(terms);
+    const one = claim("a", { ttlMs: 9000 });
+    const { fromMs = 0 } = await granted(backend, one);
+    const sentMs = performance.now();
+    const [renewal] = await backend.renew([one]);
+    expect(renewal?.held).toBe(held);
+    if (renewal?.held === true) {
+      expect(renewal.fromMs).toBeGreaterThan(fromMs);
+      expect(renewal.fromMs).toBeGreaterThanOrEqual(sentMs);
+    }
+  });
+});
+
+describe("trust counts from before the request left, however late its answer comes", () => {
+  let lab: EtcdLab;
+  let proxy: Proxy;
+  let backend: EtcdBackend;
+
+  beforeAll(async () => {
+    lab = await startEtcd();
+    proxy = await startProxy({ port: (await lab.leader()).port });
+    backend = etcd({ endpoints: `127.0.0.1:${proxy.port}` });
+  });
+
+  afterAll(async () => {
+    await backend.close();
+    await proxy.stop();
+    await lab.stop();
+  });
+
+  /** Holds the answers back until the clock has surely moved on. */
+  async function late<T>(asked: Promise<T>): Promise<T> {
+    const heldMs = performance.now();
+    await eventually("time has passed", () => (performance.now() - heldMs > 20 ? true : undefined));
+    await proxy.heal();
+    return asked;
+  }
+
+  test("of a grant, of a renewal, and of an answer to a holder that asks again", async () => {
+    const one = claim("trust-1");
+    for (const ask of [
+      () => granted(backend, one),
+      async () => (await backend.renew([one]))[0],
+      () => granted(backend, one),
+    ] as (() => Promise<unknown>)[]) {
+      let sentMs = Infinity;
+      proxy.onRequest = () => {
+        sentMs = performance.now();
+        return undefined;
+      };
+      proxy.hang("replies");
+      const asked = ask();
+      await eventually("it was sent", () => (sentMs < Infinity ? true : undefined));
+      const answer = (await late(asked)) as { readonly fromMs?: number };
+      expect(answer.fromMs).toBeLessThanOrEqual(sentMs);
+    }
+    await backend.release(one);
+  });
+
+  test("S166: of an answer that comes when the lease has ended here, and its key is being removed", async () => {
+    const one = claim("trust-2", { ttlMs: 2000, renewed: true });
+    const { fromMs = 0, ttlMs = 0 } = await granted(backend, one);
+    proxy.hang("replies");
+    const renewing = backend.renew([one]);
+    await eventually("its time is over", () => (performance.now() > fromMs + ttlMs ? true : undefined));
+    await proxy.heal();
+    const [renewal] = await renewing;
+    expect(renewal?.held, "neither yes nor revived").not.toBe(true);
+    const other = etcd({ endpoints: lab.endpoints });
+    await eventually("the lock is free", async () =>
+      (await other.query("trust-2")).held.length === 0 ? true : undefined,
+    );
+    await other.close();
+  });
+
+  test("a cluster that went back to an older revision grants nothing to those who saw the newer one", async () => {
+    const behind = etcd({ endpoints: lab.endpoints });
+    const one = claim("trust-3");
+    // As if it had seen what the restored cluster has not.
+    await behind.client.range({ key: Buffer.from("x") });
+    Object.defineProperty(behind.client, "revision", { get: () => 2n ** 40n });
+    await expect(behind.attempt(one)).rejects.toMatchObject({
+      fatal: true,
+      message: /restored from an older snapshot/,
+    });
+    await eventually("nothing is left of it", async () => {
+      const { held, pending } = await backend.query("trust-3");
+      return held.length + pending.length === 0 ? true : undefined;
+    });
+    await behind.close();
+  });
+
+  test("a waiter's place is kept alive while it waits, far beyond its ttl", async () => {
+    const [holder, waiter] = [claim("trust-4"), claim("trust-4", { ttlMs: 1000 })];
+    await granted(backend, holder);
+    await refused(backend, waiter);
+    const startMs = performance.now();
+    await eventually("three ttls have passed", () => (performance.now() - startMs > 3500 ? true : undefined));
+    expect((await backend.query("trust-4")).pending).toHaveLength(1);
+    expect((await refused(backend, waiter)).position).toBe(1);
+    await backend.release(waiter);
+    await backend.release(holder);
+  });
+});
