@@ -214,7 +214,7 @@ describe("words", () => {
   });
 
   test("the wall clock decides nothing: Date.now() is only where its reason is given", () => {
-    const allowed = [/^src\/contract\/clock\.ts$/, /^src\/(lab|cli|testing|backends\/(file|quorum|zookeeper))\//];
+    const allowed = [/^src\/contract\/clock\.ts$/, /^src\/(lab|cli|testing|backends\/(file|quorum|zookeeper|etcd))\//];
     const wrong = src
       .filter(
         ({ path, text }) => /Date\.now\(\)|new Date\(/.test(code(text)) && !allowed.some((place) => place.test(path)),

@@ -93,8 +93,8 @@ describe("writeFenced", () => {
   test("tells of a refusal as an event", async () => {
     const name = nameOf();
     await writeFenced(etcd, { name, fence: 5n }, []);
-    const told = await rejectionsOf(() => writeFenced(etcd, { name, fence: 4n }, []).catch(() => undefined));
-    expect(told).toMatchObject([{ guard: "etcd", offered: 4n, current: 5n }]);
+    const events = await rejectionsOf(() => writeFenced(etcd, { name, fence: 4n }, []).catch(() => undefined));
+    expect(events).toMatchObject([{ guard: "etcd", offered: 4n, current: 5n }]);
   });
 });
 

@@ -97,7 +97,7 @@ describe("one zone cannot touch another (S179)", () => {
       ]) {
         await expect(other.client.txn({ when: [], success: [operation] })).rejects.toMatchObject({ isRefusal: true });
       }
-      // A lease's keys belong to the zone: whoever may not write them may not end it.
+      // A lease's keys belong to the zone: a user that may not write them may not end it.
       const { kvs } = await owner.client.range({ key: own.key });
       await expect(other.client.revokeLease(kvs[0]?.lease ?? 0n)).rejects.toMatchObject({ isRefusal: true });
       expect(await owner.renew([one])).toMatchObject([{ held: true }]);

@@ -119,7 +119,7 @@ export class Attempts {
     place.createRevision = seen.revision;
     this.#checkRevision(local, seen);
     const obstacle = obstacleOf(seen.order, index);
-    // Nobody was before it in the instant of its creation: the revision of that is the fence.
+    // No claim was before it in the instant of its creation: the revision of that is the fence.
     if (obstacle === undefined) return { holds: true, place, fence: seen.revision, revision: seen.revision };
     return this.#blocked(local, seen, index, obstacle);
   }

@@ -1,6 +1,6 @@
 /**
  * Closing: claims that wait leave the store, in bounded time; if it is unknown whether one has, the error names it. Claims that
- * hold are the business of whoever took them: what was not released ends with its lease.
+ * hold are the business of their callers: what was not released ends with its lease.
  */
 import { systemClock } from "../../contract/clock.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";

@@ -83,7 +83,7 @@ export class HeldLeases {
   extend(held: Held): boolean {
     if (this.#held.get(held.claim.id) !== held) return false;
     const { lease } = held.place;
-    // What is alone in its lease ends with that, whoever keeps it alive.
+    // What is alone in its lease ends with that, whichever thread keeps it alive.
     if (!lease.isAlone) this.#deadlines.set(held, lease.provenMs + lease.ttlMs);
     return true;
   }

@@ -1,5 +1,6 @@
 /** The claims of this process that hold: confirmed, renewed, found again, and lost. */
 import type { Claim, Granted, Listener, Renewal } from "../../contract/backend.ts";
+import { LockBackendError, quote } from "../../contract/errors.ts";
 import type { EtcdClient } from "./client/client.ts";
 import { findClaim } from "./find-claim.ts";
 import { lossReason } from "./force-release.ts";
@@ -76,9 +77,13 @@ export class Holders {
     const failures = await this.#resumeAll(
       claims.filter(({ id, resumes }) => finds || (resumes && !this.claims.has(id))),
     );
-    const all = claims.map(({ id }, at) => {
-      const held = this.#held.get(id);
-      return fences === undefined || held?.fence === fences[at] ? held : undefined;
+    const all = claims.map((claim, at) => {
+      const held = this.#held.get(claim.id);
+      if (held === undefined || (fences !== undefined && held.fence !== fences[at])) return undefined;
+      // Believed for longer than the cluster keeps it, it would be held twice.
+      if (claim.ttlMs <= held.ttlMs) return held;
+      failures.set(claim, tooLong(claim, held.ttlMs));
+      return undefined;
     });
     const known = all.filter((held) => held !== undefined);
     const answers = await confirm(this.#setup.client, this.#setup.pool, known);
@@ -123,7 +128,7 @@ export class Holders {
   }
 
   /** What could not be looked for is unknown, not absent. */
-  async #resumeAll(claims: readonly Claim[]): Promise<ReadonlyMap<Claim, Renewal>> {
+  async #resumeAll(claims: readonly Claim[]): Promise<Map<Claim, Renewal>> {
     const failures = new Map<Claim, Renewal>();
     await Promise.all(
       claims.map((claim) =>
@@ -164,4 +169,10 @@ export class Holders {
   #expire(held: Held): void {
     if (this.forget(held)) void this.#setup.releases.removeQuietly(held.local);
   }
+}
+
+/** The length of a lease is fixed when it is granted. */
+function tooLong({ name, ttlMs }: Claim, givenMs: number): Renewal {
+  const message = `Lock ${quote(name)}: etcd cannot make a lease longer: this one was granted for ${givenMs} ms, and ${ttlMs} ms are asked for. Renew it with its own ttl, or release it and acquire it anew.`;
+  return { held: "unknown", cause: new LockBackendError("etcd", name, message, { fatal: true }) };
 }

@@ -100,7 +100,7 @@ export class LeasePool {
     const leases = this.#leases.get(seconds) ?? [];
     for (const lease of leases) {
       const isIdle = lease.names.size === 0;
-      // Its time may be over: nobody kept it alive.
+      // Its time may be over: it was not kept alive.
       if (isIdle && lease.ageAt(nowMs) >= 1) this.drop(lease);
       const isFree = isIdle || (!alone && !lease.isAlone && !lease.names.has(name) && lease.names.size < NAMES_MAX);
       if (isFree && !lease.isGone && !lease.isTainted) return lease;
@@ -148,7 +148,7 @@ export class LeasePool {
 
   #revoke(lease: Lease): void {
     this.drop(lease);
-    // What cannot be revoked ends by itself: nobody keeps it alive.
+    // What cannot be revoked ends by itself: it is not kept alive any more.
     const revoking = this.#client.revokeLease(lease.id).catch(() => undefined);
     this.#revoking.add(revoking);
     void revoking.then(() => this.#revoking.delete(revoking));

@@ -4,7 +4,7 @@
  * A keep-alive is not agreed on by the cluster: the leader just notes it, and a member that only believes that it leads
  * (it was stopped or cut off, and another was elected meanwhile) answers as well. So an answer counts only when a later
  * question, to which a majority had to agree, was answered in the same term: then the member that noted the keep-alive was
- * the leader after it had done so, and whoever leads later starts the lease's time again. `docs/decisions` has the proof.
+ * the leader after it had done so, and the next leader starts the lease's time again. `docs/decisions` has the proof.
  */
 import type { LeaseResponse } from "./client/lease-messages.ts";
 
@@ -53,7 +53,7 @@ export class Lease {
 
   /** A member answered a keep-alive that was sent at `sentMs`. */
   answered({ header, ttl }: LeaseResponse, sentMs: number): void {
-    // A member that does not know it may be behind: a look at its keys decides.
+    // A member that does not know it may be behind: its keys decide.
     this.#answered = ttl > 0 ? { sentMs, heardMs: performance.now(), term: header.term } : undefined;
   }
 

@@ -55,7 +55,7 @@ function toTls(query: URLSearchParams): Exclude<EtcdOptions["tls"], boolean | un
   return { ...Object.fromEntries(files), ...(servername === null ? {} : { servername }) };
 }
 
-/** Whoever names a certificate means to encrypt. */
+/** A URL that names a certificate means to encrypt. */
 function refuseFiles(query: URLSearchParams): Record<string, never> {
   const file = (["ca", "cert", "key", "servername"] as const).find((name) => query.has(name));
   if (file === undefined) return {};

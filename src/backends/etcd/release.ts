@@ -54,7 +54,7 @@ export class Releases {
 
   /**
    * Keeps the lock taken for `restMs`, though no claim holds it. The key stays where it is in the queue, and moves to a lease
-   * of its own, which nobody keeps alive: so it outlives this process. `false`: it was gone.
+   * of its own, which is not kept alive: so it outlives this process. `false`: it was gone.
    */
   async keep(local: LocalClaim, place: Place, restMs: number): Promise<boolean> {
     if (!(await this.#moveKey(local.claim, place.key, place.createRevision ?? 0n, restMs))) {

@@ -100,7 +100,7 @@ export function confirmFirst(client: EtcdClient, local: LocalClaim, place: Place
   ]);
 }
 
-/** The same, after a look showed that nothing is in the way: what is created later cannot be. */
+/** The same, after the queue showed that nothing is in the way: what is created later cannot be. */
 export function confirmUnblocked(client: EtcdClient, local: LocalClaim, place: Place, created: bigint): Promise<Look> {
   return confirm(client, local, place, created, []);
 }

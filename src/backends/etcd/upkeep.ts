@@ -57,7 +57,7 @@ export class Upkeep {
   }
 
   #schedule(lease: Lease, afterMs: number): void {
-    // Whoever waits keeps the process alive; this does not.
+    // The caller that waits keeps the process alive; this does not.
     this.#timers.set(lease, setTimeout(() => void this.#keep(lease), Math.max(0, afterMs)).unref());
   }
 

@@ -70,7 +70,7 @@ interface Cluster {
   readonly shortestMs: number | undefined;
 }
 
-/** What only a user with the right to it is told is left out. */
+/** What this user has no right to ask is left out. */
 async function askCluster(client: EtcdClient): Promise<Cluster> {
   const lease = await client.grantLease(1).catch((cause: unknown) => {
     const reason = cause instanceof Error ? cause.message : String(cause);

@@ -140,7 +140,7 @@ describe("a member", () => {
     }
   });
 
-  test("that hangs up again and again is not dialled hundreds of times a second, and all is well once it serves", async () => {
+  test("that always hangs up is not dialled hundreds of times a second, and all is well once it serves", async () => {
     let dials = 0;
     const rude = createServer((socket) => {
       dials++;

@@ -1,4 +1,4 @@
-/** Members that die, stop, are cut off or answer too late: nobody is granted what another holds, and everybody goes on. */
+/** Members that die, stop, are cut off or answer too late: no claim is granted what another holds, and all go on. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { LossReason } from "../../../src/contract/loss.ts";
 import { createLocks } from "../../../src/core/locks.ts";
@@ -308,28 +308,32 @@ test(
   },
 );
 
-test("a member that stops under the core: work goes on, and nobody else gets in", { timeout: TIMEOUT_MS }, async () => {
-  await whole();
-  const [first] = lab.servers as [EtcdServer];
-  const name = lockName();
-  const locks = createLocks(etcd({ endpoints: lab.endpoints }), { ttl: 9000 });
-  const others = createLocks(etcd({ endpoints: lab.endpoints }), { ttl: 9000 });
-  try {
-    await locks.run(name, async ({ signal }) => {
-      first.pause();
-      const untilMs = performance.now() + 9000;
-      await eventually(
-        "longer than a ttl has passed",
-        async () => {
-          expect(await others.tryAcquire(name), "another got in").toBeNull();
-          return performance.now() > untilMs || signal.aborted ? true : undefined;
-        },
-        { paceMs: 300 },
-      );
-      expect(signal.aborted).toBe(false);
-    });
-  } finally {
-    first.resume();
-    await Promise.all([locks.close(), others.close()]);
-  }
-});
+test(
+  "a member that stops under the core: work goes on, and no other process gets in",
+  { timeout: TIMEOUT_MS },
+  async () => {
+    await whole();
+    const [first] = lab.servers as [EtcdServer];
+    const name = lockName();
+    const locks = createLocks(etcd({ endpoints: lab.endpoints }), { ttl: 9000 });
+    const others = createLocks(etcd({ endpoints: lab.endpoints }), { ttl: 9000 });
+    try {
+      await locks.run(name, async ({ signal }) => {
+        first.pause();
+        const untilMs = performance.now() + 9000;
+        await eventually(
+          "longer than a ttl has passed",
+          async () => {
+            expect(await others.tryAcquire(name), "another got in").toBeNull();
+            return performance.now() > untilMs || signal.aborted ? true : undefined;
+          },
+          { paceMs: 300 },
+        );
+        expect(signal.aborted).toBe(false);
+      });
+    } finally {
+      first.resume();
+      await Promise.all([locks.close(), others.close()]);
+    }
+  },
+);

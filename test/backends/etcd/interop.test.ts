@@ -1,4 +1,4 @@
-/** etcdctl lock and we take turns on one lock: nobody is inside with another, all are served in order, and fences rise. */
+/** etcdctl lock and we take turns on one lock: no two are inside together, all are served in order, and fences rise. */
 import { execFile, spawn } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -87,7 +87,7 @@ describe("the queue", () => {
     lease: 1n,
   });
 
-  test("has holders that may hold together, whoever is in it, and nobody else's turn comes before them", () => {
+  test("has holders that may hold together, and no other's turn comes before them", () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom(...kinds), { minLength: 1, maxLength: 12 }), (parts) => {
         const order = inOrder(Buffer.from("/p/"), parts.map((part, at) => kv(at, part)).toReversed());
@@ -132,7 +132,7 @@ describe("values", () => {
     expect(readForced(writeForced("ops", "stuck"))).toMatchObject({ by: "ops", reason: "stuck" });
   });
 
-  test("of anybody are short, plain text, or nothing (S179)", () => {
+  test("of any program are short, plain text, or nothing (S179)", () => {
     fc.assert(
       fc.property(
         fc.oneof(

@@ -102,7 +102,7 @@ describe("leases", () => {
     await holder.close();
   });
 
-  test("that nobody uses any more are gone after close()", async () => {
+  test("that are not used any more are gone after close()", async () => {
     const closing = etcd({ endpoints: lab.endpoints });
     const one = claim(lockName(), { renewed: true });
     await granted(closing, one);
@@ -126,7 +126,7 @@ describe("what outlives a process", () => {
     const next = claim(kept.name);
     const refusal = await refused(other, next);
     expect(refusal.position, "first in line behind what is kept").toBe(1);
-    expect((await other.query(kept.name)).held, "nobody holds it").toEqual([]);
+    expect((await other.query(kept.name)).held, "no claim holds it").toEqual([]);
     await acquire(other, next);
   });
 

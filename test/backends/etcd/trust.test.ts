@@ -63,7 +63,7 @@ describe("a renewal", () => {
     await server?.stop();
   });
 
-  /** Grants one lock, and then answers keep-alives and questions as told. */
+  /** Grants one lock, and then answers keep-alives and questions as `terms` say. */
   async function holder(terms: { keepAlive: bigint; later: bigint; ttl: number; gone: boolean }): Promise<EtcdBackend> {
     let key: FakeKey | undefined;
     server = await fakeServer((method, message) => {

@@ -145,7 +145,7 @@ export class Connection {
     this.#why = cause;
     this.#listener.leaving();
     // Not from inside an event of one of its streams, which Node 20 does not survive: it loops for ever.
-    // With the error, so that calls know the reason; without it where there is none to be told, as an error needs a listener.
+    // With the error, so that calls know the reason; without it where no call can be open, as an error needs a listener.
     setImmediate(() => {
       this.#session.destroy(this.#isOpen ? cause : undefined);
       this.#socket.destroy();
@@ -187,7 +187,7 @@ export class Connection {
     this.#heardMs = performance.now();
   }
 
-  /** A stopped member keeps its connections: only a question shows that nobody is there. */
+  /** A stopped member keeps its connections: only a question shows that it is gone. */
   #checkLife(): void {
     const isIdle = this.#calls === 0 && this.#streams.size === 0;
     const nowMs = performance.now();

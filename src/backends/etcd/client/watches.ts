@@ -1,6 +1,6 @@
 /**
  * News of deletions: many watches on one stream. They are hints. A stream that ends takes its watches along, and each
- * of them says so: whoever waits then looks for itself.
+ * of them says so: the waiter then looks for itself.
  */
 import type { Channel } from "./channel.ts";
 import { unsent } from "./errors.ts";
