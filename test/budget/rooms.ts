@@ -28,9 +28,8 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/backends/etcd/": { cpu: 25, time: 75 },
 };
 
-/** Kept for what is not there yet: two more backends, each with its conformance suite, its own tests and its guards. */
+/** Kept for what is not there yet: one more backend, with its conformance suite, its own tests and its guards. */
 export const RESERVE: Readonly<Record<string, Cost>> = {
-  etcd: { cpu: 50, time: 35 },
   postgres: { cpu: 50, time: 35 },
 };
 

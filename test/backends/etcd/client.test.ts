@@ -319,7 +319,10 @@ function almostMessage(): fc.Arbitrary<Uint8Array> {
   );
   const flat = fc.array(part, { maxLength: 6 }).map((parts) => {
     const writer = new Writer();
-    for (const [at, value] of parts) typeof value === "bigint" ? writer.always(at, value) : writer.bytes(at, value);
+    for (const [at, value] of parts) {
+      if (typeof value === "bigint") writer.always(at, value);
+      else writer.bytes(at, value);
+    }
     return writer.take();
   });
   return fc.tuple(flat, field, flat).map(([a, at, b]) => Buffer.concat([a, new Writer().bytes(at, b).take()]));

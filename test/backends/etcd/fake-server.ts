@@ -74,10 +74,11 @@ function reply(stream: ServerHttp2Stream, answer: Answer, isStream: boolean): vo
     else stream.write(raw);
   } else {
     const status = { "grpc-status": String(answer.status), "grpc-message": answer.reason ?? "" };
-    if (answer.inTrailers !== true) return void stream.respond({ ...OK, ...status }, { endStream: true });
-    stream.respond(OK, { waitForTrailers: true });
-    stream.on("wantTrailers", () => stream.sendTrailers(status));
-    stream.end();
+    if (answer.inTrailers === true) {
+      stream.respond(OK, { waitForTrailers: true });
+      stream.on("wantTrailers", () => stream.sendTrailers(status));
+      stream.end();
+    } else stream.respond({ ...OK, ...status }, { endStream: true });
   }
 }
 
