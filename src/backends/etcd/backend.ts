@@ -237,7 +237,7 @@ export class EtcdBackend implements Backend {
     if (held !== undefined) this.#holders.quiet(held);
     const restMs = held === undefined ? 0 : held.sinceMs + claim.minHoldMs - performance.now();
     if (held !== undefined && restMs > 0) {
-      const kept = await this.#releases.keep(local, held.place, restMs);
+      const kept = await this.#releases.keep(local, held.place, held.fence, restMs);
       this.#holders.forget(held);
       return kept ? "held" : "absent";
     }

@@ -25,7 +25,7 @@ export async function findClaim(
   const order = inOrder(span.key, kvs);
   for (const [index, contender] of order.entries()) {
     const record = readClaim(contender.value);
-    if (record.id !== id || record.isOver) continue;
+    if (record.id !== id || record.endedFence !== undefined) continue;
     return { contender, record, holds: obstacleOf(order, index) === undefined, revision: header.revision };
   }
   return undefined;

@@ -3,7 +3,7 @@ import type { LossReason } from "../../contract/loss.ts";
 import type { EtcdClient } from "./client/client.ts";
 import { holdersOf, inOrder } from "./contenders.ts";
 import { below, type NameKeys } from "./keys.ts";
-import { readForced, writeForced } from "./record.ts";
+import { readClaim, readForced, writeForced } from "./record.ts";
 
 /** How long the record of it stays. */
 const RECORD_SECONDS = 3600;
@@ -21,12 +21,15 @@ export async function forceRelease(
   reason: string,
 ): Promise<boolean> {
   const span = below(keys.prefix(name));
-  const { kvs } = await client.range({ ...span, keysOnly: true });
-  const holder = holdersOf(inOrder(span.key, kvs)).find(({ modRevision }) => modRevision === fence);
+  const { kvs } = await client.range(span);
+  // A key that was released, and is kept for its minHold, was written once more, and has the fence in its record.
+  const holder = holdersOf(inOrder(span.key, kvs)).find(
+    ({ modRevision, value }) => (readClaim(value).endedFence ?? modRevision) === fence,
+  );
   if (holder === undefined) return false;
   const { id } = await client.grantLease(RECORD_SECONDS);
   const { succeeded } = await client.txn({
-    when: [{ key: holder.key, modRevision: fence }],
+    when: [{ key: holder.key, modRevision: holder.modRevision }],
     success: [
       { remove: { key: holder.key } },
       { put: { key: keys.forcedKey(name, fence), value: writeForced(by, reason), lease: id } },

@@ -62,7 +62,7 @@ function snapshotOf(
     if (!holders.has(contender)) {
       const { holder, meta, sinceMs } = record;
       pending.push({ name, ...contender.kind, holder, waitingMs: agoMs(sinceMs), position: pending.length + 1, meta });
-    } else if (!record.isOver) held.push(toHolding(name, contender, remaining.get(contender.lease)));
+    } else if (record.endedFence === undefined) held.push(toHolding(name, contender, remaining.get(contender.lease)));
   }
   return { held, pending };
 }

@@ -11,8 +11,8 @@ export interface ClaimRecord {
   readonly minHoldMs: number;
   /** Wall clock of the claimant: when it began to wait, or to hold. */
   readonly sinceMs: number;
-  /** It was released, and is kept for its minHold. */
-  readonly isOver: boolean;
+  /** The fence that it had. Set: it was released, and its key is kept for its minHold. */
+  readonly endedFence: bigint | undefined;
 }
 
 export interface ForcedRecord {
@@ -29,9 +29,10 @@ const META_MAX_BYTES = 64 * 1024;
 /** A value may contain these: they move a terminal's cursor, reverse its text, or are half a character. */
 const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
-export function writeClaim(claim: Claim, isOver = false): Buffer {
+/** `endedFence`: it was released, and the key that stays had this fence. */
+export function writeClaim(claim: Claim, endedFence?: bigint): Buffer {
   const { id, holder, meta, ttlMs, minHoldMs } = claim;
-  const over = isOver ? { isOver } : {};
+  const over = endedFence === undefined ? {} : { endedFence: endedFence.toString() };
   const data = Buffer.from(
     JSON.stringify({ holdfast: 1, id, holder, meta, ttlMs, minHoldMs, sinceMs: Date.now(), ...over }),
   );
@@ -45,9 +46,9 @@ export function readClaim(value: Buffer): ClaimRecord {
   const found = parse(value);
   if (found === undefined || typeof found["holder"] !== "string" || typeof found["id"] !== "string") {
     const holder = shown(value.toString("utf8", 0, 4 * TEXT_MAX)) || "unknown";
-    return { id: "", holder, meta: {}, ttlMs: Infinity, minHoldMs: 0, sinceMs: Number.NaN, isOver: false };
+    return { id: "", holder, meta: {}, ttlMs: Infinity, minHoldMs: 0, sinceMs: Number.NaN, endedFence: undefined };
   }
-  const { id, holder, meta, ttlMs, minHoldMs, sinceMs, isOver } = found;
+  const { id, holder, meta, ttlMs, minHoldMs, sinceMs, endedFence } = found;
   return {
     id,
     holder: shown(holder) || "unknown",
@@ -55,7 +56,7 @@ export function readClaim(value: Buffer): ClaimRecord {
     ttlMs: isDuration(ttlMs) ? ttlMs : Infinity,
     minHoldMs: isDuration(minHoldMs) ? minHoldMs : 0,
     sinceMs: typeof sinceMs === "number" ? sinceMs : Number.NaN,
-    isOver: isOver === true,
+    endedFence: typeof endedFence === "string" && /^\d{1,19}$/.test(endedFence) ? BigInt(endedFence) : undefined,
   };
 }
 

@@ -56,8 +56,10 @@ export class Releases {
    * Keeps the lock taken for `restMs`, though no claim holds it. The key stays where it is in the queue, and moves to a lease
    * of its own, which is not kept alive: so it outlives this process. `false`: it was gone.
    */
-  async keep(local: LocalClaim, place: Place, restMs: number): Promise<boolean> {
-    if (!(await this.#moveKey(local.claim, place.key, place.createRevision ?? 0n, restMs))) {
+  async keep(local: LocalClaim, place: Place, fence: bigint, restMs: number): Promise<boolean> {
+    if (
+      !(await this.#moveKey({ ...local.claim, key: place.key, created: place.createRevision ?? 0n, fence }, restMs))
+    ) {
       this.#attempts.forget(local);
       return false;
     }
@@ -79,8 +81,10 @@ export class Releases {
   async removeFound(claim: Claim, { contender, record, holds }: FoundClaim): Promise<Released> {
     const { key, createRevision } = contender;
     const restMs = holds && claim.resumes === true ? record.minHoldMs - agoMs(record.sinceMs) : 0;
+    const { holder, meta } = record;
+    const moved = { ...claim, holder, meta, key, created: createRevision, fence: contender.modRevision };
     const existed = await (restMs > 0
-      ? this.#moveKey({ ...claim, holder: record.holder, meta: record.meta }, key, createRevision, restMs)
+      ? this.#moveKey(moved, restMs)
       : removeCreated(this.#client, key, createRevision));
     if (!existed) return "absent";
     return holds ? "held" : "queued";
@@ -98,9 +102,13 @@ export class Releases {
     return existed === true;
   }
 
-  async #moveKey(claim: Claim, key: Buffer, created: bigint, restMs: number): Promise<boolean> {
+  async #moveKey(
+    claim: Claim & { readonly key: Buffer; readonly created: bigint; readonly fence: bigint },
+    restMs: number,
+  ): Promise<boolean> {
+    const { key, created, fence } = claim;
     const lease = await this.#client.grantLease(Math.ceil(restMs / 1000));
-    const value = writeClaim(claim, true);
+    const value = writeClaim(claim, fence);
     const { succeeded } = await this.#client.txn({
       when: [{ key, createRevision: created }],
       success: [{ put: { key, value, lease: lease.id } }],

@@ -126,9 +126,9 @@ describe("values", () => {
       holder: "web-3:812",
       meta: { why: "x" },
       minHoldMs: 5,
-      isOver: false,
+      endedFence: undefined,
     });
-    expect(readClaim(writeClaim(one, true)).isOver).toBe(true);
+    expect(readClaim(writeClaim(one, 2n ** 62n)).endedFence).toBe(2n ** 62n);
     expect(readForced(writeForced("ops", "stuck"))).toMatchObject({ by: "ops", reason: "stuck" });
   });
 

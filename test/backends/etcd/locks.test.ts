@@ -130,6 +130,17 @@ describe("what outlives a process", () => {
     await acquire(other, next);
   });
 
+  test("minHold, until it is ended by force, by the fence that the lease had", async () => {
+    const one = claim(lockName(), { minHoldMs: 3_600_000 });
+    const { fence } = await granted(backend, one);
+    expect(await backend.release(one)).toBe("held");
+    const next = claim(one.name);
+    await refused(other, next);
+    expect(await other.forceRelease(one.name, fence + 1n, "ops", "wrong fence")).toBe(false);
+    expect(await other.forceRelease(one.name, fence, "ops", "the day is over")).toBe(true);
+    await acquire(other, next);
+  });
+
   test("a claim that is found again by its id: renewed, released, and asked for with the same fence", async () => {
     const first = etcd({ endpoints: lab.endpoints });
     const one = claim(lockName());
