@@ -85,7 +85,7 @@ function reply(stream: ServerHttp2Stream, answer: Answer, isStream: boolean): vo
 const OK = { ":status": 200, "content-type": "application/grpc" };
 
 /** A response header. */
-export function header(term: bigint, revision = 1n, clusterId = 7n): (writer: Writer) => void {
+function header(term: bigint, revision = 1n, clusterId = 7n): (writer: Writer) => void {
   return (writer) => writer.int(1, clusterId).int(2, 1).int(3, revision).int(4, term);
 }
 

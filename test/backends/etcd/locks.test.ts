@@ -6,10 +6,12 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { LossReason } from "../../../src/contract/loss.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { etcd, type EtcdBackend, EtcdClient } from "../../../src/backends/etcd/index.ts";
+import { openRenewer } from "../../../src/backends/etcd/open.ts";
 import { startProxy } from "../../../src/lab/proxy.ts";
 import { type EtcdLab, startEtcd } from "../../../src/lab/servers/etcd.ts";
 import { findProgram } from "../../../src/lab/servers/programs.ts";
 import { makeScratch, removeScratch } from "../../../src/lab/servers/scratch.ts";
+import { ROOT } from "../../dist.ts";
 import { acquire, claim, eventually, granted, refused } from "./claims.ts";
 
 let lab: EtcdLab;
@@ -325,4 +327,30 @@ test("renew: true through the core: hundreds of runs on a few locks, none inside
   const shared = ["x", "y"].map((end) => lockName() + end);
   await Promise.all(Array.from({ length: 60 }, (_, i) => visit(i % 2 === 0 ? locks : rivals, shared[i % 2] as string)));
   expect((await locks.query(shared[0])).held).toEqual([]);
+});
+
+describe("a worker thread", () => {
+  test("renews a lease by its claim, and says no for one that is gone, or that has another fence", async () => {
+    const [held, gone] = [claim(lockName()), claim(lockName())];
+    const { fence } = await granted(backend, held);
+    await granted(backend, gone);
+    await backend.release(gone);
+    const renewer = await openRenewer(structuredClone(backend.renewer?.data));
+    const [first, second] = await renewer.renew([held, gone]);
+    expect([first?.held, second?.held]).toEqual([true, false]);
+    expect(await renewer.renew([held], [fence + 1n])).toMatchObject([{ held: false }]);
+    expect(await renewer.renew([held], [fence])).toMatchObject([{ held: true }]);
+    expect(await backend.release(held)).toBe("held");
+    expect(await renewer.renew([held])).toMatchObject([{ held: false }]);
+    await renewer.close();
+  });
+
+  test("of the package as it is shipped keeps a lease, which is released in the end", async () => {
+    const shipped = (await import(join(ROOT, "dist/index.js"))) as typeof import("../../../src/index.ts");
+    const locks = await shipped.connect(lab.url);
+    const lease = await locks.acquire(lockName(), { ttl: "30s", renew: "thread" });
+    lease.assertHeld();
+    expect(await lease.release()).toBe("released");
+    await locks.close();
+  });
 });
