@@ -134,7 +134,7 @@ function versions(seen: readonly Examined[]): readonly Finding[] {
 function alarms(found: readonly string[] | undefined): readonly Finding[] {
   const check = "alarms";
   if (found === undefined) return [{ level: "unknown", check, text: "this user may not read the alarms" }];
-  if (found.length === 0) return [{ level: "good", check, text: "none" }];
+  if (found.length === 0) return [{ level: "good", check, text: "no alarms" }];
   return [{ level: "weak", check, text: `${found.join(", ")}: locks can be released, but not taken` }];
 }
 

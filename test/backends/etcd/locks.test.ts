@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { LossReason } from "../../../src/contract/loss.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { etcd, type EtcdBackend, EtcdClient } from "../../../src/backends/etcd/index.ts";
+import { examineEtcd } from "../../../src/cli/doctor/etcd.ts";
 import { openRenewer } from "../../../src/backends/etcd/open.ts";
 import { startProxy } from "../../../src/lab/proxy.ts";
 import { type EtcdLab, startEtcd } from "../../../src/lab/servers/etcd.ts";
@@ -353,4 +354,17 @@ describe("a worker thread", () => {
     expect(await lease.release()).toBe("released");
     await locks.close();
   });
+});
+
+test("doctor says who leads, which version runs, what it complains of, and what is missing", async () => {
+  const report = await examineEtcd({ url: lab.url } as Parameters<typeof examineEtcd>[0]);
+  expect(Object.values(report.facts).join(" ")).toMatch(/leader \d+\.\d+\.\d+/);
+  expect(report.findings.map(({ check, level }) => `${check}: ${level}`)).toEqual(
+    expect.arrayContaining(["members: weak", "alarms: good", "access: weak"]),
+  );
+  const silent = await startProxy({ port: lab.servers[0]?.port ?? 0 });
+  await silent.stop();
+  await expect(
+    examineEtcd({ url: `etcd://127.0.0.1:${silent.port}` } as Parameters<typeof examineEtcd>[0]),
+  ).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND", message: /no member can be reached/ });
 });

@@ -204,10 +204,7 @@ export class Channel {
 
   #unreachable(): EtcdError {
     const { message = "not connected yet" } = this.#lastEnd ?? {};
-    return new EtcdError("DEADLINE_EXCEEDED", `no member can be reached: ${message}`, {
-      cause: this.#lastEnd,
-      unsent: true,
-    });
+    return unsent(`no member can be reached: ${message}`, this.#lastEnd);
   }
 
   async #tokenFrom(connection: Connection, deadlineMs: number): Promise<string | undefined> {
