@@ -8,6 +8,8 @@
 //   … --keep-going                                 goes on after the first that fails
 //   … --shrink 3                                   makes so many small for each rule (1)
 //   … --json                                       one JSON line for each finding, and one for the sum
+//
+// However it ends, also by Ctrl-C, the sum says with which seed to go on, so that several runs add up.
 import { argumentsOf } from "./arguments.mjs";
 import { Worker } from "node:worker_threads";
 import "./ensure-built.mjs";
@@ -43,6 +45,8 @@ const SILENCE_MS = 5000;
 const STANDSTILL_MS = 60_000;
 const startedMs = performance.now();
 const sum = { programs: 0, steps: 0, red: 0, rules: {} };
+let stopped = false;
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => (stopped = true));
 /** [the seed at work, how many programs have been begun] */
 const progress = new Int32Array(new SharedArrayBuffer(8));
 
@@ -79,7 +83,7 @@ function work(order) {
     };
     let next = order.from;
     const send = () => {
-      const full = next >= order.to || (seconds > 0 && performance.now() - startedMs > seconds * 1000);
+      const full = stopped || next >= order.to || (seconds > 0 && performance.now() - startedMs > seconds * 1000);
       if (full || (sum.red > 0 && !values["keep-going"])) return end({ stuckAt: undefined });
       const to = Math.min(order.to, next + BATCH);
       worker.postMessage({ ...order, from: next, to });
@@ -116,19 +120,22 @@ else {
   for (let from = first; from < to;) {
     const { stuckAt } = await work({ from, to });
     if (stuckAt === undefined) break;
+    if (stopped) break;
     // It looped for ever: once more under guard, which can tell where, and then on behind it.
     await work({ from: stuckAt, to: stuckAt + 1, guarded: true });
     from = stuckAt + 1;
   }
 }
 const tookMs = performance.now() - startedMs;
-if (values.json) console.log(JSON.stringify({ ...sum, seed: first, seconds: tookMs / 1000 }));
+// Batches end whole, and in the order of their seeds.
+const next = first + sum.programs;
+if (values.json) console.log(JSON.stringify({ ...sum, seed: first, next, seconds: tookMs / 1000 }));
 else {
   const rules = Object.entries(sum.rules).map(([rule, times]) => `${times} × ${rule}`);
   console.log(
     `\n${sum.programs} programs from seed ${first} in ${(tookMs / 1000).toFixed(1)} s ` +
       `(${(sum.programs / (tookMs / 1000)).toFixed(0)} per second, ${(sum.steps / Math.max(1, sum.programs)).toFixed(0)} timers each), ` +
-      `${sum.red} break a rule${rules.length > 0 ? `: ${rules.join(", ")}` : ""}.`,
+      `${sum.red} break a rule${rules.length > 0 ? `: ${rules.join(", ")}` : ""}.${stopped ? ` Go on with --seed ${next}.` : ""}`,
   );
 }
 process.exitCode = sum.red > 0 ? 1 : 0;

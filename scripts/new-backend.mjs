@@ -56,6 +56,7 @@ export { ${name} } from "./backend.ts";
 export type { ${Name}Options } from "./options.ts";
 `,
   [`${folder}/options.ts`]: `/** Options of ${name}(), checked when the backend is created. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 
 export interface ${Name}Options {
   /** \`host:port\`. */
@@ -64,11 +65,12 @@ export interface ${Name}Options {
 
 export function checkOptions(options: ${Name}Options): void {
   if (typeof options?.server !== "string" || options.server === "") {
-    throw new TypeError('Expected \`server\` to be a text such as "localhost:1234"');
+    throw new ArgumentError('Expected \`server\` to be a text such as "localhost:1234"');
   }
 }
 `,
   [`${folder}/open.ts`]: `/** Opens \`${scheme}:\` URLs. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Backend } from "../../contract/backend.ts";
 import { ${name} } from "./backend.ts";
 
@@ -76,7 +78,7 @@ export async function openBackend(url: string): Promise<Backend> {
   const { host, protocol } = new URL(url);
   if (protocol !== "${scheme}:" || host === "") {
     // The rest of the URL may hold a password: it is not repeated.
-    throw new TypeError('Expected \`url\` to be "${scheme}://host:port"');
+    throw new ArgumentError('Expected \`url\` to be "${scheme}://host:port"');
   }
   return ${name}({ server: host });
 }

@@ -174,6 +174,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   ["README.md", "`tryAcquire()` gives it up to {} s", constant("src/core", "TRY_MAX_MS") / 1000],
   ["docs/concepts.md", "The default, {} s, suits most work", core("ttl") / 1000],
   ["docs/concepts.md", "({} % of the ttl and {} ms)", (driftMs(100_000) - driftMs(0)) / 1000, driftMs(0)],
+  ["docs/concepts.md", "JSON of at most {} KiB", constant("src/core", "VALUE_BYTES_MAX") / 1024],
   ["docs/concepts.md", "gets no answer for {} s (or", constant("src/core", "WANTED_SILENCE_MS") / 1000],
   ["docs/cli.md", "how long the lock outlives a dead holder ({}s)", constant(RUN, "DEFAULT_TTL_MS") / 1000],
   ["docs/cli.md", "when the lease is about to end ({}s,", constant(RUN, "DEFAULT_GRACE_MS") / 1000],
@@ -216,6 +217,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   ["docs/backends/redis.md", "({} s) has lapsed", redis("ticket") / 1000],
   ["docs/backends/redis.md", "`maxTtl + maxLag` ({} s by default)", (redis("maxTtl") + redis("maxLag")) / 1000],
   ["docs/backends/redis.md", "{} ms or {} holders before", constant("src/core", "TURN_MS"), redis("run")],
+  ["docs/backends/redis.md", "{} places of the queue in a call and {} claims in a message", LIMIT.portion, LIMIT.news],
   ["docs/backends/redis.md", "each with its own answer: {} to a call", constant(REDIS, "PORTION")],
   [
     "docs/backends/redis.md",
@@ -225,9 +227,10 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   ],
   [
     "docs/backends/redis.md",
-    "read up to {} characters and {} grants; hints to a quorum's waiters wake them {} times in a row and then every {} ms",
+    "read up to {} characters and {} grants, or {} claims with other news; hints to a quorum's waiters wake them {} times in a row and then every {} ms",
     LIMIT.message,
     LIMIT.grants,
+    LIMIT.news,
     constant(REDIS, "WAKES_BURST"),
     constant(REDIS, "WAKES_PACE_MS"),
   ],

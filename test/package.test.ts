@@ -1,9 +1,12 @@
 /** What is published, and what it is built with: nothing else travels, and everything is what it was when it was chosen. */
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { CLIENTS } from "../src/backends/redis/open.ts";
+import { installedVersion, whyUnsupported } from "../src/contract/peer-version.ts";
 import { ROOT } from "./dist.ts";
 
 const run = promisify(execFile);
@@ -62,4 +65,59 @@ test("the change log begins with the next version, and has the one that is publi
   expect(newest.localeCompare(version, "en", { numeric: true })).toBeGreaterThanOrEqual(0);
   // A section without a line says that a habit was forgotten, not that nothing changed.
   for (const section of text.split(/^## /m).slice(1)) expect(section).toMatch(/^- /m);
+});
+
+describe("optional peers", () => {
+  test("the ranges of package.json are those that are checked when a peer is loaded", () => {
+    const { peerDependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as {
+      readonly peerDependencies: Readonly<Record<string, string>>;
+    };
+    for (const [peer, oldest] of Object.entries(CLIENTS)) {
+      expect(peerDependencies[peer]).toBe(oldest.map((least) => `^${least}`).join(" || "));
+      expect(whyUnsupported(peer, installedVersion(peer, import.meta.url), oldest)).toBeUndefined();
+      expect(installedVersion(peer, import.meta.url)).toMatch(/^\d+\.\d+\.\d+/);
+    }
+  });
+
+  test.each([
+    ["5.4.0", true],
+    ["5.3.9", false],
+    ["5.11.1", true],
+    ["4.99.0", false],
+    ["6.0.0", true],
+    ["6.0.1-beta.2", true],
+    ["7.0.0", false],
+    ["15.4.0", false],
+  ])("ioredis %s: supported %s", (version, isSupported) => {
+    const why = whyUnsupported("ioredis", version, CLIENTS.ioredis);
+    if (isSupported) expect(why).toBeUndefined();
+    else
+      expect(why).toBe(
+        `ioredis ${version} is installed, but Holdfast supports ^5.4.0 and ^6.0.0: npm install ioredis@6`,
+      );
+  });
+
+  test("a version that is not supported is not loaded: the other library is, or the error says what to install", async () => {
+    const root = mkdtempSync(join(tmpdir(), "holdfast-peers-"));
+    onTestFinished(() => rmSync(root, { recursive: true, force: true }));
+    const install = (name: string, version: string, says: string): void => {
+      const folder = join(root, "node_modules", name);
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(join(folder, "package.json"), JSON.stringify({ name, version, main: "index.js" }));
+      writeFileSync(join(folder, "index.js"), `throw new Error(${JSON.stringify(says)});`);
+    };
+    cpSync(join(ROOT, "dist"), join(root, "node_modules/holdfast/dist"), { recursive: true });
+    cpSync(join(ROOT, "package.json"), join(root, "node_modules/holdfast/package.json"));
+    const program =
+      'import { connect } from "holdfast"; connect("redis://127.0.0.1:1").catch((e) => console.log(JSON.stringify([e.code, e.fatal, e.message])));';
+    const opened = async (): Promise<unknown> =>
+      JSON.parse((await run(process.execPath, ["--input-type=module", "-e", program], { cwd: root })).stdout);
+
+    install("ioredis", "4.28.5", "ioredis 4 was loaded");
+    const message =
+      "Redis by URL needs a client library: ioredis 4.28.5 is installed, but Holdfast supports ^5.4.0 and ^6.0.0: npm install ioredis@6.";
+    expect(await opened()).toEqual(["ERR_LOCK_BACKEND", true, message]);
+    install("redis", "6.1.0", "redis 6 was loaded");
+    expect(await opened()).toEqual([undefined, undefined, "redis 6 was loaded"].map((one) => one ?? null));
+  }, 60_000);
 });

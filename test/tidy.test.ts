@@ -12,6 +12,13 @@ interface Source {
   readonly text: string;
 }
 
+interface Planted {
+  readonly name: string;
+  readonly file: string;
+  readonly find: string;
+  readonly tests: readonly string[];
+}
+
 function sources(folder: string, ending: RegExp): Source[] {
   return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
     .filter((path) => ending.test(path) && !path.includes("node_modules") && !path.includes("generated/"))
@@ -43,6 +50,59 @@ function room(path: string): string {
 function imports(source: Source): string[] {
   const found = source.text.matchAll(/(?:from|import)\s*\(?\s*"(\.[^"]+)"/g);
   return [...found].map(([, specifier]) => join(dirname(source.path), specifier!));
+}
+
+function backendFolders(): readonly string[] {
+  return readdirSync(join(root, "src/backends"), { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => name);
+}
+
+/** The jobs of a backend, each a file of that name; and, where a backend has watch(), one of two for how a claim waits. */
+const JOBS = ["index", "open", "options", "backend", "renewals", "query", "force-release", "errors"];
+const WAITING = ["waiting", "release-hints"];
+
+/** Jobs that a backend does not have, each with the reason. A new backend has them all. */
+const ABSENT_JOBS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  memory: {
+    options: "it has those of its store, which are there",
+    renewals: "nothing is sent: a renewal is one step of the store",
+    query: "nothing is sent: a query is one step of the store",
+    errors: "nothing fails but the use of a closed backend",
+  },
+  zookeeper: { waiting: "ZooKeeper's own watches wake a claim: they are part of each recipe" },
+};
+
+/** What these jobs were called before, or are called elsewhere. */
+const OTHER_NAMES: readonly (readonly [RegExp, string])[] = [
+  [/^(?:config|settings|check)$/, "options"],
+  [/^(?:renewal|renew|keepalive|retime)$/, "renewals"],
+  [/^(?:inspect|peek|list|state|snapshot)$/, "query"],
+  [/^(?:force|forced|break|steal)$/, "force-release"],
+  [/^(?:error|faults?|failures?|troubles?)$/, "errors"],
+  [/^(?:wait|watch|news|notify|hints)$/, "waiting or release-hints"],
+];
+
+function jobFaults(
+  name: string,
+  files: readonly string[],
+  watches: boolean,
+  absent: Readonly<Record<string, string>>,
+): string[] {
+  const folder = `src/backends/${name}`;
+  const has = (job: string): boolean => files.includes(`${job}.ts`);
+  const lacksWaiting = watches && !WAITING.some(has) && absent["waiting"] === undefined;
+  const missing = JOBS.filter((job) => !has(job) && absent[job] === undefined);
+  const named = files.flatMap((file) => {
+    const other = OTHER_NAMES.find(([pattern]) => pattern.test(file.replace(/\.ts$/, "")));
+    return other === undefined ? [] : [`${folder}/${file}: the name of this job is ${other[1]}`];
+  });
+  return [
+    ...missing.map((job) => `${folder} has no ${job}.ts`),
+    ...(lacksWaiting ? [`${folder} has no ${WAITING.join(".ts or ")}.ts`] : []),
+    ...Object.keys(absent).flatMap((job) => (has(job) ? [`${folder} has ${job}.ts after all`] : [])),
+    ...named,
+  ];
 }
 
 /** Which rooms have a door to which, from the outside inwards. `*` stands for any backend. */
@@ -124,17 +184,45 @@ describe("architecture", () => {
     expect(top.toSorted()).toEqual(["src/connect.ts", "src/index.ts"]);
   });
 
-  test("the table of backends has a row for each folder, and a backend has the files that every backend has", () => {
-    const folders = readdirSync(join(root, "src/backends"), { withFileTypes: true })
-      .filter((entry) => entry.isDirectory())
-      .map(({ name }) => name);
-    expect(BACKEND_NAMES.toSorted()).toEqual(folders.toSorted());
-    const missing = folders.flatMap((name) =>
-      ["index", "open", "backend"]
-        .map((file) => `src/backends/${name}/${file}.ts`)
-        .filter((path) => !existsSync(join(root, path))),
+  test("the table of backends has a row for each folder", () => {
+    expect(BACKEND_NAMES.toSorted()).toEqual(backendFolders().toSorted());
+  });
+
+  test("the same job has the same file name in every backend", () => {
+    expect(
+      backendFolders().flatMap((name) =>
+        jobFaults(
+          name,
+          readdirSync(join(root, "src/backends", name)),
+          /^ {2}(?:async )?watch\(/m.test(readFileSync(join(root, "src/backends", name, "backend.ts"), "utf8")),
+          ABSENT_JOBS[name] ?? {},
+        ),
+      ),
+    ).toEqual([]);
+  });
+
+  test("a job that is missing, or has another name, is seen", () => {
+    const files = [...JOBS, "waiting"].map((job) => `${job}.ts`);
+    expect(jobFaults("new", files, true, {})).toEqual([]);
+    expect(jobFaults("new", [...files.filter((file) => file !== "query.ts"), "inspect.ts"], true, {})).toEqual([
+      "src/backends/new has no query.ts",
+      "src/backends/new/inspect.ts: the name of this job is query",
+    ]);
+    expect(jobFaults("new", files.slice(0, -1), true, {})).toEqual([
+      "src/backends/new has no waiting.ts or release-hints.ts",
+    ]);
+    expect(jobFaults("new", files, true, { query: "no reason" })).toEqual(["src/backends/new has query.ts after all"]);
+  });
+
+  test("each planted bug is still a change of one place, and its tests are there", async () => {
+    const { planted } = (await import(join(root, "scripts/mutate/planted.mjs"))) as { planted: readonly Planted[] };
+    expect(planted.length).toBeGreaterThan(0);
+    const wrong = planted.filter(
+      ({ file, find, tests: named }) =>
+        readFileSync(join(root, file), "utf8").split(find).length !== 2 ||
+        named.some((path) => !existsSync(join(root, path))),
     );
-    expect(missing).toEqual([]);
+    expect(wrong.map(({ name }) => name)).toEqual([]);
   });
 
   test("the core imports nothing but Node's own modules", () => {
@@ -214,10 +302,29 @@ describe("words", () => {
   });
 
   test("the wall clock decides nothing: Date.now() is only where its reason is given", () => {
-    const allowed = [/^src\/contract\/clock\.ts$/, /^src\/(lab|cli|testing|backends\/(file|quorum|zookeeper|etcd))\//];
+    // once.ts: when the work was done, for people.
+    const allowed = [
+      /^src\/contract\/clock\.ts$/,
+      /^src\/core\/once\.ts$/,
+      /^src\/(lab|cli|testing|backends\/(file|quorum|zookeeper|etcd))\//,
+    ];
     const wrong = src
       .filter(
         ({ path, text }) => /Date\.now\(\)|new Date\(/.test(code(text)) && !allowed.some((place) => place.test(path)),
+      )
+      .map(({ path }) => path);
+    expect(wrong).toEqual([]);
+  });
+
+  test("a wrong argument is an ArgumentError, which code knows by its code", () => {
+    // A property that a lease of several locks does not have: no argument is wrong.
+    const allowed = ["src/core/multi-lease.ts", "src/fence/http/refusal.ts"];
+    const wrong = src
+      .filter(
+        ({ path, text }) =>
+          /^src\/(contract|core|backends|fence)\//.test(path) &&
+          !allowed.includes(path) &&
+          /new TypeError\(/.test(code(text)),
       )
       .map(({ path }) => path);
     expect(wrong).toEqual([]);

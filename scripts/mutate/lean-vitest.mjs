@@ -1,5 +1,6 @@
 // As much of Vitest as the tests of the nearest kind use, in one process and without a server: most of what a small bug costs
 // to try is the start of the runner. What is green here is asked again with Vitest itself before it counts as a survivor.
+import { AsyncLocalStorage } from "node:async_hooks";
 import { createRequire } from "node:module";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
@@ -74,6 +75,9 @@ export const beforeAll = hook("beforeAll");
 export const afterAll = hook("afterAll");
 export const beforeEach = hook("beforeEach");
 export const afterEach = hook("afterEach");
+/** What the test that is under way wants done after it. Several may be under way. */
+const finishing = new AsyncLocalStorage();
+export const onTestFinished = (work, ms) => void finishing.getStore().push({ work, ms: ms ?? HOOK_MS });
 
 const stubbed = new Map();
 export const vi = {
@@ -136,10 +140,12 @@ class Red extends Error {
 async function runTest(test, path, around) {
   try {
     for (const suite of around) for (const each of suite.beforeEach) await within(each);
+    const finished = [];
     try {
-      await within(test);
+      await finishing.run(finished, () => within(test));
     } finally {
       for (const suite of around.toReversed()) for (const each of suite.afterEach.toReversed()) await within(each);
+      for (const each of finished.toReversed()) await within(each);
     }
   } catch (error) {
     throw new Red(`${path} ${test.name}`.trim(), error);

@@ -5,6 +5,7 @@
 const HANDED_OVER = ["test/backends/redis/keeping.test.ts"];
 const FLOOR = ["test/backends/redis/keeping.test.ts"];
 const CORE = [
+  "test/core/doubt.test.ts",
   "test/core/time.test.ts",
   "test/core/reentry.test.ts",
   "test/core/local-queue.test.ts",
@@ -75,7 +76,7 @@ export const planted = [
   {
     name: "hole-5-sibling-not-notified",
     file: "src/core/reentry.ts",
-    find: "this.#lease!.onLost = (reason) => this.#sendAway(reason);",
+    find: "this.#lease!.onLost = (loss) => this.#sendAway(loss);",
     put: "",
     tests: CORE,
   },

@@ -1,13 +1,13 @@
 /** A backend by its URL. Loaded only when a URL is given: users who make their own client do not need it. */
+import { ArgumentError, got } from "../contract/argument-error.ts";
 import { backendOf, BACKENDS, schemeOf, SCHEMES } from "./all.ts";
 import type { Backend } from "../contract/backend.ts";
-import { got } from "../contract/show-value.ts";
 
 /** See openBackend() in connect.ts, whose arguments these are. */
 export async function openUrl(given: readonly [] | readonly [url: string]): Promise<Backend> {
   const url: unknown = given.length === 0 ? await urlByDefault() : given[0];
   if (typeof url !== "string" || url.trim() === "") {
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected \`url\` to be a text such as "redis://host:6379", got ${got(url)}. For the embedded store of this machine say "file:", or leave it out.`,
     );
   }
@@ -16,7 +16,7 @@ export async function openUrl(given: readonly [] | readonly [url: string]): Prom
     const scheme = schemeOf(url);
     // The rest of the URL may hold a password: only the scheme is repeated.
     const found = scheme === undefined ? "a text without a scheme" : `${scheme}:`;
-    throw new TypeError(`Expected \`url\` to start with one of ${SCHEMES.join(":, ")}:, got ${found}`);
+    throw new ArgumentError(`Expected \`url\` to start with one of ${SCHEMES.join(":, ")}:, got ${found}`);
   }
   const opener = await BACKENDS[name].load();
   return await opener.openBackend(url);

@@ -1,4 +1,5 @@
 /** Where a store's URL comes from. One that holds a password can stay out of arguments and environments. */
+import { ArgumentError } from "../contract/argument-error.ts";
 import { closeSync, constants, openSync, readSync } from "node:fs";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -14,7 +15,7 @@ export function defaultUrl(env: Environment): string {
   const text = env["HOLDFAST_URL"];
   if (text === undefined) return EMBEDDED;
   if (text.trim() === "") {
-    throw new TypeError(
+    throw new ArgumentError(
       "Expected HOLDFAST_URL to name a store, got an empty text. Unset it to use the embedded store of this machine, or set it to file: to say so.",
     );
   }
@@ -25,7 +26,7 @@ export function defaultUrl(env: Environment): string {
 export function resolveUrl(text: string, env: Environment, what: string): string {
   if (text.startsWith("@env:")) return fromVariable(text.slice("@env:".length), env, what);
   if (text.startsWith("@file:")) return fromFile(text.slice("@file:".length), what);
-  if (text.startsWith("@")) throw new TypeError(`Expected ${what} to be a URL, @env:NAME or @file:PATH`);
+  if (text.startsWith("@")) throw new ArgumentError(`Expected ${what} to be a URL, @env:NAME or @file:PATH`);
   return text;
 }
 
@@ -34,7 +35,7 @@ function fromVariable(name: string, env: Environment, what: string): string {
   const value = Object.hasOwn(env, name) ? env[name] : undefined;
   const url = value?.trim() ?? "";
   if (url === "" || url.startsWith("@")) {
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected the variable ${JSON.stringify(name)}, which ${what} names, to hold a URL; it ${value === undefined ? "is not set" : "does not"}`,
     );
   }
@@ -47,11 +48,11 @@ function fromFile(path: string, what: string): string {
     text = startOf(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new TypeError(`Expected ${what} to name a file that can be read, got ${JSON.stringify(path)} (${code})`);
+    throw new ArgumentError(`Expected ${what} to name a file that can be read, got ${JSON.stringify(path)} (${code})`);
   }
   const url = text.trim();
   if (url === "" || url.startsWith("@") || /[\s\0]/.test(url) || Buffer.byteLength(text) > FILE_BYTES_MAX) {
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected the file ${JSON.stringify(path)}, which ${what} names, to hold one URL and nothing else`,
     );
   }

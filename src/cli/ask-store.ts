@@ -15,8 +15,8 @@ export interface Asked {
 }
 
 /**
- * What the store says about the locks whose names start so. Foreign text in it is cut to what could have come through our
- * doors. Rejects with a `LockBackendError` after five seconds, or with the signal's reason.
+ * What the store says about the locks whose names start so. Foreign text in it is cut to the lengths that Holdfast itself
+ * allows. Rejects with a `LockBackendError` after five seconds, or with the signal's reason.
  */
 export async function ask({ locks, backend }: Asked, prefix: string, stop?: AbortSignal): Promise<Snapshot> {
   const late = new AbortController();

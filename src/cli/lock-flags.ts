@@ -62,7 +62,7 @@ export function readLockFlags(
   return { ttlMs, waitMs, options };
 }
 
-/** What is shown as the holder: who a person should go and look for. */
+/** What is shown as the holder: the process that a person should look for. */
 export function ownHolder(pid: number = process.pid): string {
   return `${clipped(hostname(), HOLDER_MAX - 20)}:${pid}`;
 }

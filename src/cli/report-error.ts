@@ -1,4 +1,5 @@
 /** Turns an error into a message for people, an object for scripts, and an exit code. */
+import { isArgumentError } from "../contract/argument-error.ts";
 import { LockBackendError, LockError, LockLostError, LockTimeoutError } from "../contract/errors.ts";
 import { UsageError } from "./usage-error.ts";
 import { EXIT } from "./exit-codes.ts";
@@ -32,16 +33,11 @@ function framesOf(error: Error): readonly string[] {
 }
 
 function exitOf(error: unknown): number {
-  if (error instanceof UsageError || isWrongArgument(error)) return EXIT.usage;
+  if (error instanceof UsageError || isArgumentError(error)) return EXIT.usage;
   if (error instanceof LockTimeoutError) return EXIT.notAcquired;
   if (error instanceof LockLostError) return EXIT.lost;
   if (error instanceof LockError) return EXIT.backend;
   return EXIT.internal;
-}
-
-/** The library refuses wrong arguments with a `TypeError` that begins like this; any other `TypeError` is a fault. */
-function isWrongArgument(error: unknown): boolean {
-  return error instanceof TypeError && /^(Expected|Unknown)\b/.test(error.message);
 }
 
 function codeOf(error: unknown): string {

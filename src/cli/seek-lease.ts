@@ -73,7 +73,7 @@ export async function seekLease(wanted: Wanted): Promise<Taken> {
     const seeking = acquisition.seek();
     const grant = await Promise.race([seeking, off]).finally(() => over.abort());
     seeking.catch(() => {});
-    if (grant !== undefined) return grant;
+    if (grant !== undefined && "granted" in grant) return grant;
   } catch (error) {
     await leave(wanted, acquisition);
     throw asBackendError(backend.name, claim.name, error);
@@ -119,13 +119,14 @@ function withoutEnding(
       return "held";
     },
     query: (prefix) => backend.query(prefix),
+    inspect: (name) => backend.inspect(name),
     forceRelease: (name, fence, by, reason) => backend.forceRelease(name, fence, by, reason),
     close: () => backend.close(),
   };
 }
 
 /** The release that the acquisition has begun goes out before the store is closed. `false`: it is unknown whether it arrived. */
-async function leave({ claim, note }: Wanted, acquisition: Acquisition): Promise<boolean> {
+async function leave({ claim, note }: Wanted, acquisition: Acquisition<undefined>): Promise<boolean> {
   const left = await within(
     systemClock,
     acquisition.callOff().then(() => true),
@@ -141,7 +142,11 @@ async function leave({ claim, note }: Wanted, acquisition: Acquisition): Promise
 }
 
 /** Who is in the way: what the store says now, or has said if it does not answer any more. */
-async function holders(store: OpenStore, acquisition: Acquisition, answers: boolean): Promise<readonly Holding[]> {
+async function holders(
+  store: OpenStore,
+  acquisition: Acquisition<undefined>,
+  answers: boolean,
+): Promise<readonly Holding[]> {
   const { name } = acquisition.claim;
   const said = acquisition.refused === undefined ? undefined : acquisition.blockers(systemClock.now()).heldBy;
   if (said !== undefined && !answers) return said;

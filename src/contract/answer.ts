@@ -5,7 +5,7 @@
  * An answer is a foreign object, which may throw when it is looked at, or say something else the next time. So it is
  * read here, once, and nowhere else. See backend-mistake.ts for how a mistake is reported.
  */
-import type { Backend, Claim, Granted, Holding, Refused, Renewal } from "./backend.ts";
+import type { Backend, Claim, Granted, Holding, KeptOutcome, Refused, Renewal } from "./backend.ts";
 import { messageOf } from "./errors.ts";
 import { describeLoss, type LossReason } from "./loss.ts";
 
@@ -25,18 +25,28 @@ export function readAnswer(
   }
 }
 
-function readGrant({ fence, run, ttlMs, fromMs }: Granted, nowMs: number): Granted | "mistaken" {
+function readGrant({ fence, run, ttlMs, fromMs, wanted, mayLinger }: Granted, nowMs: number): Granted | "mistaken" {
   if (typeof fence !== "bigint" || fence < 1n || fence > MAX_FENCE) return "mistaken";
   if (!Number.isSafeInteger(run) || run < 1) return "mistaken";
   if (run > 1 && fence + BigInt(run) - 1n > MAX_FENCE) return "mistaken";
   if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) return "mistaken";
   // From the future: another clock, mostly the wall clock. It would be trusted for ever.
   if (fromMs !== undefined && !(Number.isFinite(fromMs) && fromMs <= nowMs)) return "mistaken";
-  return { granted: true, fence, run, ttlMs, fromMs };
+  return { granted: true, fence, run, ttlMs, fromMs, wanted: wanted === true, mayLinger: mayLinger === true };
 }
 
-function readRefusal({ heldBy, retryMs, quarantineMs }: Refused): Refused {
-  return { granted: false, heldBy, retryMs: number(retryMs), quarantineMs: number(quarantineMs) };
+function readRefusal({ heldBy, retryMs, quarantineMs, outcome }: Refused): Refused | "mistaken" {
+  const kept = outcome === undefined ? undefined : readOutcome(outcome);
+  if (kept === "mistaken") return kept;
+  return { granted: false, heldBy, retryMs: number(retryMs), quarantineMs: number(quarantineMs), outcome: kept };
+}
+
+/** What it says is for its readers to check: the store does not look into it, either. */
+export function readOutcome({ value, fence, holder, ageMs, remainingMs }: KeptOutcome): KeptOutcome | "mistaken" {
+  if (typeof value !== "string" || typeof holder !== "string" || typeof fence !== "bigint") return "mistaken";
+  return Number.isFinite(ageMs) && Number.isFinite(remainingMs)
+    ? { value, fence, holder, ageMs, remainingMs }
+    : "mistaken";
 }
 
 function number(value: unknown): number | undefined {
@@ -79,22 +89,26 @@ function readHolding(holding: Holding, ageMs: number): readonly Holding[] {
   return isShown ? [{ name, mode, limit, holder, fence, heldMs, remainingMs, meta }] : [];
 }
 
+/** From when trust counts; with the news that the lease is wanted, or why it is gone. Nearly always only the first. */
+export type ReadRenewal = number | { readonly gone: LossReason } | { readonly wantedFromMs: number };
+
 /**
- * What a backend says of one lease of those that it was asked to renew: from when trust counts, or why the lease is gone.
- * `undefined`: neither, or nothing that could be. An instant from the future would be trusted for ever.
+ * What a backend says of one lease of those that it was asked to renew. `undefined`: nothing that could be. An instant from the
+ * future would be trusted for ever.
  */
 export function readRenewal(
   renewals: readonly Renewal[] | undefined,
   index: number,
   sentAtMs: number,
   nowMs: number,
-): number | { readonly gone: LossReason } | undefined {
+): ReadRenewal | undefined {
   try {
-    const renewal = renewals?.[index] as Renewal & { readonly fromMs?: number; readonly reason?: unknown };
+    const renewal = renewals?.[index] as Renewal & { fromMs?: number; reason?: unknown; wanted?: unknown };
     const held = renewal?.held;
     if (held === false) return { gone: readLoss(renewal.reason) };
     const fromMs = held === true ? (renewal.fromMs ?? sentAtMs) : undefined;
-    return typeof fromMs === "number" && fromMs <= nowMs ? fromMs : undefined;
+    if (typeof fromMs !== "number" || !(fromMs <= nowMs)) return undefined;
+    return renewal.wanted === true ? { wantedFromMs: fromMs } : fromMs;
   } catch {
     return undefined;
   }

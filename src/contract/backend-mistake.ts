@@ -1,6 +1,6 @@
 /** Says what a backend did wrong, for its author. Loaded when one has: the words are not needed otherwise. */
 import type { Granted, Refused } from "./backend.ts";
-import { got } from "./show-value.ts";
+import { got } from "./argument-error.ts";
 import { LockBackendError, messageOf, quote } from "./errors.ts";
 
 export function mistakenGrant(backend: string, lock: string, answer: Granted | Refused): LockBackendError {

@@ -6,44 +6,20 @@
  * - *holder*, *waiter*: whose claim is granted, or queued.
  * - *lease*: a granted claim while it lasts. *ttl*: how long a lease outlives a dead holder.
  * - *fence*: the lease's number; of two leases on one lock, the later has the greater fence.
+ * - *outcome*: what the work under a lease came to, kept by the store after the lease, for those who want that instead of the lock.
+ * - *wanted*: a claim queues for a lock that another claim holds.
  * - *backend*: a store that grants leases. *guard*: a check at the protected thing that refuses old fences.
  *
  * Every operation is idempotent by `claim.id`: a caller that lost a reply asks again with the same claim.
  * An answer is certain; a rejection means *unknown*, unless it is a {@link LockBackendError} with `fatal`.
  * The core checks every answer: see answer.ts.
  */
+import type { Claim, KeptOutcome, Outcome } from "./claim.ts";
 import type { LossReason } from "./loss.ts";
+import type { Holding, LockState, Snapshot } from "./snapshot.ts";
 
-export type Mode = "exclusive" | "shared";
-
-/** Free text shown to those who inspect the lock. */
-export type Meta = Readonly<Record<string, string>>;
-
-export interface Claim {
-  /** 128 random bits, base64url (22 characters). */
-  readonly id: string;
-  readonly name: string;
-  readonly mode: Mode;
-  /** How many exclusive claims may hold at once. Always 1 in shared mode. */
-  readonly limit: number;
-  readonly ttlMs: number;
-  /** The store keeps the lock this much longer than `ttlMs` when the holder ends uncleanly. */
-  readonly lockDelayMs: number;
-  /**
-   * A release before this age leaves the lock taken until then, though it is not held. In a release, 0 leaves nothing behind, unless
-   * the claim `resumes`: then the store's own record counts.
-   */
-  readonly minHoldMs: number;
-  /** Who claims, for people: `host:pid`. */
-  readonly holder: string;
-  readonly meta: Meta;
-  /** False: a refused attempt leaves nothing in the store, also if the claim was queued before. True: it may queue the claim. */
-  readonly queues: boolean;
-  /** True: another process may have been granted this very claim, and it is to be found by its id. */
-  readonly resumes?: boolean | undefined;
-  /** True: renewed with this ttl, from this thread, until it is released, so that its time may hang together with others'. */
-  readonly renewed?: boolean | undefined;
-}
+export type { Claim, HeldLock, KeptOutcome, LocalFacts, Meta, Mode, Outcome } from "./claim.ts";
+export type { Forced, Holding, LockState, Snapshot, Waiting } from "./snapshot.ts";
 
 export interface Granted {
   readonly granted: true;
@@ -57,6 +33,10 @@ export interface Granted {
   readonly fromMs?: number | undefined;
   /** The ttl that the store gave, where it cannot give the one asked for. */
   readonly ttlMs?: number | undefined;
+  /** True: a claim queued for the lock when it was granted. A hint, as {@link Listener.wanted} is. */
+  readonly wanted?: boolean | undefined;
+  /** True: the lease may be kept for a while after its work, because the store says when it is wanted. */
+  readonly mayLinger?: boolean | undefined;
 }
 
 export interface Refused {
@@ -69,6 +49,8 @@ export interface Refused {
   readonly position?: number | undefined;
   /** Ask again after this long if no news came. Absent: the core's own pace. */
   readonly retryMs?: number | undefined;
+  /** Present, for a claim that wants it: the lock's work was done, and this came of it. */
+  readonly outcome?: KeptOutcome | undefined;
 }
 
 /**
@@ -83,49 +65,16 @@ export type Swapped = (Granted | Refused) & { readonly released?: Released | und
 /** `false` is a certain no: the store no longer holds the lock for this claim. `"unknown"` is neither yes nor no. */
 export type Renewal =
   /** `from`: as in a {@link Vote}. */
-  | { readonly held: true; readonly fromMs?: number | undefined; readonly from?: string | undefined }
+  | {
+      readonly held: true;
+      readonly fromMs?: number | undefined;
+      readonly from?: string | undefined;
+      /** As in {@link Granted}. */
+      readonly wanted?: boolean | undefined;
+    }
   /** `reason`: as data, or a text of its own. */
   | { readonly held: false; readonly reason: LossReason | string }
   | { readonly held: "unknown"; readonly cause: unknown };
-
-export interface Holding {
-  readonly name: string;
-  readonly mode: Mode;
-  readonly limit: number;
-  readonly holder: string;
-  /** The first fence of the lease's run. */
-  readonly fence: bigint;
-  readonly heldMs: number;
-  /** Until the store lets go by itself. */
-  readonly remainingMs: number;
-  readonly meta: Meta;
-}
-
-export interface Waiting {
-  readonly name: string;
-  readonly mode: Mode;
-  readonly limit: number;
-  readonly holder: string;
-  readonly waitingMs: number;
-  /** 1 is next. */
-  readonly position: number;
-  readonly meta: Meta;
-}
-
-/** A lease that was ended from outside, kept for a while so that people can see who did it and why. */
-export interface Forced {
-  readonly name: string;
-  readonly fence: bigint;
-  readonly by: string;
-  readonly reason: string;
-  readonly agoMs: number;
-}
-
-export interface Snapshot {
-  readonly held: readonly Holding[];
-  readonly pending: readonly Waiting[];
-  readonly forced: readonly Forced[];
-}
 
 /** What a backend tells without being asked. Hints that save time: the core stays right when none arrives. */
 export interface Listener {
@@ -136,6 +85,23 @@ export interface Listener {
    * one lease that proves nothing by itself: only that one is renewed at once.
    */
   doubt(claimId?: string): void;
+  /**
+   * A claim queues for the lock that this claim holds. Sent by the attempt with which the queue begins: to all who share the
+   * lock, and, where a limit lets several hold, to the oldest. What does not queue sends nothing. Grants and renewals say it too.
+   */
+  wanted?(claimId: string): void;
+}
+
+/** What only some stores can do. `true`, or why not, as a sentence for users. Absent: it was never said, so it cannot. */
+export interface Abilities {
+  /** `release(claim, outcome)`, claims that want outcomes, and `forget()`. */
+  readonly outcomes?: true | string | undefined;
+  /** `listener.wanted()`, and `wanted` in grants and renewals. */
+  readonly wanted?: true | string | undefined;
+  /** A renewal for another ttl than that of the attempt. */
+  readonly otherTtl?: true | string | undefined;
+  /** `steal()`. */
+  readonly steal?: true | string | undefined;
 }
 
 export interface Backend {
@@ -143,6 +109,9 @@ export interface Backend {
 
   /** True: a lease ends with the process that took it, whatever its ttl: with its session, or its memory. */
   readonly ephemeral?: boolean | undefined;
+
+  /** What it can do of that which only some stores can. */
+  readonly can?: Abilities | undefined;
 
   /** Takes the lock if the claim may hold it now, in one atomic step. Never waits. May queue the claim. */
   attempt(claim: Claim): Promise<Granted | Refused>;
@@ -154,7 +123,8 @@ export interface Backend {
   watch?(claim: Claim, signal: AbortSignal): Promise<Granted | undefined>;
 
   /**
-   * Renews each claim for its own ttl; answers in the order asked. One bad claim never harms another. `fences`: those with
+   * Renews each claim for its own ttl; answers in the order asked. One bad claim never harms another. The ttl may be another than
+   * before, where the backend {@link Abilities can} do that; a renewal never makes a lease end sooner than it would have. `fences`: those with
    * which the claims were granted, in their order, where it is in doubt whether these are still the same leases. A claim that
    * holds its lock with another fence is not renewed, and the answer is no: its lease was over in between, and an attempt that
    * was long on its way has taken the lock again.
@@ -165,8 +135,12 @@ export interface Backend {
    * Ends the claim, held or queued, and says what it was. `"absent"` is a certain answer like any other: a backend whose
    * client may have sent the release twice (its connection broke on the way) rejects instead. After a rejection the core asks
    * again; "absent" then counts as released, if the lease was trusted when its work settled and has been since.
+   *
+   * `outcome`: kept in the same atomic step, and only if the claim holds by the lease with its fence: one that was over, and that a late
+   * attempt has taken again, ends without it, and the answer is `"absent"`. When it is kept every claim that waits for an outcome has
+   * news. Asked again, it is `"held"` for as long as that outcome is kept. The last fence of the lock is kept at least as long.
    */
-  release(claim: Claim): Promise<Released>;
+  release(claim: Claim, outcome?: Outcome): Promise<Released>;
 
   /** Releases `held` and attempts `next` in one atomic step and one round trip. Absent: the core does one after the other. */
   swap?(held: Claim, next: Claim): Promise<Swapped>;
@@ -174,14 +148,33 @@ export interface Backend {
   /** Holders and waiters of all locks whose name starts with `prefix`. */
   query(prefix: string): Promise<Snapshot>;
 
+  /** All that the store knows of one lock. It changes nothing. */
+  inspect(name: string): Promise<LockState>;
+
   /**
    * Ends the lease whose run contains `fence`, whichever process holds it, and tells its holder at once where it can.
    * `false`: no such lease, so a successor is never hit.
    */
   forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean>;
 
+  /**
+   * Ends all leases of the lock by force and grants it to the claim, before all who wait, in one atomic step: as forceRelease()
+   * by the claim's holder. A claim that holds the lock keeps it, and ends nothing. It never queues. After a rejection the core
+   * asks with attempt(), so that a steal is not done twice.
+   */
+  steal?(claim: Claim, reason: string): Promise<Granted | Refused>;
+
+  /** Removes the kept outcome of the lease whose run begins with `fence`, and nothing else. `false`: there is none. */
+  forget?(name: string, fence: bigint): Promise<boolean>;
+
   /** Called once by the core, before anything else. */
   listen?(listener: Listener): void;
+
+  /**
+   * The holder wants to know from now on when its lease is wanted. Until then the backend need not watch for it; what began
+   * before is in the answer to the next renewal. Absent: nothing has to be prepared.
+   */
+  expectWanted?(claim: Claim): void;
 
   /**
    * How a worker thread can renew this backend's claims: it imports `module`, calls its

@@ -1,5 +1,5 @@
 /** Durations as people write them, checked at the door; inside, everything is `…Ms`. */
-import { got } from "./show-value.ts";
+import { ArgumentError, got } from "./argument-error.ts";
 
 export type Duration = number | `${number}ms` | `${number}s` | `${number}m` | `${number}h`;
 
@@ -28,7 +28,7 @@ export function toMs(
     const upper = maxMs < Number.MAX_SAFE_INTEGER ? ` up to ${formatMs(maxMs)}` : "";
     const lower = minMs > 1 ? `of at least ${formatMs(minMs)}` : minMs > 0 ? "above 0" : "of 0 or more";
     const hint = typeof value === "number" && value > 0 && value < minMs ? " (numbers are milliseconds)" : "";
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected \`${option}\` to be a duration ${lower}${upper}, such as 250, "250ms", "2s", "5m" or "1h", got ${got(value)}${hint}`,
     );
   }

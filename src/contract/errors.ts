@@ -1,4 +1,4 @@
-/** What can go wrong, in few classes with stable codes. Wrong arguments are plain `TypeError`s. */
+/** What can go wrong, in few classes with stable codes. Wrong arguments are `TypeError`s: see `argument-error.ts`. */
 import type { Holding, Vote } from "./backend.ts";
 import { formatMs } from "./duration.ts";
 import { clipped, HOLDER_MAX, printable } from "./foreign.ts";
@@ -9,6 +9,7 @@ export type LockErrorCode =
   | "ERR_LOCK_LOST"
   | "ERR_LOCK_BACKEND"
   | "ERR_LOCK_CLOSED"
+  | "ERR_LOCK_OUTCOME"
   | "ERR_FENCE_REJECTED";
 
 export abstract class LockError extends Error {
@@ -118,6 +119,21 @@ export class LockClosedError extends LockError {
       lock,
       `Lock ${quote(lock)} is still held, but these locks are being closed: end the work, and it is released then.`,
     );
+  }
+}
+
+/** The work was done by another caller of `once()`, but what came of it cannot be had. It is not run again while that is kept. */
+export class LockOutcomeError extends LockError {
+  readonly code = "ERR_LOCK_OUTCOME" as const;
+  readonly fence: bigint;
+
+  constructor(lock: string, fence: bigint, why: string, options?: ErrorOptions) {
+    super(
+      lock,
+      `The work of ${quote(lock)} was done (fence ${fence}), but ${why}. It runs again when that is no longer kept.`,
+      options,
+    );
+    this.fence = fence;
   }
 }
 

@@ -1,4 +1,4 @@
-/** Several locks: all or nothing, always in the same order, so that two who want the same locks never wait for each other. */
+/** Several locks: all or nothing, always in the same order, so two callers that want the same locks never wait for each other. */
 import type { Clock } from "../contract/clock.ts";
 import { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
@@ -27,7 +27,7 @@ export async function acquireAll(
   options: CheckedOptions,
   take: Take,
 ): Promise<HeldLease | MultiLease | null> {
-  // Stands for the caller's signal, which is looked at nowhere else: it may be a kind of its own, and throw.
+  // Used instead of the caller's signal, which is read only here: it may be a class of the user's own, and throw.
   const caller = new AbortController();
   const { signal } = caller;
   const unlisten = onAbort(options.signal, (reason) => caller.abort(reason));
@@ -39,7 +39,7 @@ export async function acquireAll(
       const end = await takeEach(sorted, parts, { ...options, signal }, (name, its) =>
         take(name, its, Math.max(1, untilMs - clock.now())),
       ).catch((error: unknown) => ({ error }));
-      // Looked at by the clock, all in one step with handing them out: a timer may be late, and one turn later they may be lost.
+      // Checked by the clock, in the same step that hands them out: a timer may be late, and one turn later they may be lost.
       const lost = parts.find((part) => part.stateNow() === "lost")?.lost;
       if (end === "all" && lost === undefined && !signal.aborted)
         return parts.length === 1 ? parts[0]! : new MultiLease(parts);

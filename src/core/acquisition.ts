@@ -3,16 +3,18 @@
  * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
  */
 import { asked, askFor, type Blockers, readAnswer, readBlockers, trustedUntilMs } from "../contract/answer.ts";
-import type { Claim, Granted, Refused } from "../contract/backend.ts";
+import type { Claim, Granted, KeptOutcome, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import { onAbort } from "../contract/on-abort.ts";
-import { type Grant, unused } from "./hold.ts";
+import { jitter } from "../contract/random.ts";
+import { type Grant, unused } from "./grant.ts";
+import { isSame, type Shown } from "./shown.ts";
 import type { SentAt } from "../contract/clock.ts";
 import { releaseUntil, type Runtime } from "./release.ts";
 import { within } from "../contract/time-limit.ts";
 
-export type { Grant } from "./hold.ts";
+export type { Grant } from "./grant.ts";
 
 const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 1000;
@@ -21,22 +23,30 @@ const SILENCE_MS = 1000;
 /** How often in a row a backend may say at once that it should be asked again. */
 const HASTY_MAX = 10;
 
-/** What became of an acquisition: a grant; nothing, where it was refused for good or called off; or an error. */
+/** The lock's work was done: what came of it, by an answer to a question that left then. */
+export interface Done {
+  readonly outcome: KeptOutcome;
+  readonly sentAtMs: number;
+}
+
+/** What became of an acquisition: a grant; an outcome instead; nothing, where it was refused for good or called off; or an error. */
 export type Ended<For> = (
   acquisition: Acquisition<For>,
-  grant: Grant | undefined,
+  grant: Grant | Done | undefined,
   failed?: { readonly error: unknown },
 ) => void;
 
 /** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
 export class Acquisition<For = unknown> {
-  readonly claim: Claim;
+  claim: Claim;
   /** Whom it was made for. Another who wants the same may have taken that place since. */
   request: For;
   /** The tries' own note: the last of them that had been called when the question left. */
   upTo = 0;
   /** Called whenever its question has come back, and it goes on without a grant. */
   onHeard: (() => void) | undefined;
+  /** What its claim shows to people. Absent: always the same. */
+  shown: ((acquisition: Acquisition<For>) => Shown) | undefined;
   /** The store's last refusal. */
   refused: Refused | undefined;
   #refusedAtMs = 0;
@@ -53,6 +63,15 @@ export class Acquisition<For = unknown> {
     this.#around = around;
     this.claim = claim;
     this.request = request;
+  }
+
+  /** Brings what the claim shows up to date. `true`: the store knows something else. */
+  show(): boolean {
+    if (this.shown === undefined) return false;
+    const { meta, local } = this.shown(this);
+    if (meta === this.claim.meta && isSame(local, this.claim.local)) return false;
+    this.claim = { ...this.claim, meta, local };
+    return true;
   }
 
   /** A question of it is out. */
@@ -89,6 +108,7 @@ export class Acquisition<For = unknown> {
   }
 
   #ask(sent: SentAt): Promise<Granted | Refused> {
+    this.show();
     return this.#follow(askFor(this.#around.backend, this.claim), sent);
   }
 
@@ -103,11 +123,11 @@ export class Acquisition<For = unknown> {
     return { granted, sent, heardAtMs: this.#around.clock.now(), trustedUntilMs: untilMs };
   }
 
-  /** Resolves with the grant; with `undefined` when refused and the claim does not queue, or when called off. */
+  /** Resolves with the grant, or the outcome that the claim wants; with `undefined` when refused and the claim does not queue, or when called off. */
   async seek(first?: {
     readonly answer: Promise<Granted | Refused>;
     readonly sent: SentAt;
-  }): Promise<Grant | undefined> {
+  }): Promise<Grant | Done | undefined> {
     const { clock, sleep } = this.#around;
     let answer = first?.answer;
     for (let round = 0; this.#off === undefined; round++) {
@@ -134,6 +154,8 @@ export class Acquisition<For = unknown> {
         // Asked for again with the same claim, but not without a pause for ever: the next may be as slow, or as short.
         this.#trouble = new Error("its grant was over too soon");
         if (round === 0) continue;
+      } else if (heard?.outcome !== undefined && this.claim.wantsOutcome === true) {
+        return { outcome: heard.outcome, sentAtMs: sent.atMs };
       } else if (heard !== undefined) {
         this.#refusedAtMs = clock.now();
         this.refused = heard;
@@ -148,7 +170,7 @@ export class Acquisition<For = unknown> {
     return undefined;
   }
 
-  /** What is no answer is asked for again, as after an error; a grant that cannot be is reported, because the next would be no better. */
+  /** An invalid answer is asked for again, as after an error; an impossible grant is reported, because the next one would be no better. */
   #checked(answer: Granted | Refused): Granted | Refused | Promise<never> {
     const { backend, clock } = this.#around;
     const read = readAnswer(answer, clock.now());
@@ -213,7 +235,7 @@ export class Acquisition<For = unknown> {
     if (retryMs !== undefined && retryMs > 0 && this.#trouble === undefined) return Math.max(1, retryMs);
     const capMs = Math.min(POLL_MAX_MS, Math.max(1, this.claim.ttlMs / 3));
     const pauseMs = Math.min(capMs, POLL_MIN_MS * 2 ** Math.min(round, 10));
-    return pauseMs * (0.5 + 0.5 * this.#around.chance.fraction());
+    return jitter(pauseMs, 0.5, 1, this.#around.chance);
   }
 
   /** Waits for news or for `pauseMs`, whichever comes first. */
@@ -222,7 +244,16 @@ export class Acquisition<For = unknown> {
     const over = new AbortController();
     this.#waiting = over;
     // Waiting keeps the process alive: its user counts on the lock.
-    const timer = clock.setTimer(() => over.abort(), pauseMs, true);
+    const untilMs = clock.now() + pauseMs;
+    // A claim that is to show something new is asked for again earlier, but no more often than a lease is renewed.
+    const lookMs = this.claim.ttlMs / 3;
+    const look = (): void => {
+      const leftMs = untilMs - clock.now();
+      // Less than a millisecond is nothing: timers fire that much early, and would be set again for ever.
+      if (leftMs < 1 || this.show()) over.abort();
+      else timer = clock.setTimer(look, Math.min(leftMs, lookMs), true);
+    };
+    let timer = clock.setTimer(look, Math.min(pauseMs, lookMs), true);
     try {
       const news = queued ? await this.#watch(over.signal) : "none";
       if (news !== "none") return news;

@@ -1,9 +1,11 @@
 /** The claims of one local queue that are on their way through the store. Those that are no longer wanted are called off, and tracked until gone. */
-import { Acquisition } from "./acquisition.ts";
+import { Acquisition, type Done } from "./acquisition.ts";
+import type { Shown } from "./shown.ts";
 import type { Blockers } from "../contract/answer.ts";
-import type { Granted, Refused } from "../contract/backend.ts";
+import type { Granted, LocalFacts, Refused } from "../contract/backend.ts";
 import type { SentAt } from "../contract/clock.ts";
-import { type Grant, remove } from "./hold.ts";
+import type { Grant } from "./grant.ts";
+import { remove } from "./list.ts";
 import { toClaim } from "./options.ts";
 import type { Releases, Runtime } from "./release.ts";
 import { type RequestList, type Request, SILENCE_MS } from "./request.ts";
@@ -13,6 +15,8 @@ export interface ClaimParts extends Runtime {
   /** Who claims, for people. */
   readonly holder: string;
   readonly releases: Releases;
+  /** Whose locks these are, for those who hold several. */
+  readonly locks: object;
 }
 
 /** Whether the answer to a claim's question would be worth nothing. */
@@ -35,6 +39,9 @@ export abstract class Acquisitions {
 
   protected abstract granted(acquisition: Acquisition<Request>, grant: Grant): void;
 
+  /** The claim wanted an outcome, and there is one. */
+  protected abstract done(acquisition: Acquisition<Request>, done: Done): void;
+
   /** For good: the claim was only a try. */
   protected abstract refused(acquisition: Acquisition<Request>): void;
 
@@ -43,6 +50,9 @@ export abstract class Acquisitions {
 
   /** A question has come back without a grant, and the claim waits on. A try does not. */
   protected abstract heard(): void;
+
+  /** What the claims show in the store of those who wait behind them here. */
+  protected abstract facts(): LocalFacts | undefined;
 
   /** A question of one of them is out, and its answer is worth waiting for. */
   get isAsking(): boolean {
@@ -77,8 +87,11 @@ export abstract class Acquisitions {
     const claim = toClaim(chance.id(), this.name, holder, request.options, request.waits);
     const acquisition = new Acquisition(this.#parts, claim, request);
     acquisition.onHeard = this.#onHeard;
+    acquisition.shown = this.#shown;
     if (this.claims.length === 0) this.claims = [acquisition];
     else this.claims.push(acquisition);
+    // What its caller holds is looked for by those who find deadlocks: it is there from the start.
+    if (request.scope !== undefined && request.waits) acquisition.show();
     return acquisition;
   }
 
@@ -120,6 +133,8 @@ export abstract class Acquisitions {
     return this.claims.map((acquisition) => acquisition.troubleAt(nowMs)).find((trouble) => trouble !== undefined);
   }
 
+  readonly #shown = ({ request }: Acquisition<Request>): Shown => ({ meta: request.options.meta, local: this.facts() });
+
   readonly #onHeard = (): void => {
     this.#silences = 0;
     this.heard();
@@ -127,14 +142,15 @@ export abstract class Acquisitions {
 
   readonly #ended = (
     acquisition: Acquisition<Request>,
-    grant: Grant | undefined,
+    grant: Grant | Done | undefined,
     failure?: { readonly error: unknown },
   ): void => {
     // Mostly it is the only one.
     if (this.claims.at(-1) === acquisition) this.claims.pop();
     else if (!remove(this.claims, acquisition)) return;
     this.#silences = 0;
-    if (grant !== undefined) this.granted(acquisition, grant);
+    if (grant !== undefined && "outcome" in grant) this.done(acquisition, grant);
+    else if (grant !== undefined) this.granted(acquisition, grant);
     else if (failure === undefined) this.refused(acquisition);
     else {
       this.callOff(acquisition);

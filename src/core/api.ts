@@ -30,6 +30,31 @@ export interface AcquireOptions extends LockOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** How a value is written for others, and read again. */
+export interface OnceCodec<T> {
+  encode(value: T): string;
+  decode(text: string): T;
+}
+
+export interface OnceOptions<T> extends Omit<AcquireOptions, "mode" | "limit"> {
+  /** For how long the value is kept, by the store's clock: 1 s to a year. */
+  readonly keep: Duration;
+  /** For how long a failure is kept: name, message and code, and all get that error. @default not at all */
+  readonly keepFailure?: Duration | undefined;
+  /** At most 64 KiB of text. What it cannot write is done without a value for others. @default JSON */
+  readonly codec?: OnceCodec<T> | undefined;
+}
+
+export interface OnceResult<T> {
+  readonly value: T;
+  /** True: another call did the work. */
+  readonly replayed: boolean;
+  /** Of the lease under which it was done. */
+  readonly fence: bigint;
+  /** When it was done, by this machine's clock. */
+  readonly at: Date;
+}
+
 export interface TryOptions extends LockOptions {
   /** Gives up asking; once acquired, it no longer matters. */
   readonly signal?: AbortSignal | undefined;
@@ -45,7 +70,7 @@ export interface QueryOptions {
 }
 
 export interface ElectOptions extends LockOptions {
-  /** Ends the candidacy; an office held is left after the work has settled. */
+  /** Ends the candidacy. A leader steps down after its work has settled. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -70,11 +95,16 @@ export interface Lease extends AsyncDisposable {
   readonly fences: ReadonlyMap<string, bigint>;
   /** Aborts, with a {@link LockLostError} as reason, before the store gives the lock to anyone else. */
   readonly signal: AbortSignal;
+  /**
+   * A hint: aborts once when a claim of another process, or a request of this one that does not fit beside it, queues for the lock. So a
+   * polite holder can finish early. It may come late, or, where a store cannot tell, only for this process's own requests.
+   */
+  readonly wanted: AbortSignal;
   /** Milliseconds of trust left, by the monotonic clock; 0 when the lease has ended or is in doubt. */
   remaining(): number;
   /** Throws {@link LockLostError} unless the lease is surely held now. Right even when timers are late. */
   assertHeld(): void;
-  /** Ends the lease. Safe to call twice. Rejects only where a custom backend answers what is no answer. */
+  /** Ends the lease. Safe to call twice. Rejects only if a custom backend gives an invalid answer. */
   release(): Promise<ReleaseResult>;
 }
 
@@ -99,11 +129,17 @@ export interface Locks extends AsyncDisposable {
   /** Runs `work` while holding the lock. Rejects with {@link LockTimeoutError}, with {@link LockLostError}, or as `work` does. */
   run<T>(name: string | readonly string[], work: Work<T>): Promise<T>;
   run<T>(name: string | readonly string[], options: AcquireOptions, work: Work<T>): Promise<T>;
+  /**
+   * Of all callers everywhere one runs `work`; the others wait, and get its value. For as long as `keep` says all get that value
+   * without running. A failure is not kept, unless `keepFailure` says so: then the next caller runs. A crash between the end of the work
+   * and its release repeats the work: close that window with a guard, or with an idempotency key.
+   */
+  once<T>(name: string, options: OnceOptions<T>, work: Work<T>): Promise<OnceResult<T>>;
   /** Waits for the lock. Rejects with {@link LockTimeoutError}, or with `signal.reason`. */
   acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lease>;
   /** Takes the lock if it is free now, else resolves to `null`. */
   tryAcquire(name: string | readonly string[], options?: TryOptions): Promise<Lease | null>;
-  /** Runs for office repeatedly, and does `work` while elected. Resolves when `signal` aborts or the locks are closed. */
+  /** Campaigns for leadership, and runs `work` while elected. Resolves when `signal` aborts or the locks are closed. */
   elect(name: string, work: Work<unknown>, options?: ElectOptions): Promise<void>;
   /** Holders and waiters of all locks whose name starts with `prefix`. */
   query(prefix?: string, options?: QueryOptions): Promise<Snapshot>;

@@ -1,4 +1,4 @@
-/** A question to the store that a user waits for: with the user's own signal and waitMode, and no longer than there are locks. */
+/** A question to the store that a user waits for: with the user's own signal and time limit, and only until the locks are closed. */
 import type { Engine } from "./engine.ts";
 import { formatMs } from "../contract/duration.ts";
 import { asBackendError, LockBackendError, LockClosedError } from "../contract/errors.ts";

@@ -2,12 +2,12 @@
  * The graceful end: stop acquiring, ask the work to stop, wait for it, then release and leave nothing behind. Never under a
  * running function unless asked to. Each call of close() waits with its own grace for the same end.
  */
+import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { CloseOptions } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
 import type { Engine } from "./engine.ts";
 import { toMs } from "../contract/duration.ts";
-import { asBackendError, LockBackendError, LockClosedError, quote } from "../contract/errors.ts";
-import { got } from "../contract/show-value.ts";
+import { asBackendError, isA, LockBackendError, LockClosedError, LockLostError, quote } from "../contract/errors.ts";
 import { checkObject } from "./options.ts";
 import { asked } from "../contract/answer.ts";
 import { within } from "../contract/time-limit.ts";
@@ -58,7 +58,8 @@ export class Closing {
     // A wrong option is an error of this call, and closes nothing.
     const { grace = Infinity, force = false } = checkObject(options);
     const graceMs = toMs(grace, "grace", { minMs: 0, maxMs: Infinity });
-    if (typeof force !== "boolean") throw new TypeError(`Expected \`force\` to be true or false, got ${got(force)}`);
+    if (typeof force !== "boolean")
+      throw new ArgumentError(`Expected \`force\` to be true or false, got ${got(force)}`);
     if (!this.#begun) this.#begin();
     const settled = await this.#running.settled(this.#engine.clock, graceMs);
     if (settled || force) return await this.#end();
@@ -82,7 +83,7 @@ export class Closing {
   }
 }
 
-/** Ends every hold, used or not, and waits until nothing of ours is left in the store. Says what may be, in bounded time. */
+/** Ends every hold, used or not, and waits until nothing of ours is left in the store. After a bounded time it reports what may be left. */
 async function end(engine: Engine): Promise<void> {
   const { clock, releases } = engine;
   engine.releaseAll();
@@ -110,4 +111,14 @@ function leftovers(backend: string, names: readonly string[], cause: unknown): L
     `The locks are closed, but the ${backend} store did not confirm that ${shown} ${names.length === 1 ? "is" : "are"} released: ` +
     "what is left there ends by itself after its ttl.";
   return new LockBackendError(backend, names.join(", "), message, { cause });
+}
+
+/** Work that fails keeps its own error. A loss meanwhile is named as its cause, where it has none. */
+export function attachLoss(error: unknown, lost: LockLostError | undefined): void {
+  if (lost === undefined || !isA(Error, error) || isA(LockLostError, error)) return;
+  try {
+    if (error.cause === undefined) error.cause = lost;
+  } catch {
+    // Frozen, or with a getter: it stays as it is.
+  }
 }

@@ -1,6 +1,6 @@
 /**
  * A lease that ends in doubt while others go on with its hold: a re-entry, or one of several that share it. No release of its
- * own could say whether it was still held, so that the store's next word on the hold does: a renewal, or the release by the
+ * own could say whether it was still held, so the store's next word on the hold does: a renewal, or the release by the
  * last one out.
  */
 import type { ReleaseResult } from "./api.ts";
@@ -24,7 +24,7 @@ export function leftToOthers(hold: Hold, clock: Clock, watchdog: Watchdog): Rele
 async function settleDoubt(hold: Hold, clock: Clock, watchdog: Watchdog): Promise<ReleaseResult> {
   const patienceMs = Math.max(PATIENCE_MIN_MS, Math.min(PATIENCE_MAX_MS, hold.ttlMs / 3));
   const untilMs = clock.now() + patienceMs;
-  // Asks, and then looks for a while: a word that settles nothing, as one that is older than the sleep, is not asked for without a pause.
+  // Asks, and then checks for a while: an answer that settles nothing, such as one older than the sleep, is not asked for without a pause.
   for (let asks = true; ; asks = !asks) {
     const nowMs = clock.now();
     const leftMs = untilMs - nowMs;

@@ -1,6 +1,6 @@
-/** Election: run for office repeatedly; do the work while elected; leave only after the work has settled. */
+/** Leader election: campaign repeatedly, run the work while elected, and step down only after the work has settled. */
 import type { Work } from "./api.ts";
-import type { Chance } from "../contract/random.ts";
+import { type Chance, jitter } from "../contract/random.ts";
 import type { Clock } from "../contract/clock.ts";
 import { isA, LockBackendError, LockClosedError } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
@@ -23,14 +23,14 @@ export interface Candidacy {
   readonly work: Work<unknown>;
 }
 
-/** Resolves when the signal aborts or the locks are closed. Rejects when the work fails in office, or the store refuses for good. */
+/** Resolves when the signal aborts or the locks are closed. Rejects when the work fails while elected, or the store refuses for good. */
 export async function elect(candidacy: Candidacy): Promise<void> {
   const { clock, chance, signal, closing, ttlMs } = candidacy;
   while (!isOver(candidacy)) {
     const lease = await campaign(candidacy);
     if (lease !== undefined) await serve(candidacy, lease);
     if (isOver(candidacy)) return;
-    const pauseMs = Math.min(PAUSE_MAX_MS, ttlMs / 10) * (0.5 + 0.5 * chance.fraction());
+    const pauseMs = jitter(Math.min(PAUSE_MAX_MS, ttlMs / 10), 0.5, 1, chance);
     await pause(clock, pauseMs, [signal, closing]);
   }
 }
@@ -39,7 +39,7 @@ function isOver({ signal, closing }: Candidacy): boolean {
   return signal?.aborted === true || closing.aborted;
 }
 
-/** Waits to be elected; undefined when that ended without an office. */
+/** Waits to be elected; undefined when the candidacy ended first. */
 async function campaign(candidacy: Candidacy): Promise<HeldLease | undefined> {
   try {
     return await candidacy.acquire();
@@ -51,25 +51,25 @@ async function campaign(candidacy: Candidacy): Promise<HeldLease | undefined> {
   }
 }
 
-/** One term of office. It ends when the work settles, or when the lease is lost and the work has noticed. */
+/** One term as the leader. It ends when the work settles, or when the lease is lost and the work has noticed. */
 async function serve(candidacy: Candidacy, lease: HeldLease): Promise<void> {
   const { signal, work } = candidacy;
   let stopListening: (() => void) | undefined;
   let failed = false;
   try {
     stopListening = onAbort(signal, (reason) => lease.stop(reason));
-    // Elected in the very moment in which the candidacy ended: nothing is begun, and no minHold is due.
+    // Elected just when the candidacy ended: the work does not start, so minHold does not count.
     if (isOver(candidacy)) return lease.discard();
     await candidacy.hold(lease, async () => {
       await work(lease);
     });
   } catch (error) {
-    // After a loss or a step-down, a rejection is how the work ends; in office it is a failure.
+    // After a loss or a step-down, the work may end by rejecting; while elected, that is a failure.
     failed = lease.stateNow() !== "lost" && !isOver(candidacy);
     if (failed) throw error;
   } finally {
     stopListening?.();
-    // The work's own error is what counts, whatever the release comes to.
+    // The work's own error is reported, whatever the release answers.
     const released = lease.release();
     await (failed ? released.catch(() => {}) : released);
   }

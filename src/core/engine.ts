@@ -14,11 +14,11 @@ import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import type { LossReason } from "../contract/loss.ts";
-import type { Scope } from "./reentry.ts";
+import { Scope } from "./reentry.ts";
 import { Releases } from "./release.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { RenewThread } from "./renew-thread.ts";
-import { type WaitMode, type Queue, Request, tooLate } from "./request.ts";
+import { type WaitMode, type Queue, Request, type Taken, tooLate } from "./request.ts";
 import { LocalQueue, type QueueParts } from "./local-queue.ts";
 
 const IDLE_QUEUES = 256;
@@ -44,7 +44,7 @@ export class Engine {
     this.chance = options.chance ?? systemChance;
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
     const { clock, chance, holder, closing, ended } = this;
-    const runtime = { backend, clock, chance, sleep: new SleepDetector(clock), ended };
+    const runtime = { backend, clock, chance, sleep: new SleepDetector(clock), ended, locks: this };
     this.releases = new Releases(runtime);
     this.watchdog = new Watchdog(runtime);
     this.#parts = { ...runtime, holder, closing, releases: this.releases, watchdog: this.watchdog };
@@ -53,6 +53,7 @@ export class Engine {
       backend.listen?.({
         lost: (id, reason) => this.#lost(id, readLoss(reason)),
         doubt: (id) => (id === undefined ? this.watchdog.doubt() : this.#doubtOne(id)),
+        wanted: (id) => this.watchdog.find(id)?.hearFromStore(true),
       });
     } catch (error) {
       throw asBackendError(backend.name, "", error);
@@ -75,23 +76,24 @@ export class Engine {
 
   /** Waits for the lock, or looks once: see {@link WaitMode}. Only a `try` resolves to null. */
   take(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+    // Only who wants an outcome may get one.
+    return this.takeOrOutcome(name, options, waitMode, waitMs) as Promise<HeldLease | null>;
+  }
+
+  /** As {@link take}, for options that say that an outcome is wanted. */
+  takeOrOutcome(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
     return options.renew === "thread"
       ? this.#takeWithThread(name, options, waitMode, waitMs)
       : this.#takeNow(name, options, waitMode, waitMs);
   }
 
-  #takeNow(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+  #takeNow(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
     if (this.#closing.signal.aborted) return Promise.reject(new LockClosedError(name));
     return this.#enter(this.#queues.get(name) ?? this.#newQueue(name), options, waitMode, waitMs);
   }
 
   /** As {@link take}, after the thread that will renew the lease is there. Who never asks for one does not load it. */
-  async #takeWithThread(
-    name: string,
-    options: CheckedOptions,
-    waitMode: WaitMode,
-    waitMs: number,
-  ): Promise<HeldLease | null> {
+  async #takeWithThread(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
     const untilMs = this.clock.now() + waitMs;
     const { awaitThread, RenewThread } = await import("./renew-thread.ts");
     this.#thread ??= new RenewThread(this.backend, this.clock, (id, loss) => this.#lost(id, loss));
@@ -107,16 +109,17 @@ export class Engine {
     const lease = scope.enterNow(options.mode);
     if (lease !== undefined) return lease;
     if (this.closed) throw new LockClosedError(scope.name);
-    return await this.#enter(scope, options, waitMode, waitMs);
+    return (await this.#enter(scope, options, waitMode, waitMs)) as HeldLease | null;
   }
 
   /** The queue is entered last: from then on the request may be settled at any time. */
-  #enter(queue: Queue, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+  #enter(queue: Queue, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
     return new Promise((resolve, reject) => {
       const { signal } = options;
       // The reason is the caller's own: it comes back as it is.
       if (signal?.aborted === true) return reject(signal.reason as Error);
       const request = new Request(queue, options, waitMode, this.clock.now(), waitMs, resolve, reject, this.#waits);
+      request.scope = Scope.innermost();
       if (signal !== undefined) this.#listen(request, signal);
       if (!request.settled) queue.enter(request);
       return undefined;

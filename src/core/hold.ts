@@ -7,31 +7,26 @@
 import type { Deadline } from "../contract/deadlines.ts";
 import type { ReleaseResult } from "./api.ts";
 import { driftMs } from "../contract/answer.ts";
-import type { Claim, Granted, Holding } from "../contract/backend.ts";
+import type { Backend, Claim, Holding, LocalFacts, Meta, Outcome } from "../contract/backend.ts";
 import type { AwakePeriod, SentAt, SleepDetector } from "../contract/clock.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type { CheckedOptions } from "./options.ts";
+import type { Grant } from "./grant.ts";
+import { remove } from "./list.ts";
+import { isSame, withUsers } from "./shown.ts";
 
-/** A grant that can be believed. */
-export interface Grant {
-  readonly granted: Granted;
-  /** When the request that brought it left. */
-  readonly sent: SentAt;
-  /** When it was heard of. */
-  readonly heardAtMs: number;
-  readonly trustedUntilMs: number;
+/** The queue that a hold belongs to. */
+export interface HoldFront {
+  /**
+   * The one thing that a hold reports: it is over. `lost`: it can no longer be trusted, and why. Absent: its last lease was
+   * released; the answer says what becomes of it.
+   */
+  readonly over: (hold: Hold, loss?: LossReason) => ReleaseResult | Promise<ReleaseResult>;
+  /** What it shows in the store of those who wait behind it here. `undefined`: none does. */
+  readonly behind: () => LocalFacts | undefined;
+  /** A request of this process waits. */
+  readonly isAwaited: () => boolean;
 }
-
-/** The claim as it goes back when no user ever had what it asked for: its `minHold` does not count. */
-export function unused(claim: Claim): Claim {
-  return claim.minHoldMs === 0 ? claim : { ...claim, minHoldMs: 0 };
-}
-
-/**
- * The one thing that a hold reports: it is over. `lost`: it can no longer be trusted, and why. Absent: its last lease was
- * released; the answer says what becomes of it.
- */
-export type HoldOver = (hold: Hold, loss?: LossReason) => ReleaseResult | Promise<ReleaseResult>;
 
 /** A local lease that uses a hold. */
 export interface HoldUser {
@@ -41,6 +36,8 @@ export interface HoldUser {
   withInner(): readonly HoldUser[];
   markLost(loss: LossReason): boolean;
   abort(): void;
+  /** Tells its listeners that the lock is wanted. */
+  tellWanted(): void;
   /** Asks its work to stop, while it is held. */
   stop(reason: Error): void;
 }
@@ -66,6 +63,10 @@ export class Hold implements Deadline {
   lent = 0;
   /** What became of it in the store, once it is `ending`. */
   released: Promise<ReleaseResult> | undefined;
+  /** What its lease shows to people now: that of the last user. */
+  meta: Meta;
+  /** What the store is to keep with its release. */
+  outcome: Outcome | undefined;
 
   // The watchdog's own notes: where it is among the holds.
   group: HoldGroup | undefined;
@@ -73,10 +74,14 @@ export class Hold implements Deadline {
   atMs = 0;
   heapIndex = -1;
 
-  readonly #over: HoldOver;
+  readonly #front: HoldFront;
   readonly #sleep: SleepDetector;
   readonly #endAtMs: number;
   #state: "held" | "ending" | "lost" = "held";
+  /** By the store's last word, a claim queues for it. */
+  #wanted: boolean;
+  /** A lease of it wants to know when it is wanted. */
+  #tellsWanted = false;
   #fromMs: number;
   #untilMs: number;
   /** When the question left that last confirmed it. */
@@ -84,11 +89,13 @@ export class Hold implements Deadline {
   #thread: (() => number) | undefined;
   #onChange: (() => void)[] | undefined;
 
-  constructor(over: HoldOver, sleep: SleepDetector, claim: Claim, options: CheckedOptions, grant: Grant) {
+  constructor(front: HoldFront, sleep: SleepDetector, claim: Claim, options: CheckedOptions, grant: Grant) {
     const { granted, sent, heardAtMs, trustedUntilMs } = grant;
-    this.#over = over;
+    this.#front = front;
     this.#sleep = sleep;
     this.claim = claim;
+    this.meta = claim.meta;
+    this.#wanted = granted.wanted === true;
     this.options = options;
     this.firstFence = granted.fence;
     this.run = granted.run;
@@ -114,7 +121,7 @@ export class Hold implements Deadline {
 
   /** It cannot be trusted any more. Its leases learn of it; the queue goes on without it. */
   lose(loss: LossReason): void {
-    void this.#over(this, loss);
+    void this.#front.over(this, loss);
   }
 
   /** One more uses it. The fence for that lease: shared leases have one in common. */
@@ -135,7 +142,45 @@ export class Hold implements Deadline {
   /** The lease is over. `undefined`: others go on with the hold. */
   takeBack(lease: HoldUser): ReleaseResult | Promise<ReleaseResult> | undefined {
     remove(this.leases, lease);
-    return this.leases.length > 0 ? undefined : this.#over(this);
+    return this.leases.length > 0 ? undefined : this.#front.over(this);
+  }
+
+  /** A lease of it wants to know from now on that a claim queues for it, or a request of this process. */
+  expectWanted(backend: Backend): AbortController {
+    const wanted = new AbortController();
+    if (!this.#tellsWanted) backend.expectWanted?.(this.claim);
+    this.#tellsWanted = true;
+    if (this.#wanted || this.#front.isAwaited()) wanted.abort();
+    return wanted;
+  }
+
+  /** Whether a claim queues for it, by the store's word. */
+  hearFromStore(isWanted: boolean): void {
+    this.#wanted = isWanted;
+    if (isWanted) this.hearWanted();
+  }
+
+  /** A claim, or a request of this process, queues for it. In a turn of its own: listeners may do anything. */
+  hearWanted(): void {
+    if (!this.#tellsWanted) return;
+    queueMicrotask(() => {
+      for (const lease of this.leases.slice()) lease.tellWanted();
+    });
+  }
+
+  /** The claim as it goes out in a renewal: with what it shows to people, where that is no longer what the store knows. */
+  toRenew(): Claim {
+    const { meta, local } = this.claim;
+    const now = withUsers(this.#front.behind(), this.leases.length);
+    if (meta !== this.meta || !isSame(local, now)) {
+      this.claim = { ...this.claim, meta: this.meta, local: now, changed: true };
+    }
+    return this.claim;
+  }
+
+  /** The store knows what this claim shows. */
+  shown(claim: Claim): void {
+    if (this.claim === claim) this.claim = { ...claim, changed: undefined };
   }
 
   /** The instant at which belief ends: before the store can give the lock away, by 1 % of the ttl + 2 ms for drifting clocks. */
@@ -224,9 +269,11 @@ export class Hold implements Deadline {
 
   /** As the store would show it, for messages. */
   describe(nowMs: number): Holding {
-    const { name, mode, limit, holder, meta } = this.claim;
+    const { meta } = this;
+    const { name, mode, limit, holder, id } = this.claim;
     const remainingMs = Math.max(0, this.remainingMs(nowMs));
-    return { name, mode, limit, holder, fence: this.firstFence, heldMs: nowMs - this.grantedAtMs, remainingMs, meta };
+    const heldMs = nowMs - this.grantedAtMs;
+    return { name, mode, limit, holder, fence: this.firstFence, heldMs, remainingMs, meta, id };
   }
 
   /** Lets a worker thread's confirmations count too. */
@@ -235,16 +282,9 @@ export class Hold implements Deadline {
   }
 }
 
-/** Takes one item out of a list that mostly has no other. `false`: it was not there. */
-export function remove<T>(list: T[], item: T): boolean {
-  // splice() would allocate.
-  if (list.at(-1) === item) {
-    list.pop();
-    return true;
-  }
-  const index = list.indexOf(item);
-  if (index >= 0) list.splice(index, 1);
-  return index >= 0;
+/** A request waits for these. */
+export function tellWanted(holds: readonly Hold[]): void {
+  for (const hold of holds) hold.hearWanted();
 }
 
 /** Why a hold can no longer be trusted, after so many renewals in a row without an answer. */

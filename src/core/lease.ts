@@ -7,12 +7,13 @@
  */
 import type { Lease, ReleaseResult } from "./api.ts";
 import type { Clock } from "../contract/clock.ts";
-import type { Backend, Holding, Mode } from "../contract/backend.ts";
+import type { Backend, Holding, Mode, Outcome } from "../contract/backend.ts";
 import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
 import { leftToOthers } from "./doubt.ts";
-import { type Hold, type HoldUser, unused } from "./hold.ts";
+import { unused } from "./grant.ts";
+import type { Hold, HoldUser } from "./hold.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -46,6 +47,7 @@ export class HeldLease implements Lease, Peekable {
   #stopReason: unknown;
   #disposed = false;
   #controller: AbortController | undefined;
+  #wanted: AbortController | undefined;
   #result: Promise<ReleaseResult> | undefined;
   #event: HoldEvent | undefined;
   /** @internal Called after the hold was lost, when all states are consistent; also where this lease was released before. */
@@ -66,7 +68,7 @@ export class HeldLease implements Lease, Peekable {
     this.#left = inside?.left;
   }
 
-  /** @internal Tells subscribers that the lease has begun. They may do anything, so that it is in its user's hands before. */
+  /** @internal Tells subscribers that the lease has begun. They may do anything, so its user has it before. */
   announce(): void {
     this.#event = { backend: this.#parts.backend.name, name: this.name, mode: this.mode, fence: this.fence };
     holdChannel.start.publish(this.#event);
@@ -83,6 +85,17 @@ export class HeldLease implements Lease, Peekable {
       if (reason !== undefined) this.#controller.abort(reason);
     }
     return this.#controller.signal;
+  }
+
+  get wanted(): AbortSignal {
+    if (this.#outer !== undefined) return this.#outer.wanted;
+    this.#wanted ??= this.#hold.expectWanted(this.#parts.backend);
+    return this.#wanted.signal;
+  }
+
+  /** @internal */
+  tellWanted(): void {
+    this.#wanted?.abort();
   }
 
   remaining(): number {
@@ -115,8 +128,9 @@ export class HeldLease implements Lease, Peekable {
    * @internal Ends the lease when the work under it has settled. Returns the loss if that work may not be taken for complete:
    * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides.
    */
-  async finish(): Promise<LockLostError | undefined> {
+  async finish(outcome?: Omit<Outcome, "fence">): Promise<LockLostError | undefined> {
     const state = this.stateNow();
+    if (outcome !== undefined && state !== "lost") this.#hold.outcome = { ...outcome, fence: this.#hold.firstFence };
     const result = await this.release();
     if (state === "doubt" && result === "unknown") this.#loseLate({ kind: "unconfirmed" });
     return this.lost;
@@ -180,7 +194,7 @@ export class HeldLease implements Lease, Peekable {
     for (const lease of all) if (lease.#end !== "released") lease.#controller?.abort(reason);
   }
 
-  /** @internal It and all inside it, the outer ones first. A loop: nothing forbids to enter 20,000 deep. */
+  /** @internal It and all inside it, the outer ones first. A loop, because re-entries may be 20,000 deep. */
   withInner(): readonly HeldLease[] {
     const all: HeldLease[] = [this];
     for (const lease of all) for (const inner of lease.#inner ?? []) all.push(inner);
@@ -192,7 +206,7 @@ export class HeldLease implements Lease, Peekable {
     return this.#hold.trusted(this.#parts.clock.now());
   }
 
-  /** @internal The loss, for one who wanted to enter. */
+  /** @internal The loss, for a caller that wanted to enter. */
   lossFor(loss: LossReason): LockLostError {
     return this.lost ?? new LockLostError(this.name, this.fence, loss);
   }

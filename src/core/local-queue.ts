@@ -10,21 +10,24 @@
  * consistent, and afterwards everything is looked at again.
  */
 import type { ReleaseResult } from "./api.ts";
-import type { Acquisition } from "./acquisition.ts";
+import type { Acquisition, Done } from "./acquisition.ts";
 import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError, LockClosedError } from "../contract/errors.ts";
 import { holdChannel, lostChannel } from "../contract/events.ts";
+import type { LocalFacts } from "../contract/claim.ts";
 import { describeLoss, type LossReason } from "../contract/loss.ts";
-import { type Grant, Hold, remove, unused } from "./hold.ts";
+import { Hold, type HoldFront, tellWanted } from "./hold.ts";
+import { remove } from "./list.ts";
+import { type Grant, unused } from "./grant.ts";
 import { HeldLease, type LeaseParts, reportLost } from "./lease.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
+import { mayLend, seatsFor } from "./lending.ts";
+import { factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
 
 /** How long a claim that is wanted may wait for the answer to its first question. */
 const WANTED_SILENCE_MS = 30_000;
-/** How long one process may pass a hold around before the store is asked who is next. */
-const TURN_MS = 10;
 
 /** What a queue uses. All of it lies below. */
 export interface QueueParts extends ClaimParts, LeaseParts {
@@ -62,10 +65,12 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   enter(request: Request): void {
     if (this.#holds.length > 0) this.#loseExpired();
     // The listeners of a loss may have aborted or closed anything.
-    if (request.settled) return undefined;
+    if (request.settled) return;
     if (!request.waits) return (this.#tries ??= new Tries(this.name, this.#parts, this)).enter(request);
     this.#line.push(request);
-    return this.serve();
+    this.serve();
+    // Who is in its way may be done early; where several may hold, the oldest is asked.
+    if (request.inLine) tellWanted(request.options.limit > 1 ? this.#holds.slice(0, 1) : this.#holds);
   }
 
   leave(request: Request): void {
@@ -137,6 +142,13 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     return this.#passOn(hold);
   };
 
+  /** What comes up from a hold, and what it shows of those who wait behind it. With a claim of theirs at the store, that shows them. */
+  readonly #front: HoldFront = {
+    over: this.#over,
+    behind: () => (this.claims.length > 0 ? undefined : factsOf(this.#line, 0, this.#parts.locks)),
+    isAwaited: () => this.#line.first !== undefined,
+  };
+
   /** Its leases learn of it; the line goes on without it. */
   #lose(hold: Hold, loss: LossReason): "lost" {
     if (!hold.end("lost")) return "lost";
@@ -198,6 +210,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   lend(hold: Hold, request: Request): void {
     const lease = new HeldLease(hold, this.#parts);
+    hold.meta = request.options.meta;
     this.#line.remove(request);
     request.grant(lease);
     if (holdChannel.hasSubscribers) lease.announce();
@@ -211,7 +224,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   }
 
   begin({ claim, request: { options } }: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
-    const hold = new Hold(this.#over, this.#parts.sleep, claim, options, grant);
+    const hold = new Hold(this.#front, this.#parts.sleep, claim, options, grant);
     const { trustedUntilMs } = hold;
     // A grant that took so long that nothing is left of it, or that no request waits for now, goes straight back.
     if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#parts.closing.aborted) {
@@ -230,6 +243,17 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     this.serve();
   }
 
+  /** The lock's work was done: all who stood here before that was asked, and want to know, know. */
+  protected done({ request }: Acquisition<Request>, { outcome, sentAtMs }: Done): void {
+    let next: Request | undefined;
+    for (let each = this.#line.first; each !== undefined; each = next) {
+      ({ next } = each);
+      const isMeant = each === request || (each.options.wantsOutcome && each.enteredMs < sentAtMs);
+      if (isMeant && this.#line.remove(each)) each.finish(outcome);
+    }
+    this.serve();
+  }
+
   protected failed({ request }: Acquisition<Request>, error: unknown): void {
     const head = this.#line.first;
     const failed = request.inLine || head?.options.shareKey !== request.options.shareKey ? request : head;
@@ -241,6 +265,10 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     this.serve();
   }
 
+  protected facts(): LocalFacts | undefined {
+    return factsOf(this.#line, this.claims.length, this.#parts.locks);
+  }
+
   /** Ends the hold in the store; where a request waits here, the next claim goes out in the same step. */
   #passOn(hold: Hold): Promise<ReleaseResult> {
     hold.end("ending");
@@ -248,7 +276,8 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     const { backend, releases, clock, sleep } = this.#parts;
     const head = this.#closed ? undefined : this.#line.first;
     // What is in doubt is asked for first, which a swap cannot do.
-    const canSwap = backend.swap !== undefined && hold.claim.minHoldMs === 0 && !hold.inDoubt(clock.now());
+    const isPlain = hold.claim.minHoldMs === 0 && hold.outcome === undefined;
+    const canSwap = backend.swap !== undefined && isPlain && !hold.inDoubt(clock.now());
     if (!canSwap || head === undefined || seatsFor(head, this.#line, this.#holds) <= this.claims.length) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
       hold.released = releases.release(hold);
@@ -260,23 +289,4 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     hold.released = releases.swap(hold, acquisition.claim, (answer) => this.follow(acquisition, answer, sent));
     return hold.released;
   }
-}
-
-/** True: the hold may go to this request in memory, without a word to the store. */
-function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
-  const { options } = hold;
-  if (!options.reusable || options.shareKey !== request.options.shareKey) return false;
-  if (options.mode === "exclusive" && (hold.lent >= hold.run || hold.leases.length > 0)) return false;
-  return nowMs - hold.grantedAtMs < TURN_MS && hold.isSure(nowMs);
-}
-
-/** How many claims may be at the store for the head of the line. */
-function seatsFor(head: Request, line: RequestList, holds: readonly Hold[]): number {
-  const { mode, limit } = head.options;
-  if (limit > 1) return Math.min(limit - holds.length, line.countSame(head, limit));
-  for (const hold of holds) {
-    // Without a run there is nothing to hand over in memory: the next claim may queue in the store at once.
-    if (hold.claim.mode === "exclusive" && (hold.run > 1 || mode === "shared")) return 0;
-  }
-  return 1;
 }

@@ -7,13 +7,15 @@ import type {
   Lease,
   Locks,
   LocksOptions,
+  OnceOptions,
+  OnceResult,
   QueryOptions,
   TryOptions,
   Work,
 } from "./api.ts";
+import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { Backend, Snapshot } from "../contract/backend.ts";
-import { got } from "../contract/show-value.ts";
-import { type Call, Closing, Running } from "./close.ts";
+import { attachLoss, type Call, Closing, Running } from "./close.ts";
 import { Engine } from "./engine.ts";
 import { elect } from "./election.ts";
 import { isA, LockClosedError, LockLostError, LockTimeoutError } from "../contract/errors.ts";
@@ -65,7 +67,7 @@ class BackendLocks implements Locks {
 
   async run<T>(name: Names, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
     const work = typeof optionsOrWork === "function" ? optionsOrWork : maybeWork;
-    if (typeof work !== "function") throw new TypeError("Expected `run` to get a function as its last argument");
+    if (typeof work !== "function") throw new ArgumentError("Expected `run` to get a function as its last argument");
     const checked = this.#checked(typeof optionsOrWork === "function" ? undefined : optionsOrWork);
     const names = toNames(name);
     const call: Call = { name: String(names) };
@@ -78,6 +80,11 @@ class BackendLocks implements Locks {
     }
   }
 
+  async once<T>(name: string, options: OnceOptions<T>, work: Work<T>): Promise<OnceResult<T>> {
+    const parts = { engine: this.#engine, running: this.#running, checked: this.#checked.bind(this) };
+    return (await import("./once.ts")).once(parts, name, options, work);
+  }
+
   acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
     return this.#begin(name, () => this.#checked(options), undefined) as Promise<Lease>;
   }
@@ -88,7 +95,8 @@ class BackendLocks implements Locks {
 
   async elect(name: string, work: Work<unknown>, options: ElectOptions = {}): Promise<void> {
     checkName(name);
-    if (typeof work !== "function") throw new TypeError("Expected `elect` to get a function as its second argument");
+    if (typeof work !== "function")
+      throw new ArgumentError("Expected `elect` to get a function as its second argument");
     const checked = { ...this.#checked(options), waitMs: Infinity };
     const call: Call = { name };
     this.#running.calls.add(call);
@@ -101,7 +109,7 @@ class BackendLocks implements Locks {
         ttlMs: checked.ttlMs,
         // A candidate stands for itself: it never re-enters a lease of the code that called elect().
         acquire: async () => (await this.#engine.take(name, checked, "queue", Infinity))!,
-        hold: (lease, run) => new Scope(this, lease).run(run),
+        hold: (lease, run) => new Scope(this.#engine, lease).run(run),
         work,
       });
     } finally {
@@ -110,18 +118,18 @@ class BackendLocks implements Locks {
   }
 
   async query(prefix = "", options: QueryOptions = {}): Promise<Snapshot> {
-    if (typeof prefix !== "string") throw new TypeError(`Expected \`prefix\` to be a string, got ${got(prefix)}`);
+    if (typeof prefix !== "string") throw new ArgumentError(`Expected \`prefix\` to be a string, got ${got(prefix)}`);
     const checked = toQuerySpec(options);
     const { backend } = this.#engine;
     const found = await askStore(this.#engine, "query()", checked, () => backend.query(prefix));
-    // Text that others wrote, cut to what our own doors let in.
+    // Text that others wrote, cut to the lengths that Holdfast itself allows.
     return (await import("./snapshot.ts")).checkedSnapshot(backend.name, found);
   }
 
   async forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean> {
     checkName(name);
     const { fence, reason } = checkObject(options);
-    if (typeof fence !== "bigint") throw new TypeError(`Expected \`fence\` to be a bigint, got ${got(fence)}`);
+    if (typeof fence !== "bigint") throw new ArgumentError(`Expected \`fence\` to be a bigint, got ${got(fence)}`);
     checkReason(reason);
     const { backend, holder: by } = this.#engine;
     const force = (): Promise<boolean> => backend.forceRelease(name, fence, by, reason);
@@ -168,7 +176,7 @@ class BackendLocks implements Locks {
   }
 
   #takeOne(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
-    const scope = Scope.of(this, name);
+    const scope = Scope.of(this.#engine, name);
     if (scope !== undefined) return this.#engine.reenter(scope, checked, waitMode, waitMs);
     if (!acquireChannel.hasSubscribers) return this.#engine.take(name, checked, waitMode, waitMs);
     return this.#traced(name, checked, waitMode, waitMs);
@@ -204,13 +212,13 @@ class BackendLocks implements Locks {
     let inside = (): T | Promise<T> => work(lease);
     for (const part of parts) {
       const outer = inside;
-      inside = () => new Scope(this, part).run(outer);
+      inside = () => new Scope(this.#engine, part).run(outer);
     }
     let result: T;
     try {
       result = await inside();
     } catch (error) {
-      // Its own error is what counts, whatever the release comes to.
+      // Its own error is reported, whatever the release answers.
       attachLoss(error, await this.#finish(lease, call).catch(() => undefined));
       throw error;
     }
@@ -230,14 +238,4 @@ class BackendLocks implements Locks {
 
 function patienceOf(checked: CheckedOptions): WaitMode {
   return checked.waitMs > 0 ? "queue" : "once";
-}
-
-/** Work that fails keeps its own error. A loss meanwhile is named as its cause, where it has none. */
-function attachLoss(error: unknown, lost: LockLostError | undefined): void {
-  if (lost === undefined || !isA(Error, error) || isA(LockLostError, error)) return;
-  try {
-    if (error.cause === undefined) error.cause = lost;
-  } catch {
-    // Frozen, or with a getter: it stays as it is.
-  }
 }

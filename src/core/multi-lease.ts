@@ -11,6 +11,7 @@ export class MultiLease implements Lease, Peekable {
   /** @internal In the order they were taken. */
   readonly parts: readonly HeldLease[];
   #signal: AbortSignal | undefined;
+  #wanted: AbortSignal | undefined;
   #disposed = false;
   #result: Promise<ReleaseResult> | undefined;
 
@@ -27,7 +28,11 @@ export class MultiLease implements Lease, Peekable {
   }
 
   get signal(): AbortSignal {
-    return (this.#signal ??= firstOf(this.parts));
+    return (this.#signal ??= firstOf(this.parts.map(({ signal }) => signal)));
+  }
+
+  get wanted(): AbortSignal {
+    return (this.#wanted ??= firstOf(this.parts.map(({ wanted }) => wanted)));
   }
 
   remaining(): number {
@@ -70,8 +75,8 @@ export class MultiLease implements Lease, Peekable {
 }
 
 /** Not AbortSignal.any(): as long as there is a listener, Node keeps what that returns for ever, and all that the listener knows. */
-function firstOf(parts: readonly HeldLease[]): AbortSignal {
+function firstOf(signals: readonly AbortSignal[]): AbortSignal {
   const controller = new AbortController();
-  for (const { signal } of parts) onAbort(signal, (reason) => controller.abort(reason));
+  for (const signal of signals) onAbort(signal, (reason) => controller.abort(reason));
   return controller.signal;
 }

@@ -1,7 +1,7 @@
-/** What options come to once they are checked: the one place where defaults are filled in. */
+/** Options, checked: the one place where defaults are filled in. */
+import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { AcquireOptions, LocksOptions, QueryOptions, TryOptions } from "./api.ts";
 import type { Backend, Claim, Meta, Mode } from "../contract/backend.ts";
-import { got } from "../contract/show-value.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "../contract/duration.ts";
 import { HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../contract/foreign.ts";
 
@@ -20,6 +20,8 @@ export interface CheckedOptions {
   readonly shareKey: string;
   /** False: the lease is one holder's own and always goes back to the store. */
   readonly reusable: boolean;
+  /** An outcome that the lock has is as good as the lock. Only for once(). */
+  readonly wantsOutcome: boolean;
 }
 
 const DEFAULTS = {
@@ -70,25 +72,25 @@ export function checkOptions(options: AcquireOptions, defaults: LocksOptions): C
   }
   const mode = options.mode ?? defaults.mode ?? DEFAULTS.mode;
   if (mode !== "exclusive" && mode !== "shared") {
-    throw new TypeError(`Expected \`mode\` to be "exclusive" or "shared", got ${got(mode)}`);
+    throw new ArgumentError(`Expected \`mode\` to be "exclusive" or "shared", got ${got(mode)}`);
   }
   const limit = options.limit ?? defaults.limit ?? DEFAULTS.limit;
   if (!Number.isInteger(limit) || limit < 1 || limit > 1_000_000) {
-    throw new TypeError(`Expected \`limit\` to be a whole number from 1 to 1000000, got ${got(limit)}`);
+    throw new ArgumentError(`Expected \`limit\` to be a whole number from 1 to 1000000, got ${got(limit)}`);
   }
   if (mode === "shared" && limit !== 1) {
-    throw new TypeError('Expected no `limit` with `mode: "shared"`: readers are not counted');
+    throw new ArgumentError('Expected no `limit` with `mode: "shared"`: readers are not counted');
   }
   const renew = options.renew ?? defaults.renew ?? DEFAULTS.renew;
   if (renew !== true && renew !== false && renew !== "thread") {
-    throw new TypeError(`Expected \`renew\` to be true, false or "thread", got ${got(renew)}`);
+    throw new ArgumentError(`Expected \`renew\` to be true, false or "thread", got ${got(renew)}`);
   }
   const signal = toSignal(options.signal ?? defaults.signal);
   const ttlMs = toMs(options.ttl ?? defaults.ttl ?? DEFAULTS.ttl, "ttl", { minMs: MIN_TTL_MS, maxMs: MAX_TTL_MS });
   const lockDelayMs = optional(options.lockDelay ?? defaults.lockDelay, "lockDelay", 0);
   const minHoldMs = optional(options.minHold ?? defaults.minHold, "minHold", 0);
   const maxHoldMs = optional(options.maxHold ?? defaults.maxHold, "maxHold", Infinity);
-  if (minHoldMs > maxHoldMs) throw new TypeError("Expected `minHold` to be at most `maxHold`");
+  if (minHoldMs > maxHoldMs) throw new ArgumentError("Expected `minHold` to be at most `maxHold`");
   const meta = toMeta(options.meta, defaults.meta);
   return {
     mode,
@@ -101,8 +103,9 @@ export function checkOptions(options: AcquireOptions, defaults: LocksOptions): C
     renew,
     meta,
     signal,
-    shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew} ${meta === NO_META ? "" : JSON.stringify(meta)}`,
+    shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew}`,
     reusable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
+    wantsOutcome: false,
   };
 }
 
@@ -117,7 +120,7 @@ export function onlyWaitOf(options: AcquireOptions, usual: CheckedOptions): Chec
   };
 }
 
-/** The options of tryAcquire(): it never queues, so that it has no `wait`, and the time it takes is for the store. */
+/** The options of tryAcquire(): it never queues, so it has no `wait`; its time limit is for the answer of the store. */
 export function checkTryOptions(
   options: TryOptions | undefined,
   usual: CheckedOptions,
@@ -130,7 +133,7 @@ export function checkTryOptions(
   const { timeout } = rest as TryOptions;
   delete rest["timeout"];
   if (rest["wait"] !== undefined) {
-    throw new TypeError(
+    throw new ArgumentError(
       "Expected no `wait` for tryAcquire(): it answers at once whether the lock is free. To wait for it, use acquire(name, { wait }).",
     );
   }
@@ -160,6 +163,7 @@ export function toClaim(id: string, name: string, holder: string, checked: Check
     meta: checked.meta,
     queues,
     renewed: checked.renew === true && checked.maxHoldMs === Infinity,
+    wantsOutcome: checked.wantsOutcome,
   };
 }
 
@@ -178,7 +182,7 @@ export function toQuerySpec(options: QueryOptions): QuerySpec {
 
 export function checkObject<T>(options: T): T {
   if (typeof options === "object" && options !== null) return options;
-  throw new TypeError(`Expected \`options\` to be an object, got ${got(options)}`);
+  throw new ArgumentError(`Expected \`options\` to be an object, got ${got(options)}`);
 }
 
 /** Checks what names a lock, or a group of them. */
@@ -189,7 +193,7 @@ export function toNames(names: unknown): string | readonly string[] {
   }
   if (!Array.isArray(names) || names.length === 0) {
     const given = Array.isArray(names) ? "an empty one" : got(names);
-    throw new TypeError(`Expected \`name\` to be a string or an array of at least one string, got ${given}`);
+    throw new ArgumentError(`Expected \`name\` to be a string or an array of at least one string, got ${given}`);
   }
   // A copy, since the caller's array may change later; by index, since it may have an iterator of its own.
   const checked = Array.from({ length: names.length }, (_, index) => (names as unknown[])[index]);
@@ -200,15 +204,16 @@ export function toNames(names: unknown): string | readonly string[] {
 /** Checks a lock's name: any string that is not empty, up to 1 KiB of UTF-8. */
 export function checkName(name: unknown): asserts name is string {
   if (typeof name !== "string" || name === "") {
-    throw new TypeError(`Expected \`name\` to be a string that is not empty, got ${got(name)}`);
+    throw new ArgumentError(`Expected \`name\` to be a string that is not empty, got ${got(name)}`);
   }
   // A UTF-16 unit becomes at most three bytes, so that short names need no counting.
   if (name.length * 3 > NAME_BYTES_MAX && Buffer.byteLength(name) > NAME_BYTES_MAX) {
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected \`name\` to be at most ${NAME_BYTES_MAX} bytes of UTF-8, got ${Buffer.byteLength(name)}`,
     );
   }
-  if (LONE_SURROGATE.test(name)) throw new TypeError("Expected `name` to be well-formed Unicode, got a lone surrogate");
+  if (LONE_SURROGATE.test(name))
+    throw new ArgumentError("Expected `name` to be well-formed Unicode, got a lone surrogate");
 }
 
 function toWaitMs(wait: unknown): number {
@@ -217,7 +222,7 @@ function toWaitMs(wait: unknown): number {
 
 function toSignal(signal: unknown): AbortSignal | undefined {
   if (signal === undefined || signal instanceof AbortSignal) return signal;
-  throw new TypeError(`Expected \`signal\` to be an AbortSignal, got ${got(signal)}`);
+  throw new ArgumentError(`Expected \`signal\` to be an AbortSignal, got ${got(signal)}`);
 }
 
 function optional(value: Duration | undefined, option: string, absent: number): number {
@@ -225,30 +230,31 @@ function optional(value: Duration | undefined, option: string, absent: number): 
   return toMs(value, option, { maxMs: MAX_HOLD_MS });
 }
 
-/** What is shown to those who inspect the lock. Throws a `TypeError` when it is no object of texts, or too large. */
+/** What is shown to those who inspect the lock. Throws a `TypeError` when it is not an object of texts, or too large. */
 export function toMeta(own: Meta | undefined, shared: Meta | undefined): Meta {
   if (own === undefined && shared === undefined) return NO_META;
   for (const part of [own, shared]) {
     if (part !== undefined && (typeof part !== "object" || part === null || Array.isArray(part))) {
-      throw new TypeError(`Expected \`meta\` to be an object of texts, such as { job: "42" }, got ${got(part)}`);
+      throw new ArgumentError(`Expected \`meta\` to be an object of texts, such as { job: "42" }, got ${got(part)}`);
     }
   }
   const meta: Record<string, string> = { ...shared, ...own };
   for (const [field, text] of Object.entries(meta)) {
-    if (typeof text !== "string") throw new TypeError(`Expected \`meta.${field}\` to be a string, got ${got(text)}`);
+    if (typeof text !== "string")
+      throw new ArgumentError(`Expected \`meta.${field}\` to be a string, got ${got(text)}`);
   }
   const bytes = Buffer.byteLength(JSON.stringify(meta));
   if (bytes > META_BYTES_MAX)
-    throw new TypeError(`Expected \`meta\` to be at most ${META_BYTES_MAX} bytes as JSON, got ${bytes}`);
+    throw new ArgumentError(`Expected \`meta\` to be at most ${META_BYTES_MAX} bytes as JSON, got ${bytes}`);
   return Object.freeze(meta);
 }
 
 function unknownOption(option: string): TypeError {
   const hint = ELSEWHERE[option];
-  return new TypeError(`Unknown option \`${option}\`${hint === undefined ? "" : `: did you mean ${hint}?`}`);
+  return new ArgumentError(`Unknown option \`${option}\`${hint === undefined ? "" : `: did you mean ${hint}?`}`);
 }
 
-const VERBS = ["attempt", "renew", "release", "query", "forceRelease", "close"] as const;
+const VERBS = ["attempt", "renew", "release", "query", "inspect", "forceRelease", "close"] as const;
 /** Of createLocks() only: all others may be given to each call too. */
 const OWN_OPTIONS = ["holder", "clock", "chance"];
 
@@ -256,7 +262,7 @@ export function checkBackend(backend: unknown): asserts backend is Backend {
   const isObject = typeof backend === "object" && backend !== null;
   const missing = VERBS.find((verb) => !isObject || typeof (backend as Record<string, unknown>)[verb] !== "function");
   if (missing === undefined && typeof (backend as Backend).name === "string") return;
-  throw new TypeError(
+  throw new ArgumentError(
     `Expected \`backend\` to be a backend such as memory() or redis(client), got ${got(backend)} without ${missing === undefined ? "a name" : `${missing}()`}. ` +
       "To open one by URL use connect(url).",
   );
@@ -264,21 +270,21 @@ export function checkBackend(backend: unknown): asserts backend is Backend {
 
 export function checkCreateOptions(options: LocksOptions): void {
   if (typeof options !== "object" || options === null) {
-    throw new TypeError(`Expected \`defaults\` to be an object, got ${got(options)}`);
+    throw new ArgumentError(`Expected \`defaults\` to be an object, got ${got(options)}`);
   }
   for (const option in options)
     if (!OPTIONS.has(option) && !OWN_OPTIONS.includes(option))
-      throw new TypeError(`Unknown option \`${option}\` in \`defaults\``);
+      throw new ArgumentError(`Unknown option \`${option}\` in \`defaults\``);
   const { holder } = options;
   if (holder !== undefined && (typeof holder !== "string" || holder === "" || holder.length > HOLDER_MAX)) {
-    throw new TypeError(`Expected \`holder\` to be a text of 1 to ${HOLDER_MAX} characters, got ${got(holder)}`);
+    throw new ArgumentError(`Expected \`holder\` to be a text of 1 to ${HOLDER_MAX} characters, got ${got(holder)}`);
   }
 }
 
 /** Why a lease is ended by force: kept in the store for those who ask, so it is neither empty nor long. */
 export function checkReason(reason: unknown): asserts reason is string {
   if (typeof reason !== "string" || reason.trim() === "" || reason.length > REASON_MAX) {
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected \`reason\` to be a text of 1 to ${REASON_MAX} characters that is not blank, got ${got(reason)}`,
     );
   }

@@ -9,8 +9,9 @@
  * in, or waits to be in, is not over.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
+import { ArgumentError } from "../contract/argument-error.ts";
 import type { Blockers } from "../contract/answer.ts";
-import type { Mode } from "../contract/backend.ts";
+import type { HeldLock, Mode } from "../contract/backend.ts";
 import { quote } from "../contract/errors.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type { HeldLease } from "./lease.ts";
@@ -61,6 +62,22 @@ export class Scope implements Queue {
     return undefined;
   }
 
+  /** The innermost function that holds a lock, seen from the code that asks. */
+  static innermost(): Scope | undefined {
+    return opened ? Scope.#living(contexts.getStore()) : undefined;
+  }
+
+  /** The locks that are held by the functions from this one outwards. */
+  held(locks: object): readonly HeldLock[] {
+    const held: HeldLock[] = [];
+    for (let scope = Scope.#living(this); scope !== undefined; scope = Scope.#living(scope.#outer)) {
+      if (scope.#locks === locks && scope.#lease?.peek()[0]?.state === "held") {
+        held.push({ name: scope.name, fence: scope.#lease.fence });
+      }
+    }
+    return held;
+  }
+
   /** The scope, or the next one around it whose function still runs. Those that ended are let go of, not kept for ever. */
   static #living(scope: Scope | undefined): Scope | undefined {
     let found = scope;
@@ -71,7 +88,7 @@ export class Scope implements Queue {
   /** Throws where this lease cannot be entered, now or later: the mode does not fit, or it was lost. */
   check(mode: Mode): void {
     if (mode === "exclusive" && this.#lease!.mode === "shared") {
-      throw new TypeError(
+      throw new ArgumentError(
         `Expected \`mode\` to be "shared": lock ${quote(this.name)} is held in shared mode by the function that asks, ` +
           "and would wait for itself. Release it first, or take it in exclusive mode from the start.",
       );

@@ -5,9 +5,9 @@
  */
 import { Deadlines, type Deadline } from "../contract/deadlines.ts";
 import type { ReleaseResult } from "./api.ts";
-import type { Backend, Claim, Granted, Refused, Released } from "../contract/backend.ts";
+import type { Backend, Claim, Granted, Outcome, Refused, Released } from "../contract/backend.ts";
 import type { Clock, SleepDetector } from "../contract/clock.ts";
-import type { Chance } from "../contract/random.ts";
+import { type Chance, jitter } from "../contract/random.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
 import { asked } from "../contract/answer.ts";
@@ -60,18 +60,19 @@ export async function releaseUntil(
   { backend, clock, chance, ended }: Runtime,
   claim: Claim,
   untilMs: number,
+  outcome?: Outcome,
 ): Promise<Released | undefined> {
   const isOver = (): boolean => ended?.aborted === true;
   for (let round = 0; !isOver(); round++) {
     try {
       // One that hangs is asked for again, ever more slowly: its connection may be queueing all of it.
       const patienceMs = Math.min(SILENCE_MS * 2 ** Math.min(round, 10), Math.max(0, untilMs - clock.now()));
-      const was = await within(clock, backend.release(claim), patienceMs, ended);
+      const was = await within(clock, backend.release(claim, outcome), patienceMs, ended);
       if (was !== undefined) return was;
     } catch (cause) {
       if (isA(LockBackendError, cause) && cause.fatal) return undefined;
     }
-    const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10)) * (0.5 + 0.5 * chance.fraction());
+    const pauseMs = jitter(Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10)), 0.5, 1, chance);
     if (isOver() || clock.now() + pauseMs >= untilMs) return undefined;
     await new Promise<void>((resolve) => clock.setTimer(resolve, pauseMs));
   }
@@ -125,15 +126,18 @@ export class Releases {
     await this.release(hold).catch(() => {});
   }
 
-  /** Releases a hold, and says what became of it in bounded time. Rejects only where the backend answers what is no answer. */
+  /** Releases a hold, and says what became of it in bounded time. Rejects only if the backend gives an invalid answer. */
   release(hold: Hold): Promise<ReleaseResult> {
-    return this.#send(hold, (inDoubt) => (inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim)));
+    return this.#send(hold, (inDoubt) =>
+      inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim, hold.outcome),
+    );
   }
 
   /** After a sleep the claim may hold the lock anew, by an attempt that was long on its way: the old lease is not that one. */
-  async #releaseInDoubt({ claim, firstFence }: Hold): Promise<Released | undefined> {
+  async #releaseInDoubt({ claim, firstFence, outcome }: Hold): Promise<Released | undefined> {
     const [renewal] = await this.#backend.renew([claim], [firstFence]);
-    const was = await this.#backend.release(claim);
+    // What was done under a lease that is perhaps another one by now is not kept.
+    const was = await this.#backend.release(claim, renewal?.held === true ? outcome : undefined);
     if (was !== "held" || renewal?.held === true) return was;
     return renewal?.held === false ? "absent" : undefined;
   }
@@ -224,7 +228,8 @@ export class Releases {
     const { claim, trustedUntilMs } = hold;
     const nowMs = this.#clock.now();
     const untilMs = Math.max(nowMs, trustedUntilMs + claim.ttlMs / 50 + 4) + claim.lockDelayMs;
-    const asked = releaseUntil(this.#around, claim, untilMs).then((was) => this.#heardAgain(pending, was));
+    const outcome = pending.inDoubt ? undefined : hold.outcome;
+    const asked = releaseUntil(this.#around, claim, untilMs, outcome).then((was) => this.#heardAgain(pending, was));
     this.track(claim.name, asked);
     const patienceMs = Math.min(PATIENCE_MAX_MS, claim.ttlMs / 3, trustedUntilMs - nowMs);
     // At its very end too, the store gets the time of an answer.
@@ -236,7 +241,9 @@ export class Releases {
     // Gone though it cannot have run out: no other could have removed it, so that our first release did. (Queued: a late
     // attempt of the same claim arrived after that.)
     // In doubt at the beginning stays in doubt, whatever the wall clock says since.
-    const removedByUs = was !== undefined && pending.hold.isUnexpired(this.#clock.now());
+    // With an outcome the store would have said "held" again: what has become of it is unknown.
+    const removedByUs =
+      pending.hold.outcome === undefined && was !== undefined && pending.hold.isUnexpired(this.#clock.now());
     return this.#answer(pending, !pending.inDoubt && (was === "held" || removedByUs) ? "released" : "unknown");
   }
 

@@ -1,5 +1,5 @@
 /**
- * What two threads share of one hold: two numbers in memory that both can reach, so that a blocked event loop is in no
+ * What two threads share of one hold: two numbers in memory that both can reach, so a blocked event loop is in no
  * one's way. The worker confirms; the main thread reads, and says when it wants an answer at once.
  */
 const [AT, WANTED] = [0, 1] as const;
@@ -20,7 +20,7 @@ export class ThreadSlot {
 
   /**
    * True: the main thread waits to hear whether the lease is still held. It stays so until there is an answer, whatever becomes of the
-   * worker: so one message is enough, however often it is looked at, and the next worker knows of it.
+   * worker: so one message is enough, however often it is checked, and the next worker knows of it.
    */
   get isWanted(): boolean {
     return this.#view[WANTED] === 1;

@@ -4,6 +4,7 @@ import { driftMs, readRenewal } from "../contract/answer.ts";
 import type { Claim, Renewal, Renewer } from "../contract/backend.ts";
 import { systemClock } from "../contract/clock.ts";
 import { messageOf } from "../contract/errors.ts";
+import { jitter } from "../contract/random.ts";
 import { asked } from "../contract/answer.ts";
 import type { FromWorker, ToWorker, WorkerStart } from "./renew-thread.ts";
 import { sharedNowMs, ThreadSlot } from "./renew-thread-slot.ts";
@@ -33,7 +34,7 @@ opening.then(
     for (const hold of kept.values()) begin(hold);
     tell({ ready: true });
   },
-  // In words: not every error can be sent to another thread.
+  // As text: not every error can be sent to another thread.
   (cause: unknown) => tell({ failed: messageOf(cause) }),
 );
 
@@ -50,7 +51,7 @@ parentPort!.on("message", (message: ToWorker) => {
     kept.delete(message.drop);
   } else if ("renew" in message) {
     const hold = kept.get(message.renew);
-    // An answer that is on its way may be older than the doubt. For a caller that only looks it is good enough.
+    // An answer that is on its way may be older than the doubt. For a caller that only checks, it is good enough.
     if (hold !== undefined && (message.afresh || !isAsking(hold))) schedule(hold, 0);
   } else {
     for (const hold of kept.values()) clearTimeout(hold.timer);
@@ -68,7 +69,7 @@ function begin(hold: Kept): void {
 function schedule(hold: Kept, afterMs: number): void {
   clearTimeout(hold.timer);
   if (renewer === undefined) return;
-  hold.timer = setTimeout(ask, afterMs * (0.9 + 0.1 * Math.random()), hold, renewer);
+  hold.timer = setTimeout(ask, jitter(afterMs, 0.9, 1), hold, renewer);
 }
 
 /** True while an answer is out that may still come, as for the holds of the main thread. */
@@ -104,7 +105,8 @@ function ask(hold: Kept, open: Renewer): void {
 function hear(hold: Kept, sent: Sent, answers: readonly Renewal[] | undefined): void {
   const { claim, slot, ttlMs } = hold;
   if (kept.get(claim.id) !== hold) return;
-  const said = readRenewal(answers, 0, sent.localMs, systemClock.now());
+  const read = readRenewal(answers, 0, sent.localMs, systemClock.now());
+  const said = typeof read === "object" && "wantedFromMs" in read ? read.wantedFromMs : read;
   if (typeof said === "object") {
     clearTimeout(hold.timer);
     kept.delete(claim.id);

@@ -1,9 +1,11 @@
 /**
  * `renew: "thread"`: holds renewed from a worker thread, so that a blocked event loop does not lose them.
  * The worker writes each confirmation into shared memory; here it is only read, so no message has to get through.
- * A worker that dies is replaced while its holds can still be trusted. It never keeps the process alive: who waits does.
+ * A worker that dies is replaced while its holds can still be trusted. It never keeps the process alive; a
+ * caller that waits does.
  */
 import { Worker } from "node:worker_threads";
+import { ArgumentError } from "../contract/argument-error.ts";
 import type { Backend, Claim } from "../contract/backend.ts";
 import type { Clock } from "../contract/clock.ts";
 import { formatMs } from "../contract/duration.ts";
@@ -139,7 +141,7 @@ export class RenewThread {
     });
     const inTime = (): void => this.#clock.clearTimer(timer);
     ready.then(inTime, inTime);
-    // Last: a listener for messages would keep the process again.
+    // Last: a listener for messages would keep the process alive again.
     worker.unref();
     for (const { order } of this.#kept.values()) worker.postMessage(order);
     return ready;
@@ -153,7 +155,7 @@ export class RenewThread {
     this.#startAgain();
   }
 
-  /** Holds that count on the worker get another one, as long as there are any: at once after a long life, for a short ttl does not wait. */
+  /** Holds that count on the worker get another one, as long as there are any: at once after a long life, because a short ttl does not wait. */
   #startAgain(): void {
     this.#clock.clearTimer(this.#restart);
     if (this.#closed || this.#kept.size === 0) return;
@@ -207,7 +209,7 @@ export async function awaitThread(
 }
 
 function noThread(backend: string, name: string): TypeError {
-  return new TypeError(
+  return new ArgumentError(
     `Expected \`renew\` not to be "thread" for lock ${quote(name)}: the ${backend} backend cannot be renewed from a thread. ` +
       "Open it by URL with connect(), or use `renew: true`.",
   );

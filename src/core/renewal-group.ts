@@ -1,4 +1,4 @@
-/** Holds of one ttl that are renewed together: so that 100,000 leases are a handful of things to look after. */
+/** Holds of one ttl that are renewed together: so 100,000 leases are only a few groups to watch. */
 import type { Deadline } from "../contract/deadlines.ts";
 import type { Hold } from "./hold.ts";
 

@@ -1,9 +1,11 @@
 /** A request: one local wish for the lock, from acquire() to its answer; and the list of those that wait. */
 import type { Deadline, Deadlines } from "../contract/deadlines.ts";
 import type { Blockers } from "../contract/answer.ts";
+import type { KeptOutcome } from "../contract/claim.ts";
 import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../contract/errors.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
+import type { HeldScope } from "./shown.ts";
 
 /** A question that is out for this long, or longer where others were too, has nothing to pass on: the next one asks anew. */
 export const SILENCE_MS = 2000;
@@ -15,6 +17,9 @@ const NUDGE_MAX_MS = 30_000;
 /** `queue`: waits for its turn. `try`: resolves to null when the lock is busy. `once`: rejects when it is. */
 export type WaitMode = "queue" | "try" | "once";
 
+/** What a request comes to: a lease; for one that wants it, the outcome of the lock's work; `null` for a try on a busy lock. */
+export type Taken = HeldLease | KeptOutcome | null;
+
 /** What a request waits in: the queue in front of a lock, or the turns inside a lease. */
 export interface Queue {
   readonly name: string;
@@ -23,7 +28,7 @@ export interface Queue {
   leave(request: Request): void;
   /** Who is in the way, for messages. */
   blockers(): Blockers;
-  /** Why the store could not be asked, if that is what those who wait, or those who only try, are held up by. */
+  /** Why the store could not be asked, if that is what delays those who wait, or those who only try. */
   trouble(waits: boolean): unknown;
   /** Called now and then while a request waits: look whether the store still answers. */
   nudge(): void;
@@ -35,6 +40,7 @@ export class Request implements Deadline {
   readonly waitMode: WaitMode;
   /** It waits for its turn; otherwise it is a try. */
   readonly waits: boolean;
+  readonly enteredMs: number;
   /** When the waiting ends. */
   readonly untilMs: number;
   settled = false;
@@ -51,21 +57,24 @@ export class Request implements Deadline {
   /** A try's number among all tries on its lock, in the order of their calls. */
   number = 0;
 
-  /** Takes the request's signal listener away again. */
+  /** The locks that its caller is inside of. */
+  scope: HeldScope | undefined;
+
+  /** Removes the listener from the request's signal. */
   unlisten: (() => void) | undefined;
 
-  readonly #resolve: (lease: HeldLease | null) => void;
+  readonly #resolve: (taken: Taken) => void;
   readonly #reject: (error: unknown) => void;
   readonly #deadlines: Deadlines<Request>;
 
-  /** Settles once, through one of the two functions. Its deadline is put away then. */
+  /** Settles once, through one of the two functions. Its deadline is cleared then. */
   constructor(
     queue: Queue,
     options: CheckedOptions,
     waitMode: WaitMode,
     nowMs: number,
     waitMs: number,
-    resolve: (lease: HeldLease | null) => void,
+    resolve: (taken: Taken) => void,
     reject: (error: unknown) => void,
     deadlines: Deadlines<Request>,
   ) {
@@ -73,6 +82,7 @@ export class Request implements Deadline {
     this.options = options;
     this.waitMode = waitMode;
     this.waits = waitMode === "queue";
+    this.enteredMs = nowMs;
     this.untilMs = nowMs + waitMs;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -96,6 +106,12 @@ export class Request implements Deadline {
     this.#resolve(lease);
   }
 
+  /** The work was done by another: this came of it. */
+  finish(outcome: KeptOutcome): void {
+    this.#settle();
+    this.#resolve(outcome);
+  }
+
   /** The lock is busy: the certain no to a request that does not wait. */
   refuse({ heldBy, quarantineMs }: Blockers): void {
     if (this.waitMode === "once") this.fail(new LockTimeoutError(this.queue.name, 0, heldBy, quarantineMs));
@@ -114,7 +130,7 @@ export class Request implements Deadline {
   }
 }
 
-/** Why a request that has waited for as long as it would is given up: the lock is busy, or the store could not be asked. */
+/** Why a request whose waiting time is over fails: the lock is busy, or the store could not be asked. */
 export function tooLate({ queue, waits, options }: Request, backend: string): Error {
   const cause = queue.trouble(waits);
   if (cause === undefined && waits) {
@@ -130,10 +146,12 @@ export function tooLate({ queue, waits, options }: Request, backend: string): Er
 /** First come, first served; a request that gives up leaves from the middle at no cost. */
 export class RequestList {
   first: Request | undefined;
+  length = 0;
   #last: Request | undefined;
 
   push(request: Request): void {
     request.inLine = true;
+    this.length++;
     request.previous = this.#last;
     if (this.#last === undefined) this.first = request;
     else this.#last.next = request;
@@ -150,6 +168,7 @@ export class RequestList {
   remove(request: Request): boolean {
     if (!request.inLine) return false;
     request.inLine = false;
+    this.length--;
     if (request.previous === undefined) this.first = request.next;
     else request.previous.next = request.next;
     if (request.next === undefined) this.#last = request.previous;

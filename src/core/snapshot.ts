@@ -1,6 +1,6 @@
 /** What query() brings: text that others wrote. Loaded by the first query(): holders and waiters need none. */
 import type { Forced, Meta, Snapshot } from "../contract/backend.ts";
-import { got } from "../contract/show-value.ts";
+import { got } from "../contract/argument-error.ts";
 import { LockBackendError, messageOf } from "../contract/errors.ts";
 import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../contract/foreign.ts";
 
@@ -18,7 +18,7 @@ export function checkedSnapshot(backend: string, found: Snapshot): Snapshot {
   throw new LockBackendError(backend, "", message, { fatal: true });
 }
 
-/** What a store says, cut to what could have been written through our doors. */
+/** What a store says, cut to the lengths that Holdfast itself allows. */
 export function clippedSnapshot({ held, pending, forced }: Snapshot): Snapshot {
   return { held: clippedAll(held), pending: clippedAll(pending), forced: forced.map(clippedForced) };
 }

@@ -5,17 +5,18 @@
  * - this process holds the lock for sure, now;
  * - the store has refused a question that left after the call.
  *
- * An older answer proves nothing, also where another here waits in the store's queue by its word: the lock may have become free
- * since, or that claim's grant may be on its way and leave room. So a try neither takes the word of those who wait
+ * An older answer proves nothing, also where another request here waits in the store's queue because of it: the lock may
+ * have become free since, or that claim's grant may be on its way and leave room. So a try neither takes the word of those who wait
  * nor stands behind them: it is asked for on its own, as soon as a question of theirs that is out has come back.
  *
  * A refusal speaks for all that want the same and stood here when its question left: a thousand tries on a busy lock are
  * a few questions, whatever else they ask for.
  */
-import type { Acquisition } from "./acquisition.ts";
+import type { Acquisition, Done } from "./acquisition.ts";
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError } from "../contract/errors.ts";
-import type { Grant, Hold } from "./hold.ts";
+import type { Grant } from "./grant.ts";
+import type { Hold } from "./hold.ts";
 import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
 import { RequestList, type Request } from "./request.ts";
 
@@ -116,6 +117,11 @@ export class Tries extends Acquisitions {
     this.#front.serve();
   }
 
+  protected done(acquisition: Acquisition<Request>, { outcome }: Done): void {
+    const isSame = ({ options }: Request): boolean => options.wantsOutcome;
+    this.#answer(acquisition, isSame, (request) => request.finish(outcome));
+  }
+
   protected refused(acquisition: Acquisition<Request>): void {
     this.#most = 1;
     const { mode, limit } = acquisition.claim;
@@ -138,6 +144,10 @@ export class Tries extends Acquisitions {
 
   /** A try does not wait on. */
   protected heard(): void {}
+
+  protected facts(): undefined {
+    return undefined;
+  }
 
   /** The answer to a question is for those who stood here when it left and have none of their own out. */
   #answer(

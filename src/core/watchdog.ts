@@ -1,6 +1,7 @@
 /**
  * The watchdog: renews every hold of this process from one timer, in batches, and ends those that
- * can no longer be trusted. A hold is renewed after a third of its ttl and asked for again until its instant passes.
+ * can no longer be trusted. A hold is renewed after a third of its ttl. Without an answer, that is retried for
+ * as long as the lease can be trusted.
  *
  * To end a hold calls the user's abort listeners, which may release, acquire or close anything. So each step first decides,
  * then puts everything back in its place, and only then ends what has to end; what is asked for afterwards is looked at anew.
@@ -8,7 +9,7 @@
 import { Deadlines, type Deadline } from "../contract/deadlines.ts";
 import { readRenewal } from "../contract/answer.ts";
 import type { Backend, Renewal } from "../contract/backend.ts";
-import type { Chance } from "../contract/random.ts";
+import { type Chance, jitter } from "../contract/random.ts";
 import type { Clock, SleepDetector } from "../contract/clock.ts";
 import type { Runtime } from "./release.ts";
 import type { RenewThread } from "./renew-thread.ts";
@@ -206,14 +207,14 @@ export class Watchdog {
   async #renew(groups: readonly RenewalGroup[]): Promise<void> {
     // Copies of the right size from the start: lists that grow to thousands leave as much behind for the garbage collector.
     const holds = groups.length === 1 ? groups[0]!.holds.slice() : groups.flatMap((group) => group.holds);
-    const claims = holds.map((hold) => hold.claim);
+    const claims = holds.map((hold) => hold.toRenew());
     const sent = this.#sleep.sentNow();
     // While trust is whole the store cannot have let go. After a sleep it may have, and a yes must be about the same lease.
     const fences = holds.some((hold) => hold.inDoubt(sent.atMs)) ? holds.map((hold) => hold.firstFence) : undefined;
     let answers: readonly Renewal[] | undefined;
     try {
       const renewals = await this.#backend.renew(claims, fences);
-      // What does not answer each claim is no answer.
+      // An answer that does not cover each claim is invalid.
       if (Array.isArray(renewals) && renewals.length === holds.length) answers = renewals;
     } catch {
       // Unknown is neither yes nor no: asked again below, until the instant passes.
@@ -225,15 +226,19 @@ export class Watchdog {
     let [renewed, gone] = [0, 0];
     for (let index = 0; index < holds.length; index++) {
       const hold = holds[index]!;
-      const said = readRenewal(answers, index, sent.atMs, nowMs);
+      const read = readRenewal(answers, index, sent.atMs, nowMs);
+      const said = typeof read === "object" && "wantedFromMs" in read ? read.wantedFromMs : read;
       if (typeof said === "number") renewed++;
       else if (said !== undefined) gone++;
       // Released or lost while the answer was on its way: a lease ends once.
       if (hold.state !== "held" || hold.group === undefined) continue;
       // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
       if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs, hold.group.failures) });
-      else if (typeof said === "number") hold.confirm(said, sent);
-      else if (said === undefined) unknown.push(hold);
+      else if (typeof said === "number") {
+        hold.confirm(said, sent);
+        if (claims[index]!.changed === true) hold.shown(claims[index]!);
+        hold.hearFromStore(read !== said);
+      } else if (said === undefined) unknown.push(hold);
       else ended.push({ hold, loss: said.gone });
     }
     this.#settle(groups, unknown, nowMs, answers === undefined);
@@ -273,7 +278,7 @@ export class Watchdog {
       let group = perTtl.get(hold.ttlMs);
       if (group === undefined) {
         const leftMs = hold.trustedUntilMs - nowMs;
-        const pauseMs = Math.max(RETRY_MIN_MS, leftMs / 8) * (0.5 + 0.5 * this.#chance.fraction());
+        const pauseMs = jitter(Math.max(RETRY_MIN_MS, leftMs / 8), 0.5, 1, this.#chance);
         perTtl.set(hold.ttlMs, (group = new RenewalGroup(hold.ttlMs, failures === 0 ? nowMs : nowMs + pauseMs)));
         group.failures = failures;
       }
@@ -284,7 +289,7 @@ export class Watchdog {
 
   /** A third of the ttl, jittered, so that processes started together do not renew together for ever. */
   #thirdMs(ttlMs: number): number {
-    return (ttlMs / 3) * (0.9 + 0.1 * this.#chance.fraction());
+    return jitter(ttlMs / 3, 0.9, 1, this.#chance);
   }
 }
 

@@ -1,4 +1,5 @@
 /** A fence on its way from the lease to the protected thing: which lock, which number. Never a double. */
+import { ArgumentError } from "../contract/argument-error.ts";
 import { systemClock } from "../contract/clock.ts";
 
 /** What every guard takes: a lease is one, and so is what arrives over a wire. */
@@ -49,7 +50,7 @@ export function storedFence(value: unknown, where: string): bigint {
 export function fenceFor(lease: Fenced, name: string): Fenced {
   const fence = lease.fences?.get(name) ?? (lease.name === name ? lease.fence : undefined);
   if (fence === undefined) {
-    throw new TypeError(`Expected a lease of lock ${show(name)}, got one of ${show(lease.name)}`);
+    throw new ArgumentError(`Expected a lease of lock ${show(name)}, got one of ${show(lease.name)}`);
   }
   return checkFenced({ name, fence });
 }
@@ -65,13 +66,13 @@ export function allFences(lease: Fenced): Fenced[] {
 export function checkFenced(fenced: Fenced): Fenced {
   const { name, fences } = fenced;
   if (fences !== undefined && fences.size > 1) {
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected the fence of one lock, got a lease of ${show(name)}. Pick one with fenceFor(lease, name)`,
     );
   }
   const { fence } = fenced;
   if (typeof fence !== "bigint" || fence < 0n || fence > MAX_FENCE) {
-    throw new TypeError(`Expected \`fence\` to be a bigint from 0 to 2^63 - 1, got ${show(fence)}`);
+    throw new ArgumentError(`Expected \`fence\` to be a bigint from 0 to 2^63 - 1, got ${show(fence)}`);
   }
   checkLock(name);
   return { name, fence };
@@ -79,11 +80,11 @@ export function checkFenced(fenced: Fenced): Fenced {
 
 /** Checks that the name can be encoded without becoming equal to another name. */
 export function checkLock(name: unknown): asserts name is string {
-  if (typeof name !== "string") throw new TypeError(`Expected a lock's name to be a string, got ${show(name)}`);
+  if (typeof name !== "string") throw new ArgumentError(`Expected a lock's name to be a string, got ${show(name)}`);
   const bytes = Buffer.from(name);
   // A lone surrogate becomes U+FFFD in UTF-8, so two names would share one mark.
   if (bytes.length > MAX_NAME_BYTES || bytes.toString() !== name) {
-    throw new TypeError(`Expected a lock's name to be well-formed text of at most 1 KiB, got ${show(name)}`);
+    throw new ArgumentError(`Expected a lock's name to be well-formed text of at most 1 KiB, got ${show(name)}`);
   }
 }
 

@@ -23,7 +23,7 @@ export async function leftToSee(backend: Pick<Backend, "query">, prefix: string)
 }
 
 /**
- * Every key of the server: it has an end; it is a marker, or a lock without holders and waiters. Records whose own
+ * Every key of the server: it has an end; it is a marker, or a lock without holders, waiters and outcome. Records whose own
  * time is over may stay there until the lock is used again: they count for nothing, and the key has its end.
  */
 const LOOK = `
@@ -46,9 +46,10 @@ local function judge(key)
     if alone and lasts(alone) then left[#left + 1] = "a lease in " .. key
     elseif kind == "h" and lasts(value) then left[#left + 1] = "a lease in " .. key
     elseif kind == "w" and lasts(value) then left[#left + 1] = "a waiting claim in " .. key
+    elseif kind == "r" and lasts(value) then left[#left + 1] = "an outcome in " .. key
     elseif kind == "q" and string.sub(value, 1, 1) ~= " " and not values["w" .. value] then
       left[#left + 1] = "a place in the queue of " .. key .. " without a waiter"
-    elseif not string.find("shwqofb", kind, 1, true) then left[#left + 1] = "a field " .. field .. " in " .. key end
+    elseif not string.find("shwqofbre", kind, 1, true) then left[#left + 1] = "a field " .. field .. " in " .. key end
   end
 end
 repeat

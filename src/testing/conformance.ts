@@ -5,14 +5,18 @@
  */
 import { claimPromises } from "./promises/claims.ts";
 import { fencePromises } from "./promises/fences.ts";
+import { inspectPromises } from "./promises/inspect.ts";
 import { locksPromises } from "./promises/locks.ts";
 import { modePromises } from "./promises/modes.ts";
 import { namePromises } from "./promises/names.ts";
+import { outcomePromises } from "./promises/outcomes.ts";
 import type { ConformancePromise } from "./promises/promise.ts";
 import { queuePromises } from "./promises/queue.ts";
 import { sightPromises } from "./promises/query.ts";
+import { stealPromises } from "./promises/steal.ts";
 import { timePromises } from "./promises/time.ts";
 import { votePromises } from "./promises/votes.ts";
+import { wantedPromises } from "./promises/wanted.ts";
 
 /** What every backend promises. */
 export const conformance: readonly ConformancePromise[] = [
@@ -22,6 +26,10 @@ export const conformance: readonly ConformancePromise[] = [
   ...modePromises,
   ...timePromises,
   ...sightPromises,
+  ...inspectPromises,
+  ...wantedPromises,
+  ...outcomePromises,
+  ...stealPromises,
   ...namePromises,
   ...locksPromises,
 ];

@@ -29,14 +29,21 @@ export function faulty<B extends Backend>(backend: B, plan: FaultPlan = {}): Fau
   const wrapper: Backend & Partial<Member> & { readonly faults: Faults } = {
     name: backend.name,
     faults: weather,
+    ...(backend.can && { can: backend.can }),
     attempt: (claim) => way.call("attempt", claim.name, () => backend.attempt(claim)),
     renew: (claims, fences) => way.call("renew", claims[0]?.name ?? "", () => backend.renew(claims, fences)),
-    release: (claim) => way.call("release", claim.name, () => backend.release(claim)),
+    release: (claim, outcome) => way.call("release", claim.name, () => backend.release(claim, outcome)),
     query: (prefix) => way.call("query", prefix, () => backend.query(prefix)),
+    inspect: (name) => way.call("query", name, () => backend.inspect(name)),
     forceRelease: (name, fence, by, reason) =>
       way.call("forceRelease", name, () => backend.forceRelease(name, fence, by, reason)),
     close: () => backend.close(),
     ...(backend.renewer && { renewer: backend.renewer }),
+    ...(backend.steal && {
+      steal: (claim, reason) => way.call("attempt", claim.name, () => backend.steal!(claim, reason)),
+    }),
+    ...(backend.forget && { forget: (name, fence) => way.call("release", name, () => backend.forget!(name, fence)) }),
+    ...(backend.expectWanted && { expectWanted: (claim) => backend.expectWanted!(claim) }),
     ...(has("watch") && { watch: (claim, signal) => way.watch(claim, signal) }),
     ...(has("swap") && { swap: (held, next) => way.call("swap", held.name, () => backend.swap!(held, next)) }),
     ...(has("listen") && { listen: (listener) => backend.listen!(way.listener(listener)) }),
@@ -83,6 +90,7 @@ class Way {
     return {
       lost: (id, reason) => this.#deliverLater(() => listener.lost(id, reason)),
       doubt: () => this.#deliverLater(() => listener.doubt()),
+      wanted: (id) => this.#deliverLater(() => listener.wanted?.(id)),
     };
   }
 

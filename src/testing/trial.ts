@@ -64,7 +64,8 @@ export class Trial {
     this.clock = context.clock ?? systemClock;
     this.ttlMs = Math.min((context.ttlMs ?? 500) * stretch, context.ttlMaxMs ?? Infinity);
     this.slackMs = context.slackMs ?? this.ttlMs * 0.05;
-    this.patienceMs = context.patienceMs ?? 15_000;
+    // What ends with a ttl that was stretched ends later, too.
+    this.patienceMs = Math.max(context.patienceMs ?? 15_000, 4 * this.ttlMs);
     this.name = `conformance:${systemChance.id()}`;
     // Other checks may run in this process, and set timers of its clock: only a fake one is this check's own.
     this.#before = new Leftovers({ clock: context.sleep === undefined ? undefined : context.clock, process: false });
@@ -97,11 +98,22 @@ export class Trial {
   /** Ends every claim of this check, as far as it can. */
   async endClaims(): Promise<void> {
     await Promise.allSettled(this.#locks.map((locks) => locks.close()));
+    await this.#forgetOutcomes();
     const left = await this.#left().catch(() => [""]);
     if (left.length === 0) return;
     // A claim may be known only to the process that made it.
     const releases = this.#alive.flatMap((backend) => this.#claims.map((claim) => backend.release(claim)));
     await Promise.allSettled(releases);
+  }
+
+  /** What they keep for later would count as left behind. */
+  async #forgetOutcomes(): Promise<void> {
+    const [backend] = this.#alive;
+    if (backend?.forget === undefined) return;
+    for (const name of new Set(this.#claims.map((claim) => claim.name))) {
+      const { outcome } = await backend.inspect(name);
+      if (outcome !== undefined) await backend.forget(name, outcome.fence);
+    }
   }
 
   /** Judges what is still there: in the store, and on this check's own clock. Closes everything. */

@@ -29,6 +29,7 @@ function deaf(backend: Backend): OpenStore {
     renew: (claims) => backend.renew(claims),
     release: (claim) => backend.release(claim),
     query: (prefix) => backend.query(prefix),
+    inspect: (name) => backend.inspect(name),
     forceRelease: (name, fence, by, reason) => backend.forceRelease(name, fence, by, reason),
     close: async () => {},
   };

@@ -158,6 +158,11 @@ describe("in a script", () => {
     expect((await bench.run(["acquire", "x", "--pid", "2147483647"])).code).toBe(64);
     expect((await bench.run(["acquire", "x", "--pid", String(process.pid), "--url", "memory:"])).code).toBe(64);
   });
+
+  test("S168: --pid takes no --claim, whose lease may live by another process", async () => {
+    const args = ["acquire", "x", "--pid", String(process.pid), "--claim", "lives_by_another_00000"];
+    expect(await bench.run(args)).toMatchObject({ code: 64, stderr: expect.stringMatching(/--pid and --claim/) });
+  });
 });
 
 describe("a lease that cannot be printed", () => {
@@ -176,5 +181,19 @@ describe("a lease that cannot be printed", () => {
       stderr: expect.stringMatching(/output could not be written .* given back/),
     });
     expect((await show(what)).held).toEqual([]);
+  });
+
+  test("S168: stays with another command that was given it by the same claim", async () => {
+    const env = { ...process.env, HOLDFAST_URL: bench.url, HOLDFAST_STATE_DIR: bench.path("claims") };
+    const args = ["acquire", "unprinted", "--claim", "two_were_given_it_0000"];
+    const fence = (await bench.run(args)).stdout.trim();
+    const again = ["-c", '"$@" > /dev/full', "bash", process.execPath, MAIN, ...args];
+    const child = spawn("bash", again, { env, stdio: ["ignore", "ignore", "pipe"] });
+    let stderr = "";
+    child.stderr.on("data", (text: Buffer) => (stderr += text.toString()));
+    const [code] = (await once(child, "close")) as [number | null];
+    expect({ code, stderr }).toEqual({ code: 70, stderr: expect.stringMatching(/stays held under this claim/) });
+    expect((await show("unprinted")).held).toMatchObject([{ fence }]);
+    expect((await bench.run(["release", "unprinted", "--fence", fence])).code).toBe(0);
   });
 });

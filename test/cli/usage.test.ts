@@ -1,6 +1,9 @@
 import { afterAll, describe, expect, test } from "vitest";
 
 import { COMMANDS } from "../../src/cli/commands/all.ts";
+import type { Io } from "../../src/cli/io.ts";
+import { reportFailure } from "../../src/cli/report-error.ts";
+import { ArgumentError } from "../../src/contract/argument-error.ts";
 import { Bench, SHIPPED } from "./harness.ts";
 
 const bench = new Bench();
@@ -141,4 +144,23 @@ test("version says what is installed, for people and for scripts", async () => {
   const { stdout } = await bench.run(["--version"]);
   expect(stdout).toMatch(/^holdfast \d+\.\d+\.\d+ \(node v/);
   expect(JSON.parse((await bench.run(["version", "--json"])).stdout)).toMatchObject({ node: process.version });
+});
+
+test("a wrong argument is known by its code: a TypeError is a fault of the program, whatever it says", () => {
+  const documents: unknown[] = [];
+  const io = {
+    json: (document: unknown) => documents.push(document),
+    note: () => undefined,
+    mask: (text: string) => text,
+    style: (_stream: string, _style: string, text: string) => text,
+  } as unknown as Io;
+  const report = (error: Error): number => reportFailure(io, error, { json: true, verbose: false });
+  expect(report(new ArgumentError("a text that begins with anything"))).toBe(64);
+  expect(report(new TypeError("Expected `name` to be a string"))).toBe(70);
+  expect(report(new TypeError("Unknown option `x`"))).toBe(70);
+  expect(documents).toMatchObject([
+    { error: { code: "ERR_USAGE", exit: 64 } },
+    { error: { code: "ERR_INTERNAL", exit: 70 } },
+    { error: { code: "ERR_INTERNAL", exit: 70 } },
+  ]);
 });

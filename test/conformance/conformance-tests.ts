@@ -1,6 +1,7 @@
 /** Turns the conformance suite into tests of one backend. Every backend has a file of its own beside this one. */
 import type { EventEmitter } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Abilities } from "../../src/contract/backend.ts";
 import { systemClock } from "../../src/contract/clock.ts";
 import {
   conformance,
@@ -12,9 +13,12 @@ import {
 } from "../../src/testing/index.ts";
 import { atLast, countTimers, Leftovers } from "../../src/testing/leftovers.ts";
 
+const ABILITIES: readonly (keyof Abilities)[] = ["outcomes", "wanted", "otherTtl", "steal"];
+
 /** What must happen at last happens in milliseconds; a machine that is busy with other things may need this long. */
 const PATIENCE_MS = 60_000;
-const TIMEOUT_MS = 4 * PATIENCE_MS;
+/** With room for every try of a check that finds its machine too busy: only one that hangs takes so long. */
+const TIMEOUT_MS = 20 * PATIENCE_MS;
 
 export interface ConformanceEntry {
   readonly name: string;
@@ -30,6 +34,8 @@ export interface ConformanceEntry {
   readonly member?: boolean;
   /** Promises that do not apply, each with its reason. */
   readonly declined?: Declined;
+  /** What the backend says it cannot do. Its own words are the reason. */
+  readonly cannot?: readonly (keyof Abilities)[];
   /** False: one check after the other, for a backend on a fake clock. @default true */
   readonly concurrent?: boolean;
 }
@@ -38,7 +44,7 @@ export interface ConformanceEntry {
 const LEAVING_MS = 15_000;
 
 export function conformanceTests(entry: ConformanceEntry): void {
-  const { declined = {} } = entry;
+  const { declined = {}, cannot = [] } = entry;
   const promises: readonly ConformancePromise[] = [...conformance, ...(entry.member === true ? memberConformance : [])];
   judgeProcess();
   describe(entry.name, { concurrent: entry.concurrent ?? true }, () => {
@@ -59,8 +65,22 @@ export function conformanceTests(entry: ConformanceEntry): void {
     });
 
     describe("promises", () => {
-      for (const { promise, check } of withoutDeclined(promises, declined)) {
+      for (const { promise, check, ability } of withoutDeclined(promises, declined)) {
+        if (ability !== undefined && cannot.includes(ability)) continue;
         test(promise, { timeout: TIMEOUT_MS }, () => check(context));
+      }
+    });
+
+    test("the backend says what it can do, and of the rest why not", { timeout: TIMEOUT_MS }, async () => {
+      const backend = await context.open();
+      try {
+        for (const ability of ABILITIES) {
+          const can = backend.can?.[ability];
+          if (!cannot.includes(ability)) expect(can, ability).toBe(true);
+          else expect(String(can).split(" ").length, `why it cannot: ${ability}`).toBeGreaterThan(3);
+        }
+      } finally {
+        await backend.close();
       }
     });
 

@@ -1,7 +1,13 @@
 /** What a quorum does not promise, and why. */
+import type { Abilities } from "../../src/contract/backend.ts";
 import type { Declined } from "../../src/testing/index.ts";
 
+/** A quorum says why itself. */
+export const quorumCannot: readonly (keyof Abilities)[] = ["outcomes", "wanted", "steal"];
+
 const NO_QUEUE = "members of a quorum keep no queue: votes decide who is granted next, not the order of arrival";
+const NO_WAITERS =
+  "members of a quorum keep no queue, so no claim is shown waiting; test/backends/quorum/inspect.test.ts has the rest of it";
 const NO_LIMIT = "a limit over a quorum is unsound, so a limit above 1 is refused; see the test of that refusal";
 const NO_SWAP = "members report waiters with their votes, so later waiters go first only the next time";
 
@@ -16,6 +22,8 @@ export const quorumDeclined: Declined = {
   "ends a watch when its signal aborts, and keeps the claim's place": NO_QUEUE,
   "does not let a stream of readers starve a waiting writer": NO_QUEUE,
   "shows who waits, in order": NO_QUEUE,
+  "shows one lock by its exact name: who holds it, who waits in which order, who was forced out": NO_WAITERS,
+  "shows what a process says of its own queue, and writes it anew when it has changed": NO_WAITERS,
   "never says busy to a reader's try once the writer is gone, also while a reader of its process waits": SPLIT,
   "lets those who wait go first in a swap()": NO_SWAP,
   "reserves no run where several may hold, so that later holders always have greater fences": NO_LIMIT,

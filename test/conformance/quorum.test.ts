@@ -5,7 +5,7 @@ import { TooSlowError } from "../../src/testing/trial.ts";
 import { type Servers, startServers } from "../backends/quorum/servers.ts";
 import { Asked } from "../backends/redis/asked.ts";
 import { conformanceTests } from "./conformance-tests.ts";
-import { quorumDeclined } from "./quorum-declined.ts";
+import { quorumCannot, quorumDeclined } from "./quorum-declined.ts";
 
 /** A quorum of `count` real servers, the first of which `harm` ends or freezes before anything is asked. */
 function quorumTests(
@@ -19,6 +19,7 @@ function quorumTests(
   conformanceTests({
     name,
     declined: quorumDeclined,
+    cannot: quorumCannot,
     start: async () => {
       servers = await startServers(count);
       await harm?.(servers.all);

@@ -1,4 +1,4 @@
-/** What a call is told: the truth about the lock, in time, and in words that help. */
+/** What a call answers: the truth about the lock, in time, and in words that help. */
 import { describe, expect, test } from "vitest";
 import { LockBackendError, LockLostError, LockTimeoutError } from "../../src/contract/errors.ts";
 import { failure, gate, stage } from "./scripted.ts";
@@ -282,7 +282,7 @@ describe("time", () => {
     expect(() => lease.assertHeld()).toThrow(LockLostError);
   });
 
-  test("S157: looking at a lease in doubt again and again asks for that lease once", async () => {
+  test("S157: checking a lease in doubt many times asks for that lease once", async () => {
     const { backend, clock, locks } = stage();
     const leases = await Promise.all(Array.from({ length: 50 }, (_, at) => locks.acquire(`lock ${at}`)));
     const before = backend.count("renew");
@@ -320,7 +320,7 @@ describe("time", () => {
     expect(backend.count("renew") - before).toBe(1);
     expect(backend.steps.at(-1)!.claims.map(({ name }) => name)).toEqual(["a"]);
     lease.assertHeld();
-    backend.listener!.doubt("an id that nobody here made");
+    backend.listener!.doubt("an id that this process did not make");
     await clock.advance(1);
     expect(backend.count("renew") - before).toBe(1);
   });

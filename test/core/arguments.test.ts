@@ -1,8 +1,8 @@
-/** S145, S147: what people pass in by mistake, and what they are told. */
+/** S145, S147: what people pass in by mistake, and the error that they get. */
 import { describe, expect, test, vi } from "vitest";
 
 import { connect, openBackend } from "../../src/connect.ts";
-import { got } from "../../src/contract/show-value.ts";
+import { got } from "../../src/contract/argument-error.ts";
 import { LockClosedError, messageOf } from "../../src/contract/errors.ts";
 import { createLocks } from "../../src/core/locks.ts";
 import { memory } from "../../src/backends/memory/index.ts";
@@ -116,7 +116,7 @@ describe("S147: what was got is said as it was given", () => {
 });
 
 describe("S147: messages", () => {
-  test("a holder is not told that its lock was not acquired", () => {
+  test("a holder does not get the error that its lock was not acquired", () => {
     const { message, code } = LockClosedError.whileHeld("a");
     expect(code).toBe("ERR_LOCK_CLOSED");
     expect(message).not.toContain("not acquired");

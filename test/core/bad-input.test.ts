@@ -72,7 +72,9 @@ describe("S07: options", () => {
     const { backend, locks } = stage();
     // null and undefined mean "not given", as everywhere in options.
     if (value === null) return expect(await locks.acquire("a", { [option]: value } as AcquireOptions)).toBeDefined();
-    await expect(locks.acquire("a", { [option]: value } as AcquireOptions)).rejects.toThrow(TypeError);
+    const refused = locks.acquire("a", { [option]: value } as AcquireOptions);
+    await expect(refused).rejects.toThrow(TypeError);
+    await expect(refused).rejects.toMatchObject({ code: "ERR_LOCK_ARGUMENT", name: "TypeError" });
     await expect(locks.acquire("a", { [option]: value } as AcquireOptions)).rejects.toThrow(option);
     expect(backend.steps).toEqual([]);
     return undefined;

@@ -9,7 +9,7 @@ test("close stops acquiring, tells the work, waits for it, then releases and clo
   const log: string[] = [];
   const finish = gate();
   const working = locks.run("a", async ({ signal }) => {
-    signal.addEventListener("abort", () => log.push("told"));
+    signal.addEventListener("abort", () => log.push("aborted"));
     await finish.opened;
     log.push("settled");
   });
@@ -21,12 +21,12 @@ test("close stops acquiring, tells the work, waits for it, then releases and clo
   await clock.settle();
   expect(await waiting).toBeInstanceOf(LockClosedError);
   expect(await failure(locks.acquire("c"))).toBeInstanceOf(LockClosedError);
-  expect(log).toEqual(["told"]);
+  expect(log).toEqual(["aborted"]);
   expect(backend.count("release")).toBe(1);
   finish.open();
   await working;
   await closing;
-  expect(log).toEqual(["told", "settled", "closed"]);
+  expect(log).toEqual(["aborted", "settled", "closed"]);
   expect(backend.closed).toBe(true);
   const there = other();
   expect(await there.tryAcquire("a")).not.toBeNull();
@@ -90,7 +90,7 @@ test("with force it releases under a function that still runs, which learns that
   expect(held).toMatchObject({ reason: "the locks were closed" });
 });
 
-test("leases from acquire() are told and released", async () => {
+test("leases from acquire() are aborted and released", async () => {
   const { locks, other } = stage();
   const lease = await locks.acquire("a");
   const { signal } = lease;
@@ -127,7 +127,7 @@ test("nothing is left: no timer, no claim", async () => {
   expect(clock.timers).toBe(0);
 });
 
-test.each(["a hold", "a claim that nobody wants"])(
+test.each(["a hold", "a claim that no request wants"])(
   "%s that the store never lets go keeps nothing waiting after it",
   async (what) => {
     const { backend, clock, other } = stage();

@@ -109,7 +109,7 @@ describe("grants that cannot be", () => {
   });
 
   test("S157: a holder that cannot be shown does not spoil the message, and a pause that is none is ours", async () => {
-    for (const heldBy of [undefined, "somebody", [undefined], [{ holder: 5 }]]) {
+    for (const heldBy of [undefined, "another", [undefined], [{ holder: 5 }]]) {
       const { backend, clock, locks } = stage();
       backend.interfere.attempt = async () => ({ granted: false, heldBy, retryMs: Number.NaN });
       const waiting = failure(locks.acquire("a", { wait: "10s" }));
@@ -178,7 +178,7 @@ describe("verbs that throw, never settle, or answer nothing", () => {
     }
   });
 
-  test("S157: a watch() that ignores its signal, throws, or says `ask again` for ever holds nobody up", async () => {
+  test("S157: a watch() that ignores its signal, throws, or says `ask again` for ever delays no request", async () => {
     for (const watch of [never, throws, () => undefined, async () => undefined, () => Promise.reject("a text")]) {
       const clock = new FakeClock();
       const store = memoryStore({ clock });
@@ -219,7 +219,7 @@ describe("verbs that throw, never settle, or answer nothing", () => {
     expect(() => custom({ listen: throws }).make()).toThrow(LockBackendError);
   });
 
-  test("S157: an error that cannot be shown, and a reason that is no text, are told all the same", async () => {
+  test("S157: an error that cannot be shown, and a reason that is not text, are reported all the same", async () => {
     const unshowable = { toString: throws };
     const { clock: time, make } = custom({ attempt: () => Promise.reject(unshowable) });
     const trying = failure(make().tryAcquire("a"));

@@ -72,7 +72,7 @@ describe.each(Object.entries(ENDINGS))("S137: %s that ends in doubt", (_, begin)
       const world = stage();
       const { backend, clock } = world;
       let renewals = 0;
-      // The keeper's own renewal hangs; the one before the release says what is so.
+      // The watchdog's own renewal hangs; the one before the release brings the answer.
       backend.interfere.renew = (pass, claims) => {
         if (renewals++ === 0) return new Promise(() => {});
         return was === "held" ? pass() : Promise.resolve(claims.map(() => ({ held: false, reason: "gone" })));
@@ -103,7 +103,7 @@ describe.each(Object.entries(ENDINGS))("S137: %s that ends in doubt", (_, begin)
   });
 });
 
-test("S137: one that ended in doubt goes by the release of the last one out, also where somebody waits", async () => {
+test("S137: one that ended in doubt is released by the last one out, also where another request waits", async () => {
   const { backend, clock, locks } = stage();
   const { opened, open } = gate();
   let inner!: Promise<unknown>;
@@ -176,7 +176,7 @@ test("S137: a thousand that end in doubt at once are one question", async () => 
 });
 
 describe("S130: a release whose answer was lost, and which the store does not know when it is asked again", () => {
-  /** The first asking is done, or was done by somebody else, and its answer is lost. */
+  /** The first request is carried out, or was carried out for another caller, and its answer is lost. */
   function losingTheAnswer({ backend }: Stage, before: () => void = () => {}): void {
     backend.interfere.release = async (pass) => {
       backend.interfere.release = undefined;
@@ -196,7 +196,7 @@ describe("S130: a release whose answer was lost, and which the store does not kn
     expect(world.backend.count("release")).toBe(2);
   });
 
-  test("does so after a force in that very moment, too: the work was over while the lease was trusted", async () => {
+  test("does so after a forced release at that very moment, too: the work was over while the lease was trusted", async () => {
     const world = stage();
     const lease = await world.locks.acquire("a");
     world.backend.interfere.release = async () => {
@@ -233,4 +233,42 @@ describe("S130: a release whose answer was lost, and which the store does not kn
     await world.clock.advance(1000);
     expect(await working).toBeInstanceOf(LockLostError);
   });
+
+  test("is unknown where the machine slept before the second asking was answered", async () => {
+    const world = stage();
+    losingTheAnswer(world, () => world.clock.suspend(5000));
+    const lease = await world.locks.acquire("a");
+    const released = lease.release();
+    await world.clock.advance(1000);
+    expect(await released).toBe("unknown");
+    expect(world.backend.count("release")).toBe(2);
+  });
+});
+
+describe("S137: a release that began in time, and whose answer came after a sleep", () => {
+  test.each([
+    ["the store did not know the lease", "absent", "unknown"],
+    ["the backend could not tell", undefined, "unknown"],
+    ["the store had it", "held", "released"],
+    ["the claim was waiting anew", "queued", "lost"],
+  ] as const)("%s: %s is %s", async (_, was, result) => {
+    const { backend, clock, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.release = async () => {
+      clock.suspend(5000);
+      return was;
+    };
+    expect(await lease.release()).toBe(result);
+    expect(backend.count("release")).toBe(1);
+  });
+});
+
+test("S137: a release that began in doubt is unknown where the store's word on the lease settles nothing", async () => {
+  const { backend, clock, locks } = stage();
+  const lease = await locks.acquire("a");
+  clock.suspend(5000);
+  // The claim holds the lock, maybe anew.
+  backend.interfere.renew = async (_, claims) => claims.map(() => undefined);
+  expect(await lease.release()).toBe("unknown");
+  expect(backend.count("release")).toBe(1);
 });

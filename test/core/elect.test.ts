@@ -1,4 +1,4 @@
-/** Election: run for office again and again. */
+/** Election: campaign for leadership until the signal aborts. */
 import { expect, test } from "vitest";
 import { failure, gate, stage } from "./scripted.ts";
 
@@ -47,7 +47,7 @@ test("stepping down waits for the work to settle before the lock is free", async
   expect(await other().tryAcquire("scheduler")).not.toBeNull();
 });
 
-test("after a loss the work's signal has aborted before anybody else is elected, and the candidate runs again", async () => {
+test("after a loss the work's signal has aborted before another candidate is elected, and this one campaigns again", async () => {
   const { clock, backend, locks, other } = stage();
   const stop = new AbortController();
   const terms: bigint[] = [];
@@ -88,7 +88,7 @@ test("work that ends at once does not become a busy loop", async () => {
   await office;
 });
 
-test("work that fails in office ends the candidacy with its error, and frees the lock", async () => {
+test("work that fails while elected ends the candidacy with its error, and frees the lock", async () => {
   const { locks, other } = stage();
   const mine = new Error("mine");
   await expect(locks.elect("scheduler", () => Promise.reject(mine))).rejects.toBe(mine);

@@ -43,7 +43,7 @@ test("an acquire is traced from start to end, with outcome, fence and time waite
   expect(errors.map(({ outcome }) => outcome).toSorted()).toEqual(["aborted", "timeout"]);
 });
 
-test("a hold is traced from grant to release, and its loss is told", async () => {
+test("a hold is traced from grant to release, and its loss is reported", async () => {
   const { clock, backend, locks } = stage();
   const starts = listen("tracing:holdfast:hold:start");
   const ends = listen("tracing:holdfast:hold:end");
@@ -62,7 +62,7 @@ test("a hold is traced from grant to release, and its loss is told", async () =>
   expect(errors).toHaveLength(1);
 });
 
-test("a renewal is told per batch, with what came of it", async () => {
+test("a renewal is reported per batch, with its outcome", async () => {
   const { clock, locks } = stage();
   const renewals = listen("holdfast:renew");
   await locks.acquire("a");
@@ -115,7 +115,7 @@ test("re-entry works while acquires are traced, and is no acquire of its own", a
   expect(ends.map(({ outcome }) => outcome)).toEqual(["acquired", "acquired"]);
 });
 
-test("a forced release is told, with who and why", async () => {
+test("a forced release is reported, with who and why", async () => {
   const { locks, other } = stage();
   const forced = listen("holdfast:force-release");
   const { fence } = await locks.acquire("a");

@@ -1,5 +1,5 @@
 /**
- * Answers, signals, names and errors are somebody else's objects: they may throw when they are looked at, or say something
+ * Answers, signals, names and errors are objects of other code: they may throw when they are read, or say something
  * else the next time. None of it may crash the process, hang a caller, leave a lock held, or be believed.
  */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -42,7 +42,7 @@ beforeEach(() => {
   process.on("unhandledRejection", note);
 });
 
-/** A rejection that nobody handles is told at the end of the turn. */
+/** An unhandled rejection is reported at the end of the turn. */
 afterEach(async () => {
   await new Promise((resolve) => setImmediate(resolve));
   process.off("unhandledRejection", note);
@@ -78,7 +78,7 @@ describe("S157: grants that cannot be read", () => {
     }
   }
 
-  test("in the answer to a swap, and in news: nobody believes it", async () => {
+  test("in the answer to a swap, and in news: it is not believed", async () => {
     const { backend, clock, locks } = stage();
     const first = await locks.acquire("a");
     const second = failure(locks.acquire("a", { wait: "5s" }));
@@ -122,7 +122,7 @@ describe("S157: grants that cannot be read", () => {
     await clock.settle();
   });
 
-  test("an error that does not let itself be asked what it is keeps nobody waiting", async () => {
+  test("an error that cannot be inspected keeps no request waiting", async () => {
     const { backend, clock, locks, other } = stage();
     await other().acquire("a");
     const error = new Proxy(new Error("down"), { getPrototypeOf: boom });
@@ -354,7 +354,7 @@ describe("S157: renewals and releases that cannot be read", () => {
   });
 });
 
-describe("S157: signals that are somebody's own", () => {
+describe("S157: signals of the user's own making", () => {
   const odd = (over: object): AbortSignal => Object.assign(new AbortController().signal, over);
 
   test("one that cannot be listened to: the error reaches the caller, and nothing is left behind", async () => {
@@ -379,7 +379,7 @@ describe("S157: signals that are somebody's own", () => {
     }
   });
 
-  test("one that can be listened to the first times only: an office is not kept, and no pause either", async () => {
+  test("one that can be listened to the first times only: the leader does not stay elected, and no pause is kept either", async () => {
     for (let good = 0; good < 6; good++) {
       const { clock, locks, other } = stage();
       let left = good;
@@ -397,7 +397,7 @@ describe("S157: signals that are somebody's own", () => {
     }
   });
 
-  test("one that cannot be left, or whose reason throws, costs nobody the lease or the answer", async () => {
+  test("one that cannot be left, or whose reason throws, costs no caller the lease or the answer", async () => {
     const { clock, locks, other } = stage();
     const lease = await locks.acquire("a", { signal: odd({ removeEventListener: boom }) });
     expect(await lease.release()).toBe("released");
@@ -506,7 +506,7 @@ describe("S147: names that are none", () => {
   });
 });
 
-describe("work and options of somebody's own", () => {
+describe("work and options of the user's own making", () => {
   test("options and metas that throw: the error reaches the caller, and nothing is sent", async () => {
     const { backend, locks } = stage();
     const calls = [

@@ -57,11 +57,30 @@ describe("one process, one contender", () => {
 
   test("claims of another shape wait their turn and go to the store", async () => {
     const { backend, locks } = stage();
-    const metas: unknown[] = [];
-    const look = async (): Promise<void> => void metas.push((await locks.query("a")).held[0]?.meta);
-    await Promise.all([locks.run("a", look), locks.run("a", { meta: { why: "other" } }, look), locks.run("a", look)]);
-    expect(metas).toEqual([{}, { why: "other" }, {}]);
+    const work = (): void => {};
+    await Promise.all([locks.run("a", work), locks.run("a", { ttl: "20s" }, work), locks.run("a", work)]);
     expect(backend.count("swap")).toBe(2);
+  });
+
+  test("what only people read does not send a claim to the store: the lease is lent, and shows it from its next renewal on", async () => {
+    const { backend, clock, locks, other } = stage();
+    const seen = async (): Promise<unknown> => (await other().query("a")).held[0]?.meta;
+    const held = gate();
+    const first = locks.run("a", { meta: { job: "1" } }, () => {});
+    const second = locks.run("a", { meta: { job: "2" } }, () => held.opened);
+    await first;
+    await clock.advance(1);
+    expect([backend.count("attempt"), backend.count("swap"), backend.count("release")]).toEqual([1, 0, 0]);
+    expect(await seen()).toEqual({ job: "1" });
+    await clock.advance(10_000);
+    expect(await seen()).toEqual({ job: "2" });
+    const renewed = backend.steps.findLast(({ step }) => step === "renew")!.claims[0];
+    expect(renewed?.changed).toBe(true);
+    await clock.advance(10_000);
+    // The store knows it: the next renewal carries nothing.
+    expect(backend.steps.findLast(({ step }) => step === "renew")!.claims[0]?.changed).toBe(undefined);
+    held.open();
+    await second;
   });
 
   test("a waiter that leaves the middle of the line does not disturb it", async () => {
@@ -100,7 +119,7 @@ describe("one process, one contender", () => {
     ).toBe(1);
   });
 
-  test("a try is refused at once while anybody here holds or waits", async () => {
+  test("a try is refused at once while another request here holds or waits", async () => {
     const { backend, locks } = stage();
     const lease = await locks.acquire("a");
     expect(await locks.tryAcquire("a")).toBeNull();
@@ -213,7 +232,7 @@ describe("limit", () => {
     expect((await locks.query()).held).toHaveLength(0);
   });
 
-  test("S62: claimants that disagree on the limit are told, with both numbers", async () => {
+  test("S62: claimants that disagree on the limit get an error with both numbers", async () => {
     const { locks } = stage();
     await locks.acquire("a", { limit: 3 });
     await expect(locks.acquire("a", { limit: 5 })).rejects.toThrow(/3.*5|5.*3/);

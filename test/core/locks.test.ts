@@ -22,7 +22,7 @@ describe("run", () => {
     expect((await locks.query()).held).toHaveLength(0);
   });
 
-  test("a loss is told by rejecting when the signal was not taken", async () => {
+  test("a loss is reported by rejecting when the signal was not read", async () => {
     const { backend, locks } = stage();
     const error = await failure(
       locks.run("a", () => {
@@ -98,7 +98,7 @@ describe("acquire", () => {
     expect(error["heldBy"]).toMatchObject([{ holder: "there:2", fence }]);
   });
 
-  test("waits for ever when told to", async () => {
+  test("waits for ever with `wait: Infinity`", async () => {
     const { clock, locks, other } = stage();
     const first = await other().acquire("a");
     const second = locks.acquire("a", { wait: Infinity });
@@ -107,7 +107,7 @@ describe("acquire", () => {
     (await second).assertHeld();
   });
 
-  test("wait: 0 is one look, and rejects when the lock is taken", async () => {
+  test("wait: 0 tries once, and rejects when the lock is taken", async () => {
     const { locks, other } = stage();
     await other().acquire("a");
     await expect(locks.acquire("a", { wait: 0 })).rejects.toBeInstanceOf(LockTimeoutError);
@@ -130,7 +130,7 @@ describe("acquire", () => {
     expect(lease.signal.aborted).toBe(false);
   });
 
-  test("disposal releases, and tells a loss that nobody was told of", async () => {
+  test("disposal releases, and reports a loss that was not reported before", async () => {
     const { backend, locks } = stage();
     {
       await using lease = await locks.acquire("a");
@@ -173,7 +173,7 @@ describe("tryAcquire", () => {
     await expect(locks.tryAcquire("b", Object.create({ wait: 1 }) as object)).rejects.toThrow(/wait/);
   });
 
-  test("resolves to null when somebody else has the lock", async () => {
+  test("resolves to null when another claim has the lock", async () => {
     const { locks, other } = stage();
     const lease = await other().acquire("a");
     expect(await locks.tryAcquire("a")).toBeNull();
@@ -298,6 +298,7 @@ test("query shows who holds, since when, for how long, and who waits", async () 
         heldMs: 3000,
         remainingMs: 27_000,
         meta: { reason: "nightly" },
+        id: expect.any(String),
       },
     ],
     pending: [
@@ -309,6 +310,7 @@ test("query shows who holds, since when, for how long, and who waits", async () 
         waitingMs: 1000,
         position: 1,
         meta: { reason: "retry" },
+        id: expect.any(String),
       },
     ],
     forced: [],

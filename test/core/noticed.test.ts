@@ -1,4 +1,5 @@
 /** Small bugs that lived: each test here is red with one that `npm run mutate` put in and that no other test noticed. */
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { getEventListeners } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,7 +8,10 @@ import { queryObjects } from "node:v8";
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { Deadlines, type Deadline } from "../../src/contract/deadlines.ts";
 import type { Backend, Claim, Holding } from "../../src/contract/backend.ts";
-import { systemChance } from "../../src/contract/random.ts";
+import { readBlockers } from "../../src/contract/answer.ts";
+import { printable } from "../../src/contract/foreign.ts";
+import { jitter, systemChance } from "../../src/contract/random.ts";
+import { got } from "../../src/contract/argument-error.ts";
 import { SleepDetector, systemClock } from "../../src/contract/clock.ts";
 import { RenewalGroup } from "../../src/core/renewal-group.ts";
 import { Engine } from "../../src/core/engine.ts";
@@ -16,6 +20,8 @@ import { checkOptions } from "../../src/core/options.ts";
 import { formatMs, toMs } from "../../src/contract/duration.ts";
 import { LockBackendError, type LockLostError, LockTimeoutError, messageOf, quote } from "../../src/contract/errors.ts";
 import { Hold } from "../../src/core/hold.ts";
+import { LocalQueue } from "../../src/core/local-queue.ts";
+import { createLocks } from "../../src/core/locks.ts";
 import { RenewThread } from "../../src/core/renew-thread.ts";
 import { mistakenGrant } from "../../src/contract/backend-mistake.ts";
 import { clippedSnapshot } from "../../src/core/snapshot.ts";
@@ -94,9 +100,17 @@ test("a renewing thread that dies at once is not started again at once", async (
   const granted = { granted: true, fence: 1n, run: 1 } as const;
   const sleep = new SleepDetector(clock);
   const grant = { granted, sent: sleep.sentNow(), heardAtMs: clock.now(), trustedUntilMs: clock.now() + 29_000 };
-  thread.keep(new Hold(() => "lost", sleep, claim, checkOptions({ renew: "thread" }, {}), grant));
+  thread.keep(
+    new Hold(
+      { over: () => "lost", behind: () => undefined, isAwaited: () => false },
+      sleep,
+      claim,
+      checkOptions({ renew: "thread" }, {}),
+      grant,
+    ),
+  );
   await clock.advance(0);
-  // A real thread, which needs a moment to fail.
+  // A real thread, which needs some time to fail.
   await vi.waitFor(() => expect(clock.nextDueMs).toBe(clock.now() + 1000), { timeout: 120_000 });
   const diedMs = clock.now();
   await clock.step();
@@ -117,7 +131,7 @@ test("a grant in a message is believed while a third of its ttl is left", async 
   expect(backend.count("attempt")).toBe(1);
 });
 
-test("a failure is told to whoever took the heapIndex of the one that had asked", async () => {
+test("a failure also reaches the hold that took over the heapIndex of the one that had asked", async () => {
   const { backend, clock, locks } = stage();
   const { opened, open } = gate();
   backend.interfere.attempt = async () => {
@@ -151,7 +165,7 @@ test("a ttl that was used once leaves nothing in the watchdog", async () => {
 });
 
 describe("timers", () => {
-  test("of the system keep the process alive only when told to", () => {
+  test("of the system keep the process alive only when asked to", () => {
     const [idle, alive] = [false, true].map(
       (kept) => systemClock.setTimer(() => {}, 1e6, kept || undefined) as NodeJS.Timeout,
     );
@@ -227,7 +241,7 @@ describe("words", () => {
     expect(said(3)).toMatch(/^Lock "a" is held by me \(fence 5\) for 2 s and 2 more; gave up/);
   });
 
-  test("an error without words is told by what it has", () => {
+  test("an error without a message is reported by what it has", () => {
     const coded = Object.assign(new Error(""), { code: "ECONNREFUSED" });
     expect(messageOf(coded)).toBe("ECONNREFUSED");
     expect(messageOf(Object.assign(new TypeError(""), { code: 5 }))).toBe("TypeError");
@@ -241,7 +255,7 @@ describe("words", () => {
     expect(new LockBackendError("memory", "a", "b", { cause: 5 }).cause).toBe(5);
   });
 
-  test("a name that nobody could read is cut", () => {
+  test("a name that is too long to read is cut", () => {
     expect(quote("x".repeat(120))).toBe(`"${"x".repeat(120)}"`);
     expect(quote("x".repeat(121))).toBe(`"${"x".repeat(117)}…"`);
   });
@@ -294,7 +308,7 @@ describe("who holds", () => {
   });
 });
 
-describe("whoever is answered at once leaves nothing behind:", () => {
+describe("a caller that is answered at once leaves nothing behind:", () => {
   test("no timer, and no listener on the signal", async () => {
     const { clock, locks } = stage();
     const { signal } = new AbortController();
@@ -366,5 +380,283 @@ describe("where a URL comes from", () => {
     expect(() => resolveUrl(`@file:${join(dir, "none")}`, {}, "--url")).toThrow(
       /to name a file that can be read.*\(ENOENT\)$/,
     );
+  });
+});
+
+describe("a release", () => {
+  test("of a lost lease resolves when the store has answered", async () => {
+    const { backend, clock, locks } = stage();
+    const lease = await locks.acquire("a", { ttl: "3s" });
+    clock.block(3000);
+    const answer = gate();
+    backend.interfere.release = async (pass) => {
+      await answer.opened;
+      return await pass();
+    };
+    let released: unknown;
+    const done = lease.release().then((result) => (released = result));
+    await clock.settle();
+    expect([released, backend.count("release")]).toEqual([undefined, 1]);
+    answer.open();
+    expect(await done).toBe("lost");
+  });
+
+  test("with a minHold does not let the next one in by a swap: nothing is free to be swapped", async () => {
+    const { backend, clock, locks } = stage();
+    const lease = await locks.acquire("a", { minHold: "5s" });
+    const next = locks.acquire("a");
+    await clock.settle();
+    expect(await lease.release()).toBe("released");
+    const beganMs = clock.now();
+    await clock.advance(10_000);
+    await next;
+    expect(backend.count("swap")).toBe(0);
+    const { heldMs } = (await locks.query("a")).held[0]!;
+    expect(clock.now() - heldMs - beganMs).toBeGreaterThanOrEqual(5000);
+  });
+
+  test("by force ends the lease with that fence, and not the one before it", async () => {
+    const { locks } = stage();
+    const [one, two] = await Promise.all([locks.acquire("a", { limit: 2 }), locks.acquire("a", { limit: 2 })]);
+    expect(two.fence).toBe(one.fence + 1n);
+    await locks.forceRelease("a", { fence: two.fence, reason: "stuck" });
+    one.assertHeld();
+    expect(() => two.assertHeld()).toThrow("ended by force by here:1: stuck");
+  });
+});
+
+describe("one who", () => {
+  test("tries a lock with a short ttl on a silent store has an answer within that ttl", async () => {
+    const { backend, clock, locks } = stage();
+    backend.interfere.attempt = () => new Promise(() => {});
+    const tried = failure(locks.tryAcquire("a", { ttl: "2s" }));
+    const startedMs = clock.now();
+    let failedMs = 0;
+    void tried.then(() => (failedMs = clock.now()));
+    await clock.advance(30_000);
+    expect((await tried).message).toContain("could not be asked (no answer for 2 s)");
+    expect(failedMs - startedMs).toBe(2000);
+  });
+
+  test("stops waiting leaves no timer behind, also where the backend never stops watching", async () => {
+    const { backend, clock, other } = stage();
+    await other().acquire("a", { renew: false });
+    const locks = createLocks(backend, { clock: clock.owned("here") });
+    let watched = 0;
+    backend.watch = () => {
+      watched++;
+      return new Promise(() => {});
+    };
+    const abort = new AbortController();
+    const waiting = failure(locks.acquire("a", { signal: abort.signal }));
+    await clock.settle();
+    expect(watched).toBe(1);
+    abort.abort();
+    await waiting;
+    await locks.close();
+    expect(clock.timersOf("here")).toBe(0);
+  });
+
+  test("uses a lock once leaves nothing of it in the process for ever", async () => {
+    const { locks } = stage();
+    const before = queryObjects(LocalQueue, { format: "count" });
+    for (let at = 0; at < 1000; at++) await (await locks.acquire(`once:${at}`)).release();
+    expect(queryObjects(LocalQueue, { format: "count" }) - before).toBeLessThan(300);
+  });
+
+  test("asks for a thread of a backend that has none learns what to do instead", async () => {
+    const { locks } = stage();
+    const error = await failure(locks.acquire("a", { renew: "thread" }));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toContain("cannot be renewed from a thread. Open it by URL with connect(), or use");
+  });
+});
+
+test("a lease tells for how long it has been held", async () => {
+  const clock = new FakeClock();
+  const engine = new Engine(memory({ clock }), { clock });
+  const lease = (await engine.take("a", checkOptions({}, {}), "queue", 1000)) as HeldLease;
+  await clock.advance(2000);
+  expect(lease.describe()).toMatchObject({ heldMs: 2000, remainingMs: 30_000 - 302 - 2000 });
+  await lease.release();
+});
+
+describe("what everything rests on:", () => {
+  test("deadlines come in their order, however they were set, moved and cleared before", () => {
+    // A fixed sequence that looks random enough.
+    let state = 7;
+    const dice = (sides: number): number => (state = (state * 48_271) % 2_147_483_647) % sides;
+    const deadlines = new Deadlines<Deadline>(new FakeClock(), false, () => {});
+    const entries = Array.from({ length: 40 }, (): Deadline => ({ atMs: 0, heapIndex: -1 }));
+    const set = new Set<Deadline>();
+    for (let step = 0; step < 3000; step++) {
+      const entry = entries[dice(entries.length)]!;
+      const move = dice(8);
+      if (move < 5) {
+        deadlines.set(entry, dice(1000));
+        set.add(entry);
+      } else if (move < 6) {
+        deadlines.clear(entry);
+        set.delete(entry);
+      } else {
+        const untilMs = dice(1000);
+        const first = Math.min(...[...set].map(({ atMs }) => atMs));
+        const taken = deadlines.take(untilMs);
+        expect(taken?.atMs).toBe(first <= untilMs ? first : undefined);
+        if (taken !== undefined) set.delete(taken);
+      }
+      expect(deadlines.size).toBe(set.size);
+    }
+  });
+
+  test("a delay that Node cannot keep is not turned into none", async () => {
+    const warnings: string[] = [];
+    const note = ({ name }: Error): void => void warnings.push(name);
+    process.on("warning", note);
+    const timers = [2 ** 31 - 1, 2 ** 31, 2 ** 40].map((ms) => systemClock.setTimer(() => {}, ms));
+    // Warnings come in a turn of their own.
+    await new Promise((resolve) => setImmediate(resolve));
+    for (const timer of timers) systemClock.clearTimer(timer);
+    process.off("warning", note);
+    expect(warnings).not.toContain("TimeoutOverflowWarning");
+  });
+
+  test("clocks that run apart a little are no sleep; where there was one, what is short counts too", () => {
+    const clock = new FakeClock();
+    const sleep = new SleepDetector(clock);
+    const { period } = sleep.sentNow();
+    clock.suspend(1500);
+    expect(sleep.sleptMs(period, clock.now())).toBe(0);
+    clock.suspend(2500);
+    expect(sleep.sleptMs(period, clock.now())).toBe(4000);
+    clock.suspend(1000);
+    expect(sleep.sleptMs(period, clock.now())).toBe(5000);
+  });
+
+  test("a random factor lies between its bounds", () => {
+    const at = (fraction: number): number => jitter(1000, 0.5, 0.75, { ...systemChance, fraction: () => fraction });
+    expect([at(0), at(0.5), at(1)]).toEqual([500, 625, 750]);
+  });
+
+  test("a quarantine is reported with what is left of it, and not when it is over", () => {
+    const refused = { granted: false, heldBy: [], quarantineMs: 5000 } as const;
+    expect(readBlockers(refused, 1000)).toEqual({ heldBy: [], quarantineMs: 4000 });
+    expect(readBlockers(refused, 5000)).toEqual({ heldBy: [], quarantineMs: undefined });
+    expect(readBlockers(undefined, 0)).toEqual({ heldBy: [], quarantineMs: undefined });
+  });
+
+  test("what was passed is shown whole, or with its length; what cannot be printed as an escape", () => {
+    expect(got("x".repeat(40))).toBe(`"${"x".repeat(40)}"`);
+    expect(got("x".repeat(41))).toMatch(/^"x{39}…" \(41 characters\)$/);
+    expect(printable("a\u0001\u00ff\u202e")).toBe("a\\x01ÿ\\u{202e}");
+  });
+});
+
+describe("who asks, and what is asked for again:", () => {
+  test("that a writer is refused says nothing of a reader that tries beside it", async () => {
+    const { locks, other } = stage();
+    await other().acquire("a", { mode: "shared" });
+    // The first question is out alone; the second leaves when all three stand there.
+    const tries = [locks.tryAcquire("a"), locks.tryAcquire("a"), locks.tryAcquire("a", { mode: "shared" })];
+    const [first, second, reader] = await Promise.all(tries);
+    expect([first, second]).toEqual([null, null]);
+    reader!.assertHeld();
+  });
+
+  test("one who waits behind a try that gets no answer learns that, and not that the lock is busy", async () => {
+    const { backend, clock, locks } = stage();
+    backend.interfere.attempt = () => new Promise(() => {});
+    const tried = failure(locks.tryAcquire("a", { timeout: "20s" }));
+    const waited = failure(locks.acquire("a", { wait: 1500 }));
+    await clock.advance(1500);
+    expect(await waited).toBeInstanceOf(LockBackendError);
+    expect((await waited).message).toContain("no answer for 1.5 s");
+    await clock.advance(20_000);
+    await tried;
+  });
+
+  test("after a failure the store is asked again soon, whatever it had said before of when to ask", async () => {
+    const { backend, clock, locks } = stage();
+    let asked = 0;
+    backend.interfere.attempt = async (pass) => {
+      asked++;
+      if (asked === 1) return { granted: false, heldBy: [], retryMs: 30_000 };
+      if (asked === 2) throw new Error("cut off");
+      return await pass();
+    };
+    // The first news is a reason to ask again at once; later there is none.
+    const news = [Promise.resolve(undefined)];
+    backend.watch = () => news.pop() ?? new Promise(() => {});
+    const waiting = locks.acquire("a", { wait: "1m" });
+    await clock.advance(1000);
+    (await waiting).assertHeld();
+    expect(asked).toBe(3);
+  });
+
+  test("a claim that is no longer wanted is released until its lock delay would be over, too", async () => {
+    const { backend, clock, locks, other } = stage();
+    await other().acquire("a");
+    const abort = new AbortController();
+    const waiting = failure(locks.acquire("a", { ttl: "10s", lockDelay: "60s", signal: abort.signal }));
+    await clock.settle();
+    backend.interfere.release = () => Promise.reject(new Error("cut off"));
+    abort.abort();
+    await waiting;
+    await clock.advance(75_000);
+    const before = backend.count("release");
+    await clock.advance(4000);
+    expect(backend.count("release")).toBeGreaterThan(before);
+    // Then the store has let go by itself.
+    await clock.advance(10_000);
+    const last = backend.count("release");
+    await clock.advance(60_000);
+    expect(backend.count("release")).toBe(last);
+  });
+
+  test("news of a loss that overtakes its grant is of that claim, whatever other locks are waited for", async () => {
+    const { backend, clock, locks, other } = stage();
+    await other().acquire("a");
+    void failure(locks.acquire("a"));
+    await clock.settle();
+    const answer = gate();
+    backend.interfere.attempt = async (pass) => {
+      const granted = await pass();
+      backend.interfere.attempt = undefined;
+      await answer.opened;
+      return granted;
+    };
+    const waiting = locks.acquire("b");
+    await clock.settle();
+    const [claim] = backend.steps.at(-1)!.claims;
+    backend.listener!.lost(claim!.id, { kind: "gone" });
+    answer.open();
+    await clock.advance(1000);
+    (await waiting).assertHeld();
+    const claims = backend.steps.filter(({ step }) => step === "attempt").map(({ claims: [asked] }) => asked!);
+    expect(claims.filter(({ name }) => name === "b").at(-1)!.id).not.toBe(claim!.id);
+    await locks.close({ force: true });
+  });
+
+  test("a wait at a backend that tells no news ends with who is in the way", async () => {
+    const { backend, clock, locks, other } = stage();
+    Object.assign(backend, { watch: undefined });
+    await other().acquire("a");
+    const waiting = failure(locks.acquire("a", { wait: "5s" }));
+    await clock.advance(5000);
+    expect(await waiting).toBeInstanceOf(LockTimeoutError);
+    expect((await waiting).message).toContain("is held by there:2");
+  });
+
+  test("a try that was refused while a subscriber closed the locks is refused, and nothing else", async () => {
+    const { locks, other } = stage();
+    await other().acquire("a");
+    const close = (): void => void locks.close();
+    subscribe("tracing:holdfast:acquire:asyncEnd", close);
+    try {
+      expect(await locks.tryAcquire("a")).toBeNull();
+    } finally {
+      unsubscribe("tracing:holdfast:acquire:asyncEnd", close);
+    }
+    await expect(locks.tryAcquire("a")).rejects.toMatchObject({ code: "ERR_LOCK_CLOSED" });
   });
 });

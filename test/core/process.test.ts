@@ -22,13 +22,13 @@ test("a waiting acquire does keep it alive, until its answer", async () => {
   expect(await script(body)).toBe("ERR_LOCK_TIMEOUT");
 });
 
-test("a store that cannot be asked is told, not waited for in a process that has already gone", async () => {
+test("a store that cannot be asked is reported, not waited for in a process that has already gone", async () => {
   const body = `const backend = memory(); backend.attempt = () => Promise.reject(new Error("down"));
     await createLocks(backend).acquire("a", { wait: 200 }).catch((error) => console.log(error.code));`;
   expect(await script(body)).toBe("ERR_LOCK_BACKEND");
 });
 
-test("a lease that is lost while nobody looks brings the process down neither by a throw nor by a rejection", async () => {
+test("a lease that is lost while nothing checks it ends the process neither by a throw nor by a rejection", async () => {
   const body = `const backend = memory(); const locks = createLocks(backend);
     await locks.acquire("a", { ttl: 120 }); backend.renew = () => Promise.reject(new Error("down"));
     setTimeout(() => console.log("still here"), 400);`;

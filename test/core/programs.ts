@@ -66,13 +66,13 @@ export const programs: readonly OldProgram[] = [
   },
   {
     id: "S121",
-    title: "nobody enters a lease that its user released", // seed 18
+    title: "no claim enters a lease that its user released", // seed 18
     broke: "entered a lease that is over",
     program: { threads: [{ client: 0, steps: [run("x", { do: "release" }, run("x"))] }] },
   },
   {
     id: "S121",
-    title: "nobody enters a lease whose release is on its way", // seed 200329
+    title: "no claim enters a lease whose release is on its way", // seed 200329
     broke: "believed without the store",
     program: {
       lagMs: 50,
@@ -81,7 +81,7 @@ export const programs: readonly OldProgram[] = [
   },
   {
     id: "S121",
-    title: "whoever queues inside a lease does not run when that has gone back",
+    title: "a request that queues inside a lease does not run once that lease is released",
     broke: "entered a lease that is over",
     program: {
       threads: [
@@ -128,7 +128,7 @@ export const programs: readonly OldProgram[] = [
   },
   {
     id: "S129",
-    title: "every reader is told of the loss, whatever the listeners do", // seed 101680
+    title: "every reader learns of the loss, whatever the listeners do", // seed 101680
     broke: "signal too late",
     program: {
       threads: [
@@ -147,7 +147,7 @@ export const programs: readonly OldProgram[] = [
   },
   {
     id: "S131",
-    title: "release() settles though the store hangs and somebody waits here",
+    title: "release() settles though the store hangs and another request waits here",
     broke: "does not settle",
     program: {
       faults: [{ client: 0, operation: "swap", nth: 1, fault: { fault: "hang" } }],
@@ -400,7 +400,7 @@ export const programs: readonly OldProgram[] = [
   },
   {
     id: "S157",
-    title: "nobody enters a lease with a signal that was aborted before", // seed 109
+    title: "no claim enters a lease with a signal that was aborted before", // seed 109
     broke: "started with an aborted signal",
     program: {
       threads: [

@@ -125,7 +125,7 @@ describe("re-entry", () => {
     expect(backend.count("attempt")).toBe(1);
   });
 
-  test("a lease lost while re-entered is lost for everybody inside", async () => {
+  test("a lease lost while re-entered is lost for all inside", async () => {
     const { backend, locks } = stage();
     const aborted: boolean[] = [];
     const outer = locks.run("a", async (outside) => {
@@ -140,7 +140,7 @@ describe("re-entry", () => {
     expect(aborted).toEqual([true, true]);
   });
 
-  test("nobody is let into a lease whose time has passed, though no timer has noticed yet", async () => {
+  test("no claim enters a lease whose time has passed, though no timer has noticed yet", async () => {
     const { clock, locks } = stage();
     const stop = new AbortController();
     const outer = locks.run("a", async () => {

@@ -1,9 +1,12 @@
 /** A memory backend whose every step a test can watch, hold up, lose or fail: what happens on a bad day, on command. */
 import type {
+  Abilities,
   Backend,
   Claim,
   Granted,
   Listener,
+  LockState,
+  Outcome,
   Refused,
   Released,
   Renewal,
@@ -21,6 +24,7 @@ export type Interference = (pass: () => Promise<unknown>, claims: readonly Claim
 
 export class ScriptedBackend implements Backend {
   readonly name = "scripted";
+  readonly can: Abilities = { outcomes: true, wanted: true, otherTtl: true };
   readonly steps: { readonly step: Step; readonly claims: readonly Claim[] }[] = [];
   readonly interfere: Partial<Record<Step, Interference | undefined>> = {};
   listener: Listener | undefined;
@@ -52,8 +56,8 @@ export class ScriptedBackend implements Backend {
     return this.#step("renew", claims, () => this.#inner.renew(claims, fences));
   }
 
-  release(claim: Claim): Promise<Released> {
-    return this.#step("release", [claim], () => this.#inner.release(claim));
+  release(claim: Claim, outcome?: Outcome): Promise<Released> {
+    return this.#step("release", [claim], () => this.#inner.release(claim, outcome));
   }
 
   swap(held: Claim, next: Claim): Promise<Granted | Refused> {
@@ -62,6 +66,10 @@ export class ScriptedBackend implements Backend {
 
   query(prefix: string): Promise<Snapshot> {
     return this.#inner.query(prefix);
+  }
+
+  inspect(name: string): Promise<LockState> {
+    return this.#inner.inspect(name);
   }
 
   forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {

@@ -1,5 +1,5 @@
 /**
- * A question that the store never answers, because it was lost on its way: whoever asked it waits in vain, and nobody after.
+ * A question that the store never answers, because it was lost on its way: its caller waits without success, and no caller after it.
  * However long calls overlap, the lock is not blocked in this process; and a store that is only slow is not flooded.
  */
 import { describe, expect, test } from "vitest";
@@ -43,7 +43,7 @@ const CALLS: Record<string, Take> = {
 };
 
 describe.each(Object.entries(CALLS))("one question that is never answered, and %s", (_, take) => {
-  test("costs those who stood behind it, and nobody else", async () => {
+  test("costs those who stood behind it, and no others", async () => {
     const world = stage();
     loseFirst(world, "attempt");
     const { had, failed } = await everySecond(world, 60, take);
@@ -55,7 +55,7 @@ describe.each(Object.entries(CALLS))("one question that is never answered, and %
   });
 });
 
-test("a swap that is never answered costs those who stood behind it, and nobody else", async () => {
+test("a swap that is never answered costs those who stood behind it, and no others", async () => {
   const world = stage();
   const first = await world.locks.acquire("a");
   await world.clock.advance(100);

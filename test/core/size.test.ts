@@ -1,4 +1,4 @@
-/** The core stays small: what everybody loads, without any backend. */
+/** The core stays small: what every user loads, without any backend. */
 import { brotliCompressSync } from "node:zlib";
 import { join } from "node:path";
 import { rolldown } from "rolldown";
@@ -6,15 +6,16 @@ import { expect, test } from "vitest";
 
 // 800 bytes more than in 0.1's last days: a wall clock that is set back must not hide a sleep (SleepDetector), tries must not keep a
 // waiter from being asked for (S169), one wording of every loss, also of those that only backends know, and a quarantine as a field.
-test("the core is at most 17.3 kB, bundled, minified and compressed", async () => {
+// 1,600 bytes more for the contract of 0.2: outcomes, wanted, and what a claim shows of its process.
+test("the core is at most 18.9 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
   const { output } = await bundle.generate({ format: "esm", minify: true });
   await bundle.close();
-  // What is imported on demand, such as the reader of `HOLDFAST_URL=@file:…`, nobody loads who does not use it.
+  // What is imported on demand, such as the reader of `HOLDFAST_URL=@file:…`, is loaded only by those who use it.
   const loaded = output.filter((chunk) => chunk.type === "chunk" && !chunk.isDynamicEntry);
   const bytes = brotliCompressSync(loaded.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(17_300);
+  expect(bytes).toBeLessThanOrEqual(18_900);
 });

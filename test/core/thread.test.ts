@@ -84,7 +84,7 @@ test("maxHold ends it in the thread too", async () => {
   expect(result).toEqual({ held: false, renewedLater: 0 });
 });
 
-test("a thread that cannot reach the store is told at once, and nothing is acquired", async () => {
+test("a thread that cannot reach the store is reported at once, and nothing is acquired", async () => {
   const result = await script(`
     backend.renewer = { module: "file:///nowhere.mjs", data: null };
     const error = await locks.acquire("a", { renew: "thread" }).catch((error) => error);
@@ -157,7 +157,7 @@ test("S136: while the thread starts, the wait, the signal and close() are heeded
   });
 });
 
-test("S136: a thread that never gets ready keeps no process alive once nobody waits for it", async () => {
+test("S136: a thread that never gets ready keeps no process alive once no request waits for it", async () => {
   const result = await script(`
     view[5] = 1;
     tell({ waited: await failure(locks.acquire("a", { renew: "thread", wait: 50 })) });`);
@@ -216,7 +216,7 @@ const LATE = `
   };
   const timed = createLocks(backend, { clock });`;
 
-test("S136: a thread that cannot open the store in time is replaced, and those who wait for it are told", async () => {
+test("S136: a thread that cannot open the store in time is replaced, and those who wait for it get the error", async () => {
   const result = await script(`${LATE}
     view[5] = 1;
     const waiting = timed.acquire("a", { renew: "thread", wait: Infinity }).catch((error) => error.message);
@@ -252,7 +252,7 @@ test("S136: so is one that replaces another, while the leases can still be trust
   expect(result).toEqual({ renewed: true, workers: 3, result: "released" });
 });
 
-test("S136: where no thread can live the loss is told by the clock, and the process ends by itself", async () => {
+test("S136: where no thread can live the loss is reported by the clock, and the process ends by itself", async () => {
   const result = await script(`
     process.on("worker", (worker) => workers.length > 1 && void worker.terminate());
     const lease = await locks.acquire("a", { ttl: 600, renew: "thread" });
@@ -322,7 +322,7 @@ test("S136: a renewal that is never answered is asked for again in the thread to
   expect(result).toEqual({ doubted: true, aborted: false, again: true, result: "released" });
 });
 
-test("S157: looking at a lease in doubt again and again asks its thread once", async () => {
+test("S157: checking a lease in doubt many times asks its thread once", async () => {
   const result = await script(`
     const lease = await locks.acquire("a", { ttl: "60s", renew: "thread" });
     let messages = 0;
@@ -383,4 +383,16 @@ test("S136: a try whose ttl is shorter than its thread takes to start gets the l
     tell({ answers: await Promise.all(answers), result: await (await first).release() });
     await locks.close();`);
   expect(result).toEqual({ answers: [true, true], result: "released" });
+});
+
+test("S136: a renewal that fails in the thread is asked for again soon, not after a third of the ttl", async () => {
+  const result = await script(`
+    const lease = await locks.acquire("a", { ttl: "1h", renew: "thread" });
+    view[12] = 1;
+    // In doubt, it is asked for at once.
+    view[3] = 5000;
+    await until(() => lease.remaining() > 0);
+    tell({ asked: view[10], failed: view[12] === 0, result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ asked: 2, failed: true, result: "released" });
 });

@@ -89,7 +89,7 @@ describe("rule 1: time is monotonic and read before the request leaves", () => {
       expect(await released).toBe("unknown");
     });
 
-    test("nor is it one where the answers are lost, or somebody waits here", async () => {
+    test("nor is it one where the answers are lost, or another request waits here", async () => {
       const { clock, backend, lease, locks } = await asleep();
       backend.interfere.renew = async () => {
         throw new Error("lost");
@@ -455,7 +455,7 @@ describe("rule 3: unknown is neither yes nor no", () => {
     expect(await other().tryAcquire("a")).not.toBeNull();
   });
 
-  test("a store that cannot be asked for the whole wait is told as such, with the cause", async () => {
+  test("a store that cannot be asked for the whole wait is reported as such, with the cause", async () => {
     const { clock, backend, locks } = stage();
     backend.interfere.attempt = () => Promise.reject(new Error("ECONNREFUSED"));
     const acquiring = failure(locks.acquire("a", { wait: "2s" }));
@@ -467,7 +467,7 @@ describe("rule 3: unknown is neither yes nor no", () => {
   });
 });
 
-describe("rule 4: whoever stops waiting removes its claim", () => {
+describe("rule 4: a caller that stops waiting removes its claim", () => {
   test("S56: a waiter that gives up leaves no place in the queue", async () => {
     const { clock, locks, other } = stage();
     await other().acquire("a");
@@ -575,7 +575,7 @@ describe("a store that takes questions and never answers", () => {
     const releasing = lease.release();
     await clock.advance(10_000);
     expect(await releasing).toBe("unknown");
-    // Again and again, but ever more slowly: the connection may be queueing all of it.
+    // Repeatedly, but ever more slowly: the connection may be queueing all of it.
     expect(backend.count("release")).toBeGreaterThanOrEqual(2);
     expect(backend.count("release")).toBeLessThanOrEqual(5);
   });
@@ -604,7 +604,7 @@ describe("a store that takes questions and never answers", () => {
     expect(questions).toBe(2);
   });
 
-  test("is told as such when the wait is over", async () => {
+  test("is reported as such when the wait is over", async () => {
     const { clock, backend, locks } = stage();
     backend.interfere.attempt = () => new Promise(() => {});
     const acquiring = failure(locks.acquire("a", { wait: "3s" }));

@@ -1,4 +1,4 @@
-/** A `minHold` is for whoever had the lock. A lease that came too late for its user, or alone of its group, goes back at once. */
+/** A `minHold` is for the holder of a lease. A lease that came too late for its user, or alone of its group, goes back at once. */
 import { describe, expect, test } from "vitest";
 import { holdChannel } from "../../src/contract/events.ts";
 import { LockBackendError, LockTimeoutError } from "../../src/contract/errors.ts";
@@ -23,7 +23,7 @@ async function expectFree(world: Stage, name: string): Promise<void> {
   expect(lease).not.toBeNull();
 }
 
-describe("nobody had it, so that its minHold keeps nobody away:", () => {
+describe("no caller had it, so its minHold keeps no claim away:", () => {
   test("a try that timed out while its grant was on its way", async () => {
     const world = stage();
     const open = slowAnswers(world);
@@ -46,7 +46,7 @@ describe("nobody had it, so that its minHold keeps nobody away:", () => {
     await expectFree(world, "a");
   });
 
-  test("a grant from the store's queue that comes when nobody waits any more", async () => {
+  test("a grant from the store's queue that comes when no request waits any more", async () => {
     const world = stage();
     const rival = await world.other().acquire("a");
     const waiting = failure(world.locks.acquire("a", { ...KEPT, wait: 1000 }));

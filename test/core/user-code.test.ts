@@ -1,4 +1,4 @@
-/** User code runs in the middle of ours: abort listeners, work functions, close() at any moment. */
+/** User code runs in the middle of ours: abort listeners, work functions, close() at any time. */
 import { randomUUID } from "node:crypto";
 import { getEventListeners } from "node:events";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
@@ -34,7 +34,7 @@ describe("re-entry", () => {
     const rival = there.acquire("n", { wait: "1m" });
     bDone.open();
     await clock.settle();
-    // Whoever of the two is first: never both.
+    // Either of the two may be first: never both.
     expect(c.running).toBe(true);
     leases[0]!.assertHeld();
     let got = false;
@@ -236,30 +236,30 @@ describe("losses", () => {
       Array.from({ length: 6 }, () => locks.acquire("a", { mode: "shared", ttl: "3s" })),
     );
     expect(backend.count("attempt")).toBe(1);
-    const told: number[] = [];
+    const reported: number[] = [];
     leases.forEach((lease, at) =>
       lease.signal.addEventListener("abort", () => {
-        told.push(at);
+        reported.push(at);
         void lease.release();
       }),
     );
     backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "broken by hand");
-    expect(told).toEqual([0, 1, 2, 3, 4, 5]);
+    expect(reported).toEqual([0, 1, 2, 3, 4, 5]);
     await clock.settle();
   });
 
   test("S129: close() stops every shared lease, though each listener releases its own", async () => {
     const { locks } = stage();
     const leases = await Promise.all(Array.from({ length: 5 }, () => locks.acquire("a", { mode: "shared" })));
-    const told: number[] = [];
+    const reported: number[] = [];
     leases.forEach((lease, at) =>
       lease.signal.addEventListener("abort", () => {
-        told.push(at);
+        reported.push(at);
         void lease.release();
       }),
     );
     await locks.close();
-    expect(told).toEqual([0, 1, 2, 3, 4]);
+    expect(reported).toEqual([0, 1, 2, 3, 4]);
   });
 
   test("S139: nothing renews a lease that a listener released while another's answer was unknown", async () => {
@@ -296,7 +296,7 @@ describe("losses", () => {
     expect(await other.release()).toBe("lost");
   });
 
-  test("S152: news of a loss that overtakes the grant's own reply: nobody believes in that grant", async () => {
+  test("S152: news of a loss that overtakes the grant's own reply: that grant is not believed", async () => {
     const { backend, clock, locks, other } = stage();
     const held = gate();
     backend.interfere.attempt = async (pass) => {
@@ -358,7 +358,7 @@ describe("releases", () => {
 });
 
 describe("subscribers", () => {
-  test("one that aborts the caller's signal in the moment of the grant leaves no lease without an owner", async () => {
+  test("one that aborts the caller's signal at the moment of the grant leaves no lease without a user", async () => {
     const { locks, other } = stage();
     const controller = new AbortController();
     const abort = (): void => controller.abort(new Error("enough"));
@@ -370,7 +370,7 @@ describe("subscribers", () => {
     expect(await other().tryAcquire("x")).not.toBeNull();
   });
 
-  test("one that closes everything in the moment of a grant finds nothing half done", async () => {
+  test("one that closes everything at the moment of a grant finds nothing half done", async () => {
     const { clock, locks, other } = stage();
     const closing: Promise<void>[] = [];
     const close = (): void => void closing.push(locks.close());
@@ -596,7 +596,7 @@ describe("close", () => {
     expect(started).toBe(false);
   });
 
-  test("S147: a holder is told that it still holds the lock, not that it was not acquired", async () => {
+  test("S147: a holder gets the error that it still holds the lock, not that it was not acquired", async () => {
     const { locks } = stage();
     const lease = await locks.acquire("a");
     const { signal } = lease;
@@ -641,7 +641,7 @@ describe("many, and deep", () => {
       await answer.opened;
       return await pass();
     };
-    // Whoever is looked at is looked at by the clock.
+    // Each check of a lease goes by the clock.
     const looks = vi.spyOn(clock, "now");
     const tries = Array.from({ length: 10_000 }, () => locks.tryAcquire("n"));
     expect(looks.mock.calls.length).toBeLessThan(100_000);
@@ -654,7 +654,7 @@ describe("many, and deep", () => {
 });
 
 describe("groups", () => {
-  test("S124: a group inside an office that was asked to stop notices the loss of a part while it waits for the rest", async () => {
+  test("S124: a group inside elected work that was asked to stop notices the loss of a part while it waits for the rest", async () => {
     const { backend, clock, locks, other } = stage();
     const there = other();
     const rival = await there.acquire("b");
@@ -702,8 +702,8 @@ describe("groups", () => {
       const { backend, locks } = stage();
       const lease = await locks.acquire(name);
       backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
-      const told = await Promise.allSettled([lease[Symbol.asyncDispose](), lease[Symbol.asyncDispose]()]);
-      expect(told.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"]);
+      const settled = await Promise.allSettled([lease[Symbol.asyncDispose](), lease[Symbol.asyncDispose]()]);
+      expect(settled.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"]);
     }
   });
 
@@ -711,9 +711,9 @@ describe("groups", () => {
     for (const name of ["a", ["a", "b"]]) {
       const { clock, locks } = stage();
       const lease = await locks.acquire(name, { ttl: "3s", renew: false });
-      const told: Promise<string>[] = [];
+      const outcomes: Promise<string>[] = [];
       const dispose = (): void => {
-        told.push(
+        outcomes.push(
           Promise.resolve(lease[Symbol.asyncDispose]()).then(
             () => "quiet",
             () => "loss",
@@ -723,7 +723,7 @@ describe("groups", () => {
       lease.signal.addEventListener("abort", dispose);
       clock.block(4000);
       dispose();
-      expect((await Promise.all(told)).toSorted()).toEqual(["loss", "quiet"]);
+      expect((await Promise.all(outcomes)).toSorted()).toEqual(["loss", "quiet"]);
     }
   });
 });

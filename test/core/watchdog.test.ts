@@ -1,4 +1,4 @@
-/** The watchdog: one timer, batches, and nobody harmed by another's failure. */
+/** The watchdog: one timer, batches, and no lease harmed by another's failure. */
 import { describe, expect, test } from "vitest";
 import type { Claim, Renewal } from "../../src/contract/backend.ts";
 import { LockLostError } from "../../src/contract/errors.ts";
@@ -149,7 +149,7 @@ test("a lease that is not renewed and ends soon after another is renewed ends at
   expect(lease.signal.aborted).toBe(true);
 });
 
-test("a lease in doubt is asked about once, however often somebody looks at it", async () => {
+test("a lease in doubt is asked about once, however often it is checked", async () => {
   const { clock, backend, locks } = stage();
   const lease = await locks.acquire("a");
   clock.suspend(60_000);

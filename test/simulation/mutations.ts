@@ -46,6 +46,13 @@ export const guards: readonly Guard[] = [
     noticedBy: WHOLE,
   },
   {
+    off: "the look at the outcome: a claim that wants one is granted the lock all the same",
+    mutation: () => ({
+      store: (right) => ({ attempt: (claim) => right.attempt({ ...claim, wantsOutcome: false }) }),
+    }),
+    noticedBy: ["O9 once", "O5 liveness"],
+  },
+  {
     off: "the fence compare: the guarded store lets every write in",
     mutation: () => ({ guard: () => true }),
     noticedBy: ["O2 fenced store"],

@@ -47,7 +47,23 @@ describe("an exhaustive search", () => {
     }
   });
 
+  it.each(["outcomes: no work begins", "outcomes: beside a claim", "wanted: every hint"])(
+    "completes, and finds nothing against: %s",
+    (part) => {
+      for (const outcome of named(part)) expect(outcome).toMatchObject({ must: "hold", holds: true, complete: true });
+    },
+  );
+
   it.each([
+    "outcomes: stored in a second step",
+    "outcomes: taken from a claim",
+    "outcomes: looked for before",
+    "outcomes: the lock is handed to a waiter",
+    "outcomes: a grant is believed after",
+    "outcomes: of one work only one, where the release names no fence",
+    "wanted: neither hints nor renewals say it, and more work",
+    "wanted: a lease that is kept until",
+    "wanted: a holder that goes on",
     "greatest of per-member counters",
     "written back to a majority",
     "whose order members do not check",

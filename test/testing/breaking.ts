@@ -1,5 +1,5 @@
 /** Ways to break a backend: replace one method, edit one answer, and keep the rest right. */
-import type { Backend, Claim, Granted, Member, Refused, Snapshot } from "../../src/contract/backend.ts";
+import type { Backend, Claim, Granted, LockState, Member, Refused, Snapshot } from "../../src/contract/backend.ts";
 import { memory, memoryStore, type MemoryStore } from "../../src/backends/memory/index.ts";
 import { type ConformanceContext, FakeClock } from "../../src/testing/index.ts";
 
@@ -31,12 +31,16 @@ export function brokenContext(change: Change): ConformanceContext {
 export function delegate(backend: Member): Member {
   return {
     name: backend.name,
+    can: backend.can,
     attempt: (claim) => backend.attempt(claim),
     watch: (claim, signal) => backend.watch?.(claim, signal) ?? Promise.resolve(undefined),
     renew: (claims, fences) => backend.renew(claims, fences),
-    release: (claim) => backend.release(claim),
+    release: (claim, outcome) => backend.release(claim, outcome),
     swap: (held, next) => backend.swap?.(held, next) ?? backend.attempt(next),
     query: (prefix) => backend.query(prefix),
+    inspect: (name) => backend.inspect(name),
+    ...(backend.steal && { steal: (claim, reason) => backend.steal!(claim, reason) }),
+    ...(backend.forget && { forget: (name, fence) => backend.forget!(name, fence) }),
     forceRelease: (name, fence, by, reason) => backend.forceRelease(name, fence, by, reason),
     listen: (listener) => backend.listen?.(listener),
     vote: (claim, ballot) => backend.vote(claim, ballot),
@@ -54,7 +58,7 @@ export function onClaim(edit: (claim: Claim) => Partial<Claim>): Change {
         claims.map((claim) => edited(claim)),
         fences,
       ),
-    release: (claim) => right.release(edited(claim)),
+    release: (claim, outcome) => right.release(edited(claim), outcome),
     vote: (claim, ballot) => right.vote(edited(claim), ballot),
   });
 }
@@ -70,6 +74,15 @@ export function onGrant(right: Backend, edit: (granted: Granted, claim: Claim) =
 
 export function onQuery(edit: (snapshot: Snapshot) => Snapshot): Change {
   return (right) => ({ query: async (prefix) => edit(await right.query(prefix)) });
+}
+
+export function onInspect(edit: (state: LockState) => Partial<LockState>): Change {
+  return (right) => ({
+    inspect: async (name) => {
+      const state = await right.inspect(name);
+      return { ...state, ...edit(state) };
+    },
+  });
 }
 
 export function sharedElsewhere(): Change {

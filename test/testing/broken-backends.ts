@@ -9,6 +9,7 @@ import {
   note,
   onClaim,
   onGrant,
+  onInspect,
   onQuery,
   releaseByName,
   sharedElsewhere,
@@ -251,6 +252,126 @@ export const broken: Readonly<Record<string, Change>> = {
   "hands a lock whose lease was ended by force to the next waiter": () => ({ forceRelease: async () => true }),
   "reports to the holder that its lease was ended by force, and why": () => ({ listen: () => undefined }),
   "keeps a record of who ended a lease by force, and why": onQuery((snapshot) => ({ ...snapshot, forced: [] })),
+
+  // As one that looks with a prefix.
+  "shows one lock by its exact name: who holds it, who waits in which order, who was forced out": (right) => ({
+    inspect: (name) => right.query(name),
+  }),
+  "says of a lock that is only kept for its minHold that no claim holds it": onInspect(({ held }) => ({
+    held: held.map(({ remainder: _, ...holding }) => holding),
+  })),
+  "says of a lock that is only kept for its lockDelay that no claim holds it": onInspect(({ held }) => ({
+    held: held.filter(({ remainder }) => remainder === undefined),
+  })),
+  "shows what a process says of its own queue, and writes it anew when it has changed": (right) => ({
+    renew: (claims, fences) =>
+      right.renew(
+        claims.map((claim) => ({ ...claim, changed: false })),
+        fences,
+      ),
+  }),
+
+  "tells the holder that a claim queues for its lock, and nothing of one that does not queue": onClaim(() => ({
+    queues: true,
+  })),
+  "says with a grant and with a renewal that a claim queues": (right) => onGrant(right, () => ({ wanted: undefined })),
+  // Only the first of them.
+  "tells all readers that a writer waits": (right, shared) => ({
+    listen: (listener) => {
+      const isFirst = shared.count++ === 1;
+      right.listen?.({ ...listener, wanted: (id) => isFirst && listener.wanted?.(id) });
+    },
+  }),
+
+  "tells the oldest of several holders that a claim waits for a place": (right) => ({
+    renew: async (claims, fences) =>
+      (await right.renew(claims, fences)).map((renewal) => ({ ...renewal, wanted: true })),
+  }),
+
+  "renews a lease for a longer ttl than it was granted for": (right, { notes }) => ({
+    attempt: (claim) => (notes.set(claim.id, claim.ttlMs), right.attempt(claim)),
+    renew: (claims, fences) =>
+      right.renew(
+        claims.map((claim) => ({ ...claim, ttlMs: notes.get(claim.id) as number })),
+        fences,
+      ),
+  }),
+  // The time of the last renewal counts, whatever was promised before.
+  "ends no lease sooner because it was renewed for a shorter ttl": (right, { notes }) => ({
+    renew: async (claims, fences) => {
+      const renewals = await right.renew(claims, fences);
+      for (const claim of claims) notes.set("until", [claim, claim.ttlMs]);
+      return renewals;
+    },
+    attempt: async (claim) => {
+      const answer = await right.attempt(claim);
+      const [renewed] = (notes.get("until") ?? []) as Claim[];
+      if (answer.granted || renewed === undefined) return answer;
+      return answer.heldBy[0]!.heldMs > renewed.ttlMs ? { granted: true, fence: 1n, run: 1 } : answer;
+    },
+  }),
+
+  "keeps an outcome with a release, and answers with it those who want one": (right) => ({
+    release: (claim) => right.release(claim),
+  }),
+  "keeps no outcome of a claim that does not hold the lock": (right, { notes }) => ({
+    release: async (claim, outcome) => {
+      if (outcome !== undefined) notes.set(claim.name, outcome);
+      return right.release(claim, outcome);
+    },
+    inspect: async (name) => {
+      const kept = notes.get(name) as { readonly value: string } | undefined;
+      const state = await right.inspect(name);
+      return kept === undefined
+        ? state
+        : { ...state, outcome: { ...kept, fence: 1n, holder: "", ageMs: 0, remainingMs: 1 } };
+    },
+    forget: async () => true,
+  }),
+  "answers a release with an outcome that is asked for again as it did the first time": (right, { notes }) => ({
+    release: async (claim, outcome) => {
+      const isSecond = notes.has(claim.id);
+      notes.set(claim.id, true);
+      return right.release(claim, isSecond ? undefined : outcome);
+    },
+  }),
+  "brings news to all who wait for an outcome, and the lock to the next who does not": (right) => ({
+    watch: (claim, signal) => (claim.wantsOutcome === true ? untilAborted(signal) : right.watch!(claim, signal)),
+  }),
+  "keeps an outcome for as long as was asked, and no longer": (right) => ({
+    release: (claim, outcome) => right.release(claim, outcome && { ...outcome, keepMs: outcome.keepMs / 2 }),
+  }),
+  "removes an outcome by the fence of its lease, and nothing else": (right) => ({
+    forget: async (name) => {
+      const { outcome } = await right.inspect(name);
+      return outcome !== undefined && right.forget!(name, outcome.fence);
+    },
+  }),
+  "keeps outcomes as they are: long ones, empty ones, and any characters": (right) => ({
+    release: (claim, outcome) => right.release(claim, outcome && { ...outcome, value: outcome.value.slice(0, 65_000) }),
+  }),
+
+  "steals a lock from its holder, before all who wait, and says so to all": (right) => ({
+    steal: async (claim, reason) => {
+      for (const { fence } of (await right.inspect(claim.name)).held) {
+        await right.forceRelease(claim.name, fence, claim.holder, reason);
+      }
+      return right.attempt(claim);
+    },
+  }),
+  "steals from all who share a lock, and from what a minHold keeps": (right) => ({
+    steal: async (claim, reason) => {
+      const [holding] = (await right.inspect(claim.name)).held;
+      if (holding !== undefined) await right.forceRelease(claim.name, holding.fence, claim.holder, reason);
+      return right.attempt(claim);
+    },
+  }),
+  "gives a thief that holds the lock the lease that it has, and takes a free one as any claim": (right) => ({
+    steal: async (claim, reason) => {
+      await right.release(claim);
+      return right.steal!(claim, reason);
+    },
+  }),
 
   "takes any string as a name, and never confuses two": onClaim((claim) => ({ name: claim.name.normalize("NFC") })),
   "takes names of 1 KiB that differ in their last character only": onClaim((claim) => ({

@@ -31,7 +31,7 @@ test("the view of a memory store changes nothing: what has ended is not swept, a
   const clock = new FakeClock({ nowMs: 0 });
   const changes: string[] = [];
   const store = memoryStore({ clock, log: ({ kind, holder }) => changes.push(`${kind} ${holder}`) });
-  const client = { lost: () => undefined };
+  const client = { lost: () => undefined, wanted: () => undefined };
   store.attempt(newClaim({ name: "x", ttlMs: 1000, holder: "a" }), client);
   store.attempt(newClaim({ name: "x", ttlMs: 9000, holder: "b" }), client);
   expect(store.view()).toMatchObject([{ name: "x", held: [{ fence: 1n }], queued: [{ holder: "b" }] }]);

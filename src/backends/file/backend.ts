@@ -4,13 +4,16 @@ import type {
   Claim,
   Granted,
   Listener,
+  LockState,
   Refused,
   Released,
   Renewal,
   Snapshot,
   Swapped,
 } from "../../contract/backend.ts";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { systemClock } from "../../contract/clock.ts";
+import { stateOf } from "../../contract/snapshot.ts";
 import { grantedTo, LocalClaims } from "./local-claim.ts";
 import { Cleanup } from "./cleanup.ts";
 import { Companions } from "./companions.ts";
@@ -77,7 +80,6 @@ export class FileBackend implements Backend {
     this.#claims = new LocalClaims(clock, (facts) => this.#leaseFiles.adopt(facts));
     this.#forced = new ForcedRecords(paths, clock);
     this.#renewals = new Renewals({
-      paths,
       leaseFiles: this.#leaseFiles,
       claims: this.#claims,
       forced: this.#forced,
@@ -133,6 +135,10 @@ export class FileBackend implements Backend {
     return { ...this.#use(next.name, () => this.#attempt(next)), released };
   }
 
+  async inspect(name: string): Promise<LockState> {
+    return stateOf(name, await this.query(name));
+  }
+
   async query(prefix: string): Promise<Snapshot> {
     const names = this.#use(prefix, () => namesOfLocks(this.#paths, prefix));
     const snapshots: LockSnapshot[] = [];
@@ -168,7 +174,8 @@ export class FileBackend implements Backend {
    * for a child that works under the lock. Returns how to end it; it also ends with that process.
    */
   alsoAlive(pid: number): () => void {
-    if (!Number.isSafeInteger(pid) || pid <= 0) throw new TypeError(`Expected \`pid\` to be a process id, got ${pid}`);
+    if (!Number.isSafeInteger(pid) || pid <= 0)
+      throw new ArgumentError(`Expected \`pid\` to be a process id, got ${pid}`);
     return this.#use("", () => this.#companions.add(pid));
   }
 
@@ -251,7 +258,7 @@ export class FileBackend implements Backend {
 
   #release(claim: Claim): Released {
     const lock = this.#lock(claim.name);
-    const local = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, lock.holderBy(claim.id));
+    const local = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, this.#leaseFiles.leaseOf(claim, lock.log));
     if (local === undefined) return "absent";
     if (local.file !== undefined) this.#waiting.forget(local.file.facts.id);
     // Who resumes another process's lease need not know its minHold, but the record does.

@@ -7,13 +7,14 @@
 import { connect } from "node:net";
 import { join } from "node:path";
 import type { Clock, Timer } from "../../contract/clock.ts";
+import { MAX_TTL_MS } from "../../contract/duration.ts";
 import { jitter } from "../../contract/random.ts";
 import { hasRunningCompanion, readCompanions } from "./companions.ts";
 import { codeOf, createFile, disk, type FileInfo, remove, tryRmdir } from "./disk.ts";
 import { discard, epochNumber, epochsIn, incarnationsIn, isOurDirectory, nameOfLock } from "./epochs.ts";
 import type { ForcedRecords } from "./force-release.ts";
 import { livenessOf } from "./liveness.ts";
-import { isDead } from "./process-identity.ts";
+import { isDead, sharesClock } from "./process-identity.ts";
 import { Lock, type LockOptions } from "./lock.ts";
 import { isFreshName } from "./directory.ts";
 import { Queue } from "./queue.ts";
@@ -142,9 +143,9 @@ export class Cleanup {
     if (facts.id !== name || livenessOf(this.#options, facts, path).alive) return;
     // Its lock may still have to keep its place for a while: the file says how long.
     const keepMs = facts.lockDelayMs + facts.minHoldMs;
-    if (isDead(facts.process) ? keepMs === 0 || this.#isOld(path, keepMs) : this.#isOld(path, STALE_FILE_MS + keepMs)) {
-      remove(path);
-    }
+    // A lease may have got another ttl since: its lock says which. Where the file's mtime says nothing to us, it may be the longest.
+    const staleMs = keepMs + STALE_FILE_MS + (sharesClock(facts.process) ? 0 : MAX_TTL_MS);
+    if (isDead(facts.process) ? keepMs === 0 || this.#isOld(path, keepMs) : this.#isOld(path, staleMs)) remove(path);
   }
 
   #companions(path: string): void {

@@ -2,6 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { userInfo } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import { codeOf, createFile, disk, remove } from "./disk.ts";
 
@@ -48,7 +49,7 @@ export interface DirectoryPaths {
 }
 
 export function pathsIn(dir: string): DirectoryPaths {
-  if (!isAbsolute(dir)) throw new TypeError(`Expected \`dir\` to be an absolute path, got ${JSON.stringify(dir)}`);
+  if (!isAbsolute(dir)) throw new ArgumentError(`Expected \`dir\` to be an absolute path, got ${JSON.stringify(dir)}`);
   const root = resolve(dir);
   const at = (name: string): string => join(root, name);
   return {

@@ -6,24 +6,20 @@
  * not. That change is one entry: before it the lock is free as soon as the process dies; from then on the lease lasts for its
  * ttl, whichever process goes on with it. The lease is reported only afterwards.
  */
-import { join } from "node:path";
 import type { Clock } from "../../contract/clock.ts";
 import { without } from "./admission.ts";
 import { holderIn, type LocalClaim, withHolder } from "./local-claim.ts";
-import { createFile, disk, remove, tryRename } from "./disk.ts";
-import { type DirectoryPaths, freshName } from "./directory.ts";
+import { disk, remove } from "./disk.ts";
 import { type Announce, type Head, isHead, type LockLog } from "./log.ts";
 import type { LeaseFile } from "./lease-file.ts";
 import type { LeaseFiles } from "./lease-files.ts";
-import { type Holder, type LeaseFacts, writeEntry } from "./records.ts";
-import { leaseIn } from "./resume.ts";
+import type { Holder, LeaseFacts } from "./records.ts";
 import { tooBusy } from "./errors.ts";
 
 const TRIES_MAX = 1000;
 
 export interface LeaseChangeOptions {
   readonly leaseFiles: LeaseFiles;
-  readonly paths: DirectoryPaths;
   readonly clock: Clock;
 }
 
@@ -32,8 +28,8 @@ export function accept(log: LockLog, options: LeaseChangeOptions, local: LocalCl
   const { claim } = local;
   const file = local.file!;
   if (options.leaseFiles.isProvisional(local)) return detach(log, options, local);
-  if (claim.ttlMs !== file.facts.ttlMs) local.file = changeTtl(log, options.paths, file, claim.ttlMs) ?? file;
-  // Another process may have taken the lock anew for the same claim, with a file of the same name, before we renewed that.
+  if (claim.ttlMs !== file.facts.ttlMs) local.file = changeTtl(log, file, claim.ttlMs) ?? file;
+  // Another process may have released the claim meanwhile.
   const now = options.leaseFiles.resumable ? log.read(false) : head;
   local.fromMs = file.fromMs;
   local.held = now && holderIn(now.state, local);
@@ -41,21 +37,26 @@ export function accept(log: LockLog, options: LeaseChangeOptions, local: LocalCl
 }
 
 /** Binds a lease to no process any more, and gives it the fence that others will know it by. `false`: it is gone. */
-export function detach(log: LockLog, { leaseFiles, paths, clock }: LeaseChangeOptions, local: LocalClaim): boolean {
+export function detach(log: LockLog, { leaseFiles, clock }: LeaseChangeOptions, local: LocalClaim): boolean {
+  const { claim } = local;
   const waited = local.file!;
-  const file = leaseFiles.own(local.claim);
-  const announce: Announce = (fence, run) => leaseFiles.detaching({ fence, run, fromMs: file.fromMs });
+  const own = leaseFiles.own(claim);
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     let head = log.read(false);
-    const before = head?.state.holders.find(({ facts }) => facts.id === waited.facts.id);
-    // Another process that asked for the same claim may have been faster. Its lease is ours if its file is, and is not over.
-    const held = head && leaseIn(paths, head, file.facts.id);
-    if (head === undefined || (before === undefined && held === undefined)) return false;
-    if (before === undefined && !leaseFiles.renew(file, local.claim.ttlMs)) return false;
+    const hasWaited = head?.state.holders.some(({ facts }) => facts.id === waited.facts.id) === true;
+    // Another process that asked for the same claim may have been faster: its lease is ours, unless it is over.
+    const found = head && leaseFiles.leaseFileIn(head, claim);
+    const isOther = found !== undefined && found.facts.id !== own.facts.id;
+    const file = isOther && leaseFiles.renew(found, claim.ttlMs) ? found : own;
+    const held = head?.state.holders.find(({ facts }) => facts.id === file.facts.id);
+    if (head === undefined || (!hasWaited && (held === undefined || !leaseFiles.renew(file, claim.ttlMs)))) {
+      remove(own.path);
+      return false;
+    }
+    const announce: Announce = (fence, run) => leaseFiles.detaching({ fence, run, fromMs: file.fromMs });
     if (held !== undefined) announce(held.fence, held.run);
-    if (before !== undefined) {
-      const others = without(head.state, waited.facts.id);
-      const rest = { ...(held === undefined ? without(others, file.facts.id) : others), forced: [] };
+    if (hasWaited) {
+      const rest = { ...without(head.state, waited.facts.id), forced: [] };
       const done = log.append(
         head,
         held === undefined ? withHolder(rest, file, clock, announce) : { state: () => rest },
@@ -64,6 +65,7 @@ export function detach(log: LockLog, { leaseFiles, paths, clock }: LeaseChangeOp
       head = done;
     }
     remove(waited.path);
+    if (file !== own) remove(own.path);
     local.file = file;
     [local.held, local.fromMs] = [holderIn(head.state, local), file.fromMs];
     return true;
@@ -74,9 +76,9 @@ export function detach(log: LockLog, { leaseFiles, paths, clock }: LeaseChangeOp
 /**
  * Writes the ttl down for a lease that was renewed with it just before. `undefined`: it is gone. The lease file's mtime says until
  * when the lease lasts. But where clocks cannot be compared (another boot), others count the ttl from the last renewal, so the
- * written ttl must change too.
+ * ttl in the lock's log must change too. The lease file stays the same: another process may renew the lease by it at this moment.
  */
-export function changeTtl(log: LockLog, paths: DirectoryPaths, file: LeaseFile, ttlMs: number): LeaseFile | undefined {
+export function changeTtl(log: LockLog, file: LeaseFile, ttlMs: number): LeaseFile | undefined {
   for (let tries = 0; tries < TRIES_MAX; tries++) {
     const head = log.read(false);
     const before = head?.state.holders.find(({ facts }) => facts.id === file.facts.id);
@@ -85,12 +87,7 @@ export function changeTtl(log: LockLog, paths: DirectoryPaths, file: LeaseFile, 
     const changed = { ...before, facts, sinceWallMs: sinceWallMs(head, before) };
     const holders = head.state.holders.map((holder) => (holder === before ? changed : holder));
     if (!isHead(log.append(head, { state: () => ({ ...head.state, holders, forced: [] }) }))) continue;
-    // In one step, so the file is never missing: without it the lease would be over.
-    const aside = join(paths.trash, freshName());
-    createFile(aside, writeEntry(facts));
-    disk.utimes(aside, file.untilMs);
-    const ino = disk.times(aside)?.ino ?? 0;
-    return tryRename(aside, file.path) ? { ...file, facts, ino, shareKey: "" } : undefined;
+    return { ...file, facts, shareKey: "" };
   }
   throw tooBusy(log.name);
 }

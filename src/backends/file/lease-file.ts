@@ -9,16 +9,16 @@
 import { join } from "node:path";
 import type { Claim, Granted } from "../../contract/backend.ts";
 import { type Clock, machineMs } from "../../contract/clock.ts";
-import { createFile, disk, remove, tryLink, tryRename, trySetTime } from "./disk.ts";
-import { tooBusy } from "./errors.ts";
+import { createFile, disk, remove, trySetTime } from "./disk.ts";
 import { ENDED_MS } from "./liveness.ts";
-import { isDead, type ProcessIdentity, thisProcess, sharesClock } from "./process-identity.ts";
+import { type ProcessIdentity, thisProcess } from "./process-identity.ts";
 import { freshName, type DirectoryPaths } from "./directory.ts";
-import { isId, type LeaseFacts, readLeaseFile, writeEntry } from "./records.ts";
-import { checkSameTerms, waitingId } from "./resume.ts";
+import { isId, type LeaseFacts, writeEntry } from "./records.ts";
+import { newFileId } from "./resume.ts";
 
-/** Every failed try is another process's success, so this many in a row mean that something is wrong. */
-const TRIES_MAX = 1000;
+/** A renewal that took longer is made again: it may have undone one of another process. Others add more than this to every end. */
+const SLOW_MS = 1;
+const SLOW_MAX = 4;
 
 /** What a shared lease file knows about each of its leases. */
 export interface SharedLease {
@@ -66,24 +66,18 @@ export class LeaseFileStore {
 
   /** A file that one claim has for itself. `named`: it has the claim's id, so another thread or process can find it. */
   forOne(claim: Claim, shareKey: string, named: boolean): LeaseFile {
-    if (this.#options.detached) return this.#forResuming(claim, shareKey);
-    return this.#make(claim, this.#idFor(claim, named), shareKey, undefined);
+    const id = this.#options.detached ? newFileId(claim.id) : this.#idFor(claim, named);
+    return this.#make(claim, id, shareKey, undefined);
   }
 
   /** A file to wait by for a lease that is to outlive this process. The wait itself ends with the process. */
   forWaiting(claim: Claim, shareKey: string): LeaseFile {
-    return this.#make(claim, waitingId(claim.id), shareKey, undefined, thisProcess());
+    return this.#make(claim, newFileId(claim.id), shareKey, undefined, thisProcess());
   }
 
   /** A file for all claims with this share key, on different locks. */
   forMany(claim: Claim, shareKey: string): LeaseFile {
     return this.#make(claim, freshName(), shareKey, new Map());
-  }
-
-  /** The file that has the claim's id, whichever process made it. */
-  named({ id }: Claim): LeaseFile | undefined {
-    const facts = isId(id) ? readLeaseFile(join(this.#options.paths.leaseFiles, id)) : undefined;
-    return facts && this.adopt(facts);
   }
 
   /** The lease file with these facts, which another thread or process made. */
@@ -97,14 +91,23 @@ export class LeaseFileStore {
   renew(file: LeaseFile, ttlMs: number): boolean {
     const { clock } = this.#options;
     if (file.leases === undefined && machineMs(clock) >= file.untilMs) this.#reread(file);
-    const untilMs = file.untilMs;
-    if (machineMs(clock) >= untilMs) return false;
-    if (!this.extend(file, ttlMs)) return false;
-    if (machineMs(clock) < untilMs) return true;
-    // Too late: another process may have found it over. It ends when it would have ended.
-    disk.utimes(file.path, untilMs);
-    file.untilMs = untilMs;
-    return false;
+    for (let tries = 0; tries < SLOW_MAX; tries++) {
+      const untilMs = file.untilMs;
+      const fromMs = machineMs(clock);
+      if (fromMs >= untilMs) return false;
+      if (!this.extend(file, ttlMs)) return false;
+      const nowMs = machineMs(clock);
+      if (nowMs >= untilMs) {
+        // Too late: another process may have found it over. It ends when it would have ended.
+        disk.utimes(file.path, untilMs);
+        file.untilMs = untilMs;
+        return false;
+      }
+      // After a stop in between, what we wrote may be an earlier end than that of another process, which believes in that. Only a
+      // lease that is bound to no process is renewed by several.
+      if (nowMs - fromMs <= SLOW_MS || !this.#options.detached) return true;
+    }
+    return true;
   }
 
   /** Gives the file its whole ttl, whatever it had before: right only while nothing holds or waits by it. `false`: it is gone. */
@@ -131,24 +134,15 @@ export class LeaseFileStore {
     return there;
   }
 
-  /** Removes a file if its time is over. Another one, which another process put in its place meanwhile, stays. */
+  /** Removes a file if its time is over: it is never used again, by any process. */
   removeOver(path: string): void {
-    if (!disk.exists(path) || this.#usable(path) !== undefined) return;
-    const aside = join(this.#options.paths.trash, freshName());
-    if (!tryRename(path, aside)) return;
-    if (this.#usable(aside) !== undefined) tryLink(aside, path);
-    remove(aside);
+    const nowMs = machineMs(this.#options.clock);
+    if ((disk.times(path)?.mtimeMs ?? Infinity) <= nowMs) remove(path);
   }
 
-  #make(
-    claim: Claim,
-    id: string,
-    shareKey: string,
-    leases: LeaseFile["leases"],
-    process = this.#process,
-    path = join(this.#options.paths.leaseFiles, id),
-  ): LeaseFile {
-    const { instance } = this.#options;
+  #make(claim: Claim, id: string, shareKey: string, leases: LeaseFile["leases"], process = this.#process): LeaseFile {
+    const { instance, paths } = this.#options;
+    const path = join(paths.leaseFiles, id);
     const { mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = claim;
     const facts: LeaseFacts = {
       kind: "lease",
@@ -168,46 +162,6 @@ export class LeaseFileStore {
     const file: LeaseFile = { facts, path, ino, shareKey, untilMs: 0, fromMs: 0, leases };
     if (!this.extend(file, ttlMs)) throw vanished(path);
     return file;
-  }
-
-  /**
-   * The one file that has the claim's id. Other processes may ask for the same claim at this moment, and hold by the file as soon
-   * as it is there. So it appears complete, in one step, and no process removes it while its time is not over.
-   */
-  #forResuming(claim: Claim, shareKey: string): LeaseFile {
-    const { paths } = this.#options;
-    const path = join(paths.leaseFiles, claim.id);
-    let made: LeaseFile | undefined;
-    try {
-      for (let tries = 0; tries < TRIES_MAX; tries++) {
-        const found = this.#find(claim, path);
-        if (found !== undefined) return found;
-        this.removeOver(path);
-        made ??= this.#make(claim, claim.id, shareKey, undefined, this.#process, join(paths.trash, freshName()));
-        const outcome = tryLink(made.path, path);
-        if (outcome === "linked") return { ...made, path };
-        if (outcome === "gone") throw vanished(path);
-      }
-    } finally {
-      if (made !== undefined) remove(made.path);
-    }
-    throw tooBusy(claim.name);
-  }
-
-  /** The file that another process made for this claim, and may hold by at any moment, if its time is not over. */
-  #find(claim: Claim, path: string): LeaseFile | undefined {
-    const facts = this.#usable(path);
-    if (facts === undefined) return undefined;
-    checkSameTerms(claim, facts);
-    const file = this.adopt(facts);
-    return file !== undefined && this.renew(file, claim.ttlMs) ? file : undefined;
-  }
-
-  /** What a lease file says whose time is not over, as far as that can be judged here. */
-  #usable(path: string): LeaseFacts | undefined {
-    const facts = readLeaseFile(path);
-    if (facts === undefined || !sharesClock(facts.process) || isDead(facts.process)) return undefined;
-    return (disk.times(path)?.mtimeMs ?? 0) > machineMs(this.#options.clock) ? facts : undefined;
   }
 
   /**

@@ -14,11 +14,11 @@ import type { Claim } from "../../contract/backend.ts";
 import { machineMs } from "../../contract/clock.ts";
 import { holderIn, type LocalClaim } from "./local-claim.ts";
 import { remove } from "./disk.ts";
-import type { Head } from "./log.ts";
+import type { Head, LockLog } from "./log.ts";
 import { type LeaseFile, type LeaseFileOptions, LeaseFileStore, type SharedLease } from "./lease-file.ts";
 import type { Ticket } from "./queue.ts";
-import type { LeaseFacts } from "./records.ts";
-import { checkSameMode, checkSameTerms, holdingIn, isSameFile, isWaitingId } from "./resume.ts";
+import type { Holder, LeaseFacts } from "./records.ts";
+import { checkSameMode, checkSameTerms, holdingIn, isSameFile, isWaitFor, leaseIn } from "./resume.ts";
 
 const IDLE_MAX = 64;
 /** A shared file that was renewed this part of its ttl ago is not renewed for a new claim, which trusts it that much shorter. */
@@ -74,7 +74,7 @@ export class LeaseFiles {
   indexIn(waiters: readonly Ticket[], local: LocalClaim): number {
     if (local.file !== undefined) return waiters.findIndex(({ facts }) => facts.id === local.file!.facts.id);
     if (!this.resumable || !local.claim.queues) return -1;
-    const at = waiters.findIndex(({ facts }) => isWaitingId(facts.id, local.claim.id));
+    const at = waiters.findIndex(({ facts }) => isWaitFor(local.claim.id, facts));
     const ticket = waiters[at];
     if (ticket === undefined) return -1;
     checkSameTerms(local.claim, ticket.facts);
@@ -102,7 +102,7 @@ export class LeaseFiles {
 
   /** True if the claim waited by its file, so what it holds ends with the process that made the file. */
   isProvisional({ file, claim }: LocalClaim): boolean {
-    return this.resumable && file !== undefined && isWaitingId(file.facts.id, claim.id);
+    return this.resumable && file !== undefined && isWaitFor(claim.id, file.facts);
   }
 
   /** A lease is about to be bound to no process. */
@@ -110,9 +110,22 @@ export class LeaseFiles {
     this.#options.beforeDetached?.({ granted: true, fence: BigInt(fence), run, fromMs });
   }
 
-  /** The file by which another process or thread may hold what this claim only waits for. */
-  resumedFileOf(local: LocalClaim): LeaseFile | undefined {
-    return this.isProvisional(local) ? this.#files.named(local.claim) : undefined;
+  /** The claim's lease, whichever process or thread took it. */
+  leaseOf({ id }: Claim, log: LockLog): Holder | undefined {
+    const head = log.read(false);
+    return head && leaseIn(this.#options.paths, head, id);
+  }
+
+  /** The file by which another process may hold what this claim only waits for. */
+  resumedFileOf(local: LocalClaim, log: LockLog): LeaseFile | undefined {
+    const held = this.isProvisional(local) ? this.leaseOf(local.claim, log) : undefined;
+    return held && this.#files.adopt(held.facts);
+  }
+
+  /** The file by which the claim has its lease, by this entry, whichever process made it. */
+  leaseFileIn(head: Head, { id }: Claim): LeaseFile | undefined {
+    const held = leaseIn(this.#options.paths, head, id);
+    return held && this.#files.adopt(held.facts);
   }
 
   /** From now on every file that is not shared has its claim's id, and none of them is used twice. */
@@ -233,7 +246,7 @@ export class LeaseFiles {
   }
 
   #isOwnWait({ facts }: LeaseFile, { id }: Claim): boolean {
-    return facts.instance === this.#options.instance && isWaitingId(facts.id, id);
+    return facts.instance === this.#options.instance && isWaitFor(id, facts);
   }
 
   #leave(file: LeaseFile, leases: Map<string, SharedLease>, local: LocalClaim): void {

@@ -110,7 +110,7 @@ export class Lock {
     if (file === undefined) return "absent";
     const queued = this.#giveUp(file, local);
     let ended = this.#drop(file, local, keepsMinHold);
-    const resumed = leaseFiles.resumedFileOf(local);
+    const resumed = leaseFiles.resumedFileOf(local, this.log);
     if (resumed !== undefined && this.#drop(resumed, local, keepsMinHold)) ended = true;
     local.held = local.file = undefined;
     if (queued && !ended) this.settle();

@@ -7,16 +7,13 @@ import type { ForcedRecords } from "./force-release.ts";
 import type { Lock } from "./lock.ts";
 import type { LeaseFile } from "./lease-file.ts";
 import type { LeaseFiles } from "./lease-files.ts";
-import type { DirectoryPaths } from "./directory.ts";
 import type { OpenDirectory } from "./directory-checks.ts";
-import { leaseOf } from "./resume.ts";
 import { changeTtl } from "./lease-changes.ts";
 
 /** Renewing many leases is cut into slices, so the event loop can run in between. */
 const SLICE = 100;
 
 export interface RenewalsOptions {
-  readonly paths: DirectoryPaths;
   readonly leaseFiles: LeaseFiles;
   readonly claims: LocalClaims;
   readonly forced: ForcedRecords;
@@ -50,7 +47,7 @@ export class Renewals {
   #renew(claim: Claim, round: Set<LeaseFile>, fence?: bigint): Renewal {
     const { leaseFiles, claims } = this.#options;
     const lock = this.#options.lock(claim.name);
-    const local = claims.known(claim.id) ?? claims.adopt(claim, leaseOf(this.#options.paths, lock.log, claim.id));
+    const local = claims.known(claim.id) ?? claims.adopt(claim, leaseFiles.leaseOf(claim, lock.log));
     const file = local?.file;
     if (local?.held === undefined || file === undefined) return { held: false, reason: { kind: "gone" } };
     if (fence !== undefined && fence !== BigInt(local.held.fence)) return { held: false, reason: { kind: "retaken" } };
@@ -58,7 +55,7 @@ export class Renewals {
     const renewed = (round.has(file) && claim.ttlMs <= facts.ttlMs) || leaseFiles.renew(file, claim.ttlMs);
     if (renewed && leases !== undefined) round.add(file);
     if (renewed && leases === undefined && claim.ttlMs !== facts.ttlMs)
-      local.file = changeTtl(lock.log, this.#options.paths, file, claim.ttlMs) ?? file;
+      local.file = changeTtl(lock.log, file, claim.ttlMs) ?? file;
     if (renewed && lock.holderBy(facts.id) !== undefined) {
       local.fromMs = file.fromMs;
       return { held: true, fromMs: file.fromMs };

@@ -1,53 +1,61 @@
 /**
- * Going on with a claim that another process made under the same id: a step that is repeated because its answer was lost. What
- * that process made is used as it is: no file that may hold a lock is replaced or removed.
+ * Going on with a claim that another process made under the same id: a step that is repeated because its answer was lost.
  *
- * Such a claim holds by a file that has its id and is bound to no process. It waits by other files: one for each process that
- * waits, bound to that process, whose id begins with the claim's.
+ * Several processes may ask for such a claim at once. Each makes files of its own, whose ids begin with the claim's: one to wait
+ * by, which is bound to the process, and one to hold by, which is not. No id is used twice, so no process can replace or remove
+ * what another one holds by; which of the files is the claim's lease is said by the lock's log alone.
  */
 import { join } from "node:path";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Claim } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import { disk } from "./disk.ts";
-import type { Head, LockLog } from "./log.ts";
+import type { Head } from "./log.ts";
 import { freshName, isFreshName, type DirectoryPaths } from "./directory.ts";
 import { type Holder, isId, type LeaseFacts, readLeaseFile } from "./records.ts";
 
-/** A new id for a file to wait by: it becomes a name in the lock directory. */
-export function waitingId(claimId: string): string {
+/** A new id for a file of this claim: it becomes a name in the lock directory. */
+export function newFileId(claimId: string): string {
   const id = `${claimId}-${freshName()}`;
   if (!isId(id))
-    throw new TypeError(`Expected a claim's id of up to 40 letters, digits, - and _, got ${quote(claimId)}`);
+    throw new ArgumentError(`Expected a claim's id of up to 40 letters, digits, - and _, got ${quote(claimId)}`);
   return id;
 }
 
-/** True for the id of a file by which a process waits for this claim. */
-export function isWaitingId(fileId: string, claimId: string): boolean {
-  return fileId.startsWith(`${claimId}-`) && isFreshName(fileId.slice(claimId.length + 1));
+/** True for a file by which a process waits for this claim. */
+export function isWaitFor(claimId: string, facts: LeaseFacts): boolean {
+  return isFileOf(claimId, facts) && !isDetached(facts);
 }
 
-/** The lease of that id, if others judge it by the file that has the id now, and not by an earlier one. */
-export function leaseIn(paths: DirectoryPaths, head: Head, fileId: string): Holder | undefined {
-  const holder = head.state.holders.find(({ facts }) => facts.id === fileId);
-  if (holder === undefined) return undefined;
-  const path = join(paths.leaseFiles, fileId);
-  // A state does not say which file it was, but which backend made it: no backend makes two while one of them counts.
-  const same = head.plain
-    ? isSameFile(`${head.directory}/${head.seq}`, path)
-    : readLeaseFile(path)?.instance === holder.facts.instance;
-  return same ? holder : undefined;
+function isFileOf(claimId: string, { id }: LeaseFacts): boolean {
+  return id.startsWith(`${claimId}-`) && isFreshName(id.slice(claimId.length + 1));
 }
 
-/** The lease of the claim: by its own file, or, if it was just handed the lock, by one of those that it waited by. */
+function isDetached({ process }: LeaseFacts): boolean {
+  return process.pid === 0;
+}
+
+/**
+ * The claim's lease by this entry: by a file with its very id (see `named` in lease-files.ts), or by one of a claim that others may
+ * ask for. Only if others judge it by the file that is there now, and not by one that was replaced, as from a backup.
+ */
+export function leaseIn(paths: DirectoryPaths, head: Head, claimId: string): Holder | undefined {
+  const isLease = (facts: LeaseFacts): boolean =>
+    facts.id === claimId || (isFileOf(claimId, facts) && isDetached(facts));
+  return head.state.holders.find((holder) => isLease(holder.facts) && isJudgedByItsFile(paths, head, holder));
+}
+
+/** The claim's lease, or what it was just handed by one of the files that it waited by. */
 export function holdingIn(paths: DirectoryPaths, head: Head, claimId: string): Holder | undefined {
-  const waited = head.state.holders.find(({ facts }) => isWaitingId(facts.id, claimId));
-  return leaseIn(paths, head, claimId) ?? (waited && leaseIn(paths, head, waited.facts.id));
+  const isHanded = (holder: Holder): boolean =>
+    isWaitFor(claimId, holder.facts) && isJudgedByItsFile(paths, head, holder);
+  return leaseIn(paths, head, claimId) ?? head.state.holders.find(isHanded);
 }
 
-/** The lease of that id, by the newest entry. */
-export function leaseOf(paths: DirectoryPaths, log: LockLog, fileId: string): Holder | undefined {
-  const head = log.read(false);
-  return head && leaseIn(paths, head, fileId);
+function isJudgedByItsFile(paths: DirectoryPaths, head: Head, { facts }: Holder): boolean {
+  const path = join(paths.leaseFiles, facts.id);
+  if (head.plain) return isSameFile(`${head.directory}/${head.seq}`, path);
+  return readLeaseFile(path)?.instance === facts.instance;
 }
 
 export function isSameFile(one: string, two: string): boolean {

@@ -1,9 +1,12 @@
 /** The reference backend: locks inside one process, for tests, for development, and to read how a backend behaves. */
 import type {
+  Abilities,
   Claim,
   Granted,
   Listener,
+  LockState,
   Member,
+  Outcome,
   Refused,
   Released,
   Renewal,
@@ -22,7 +25,9 @@ export interface MemoryOptions extends MemoryStoreOptions {
   readonly store?: MemoryStore | undefined;
 }
 
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true };
 const HELD: Renewal = { held: true };
+const WANTED: Renewal = { held: true, wanted: true };
 const GONE: Renewal = { held: false, reason: { kind: "gone" } };
 
 /** Makes a backend over a store in memory. Several backends over one store behave as several processes would. */
@@ -34,6 +39,7 @@ export function memory(options: MemoryOptions = {}): Member {
 class MemoryBackend implements Member, Client {
   readonly name = "memory";
   readonly ephemeral = true;
+  readonly can: Abilities = CAN;
   readonly #store: MemoryStore;
   readonly #clock: Clock;
   readonly #watches = new Set<() => void>();
@@ -72,12 +78,16 @@ class MemoryBackend implements Member, Client {
 
   async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
     this.#assertOpen(claims[0]?.name ?? "");
-    return claims.map((claim, at) => (this.#store.renew(claim, fences?.[at]) ? HELD : GONE));
+    return claims.map((claim, at) => {
+      const was = this.#store.renew(claim, fences?.[at]);
+      if (was === false) return GONE;
+      return was === "wanted" ? WANTED : HELD;
+    });
   }
 
-  async release(claim: Claim): Promise<Released> {
+  async release(claim: Claim, outcome?: Outcome): Promise<Released> {
     this.#assertOpen(claim.name);
-    const was = this.#store.release(claim);
+    const was = this.#store.release(claim, false, outcome);
     if (was === "held") this.#store.freed.notify(claim.name);
     return was;
   }
@@ -93,11 +103,26 @@ class MemoryBackend implements Member, Client {
     return this.#store.query(prefix);
   }
 
+  async inspect(name: string): Promise<LockState> {
+    this.#assertOpen(name);
+    return this.#store.inspect(name);
+  }
+
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
     this.#assertOpen(name);
     const was = this.#store.forceRelease(name, fence, by, reason);
     if (was) this.#store.freed.notify(name);
     return was;
+  }
+
+  async steal(claim: Claim, reason: string): Promise<Granted | Refused> {
+    this.#assertOpen(claim.name);
+    return this.#store.steal(claim, this, reason);
+  }
+
+  async forget(name: string, fence: bigint): Promise<boolean> {
+    this.#assertOpen(name);
+    return this.#store.forget(name, fence);
   }
 
   async vote(claim: Claim, ballot: bigint): Promise<Vote> {
@@ -123,6 +148,10 @@ class MemoryBackend implements Member, Client {
   /** Called by the store. Reported after its step, so the listener may use the store again. */
   lost(claimId: string, reason: LossReason): void {
     queueMicrotask(() => this.#listener?.lost(claimId, reason));
+  }
+
+  wanted(claimId: string): void {
+    queueMicrotask(() => this.#listener?.wanted?.(claimId));
   }
 
   /** Ends what waits here. Leases stay until their ttl, as after the end of any process. The core releases them before. */

@@ -1,3 +1,4 @@
-export type { LeaseView, LockView, StoreChange } from "./lock.ts";
+export type { StoreChange } from "./lock.ts";
+export type { LeaseView, LockView } from "./show.ts";
 export { memory, type MemoryOptions } from "./backend.ts";
 export { MemoryStore, memoryStore, type MemoryStoreOptions } from "./store.ts";

@@ -1,5 +1,5 @@
 /** One lock's state, and the rules about it that need no clock and no store: which claims may hold together, what has ended. */
-import type { Claim, Granted, Holding, Mode, Waiting } from "../../contract/backend.ts";
+import type { Claim, Granted, Mode } from "../../contract/backend.ts";
 import type { Timer } from "../../contract/clock.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import type { LossReason } from "../../contract/loss.ts";
@@ -7,6 +7,7 @@ import type { LossReason } from "../../contract/loss.ts";
 /** The store's side of one backend. */
 export interface Client {
   lost(claimId: string, reason: LossReason): void;
+  wanted(claimId: string): void;
 }
 
 export interface Lease {
@@ -60,8 +61,11 @@ export type StoreChange = {
       readonly run: number;
       readonly mode: Mode;
       readonly limit: number;
+      readonly wantsOutcome?: boolean | undefined;
     }
   | { readonly kind: "dropped"; readonly fence: bigint; readonly how: "released" | "ran-out" | "forced" }
+  | { readonly kind: "kept-outcome"; readonly fence: bigint; readonly value: string; readonly untilMs: number }
+  | { readonly kind: "forgot-outcome"; readonly fence: bigint }
 );
 
 export function newLock(name: string, lastFence: bigint): Lock {
@@ -103,9 +107,9 @@ export function isAlive(waiter: Waiter, nowMs: number): boolean {
 }
 
 /** Throws when the others of this lock use another limit. */
-export function checkLimit(lock: Lock, claim: Claim, nowMs: number): void {
+export function checkLimit(lock: Lock, claim: Claim, nowMs: number, ignoresHolders = false): void {
   if (claim.mode === "shared") return;
-  const known = knownLimit(lock, claim.id, nowMs);
+  const known = (ignoresHolders ? undefined : heldLimit(lock)) ?? awaitedLimit(lock, claim.id, nowMs);
   if (known === undefined || known === claim.limit) return;
   throw new LockBackendError(
     "memory",
@@ -115,11 +119,13 @@ export function checkLimit(lock: Lock, claim: Claim, nowMs: number): void {
   );
 }
 
-/** The limit of all others of this lock. */
-function knownLimit(lock: Lock, exceptId: string, nowMs: number): number | undefined {
+function heldLimit(lock: Lock): number | undefined {
   // All holders have one mode, so the first one shows it.
   const [holder] = lock.leases.size > 0 ? lock.leases.values() : lock.kept;
-  if (holder?.claim.mode === "exclusive") return holder.claim.limit;
+  return holder?.claim.mode === "exclusive" ? holder.claim.limit : undefined;
+}
+
+function awaitedLimit(lock: Lock, exceptId: string, nowMs: number): number | undefined {
   for (const waiter of lock.queue.values()) {
     const { claim } = waiter;
     if (claim.mode === "exclusive" && claim.id !== exceptId && isAlive(waiter, nowMs)) return claim.limit;
@@ -131,35 +137,19 @@ export function contains(lease: Lease, fence: bigint): boolean {
   return fence >= lease.fence && fence < lease.fence + BigInt(lease.run);
 }
 
-export function toGranted({ fence, run }: Lease): Granted {
-  return { granted: true, fence, run };
+/** Whom a waiting claim waits for: all who share the lock, or, where a limit lets several hold, the oldest. */
+export function inTheWay(lock: Lock): readonly Lease[] {
+  const leases = [...lock.leases.values()];
+  return leases[0]?.claim.mode === "shared" ? leases : leases.slice(0, 1);
 }
 
-export function holdings(lock: Lock, nowMs: number): Holding[] {
-  return [...lock.leases.values(), ...lock.kept].map(({ claim, fence, sinceMs, untilMs }) => ({
-    name: claim.name,
-    mode: claim.mode,
-    limit: claim.limit,
-    holder: claim.holder,
-    fence,
-    heldMs: nowMs - sinceMs,
-    remainingMs: untilMs - nowMs,
-    meta: claim.meta,
-  }));
+export function isWanted(lock: Lock, lease: Lease): boolean {
+  return lock.queue.size > 0 && inTheWay(lock).includes(lease);
 }
 
-export function waitings(lock: Lock, nowMs: number): Waiting[] {
-  return [...lock.queue.values()]
-    .filter((waiter) => isAlive(waiter, nowMs))
-    .map(({ claim, sinceMs }, ahead) => ({
-      name: claim.name,
-      mode: claim.mode,
-      limit: claim.limit,
-      holder: claim.holder,
-      waitingMs: nowMs - sinceMs,
-      position: ahead + 1,
-      meta: claim.meta,
-    }));
+export function toGranted(lock: Lock, lease: Lease): Granted {
+  const { fence, run } = lease;
+  return { granted: true, fence, run, mayLinger: true, ...(isWanted(lock, lease) && { wanted: true }) };
 }
 
 export function positionOf(lock: Lock, id: string): number {
@@ -169,31 +159,4 @@ export function positionOf(lock: Lock, id: string): number {
     position++;
   }
   return position;
-}
-
-export interface LeaseView {
-  readonly claim: Claim;
-  readonly fence: bigint;
-  readonly run: number;
-  readonly untilMs: number;
-}
-
-/** A lock that is held or waited for. What has ended is not shown. */
-export interface LockView {
-  readonly name: string;
-  readonly held: readonly LeaseView[];
-  /** Released before their `minHold`: not held, but not free. */
-  readonly kept: readonly LeaseView[];
-  readonly queued: readonly Claim[];
-}
-
-/** The locks as they are, for tests: this changes nothing, where a query would let go of what has ended. */
-export function viewOf(locks: Iterable<Lock>, nowMs: number): readonly LockView[] {
-  const alive = ({ untilMs }: Lease): boolean => untilMs > nowMs;
-  return Array.from(locks, ({ name, leases, kept, queue }) => ({
-    name,
-    held: [...leases.values()].filter(alive),
-    kept: kept.filter(alive),
-    queued: [...queue.values()].filter((waiter) => isAlive(waiter, nowMs)).map(({ claim }) => claim),
-  }));
 }

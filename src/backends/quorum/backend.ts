@@ -5,11 +5,14 @@
  * ballot.ts: why fences rise. renewals.ts: why no other claim held the lock before a successful renewal.
  */
 import type {
+  Abilities,
   Backend,
   Claim,
   Granted,
   Listener,
+  LockState,
   Member,
+  Outcome,
   Refused,
   Released,
   Renewal,
@@ -17,18 +20,20 @@ import type {
   Swapped,
 } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import { refuseOutcomes } from "../../contract/declined.ts";
 import type { LossReason } from "../../contract/loss.ts";
-import { ballotAbove, firstFence, Proposer } from "./ballot.ts";
+import { CAN } from "./abilities.ts";
+import { ballotAbove, Proposer } from "./ballot.ts";
 import { ClaimState } from "./claim-state.ts";
 import { closeMembers } from "./close.ts";
 import { forceRelease } from "./force-release.ts";
 import { MemberLink } from "./member-link.ts";
 import { checkClaim, checkFit, checkMembers, type QuorumOptions, type Settings, toSettings } from "./options.ts";
-import { queryMembers } from "./query.ts";
+import { inspectMembers, queryMembers } from "./query.ts";
 import { refusal } from "./refusal.ts";
 import { releaseAll } from "./release.ts";
 import { ReleaseHints } from "./release-hints.ts";
-import { renewAll } from "./renewals.ts";
+import { renewAll, renewClaims } from "./renewals.ts";
 import { resumeLease } from "./resume.ts";
 import { Round } from "./round.ts";
 import { ballotToRaise, majorityOf } from "./votes.ts";
@@ -45,6 +50,7 @@ export function quorum(members: readonly Member[], options: QuorumOptions = {}):
 class QuorumBackend implements Backend {
   readonly name = "quorum";
   readonly ephemeral: boolean;
+  readonly can: Abilities = CAN;
   readonly #settings: Settings;
   readonly #links: readonly MemberLink[];
   readonly #proposer: Proposer;
@@ -68,14 +74,16 @@ class QuorumBackend implements Backend {
   async attempt(claim: Claim): Promise<Granted | Refused> {
     if (this.#closed !== undefined)
       throw new LockBackendError("quorum", claim.name, "The quorum is closed.", { fatal: true });
+    refuseOutcomes("quorum", CAN, claim);
     checkClaim(claim, this.#settings.maxTtlMs);
     checkFit(claim.name, this.#links);
     const known = claim.resumes === true ? await this.#resume(claim) : this.#claims.get(claim.id);
     if (known?.held !== undefined && !known.ended) {
-      const again = await this.#confirm(known);
+      const again = await this.#confirm(known, claim);
       if (again !== undefined) return again;
     }
     const state = known === undefined || known.ended ? new ClaimState(claim) : known;
+    state.claim = claim;
     this.#claims.set(claim.id, state);
     state.hints?.forget();
     let round = await this.#ask(state, this.#proposer.next());
@@ -114,23 +122,20 @@ class QuorumBackend implements Backend {
   }
 
   async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
-    for (const claim of claims) if (claim.resumes === true) await this.#resume(claim);
-    const states = claims.map(({ id }, at) => {
-      const state = this.#claims.get(id);
-      const ballot = state?.held?.ballot;
-      return fences === undefined || (ballot !== undefined && firstFence(ballot) === fences[at]) ? state : undefined;
-    });
-    const renewals = await renewAll(this.#links, this.#settings, states);
-    for (const [at, state] of states.entries()) {
-      if (renewals[at]?.held !== false || state === undefined) continue;
+    const renewed = await renewClaims(this.#links, this.#settings, claims, fences, (claim) =>
+      claim.resumes === true ? this.#resume(claim) : this.#claims.get(claim.id),
+    );
+    for (const { state, renewal } of renewed) {
+      if (renewal.held !== false || state === undefined) continue;
       // An unclean end: with a lock delay, what the minority still holds stays taken as long as was asked for.
       if (state.claim.lockDelayMs > 0) this.#drop(state);
       else this.#forget(state);
     }
-    return renewals;
+    return renewed.map(({ renewal }) => renewal);
   }
 
-  async release(claim: Claim): Promise<Released> {
+  async release(claim: Claim, outcome?: Outcome): Promise<Released> {
+    if (outcome !== undefined) refuseOutcomes("quorum", CAN, claim, outcome);
     const state = this.#claims.get(claim.id);
     if (state === undefined) {
       if (claim.resumes !== true || (await this.#resume(claim)) === undefined) return "absent";
@@ -142,8 +147,8 @@ class QuorumBackend implements Backend {
       return "queued";
     }
     // If it stays unknown, it is kept for a retry until it has expired at the members.
-    const unknown = (): unknown =>
-      this.#settings.clock.setTimer(() => this.#drop(state), claim.ttlMs + claim.lockDelayMs);
+    const { ttlMs, lockDelayMs } = state.held.claim;
+    const unknown = (): unknown => this.#settings.clock.setTimer(() => this.#drop(state), ttlMs + lockDelayMs);
     const was = await releaseAll(this.#links, this.#settings, state, claim.minHoldMs, () => this.#drop(state), unknown);
     return was ? "held" : "absent";
   }
@@ -158,6 +163,10 @@ class QuorumBackend implements Backend {
     const yields = backoff !== undefined && backoff.waiters > 0 && next.queues;
     if (!yields) return { ...(await this.attempt(next)), released };
     return { granted: false, heldBy: [], retryMs: backoff.yieldMs(), released };
+  }
+
+  inspect(name: string): Promise<LockState> {
+    return inspectMembers(this.#links, this.#settings, name);
   }
 
   query(prefix: string): Promise<Snapshot> {
@@ -207,7 +216,7 @@ class QuorumBackend implements Backend {
   #ended(state: ClaimState, round: Round): void {
     state.learnFrom(round);
     if (round.isWon && !state.ended) {
-      state.trust(round.sentAtMs);
+      state.trust(round.sentAtMs, round.claim.ttlMs);
       this.#byRound.set(round.claim.id, state);
       if (state.doubted) this.#verify([state]);
       return;
@@ -218,9 +227,9 @@ class QuorumBackend implements Backend {
   }
 
   /** The claim holds already, and its caller lost the answer: the same fence, if a majority still holds it. */
-  async #confirm(state: ClaimState): Promise<Granted | undefined> {
+  async #confirm(state: ClaimState, claim: Claim): Promise<Granted | undefined> {
     const round = state.held!;
-    const [renewal] = await this.renew([state.claim]);
+    const [renewal] = await this.renew([{ ...claim, changed: true }]);
     if (renewal?.held === true) return state.granted(round.ballot, renewal.fromMs ?? round.sentAtMs);
     if (renewal?.held === "unknown") throw renewal.cause;
     return undefined;
@@ -270,7 +279,8 @@ class QuorumBackend implements Backend {
     const states = held.filter(({ verifying }) => verifying === false);
     for (const state of held) state.verifying = state.verifying === false ? true : "again";
     if (states.length === 0) return;
-    void renewAll(this.#links, this.#settings, states).then((renewals) => {
+    const asks = states.map((state) => ({ state, claim: state.claim }));
+    void renewAll(this.#links, this.#settings, asks).then((renewals) => {
       const again = states.filter(({ verifying }) => verifying === "again");
       for (const [at, renewal] of renewals.entries()) {
         states[at]!.verifying = false;

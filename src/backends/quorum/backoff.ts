@@ -68,7 +68,7 @@ export class Backoff {
   }
 
   #spreadMs(chance: Chance): number {
-    return 1 + this.#windowMs() * chance.fraction();
+    return 1 + jitter(this.#windowMs(), 0, 1, chance);
   }
 
   /** So long that one claim's round is mostly over before the next one's begins. */

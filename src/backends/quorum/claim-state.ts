@@ -10,7 +10,8 @@ import type { Round } from "./round.ts";
 const NO_MEMBERS: ReadonlySet<MemberLink> = new Set();
 
 export class ClaimState {
-  readonly claim: Claim;
+  /** As it was asked for last: a renewal may name another ttl. */
+  claim: Claim;
   readonly backoff: Backoff = new Backoff();
   /** Undefined before the first refusal. */
   hints: ReleaseHints | undefined;
@@ -48,9 +49,8 @@ export class ClaimState {
     this.backoff.learn(round.tookMs, Math.max(0, round.waiters() - (this.hints?.isListening === true ? 1 : 0)));
   }
 
-  /** Trust only moves forward, counted from when the request left. */
-  trust(fromMs: number): void {
-    const { ttlMs } = this.claim;
+  /** Trust only moves forward, counted from when the request left: also after one for a shorter ttl. */
+  trust(fromMs: number, ttlMs: number): void {
     this.trustedUntilMs = Math.max(this.trustedUntilMs, fromMs + ttlMs - driftMs(ttlMs));
   }
 

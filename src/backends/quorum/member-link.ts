@@ -156,21 +156,23 @@ export class MemberLink {
   #requestVote(receiver: VoteReceiver): void {
     const sentAtMs = this.#clock.now();
     this.#waitingSinceMs ??= sentAtMs;
-    this.#pending.voteStarted(receiver.claim);
-    this.member.vote(receiver.claim, receiver.ballot).then(
+    // A renewal for another ttl may give the round another claim before the answer comes.
+    const { claim, ballot } = receiver;
+    this.#pending.voteStarted(claim);
+    this.member.vote(claim, ballot).then(
       (vote) => {
         this.#waitingSinceMs = undefined;
         const { wallMs, from } = vote;
         if (from !== undefined && from !== this.id) this.#identify(from);
         if (wallMs !== undefined) this.offset = { fromMs: wallMs - this.#clock.now(), toMs: wallMs - sentAtMs };
         receiver.receive(this, vote);
-        this.#pending.voteEnded(receiver.claim);
+        this.#pending.voteEnded(claim);
       },
       (cause: unknown) => {
         this.#waitingSinceMs = undefined;
         this.#mustJoin();
         receiver.receive(this, { vote: "unreachable", cause });
-        this.#pending.voteEnded(receiver.claim);
+        this.#pending.voteEnded(claim);
       },
     );
   }

@@ -4,6 +4,7 @@
  * `user:password@` before the first host, and a `/database` after the last, apply to all hosts; a host may have its own
  * `user:password@`. `tls=true` is for all. Options that are not the quorum's own go to every member, as in a `redis:` URL.
  */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Backend, Member } from "../../contract/backend.ts";
 import type { Duration } from "../../contract/duration.ts";
 import type { QuorumOptions } from "./options.ts";
@@ -45,7 +46,7 @@ export async function openMembers(url: string): Promise<OpenMembers> {
 export function parseUrl(url: string): { readonly addresses: readonly Address[]; readonly options: QuorumOptions } {
   const [, hosts, database = "", query = ""] = URL_PATTERN.exec(url) ?? [];
   if (hosts === undefined) {
-    throw new TypeError('Expected `url` to look like "redlock://host:port,host:port,host:port?maxTtl=30s"');
+    throw new ArgumentError('Expected `url` to look like "redlock://host:port,host:port,host:port?maxTtl=30s"');
   }
   const params = new URLSearchParams(query);
   const scheme = flag("tls", take(params, "tls")) === true ? "rediss" : "redis";
@@ -55,7 +56,9 @@ export function parseUrl(url: string): { readonly addresses: readonly Address[];
   const addresses = hosts.split(",").map((text, at): Address => {
     const [, login, host, port = "6379"] = HOST_PATTERN.exec(text) ?? [];
     if (host === undefined || Number(port) > 65_535) {
-      throw new TypeError(`Expected host ${at + 1} of \`url\` to look like "host:port" or "user:password@host:port"`);
+      throw new ArgumentError(
+        `Expected host ${at + 1} of \`url\` to look like "host:port" or "user:password@host:port"`,
+      );
     }
     if (at === 0 && login !== undefined) shared = login;
     const as = login ?? shared;
@@ -89,5 +92,7 @@ function duration(text: string | undefined): Duration | undefined {
 function flag(name: string, text: string | undefined): boolean | undefined {
   if (text === undefined || text === "true" || text === "false")
     return text === undefined ? undefined : text === "true";
-  throw new TypeError(`Expected \`${name}\` in \`url\` to be true or false, got ${JSON.stringify(text.slice(0, 20))}`);
+  throw new ArgumentError(
+    `Expected \`${name}\` in \`url\` to be true or false, got ${JSON.stringify(text.slice(0, 20))}`,
+  );
 }

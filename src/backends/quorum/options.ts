@@ -1,4 +1,5 @@
 /** A quorum's options, and what a quorum cannot do: checked before a member is asked. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Claim, Member } from "../../contract/backend.ts";
 import { type Clock, systemClock } from "../../contract/clock.ts";
 import { type Duration, formatMs, MAX_TTL_MS, toMs } from "../../contract/duration.ts";
@@ -70,16 +71,24 @@ function quarantineMs(maxTtlMs: number): number {
 }
 
 /** Throws a fatal error for a claim that no quorum of this group can serve. */
-export function checkClaim({ name, limit, ttlMs, lockDelayMs, minHoldMs }: Claim, maxTtlMs: number): void {
+export function checkClaim(claim: Claim, maxTtlMs: number): void {
+  const unfit = unfitClaim(claim, maxTtlMs);
+  if (unfit !== undefined) throw unfit;
+}
+
+/** Why no quorum of this group can serve the claim. `undefined`: it can. */
+export function unfitClaim(
+  { name, limit, ttlMs, lockDelayMs, minHoldMs }: Claim,
+  maxTtlMs: number,
+): LockBackendError | undefined {
   if (limit > 1) {
     const why = `a quorum cannot count to ${limit}. Every member would see another set of holders, and more than ${limit} could have a majority each. Use \`limit: 1\`, or one Redis`;
-    throw new LockBackendError("quorum", name, `Lock ${quote(name)}: ${why}.`, { fatal: true });
+    return new LockBackendError("quorum", name, `Lock ${quote(name)}: ${why}.`, { fatal: true });
   }
   const longestMs = Math.max(ttlMs + lockDelayMs, minHoldMs);
-  if (longestMs > maxTtlMs) {
-    const why = `its ttl and lockDelay, or its minHold, come to ${formatMs(longestMs)}, but this quorum's maxTtl is ${formatMs(maxTtlMs)}. A member that lost its data abstains that long. Ask for less, or raise \`maxTtl\` in all processes that use these members`;
-    throw new LockBackendError("quorum", name, `Lock ${quote(name)}: ${why}.`, { fatal: true });
-  }
+  if (longestMs <= maxTtlMs) return undefined;
+  const why = `its ttl and lockDelay, or its minHold, come to ${formatMs(longestMs)}, but this quorum's maxTtl is ${formatMs(maxTtlMs)}. A member that lost its data abstains that long. Ask for less, or raise \`maxTtl\` in all processes that use these members`;
+  return new LockBackendError("quorum", name, `Lock ${quote(name)}: ${why}.`, { fatal: true });
 }
 
 /** Throws a fatal error where a store turned out to be no possible member. */
@@ -96,15 +105,17 @@ export function checkFit(
 
 /** Throws a TypeError for members that cannot form a quorum, and warns of an even number. */
 export function checkMembers(members: readonly Member[]): void {
-  if (members.length === 0) throw new TypeError("Expected `members` to be at least one backend, better three or five");
+  if (members.length === 0)
+    throw new ArgumentError("Expected `members` to be at least one backend, better three or five");
   for (const member of members) {
     if (typeof member.vote !== "function") {
-      throw new TypeError(
+      throw new ArgumentError(
         `Expected \`members\` to be backends that can vote, such as redis(), got ${quote(member.name)}`,
       );
     }
   }
-  if (new Set(members).size < members.length) throw new TypeError("Expected `members` to be different from each other");
+  if (new Set(members).size < members.length)
+    throw new ArgumentError("Expected `members` to be different from each other");
   if (members.length % 2 === 0) {
     process.emitWarning(
       `A quorum of ${members.length} members survives no more failures than one of ${members.length - 1}, and splits its votes more often. Use an odd number.`,

@@ -5,35 +5,74 @@
  * too, and a member that granted it refuses the old one from then on. So missing members are asked again for the same ballot
  * in the background, and a lease is never acquired again.
  */
-import type { Renewal } from "../../contract/backend.ts";
+import type { Claim, Renewal } from "../../contract/backend.ts";
 import { LockBackendError, type MemberVote, quote } from "../../contract/errors.ts";
 import { readLoss } from "../../contract/answer.ts";
 import { describeLoss, type LossReason } from "../../contract/loss.ts";
+import { firstFence } from "./ballot.ts";
 import type { ClaimState } from "./claim-state.ts";
 import { inWords } from "./errors.ts";
 import type { MemberLink } from "./member-link.ts";
-import type { Settings } from "./options.ts";
+import { type Settings, unfitClaim } from "./options.ts";
 import { majorityOf } from "./votes.ts";
 
-interface Count {
+/** A lease, and for what it is to be renewed. */
+interface Ask {
   readonly state: ClaimState;
+  readonly claim: Claim;
+}
+
+interface Count extends Ask {
+  /** As the members know it. */
+  readonly known: Claim;
   readonly answers: Map<MemberLink, Renewal>;
   decided: Renewal | undefined;
 }
 
 const NOT_HELD: Renewal = { held: false, reason: { kind: "not-held" } };
 
+/**
+ * Renews each claim for its own ttl, at all members. A claim for longer than the group may hold is not renewed, and keeps what it
+ * has. `find`: the state of a claim, if this process knows it or can learn it.
+ */
+export async function renewClaims(
+  links: readonly MemberLink[],
+  settings: Settings,
+  claims: readonly Claim[],
+  fences: readonly bigint[] | undefined,
+  find: (claim: Claim) => ClaimState | undefined | Promise<ClaimState | undefined>,
+): Promise<readonly { readonly state: ClaimState | undefined; readonly renewal: Renewal }[]> {
+  const refused = claims.map((claim) => unfitClaim(claim, settings.maxTtlMs));
+  const asks: (Ask | undefined)[] = [];
+  for (const [at, claim] of claims.entries()) {
+    const found = refused[at] === undefined ? find(claim) : undefined;
+    const state = found instanceof Promise ? await found : found;
+    const ballot = state?.held?.ballot;
+    const isIt = fences === undefined || (ballot !== undefined && firstFence(ballot) === fences[at]);
+    asks.push(state !== undefined && isIt ? { state, claim } : undefined);
+  }
+  const renewals = await renewAll(links, settings, asks);
+  return renewals.map((renewal, at) => {
+    const cause = refused[at];
+    return { state: asks[at]?.state, renewal: cause === undefined ? renewal : { held: "unknown", cause } };
+  });
+}
+
 /** Renews all at once, in one request to each member. Resolves when every claim is decided, or its time is up. */
 export async function renewAll(
   links: readonly MemberLink[],
   settings: Settings,
-  states: readonly (ClaimState | undefined)[],
+  asks: readonly (Ask | undefined)[],
 ): Promise<readonly Renewal[]> {
   const { clock, memberWaitMs } = settings;
   const sentAtMs = clock.now();
-  const counts = states.map((state): Count | undefined =>
-    state?.held === undefined || state.ended ? undefined : { state, answers: new Map(), decided: undefined },
-  );
+  const counts = asks.map((ask): Count | undefined => {
+    const round = ask?.state.held;
+    if (ask === undefined || round === undefined || ask.state.ended) return undefined;
+    // What is for people is written once, not again with each look at the members.
+    ask.state.claim = ask.claim.changed === true ? { ...ask.claim, changed: false } : ask.claim;
+    return { ...ask, known: round.renewed(ask.claim), answers: new Map(), decided: undefined };
+  });
   const live = counts.filter((count) => count !== undefined);
   if (live.length > 0) {
     await new Promise<void>((resolve) => {
@@ -54,7 +93,7 @@ export async function renewAll(
 }
 
 async function renewAt(link: MemberLink, counts: readonly Count[]): Promise<readonly Renewal[]> {
-  const claims = counts.map(({ state }) => state.held!.claim);
+  const claims = counts.map(({ known }) => known);
   // A member that holds an older ballot of the claim does not hold this lease.
   const ballots = counts.map(({ state }) => state.held!.ballot);
   try {
@@ -74,11 +113,11 @@ function take(
   sentAtMs: number,
   settings: Settings,
 ): void {
-  const { state, answers } = count;
+  const { state, claim, answers } = count;
   answers.set(link, answer);
   count.decided ??= decide(count, links.length, sentAtMs, settings.clock.now());
   if (count.decided?.held !== true) return;
-  state.trust(sentAtMs);
+  state.trust(sentAtMs, claim.ttlMs);
   for (const [missing, { held }] of answers) if (held === false) askAgain(state, missing, settings);
 }
 

@@ -18,8 +18,8 @@ const ELSEWHERE: NoVote = { vote: "slow", detail: "was asked by another process"
 const DOWN: NoVote = { vote: "unreachable", cause: "its connection is down" };
 
 export class Round implements VoteReceiver {
-  /** The claim as the members know it. */
-  readonly claim: Claim;
+  /** The claim as the members know it, with the longest ttl that they were asked for. */
+  claim: Claim;
   readonly ballot: bigint;
   readonly sentAtMs: number;
   /** Resolves once it is won or lost. */
@@ -114,6 +114,24 @@ export class Round implements VoteReceiver {
   /** True: the member has, or may have, granted this round. */
   hasAsked(link: MemberLink): boolean {
     return this.#asked[link.index]!;
+  }
+
+  /**
+   * The claim for a renewal with this ttl, this meta and these facts. What is asked of a member later, or taken back there, goes by
+   * the longest ttl: none ends a lease sooner because a shorter one was asked for since.
+   */
+  renewed(claim: Claim): Claim {
+    const { id, minHoldMs, ttlMs, lockDelayMs } = this.claim;
+    if (claim.ttlMs === ttlMs && claim.lockDelayMs === lockDelayMs && claim.changed !== true) return this.claim;
+    const { meta, local } = claim.changed === true ? claim : this.claim;
+    this.claim = {
+      ...this.claim,
+      ttlMs: Math.max(ttlMs, claim.ttlMs),
+      lockDelayMs: Math.max(lockDelayMs, claim.lockDelayMs),
+      meta,
+      local,
+    };
+    return { ...claim, id, minHoldMs };
   }
 
   /** Asks a missing member again: only while the majority is intact. */
@@ -235,6 +253,11 @@ export class Round implements VoteReceiver {
 }
 
 const NONCE_LENGTH = 11;
+
+/** The claim's own id, out of the one that members know. */
+export function claimId(id: string): string {
+  return id.slice(0, Math.max(0, id.length - NONCE_LENGTH));
+}
 
 /** 64 bits of its own after the claim's id, so another process can find by that id what this one has won. */
 function roundId(claimId: string, nonce: string): string {

@@ -1,16 +1,18 @@
-/** Attempts and swaps: how claims enter. Until the store has answered, close() waits for them, because a late grant is given back. */
+/** Attempts, swaps and steals: how claims enter. Until the store has answered, close() waits for them, because a late grant is given back. */
 import type { Claim, Granted, Refused, Released, Swapped } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import type { Connection } from "./connection.ts";
 import { LimitConflict, toBackendError } from "./errors.ts";
-import { attempt, swap } from "./generated/scripts.ts";
+import { forceText } from "./force-release.ts";
+import { attempt, type Script, steal, swap } from "./generated/scripts.ts";
 import type { Inbox } from "./inbox.ts";
 import type { Names } from "./keys.ts";
 import { ENTERING, type Entry, type LocalClaims } from "./local-claims.ts";
 import type { Settings } from "./options.ts";
 import type { Terms } from "./records.ts";
 import { FOLLOWS_MAX, leavingId, type Releases } from "./release.ts";
-import { isBusy, isYoung, toRefused, toReleased, toRun } from "./replies.ts";
+import { FORCED_MS } from "./query.ts";
+import { isBusy, isYoung, toGranted, toRefused, toReleased, toRun } from "./replies.ts";
 import { type Scripts, TooFewReplicas } from "./scripts.ts";
 import type { ServerChecks } from "./server-checks.ts";
 import type { Waiters } from "./waiting.ts";
@@ -34,6 +36,18 @@ interface Parts {
   readonly releases: Releases;
   readonly inbox: Inbox;
 }
+
+/** How a claim enters. */
+interface Way {
+  readonly script: Script;
+  readonly crowd: "calm" | "crowded";
+  /** After the claim's id and terms. */
+  readonly args: readonly string[];
+  /** In a swap: what the claim was that left in the same step. */
+  was?(known: Released): void;
+}
+
+const ATTEMPT: Way = { script: attempt, crowd: "calm", args: [] };
 
 export class Attempts {
   readonly #parts: Parts;
@@ -66,10 +80,22 @@ export class Attempts {
     waiters.forget(held.id);
     const breaks = connection.breaks();
     let released: Released | undefined;
-    const answer = await this.#enter(next, next.queues, { id: leavingId(held), was: (known) => (released = known) });
+    const answer = await this.#enter(next, next.queues, {
+      script: swap,
+      crowd: "crowded",
+      args: [leavingId(held)],
+      was: (known) => (released = known),
+    });
     claims.left(claims.get(held), true);
     // "absent" may follow a "held" that was lost: see release.ts.
     return released === "absent" && connection.breaks() !== breaks ? answer : { ...answer, released };
+  }
+
+  steal(claim: Claim, reason: string): Promise<Granted | Refused> {
+    const { inbox } = this.#parts;
+    if (!inbox.ready) void inbox.open();
+    const args = [forceText(claim.holder, reason), String(FORCED_MS)];
+    return this.#enter(claim, false, { script: steal, crowd: "calm", args });
   }
 
   /** A process's first attempt, and each that needs more than the script. */
@@ -77,11 +103,14 @@ export class Attempts {
     const { inbox } = this.#parts;
     if (inbox.ready || inbox.tried) return this.#enter(claim, claim.queues);
     void inbox.open();
-    const answer = await this.#enter(claim, false);
+    // Another process may have queued this very claim, and without a place of its own it would give that up.
+    const answer = claim.resumes === true ? undefined : await this.#enter(claim, false);
     // A holder should hear at once of a forced end; and a claim that is queued before its process listens looks like one whose process is
     // gone. All works without messages too, so this does not wait long for them.
     await inbox.openWithin(Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
-    return answer.granted || !claim.queues ? answer : this.#enter(claim, true);
+    return answer === undefined || (!answer.granted && claim.queues && answer.outcome === undefined)
+      ? this.#enter(claim, claim.queues)
+      : answer;
   }
 
   async #attemptAgain(
@@ -103,33 +132,27 @@ export class Attempts {
 
   /**
    * With a quarantine every claim goes this way: one that would outlast the quarantine is rejected, and so is one on a server whose settings
-   * make the quarantine useless. `instead`: the claim that leaves in the same step (see leavingId), and a callback for what it was.
+   * make the quarantine useless. `way`: the script, if it is not attempt.
    */
-  async #enter(
-    claim: Claim,
-    queues: boolean,
-    instead?: { readonly id: string; was(known: Released): void },
-    follows = 0,
-  ): Promise<Granted | Refused> {
+  async #enter(claim: Claim, queues: boolean, way: Way = ATTEMPT, follows = 0): Promise<Granted | Refused> {
     const { names, settings, scripts, terms, checks, claims, releases } = this.#parts;
     if (settings.quarantineMs > 0) await checks.check(claim).catch(scripts.explained(claim.name));
     const key = names.lock(claim.name);
-    const args = [claim.id, terms.of(claim, queues, instead === undefined ? "calm" : "crowded")];
-    if (instead !== undefined) args.push(instead.id);
+    const args = [claim.id, terms.of(claim, queues, way.crowd), ...way.args];
     const sentMs = settings.clock.now();
     const entry = claims.add(claim, sentMs);
     claims.begin(entry, ENTERING);
     let reply: unknown;
     try {
-      reply = await scripts.runDurably(instead === undefined ? attempt : swap, key, args);
+      reply = await scripts.runDurably(way.script, key, args);
     } catch (error) {
       claims.end(entry, ENTERING);
       // Not believed, so it is given back: nothing stays held, whatever its minHold.
       if (error instanceof TooFewReplicas) await releases.release({ ...claim, minHoldMs: 0 });
       throw this.#failed(claim, entry, key, queues, error);
     }
-    if (instead !== undefined && Array.isArray(reply)) {
-      instead.was(toReleased(claim.name, reply[0]));
+    if (way.was !== undefined && Array.isArray(reply)) {
+      way.was(toReleased(claim.name, reply[0]));
       reply = reply[1];
     }
     return this.#answered(claim, entry, key, reply, queues, sentMs, follows);
@@ -150,13 +173,14 @@ export class Attempts {
     const fences = toRun(reply);
     if (fences !== undefined) {
       waiters.forget(claim.id);
-      return { granted: true, fence: fences.fence, run: fences.run, fromMs: sentMs };
+      return toGranted(fences, sentMs);
     }
     if (isBusy(reply)) return this.#follow(claim, entry, queues, follows);
     const { refused, learned, wallMs } = toRefused(claim.name, reply);
     // Perhaps after a fail-over: the new primary must be checked too.
     if (isYoung(reply)) checks.forget();
     if (learned === undefined) {
+      waiters.forget(claim.id);
       claims.left(entry, true);
       return refused;
     }

@@ -4,12 +4,15 @@
  */
 import { randomBytes } from "node:crypto";
 import type {
+  Abilities,
   Claim,
   Granted,
   Listener,
+  LockState,
   Member,
   MemberFacts,
   MemberTerms,
+  Outcome,
   Recalled,
   Refused,
   Released,
@@ -23,11 +26,12 @@ import { RedisHeartbeats } from "./batches.ts";
 import type { Connection } from "./connection.ts";
 import { Replicator } from "./durability.ts";
 import { forceRelease } from "./force-release.ts";
+import { forgetOutcome } from "./forget.ts";
 import { Inbox } from "./inbox.ts";
 import { type Names, namesOf } from "./keys.ts";
 import { LEAVING, LocalClaims } from "./local-claims.ts";
 import type { Settings } from "./options.ts";
-import { identify, type Identity, query } from "./query.ts";
+import { identify, type Identity, inspect, query } from "./query.ts";
 import { Terms } from "./records.ts";
 import { Releases } from "./release.ts";
 import { Renewals } from "./renewals.ts";
@@ -42,8 +46,14 @@ export interface Own {
   close(): Promise<void>;
 }
 
+/** The others learn it from their renewals. */
+const UNHEARD_MAX = 1000;
+
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true };
+
 export class RedisBackend implements Member {
   readonly name = "redis";
+  readonly can: Abilities = CAN;
   readonly #connection: Connection;
   readonly #clock: Settings["clock"];
   readonly #names: Names;
@@ -59,6 +69,8 @@ export class RedisBackend implements Member {
   readonly #checks: ServerChecks;
   readonly #stopWatching: () => void;
   readonly #own: Own | undefined;
+  /** They expect to learn that they are wanted, and the inbox did not listen yet. */
+  readonly #unheard: Set<Claim> = new Set();
   #listener: Listener | undefined;
   #closed: Promise<void> | undefined;
 
@@ -74,7 +86,8 @@ export class RedisBackend implements Member {
     const waiters = new Waiters(clock, durability !== undefined, new RedisHeartbeats(connection, names, settings));
     const releases = new Releases(connection, names, settings, scripts, claims, waiters);
     const doubt = (claim?: Claim): void => (claim === undefined ? this.#doubtAll() : this.#listener?.doubt(claim.id));
-    const inbox = new Inbox(connection, channel, clock, { claims, waiters, releases, doubt });
+    const wanted = ({ id }: Claim): void => this.#listener?.wanted?.(id);
+    const inbox = new Inbox(connection, channel, clock, { claims, waiters, releases, doubt, wanted });
     const terms = new Terms(channel, settings);
     this.#connection = connection;
     this.#clock = clock;
@@ -119,8 +132,12 @@ export class RedisBackend implements Member {
     return this.#renewals.renew(claims, fences);
   }
 
-  release(claim: Claim): Promise<Released> {
-    return this.#releases.release(claim);
+  release(claim: Claim, outcome?: Outcome): Promise<Released> {
+    return outcome === undefined ? this.#releases.release(claim) : this.#releases.finish(claim, outcome);
+  }
+
+  inspect(name: string): Promise<LockState> {
+    return inspect(this.#names, this.#scripts, name);
   }
 
   query(prefix: string): Promise<Snapshot> {
@@ -129,6 +146,21 @@ export class RedisBackend implements Member {
 
   forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
     return forceRelease(this.#connection, this.#names, this.#scripts, { name, fence }, by, reason);
+  }
+
+  steal(claim: Claim, reason: string): Promise<Granted | Refused> {
+    return this.#attempts.steal(claim, reason);
+  }
+
+  forget(name: string, fence: bigint): Promise<boolean> {
+    return forgetOutcome(this.#connection, this.#names, this.#scripts, name, fence);
+  }
+
+  /** The store reports it to the inbox of every holder's process. What comes before that listens is looked for when it does. */
+  expectWanted(claim: Claim): void {
+    if (this.#inbox.ready || this.#unheard.size >= UNHEARD_MAX) return;
+    this.#unheard.add(claim);
+    void this.#inbox.open();
   }
 
   vote(claim: Claim, ballot: bigint): Promise<Vote> {
@@ -194,5 +226,15 @@ export class RedisBackend implements Member {
     this.#checks.forget();
     this.#waiters.beatAll();
     this.#listener?.doubt();
+    if (!this.#inbox.ready) return;
+    for (const claim of this.#unheard) void this.#lookForWaiters(claim).catch(() => {});
+    this.#unheard.clear();
+  }
+
+  async #lookForWaiters({ id, name }: Claim): Promise<void> {
+    const { held, pending } = await this.inspect(name);
+    const holders = held.filter(({ remainder }) => remainder !== "minHold");
+    const isInTheWay = holders[0]?.mode === "shared" ? holders.some((one) => one.id === id) : holders[0]?.id === id;
+    if (pending.length > 0 && isInTheWay && this.#closed === undefined) this.#listener?.wanted?.(id);
   }
 }

@@ -8,6 +8,11 @@ import { FORCED_MS } from "./query.ts";
 import { toCount } from "./replies.ts";
 import type { Scripts } from "./scripts.ts";
 
+/** Who ends a lease and why, as the store keeps it. */
+export function forceText(by: string, reason: string): string {
+  return JSON.stringify({ by: clipped(by, HOLDER_MAX), reason: clipped(reason, REASON_MAX) });
+}
+
 /** Resolves to `false` if no lease has that fence. */
 export async function forceRelease(
   connection: Connection,
@@ -18,7 +23,7 @@ export async function forceRelease(
   reason: string,
 ): Promise<boolean> {
   const { name, fence } = lease;
-  const why = JSON.stringify({ by: clipped(by, HOLDER_MAX), reason: clipped(reason, REASON_MAX) });
+  const why = forceText(by, reason);
   const breaks = connection.breaks();
   const asked = scripts.run(force, names.lock(name), [String(fence), why, String(FORCED_MS)]);
   const ended = toCount(await asked.catch(scripts.explained(name))) === 1;

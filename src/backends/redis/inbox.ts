@@ -6,10 +6,11 @@
  */
 import type { Claim } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
+import { within } from "../../contract/time-limit.ts";
 import type { Connection } from "./connection.ts";
 import type { Entry, LocalClaims } from "./local-claims.ts";
+import { type News, readMessage } from "./messages.ts";
 import type { Releases } from "./release.ts";
-import { type News, readMessage } from "./replies.ts";
 import { Subscriber } from "./subscriber.ts";
 import type { Waiters } from "./waiting.ts";
 
@@ -17,8 +18,9 @@ import type { Waiters } from "./waiting.ts";
 const WAKES_BURST = 50;
 const WAKES_PACE_MS = 4;
 
-/** A claim is doubted at most this often, however often the message of its forced end is repeated. */
+/** A claim is doubted, and its holder learns that it is wanted, at most this often, however often the message is repeated. */
 const FORCED_PACE_MS = 1000;
+const WANTED_PACE_MS = 50;
 
 interface Channel {
   readonly wakes: Set<() => void>;
@@ -32,6 +34,8 @@ export interface Recipients {
   readonly releases: Releases;
   /** One lease may have been ended by force; without a claim, messages may have been missed, so any may have been. */
   doubt(claim?: Claim): void;
+  /** A claim queues for the lock that this one holds. */
+  wanted(claim: Claim): void;
 }
 
 export class Inbox {
@@ -45,6 +49,7 @@ export class Inbox {
   readonly #to: Recipients;
   readonly #freed: Map<string, Channel> = new Map();
   readonly #forced: WeakMap<Claim, Throttle> = new WeakMap();
+  readonly #wanted: WeakMap<Claim, Throttle> = new WeakMap();
   #subscriber: Subscriber | undefined;
   #opening: Promise<void> | undefined;
   #closed = false;
@@ -68,12 +73,7 @@ export class Inbox {
   /** Subscribes, but waits no longer than `ms` for it, and only once. */
   async openWithin(ms: number): Promise<void> {
     if (this.ready || this.tried) return;
-    let timer: Timer;
-    const late = new Promise<void>((resolve) => {
-      timer = this.#clock.setTimer(resolve, ms, true);
-    });
-    await Promise.race([this.open(), late]);
-    this.#clock.clearTimer(timer);
+    await within(this.#clock, this.open(), ms);
     this.tried = true;
   }
 
@@ -141,10 +141,19 @@ export class Inbox {
       this.#freed.get(channel)?.throttle.call();
       return;
     }
-    const { grants, forced } = readMessage(text);
+    const { grants, forced, wanted, done } = readMessage(text);
     for (const grant of grants) {
       const entry = this.#to.claims.find(grant);
       if (entry !== undefined) this.#granted(entry, grant.news);
+    }
+    for (const sealed of done) {
+      const entry = this.#to.claims.find(sealed);
+      if (entry?.state === "wanted") this.#to.waiters.finished(entry.claim);
+    }
+    for (const sealed of wanted) {
+      const entry = this.#to.claims.find(sealed);
+      if (entry?.state === "wanted")
+        this.#paced(this.#wanted, entry.claim, WANTED_PACE_MS, () => this.#to.wanted(entry.claim));
     }
     const entry = forced && this.#to.claims.find(forced);
     if (entry !== undefined) this.#ended(entry.claim);
@@ -158,13 +167,17 @@ export class Inbox {
 
   /** In a quorum the lease may continue, and anyone who listens may repeat the message, which stays true. */
   #ended(claim: Claim): void {
-    let throttle = this.#forced.get(claim);
+    // By a timer, because the grant itself may have arrived in this same turn of the event loop.
+    this.#paced(this.#forced, claim, FORCED_PACE_MS, () => this.#clock.setTimer(() => this.#to.doubt(claim), 0));
+  }
+
+  #paced(known: WeakMap<Claim, Throttle>, claim: Claim, paceMs: number, act: () => void): void {
+    let throttle = known.get(claim);
     if (throttle === undefined) {
-      throttle = new Throttle(this.#clock, 1, FORCED_PACE_MS, () => {
-        // By a timer, because the grant itself may have arrived in this same turn of the event loop.
-        if (!this.#closed) this.#clock.setTimer(() => this.#to.doubt(claim), 0);
+      throttle = new Throttle(this.#clock, 1, paceMs, () => {
+        if (!this.#closed) act();
       });
-      this.#forced.set(claim, throttle);
+      known.set(claim, throttle);
     }
     throttle.call();
   }

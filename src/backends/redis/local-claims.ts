@@ -10,7 +10,7 @@ import type { Claim } from "../../contract/backend.ts";
 import type { Clock } from "../../contract/clock.ts";
 import { formatMs } from "../../contract/duration.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
-import type { Sealed } from "./replies.ts";
+import type { Sealed } from "./messages.ts";
 import { LIMIT } from "./wire.ts";
 
 /** A claim that was never released is forgotten after this long, or four times its ttl. */

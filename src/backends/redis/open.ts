@@ -1,6 +1,10 @@
 /** Opens Redis by URL, with whichever client library is installed; and closes what it opened. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Backend, Member, Renewer } from "../../contract/backend.ts";
+import { systemClock } from "../../contract/clock.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import { installedVersion, whyUnsupported } from "../../contract/peer-version.ts";
+import { within } from "../../contract/time-limit.ts";
 import { RedisBackend } from "./backend.ts";
 import { type Connection } from "./connection.ts";
 import { connectionOf } from "./clients/choose.ts";
@@ -42,7 +46,7 @@ export async function openMember(url: string): Promise<Member> {
 
 /** For a worker thread that renews the claims of a backend opened with the same URL. */
 export async function openRenewer(data: unknown): Promise<Renewer> {
-  if (typeof data !== "string") throw new TypeError("Expected the renewer's data to be a Redis URL");
+  if (typeof data !== "string") throw new ArgumentError("Expected the renewer's data to be a Redis URL");
   const endpoint = parseUrl(data);
   const settings = toSettings(endpoint.options);
   const opened = await load(endpoint);
@@ -72,16 +76,32 @@ async function open(
   return { backend, opened, connection };
 }
 
+/** The client libraries, and of each supported major version the oldest: the range of the optional peers in package.json. */
+export const CLIENTS = {
+  ioredis: ["5.4.0", "6.0.0"],
+  redis: ["5.0.0", "6.0.0"],
+} as const;
+
 async function load(endpoint: Endpoint): Promise<Opened> {
-  if (endpoint.client !== "redis") {
+  const unsupported: string[] = [];
+  const mayUse = (client: keyof typeof CLIENTS): boolean => {
+    if (endpoint.client !== undefined && endpoint.client !== client) return false;
+    // Before it is loaded: another major version may fail in any way.
+    const why = whyUnsupported(client, installedVersion(client, import.meta.url), CLIENTS[client]);
+    if (why !== undefined) unsupported.push(why);
+    return why === undefined;
+  };
+  if (mayUse("ioredis")) {
     const library = await import("ioredis").catch(missing);
     if (library !== undefined) return openIoredis(library as never, endpoint);
   }
-  if (endpoint.client !== "ioredis") {
+  if (mayUse("redis")) {
     const library = await import("redis").catch(missing);
     if (library !== undefined) return openNodeRedis(library as never, endpoint);
   }
-  throw notInstalled(endpoint.client);
+  if (unsupported.length === 0) throw notInstalled(endpoint.client);
+  const text = `Redis by URL needs a client library: ${unsupported.join("; ")}.`;
+  throw new LockBackendError("redis", "", text, { fatal: true });
 }
 
 /** Says which package to install. */
@@ -97,23 +117,21 @@ function missing(error: unknown): undefined {
 
 /** Waits until the server has answered who it is. An error of the last host ends the wait: at the start there is nothing to wait for. */
 async function answered(endpoint: Endpoint, opened: Opened, connection: Connection): Promise<Identity> {
-  let timer: NodeJS.Timeout | undefined;
+  let trouble: Error | undefined;
   const failed = new Promise<never>((_, reject) => {
-    let trouble: Error | undefined;
     opened.onError((error, final) => {
       trouble = error;
       if (final) reject(error);
     });
-    timer = setTimeout(() => reject(trouble ?? new Error(`no answer within ${OPEN_MS / 1000} s`)), OPEN_MS);
   });
+  failed.catch(() => {});
   try {
     const identity = opened.connect().then(() => identify(connection));
-    return await Promise.race([identity, failed]);
+    const answer = await within(systemClock, Promise.race([identity, failed]), OPEN_MS);
+    if (answer !== undefined) return answer;
+    throw trouble ?? new Error(`no answer within ${OPEN_MS / 1000} s`);
   } catch (error) {
     throw explained(endpoint, error);
-  } finally {
-    clearTimeout(timer);
-    failed.catch(() => {});
   }
 }
 

@@ -1,4 +1,5 @@
 /** The backend's options, checked once. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { type Clock, systemClock } from "../../contract/clock.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "../../contract/duration.ts";
 
@@ -73,12 +74,12 @@ export function quarantineText({ quarantineMs, silenceS }: Pick<Settings, "quara
 export function toSettings(options: RedisOptions): Settings {
   const prefix = options.prefix ?? DEFAULTS.prefix;
   if (typeof prefix !== "string" || !PREFIX.test(prefix)) {
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected \`prefix\` to be 1 to 200 characters without spaces, braces, *, ?, [, ] and \\, got ${String(prefix).slice(0, 40)}`,
     );
   }
   if (options.failover !== undefined && options.failover !== "quarantine") {
-    throw new TypeError(`Expected \`failover\` to be "quarantine" or absent, got ${String(options.failover)}`);
+    throw new ArgumentError(`Expected \`failover\` to be "quarantine" or absent, got ${String(options.failover)}`);
   }
   const maxTtlMs = toMs(options.maxTtl ?? DEFAULTS.maxTtl, "maxTtl", { maxMs: 2 * MAX_TTL_MS });
   const maxLagMs = toMs(options.maxLag ?? DEFAULTS.maxLag, "maxLag", { maxMs: MAX_TTL_MS });
@@ -108,7 +109,7 @@ function durabilityOf(durability: Durability | undefined): Settings["durability"
 
 function count(value: unknown, option: string, min: number, max: number): number {
   if (typeof value !== "number" || !Number.isSafeInteger(value) || value < min || value > max) {
-    throw new TypeError(`Expected \`${option}\` to be a whole number from ${min} to ${max}, got ${String(value)}`);
+    throw new ArgumentError(`Expected \`${option}\` to be a whole number from ${min} to ${max}, got ${String(value)}`);
   }
   return value;
 }

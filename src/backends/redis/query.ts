@@ -1,10 +1,12 @@
-/** Reads without changing anything: who holds and waits (query), and which server this is (identify). */
-import type { Forced, Holding, Snapshot, Waiting } from "../../contract/backend.ts";
+/** Reads without changing anything: who holds and waits (query, inspect), and which server this is (identify). */
+import type { Forced, Holding, LockState, Snapshot, Waiting } from "../../contract/backend.ts";
 import type { Connection, Primary } from "./connection.ts";
-import { peek } from "./generated/scripts.ts";
+import { inspect as inspectScript, peek } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
-import { recordIn, toForced, toHolding, toWaiting } from "./records.ts";
-import { runScript } from "./scripts.ts";
+import { toOutcome } from "./outcomes.ts";
+import { aloneIn, toForced, toHolding, toWaiting } from "./records.ts";
+import { toCount, unexpected } from "./replies.ts";
+import { runScript, type Scripts } from "./scripts.ts";
 import { FIELD, MARKER } from "./wire.ts";
 
 const SCAN_COUNT = "512";
@@ -58,18 +60,34 @@ export async function query(connection: Connection, names: Names, start: string)
   return { held, pending, forced };
 }
 
+/** One lock, in one round trip. */
+export async function inspect(names: Names, scripts: Scripts, name: string): Promise<LockState> {
+  const reply = await scripts.run(inspectScript, names.lock(name), []).catch(scripts.explained(name));
+  const [now, rest, ...fields]: unknown[] = Array.isArray(reply) ? reply : [];
+  const [nowMs, quarantineMs] = [toCount(now), toCount(rest)];
+  if (nowMs === undefined || quarantineMs === undefined) throw unexpected(name);
+  const pairs = toPairs(fields);
+  const outcome = toOutcome(pairs.find(([field]) => field === FIELD.outcome)?.[1], nowMs);
+  return {
+    ...readLock(name, pairs, nowMs),
+    ...(quarantineMs > 0 && { quarantineMs }),
+    ...(outcome && { outcome }),
+  };
+}
+
 /** Reads one lock's hash. Fields in another format are skipped. */
 function readLock(name: string, fields: readonly [string, string][], nowMs: number): Snapshot {
   const held: Holding[] = [];
-  const waiting: (Waiting & { place: number })[] = [];
+  const waiting: { waiter: Waiting; place: number }[] = [];
   const forced: Forced[] = [];
   for (const [field, value] of fields) {
     const rest = field.slice(1);
     if (field.startsWith(FIELD.holder) || field === FIELD.state) {
-      const holding = toHolding(name, field === FIELD.state ? recordIn(value) : value, nowMs);
+      const { id, record } = field === FIELD.state ? (aloneIn(value) ?? NOBODY) : { id: rest, record: value };
+      const holding = toHolding(name, record, nowMs, id);
       if (holding !== undefined && holding.remainingMs > 0) held.push(holding);
     } else if (field.startsWith(FIELD.waiter)) {
-      const waiter = toWaiting(name, value, nowMs);
+      const waiter = toWaiting(name, value, nowMs, rest);
       if (waiter !== undefined) waiting.push(waiter);
     } else if (field.startsWith(FIELD.forced)) {
       const ended = toForced(name, rest, value, nowMs);
@@ -77,14 +95,13 @@ function readLock(name: string, fields: readonly [string, string][], nowMs: numb
     }
   }
   held.sort((a, b) => (a.fence < b.fence ? -1 : 1));
+  forced.sort((a, b) => b.agoMs - a.agoMs);
   waiting.sort((a, b) => a.place - b.place);
-  const pending = waiting.map((waiter, index) => toPending(waiter, index + 1));
+  const pending = waiting.map(({ waiter }, index) => ({ ...waiter, position: index + 1 }));
   return { held, pending, forced };
 }
 
-function toPending({ name, mode, limit, holder, waitingMs, meta }: Waiting, position: number): Waiting {
-  return { name, mode, limit, holder, waitingMs, position, meta };
-}
+const NOBODY = { id: "", record: "" };
 
 /** A key that is not a lock has nothing to show. */
 async function look(connection: Connection, key: string): Promise<readonly unknown[]> {

@@ -1,9 +1,10 @@
 /** Claims as the store keeps them: written from what their process asks for, and read back. The layout is in wire.ts. */
-import type { Claim, Forced, Holding, Meta, Mode, Waiting } from "../../contract/backend.ts";
+import type { Claim, Forced, Holding, LocalFacts, Meta, Mode, Waiting } from "../../contract/backend.ts";
 import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../../contract/foreign.ts";
 import type { LossReason } from "../../contract/loss.ts";
 import type { Settings } from "./options.ts";
 import { reader, write } from "./columns.ts";
+import { toLocal, whoText } from "./who.ts";
 import { FLAG, FORCED, isFence, MODE, RECORD, STATE_ALONE, TERMS } from "./wire.ts";
 
 /** The most that fits into its column. */
@@ -68,7 +69,7 @@ export class Terms {
       ticket: ticketMs,
       minhold: claim.minHoldMs,
       inbox: this.#inbox,
-      who: JSON.stringify([clipped(claim.holder, HOLDER_MAX), claim.meta]),
+      who: whoText(claim),
     });
   }
 
@@ -82,6 +83,8 @@ export class Terms {
 function alike(a: Claim, b: Claim): boolean {
   return (
     a.meta === b.meta &&
+    a.local === b.local &&
+    a.wantsOutcome === b.wantsOutcome &&
     a.ttlMs === b.ttlMs &&
     a.mode === b.mode &&
     a.limit === b.limit &&
@@ -97,22 +100,29 @@ interface Parsed {
   readonly number: string;
   readonly mode: Mode;
   readonly limit: number;
+  readonly delayMs: number;
   readonly holder: string;
   readonly meta: Meta;
+  readonly local: LocalFacts | undefined;
 }
 
-const record = reader(RECORD, "till", "since", "number", "mode", "limit", "who");
-const alone = reader(STATE_ALONE, "record");
+const record = reader(RECORD, "till", "since", "number", "mode", "limit", "delay", "who");
+const alone = reader(STATE_ALONE, "id", "record");
 const forced = reader(FORCED, "at", "who");
 
 /** No more of a record is read. Its holder is unknown then, but it is still shown: the lock is held. */
 const RECORD_MAX = 1_048_576;
 
-/** Reads a holder's record. `undefined`: it is not one, so it is not believed. */
-export function toHolding(name: string, text: string, nowMs: number): Holding | undefined {
+/**
+ * Reads a holder's record. `undefined`: it is not one, so it is not believed. `id`: of its claim, where that is known; with "~" before it,
+ * it is not held any more.
+ */
+export function toHolding(name: string, text: string, nowMs: number, id?: string): Holding | undefined {
   const parsed = parse(text);
   if (parsed === undefined || !isFence(Number(parsed.number))) return undefined;
-  const { mode, limit, holder, meta } = parsed;
+  const { mode, limit, holder, meta, local, delayMs, endMs } = parsed;
+  const isKept = id?.startsWith("~") === true;
+  const remainder = isKept ? "minHold" : delayMs > 0 && endMs - delayMs <= nowMs ? "lockDelay" : undefined;
   return {
     name,
     mode,
@@ -122,21 +132,32 @@ export function toHolding(name: string, text: string, nowMs: number): Holding | 
     heldMs: Math.max(0, nowMs - parsed.sinceMs),
     remainingMs: Math.max(0, parsed.endMs - nowMs),
     meta,
+    ...(id !== undefined && { id: isKept ? id.slice(1) : id }),
+    ...(local && { local }),
+    ...(remainder && { remainder }),
   };
 }
 
-/** The record of a lock's only holder, which is in the state itself; "" if there is none. */
-export function recordIn(state: string): string {
-  return alone.pattern.exec(state)?.[alone.at.record] ?? "";
+/** The lock's only holder, whose id and record are in the state itself; `undefined` if there is none. */
+export function aloneIn(state: string): { readonly id: string; readonly record: string } | undefined {
+  const found = alone.pattern.exec(state);
+  return found === null ? undefined : { id: found[alone.at.id] as string, record: found[alone.at.record] as string };
 }
 
 /** Reads a waiter's record; its position is not in it, but its place in the queue is. */
-export function toWaiting(name: string, text: string, nowMs: number): (Waiting & { place: number }) | undefined {
+export function toWaiting(
+  name: string,
+  text: string,
+  nowMs: number,
+  id?: string,
+): { waiter: Waiting; place: number } | undefined {
   const parsed = parse(text);
   if (parsed === undefined || parsed.endMs <= nowMs) return undefined;
-  const { mode, limit, holder, meta } = parsed;
+  const { mode, limit, holder, meta, local } = parsed;
   const waitingMs = Math.max(0, nowMs - parsed.sinceMs);
-  return { name, mode, limit, holder, waitingMs, position: 0, meta, place: Number(parsed.number) };
+  const known = { ...(id !== undefined && { id }), ...(local && { local }) };
+  const waiter = { name, mode, limit, holder, waitingMs, position: 0, meta, ...known };
+  return { waiter, place: Number(parsed.number) };
 }
 
 /** Reads the record of a lease that was ended by force. */
@@ -172,15 +193,17 @@ function parse(text: string): Parsed | undefined {
   if (found === null) return undefined;
   const { at } = record;
   const who = parseJson(found[at.who] as string);
-  const [holder, meta]: unknown[] = Array.isArray(who) ? who : [];
+  const [holder, meta, local]: unknown[] = Array.isArray(who) ? who : [];
   return {
     endMs: Number(found[at.till]),
     sinceMs: Number(found[at.since]),
     number: found[at.number] as string,
     mode: found[at.mode] === MODE.shared ? "shared" : "exclusive",
     limit: Number(found[at.limit]),
+    delayMs: Number(found[at.delay]),
     holder: typeof holder === "string" ? clipped(holder, HOLDER_MAX) : "unknown",
     meta: toMeta(meta),
+    local: toLocal(local),
   };
 }
 

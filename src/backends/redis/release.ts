@@ -1,13 +1,14 @@
-/** Releases claims, held or queued. Until the store has answered, the claim stays in the list of local claims, and close() waits for it. */
-import type { Claim, Released } from "../../contract/backend.ts";
+/** Releases claims, held or queued, and keeps the outcomes of their work. Until the store has answered, the claim stays in the list of local claims, and close() waits for it. */
+import type { Claim, Outcome, Released } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import type { Connection } from "./connection.ts";
-import { release } from "./generated/scripts.ts";
+import { finish, release, wake } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import { type Entry, LEAVING, type LocalClaims } from "./local-claims.ts";
 import type { Settings } from "./options.ts";
-import { isBusy, toReleased } from "./replies.ts";
-import type { Scripts } from "./scripts.ts";
+import { outcomeArgs } from "./outcomes.ts";
+import { isBusy, toCount, toReleased, unexpected } from "./replies.ts";
+import { type Scripts, TooFewReplicas } from "./scripts.ts";
 import type { Waiters } from "./waiting.ts";
 import { MARK } from "./wire.ts";
 
@@ -67,6 +68,30 @@ export class Releases {
     );
   }
 
+  /** Also keeps the outcome, if the claim held the lock; with `durability`, the answer is unknown until enough replicas have it. */
+  async finish(claim: Claim, outcome: Outcome): Promise<Released> {
+    this.#waiters.forget(claim.id);
+    const entry = this.#claims.leave(claim);
+    this.#claims.begin(entry, LEAVING);
+    const breaks = this.#connection.breaks();
+    const key = this.#names.lock(claim.name);
+    const args = [leavingId(claim), ...outcomeArgs(claim, outcome)];
+    const asked = this.#scripts.runDurably(finish, key, args, isKept);
+    const reply = await asked.catch((error: unknown) => this.#failed(claim, entry, error));
+    const [was, place] = Array.isArray(reply) ? [reply[0] as unknown, toCount(reply[1])] : [];
+    if (place === undefined) return this.#failed(claim, entry, unexpected(claim.name));
+    // No caller waits for this. If it fails, the waiters' heartbeats do the same.
+    if (place > 0) void this.#wake(key, place).catch(() => {});
+    return this.#answered(claim, entry, was, breaks);
+  }
+
+  /** The rest of a long queue learns of an outcome, portion by portion. */
+  async #wake(key: string, from: number): Promise<void> {
+    let place = from;
+    for (let i = 0; place > 0 && i < FOLLOWS_MAX && !this.#claims.isClosing; i++)
+      place = toCount(await this.#scripts.run(wake, key, [String(place)])) ?? 0;
+  }
+
   #answered(claim: Claim, entry: Entry, reply: unknown, breaks: number): Released {
     this.#claims.left(entry, true);
     this.#claims.end(entry, LEAVING);
@@ -91,6 +116,15 @@ export class Releases {
   #failed(claim: Claim, entry: Entry, error: unknown): never {
     this.#claims.left(entry, false);
     this.#claims.end(entry, LEAVING);
+    if (error instanceof TooFewReplicas) {
+      const text = `${error.message}: the outcome is kept, and would be lost with this server. Check the replicas, or ask for fewer`;
+      throw new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`);
+    }
     return this.#scripts.explained(claim.name)(error);
   }
+}
+
+/** From what finish.lua answers. */
+function isKept(reply: unknown): boolean {
+  return Array.isArray(reply) && (toCount(reply[0]) ?? 0) % 4 === 1;
 }

@@ -1,6 +1,6 @@
 /** Renews leases in few calls, each with its own answer. Used by the backend, and by the renewer of a worker thread. */
 import type { Claim, Renewal } from "../../contract/backend.ts";
-import type { Clock, Timer } from "../../contract/clock.ts";
+import { within } from "../../contract/time-limit.ts";
 import { PORTION } from "./batches.ts";
 import type { Connection } from "./connection.ts";
 import type { Replicator } from "./durability.ts";
@@ -11,6 +11,7 @@ import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
 import { toForcedLoss } from "./records.ts";
 import { runScript } from "./scripts.ts";
+import { whoText } from "./who.ts";
 import { fenceText, WORD } from "./wire.ts";
 
 /** One call: leases of the same length and, in a cluster, in one slot. */
@@ -19,6 +20,8 @@ interface Call {
   readonly ids: string[];
   /** As the script reads them; empty if it need not compare them. */
   readonly fences: string[];
+  /** What the claims' processes say of themselves, where that has changed; otherwise empty. */
+  readonly words: string[];
   readonly keepMs: number;
   /** Where each answer belongs, counted from the first claim of its portion. */
   readonly places: number[];
@@ -40,6 +43,7 @@ interface Portion {
 /** The id of a server: see lua/_incarnation.lua. */
 const WHO = /^[0-9a-f]{0,20}$/u;
 const RENEWED: Renewal = { held: true };
+const WANTED: Renewal = { held: true, wanted: true };
 const UNKNOWN: Renewal = { held: "unknown", cause: new Error("Redis gave no answer to a renewal") };
 
 export class Renewals {
@@ -84,7 +88,9 @@ export class Renewals {
     const { clock } = this.#settings;
     const asked = this.#ask(call).catch((error: unknown) => toBackendError(error, ""));
     // A node that does not answer must not delay the answers of the others.
-    const replies = await (alone ? asked : within(clock, asked, Math.max(50, call.leastTtlMs / 6)));
+    const limitMs = Math.max(50, call.leastTtlMs / 6);
+    const heard = await (alone ? asked : within(clock, asked, limitMs));
+    const replies = heard === undefined ? noAnswer(limitMs) : heard;
     // Usually a portion is one call, and all its answers are the same.
     const who = this.asksWho ? whoOf(replies, call.places.length) : undefined;
     const renewed: Renewal = who === undefined || who === "" ? RENEWED : { held: true, from: who };
@@ -96,7 +102,7 @@ export class Renewals {
     }
   }
 
-  async #ask({ keys, ids, fences, args }: Call): Promise<unknown> {
+  async #ask({ keys, ids, fences, words, args }: Call): Promise<unknown> {
     try {
       return await ask(this.#connection, this.#settings, this.#replicator, keys, args);
     } catch (error) {
@@ -108,7 +114,12 @@ export class Renewals {
           this.#settings,
           this.#replicator,
           [keys[at]!],
-          [`${id} `, ...args.slice(1, 5), ...fences.slice(at, at + 1)],
+          [
+            `${id} `,
+            ...args.slice(1, 5),
+            ...(fences.length > 0 ? [fences[at]!] : args.slice(5, 6)),
+            ...words.slice(at, at + 1),
+          ],
         ).then(
           (reply) => (Array.isArray(reply) ? (reply[0] as unknown) : reply),
           (reason: unknown) => `${WORD.failed}${reason instanceof Error ? reason.message : String(reason)}`,
@@ -146,16 +157,18 @@ export class Renewals {
       }
       const key = this.#names.lock(name);
       const keepMs = ttlMs + lockDelayMs;
-      const kind = cluster ? `${keepMs} ${this.#names.marker(key)}` : String(keepMs);
+      const tells = claim.changed === true;
+      const kind = `${keepMs} ${tells} ${cluster ? this.#names.marker(key) : ""}`;
       let call = open.get(kind);
       if (call === undefined || call.keys.length === PORTION) {
-        call = { keys: [], ids: [], fences: [], keepMs, places: [], leastTtlMs: ttlMs, args: [] };
+        call = { keys: [], ids: [], fences: [], words: [], keepMs, places: [], leastTtlMs: ttlMs, args: [] };
         open.set(kind, call);
         calls.push(call);
       }
       call.keys.push(key);
       call.ids.push(id);
       if (fences !== undefined) call.fences.push(`${fenceText(fences[place] as bigint)} `);
+      if (tells) call.words.push(whoText(claim));
       call.places.push(place);
       call.leastTtlMs = Math.min(call.leastTtlMs, ttlMs);
     }
@@ -165,8 +178,9 @@ export class Renewals {
       // A key among the arguments: client libraries put no prefix before it.
       const silence = quarantineMs === 0 ? this.#connection.keyPrefix + marker : String(silenceS);
       call.args = [`${call.ids.join(" ")} `, String(call.keepMs), String(idleMs), silence];
-      if (this.asksWho || fences !== undefined) call.args = [...call.args, this.asksWho ? "who" : ""];
-      if (fences !== undefined) call.args = [...call.args, call.fences.join("")];
+      const more = [this.asksWho ? "who" : "", call.fences.join(""), ...call.words];
+      // What is not needed is not sent.
+      call.args = [...call.args, ...more.slice(0, more.findLastIndex((text) => text !== "") + 1)];
       if (this.asksWho) call.keys.push(marker);
     }
     return { claims, calls, refused, fenced: fences !== undefined };
@@ -179,18 +193,8 @@ function isSame({ claims: before }: Portion, claims: readonly Claim[], from: num
   return true;
 }
 
-async function within(clock: Clock, asked: Promise<unknown>, ms: number): Promise<unknown> {
-  let timer: Timer;
-  const late = new Promise<Error>((resolve) => {
-    timer = clock.setTimer(
-      () => resolve(toBackendError(new Error(`no answer within ${Math.round(ms)} ms`), "")),
-      ms,
-      true,
-    );
-  });
-  const first = await Promise.race([asked, late]);
-  clock.clearTimer(timer);
-  return first;
+function noAnswer(limitMs: number): Error {
+  return toBackendError(new Error(`no answer within ${Math.round(limitMs)} ms`), "");
 }
 
 async function ask(
@@ -226,6 +230,7 @@ function toRenewal(replies: unknown, at: number, renewed: Renewal): Renewal {
   if (replies instanceof Error) return { held: "unknown", cause: replies };
   const reply: unknown = Array.isArray(replies) ? replies[at] : undefined;
   if (isYes(reply)) return renewed;
+  if (reply === 2 || reply === "2") return renewed === RENEWED ? WANTED : { ...renewed, ...WANTED };
   if (reply === WORD.other) return { held: false, reason: { kind: "retaken" } };
   if (typeof reply === "string" && reply.startsWith(WORD.gone))
     return { held: false, reason: toForcedLoss(reply.slice(WORD.gone.length)) ?? { kind: "gone" } };

@@ -1,17 +1,20 @@
-/** Reads what scripts answer and what messages say: all of it is checked before it is believed. The layouts are in wire.ts. */
-import type { Holding, Refused, Released, Vote } from "../../contract/backend.ts";
+/** Reads what scripts answer: all of it is checked before it is believed. The layouts are in wire.ts. */
+import type { Granted, Holding, Refused, Released, Vote } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import { toHolding } from "./records.ts";
 import { placesIn, reader } from "./columns.ts";
-import { FORCED_MESSAGE, GRANT, isFence, LEARNED, LIMIT, MARK, REFUSAL, RUN, VOTE, WORD } from "./wire.ts";
+import { toOutcome } from "./outcomes.ts";
+import { GRANTED, isFence, LEARNED, LIMIT, REFUSAL, VOTE, WORD } from "./wire.ts";
 
 /** The fences of a grant: the first, and how many there are. */
 export interface Run {
   readonly fence: bigint;
   readonly run: number;
+  /** Another claim queues for the lock. */
+  readonly wanted?: boolean | undefined;
 }
 
-const run = reader(RUN, "fence", "more");
+const run = reader(GRANTED, "fence", "more", "wanted");
 const learned = reader(LEARNED, "last", "again", "by");
 const REFUSED = placesIn(REFUSAL);
 const VOTED = placesIn(VOTE);
@@ -19,15 +22,24 @@ const WAS: readonly Released[] = ["absent", "held", "queued"];
 const COUNT = /^\d{1,15}$/u;
 const SIGNED = /^-?\d{1,15}$/u;
 
-/** From "<fence>+<how many more>"; `undefined` for anything else, and for a fence that the scripts cannot have granted. */
+/** From "<fence>+<how many more>", and "*" if it is wanted; `undefined` for anything else, and for a fence that the scripts cannot have granted. */
 export function toRun(reply: unknown): Run | undefined {
   // By index: destructuring an array costs as much as the pattern.
   const found = typeof reply === "string" ? run.pattern.exec(reply) : null;
-  return found === null ? undefined : runOf(found[run.at.fence] as string, found[run.at.more] as string);
+  if (found === null) return undefined;
+  return runOf(found[run.at.fence] as string, found[run.at.more] as string, found[run.at.wanted] !== "");
 }
 
-function runOf(fence: string, more: string): Run | undefined {
-  return isFence(Number(fence)) ? { fence: BigInt(fence), run: Number(more) + 1 } : undefined;
+export function runOf(fence: string, more: string, wanted: boolean): Run | undefined {
+  return isFence(Number(fence)) ? { fence: BigInt(fence), run: Number(more) + 1, wanted } : undefined;
+}
+
+/** A grant as the core gets it. A lease may be kept after its work, because its holder learns when it is wanted. */
+export function toGranted({ fence, run: fences, wanted }: Run, fromMs: number): Granted {
+  // Not spread: this is the hot path.
+  return wanted === true
+    ? { granted: true, fence, run: fences, fromMs, mayLinger: true, wanted }
+    : { granted: true, fence, run: fences, fromMs, mayLinger: true };
 }
 
 /** What an answer says to a claim that is still queued. */
@@ -64,6 +76,11 @@ export function toRefused(name: string, reply: unknown): Refusal {
   const aheadMs = toCount(fields[REFUSED.ahead]);
   const wallMs = toCount(fields[REFUSED.now]);
   if (place === undefined || aheadMs === undefined || wallMs === undefined) throw unexpected(name);
+  if (fields[REFUSED.record] === WORD.done) {
+    const outcome = toOutcome(fields[REFUSED.learned], wallMs);
+    if (outcome === undefined) throw unexpected(name);
+    return { refused: { granted: false, heldBy: [], outcome }, wallMs, learned: undefined };
+  }
   const refused: Refused = isYoung(reply)
     ? { granted: false, heldBy: [], quarantineMs: aheadMs }
     : { granted: false, heldBy: heldBy(name, fields[REFUSED.record], wallMs) };
@@ -143,62 +160,6 @@ function toServer(reply: unknown): string | undefined {
   return typeof reply === "string" && SERVER.test(reply) ? reply : undefined;
 }
 
-function unexpected(name: string): LockBackendError {
+export function unexpected(name: string): LockBackendError {
   return new LockBackendError("redis", name, `Lock ${quote(name)}: unexpected reply from Redis.`);
-}
-
-/** What a message says of one claim, and what proves it. */
-export interface Sealed {
-  readonly shown: string;
-  readonly text: string;
-  readonly seal: string;
-}
-
-/** What a message says of a grant. */
-export interface News {
-  readonly fences: Run;
-  /** False: the grant must be confirmed before it is believed. */
-  readonly sure: boolean;
-  /** The identity of the server that granted it; "" without a quarantine. */
-  readonly by: string;
-}
-
-interface Grant extends Sealed {
-  readonly news: News;
-}
-
-interface Message {
-  readonly grants: readonly Grant[];
-  readonly forced: Sealed | undefined;
-}
-
-const grant = reader(GRANT, "shown", "text", "sure", "fence", "more", "by", "seal");
-const forced = reader(FORCED_MESSAGE, "shown", "text", "seal");
-
-const NOTHING: Message = { grants: [], forced: undefined };
-
-/** What a message says. Only its format is checked here: its claim checks whether it is true. */
-export function readMessage(text: string): Message {
-  if (text.length > LIMIT.message) return NOTHING;
-  if (text.startsWith(WORD.granted)) return { grants: toGrants(text.slice(WORD.granted.length)), forced: undefined };
-  const found = text.startsWith(WORD.forced) ? forced.pattern.exec(text.slice(WORD.forced.length)) : null;
-  return found === null ? NOTHING : { grants: [], forced: toSealed(found, forced.at) };
-}
-
-function toGrants(text: string): readonly Grant[] {
-  const grants: Grant[] = [];
-  for (const entry of text.split(",", LIMIT.grants)) {
-    const found = grant.pattern.exec(entry);
-    if (found === null) continue;
-    const { at } = grant;
-    const fences = runOf(found[at.fence] as string, found[at.more] as string);
-    if (fences === undefined) continue;
-    const news: News = { fences, sure: found[at.sure] === MARK.sure, by: found[at.by] as string };
-    grants.push({ ...toSealed(found, at), news });
-  }
-  return grants;
-}
-
-function toSealed(found: RegExpExecArray, at: Readonly<Record<keyof Sealed, number>>): Sealed {
-  return { shown: found[at.shown] as string, text: found[at.text] as string, seal: found[at.seal] as string };
 }

@@ -53,13 +53,18 @@ export class Scripts {
     return runScript(this.#connection, script, this.#keys(key), this.#all(args));
   }
 
-  /** The same, but rejects with {@link TooFewReplicas} if a grant did not reach enough replicas in time. */
-  async runDurably(script: Script, key: string, args: string[]): Promise<unknown> {
+  /** The same, but rejects with {@link TooFewReplicas} if what `counts` did not reach enough replicas in time: a grant, unless said. */
+  async runDurably(
+    script: Script,
+    key: string,
+    args: string[],
+    counts: (reply: unknown) => boolean = grants,
+  ): Promise<unknown> {
     const { durability } = this.#settings;
     if (durability === undefined || this.#replicator === undefined) return this.run(script, key, args);
     const { replicas: asked, waitMs } = durability;
     const { reply, replicas } = await this.#replicator.run(script, this.#keys(key), this.#all(args));
-    if (!grants(reply) || replicas >= asked) return reply;
+    if (!counts(reply) || replicas >= asked) return reply;
     throw new TooFewReplicas(`${replicas} of ${asked} replicas confirmed it within ${formatMs(waitMs)}`);
   }
 

@@ -2,6 +2,7 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { quote } from "../../contract/errors.ts";
 
 /** As `node:tls` wants them. */
@@ -24,13 +25,13 @@ export function toTls(secure: boolean, take: (name: string) => string | undefine
   const given = [...paths, ["servername", servername] as const].find(([, value]) => value !== undefined);
   if (!secure) {
     if (given === undefined) return undefined;
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected \`${given[0]}\` in \`url\` only with TLS: rediss://, rediss+sentinel:// or rediss+cluster://`,
     );
   }
   const [ca, cert, key] = paths.map(([, path]) => path);
   if ((cert === undefined) !== (key === undefined)) {
-    throw new TypeError("Expected `cert` and `key` in `url` together: a client certificate and its key");
+    throw new ArgumentError("Expected `cert` and `key` in `url` together: a client certificate and its key");
   }
   const files: { readonly [name in (typeof FILES)[number]]?: Buffer } = Object.fromEntries(
     paths.flatMap(([name, path]) => (path === undefined ? [] : [[name, read(name, path)]])),
@@ -39,7 +40,7 @@ export function toTls(secure: boolean, take: (name: string) => string | undefine
   if (files.cert !== undefined && files.key !== undefined) {
     const [own] = certificatesIn(files.cert, "cert", cert!);
     if (!own!.checkPrivateKey(keyIn(files.key, key!))) {
-      throw new TypeError(
+      throw new ArgumentError(
         `Expected \`key\` in \`url\` to be the key of the certificate in \`cert\`, but ${quote(key!)} belongs to another one than ${quote(cert!)}`,
       );
     }
@@ -52,7 +53,7 @@ function read(name: string, path: string): Buffer {
     return readFileSync(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected \`${name}\` in \`url\` to be the path of a PEM file, but ${quote(path)} cannot be read (${code})`,
     );
   }
@@ -63,7 +64,7 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g
 /** At least one. Node itself accepts a file without certificates silently, and then trusts no authority. */
 function certificatesIn(pem: Buffer, name: string, path: string): readonly X509Certificate[] {
   const refuse = (why: string): TypeError =>
-    new TypeError(`Expected \`${name}\` in \`url\` to be a PEM file with certificates, but ${quote(path)} ${why}`);
+    new ArgumentError(`Expected \`${name}\` in \`url\` to be a PEM file with certificates, but ${quote(path)} ${why}`);
   if (pem.length === 0) throw refuse("is empty");
   const blocks = pem.toString("latin1").match(CERTIFICATE) ?? [];
   if (blocks.length === 0) throw refuse("has none");
@@ -81,7 +82,7 @@ function keyIn(pem: Buffer, path: string): KeyObject {
     return createPrivateKey(pem);
   } catch {
     const locked = /ENCRYPTED/u.test(pem.toString("latin1"));
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected \`key\` in \`url\` to be a PEM file with a private key, but ${quote(path)} ${locked ? "needs a passphrase, which a URL cannot give" : "has none that can be read"}`,
     );
   }

@@ -8,6 +8,7 @@
  *
  * The backend's options may follow as a query. No error repeats the URL, because it may hold a password.
  */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Duration } from "../../contract/duration.ts";
 import type { Topology } from "./connection.ts";
 import type { Durability, RedisOptions } from "./options.ts";
@@ -60,7 +61,7 @@ export function parseUrl(url: string): Endpoint {
   } catch (error) {
     // An unescaped / # or ? in a password ends the part before the hosts, and everything behind it is misread.
     if (!RAW_CREDENTIALS.test(url)) throw error;
-    throw new TypeError(
+    throw new ArgumentError(
       "Expected the user name and the password in `url` to be percent-encoded, but there is a /, # or ? before the @: write %2F, %23 or %3F (encodeURIComponent() does it)",
     );
   }
@@ -70,7 +71,7 @@ function parse(url: string): Endpoint {
   const [, scheme = "", login, hosts = "", path = "", query] = URL_PATTERN.exec(url) ?? [];
   const kind = KINDS[scheme.toLowerCase()];
   if (kind === undefined) {
-    throw new TypeError(`Expected \`url\` to look like "${Object.keys(KINDS).join('://…", "')}://…"`);
+    throw new ArgumentError(`Expected \`url\` to look like "${Object.keys(KINDS).join('://…", "')}://…"`);
   }
   const params = new URLSearchParams(query ?? "");
   const take = (name: string): string | undefined => {
@@ -81,10 +82,10 @@ function parse(url: string): Endpoint {
   const { topology, tls } = kind;
   const segments = kind.unix ? [] : path.split("/").slice(1).filter(Boolean).map(decode);
   if (kind.unix && path.length < 2)
-    throw new TypeError('Expected `url` to look like "redis+unix:///path/to/redis.sock"');
+    throw new ArgumentError('Expected `url` to look like "redis+unix:///path/to/redis.sock"');
   const service = topology === "sentinel" ? segments.shift() : undefined;
   if (topology === "sentinel" && service === undefined) {
-    throw new TypeError(
+    throw new ArgumentError(
       'Expected `url` to name the service that the sentinels watch: "redis+sentinel://host:port/service"',
     );
   }
@@ -101,7 +102,7 @@ function parse(url: string): Endpoint {
     options: toOptions(take),
   };
   const [unknown] = [...params.keys(), ...segments];
-  if (unknown !== undefined) throw new TypeError(`Expected no \`${unknown.slice(0, 40)}\` in \`url\``);
+  if (unknown !== undefined) throw new ArgumentError(`Expected no \`${unknown.slice(0, 40)}\` in \`url\``);
   return endpoint;
 }
 
@@ -116,7 +117,7 @@ function toAddresses(hosts: string, port: number): readonly Address[] {
   return hosts.split(",").map((text, index) => {
     const [, host, given] = HOST_PATTERN.exec(text) ?? [];
     if (host === undefined || Number(given ?? port) > 65_535) {
-      throw new TypeError(`Expected host ${index + 1} of \`url\` to look like "host", "host:port" or "[::1]:port"`);
+      throw new ArgumentError(`Expected host ${index + 1} of \`url\` to look like "host", "host:port" or "[::1]:port"`);
     }
     return { host: host.replace(/^\[|\]$/gu, ""), port: Number(given ?? port) };
   });
@@ -132,13 +133,13 @@ function toLogin(text: string | undefined): Login {
 
 function toDb(text: string | undefined): number {
   if (text === undefined) return 0;
-  if (!/^\d{1,6}$/u.test(text)) throw new TypeError("Expected the database in `url` to be a number");
+  if (!/^\d{1,6}$/u.test(text)) throw new ArgumentError("Expected the database in `url` to be a number");
   return Number(text);
 }
 
 function toClient(text: string | undefined): Endpoint["client"] {
   if (text === undefined || text === "ioredis" || text === "redis") return text;
-  throw new TypeError("Expected `client` in `url` to be ioredis or redis");
+  throw new ArgumentError("Expected `client` in `url` to be ioredis or redis");
 }
 
 /** Their values are checked where all options are. */
@@ -169,6 +170,6 @@ function decode(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new TypeError("Expected `url` to have no % other than in escapes such as %40");
+    throw new ArgumentError("Expected `url` to have no % other than in escapes such as %40");
   }
 }

@@ -1,4 +1,5 @@
 /** Asks one server for its vote on a proposed fence. The same script notices if the server may have lost leases. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Claim, MemberFacts, MemberTerms, Recalled, Released, Vote } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import type { Connection } from "./connection.ts";
@@ -11,7 +12,7 @@ import type { Terms } from "./records.ts";
 import { toReleased, toVote } from "./replies.ts";
 import { runScript, type Scripts } from "./scripts.ts";
 import { whyNoMember } from "./server-checks.ts";
-import { fenceText, isFence } from "./wire.ts";
+import { fenceText, isFence, LIMIT } from "./wire.ts";
 
 export class Voter {
   readonly #connection: Connection;
@@ -35,7 +36,7 @@ export class Voter {
   /** One turn of the microtask queue after the client's answer, and no more: a round waits for several of these. */
   ask(claim: Claim, ballot: bigint): Promise<Vote> {
     if (!isFence(Number(ballot)))
-      return Promise.reject(new TypeError(`Expected \`ballot\` to be from 1 to 2^53 - 1, got ${ballot}`));
+      return Promise.reject(new ArgumentError(`Expected \`ballot\` to be from 1 to ${LIMIT.fence}, got ${ballot}`));
     const key = this.#names.lock(claim.name);
     const keys = [key, this.#names.marker(key)];
     const args = [claim.id, this.#terms.of(claim, false, "voted"), `${fenceText(ballot)} ${this.#quarantineMs}`];

@@ -4,7 +4,8 @@
  */
 import type { Claim, Granted } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
-import { type Learned, type News, toLearned, toRun } from "./replies.ts";
+import type { News } from "./messages.ts";
+import { type Learned, toGranted, toLearned, toRun } from "./replies.ts";
 
 const BEAT_MIN_MS = 5;
 /** A message that proves nothing makes a claim ask at once, but only this often. */
@@ -51,7 +52,7 @@ export class Waiters {
   readonly #heartbeats: Heartbeats;
   readonly #waiters: Map<string, Waiter> = new Map();
   /** Messages that arrived before the answer to the attempt. */
-  readonly #early: Map<string, News> = new Map();
+  readonly #early: Map<string, News | "done"> = new Map();
   /** When a connection was last replaced: answers from before that prove nothing now. */
   #doubtedMs = -Infinity;
   #timer: Timer;
@@ -76,7 +77,8 @@ export class Waiters {
     const early = this.#early.get(claim.id);
     if (early === undefined) return;
     this.#early.delete(claim.id);
-    this.granted(claim, early);
+    if (early === "done") this.finished(claim);
+    else this.granted(claim, early);
   }
 
   /** The request got no answer, so the claim may be queued or granted: messages about it wait for the next answer. */
@@ -118,7 +120,17 @@ export class Waiters {
     const leftMs = waiter.sentMs + claim.ttlMs - this.#clock.now();
     if (!news.sure || leftMs < claim.ttlMs / 3 || !this.#fits(waiter, news)) return this.#hint(waiter);
     if (this.#confirms) return this.#notify(waiter, "ask");
-    this.#notify(waiter, { granted: true, ...news.fences, fromMs: waiter.sentMs });
+    this.#notify(waiter, toGranted(news.fences, waiter.sentMs));
+  }
+
+  /** A message says that the lock has an outcome, for which the claim waits. It is a reason to ask: at once, but only at intervals. */
+  finished(claim: Claim): void {
+    const waiter = this.#waiters.get(claim.id);
+    if (waiter === undefined || waiter.done) return void this.#early.set(claim.id, "done");
+    const nowMs = this.#clock.now();
+    if (nowMs < waiter.hintedMs + HINT_PACE_MS) return this.#hint(waiter);
+    waiter.hintedMs = nowMs;
+    this.#notify(waiter, "ask");
   }
 
   /** Sends every waiter's heartbeat now: messages may have been missed, and those that still arrive may come from another server. */
@@ -265,7 +277,7 @@ export class Waiters {
     if (fences === undefined && sentMs < waiter.sentMs) return;
     // No longer queued, or an error: the next attempt brings the place in the queue, or the error.
     if (fences === undefined || this.#confirms) return this.#notify(waiter, "ask");
-    this.#notify(waiter, { granted: true, ...fences, fromMs: sentMs });
+    this.#notify(waiter, toGranted(fences, sentMs));
   }
 
   #rearm(): void {

@@ -15,9 +15,14 @@
  *             round, so a gap of any length costs one read
  *   o<fence>  FORCED: a lease that was ended by force; f<id>: its fence
  *   b         BALLOT: which ballot was voted for last
+ *   r         OUTCOME: what the work under a lease came to
+ *   e         ELDEST: which of several exclusive holders is the oldest, when that was last asked
+ *
+ * 0.1 knows neither r nor e, and leaves them alone; they go with the hash, whose life no version shortens.
  *
  * Times are milliseconds of the server's clock.
  */
+import { OUTCOME_BYTES_MAX, OUTCOME_KEEP_MAX_MS } from "../../contract/claim.ts";
 import { after, digits, layout, type Layout, letter, number, rest, word } from "./columns.ts";
 
 /** Of a fence: texts of 16 digits are in the order of their values. */
@@ -28,11 +33,18 @@ export const LIMIT = {
   fence: 9_007_199_250_000_000,
   /** How many grants one message contains. */
   grants: 64,
+  /** How many claims one message is about that says no more of each than that there is news. */
+  news: 200,
+  /** How many readers one call tells that a writer waits, and how many places of a queue one call looks at. */
+  portion: 500,
   /** How much of a message is read: more than that many grants need. */
   message: 6400,
   /** Of a claim's 22 characters a message shows these; the others are a secret of 84 bits, which the seal proves. */
   shown: 8,
   seal: 20,
+  /** Of an outcome: bytes, and ms. */
+  outcome: OUTCOME_BYTES_MAX as number,
+  kept: OUTCOME_KEEP_MAX_MS as number,
 } as const;
 
 /** The beginnings of a hash's field names. `none` never exists: deleting it first makes a full server (noeviction) accept what follows. */
@@ -45,6 +57,8 @@ export const FIELD = {
   forced: "o",
   forcedFence: "f",
   ballot: "b",
+  outcome: "r",
+  eldest: "e",
   none: "-",
 } as const;
 
@@ -66,6 +80,12 @@ export const MARK = {
   /** Behind the id of a claim that ends: its minHold counts. */
   keeps: "!",
   seal: ".",
+  /** Behind a grant: a claim queues for the lock. In a message, for the claim that begins so, or for all that it grants. */
+  wanted: "*",
+  /** The lock has an outcome. */
+  done: "=",
+  /** At the end of a claim's terms: it wants an outcome. To 0.1 a space behind JSON means nothing. */
+  wants: " ",
 } as const;
 
 type Term =
@@ -99,7 +119,7 @@ export const TERMS: Layout<Term> = layout(
   number("ticket"),
   number("minhold"),
   word("inbox"),
-  // JSON: [holder, meta].
+  // JSON: [holder, meta] or [holder, meta, [waiters, users, [[name, fence], …], 1 if it holds more]]; and MARK.wants.
   rest("who"),
 );
 
@@ -135,8 +155,25 @@ export const FORCED: Layout = layout(digits("at", 13), word("id"), rest("who"));
 /** `last`: the greatest fence before that ballot. */
 export const BALLOT: Layout = layout(word("id"), digits("last", FENCE_DIGITS));
 
+/**
+ * Kept until `over`, since `left`; by the lease of claim `id` whose fences begin with `number`. `holder`: JSON without spaces. `value`: as it
+ * is.
+ */
+export const OUTCOME: Layout = layout(
+  digits("over", 13),
+  digits("left", 13),
+  digits("number", FENCE_DIGITS),
+  word("id", "[^ ]+"),
+  word("holder", "[^ ]+"),
+  rest("value"),
+);
+
+export const ELDEST: Layout = layout(digits("number", FENCE_DIGITS), word("id"));
+
 /** A grant, as replies and messages say it. */
 export const RUN: Layout = layout(number("fence"), after(MARK.more, number("more", 6)));
+/** In replies, with {@link MARK.wanted} or nothing. */
+export const GRANTED: Layout = layout({ run: RUN }, after("", word("wanted", `[${MARK.wanted}]?`)));
 
 /** Identifies one run of a server; "" without a quarantine. */
 const IDENTITY = `(?:${MARK.identity}[0-9a-f]{12})?`;
@@ -149,7 +186,7 @@ export const LEARNED: Layout = layout(
 );
 
 /** One grant in a message. `seal`: proves that the sender knows the whole id, of which `shown` is the beginning. */
-const SHOWN = String.raw`[^\s,:?!]{1,${LIMIT.shown}}`;
+const SHOWN = String.raw`[^\s,:?!*=]{1,${LIMIT.shown}}`;
 const SEAL = `[0-9a-f]{${LIMIT.seal}}`;
 export const GRANT: Layout = layout(
   word("shown", SHOWN),
@@ -162,13 +199,17 @@ export const GRANT: Layout = layout(
   },
   after(MARK.seal, word("seal", SEAL)),
 );
-export const FORCED_MESSAGE: Layout = layout(
+/** What else a message says of a claim: one of the marks `forced`, `wanted` and `done`. */
+export const NEWS: Layout = layout(
   word("shown", SHOWN),
-  after("", word("text", MARK.forced)),
+  after("", word("text", `[${MARK.forced}${MARK.wanted}${MARK.done}]`)),
   after(MARK.seal, word("seal", SEAL)),
 );
 
-/** Replies that are lists: names → places in the list. `record`: a holder's record, "", or {@link WORD}. */
+/**
+ * Replies that are lists: names → places in the list. `record`: a holder's record, "", or {@link WORD}. `learned`: of one that is queued; with
+ * WORD.done, the {@link OUTCOME}.
+ */
 export const REFUSAL = ["place", "ahead", "now", "record", "learned"] as const;
 /** `detail`: the holder's record, the greatest fence, or how many ms the server abstains. */
 export const VOTE = ["vote", "now", "server", "detail", "waiters"] as const;
@@ -180,6 +221,7 @@ export const WORD = {
   /** Instead of a holder's record. */
   young: "young",
   busy: "busy",
+  done: "done",
   /** Votes; and `young`. */
   held: "held",
   low: "low",
@@ -191,6 +233,8 @@ export const WORD = {
   granted: "granted ",
   forced: "forced ",
   freed: "freed",
+  wanted: "wanted ",
+  finished: "done ",
   /** Instead of a holder's id. */
   nobody: "-",
 } as const;

@@ -1,49 +1,50 @@
 /** The ZooKeeper backend: a recipe for each claim, a lease for each claim that holds, and one session for all of them. */
 import type {
+  Abilities,
   Backend,
   Claim,
   Granted,
   Listener,
+  LockState,
+  Outcome,
   Refused,
   Released,
   Renewal,
   Snapshot,
 } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import { refuseOutcomes } from "../../contract/declined.ts";
 import type { LossReason } from "../../contract/loss.ts";
-import { chooseRecipe } from "./choose-recipe.ts";
+import { CAN } from "./abilities.ts";
+import { chooseRecipe, type RecipeSetup } from "./choose-recipe.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { closeAll } from "./close.ts";
 import { toLockError } from "./errors.ts";
 import { forceRelease, lossReason, SESSION_ENDED } from "./force-release.ts";
 import { type LocalLease, LocalLeases, toGranted } from "./local-leases.ts";
 import { MutexRecipe } from "./mutex-recipe.ts";
-import type { Dialect, NamePaths } from "./paths.ts";
 import { deleteNodesOf, PendingDeletes } from "./pending-deletes.ts";
-import { readContender, snapshot, toHolding } from "./query.ts";
-import type { AttemptResult, Recipe } from "./recipe.ts";
-import { confirm } from "./renewals.ts";
-import { SerialClaim } from "./serial.ts";
+import { rewriteClaim } from "./node-data.ts";
+import { inspect, readHoldings, snapshot } from "./query.ts";
+import type { AttemptResult } from "./recipe.ts";
+import { confirm, NOT_HELD, renewLeases } from "./renewals.ts";
+import { type SerialClaim, SerialClaims } from "./serial.ts";
 
-export interface BackendSetup {
-  readonly client: ZooKeeperClient;
+export interface BackendSetup extends RecipeSetup {
   /** For messages. */
   readonly servers: string;
-  readonly paths: NamePaths;
-  readonly dialect: (name: string) => Dialect;
 }
-
-const NOT_HELD: Renewal = { held: false, reason: { kind: "not-held" } };
 
 export class ZooKeeperBackend implements Backend {
   readonly name = "zookeeper";
   /** Its nodes end with its session. */
   readonly ephemeral = true;
+  readonly can: Abilities = CAN;
   /** Also for guards, which check in one transaction that the lease's node exists. */
   readonly client: ZooKeeperClient;
   readonly #setup: BackendSetup;
   readonly #leases: LocalLeases;
-  readonly #claims = new Map<string, SerialClaim>();
+  readonly #claims: SerialClaims;
   readonly #deletes = new PendingDeletes();
   #listener: Listener | undefined;
   #closing: Promise<void> | undefined;
@@ -52,9 +53,11 @@ export class ZooKeeperBackend implements Backend {
   constructor(setup: BackendSetup) {
     this.#setup = setup;
     this.client = setup.client;
+    this.#claims = new SerialClaims((claim) => chooseRecipe(setup, claim, this.#deletes));
     this.#leases = new LocalLeases(this.client, {
       expired: (lease) => this.#expire(lease),
       nodeGone: (lease) => void this.#loseNode(lease),
+      wanted: ({ claim }) => this.#listener?.wanted?.(claim.id),
     });
   }
 
@@ -64,12 +67,15 @@ export class ZooKeeperBackend implements Backend {
 
   attempt(claim: Claim): Promise<Granted | Refused> {
     return this.#ask(claim.name, async () => {
-      const local = this.#localClaim(claim);
+      refuseOutcomes("zookeeper", CAN, claim);
+      const isKnown = this.#claims.get(claim.id) !== undefined;
+      const local = this.#claims.add(claim);
       const turn = local.enter();
       if (turn !== undefined) await turn;
       try {
         // Released while this attempt waited for its turn: start again.
         if (this.#claims.get(claim.id) !== local) return await this.attempt(claim);
+        if (isKnown) this.#tell(claim, true);
         const granted = this.#leases.get(claim.id) && (await this.#confirm(local, claim));
         // The lease ended while it was confirmed, and its node is being deleted: start again too.
         if (this.#claims.get(claim.id) !== local) return await this.attempt(claim);
@@ -87,25 +93,27 @@ export class ZooKeeperBackend implements Backend {
       // Outside of the serial order: a release must not wait for this.
       const result = await local.recipe.watch(signal);
       if (result?.holds !== true || signal.aborted || this.#claims.get(claim.id) !== local) return undefined;
-      return this.#leases.begin(claim, result.node, result.provenMs);
+      return this.#leases.begin(claim, result.node, result.provenMs, result.isWanted);
     });
   }
 
   renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
-    return this.#ask(claims[0]?.name ?? "", async () => {
-      const leases = claims.map(({ id }, at) => {
-        const lease = this.#leases.get(id);
-        return fences === undefined || lease?.node.czxid === fences[at] ? lease : undefined;
-      });
-      const known = leases.filter((lease) => lease !== undefined);
-      const answers = await confirm(this.client, known);
-      const byLease = new Map(known.map((lease, index) => [lease, this.#apply(lease, answers[index] as Renewal)]));
-      return leases.map((lease) => (lease && byLease.get(lease)) ?? NOT_HELD);
-    });
+    return this.#ask(claims[0]?.name ?? "", () =>
+      renewLeases(this.client, claims, fences, {
+        find: ({ id }) => this.#leases.get(id),
+        apply: (lease, answer) => this.#apply(lease, answer),
+        tell: (claim) => this.#tell(claim, claim.changed === true),
+      }),
+    );
   }
 
-  release(claim: Claim): Promise<Released> {
+  expectWanted(claim: Claim): void {
+    this.#leases.expectWanted(claim);
+  }
+
+  release(claim: Claim, outcome?: Outcome): Promise<Released> {
     return this.#ask(claim.name, async () => {
+      if (outcome !== undefined) refuseOutcomes("zookeeper", CAN, claim, outcome);
       const local = this.#claims.get(claim.id);
       if (local === undefined) return this.#releaseUnknown(claim);
       const turn = local.enter();
@@ -116,7 +124,11 @@ export class ZooKeeperBackend implements Backend {
         this.#claims.delete(claim.id);
         if (lease !== undefined) {
           this.#leases.end(lease);
-          if (this.#deletes.delay(claim, local.recipe, lease.sinceMs + claim.minHoldMs)) return "held";
+          const restMs = this.#deletes.delay(claim, local.recipe, lease.sinceMs + claim.minHoldMs);
+          if (restMs > 0) {
+            await local.recipe.tell(rewriteClaim(claim, Date.now() + restMs), 0);
+            return "held";
+          }
         }
         return await this.#deletes.delete(claim, local.recipe, lease === undefined ? "queued" : "held");
       } finally {
@@ -130,13 +142,13 @@ export class ZooKeeperBackend implements Backend {
       const old = this.#claims.get(held.id)?.recipe;
       const lease = this.#leases.get(held.id);
       const mayEnd = lease !== undefined && lease.sinceMs + held.minHoldMs <= performance.now();
-      const isKnown = this.#claims.has(next.id) || held.name !== next.name;
+      const isKnown = this.#claims.get(next.id) !== undefined || held.name !== next.name;
       if (!mayEnd || isKnown || !(old instanceof MutexRecipe) || next.limit !== 1) {
         await this.release(held);
         return this.attempt(next);
       }
       this.#forget(lease);
-      const local = this.#localClaim(next);
+      const local = this.#claims.add(next);
       await local.enter();
       try {
         return await this.#attempt(local, next, () => (local.recipe as MutexRecipe).attemptAfter(old));
@@ -150,6 +162,10 @@ export class ZooKeeperBackend implements Backend {
     });
   }
 
+  inspect(name: string): Promise<LockState> {
+    return this.#ask(name, () => inspect(this.client, name, this.#setup.paths.path(name)));
+  }
+
   query(prefix: string): Promise<Snapshot> {
     return this.#ask(prefix, () => snapshot(this.client, this.#setup.paths, prefix));
   }
@@ -160,21 +176,21 @@ export class ZooKeeperBackend implements Backend {
 
   /** The path of the node that is this process's lease with `fence`: while it exists, no other client holds the lock. */
   leaseNode(name: string, fence: bigint): string | undefined {
-    const lease = this.#leases.all().find(({ claim, node }) => claim.name === name && node.czxid === fence);
-    return lease?.node.path;
+    return this.#leases.all().find(({ claim, node }) => claim.name === name && node.czxid === fence)?.node.path;
   }
 
   close(): Promise<void> {
     if (this.#closing !== undefined) return this.#closing;
     this.#listener = undefined;
     this.#leases.stop();
-    return (this.#closing = closeAll(this.client, this.#setup.servers, [...this.#claims.values()], this.#deletes));
+    return (this.#closing = closeAll(this.client, this.#setup.servers, this.#claims.all(), this.#deletes));
   }
 
   /** @internal Called by the client. */
   connected(isNew: boolean): void {
     if (isNew) return;
     this.#deletes.retryAll();
+    this.#leases.reconnected();
     this.#listener?.doubt();
   }
 
@@ -195,17 +211,10 @@ export class ZooKeeperBackend implements Backend {
     }
   }
 
-  #localClaim(claim: Claim): SerialClaim {
-    const known = this.#claims.get(claim.id);
-    if (known !== undefined) return known;
-    const local = new SerialClaim(this.#recipe(claim));
-    this.#claims.set(claim.id, local);
-    return local;
-  }
-
-  #recipe(claim: Claim): Recipe {
-    const { paths, dialect } = this.#setup;
-    return chooseRecipe(this.client, claim, paths.path(claim.name), dialect(claim.name), this.#deletes);
+  /** What a process says of itself. Written no more often than once in a third of a ttl, and without waiting for it. */
+  #tell(claim: Claim, isNew: boolean): void {
+    const paceMs = Math.min(claim.ttlMs, this.client.trustedMs) / 3;
+    void this.#claims.get(claim.id)?.recipe.tell(isNew ? rewriteClaim(claim) : undefined, paceMs);
   }
 
   /** The answer to a holder that attempts again. `undefined`: it does not hold any more, and may queue again. */
@@ -216,16 +225,17 @@ export class ZooKeeperBackend implements Backend {
     if (answer?.held === "unknown") throw answer.cause;
     if (answer?.held !== true) {
       this.#leases.end(lease);
-      local.recipe = this.#recipe(claim);
+      local.recipe = this.#claims.recipe(claim);
       return undefined;
     }
-    return this.#apply(lease, answer).held === true ? toGranted(lease, answer.fromMs) : undefined;
+    if (this.#apply(lease, answer).held !== true) return undefined;
+    return toGranted(lease, answer.fromMs, lease.wanted?.isWanted === true);
   }
 
   async #attempt(local: SerialClaim, claim: Claim, attempt: () => Promise<AttemptResult>): Promise<Granted | Refused> {
     try {
       const result = await attempt();
-      if (result.holds) return this.#leases.begin(claim, result.node, result.provenMs);
+      if (result.holds) return this.#leases.begin(claim, result.node, result.provenMs, result.isWanted);
       return await this.#refuse(local, claim, result);
     } catch (error) {
       // A claim that can never be granted leaves nothing behind.
@@ -238,8 +248,7 @@ export class ZooKeeperBackend implements Backend {
   }
 
   async #refuse(local: SerialClaim, claim: Claim, result: AttemptResult & { holds: false }): Promise<Refused> {
-    const nodes = await Promise.all(result.holders.map((path) => readContender(this.client, path))).catch(() => []);
-    const heldBy = nodes.flatMap((node) => (node === undefined ? [] : [toHolding(claim.name, node)]));
+    const heldBy = await readHoldings(this.client, claim.name, result.holders);
     if (claim.queues) {
       return { granted: false, heldBy, position: result.position, retryMs: Math.ceil(this.client.trustedMs / 3) };
     }

@@ -3,19 +3,24 @@ import type { Claim } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { MutexRecipe } from "./mutex-recipe.ts";
-import type { Dialect } from "./paths.ts";
+import type { Dialect, NamePaths } from "./paths.ts";
 import type { PendingDeletes } from "./pending-deletes.ts";
 import type { Recipe } from "./recipe.ts";
 import { SemaphoreRecipe } from "./semaphore-recipe.ts";
 
-/** `path`: the lock's own node. Throws a fatal error where the dialect has no such recipe. */
+export interface RecipeSetup {
+  readonly client: ZooKeeperClient;
+  readonly paths: NamePaths;
+  readonly dialect: (name: string) => Dialect;
+}
+
+/** Throws a fatal error where the dialect has no such recipe. */
 export function chooseRecipe(
-  client: ZooKeeperClient,
+  { client, paths, dialect: of }: RecipeSetup,
   claim: Claim,
-  path: string,
-  dialect: Dialect,
   deletes: PendingDeletes,
 ): Recipe {
+  const [path, dialect] = [paths.path(claim.name), of(claim.name)];
   if (claim.limit === 1) return new MutexRecipe(client, claim, path, dialect);
   if (dialect === "kazoo") {
     const message = `Lock ${quote(claim.name)}: kazoo's semaphores have a layout of their own; limits need dialect "curator".`;

@@ -28,7 +28,10 @@ export class ClaimNode {
   readonly parent: string;
   readonly #client: ZooKeeperClient;
   readonly #prefix: string;
-  readonly #data: Uint8Array;
+  #data: Uint8Array;
+  /** What the node contains, as far as we know, and when it was changed last. */
+  #written: Uint8Array | undefined;
+  #writtenMs = -Infinity;
   readonly #parents: "container" | "persistent";
   #node: OurNode | undefined;
   /** A create was requested, and its answer was lost. */
@@ -129,9 +132,28 @@ export class ClaimNode {
     }
   }
 
+  /**
+   * Changes the node's data, unless that was done within `paceMs`: then it is done the next time. Without `data`: does what was put
+   * off. Never rejects: the data is for people.
+   */
+  async rewrite(data: Uint8Array | undefined, paceMs: number): Promise<void> {
+    if (data !== undefined && Buffer.compare(data, this.#data) !== 0) this.#data = data;
+    const node = this.existing;
+    const nowMs = performance.now();
+    if (node === undefined || this.#written === this.#data || nowMs < this.#writtenMs + paceMs) return;
+    this.#written = this.#data;
+    this.#writtenMs = nowMs;
+    try {
+      await this.#client.setData(node.path, this.#data);
+    } catch {
+      this.#written = undefined;
+    }
+  }
+
   async #make(create: (made: (node: EphemeralCreated) => void) => Promise<readonly string[]>): Promise<Listing> {
     const askedMs = performance.now();
     this.#mayBeCreated = true;
+    this.#written = this.#data;
     try {
       const children = await create(({ path, czxid, sessionId }) => {
         this.#node = { name: path.slice(this.parent.length + 1), path, czxid, sessionId };

@@ -9,11 +9,15 @@ export interface Contender {
   readonly sequence: number;
   /** False: made by another library. */
   readonly isOurs: boolean;
+  /** True: made by a claim that does not queue. It goes as soon as the claim is refused. */
+  readonly isTry: boolean;
 }
 
 const CONTENDER = /(lock-|__READ__|__WRIT__|__lock__|__rlock__|lease-)(-?\d{10})$/;
 /** A UUID of version 8, with Curator's dashes or kazoo's none: see `guidOf()`. */
 const OURS = /^(?:_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-|[0-9a-f]{12}8[0-9a-f]{19}__)/;
+/** The same with the variant bits that {@link guidOf} gives to tries. */
+const TRY = /^(?:_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[c-f]|[0-9a-f]{12}8[0-9a-f]{3}[c-f][0-9a-f]{15}__)/;
 const SHARED = new Set(["__READ__", "__rlock__"]);
 
 export function parseContender(name: string): Contender | undefined {
@@ -26,6 +30,7 @@ export function parseContender(name: string): Contender | undefined {
     kind,
     sequence: Number(match[2]),
     isOurs: OURS.test(name),
+    isTry: TRY.test(name),
   };
 }
 
@@ -55,6 +60,19 @@ export function holdersOf(order: readonly Contender[]): readonly Contender[] {
 export function blockedBy(order: readonly Contender[], index: number): Contender | undefined {
   if (order[index]?.mode === "exclusive") return order[index - 1];
   return order.slice(0, index).findLast(({ mode }) => mode === "exclusive");
+}
+
+/**
+ * Who waits for the holder `name` to let go. Empty also where another holder is the one to do so: of several that a limit lets
+ * hold, the oldest. Tries wait for nothing.
+ */
+export function waitersOn(order: readonly Contender[], limit: number, name: string): readonly Contender[] {
+  if (limit > 1) return order[0]?.name === name ? order.slice(limit).filter(({ isTry }) => !isTry) : [];
+  const holders = holdersOf(order);
+  if (holders.length === order.length || !holders.some((holder) => holder.name === name)) return [];
+  const rest = order.slice(holders.length).filter(({ isTry }) => !isTry);
+  // Readers behind the try of a writer wait for that only.
+  return rest.slice(holdersOf([...holders, ...rest]).length - holders.length);
 }
 
 const LAST_SEQUENCE = 2 ** 31 - 1;

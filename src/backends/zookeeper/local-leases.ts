@@ -10,6 +10,7 @@ import type { OurNode } from "./claim-node.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode } from "./client/errors.ts";
 import type { WatchEvent } from "./client/protocol.ts";
+import { WantedWatch } from "./wanted.ts";
 
 /** Its deadline passes when it was not renewed in time. */
 export interface LocalLease extends Deadline {
@@ -21,6 +22,8 @@ export interface LocalLease extends Deadline {
   readonly ttlMs: number;
   /** Called when another process deletes or changes the node. */
   readonly watcher: (event: WatchEvent) => void;
+  /** Set once its holder wants to know when the lock is wanted. */
+  wanted: WantedWatch | undefined;
 }
 
 export interface LeaseListener {
@@ -28,7 +31,11 @@ export interface LeaseListener {
   expired(lease: LocalLease): void;
   /** Its node is gone, and we did not remove it. */
   nodeGone(lease: LocalLease): void;
+  /** Another claim begins to wait for it. Only for leases with {@link LocalLeases.expectWanted}. */
+  wanted(lease: LocalLease): void;
 }
+
+const WANTED = { wanted: true } as const;
 
 /** Most leases end sooner, and need no watch of their own. */
 const WATCH_AFTER_MS = 100;
@@ -56,7 +63,7 @@ export class LocalLeases {
   }
 
   /** Begins a lease that was certainly ours at `provenMs`. Throws a fatal error where the session is too short for its lock delay. */
-  begin(claim: Claim, node: OurNode, provenMs: number): Granted {
+  begin(claim: Claim, node: OurNode, provenMs: number, isWanted: boolean): Granted {
     const maxMs = this.#client.trustedMs - claim.lockDelayMs;
     if (maxMs < Math.min(claim.ttlMs, this.#client.trustedMs / 3)) {
       const message = `Lock ${quote(claim.name)}: a lockDelay of ${claim.lockDelayMs} ms needs a longer session than the ${this.#client.timeoutMs} ms that the ensemble gives: three quarters of it must hold ttl and lockDelay.`;
@@ -65,11 +72,23 @@ export class LocalLeases {
     const fromMs = this.#client.since(provenMs);
     const ttlMs = Math.min(claim.ttlMs, maxMs);
     const watcher = (event: WatchEvent): void => this.#nodeChanged(lease, event);
-    const lease: LocalLease = { claim, node, sinceMs: performance.now(), ttlMs, watcher, atMs: 0, heapIndex: -1 };
+    const sinceMs = performance.now();
+    const lease: LocalLease = { claim, node, sinceMs, ttlMs, watcher, wanted: undefined, atMs: 0, heapIndex: -1 };
     this.#held.set(claim.id, lease);
     this.extend(lease, fromMs);
     this.#watchSoon(lease);
-    return toGranted(lease, fromMs);
+    return toGranted(lease, fromMs, isWanted);
+  }
+
+  /** Reports from now on when another claim begins to wait for this one's lease. */
+  expectWanted({ id }: Claim): void {
+    const lease = this.#held.get(id);
+    if (lease !== undefined) lease.wanted ??= new WantedWatch(this.#client, lease, () => this.#listener.wanted(lease));
+  }
+
+  /** Asks again what was under way when the connection broke. The client has restored the watches. */
+  reconnected(): void {
+    for (const { wanted } of this.#held.values()) void wanted?.look();
   }
 
   /** The lease was confirmed, and lasts from `fromMs`. `false`: it had ended before. */
@@ -83,6 +102,7 @@ export class LocalLeases {
   end(lease: LocalLease): boolean {
     this.#deadlines.clear(lease);
     this.#unwatched.delete(lease);
+    lease.wanted?.stop();
     this.#client.unwatch(lease.node.path, lease.watcher);
     return this.#held.get(lease.claim.id) === lease && this.#held.delete(lease.claim.id);
   }
@@ -131,6 +151,6 @@ export class LocalLeases {
   }
 }
 
-export function toGranted({ node, ttlMs }: LocalLease, fromMs: number | undefined): Granted {
-  return { granted: true, fence: node.czxid, run: 1, fromMs, ttlMs };
+export function toGranted({ node, ttlMs }: LocalLease, fromMs: number | undefined, isWanted: boolean): Granted {
+  return { granted: true, fence: node.czxid, run: 1, fromMs, ttlMs, mayLinger: true, ...(isWanted && WANTED) };
 }

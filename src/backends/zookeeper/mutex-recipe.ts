@@ -2,7 +2,7 @@
 import type { Claim } from "../../contract/backend.ts";
 import { ClaimNode, type Listing } from "./claim-node.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
-import { blockedBy, type Contender, holdersOf, inOrder } from "./contenders.ts";
+import { blockedBy, type Contender, holdersOf, inOrder, waitersOn } from "./contenders.ts";
 import { checkContenders, checkNoLeases } from "./mixed-use.ts";
 import { writeClaim } from "./node-data.ts";
 import { type Dialect, NODE_NAMING, nodePrefix, SEMAPHORE } from "./paths.ts";
@@ -67,6 +67,10 @@ export class MutexRecipe implements Recipe {
     return this.#node.remove();
   }
 
+  tell(data: Uint8Array | undefined, paceMs: number): Promise<void> {
+    return this.#node.rewrite(data, paceMs);
+  }
+
   /** `provenMs`: when the node was certainly ours, if it holds. `undefined`: it is gone. */
   #read({ node, children }: Omit<Listing, "askedMs">, provenMs: number): AttemptResult | undefined {
     const order = inOrder(children);
@@ -76,7 +80,7 @@ export class MutexRecipe implements Recipe {
     const blocker = blockedBy(order, index);
     this.#blockedBy = blocker === undefined ? undefined : `${this.path}/${blocker.name}`;
     if (blocker !== undefined) return { holds: false, holders: this.#shown(order), position: positionOf(order, index) };
-    return { holds: true, node, provenMs };
+    return { holds: true, node, provenMs, isWanted: waitersOn(order, 1, node.name).length > 0 };
   }
 
   #shown(order: readonly Contender[]): readonly string[] {

@@ -1,6 +1,7 @@
 /** The data of our nodes, and of a lock's own node: the records of force releases. */
-import type { Claim, Meta } from "../../contract/backend.ts";
+import type { Claim, LocalFacts, Meta } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
+import { readLocal, writeLocal } from "./local-facts.ts";
 
 /** The data of a claim's node. Nodes of other libraries hold anything: Curator's the address of the host, kazoo's a name. */
 export interface ClaimRecord {
@@ -8,6 +9,11 @@ export interface ClaimRecord {
   readonly meta: Meta;
   readonly limit: number;
   readonly ttlMs: number;
+  /** Of the claim. Absent in the nodes of others, and of Holdfast before 0.2, as all that follows. */
+  readonly id?: string | undefined;
+  readonly local?: LocalFacts | undefined;
+  /** Released, and kept for its `minHold` until this instant of its process's wall clock. */
+  readonly keptUntilMs?: number | undefined;
 }
 
 /** A force release. */
@@ -26,15 +32,28 @@ const FORCED_MS = 3_600_000;
 const TEXT_MAX = 200;
 const REASON_MAX = 2000;
 const META_MAX_BYTES = 64 * 1024;
+const ID = /^[\w-]{1,64}$/;
 /** A node may contain these: they move a terminal's cursor, reverse its text, or are half a character. */
 const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
+/** Throws a fatal error where the claim's meta has no room in a node. */
 export function writeClaim(claim: Claim): Buffer {
-  const { holder, meta, limit, ttlMs } = claim;
-  const data = Buffer.from(JSON.stringify({ holdfast: 1, holder, meta, limit, ttlMs }));
+  const data = claimData(claim);
   if (data.length <= RECORD_MAX_BYTES) return data;
   const message = `The meta of lock ${quote(claim.name)} takes ${data.length} bytes; ZooKeeper nodes have room for ${RECORD_MAX_BYTES}.`;
   throw new LockBackendError("zookeeper", claim.name, message, { fatal: true });
+}
+
+/** The same for a node that there is. `undefined`: there is no room, so it stays as it was. */
+export function rewriteClaim(claim: Claim, keptUntilMs?: number): Buffer | undefined {
+  const data = claimData(claim, keptUntilMs);
+  return data.length <= RECORD_MAX_BYTES ? data : undefined;
+}
+
+/** What was there before 0.2 comes first and stays as it was: older versions read it. */
+function claimData({ holder, meta, limit, ttlMs, id, local }: Claim, keptUntilMs?: number): Buffer {
+  const facts = local && writeLocal(local);
+  return Buffer.from(JSON.stringify({ holdfast: 1, holder, meta, limit, ttlMs, id, local: facts, keptUntilMs }));
 }
 
 /** Reads any contender's data: for people, never for decisions. Data of another library is shown as text. */
@@ -43,12 +62,17 @@ export function readClaim(data: Buffer): ClaimRecord {
   if (found === undefined || typeof found["holder"] !== "string") {
     return { holder: shown(data.toString("utf8", 0, 4 * TEXT_MAX)) || "unknown", meta: {}, limit: 1, ttlMs: Infinity };
   }
-  const { holder, meta, limit, ttlMs } = found;
+  const { holder, meta, limit, ttlMs, id, keptUntilMs } = found;
+  const isShort = data.length <= META_MAX_BYTES;
+  const local = isShort ? readLocal(found["local"]) : undefined;
   return {
     holder: shown(holder as string) || "unknown",
-    meta: data.length <= META_MAX_BYTES && isMeta(meta) ? meta : {},
+    meta: isShort && isMeta(meta) ? meta : {},
     limit: Number.isSafeInteger(limit) && (limit as number) >= 1 ? (limit as number) : 1,
     ttlMs: typeof ttlMs === "number" && ttlMs > 0 ? ttlMs : Infinity,
+    ...(typeof id === "string" && ID.test(id) && { id }),
+    ...(local && { local }),
+    ...(typeof keptUntilMs === "number" && { keptUntilMs }),
   };
 }
 

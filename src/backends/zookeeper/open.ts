@@ -1,5 +1,6 @@
 /** Opens `zk://` and `zookeeper://` URLs. Node's URL class cannot parse lists of hosts, hence this parser. */
 import { readFileSync } from "node:fs";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Backend } from "../../contract/backend.ts";
 import type { Duration } from "../../contract/duration.ts";
 import { type AclChoice, parseAcl } from "./client/acl.ts";
@@ -20,11 +21,13 @@ export async function openBackend(url: string): Promise<Backend> {
 /** @internal Throws a `TypeError` that repeats no password. */
 export function parseUrl(url: string): ZooKeeperOptions {
   const match = URL_FORM.exec(url);
-  if (match === null) throw new TypeError(`Expected \`url\` to look like ${JSON.stringify(EXAMPLE)}`);
+  if (match === null) throw new ArgumentError(`Expected \`url\` to look like ${JSON.stringify(EXAMPLE)}`);
   const query = new URLSearchParams(match[4] ?? "");
   for (const name of query.keys()) {
     if (KNOWN.some((known) => known === name)) continue;
-    throw new TypeError(`Expected \`url\` to have options of ${KNOWN.join(", ")} only, got ${JSON.stringify(name)}`);
+    throw new ArgumentError(
+      `Expected \`url\` to have options of ${KNOWN.join(", ")} only, got ${JSON.stringify(name)}`,
+    );
   }
   const credentials = match[1] === undefined ? query.get("auth") : decode(match[1], "user:password");
   return {
@@ -58,7 +61,7 @@ function aclOf(text: string | null): AclChoice | null {
 
 function toAuth(credentials: string): { readonly user: string; readonly password: string } {
   const colon = credentials.indexOf(":");
-  if (colon < 1) throw new TypeError("Expected the credentials in `url` to be user:password");
+  if (colon < 1) throw new ArgumentError("Expected the credentials in `url` to be user:password");
   return { user: credentials.slice(0, colon), password: credentials.slice(colon + 1) };
 }
 
@@ -70,7 +73,7 @@ function toTls(query: URLSearchParams): ZooKeeperOptions["tls"] | null {
     return file === null ? [] : [[name, readFileSync(file)] as const];
   });
   if (flag !== null && flag !== "true" && flag !== "false") {
-    throw new TypeError('Expected `tls` in `url` to be "true" or "false"');
+    throw new ArgumentError('Expected `tls` in `url` to be "true" or "false"');
   }
   if (flag === "false" || (flag === null && files.length === 0)) return null;
   return Object.fromEntries(files);
@@ -80,6 +83,6 @@ function decode(text: string, what: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new TypeError(`Expected the ${what} in \`url\` to be percent-encoded properly`);
+    throw new ArgumentError(`Expected the ${what} in \`url\` to be percent-encoded properly`);
   }
 }

@@ -1,5 +1,6 @@
 /** zookeeper(): a backend from options, checked at the door. */
 import type { ConnectionOptions } from "node:tls";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "../../contract/duration.ts";
 import { ZooKeeperBackend } from "./backend.ts";
 import { type AclChoice, toAcls } from "./client/acl.ts";
@@ -41,7 +42,7 @@ export function zookeeper(options: ZooKeeperOptions): ZooKeeperBackend {
   const servers = parseServers(options.servers).map(showServer).join(",");
   const base = options.base ?? DEFAULTS.base;
   if (!/^\/$|^(?:\/[^/]+)+$/.test(base)) {
-    throw new TypeError(`Expected \`base\` to be a path such as "/locks", got ${JSON.stringify(base)}`);
+    throw new ArgumentError(`Expected \`base\` to be a path such as "/locks", got ${JSON.stringify(base)}`);
   }
   const names = oneOf(options.names ?? DEFAULTS.names, "names", ["escaped", "paths"]);
   const { dialect = DEFAULTS.dialect } = options;
@@ -77,7 +78,7 @@ function checkDialect(dialect: Dialect): Dialect {
 function checkAcl({ acl = "open", auth, tls }: ZooKeeperOptions): AclChoice {
   const isAnonymous = auth === undefined && (tls === undefined || tls === false);
   if (!isAnonymous || !toAcls(acl).some(({ scheme }) => scheme === "auth")) return acl;
-  throw new TypeError(
+  throw new ArgumentError(
     "Expected `auth`, or `tls` with a certificate, where `acl` gives rights to the creator, because this client is anonymous",
   );
 }
@@ -85,5 +86,5 @@ function checkAcl({ acl = "open", auth, tls }: ZooKeeperOptions): AclChoice {
 function oneOf<T extends string>(value: T, option: string, choices: readonly T[]): T {
   if (choices.includes(value)) return value;
   const list = choices.map((choice) => JSON.stringify(choice)).join(", ");
-  throw new TypeError(`Expected \`${option}\` to be one of ${list}, got ${JSON.stringify(value)}`);
+  throw new ArgumentError(`Expected \`${option}\` to be one of ${list}, got ${JSON.stringify(value)}`);
 }

@@ -32,16 +32,19 @@ export const SEMAPHORE = { queue: "locks", leases: "leases", queueName: "-lock-"
 /** The beginning of the claim's node name, up to the sequence number. Only this claim's nodes begin so. */
 export function nodePrefix(claim: Claim, dialect: Dialect): string {
   const { start, dashes, ...modes } = NODE_NAMING[dialect];
-  return start + guidOf(claim.id, dashes) + modes[claim.mode satisfies Mode];
+  return start + guidOf(claim.id, dashes, !claim.queues) + modes[claim.mode satisfies Mode];
 }
 
-/** The claim's part of the name, the same in every mode. */
-export function guidOf(id: string, dashes: boolean): string {
+/**
+ * The claim's part of the name, the same in every mode. `isTry`: the node of a claim that does not queue has other variant bits, so
+ * that a holder can tell from the list alone who waits for it.
+ */
+export function guidOf(id: string, dashes: boolean, isTry = false): string {
   const known = id.length === 22 ? Buffer.from(id, "base64url") : Buffer.alloc(0);
   const bytes = known.length === 16 ? known : createHash("sha256").update(id).digest().subarray(0, 16);
   // UUID version 8 ("custom") distinguishes our nodes from Curator's and kazoo's, which are version 4.
   bytes[6] = ((bytes[6] as number) & 0x0f) | 0x80;
-  bytes[8] = ((bytes[8] as number) & 0x3f) | 0x80;
+  bytes[8] = ((bytes[8] as number) & 0x3f) | (isTry ? 0xc0 : 0x80);
   const hex = bytes.toString("hex");
   if (!dashes) return hex;
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;

@@ -56,10 +56,10 @@ export class PendingDeletes {
     await this.delete(claim, node, status).catch(() => undefined);
   }
 
-  /** Deletes it at `untilMs` of the local clock. `false`: that time has passed. */
-  delay(claim: ClaimRef, node: Removable, untilMs: number): boolean {
+  /** Deletes it at `untilMs` of the local clock. Returns how long that is from now; 0: that time has passed. */
+  delay(claim: ClaimRef, node: Removable, untilMs: number): number {
     const restMs = untilMs - performance.now();
-    if (restMs <= 0) return false;
+    if (restMs <= 0) return 0;
     const timer = setTimeout(() => {
       this.#delayed.delete(claim.id);
       void this.deleteQuietly(claim, node, "held");
@@ -67,7 +67,7 @@ export class PendingDeletes {
     // The process may exit before.
     timer.unref();
     this.#delayed.set(claim.id, { untilMs, timer });
-    return true;
+    return restMs;
   }
 
   isDelayed(id: string): boolean {
@@ -125,7 +125,7 @@ async function deleteNamed(
   { id }: Claim,
   holding: (order: readonly Contender[]) => readonly Contender[],
 ): Promise<Released> {
-  const guids = [guidOf(id, true), guidOf(id, false)];
+  const guids = [true, false].flatMap((dashes) => [guidOf(id, dashes, true), guidOf(id, dashes, false)]);
   const isNamed = (name: string): boolean => guids.some((guid) => name.includes(guid));
   try {
     // Another process may have made it through another server: ours catches up first.

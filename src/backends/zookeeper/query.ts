@@ -1,5 +1,5 @@
 /** Reads without changes: which locks there are, their holders and waiters, and the force releases. */
-import type { Forced, Holding, Mode, Snapshot, Waiting } from "../../contract/backend.ts";
+import type { Forced, Holding, LockState, Mode, Snapshot, Waiting } from "../../contract/backend.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode } from "./client/errors.ts";
 import type { NodeData } from "./client/operations.ts";
@@ -39,6 +39,12 @@ export async function snapshot(client: ZooKeeperClient, paths: NamePaths, prefix
   };
 }
 
+/** One lock, read after our server has caught up with the leader. */
+export async function inspect(client: ZooKeeperClient, name: string, path: string): Promise<LockState> {
+  const [, state] = await Promise.all([client.sync(path), snapshotOf(client, name, path)]);
+  return state;
+}
+
 /** The holders of the lock at `path`, as far as the nodes show. */
 export async function readHolders(client: ZooKeeperClient, path: string): Promise<readonly ContenderNode[]> {
   const children = await list(client, path);
@@ -50,23 +56,37 @@ export async function readHolders(client: ZooKeeperClient, path: string): Promis
 }
 
 /** A holder for people: never for decisions. */
-export function toHolding(name: string, node: ContenderNode): Holding {
+function toHolding(name: string, node: ContenderNode): Holding {
   const { mode, record, fence } = node;
+  const { limit, holder, ttlMs, meta, id, local, keptUntilMs } = record;
   return {
     name,
     mode,
-    limit: record.limit,
-    holder: record.holder,
+    limit,
+    holder,
     fence,
     // ZooKeeper records when a node was made, not when its claim was granted; by the leader's wall clock.
     heldMs: agoMs(node.sinceMs),
-    remainingMs: record.ttlMs,
-    meta: record.meta,
+    remainingMs: keptUntilMs === undefined ? ttlMs : Math.max(0, keptUntilMs - Date.now()),
+    meta,
+    ...(id && { id }),
+    ...(local && { local }),
+    ...(keptUntilMs !== undefined && { remainder: "minHold" }),
   };
 }
 
+/** The holders at these paths, for a refusal's message. What cannot be read is left out. */
+export async function readHoldings(
+  client: ZooKeeperClient,
+  name: string,
+  paths: readonly string[],
+): Promise<readonly Holding[]> {
+  const nodes = await Promise.all(paths.map((path) => readContender(client, path))).catch(() => []);
+  return nodes.flatMap((node) => (node === undefined ? [] : [toHolding(name, node)]));
+}
+
 /** Reads one contender's node; `undefined` if it is gone. */
-export async function readContender(client: ZooKeeperClient, path: string): Promise<ContenderNode | undefined> {
+async function readContender(client: ZooKeeperClient, path: string): Promise<ContenderNode | undefined> {
   const contender = parseContender(path);
   const node = await read(client, path);
   if (contender === undefined || node === undefined) return undefined;
@@ -82,7 +102,10 @@ async function snapshotOf(client: ZooKeeperClient, name: string, path: string): 
   const nodes = await readAll(client, path, order);
   const first = holdersOf(order).length;
   const held = nodes.slice(0, first).map((node) => toHolding(name, node));
-  const pending = nodes.slice(first).map((node, index) => toWaiting(name, node, index));
+  const pending = nodes
+    .slice(first)
+    .filter(queues)
+    .map((node, index) => toWaiting(name, node, index));
   const forced = (readForced(own.data) ?? []).map(({ fence, by, reason, atMs }): Forced => ({
     name,
     fence: BigInt(fence),
@@ -105,7 +128,7 @@ async function semaphoreOf(client: ZooKeeperClient, name: string, path: string):
   const held = (leases ?? []).slice(0, limitOf(leases ?? []));
   const holding = new Set(held.map(({ path: at }) => claimPart(at)));
   // A claim that has just got its lease may still be in the queue.
-  const waiting = (queue ?? []).filter(({ path: at }) => !holding.has(claimPart(at)));
+  const waiting = (queue ?? []).filter((node) => queues(node) && !holding.has(claimPart(node.path)));
   return {
     held: held.map((node) => toHolding(name, node)),
     pending: waiting.map((node, index) => toWaiting(name, node, index)),
@@ -124,8 +147,14 @@ function claimPart(path: string): string {
 }
 
 function toWaiting(name: string, { mode, record, sinceMs }: ContenderNode, index: number): Waiting {
-  const { limit, holder, meta } = record;
-  return { name, mode, limit, holder, waitingMs: agoMs(sinceMs), position: index + 1, meta };
+  const { limit, holder, meta, id, local } = record;
+  const [waitingMs, position] = [agoMs(sinceMs), index + 1];
+  return { name, mode, limit, holder, waitingMs, position, meta, ...(id && { id }), ...(local && { local }) };
+}
+
+/** A try that is being refused waits for nothing. */
+function queues({ path }: ContenderNode): boolean {
+  return parseContender(path.slice(path.lastIndexOf("/") + 1))?.isTry !== true;
 }
 
 /** By wall clocks, ours and the leader's: good enough to read, never to decide. */

@@ -12,6 +12,8 @@ export type AttemptResult =
       readonly node: OurNode;
       /** The lease was certainly ours at this time: when the request left whose answer came through the leader. */
       readonly provenMs: number;
+      /** A claim waited for it when it was granted. */
+      readonly isWanted: boolean;
     }
   | {
       readonly holds: false;
@@ -28,6 +30,11 @@ export interface Recipe {
   attempt(): Promise<AttemptResult>;
   /** Waits until the node that blocks the claim is gone, then reads the queue. `undefined`: nothing is certain, attempt again. */
   watch(signal: AbortSignal): Promise<AttemptResult | undefined>;
+  /**
+   * Writes what the claim's process says of itself, where it has changed and `paceMs` have passed since the last time. Absent: what
+   * is still to be written. Never rejects: it is for people.
+   */
+  tell(data: Uint8Array | undefined, paceMs: number): Promise<void>;
   /** Leaves the queue. `false`: the claim was not in it. Rejects if that is unknown. */
   remove(): Promise<boolean>;
 }
@@ -35,7 +42,7 @@ export interface Recipe {
 /** How many holders are named in a refusal. */
 export const HOLDERS_SHOWN = 3;
 
-/** Resolves to true when the node is deleted or changed, to false when `signal` aborts or the session ends. */
+/** Resolves to true when the node is deleted, to false when `signal` aborts or the session ends. */
 export function nodeChange(client: ZooKeeperClient, path: string, signal: AbortSignal): Promise<boolean> {
   return change(signal, path, client, (watcher) => client.getData(path, watcher));
 }
@@ -63,10 +70,12 @@ function change(signal: AbortSignal, path: string, client: ZooKeeperClient, setW
       resolve(isChanged);
     };
     const stop = (): void => end(false);
-    const watcher: Parameters<SetWatch>[0] = ({ type }) => end(type !== "session");
+    // The node may be gone since it was read: that is a change too.
+    const set = (): unknown => setWatch(watcher).catch((error: unknown) => end(hasCode(error, "NONODE")));
+    // Who only says more of itself is still in the way.
+    const watcher: Parameters<SetWatch>[0] = ({ type }) => (type === "changed" ? set() : end(type !== "session"));
     if (signal.aborted) return resolve(false);
     signal.addEventListener("abort", stop, { once: true });
-    // The node may be gone since it was read: that is a change too.
-    setWatch(watcher).catch((error: unknown) => end(hasCode(error, "NONODE")));
+    set();
   });
 }

@@ -30,7 +30,7 @@ export class SemaphoreRecipe implements Recipe {
     this.path = path;
     this.#client = client;
     this.#leaveQueue = leaveQueue;
-    const start = `_c_${guidOf(claim.id, true)}`;
+    const start = `_c_${guidOf(claim.id, true, !claim.queues)}`;
     const data = writeClaim(claim);
     this.#queueNode = new ClaimNode(client, `${path}/${SEMAPHORE.queue}`, start + SEMAPHORE.queueName, data);
     this.#leaseNode = new ClaimNode(client, `${path}/${SEMAPHORE.leases}`, start + SEMAPHORE.leaseName, data);
@@ -55,6 +55,10 @@ export class SemaphoreRecipe implements Recipe {
     const outcomes = await Promise.allSettled([this.#leaseNode.remove(), this.#queueNode.remove()]);
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
     return outcomes.some((outcome) => outcome.status === "fulfilled" && outcome.value);
+  }
+
+  async tell(data: Uint8Array | undefined, paceMs: number): Promise<void> {
+    await Promise.all([this.#leaseNode.rewrite(data, paceMs), this.#queueNode.rewrite(data, paceMs)]);
   }
 
   /** Joins the queue. `undefined`: the claim is first in it. */
@@ -84,7 +88,7 @@ export class SemaphoreRecipe implements Recipe {
     if (askedMs === undefined && !(await this.#leaseNode.verify())) return undefined;
     // Before the grant is reported: otherwise the next claim finds the queue taken though a lease is free.
     await this.#leaveQueue(this.#queueNode);
-    return { holds: true, node, provenMs: askedMs ?? verifiedMs };
+    return { holds: true, node, provenMs: askedMs ?? verifiedMs, isWanted: false };
   }
 
   #fits(leases: number): boolean {

@@ -1,5 +1,37 @@
-/** A claim that this process knows. Its operations run one after the other. */
+/** The claims that this process knows. The operations of each run one after the other. */
+import type { Claim } from "../../contract/backend.ts";
 import type { Recipe } from "./recipe.ts";
+
+export class SerialClaims {
+  /** For a claim that is new, or whose lease is over. */
+  readonly recipe: (claim: Claim) => Recipe;
+  readonly #claims = new Map<string, SerialClaim>();
+
+  constructor(recipe: (claim: Claim) => Recipe) {
+    this.recipe = recipe;
+  }
+
+  get(id: string): SerialClaim | undefined {
+    return this.#claims.get(id);
+  }
+
+  all(): readonly SerialClaim[] {
+    return [...this.#claims.values()];
+  }
+
+  /** Known from now on, if it was not before. */
+  add(claim: Claim): SerialClaim {
+    const known = this.#claims.get(claim.id);
+    if (known !== undefined) return known;
+    const added = new SerialClaim(this.recipe(claim));
+    this.#claims.set(claim.id, added);
+    return added;
+  }
+
+  delete(id: string): void {
+    this.#claims.delete(id);
+  }
+}
 
 export class SerialClaim {
   recipe: Recipe;

@@ -7,7 +7,7 @@ import { systemClock } from "../../contract/clock.ts";
 import { MAX_TTL_MS } from "../../contract/duration.ts";
 import { LockBackendError, LockTimeoutError, quote } from "../../contract/errors.ts";
 import { printable } from "../../contract/foreign.ts";
-import { checkName } from "../../core/options.ts";
+import { checkName, checkOptions, toClaim } from "../../core/options.ts";
 import { ask } from "../ask-store.ts";
 import { startTimeOf } from "../run/processes.ts";
 import { forgetOldClaims, isClaimId, type Keeper, prepareClaims } from "../saved-claims.ts";
@@ -97,25 +97,14 @@ export const acquireCommand: Command = {
 
 function newClaim(
   name: string,
-  { options, ttlMs, waitMs }: LockChoice,
+  { options, waitMs }: LockChoice,
   id: string,
   pid: number | undefined,
   resumes: boolean,
 ): Claim {
-  return {
-    id,
-    name,
-    mode: options.mode ?? "exclusive",
-    limit: options.limit ?? 1,
-    ttlMs,
-    lockDelayMs: Number(options.lockDelay ?? 0),
-    minHoldMs: Number(options.minHold ?? 0),
-    // The shell or script that called us: the process to look for while the lease lasts.
-    holder: ownHolder(pid ?? callerPid()),
-    meta: options.meta ?? {},
-    queues: waitMs > 0,
-    resumes,
-  };
+  const checked = checkOptions({ ...options, renew: false }, {});
+  // The shell or script that called us: the process to look for while the lease lasts.
+  return { ...toClaim(id, name, ownHolder(pid ?? callerPid()), checked, waitMs > 0), resumes };
 }
 
 /** The script that called us. In `$(holdfast acquire …)` our parent is a copy of its shell that is about to end. */
@@ -142,6 +131,9 @@ function commandOf(pid: number): string {
 function readKeeper(flags: Flags): Keeper | undefined {
   const pid = flags.integer("pid", { min: 1, max: 2 ** 31 - 1 });
   if (pid === undefined) return undefined;
+  // The lease of a claim may be another command's, and then it lives as long as that command's process does, and not as this one.
+  if (flags.text("claim") !== undefined)
+    throw new UsageError("--pid and --claim exclude each other: a lease lives by one process", "acquire");
   try {
     process.kill(pid, 0);
   } catch (error) {
@@ -202,13 +194,20 @@ function tie(store: OpenStore, { pid, startTime }: Keeper): void {
   store.tie([pid]);
 }
 
-/** A lease that is noted nowhere cannot be renewed or released, and a lease whose keeper has died is not wanted. */
+/**
+ * A lease that is noted nowhere cannot be renewed or released, and a lease whose keeper has died is not wanted. With a claim of the
+ * user's own it stays: another command may have been given the same lease before, and a caller that knows the claim can release it.
+ */
 async function givenBack({ backend }: OpenStore, claim: Claim, said: string): Promise<Error> {
+  if (claim.resumes === true)
+    return new UsageError(
+      `${said}, and the lock stays held under this claim, perhaps by another command too: acquire or release it with the same --claim`,
+      "acquire",
+    );
   try {
     const question = { backend: backend.name, unknown: `whether ${printable(claim.name)} was given back` };
-    // No caller has had it, so its minHold does not count, unless another command has the same claim.
-    const unused = claim.resumes === true ? claim : { ...claim, minHoldMs: 0 };
-    await askUntilAnswered(question, () => backend.release(unused));
+    // No caller has had it, so its minHold does not count.
+    await askUntilAnswered(question, () => backend.release({ ...claim, minHoldMs: 0 }));
   } catch (error) {
     const text = `Lock ${quote(claim.name)} was acquired, but ${said}, and giving it back failed too: it stays taken until its ttl is over.`;
     return new LockBackendError(backend.name, claim.name, text, { cause: error });

@@ -5,6 +5,7 @@ import type { Claim, Released } from "../../contract/backend.ts";
 import { systemClock } from "../../contract/clock.ts";
 import { printable, REASON_MAX } from "../../contract/foreign.ts";
 import { within } from "../../contract/time-limit.ts";
+import { checkOptions, toClaim } from "../../core/options.ts";
 import { ANSWER_MS, silence } from "../ask-store.ts";
 import { type Command } from "../command.ts";
 import { UsageError } from "../usage-error.ts";
@@ -117,19 +118,8 @@ function findClaim(io: Io, flags: Flags, name: string, fence: bigint | undefined
 /** Enough of a claim to name it: all operations go by its id. */
 export function claimById(name: string, id: string, command: string): Claim {
   if (!isClaimId(id)) throw new UsageError(`--claim ${JSON.stringify(id)} is not a claim's id`, command);
-  return {
-    id,
-    name,
-    mode: "exclusive",
-    limit: 1,
-    ttlMs: 1000,
-    lockDelayMs: 0,
-    minHoldMs: 0,
-    holder: ownHolder(),
-    meta: {},
-    queues: false,
-    resumes: true,
-  };
+  const checked = checkOptions({ ttl: 1000, renew: false }, {});
+  return { ...toClaim(id, name, ownHolder(), checked, false), resumes: true };
 }
 
 /** True: another release has had its "yes" meanwhile. */

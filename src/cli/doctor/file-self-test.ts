@@ -43,7 +43,7 @@ export async function selfTest(directory: string, options: SelfTestOptions = {})
     say(`${workers} processes take the same locks while ${kills} of them are killed at random moments`);
     const killed = await pool.killSome(kills, killsForMs);
     const before = leasesIn(readFileSync(journal, "utf8"));
-    const goesOn = await eventually(() => leasesIn(readFileSync(journal, "utf8")) > before + workers);
+    const goesOn = await happensInTime(() => leasesIn(readFileSync(journal, "utf8")) > before + workers);
     await pool.stop();
     const text = readFileSync(journal, "utf8");
     const faults = [...faultsIn(text), ...pool.faults];
@@ -127,7 +127,7 @@ function faultsIn(journal: string): string[] {
   return faults;
 }
 
-async function eventually(check: () => boolean): Promise<boolean> {
+async function happensInTime(check: () => boolean): Promise<boolean> {
   const endMs = performance.now() + WAIT_MAX_MS;
   while (performance.now() < endMs) {
     if (check()) return true;

@@ -1,4 +1,5 @@
 /** What a guard in front of HTTP decides about a request, independent of the framework. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { checkLock, type Fenced, fenceCeiling } from "../fenced.ts";
 import { FENCE_HEADER, readFenceHeader } from "../header.ts";
 import { admit, type MarkStore } from "../marks.ts";
@@ -49,7 +50,7 @@ class Admitted implements Fenced {
 export function admittedFence(request: object): Fenced {
   const fenced = admitted.get(request);
   if (fenced === undefined)
-    throw new TypeError("Expected a request that a guard has admitted: is the guard in front of it?");
+    throw new ArgumentError("Expected a request that a guard has admitted: is the guard in front of it?");
   return fenced;
 }
 
@@ -96,7 +97,7 @@ export function rejection(error: FenceRejectedError): Refusal {
 function locksOf<R>({ lock }: HttpGuardOptions<R>, request: R): readonly string[] {
   const named = typeof lock === "function" ? lock(request) : lock;
   const locks = typeof named === "string" ? [named] : named;
-  if (locks.length === 0) throw new TypeError("Expected `lock` to name at least one lock");
+  if (locks.length === 0) throw new ArgumentError("Expected `lock` to name at least one lock");
   for (const name of locks) checkLock(name);
   return locks;
 }

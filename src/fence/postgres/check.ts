@@ -1,4 +1,5 @@
 /** The guard for any statement: the fence is checked in the transaction that does the writing. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { type Duration, toMs } from "../../contract/duration.ts";
 import { allFences, type Fenced, parseFence } from "../fenced.ts";
 import { CHECK } from "../generated/sql.ts";
@@ -66,7 +67,7 @@ export async function checkFence(client: Queryable, offered: Fenced): Promise<vo
     throw rejectedBy(error, fences) ?? error;
   }
   if (await inTransaction(client)) return;
-  throw new TypeError(
+  throw new ArgumentError(
     "Expected checkFence() to be called after BEGIN, on the one client that runs the transaction, not on a pool: " +
       "outside a transaction nothing ties the check to the write. withFence(pool, lease, work) does it for you",
   );
@@ -109,7 +110,8 @@ export function rejectedBy(error: unknown, fences: readonly Fenced[]): FenceReje
 
 /** Lock and fence as parameters: decimal text, cast to bigint by the server. */
 export function parameters({ name, fence }: Fenced): [string, string] {
-  if (name.includes("\0")) throw new TypeError("Expected a lock's name without NUL: Postgres cannot store one in text");
+  if (name.includes("\0"))
+    throw new ArgumentError("Expected a lock's name without NUL: Postgres cannot store one in text");
   return [name, fence.toString()];
 }
 

@@ -1,4 +1,5 @@
 /** The part of `pg` that the guard uses, by structure: a client, a pool, or anything that looks like them. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 
 export interface Queryable {
   query(text: string, values?: unknown[]): Promise<QueryResult>;
@@ -26,7 +27,7 @@ export interface Pool<C extends PoolClient = PoolClient> {
 export function identifier(name: string, option: string): string {
   const parts = name.split(".");
   if (parts.some((part) => part === "" || part.includes("\0"))) {
-    throw new TypeError(`Expected \`${option}\` to be the name of a table or column, got ${JSON.stringify(name)}`);
+    throw new ArgumentError(`Expected \`${option}\` to be the name of a table or column, got ${JSON.stringify(name)}`);
   }
   return parts.map((part) => `"${part.replaceAll('"', '""')}"`).join(".");
 }

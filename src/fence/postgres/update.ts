@@ -1,4 +1,5 @@
 /** The guard for one row: the row itself carries the fence, and the update is conditional on it. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { checkFenced, type Fenced, storedFence } from "../fenced.ts";
 import { reject } from "../rejected.ts";
 import { rejectedBy } from "./check.ts";
@@ -50,10 +51,10 @@ function statements(fence: bigint, update: FencedUpdate): { change: Statement; i
   const table = identifier(update.table, "table");
   const quoted = identifier(column, "column");
   if (Object.hasOwn(update.set, column)) {
-    throw new TypeError(`Expected \`set\` not to name the column ${JSON.stringify(column)}: the guard writes it`);
+    throw new ArgumentError(`Expected \`set\` not to name the column ${JSON.stringify(column)}: the guard writes it`);
   }
   if (Object.keys(update.where).length === 0) {
-    throw new TypeError("Expected `where` to name a row by at least one column");
+    throw new ArgumentError("Expected `where` to name a row by at least one column");
   }
   const inspect = new Builder();
   const inspectWhere = inspect.where(update.where);
@@ -80,7 +81,8 @@ class Builder {
   readonly values: unknown[] = [];
 
   value(value: unknown, name: string): string {
-    if (value === undefined) throw new TypeError(`Expected a value for column ${JSON.stringify(name)}, got undefined`);
+    if (value === undefined)
+      throw new ArgumentError(`Expected a value for column ${JSON.stringify(name)}, got undefined`);
     return `$${this.values.push(value)}`;
   }
 

@@ -1,4 +1,5 @@
 /** ioredis and node-redis by structure, as one way to run a script. Nothing of either is imported. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Script } from "../generated/scripts.ts";
 
 export type RedisValue = string | Buffer;
@@ -56,5 +57,5 @@ function calls(client: RedisLike): { byDigest: Call; byText: Call } {
       byText: (script, keys, values) => client.eval(script, keys.length, ...keys, ...values),
     };
   }
-  throw new TypeError("Expected a client of ioredis or node-redis: something with evalsha() or evalSha()");
+  throw new ArgumentError("Expected a client of ioredis or node-redis: something with evalsha() or evalSha()");
 }

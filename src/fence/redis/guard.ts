@@ -1,4 +1,5 @@
 /** The guard in Redis: compare, remember and write in one script. */
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { checkFenced, checkLock, type Fenced, storedFence } from "../fenced.ts";
 import { guard } from "../generated/scripts.ts";
 import type { MarkStore } from "../marks.ts";
@@ -22,7 +23,7 @@ export function fenceKey(lock: string, options: MarkKeyOptions = {}): string {
   checkLock(lock);
   const { prefix = PREFIX } = options;
   if (!PREFIX_FORM.test(prefix)) {
-    throw new TypeError(
+    throw new ArgumentError(
       `Expected \`prefix\` to have no braces, spaces or glob characters, got ${JSON.stringify(prefix)}`,
     );
   }
@@ -95,10 +96,12 @@ async function ask(run: RunScript, mark: string, fence: bigint, commands: readon
 
 function encode([command, key, ...rest]: RedisCommand): RedisValue[] {
   if (typeof command !== "string" || command === "" || typeof key !== "string") {
-    throw new TypeError('Expected a command such as ["SET", key, value]: its name, the key it writes, the rest');
+    throw new ArgumentError('Expected a command such as ["SET", key, value]: its name, the key it writes, the rest');
   }
   if (rest.length > MAX_ARGUMENTS) {
-    throw new TypeError(`Expected at most ${MAX_ARGUMENTS} arguments after the key of ${command}, got ${rest.length}`);
+    throw new ArgumentError(
+      `Expected at most ${MAX_ARGUMENTS} arguments after the key of ${command}, got ${rest.length}`,
+    );
   }
   return [command, rest.length.toString(), ...rest.map(text)];
 }
@@ -110,7 +113,7 @@ function text(value: RedisValue | number | bigint): RedisValue {
 function explain(error: unknown, mark: string): unknown {
   if (!(error instanceof Error)) return error;
   if (error.message.startsWith("CROSSSLOT")) {
-    return new TypeError(
+    return new ArgumentError(
       `Expected all keys in the slot of the mark ${JSON.stringify(mark)}: put the lock's name in them as a hash tag, or give \`mark\``,
       { cause: error },
     );

@@ -28,7 +28,7 @@ export class Beliefs {
     this.#timer = setInterval(() => this.look(), LOOK_MS);
   }
 
-  /** From now on `who` believes to hold these locks. */
+  /** From now on `who` believes that it holds these locks. */
   begin(who: string, lease: Lease, locks: readonly string[]): void {
     // First what the others believe at this very instant.
     this.look();

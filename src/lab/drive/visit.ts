@@ -124,7 +124,7 @@ export class Visit {
     }
   }
 
-  /** One term of office, or none. */
+  /** One term as the leader, or none. */
   async #elect(): Promise<void> {
     const { waitMs, ttlMs, mode, limit } = this.#terms;
     const stop = new AbortController();

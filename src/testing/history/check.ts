@@ -6,6 +6,7 @@
  */
 import { checkClaimants } from "./claimants.ts";
 import type { HistoryEvent, HistoryOptions, Violation } from "./events.ts";
+import { checkOutcomes } from "./outcomes.ts";
 import { checkStore } from "./store.ts";
 import { checkWrites } from "./writes.ts";
 
@@ -21,6 +22,7 @@ export function checkHistory(events: readonly HistoryEvent[], options: HistoryOp
     ...checkClaimants(lock, of),
     ...checkStore(lock, of, options),
     ...checkWrites(lock, of),
+    ...checkOutcomes(lock, of),
   ]);
   return violations.toSorted((a, b) => a.atMs - b.atMs);
 }

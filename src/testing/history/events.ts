@@ -29,6 +29,13 @@ export type ClaimantEvent =
   | (Claimant & { readonly kind: "released"; readonly fence: bigint; readonly result: ReleaseResult })
   /** Learns that the lease is lost: believes no longer. */
   | (Claimant & { readonly kind: "lost"; readonly fence: bigint })
+  /** Gets what the work of another came to, after it asked at `sinceMs`. */
+  | (Claimant & {
+      readonly kind: "replayed";
+      readonly fence: bigint;
+      readonly value: string;
+      readonly sinceMs: number;
+    })
   /** Wrote to what the lock protects; a guard let it in, or not. */
   | (Claimant & { readonly kind: "wrote"; readonly fence: bigint; readonly accepted: boolean });
 
@@ -41,8 +48,12 @@ export type StoreEvent = Happened & { readonly claim: string } & (
         readonly run: number;
         readonly mode: Mode;
         readonly limit: number;
+        /** The claim would have had an outcome instead. */
+        readonly wantsOutcome?: boolean | undefined;
       }
     | { readonly kind: "dropped"; readonly fence: bigint; readonly how: "released" | "ran-out" | "forced" }
+    | { readonly kind: "kept-outcome"; readonly fence: bigint; readonly value: string; readonly untilMs: number }
+    | { readonly kind: "forgot-outcome"; readonly fence: bigint }
   );
 
 export type HistoryEvent = ClaimantEvent | StoreEvent;
@@ -57,6 +68,7 @@ export type Oracle =
   | "O6 no leak"
   | "O7 order"
   | "O8 truthfulness"
+  | "O9 once"
   | "fences";
 
 export interface Violation {

@@ -14,8 +14,9 @@ export const sightPromises: readonly ConformancePromise[] = [
     const { held, pending } = await b.query(trial.name);
     assert.equal(held.length, 1);
     const [holding] = held;
-    const { heldMs, remainingMs, ...facts } = holding ?? assert.fail();
+    const { heldMs, remainingMs, id, ...facts } = holding ?? assert.fail();
     assert.deepEqual(facts, { name: trial.name, mode: "exclusive", limit: 2, holder: "web-3:812", fence, meta });
+    assert.equal(id, claim.id);
     assert.ok(heldMs > 0 && heldMs < trial.patienceMs, `held for ${heldMs} ms`);
     assert.ok(remainingMs > 0 && remainingMs <= claim.ttlMs + trial.slackMs, `${remainingMs} ms remain`);
     assert.deepEqual(pending, []);
@@ -24,8 +25,11 @@ export const sightPromises: readonly ConformancePromise[] = [
   promise("shows who waits, in order", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     await trial.granted(a, trial.claim());
-    await trial.refused(b, trial.claim({ holder: "web-1:1", meta: { n: "1" } }), "the lock is held");
-    await trial.refused(a, trial.claim({ holder: "web-2:2", mode: "shared" }), "the lock is held");
+    const waiters = [
+      trial.claim({ holder: "web-1:1", meta: { n: "1" } }),
+      trial.claim({ holder: "web-2:2", mode: "shared" }),
+    ];
+    for (const [at, claim] of waiters.entries()) await trial.refused(at === 0 ? b : a, claim, "the lock is held");
     const { pending } = await a.query(trial.name);
     assert.deepEqual(
       pending.map(({ waitingMs, ...facts }) => {
@@ -35,7 +39,7 @@ export const sightPromises: readonly ConformancePromise[] = [
       [
         { name: trial.name, mode: "exclusive", limit: 1, holder: "web-1:1", position: 1, meta: { n: "1" } },
         { name: trial.name, mode: "shared", limit: 1, holder: "web-2:2", position: 2, meta: {} },
-      ],
+      ].map((facts, at) => ({ ...facts, id: waiters[at]?.id })),
     );
   }),
 

@@ -58,6 +58,35 @@ export const timePromises: readonly ConformancePromise[] = [
     await trial.keptUntil(untilMs, b, () => trial.claim({ queues: false }));
   }),
 
+  promise(
+    "renews a lease for a longer ttl than it was granted for",
+    async (trial) => {
+      const [a, b] = [await trial.open(), await trial.open()];
+      const claim = trial.brief();
+      const { sentMs: grantedMs } = await trial.granted(a, claim);
+      const longer = { ...claim, ttlMs: 3 * claim.ttlMs };
+      const sentMs = trial.clock.now();
+      const [renewal] = await a.renew([longer]);
+      trial.inTime(grantedMs);
+      if (renewal?.held !== true) assert.fail("renewed in time");
+      await trial.keptUntil((renewal.fromMs ?? sentMs) + longer.ttlMs, b, () => trial.claim({ queues: false }));
+    },
+    "otherTtl",
+  ),
+
+  promise(
+    "ends no lease sooner because it was renewed for a shorter ttl",
+    async (trial) => {
+      const [a, b] = [await trial.open(), await trial.open()];
+      const claim = trial.claim({ ttlMs: 3 * trial.ttlMs });
+      const { sentMs, fromMs } = await trial.granted(a, claim);
+      assert.equal((await a.renew([{ ...claim, ttlMs: trial.ttlMs }]))[0]?.held, true);
+      await trial.keptUntil((fromMs ?? sentMs) + claim.ttlMs, b, () => trial.claim({ queues: false }));
+      await trial.grantedAtLast(b, trial.claim());
+    },
+    "otherTtl",
+  ),
+
   promise("answers each renewal by itself, in the order asked", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const [held, ended, waiting, unknown] = [

@@ -2,7 +2,7 @@
  * A process's side of the simulation: a backend over two connections, made as the Redis backend is. Commands may be done twice.
  * Messages come in their own time, and are judged by the very queue that Redis uses: a late grant must not be believed.
  */
-import type { Backend, Claim, Granted, Listener, Refused, Released, Swapped } from "../../contract/backend.ts";
+import type { Backend, Claim, Granted, Listener, Outcome, Refused, Released, Swapped } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import type { MemoryStore } from "../../backends/memory/index.ts";
 import { Waiters } from "../../backends/redis/waiting.ts";
@@ -84,8 +84,11 @@ export class Network {
       swap: (held, next) => this.#swap(held, next),
       watch: (claim, signal) => this.#waiters.watch(claim, signal),
       renew: (claims, fences) => this.#ask(claims[0]?.name ?? "", () => backend.renew(claims, fences)),
-      release: (claim) => this.#release(claim),
+      can: backend.can,
+      release: (claim, outcome) => this.#release(claim, outcome),
       query: (prefix) => this.#ask(prefix, () => backend.query(prefix)),
+      inspect: (name) => this.#ask(name, () => backend.inspect(name)),
+      forget: (name, fence) => this.#ask(name, () => backend.forget!(name, fence)),
       forceRelease: (name, ...rest) => this.#ask(name, () => backend.forceRelease(name, ...rest)),
       listen: (listener) => this.#listen(listener),
       close: async () => {
@@ -135,11 +138,11 @@ export class Network {
     );
   }
 
-  #release(claim: Claim): Promise<Released> {
+  #release(claim: Claim, outcome?: Outcome): Promise<Released> {
     this.#forget(claim);
     return this.#commands.ask(
       claim.name,
-      () => this.#remote.backend.release(claim),
+      () => this.#remote.backend.release(claim, outcome),
       (was, twice) => {
         if (this.#isSure(was, twice)) return was;
         throw new LockBackendError("simulated", claim.name, "sent twice, and the first may have released it");
@@ -163,6 +166,7 @@ export class Network {
     this.#remote.backend.listen?.({
       lost: (id, reason) => carry(() => (this.#tellsLoss ? listener.lost(id, reason) : listener.doubt(id))),
       doubt: (id) => carry(() => listener.doubt(id)),
+      wanted: (id) => carry(() => listener.wanted?.(id)),
     });
   }
 

@@ -1,11 +1,13 @@
 /** What the processes of a simulation do all day: take locks in every way there is, work, write, and leave. */
 import type { AcquireOptions, Lease } from "../../core/api.ts";
 import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } from "../../contract/errors.ts";
+// Loaded beforehand: in the simulation no time passes while a module is fetched.
+import "../../core/once.ts";
 import type { SeededChance } from "../seeded-random.ts";
 import type { Node, World } from "./world.ts";
 
-/** `pool` admits two, `books` has readers and writers, the others have one holder at a time. */
-const LOCK_NAMES = ["job", "books", "pool", "other"] as const;
+/** `pool` admits two, `books` has readers and writers, `once` has outcomes, the others have one holder at a time. */
+const LOCK_NAMES = ["job", "books", "pool", "once", "other"] as const;
 type LockName = (typeof LOCK_NAMES)[number];
 
 /** `job`, and others by dice; all of them are always the same. */
@@ -68,7 +70,8 @@ class Visit {
     }
     try {
       const way = chance.pick(["run", "run", "acquire", "try"] as const);
-      if (way === "run") await this.#run(names, options);
+      if (names[0] === "once") await this.#once(options);
+      else if (way === "run") await this.#run(names, options);
       else if (way === "acquire") await this.#hold(names, await this.#node.locks.acquire(only(names), options));
       else {
         const { wait: _, ...rest } = options;
@@ -119,6 +122,35 @@ class Visit {
     });
     // run() does not report how its release went.
     if (held !== undefined) this.#released(names, held, "unknown");
+  }
+
+  /** Most of them get what the work of another came to. */
+  async #once(options: AcquireOptions): Promise<void> {
+    const { chance } = this.#world;
+    const names = ["once"];
+    const sinceMs = this.#world.nowMs;
+    const keep = Math.ceil(1000 + chance.between(0, 2 * this.#habits.ttlMs));
+    let held: Lease | undefined;
+    const { value, replayed, fence } = await this.#node.locks.once("once", { ...options, keep }, async (lease) => {
+      held = lease;
+      this.#began(names, lease);
+      await this.#labour(names, lease, true);
+      this.#ended(names, lease, "releasing");
+      if (chance.happens(0.2)) throw NO_INTEREST;
+      return this.#who;
+    });
+    if (held !== undefined) return this.#released(names, held, "unknown");
+    const said = {
+      kind: "replayed",
+      lock: "once",
+      who: this.#who,
+      fence,
+      value: `v${JSON.stringify(value)}`,
+      sinceMs,
+    } as const;
+    this.#world.record({ ...said, atMs: this.#world.nowMs });
+    if (!replayed) this.#world.fail("O9 once", "once", `${this.#who} got a value of no work`);
+    return this.#refused(names);
   }
 
   async #hold(names: readonly string[], lease: Lease): Promise<void> {

@@ -5,7 +5,7 @@
  * for real. The script `npm run chaos:file` kills for real, before and after each call.
  */
 import { execFile } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -52,8 +52,10 @@ async function endLasting(dir: string): Promise<boolean> {
     return (await backend.release(claim({ name: "doomed", id: LASTING }))) === "held";
   } finally {
     await backend.close();
-    // Made for a lease that never was: it has its ttl before it.
-    rmSync(join(dir, "o", LASTING), { force: true });
+    // Made for a lease that never was, and bound to no process: it has its ttl before it.
+    for (const file of readdirSync(join(dir, "o")).map((name) => join(dir, "o", name)))
+      if (readFileSync(file, "utf8").includes(`"id":"${LASTING}-`) && readFileSync(file, "utf8").includes('"pid":0'))
+        rmSync(file);
   }
 }
 

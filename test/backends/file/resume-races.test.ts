@@ -17,20 +17,37 @@ afterEach(async () => {
   await scratch.end();
 });
 
-/** Runs `act` once, after the n-th call of the disk that concerns the path, and returns whether there were that many. */
-function afterCall(nth: number, path: string, act: () => unknown): () => boolean {
+interface Point {
+  /** After the n-th call of the disk that concerns a file of the claim, or before it. */
+  readonly nth: number;
+  readonly before?: boolean;
+  readonly claim: Claim;
+}
+
+/** Runs `act` once, at that point, and `later` after this call and each that follows. Returns whether there were so many calls. */
+function atCall(
+  { nth, before = false, claim: { id } }: Point,
+  act: () => unknown,
+  later?: () => unknown,
+): () => boolean {
+  const files = `${scratch.dir}/o/${id}`;
   let calls = 0;
   let acting = false;
+  const doing = (what: (() => unknown) | undefined): void => {
+    acting = true;
+    void what?.();
+    acting = false;
+  };
   for (const name of Object.keys(real) as (keyof Disk)[]) {
+    const call = real[name] as (...args: never[]) => unknown;
     Object.assign(disk, {
       [name]: (...args: never[]) => {
-        const answer = (real[name] as (...args: never[]) => unknown)(...args);
-        if (acting || !args.some((arg) => arg === path)) return answer;
+        if (acting || !args.some((arg) => String(arg).startsWith(files))) return call(...args);
         calls++;
-        if (calls !== nth) return answer;
-        acting = true;
-        void act();
-        acting = false;
+        if (calls === nth && before) doing(act);
+        const answer = call(...args);
+        if (calls === nth && !before) doing(act);
+        if (calls >= nth) doing(later);
         return answer;
       },
     });
@@ -55,7 +72,7 @@ describe.each<[string, Partial<Claim>]>([
           clock.block(2 * wish.ttlMs);
         }
         let other: ReturnType<FileBackend["attempt"]> | undefined;
-        const happened = afterCall(nth, `${scratch.dir}/o/${wish.id}`, () => {
+        const happened = atCall({ nth, claim: wish }, () => {
           clock.block(wish.ttlMs / 2);
           other = second.attempt(wish);
         });
@@ -84,7 +101,7 @@ describe.each<[string, Partial<Claim>]>([
       const [first, second] = [open(), open()];
       const wish = claim({ ...change, name: `lock ${nth}` });
       let other: ReturnType<FileBackend["attempt"]> | undefined;
-      const happened = afterCall(nth, `${scratch.dir}/o/${wish.id}`, () => {
+      const happened = atCall({ nth, claim: wish }, () => {
         clock.block(2 * wish.ttlMs);
         other = second.attempt(wish);
         clock.block(2 * wish.ttlMs);
@@ -103,4 +120,67 @@ describe.each<[string, Partial<Claim>]>([
       expect((await open().query(wish.name)).held, `call ${nth}`).toMatchObject([{ fence }]);
     }
   });
+});
+
+describe("S168: a lease that one process was given by a claim stays, whatever another does with the same claim", () => {
+  test.each([
+    ["asks again after its time was over", "after"],
+    ["is amid its release", "before"],
+  ])("one that %s (%s each call of the disk)", async (what, when) => {
+    const releases = what === "is amid its release";
+    let given = 0;
+    for (let nth = 1; ; nth++) {
+      const clock = new FakeClock();
+      const open = (): FileBackend => scratch.open({ detached: true, hints: "poll", clock });
+      const [first, second, third] = [open(), open(), open()];
+      // Others judge a reader's lease by its file, and not by an entry that is a link to it.
+      const wish = claim({ mode: "shared", name: `lock ${nth}` });
+      const { fence } = await granted(first, wish);
+      if (!releases) clock.block(2 * wish.ttlMs);
+      let other: ReturnType<FileBackend["attempt"]> | undefined;
+      const rivals: ReturnType<FileBackend["attempt"]>[] = [];
+      const happened = atCall(
+        { nth, before: when === "before", claim: wish },
+        () => (other = second.attempt(wish)),
+        () => rivals.push(third.attempt(claim({ name: wish.name, queues: false }))),
+      );
+      await (releases ? first.release(wish) : first.attempt(wish));
+      Object.assign(disk, real);
+      if (!happened()) break;
+      const answer = await other!;
+      // The old lease, which ends with the release.
+      if (!answer.granted || answer.fence === fence) continue;
+      given++;
+      for (const rival of rivals) expect(await rival, `call ${nth}`).toMatchObject({ granted: false });
+      expect(await second.renew([wish]), `call ${nth}`).toMatchObject([{ held: true }]);
+    }
+    expect(given).toBeGreaterThan(0);
+  });
+});
+
+test("S168: a renewal stays, whatever another process that changes the ttl of the same lease does meanwhile", async () => {
+  for (let nth = 1; ; nth++) {
+    const clock = new FakeClock();
+    const open = (): FileBackend => scratch.open({ detached: true, hints: "poll", clock });
+    const wish = claim({ name: `lock ${nth}` });
+    await granted(open(), wish);
+    const longer = { ...wish, ttlMs: 5 * wish.ttlMs };
+    const second = open();
+    let other: ReturnType<FileBackend["renew"]> | undefined;
+    const happened = atCall({ nth, before: true, claim: wish }, () => {
+      clock.block(wish.ttlMs / 2);
+      other = second.renew([longer]);
+    });
+    expect(await open().renew([longer])).toMatchObject([{ held: true }]);
+    Object.assign(disk, real);
+    if (!happened()) {
+      expect(nth).toBeGreaterThan(3);
+      return;
+    }
+    const [renewal] = await other!;
+    if (renewal?.held !== true) expect.fail("its time is not over");
+    const [held] = (await open().query(wish.name)).held;
+    expect(clock.now() + held!.remainingMs, `call ${nth}`).toBeGreaterThanOrEqual(renewal.fromMs! + longer.ttlMs);
+    expect(await second.renew([longer]), `call ${nth}`).toMatchObject([{ held: true }]);
+  }
 });

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { FileBackend } from "../../../src/backends/file/index.ts";
+import type { Claim } from "../../../src/contract/backend.ts";
 import { claim, eventually, granted, grantedAtLast, Scratch, sleep } from "./peers.ts";
 
 let scratch: Scratch;
@@ -16,7 +17,14 @@ function another(): FileBackend {
   return scratch.open({ detached: true });
 }
 
-const inode = (id: string): number => statSync(join(scratch.dir, "o", id)).ino;
+/** The one lease file of a claim. */
+function fileOf({ id }: Claim): string {
+  const [name, ...others] = readdirSync(join(scratch.dir, "o")).filter((file) => file.startsWith(id));
+  expect(others).toEqual([]);
+  return join(scratch.dir, "o", name!);
+}
+
+const inode = (wish: Claim): number => statSync(fileOf(wish)).ino;
 
 describe.each([
   ["exclusive", {}],
@@ -27,10 +35,10 @@ describe.each([
   test.each([true, false])("is answered with its lease, in its own file (queues: %s)", async (queues) => {
     const wish = claim(change);
     const { fence, run } = await granted(another(), wish);
-    const before = inode(wish.id);
+    const before = inode(wish);
     const second = another();
     expect(await second.attempt({ ...wish, queues, holder: "test:2" })).toMatchObject({ granted: true, fence, run });
-    expect(inode(wish.id)).toBe(before);
+    expect(inode(wish)).toBe(before);
     expect((await second.query("")).held).toHaveLength(1);
     expect((await second.query("")).pending).toEqual([]);
     expect(await another().renew([wish])).toMatchObject([{ held: true }]);
@@ -88,7 +96,7 @@ test("a claim that waits and is asked for again keeps its position, with one tic
 test("a lease whose lease file was replaced is neither renewed nor gone on with: others judge by the old one", async () => {
   const wish = claim();
   await granted(another(), wish);
-  const path = join(scratch.dir, "o", wish.id);
+  const path = fileOf(wish);
   const text = readFileSync(path, "utf8");
   writeFileSync(`${path}.new`, text);
   renameSync(`${path}.new`, path);

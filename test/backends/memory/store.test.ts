@@ -26,7 +26,7 @@ describe("memory()", () => {
     await a.release(first);
     const releasedMs = clock.now();
     await clock.advance(300);
-    expect(await watching).toEqual({ granted: true, fence: 65n, run: 64, fromMs: releasedMs });
+    expect(await watching).toEqual({ granted: true, fence: 65n, run: 64, mayLinger: true, fromMs: releasedMs });
   });
 
   test("hands over in the instant the lease expires", async () => {

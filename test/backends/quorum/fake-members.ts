@@ -31,6 +31,7 @@ export class FakeMember {
       release: (claim) => this.#answer("release", () => this.#inner.release(claim)),
       withdraw: (claim) => this.#answer("release", () => this.#inner.withdraw!(claim)),
       query: (prefix) => this.#answer("query", () => this.#inner.query(prefix)),
+      inspect: (name) => this.#answer("query", () => this.#inner.inspect(name)),
       forceRelease: (...force) => this.#answer("forceRelease", () => this.#inner.forceRelease(...force)),
       listen: (listener) => this.#inner.listen?.(listener),
       close: () => this.#inner.close(),

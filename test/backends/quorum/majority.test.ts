@@ -66,7 +66,8 @@ describe("what a majority says", () => {
   test("query() shows a lease once, with its first fence, and not what a lost round left at a minority", async () => {
     const { clock, fakes, open } = fakeQuorum(5);
     const backend = open();
-    const { fence } = await granted(backend, newClaim({ name, holder: "a:1", meta: { why: "test" }, ttlMs: 8000 }));
+    const claim = newClaim({ name, holder: "a:1", meta: { why: "test" }, ttlMs: 8000 });
+    const { fence } = await granted(backend, claim);
     for (const fake of fakes.slice(0, 2)) await fake.member.vote(newClaim({ name: "lock-debris" }), 1n);
     await clock.advance(1000);
     const { held, pending, forced } = await backend.query("lock");
@@ -80,6 +81,7 @@ describe("what a majority says", () => {
         heldMs: 1000,
         remainingMs: 7000,
         meta: { why: "test" },
+        id: claim.id,
       },
     ]);
     expect([pending, forced]).toEqual([[], []]);

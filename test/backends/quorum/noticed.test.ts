@@ -3,12 +3,13 @@ import { describe, expect, test } from "vitest";
 import type { Vote } from "../../../src/contract/backend.ts";
 import { systemClock } from "../../../src/contract/clock.ts";
 import { ballotAbove, ballotOf, firstFence, Proposer } from "../../../src/backends/quorum/ballot.ts";
-import type { ReleaseHints } from "../../../src/backends/quorum/release-hints.ts";
+import type { MemberLink } from "../../../src/backends/quorum/member-link.ts";
+import { ReleaseHints } from "../../../src/backends/quorum/release-hints.ts";
 import { Backoff } from "../../../src/backends/quorum/backoff.ts";
 import type { Round } from "../../../src/backends/quorum/round.ts";
 import { ClaimState } from "../../../src/backends/quorum/claim-state.ts";
 import { describe as described, inWords } from "../../../src/backends/quorum/errors.ts";
-import { heldBy, type NoVote } from "../../../src/backends/quorum/votes.ts";
+import { ballotToRaise, heldBy, type NoVote } from "../../../src/backends/quorum/votes.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { newClaim } from "./servers.ts";
 import { failure, granted, fakeQuorum } from "./fake-members.ts";
@@ -299,4 +300,149 @@ describe("ballots", () => {
     at.wall -= 10_000;
     expect(proposer.next()).toBe(ahead);
   });
+});
+
+describe("what members are asked, and what not:", () => {
+  test("another process that resumes a lease finds it once, renews it and releases it", async () => {
+    const { fakes, open } = fakeQuorum(3);
+    let recalls = 0;
+    for (const { member } of fakes) {
+      const vote = member.vote.bind(member);
+      member.vote = (round, ballot) => {
+        // As a store that knows its rounds by the claim's id.
+        member.recall = async (_, id) => {
+          recalls++;
+          return round.id.startsWith(id) ? { id: round.id, ballot } : undefined;
+        };
+        return vote(round, ballot);
+      };
+    }
+    const claim = newClaim({ name });
+    const { fence } = await granted(open(), claim);
+    const other = open();
+    const resumed = { ...claim, resumes: true };
+    expect(await other.renew([resumed], [fence])).toMatchObject([{ held: true }]);
+    expect(await other.renew([resumed], [fence])).toMatchObject([{ held: true }]);
+    expect(await granted(other, resumed)).toMatchObject({ fence });
+    expect(recalls).toBe(3);
+    expect(await other.release(resumed)).toBe("held");
+    expect(fakes.map(({ holders }) => holders)).toEqual(["", "", ""]);
+  });
+
+  test("a renewal that all confirm asks none for its vote again", async () => {
+    const { clock, fakes, open } = fakeQuorum(3);
+    const backend = open();
+    const claim = newClaim({ name });
+    await granted(backend, claim);
+    expect(await backend.renew([claim])).toMatchObject([{ held: true }]);
+    await clock.settle();
+    expect(fakes.map(({ asked }) => asked.vote)).toEqual([1, 1, 1]);
+  });
+
+  test("a member that was down when the lease was won is not asked to release it", async () => {
+    const { clock, fakes, open } = fakeQuorum(3);
+    fakes[0]!.member.isDown = () => true;
+    const backend = open();
+    const claim = newClaim({ name });
+    await granted(backend, claim);
+    expect(await backend.release(claim)).toBe("held");
+    // Nor is one that had no part in a round that was lost.
+    fakes[1]!.member.vote = () => Promise.resolve({ vote: "held", by: "another", fence: 1n, remainingMs: 1000 });
+    expect((await backend.attempt(newClaim({ name, queues: false }))).granted).toBe(false);
+    await clock.settle();
+    expect(fakes[0]!.asked.release).toBe(0);
+    expect(fakes[2]!.asked.release).toBeGreaterThan(1);
+  });
+
+  test("one that goes down between the two rounds of a minHold is asked to release what it granted in the first", async () => {
+    const { clock, fakes, open } = fakeQuorum(3);
+    const { member } = fakes[2]!;
+    member.isDown = () => fakes[2]!.asked.vote > 0;
+    const backend = open();
+    const claim = newClaim({ name, minHoldMs: 1000 });
+    await granted(backend, claim);
+    expect(fakes.map(({ asked }) => asked.vote)).toEqual([2, 2, 1]);
+    await clock.advance(1000);
+    expect(await backend.release(claim)).toBe("held");
+    await clock.settle();
+    expect(fakes.map(({ holders }) => holders)).toEqual(["", "", ""]);
+  });
+
+  test("a force that one member confirms is one, where the other that held the lease is silent", async () => {
+    const { clock, fakes, open } = fakeQuorum(3);
+    fakes[2]!.isCutOff = true;
+    const backend = open({ memberWait: 100 });
+    const { fence } = await granted(backend, newClaim({ name }));
+    fakes[2]!.isCutOff = false;
+    fakes[1]!.replyMs = Infinity;
+    const forced = backend.forceRelease(name, fence, "ops", "stuck");
+    await clock.advance(200);
+    expect(await forced).toBe(true);
+    // Where no member held it there was nothing to end, also while one is silent.
+    const again = backend.forceRelease(name, fence, "ops", "stuck");
+    await clock.advance(200);
+    expect(await again).toBe(false);
+  });
+
+  test("after several that found the ballot too low, the next one is above the highest of them", () => {
+    const low = (fence: bigint): Vote => ({ vote: "low", fence });
+    const [highest, lower] = [ballotOf(9n << 20n), ballotOf(5n << 20n)];
+    expect(ballotToRaise([low(highest), low(lower)], 3, 2, 1n)).toBe(ballotAbove(highest));
+    expect(ballotToRaise([low(lower), low(highest)], 3, 2, 1n)).toBe(ballotAbove(highest));
+    expect(ballotToRaise([low(lower)], 3, 2, highest)).toBe(ballotAbove(highest));
+  });
+
+  test("of a lease that was won and is lost no member forgets the ballot: its fence was used", async () => {
+    const { clock, fakes, open } = fakeQuorum(3);
+    const withdrawn: string[] = [];
+    for (const { member } of fakes) {
+      const withdraw = member.withdraw!.bind(member);
+      member.withdraw = (round) => {
+        withdrawn.push(round.id);
+        return withdraw(round);
+      };
+    }
+    const backend = open();
+    const claim = newClaim({ name });
+    const { fence } = await granted(backend, claim);
+    for (const { member } of fakes.slice(1)) await member.forceRelease(name, ballotOf(fence), "ops", "stuck");
+    expect(await backend.renew([claim])).toMatchObject([{ held: false }]);
+    await clock.settle();
+    expect(fakes.map(({ holders }) => holders)).toEqual(["", "", ""]);
+    expect(withdrawn).toEqual([]);
+    // One that was lost never was a lease: there it may.
+    for (const { member } of fakes.slice(1))
+      member.vote = () => Promise.resolve({ vote: "held", by: "another", fence: 1n, remainingMs: 1000 });
+    expect((await backend.attempt(newClaim({ name }))).granted).toBe(false);
+    await clock.settle();
+    expect(withdrawn.length).toBeGreaterThan(0);
+  });
+});
+
+test("who waits is woken when those that were free and those that have been freed since may be a majority", () => {
+  const freed: (() => void)[] = [];
+  const links = [0, 1, 2].map((index) => ({
+    index,
+    member: {
+      freed: (_: string, call: () => void) => {
+        freed[index] = call;
+        return () => {};
+      },
+    },
+  })) as unknown as MemberLink[];
+  /** A round in which so many members would have granted. */
+  const lost = (free: number): Round =>
+    ({ vote: ({ index }: MemberLink) => ({ vote: index < free ? "granted" : "held" }) }) as unknown as Round;
+  const wokenBy = (free: number, ...members: number[]): number => {
+    const hints = new ReleaseHints();
+    hints.listen(links, name, lost(free));
+    let woken = 0;
+    hints.await(() => woken++);
+    for (const member of members) freed[member]!();
+    return woken;
+  };
+  expect(wokenBy(1, 1)).toBe(1);
+  expect(wokenBy(1, 0)).toBe(0);
+  expect(wokenBy(0, 1)).toBe(0);
+  expect(wokenBy(0, 1, 2)).toBe(1);
 });

@@ -219,6 +219,7 @@ export class SimulatedServer {
       renew: (claims, fences) => on(({ member }) => member.renew(claims, fences)),
       release: (claim) => on(({ member }) => member.release(claim)),
       query: (prefix) => on(({ member }) => member.query(prefix)),
+      inspect: (name) => on(({ member }) => member.inspect(name)),
       forceRelease: (name, fence, by, reason) => on(({ member }) => member.forceRelease(name, fence, by, reason)),
       freed: (name, wake) => this.#model.store.freed.listen(name, () => world.push(client, this.at, wake)),
       close: () => Promise.resolve(),

@@ -161,6 +161,7 @@ test("S142: so it is on real servers, and a busy lock is busy to a thousand trie
     renew: (claims, fences) => inner.renew(claims, fences),
     release: (one) => inner.release(one),
     query: (prefix) => inner.query(prefix),
+    inspect: (name) => inner.inspect(name),
     forceRelease: (...force) => inner.forceRelease(...force),
     listen: (listener) => inner.listen?.(listener),
     close: () => inner.close(),

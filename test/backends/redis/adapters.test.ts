@@ -276,7 +276,7 @@ describe("scripts that wait for replicas", () => {
   });
 });
 
-/** Timers that fire when told to, while `work` runs. */
+/** Timers that fire on demand, while `work` runs. */
 async function withTimers(work: (timers: readonly { ms: number; fire: () => void }[]) => Promise<void>): Promise<void> {
   const timers: { ms: number; fire: () => void }[] = [];
   const later = (fire: () => void, ms: number): object => {
@@ -295,7 +295,7 @@ async function withTimers(work: (timers: readonly { ms: number; fire: () => void
   }
 }
 
-test("a connection that opens after nobody waits for it any more is closed, and one that opened in time is not", () =>
+test("a connection that opens after no caller waits for it any more is closed, and one that opened in time is not", () =>
   withTimers(async (timers) => {
     const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
     const { connection, lines } = serverWith(() => "PONG");
@@ -347,7 +347,7 @@ describe("who a server is", () => {
     ["as an object", { "min-replicas-to-write": "2" }, 2],
     ["not at all", null, undefined],
     ["in no known way", "none", undefined],
-  ])("is told with its settings %s", async (_, settings, minReplicas) => {
+  ])("is reported with its settings %s", async (_, settings, minReplicas) => {
     expect(await identify(serverSaying(settings))).toMatchObject({
       version: "7.2.0",
       runId: "abc",

@@ -1,4 +1,4 @@
-/** A lock whose queue is full of what nobody waits for: what it costs to pass over that, and when it is left to others. */
+/** A lock whose queue is full of claims that no process waits for: what it costs to skip them, and when that is left to others. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { attempt } from "../../../src/backends/redis/generated/scripts.ts";
@@ -12,8 +12,8 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-describe("a lock that is busy with what nobody waits for", () => {
-  test("S179: thousands of empty places cost a look at the line for each portion, and not for each place", async () => {
+describe("a lock that is busy with claims that no process waits for", () => {
+  test("S179: thousands of empty places cost one read of the line for each portion, and not for each place", async () => {
     await using own = await startRedis();
     await using testClients = new Clients();
     const admin = testClients.client(own.port);

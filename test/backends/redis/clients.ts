@@ -25,7 +25,7 @@ export interface Library {
   readonly name: string;
   /** `extra` goes to the library as it is, on top of what the tests need. */
   standalone(port: number, extra?: object): Promise<Opened>;
-  /** One that nobody waits for: it may never connect. */
+  /** One that no test waits for: it may never connect. */
   connecting(port: number): Opened;
   sentinel(lab: SentinelLab): Promise<Opened>;
   cluster(lab: ClusterLab): Promise<Opened>;

@@ -110,7 +110,7 @@ test("durability works per slot in a cluster", async () => {
 });
 
 test("a node that does not answer keeps neither renewals nor waiters on other nodes waiting", async () => {
-  // So patient that it does not notice: a cluster that fails over answers nobody for a while, on whatever node.
+  // So patient that it does not notice: during a fail-over a cluster answers no client for a while, on any node.
   const patient = await startCluster({ nodeTimeoutMs: 600_000 });
   testClients.later(() => patient.stop());
   const [a, b] = [testClients.own(redis(client(patient))), testClients.own(redis(client(patient), { ticket: 900 }))];
@@ -136,7 +136,7 @@ test("a node that does not answer keeps neither renewals nor waiters on other no
   }
 }, 180_000);
 
-test("a lease survives a fail-over of its node, and with quarantine nobody is granted a lock there until it is over", async () => {
+test("a lease survives a fail-over of its node, and with quarantine no claim is granted a lock there until it is over", async () => {
   const guarded = testClients.own(
     redis(client(), { failover: "quarantine", maxTtl: "4s", maxLag: "2s", checkReplicas: false, prefix: "guarded" }),
   );

@@ -42,7 +42,7 @@ export function redisEntry<Lab extends RedisServer | SentinelLab | ClusterLab>(
         open: async () => {
           const { client } = await (opened[next++ % CLIENTS] as Promise<Opened>);
           const backend = redis(client, options);
-          // A member is told by its quorum whether it must fear to have forgotten leases; here it need not.
+          // A quorum tells its members whether they may have lost leases; here the member has not.
           if (topology === "standalone") await backend.join({ quarantineMs: 0, allowEviction: false });
           return backend;
         },

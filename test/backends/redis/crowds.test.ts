@@ -1,4 +1,4 @@
-/** Long queues, lapsed tickets, gaps and garbage: no call keeps the server busy for long, and nobody is passed over. */
+/** Long queues, lapsed tickets, gaps and garbage: no call keeps the server busy for long, and no waiter is passed over. */
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Claim } from "../../../src/contract/backend.ts";
@@ -115,7 +115,7 @@ describe("lapsed tickets", () => {
     expect(await far.watch(living, AbortSignal.timeout(20_000))).toMatchObject({ granted: true });
     const { evalsha = 0, eval: evals = 0 } = await calls(admin);
     expect((await workOf(admin)) / (evalsha + evals)).toBeLessThan(3000);
-    // Whoever does not queue is not told that a free lock is taken, either.
+    // A claim that does not queue is not refused a free lock, either.
     await far.release(living);
     await admin.hset(
       key,
@@ -148,7 +148,7 @@ describe("lapsed tickets", () => {
     const state = await stateOf(admin, holder);
     fields.push("q2001", living.id, `w${living.id}`, `${record.slice(0, 28)}0000000000002001${record.slice(44)}`);
     await admin.hset(key, ...fields, "s", [...state.slice(0, -3), "2001", "1", "2001"].join(" "));
-    // Nobody releases: the holder's time passes, and the waiter's own questions bring it there.
+    // No release comes: the holder's time passes, and the waiter's own questions bring it there.
     expect(await far.watch(living, AbortSignal.timeout(20_000))).toMatchObject({ granted: true });
     expect(await far.release(living)).toBe("held");
     expect(await admin.hkeys(key)).toEqual(["s"]);
@@ -170,12 +170,12 @@ describe.concurrent("garbage", () => {
         `${"9".repeat(13)} ${"9".repeat(13)} 0000000000000001 .x ${"9".repeat(300)} 1 1 1 1 1 1 1 i []`,
       ],
     ],
-    ["an id in the line that nobody has", () => ["q1", "nobody"]],
+    ["an id in the line that no claim has", () => ["q1", "unknown"]],
     ["a gap that leads nowhere", () => ["q1", " 999999"]],
     ["a gap that leads back", () => ["q1", " 0"]],
   ];
   for (const [what, harm] of harms) {
-    test(`S179: ${what} does not stop the waiters behind it, and its owner still gets the lock`, async () => {
+    test(`S179: ${what} does not stop the waiters behind it, and its claim still gets the lock`, async () => {
       await using testClients = new Clients();
       const client = testClients.client(server.port);
       const [near, far] = [testClients.backend(server.port), testClients.backend(server.port, { ticket: 1500 })];
@@ -198,7 +198,7 @@ describe.concurrent("garbage", () => {
     });
   }
 
-  test("S179: a holder's record that is none makes the lock foreign, for nobody knows how long it is held", async () => {
+  test("S179: a holder's record that is invalid makes the lock foreign, because it is unknown how long it is held", async () => {
     await using testClients = new Clients();
     const client = testClients.client(server.port);
     const backend = testClients.backend(server.port);

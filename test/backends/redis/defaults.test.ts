@@ -1,4 +1,4 @@
-/** How long things last where nobody says so, as the documentation promises it, by the server's own clock. */
+/** How long things last by default, as the documentation promises it, by the server's own clock. */
 import { expect, test } from "vitest";
 import { startRedis } from "../../../src/lab/servers/redis.ts";
 import { makeWallClock } from "../../../src/lab/servers/wall-clock.ts";

@@ -51,7 +51,7 @@ describe.concurrent("a server that misbehaves", () => {
   for (const [type, make] of [
     ["string", ["SET", "mine"]],
     ["list", ["RPUSH", "mine"]],
-    ["hash of somebody else", ["HSET", "field", "mine"]],
+    ["hash of another program", ["HSET", "field", "mine"]],
     ["hash that looks a little like ours", ["HSET", "s", "mine"]],
     ["set", ["SADD", "mine"]],
   ] as const) {
@@ -208,7 +208,7 @@ describe.concurrent("a server that misbehaves", () => {
     testClients.later(() => locks.close());
     const lease = await locks.acquire("held");
     await own.restart();
-    await eventually("the loss is told", () => (lease.signal.aborted ? true : undefined));
+    await eventually("the loss is reported", () => (lease.signal.aborted ? true : undefined));
     expect(lease.signal.reason).toBeInstanceOf(LockLostError);
     const next = await locks.acquire("held");
     expect(next.fence).toBeGreaterThan(lease.fence);
@@ -216,7 +216,7 @@ describe.concurrent("a server that misbehaves", () => {
   });
 });
 
-test("S01: a release after the lease's time is over says so, alone or not, though nobody came in between", async () => {
+test("S01: a release after the lease's time is over says so, alone or not, though no other claim came in between", async () => {
   await using testClients = new Clients();
   const backend = testClients.backend(server.port);
   const claims = [claimOf({ ttlMs: 40 }), claimOf({ ttlMs: 40, mode: "shared" })];
@@ -258,7 +258,7 @@ test("S18: one bad key in a batch of 1,000 renewals harms no other, and few roun
   expect(no).toEqual([bad.id, gone.id]);
 });
 
-test("S25: writes refused in the middle of a hold make renewals unknown, and the holder is told", async () => {
+test("S25: writes refused in the middle of a hold make renewals unknown, and the holder learns of it", async () => {
   await using own = await startRedis();
   await using testClients = new Clients();
   const client = testClients.client(own.port);
@@ -266,6 +266,6 @@ test("S25: writes refused in the middle of a hold make renewals unknown, and the
   testClients.later(() => locks.close({ force: true, grace: 1 }));
   const lease = await locks.acquire("held");
   await client.config("SET", "min-replicas-to-write", "1");
-  await eventually("the loss is told", () => (lease.signal.aborted ? true : undefined));
+  await eventually("the loss is reported", () => (lease.signal.aborted ? true : undefined));
   await expect(testClients.backend(own.port).attempt(claimOf())).rejects.toThrow(LockBackendError);
 });

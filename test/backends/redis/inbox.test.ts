@@ -81,7 +81,7 @@ async function listens(server: RedisServer, ending: string): Promise<void> {
   );
 }
 
-/** The lock's channel is asked for in vain until the gate opens. */
+/** Subscribing to the lock's channel fails until the gate opens. */
 async function asked(gate: Gate): Promise<void> {
   await eventually("SUBSCRIBE was sent", () => (gate.inboxes.size > 0 ? true : undefined));
 }
@@ -117,7 +117,7 @@ describe.concurrent.each(Object.values(libraries))("a SUBSCRIBE that is not answ
     await eventually("the connection is closed", () => (gate.inboxes.size === 0 ? true : undefined));
   });
 
-  test("leaves nothing behind of a lock that nobody waits for any more", async () => {
+  test("leaves nothing behind of a lock that no claim waits for any more", async () => {
     await using server = await startRedis();
     await using gate = new Gate(server.port);
     await using testClients = new Clients();
@@ -136,7 +136,7 @@ describe.concurrent.each(Object.values(libraries))("a SUBSCRIBE that is not answ
     gate.heal();
     backend.freed("other", () => {});
     await listens(server, ":other");
-    await eventually("nobody listens to the others", async () =>
+    await eventually("no client listens to the others", async () =>
       (await channels(server)).some((channel) => /:(early|late)$/u.test(channel)) ? undefined : true,
     );
     expect((await channels(server)).length).toBe(2);

@@ -1,4 +1,4 @@
-/** Two connections have two times: a grant that is told late must not be believed, whatever the commands said meanwhile. */
+/** Two connections have two times: a grant that is reported late must not be believed, whatever the commands said meanwhile. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Granted } from "../../../src/contract/backend.ts";
 import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
@@ -56,7 +56,7 @@ describe.concurrent("a late grant message", () => {
       const witness = rivalOf(other);
       await granted(near, other);
       await refused(far, witness);
-      // Both roads stall; the store grants to the waiter, its lease passes, and somebody else has the lock.
+      // Both roads stall; the store grants to the waiter, its lease passes, and another claim has the lock.
       commands.hang("requests");
       messages.hang("replies");
       await near.release(holder);
@@ -73,9 +73,9 @@ describe.concurrent("a late grant message", () => {
       await refused(far, waiter);
       const watching = far.watch(waiter, AbortSignal.timeout(20_000));
       await near.release(other);
-      const told = far.watch(witness, AbortSignal.timeout(20_000));
+      const reported = far.watch(witness, AbortSignal.timeout(20_000));
       await messages.heal();
-      expect(await told).toMatchObject({ granted: true });
+      expect(await reported).toMatchObject({ granted: true });
       const news = await newsOf(watching);
       expect(news === undefined || news === "nothing", "a reason to ask at most").toBe(true);
       expect((await near.query(holder.name)).held.map((one) => one.fence)).toEqual([fence]);
@@ -87,7 +87,7 @@ describe.concurrent("a late grant message", () => {
   }
 });
 
-test("S122: a grant that is told before the answer “you are queued” is believed once that has come", async () => {
+test("S122: a grant that arrives before the answer “you are queued” is believed once that has come", async () => {
   await using testClients = new Clients();
   const { client, commands } = await twoRoads(testClients, libraries.ioredis5);
   const [near, far] = [testClients.backend(server.port), testClients.own(redis(client, { ticket: "60s" }))];
@@ -106,7 +106,7 @@ test("S122: a grant that is told before the answer “you are queued” is belie
   expect(await far.watch(waiter, AbortSignal.timeout(15_000))).toMatchObject({ granted: true });
 });
 
-test("a grant to a claim whose release got no answer is given back at once, whatever its minHold: nobody had it", async () => {
+test("a grant to a claim whose release got no answer is given back at once, whatever its minHold: no caller had it", async () => {
   await using testClients = new Clients();
   const client = testClients.client(server.port);
   const [near, far] = [testClients.backend(server.port), testClients.own(redis(client, { ticket: "60s" }))];

@@ -45,7 +45,7 @@ async function linked(replica: RedisServer): Promise<void> {
 }
 
 describe.concurrent("a member abstains for a quarantine", () => {
-  test("at its very first vote, unless an operator vouches for it", async () => {
+  test("at its very first vote, unless an operator confirms that it lost nothing", async () => {
     await using server = await startRedis();
     await using testClients = new Clients();
     const member = testClients.backend(server.port);
@@ -106,7 +106,7 @@ describe.concurrent("a member abstains for a quarantine", () => {
     await abstains(old, againMs);
   });
 
-  test("when it was a replica for a while of a copy of itself that nobody used", async () => {
+  test("when it was a replica for a while of an unused copy of itself", async () => {
     await using first = await startRedis({ args: QUICK_SYNC });
     await using second = await startRedis({ args: [...QUICK_SYNC, "--replicaof", `127.0.0.1 ${first.port}`] });
     await using testClients = new Clients();
@@ -153,7 +153,7 @@ describe.concurrent("a member abstains for a quarantine", () => {
       { granted: false, position: 2 },
     ]);
     await waitFor(backend, first);
-    // Nobody is served before the quarantine is over, though signs of life come every third of a second.
+    // No claim is served before the quarantine is over, though signs of life come every third of a second.
     expect(performance.now() - startMs).toBeGreaterThan(3800);
     await backend.release(first);
     await waitFor(backend, second);
@@ -172,7 +172,7 @@ describe.concurrent("a quorum refuses as a member", () => {
     });
   });
 
-  test("a server that may evict leases, unless told otherwise", async () => {
+  test("a server that may evict leases, unless the options allow it", async () => {
     await using server = await startRedis({ args: ["--maxmemory-policy", "allkeys-lru"] });
     await using testClients = new Clients();
     const member = testClients.backend(server.port);
@@ -190,7 +190,7 @@ describe.concurrent("a quorum refuses as a member", () => {
   });
 });
 
-test("a member is told apart from others, and from itself after a restart, by its id; and tells its clock", async () => {
+test("a member is distinguished from others, and from itself after a restart, by its id; and reports its clock", async () => {
   await using server = await startRedis();
   await using other = await startRedis();
   await using testClients = new Clients();

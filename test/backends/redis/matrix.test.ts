@@ -43,7 +43,7 @@ function loseReplyTo(proxy: Proxy, text: string): () => boolean {
   return () => lost;
 }
 
-/** The answer, or what there is instead: an error that says that nobody knows, and never one that says no. */
+/** The answer, or what there is instead: an error that says “unknown”, and never one that says no. */
 const UNKNOWN = Symbol("unknown");
 async function orUnknown<T>(asked: Promise<T>): Promise<T | typeof UNKNOWN> {
   return asked.catch((error: unknown) => {
@@ -169,7 +169,7 @@ const TOPOLOGIES: Readonly<
   cluster: { open: (library) => library.cluster(cluster), url: () => `${cluster.url}?` },
 };
 
-/** Holds, waits and is told: everything that needs a listener, a timer or a connection of the backend's own. */
+/** Holds, waits and is notified: everything that needs a listener, a timer or a connection of the backend's own. */
 async function use(backend: RedisBackend, done: () => Promise<void>): Promise<void> {
   const claim = claimOf();
   const waiter = rivalOf(claim);

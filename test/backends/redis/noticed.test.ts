@@ -2,10 +2,18 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Claim } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
-import { whyNoMember } from "../../../src/backends/redis/server-checks.ts";
+import { cannotQuarantine, whyNoMember } from "../../../src/backends/redis/server-checks.ts";
 import type { Identity } from "../../../src/backends/redis/query.ts";
+import type { Connection } from "../../../src/backends/redis/connection.ts";
+import { toBackendError } from "../../../src/backends/redis/errors.ts";
+import { beat } from "../../../src/backends/redis/generated/scripts.ts";
+import { Inbox, type Recipients } from "../../../src/backends/redis/inbox.ts";
+import { toSettings } from "../../../src/backends/redis/options.ts";
+import { Renewals } from "../../../src/backends/redis/renewals.ts";
+import { FakeClock } from "../../../src/testing/fake-clock.ts";
 import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { parseUrl } from "../../../src/backends/redis/url.ts";
+import { isFence, LIMIT } from "../../../src/backends/redis/wire.ts";
 import { claimOf, Clients, eventually, granted, refused, rivalOf } from "./lab.ts";
 
 let server: RedisServer;
@@ -17,7 +25,7 @@ afterAll(() => server.stop());
 const keyOf = ({ name }: Claim): string => namesOf("holdfast", false).lock(name);
 
 describe("who is next", () => {
-  test("nobody, until the minHold of the one that was released has passed, though somebody waits", async () => {
+  test("no claim, until the minHold of the one that was released has passed, though another one waits", async () => {
     await using testClients = new Clients();
     const backend = testClients.backend(server.port);
     const holder = claimOf({ minHoldMs: 60_000, holder: "first" });
@@ -136,7 +144,7 @@ test("while the counter is ahead of the clock, a lease that began in this very m
   }
 });
 
-test("a lease over which somebody wrote is lost, with the reason", async () => {
+test("a lease that another program overwrote is lost, with the reason", async () => {
   await using testClients = new Clients();
   const admin = testClients.client(server.port);
   const backend = testClients.backend(server.port);
@@ -166,7 +174,7 @@ test("a durable server votes at once, and knows no quarantine", async () => {
   expect(await backend.vote(claimOf(), 7n)).toMatchObject({ vote: "granted" });
 });
 
-test("a server that cannot be a quorum's member is told why", () => {
+test("a server that cannot be a quorum's member is reported with the reason", () => {
   const fit = { role: "master", cluster: false, policy: "noeviction" } as Identity;
   expect(whyNoMember(fit, false)).toBeUndefined();
   expect(whyNoMember({ ...fit, role: "sentinel" }, true)).toContain("it is a sentinel");
@@ -181,7 +189,7 @@ test("checkReplicas in a URL is off only where it says false", () => {
   expect([checks(""), checks("?checkReplicas=false"), checks("?checkReplicas=true")]).toEqual([undefined, false, true]);
 });
 
-test("a limit that others do not share is told with both numbers", async () => {
+test("a limit that others do not share is reported with both numbers", async () => {
   await using testClients = new Clients();
   const backend = testClients.backend(server.port);
   const holder = claimOf({ limit: 37 });
@@ -204,7 +212,7 @@ describe("the hash of a lock", () => {
     expect(await admin.hkeys(keyOf(claim))).toEqual(["s"]);
   });
 
-  test("keeps nothing of a holder that left, or of a place in the line that is nobody's", async () => {
+  test("keeps nothing of a holder that left, or of a place in the line that belongs to no claim", async () => {
     await using testClients = new Clients();
     const admin = testClients.client(server.port);
     const backend = testClients.backend(server.port);
@@ -216,7 +224,7 @@ describe("the hash of a lock", () => {
     const waiter = rivalOf(holder);
     await granted(backend, holder);
     await refused(backend, waiter);
-    await admin.hset(keyOf(holder), "q1", "nobody");
+    await admin.hset(keyOf(holder), "q1", "unknown");
     await admin.hdel(keyOf(holder), `w${waiter.id}`);
     expect(await backend.release(holder)).toBe("held");
     expect(await admin.hkeys(keyOf(holder))).toEqual(["s"]);
@@ -304,4 +312,228 @@ test("under a quarantine a claim that would outlast it is refused, and nothing i
     message: expect.stringContaining("`maxTtl`") as string,
   });
   expect((await backend.query(claim.name)).pending).toEqual([]);
+});
+
+describe("a forced end", () => {
+  test("lets the only one who waits in at once, without a question of its own", async () => {
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port, { ticket: "30m" });
+    const holder = claimOf({ holder: "first" });
+    const waiter = rivalOf(holder, { holder: "second" });
+    const { fence } = await granted(backend, holder);
+    await refused(backend, waiter);
+    expect(await backend.forceRelease(holder.name, fence, "ops", "stuck")).toBe(true);
+    const { held, pending } = await backend.query(holder.name);
+    expect({ held: held.map(({ holder: who }) => who), pending }).toEqual({ held: ["second"], pending: [] });
+  });
+
+  test("leaves the records of earlier ones that are not old", async () => {
+    await using testClients = new Clients();
+    const backend = testClients.backend(server.port);
+    const one = claimOf({ limit: 2 });
+    const fences: bigint[] = [];
+    for (const claim of [one, rivalOf(one)]) fences.push((await granted(backend, claim)).fence);
+    for (const fence of fences) expect(await backend.forceRelease(one.name, fence, "ops", "stuck")).toBe(true);
+    const { forced } = await backend.query(one.name);
+    expect(forced.map(({ fence }) => fence).toSorted()).toEqual(fences.toSorted());
+  });
+});
+
+test("when the time of one reader is over, the others still keep a writer out", async () => {
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
+  const short = claimOf({ mode: "shared", ttlMs: 50 });
+  const readers = [1, 2].map(() => rivalOf(short, { ttlMs: 3_600_000 }));
+  for (const claim of [short, ...readers]) await granted(backend, claim);
+  await eventually("the first has ended", async () =>
+    (await backend.query(short.name)).held.length === 2 ? true : undefined,
+  );
+  const writer = rivalOf(short, { mode: "exclusive", ttlMs: 60_000, queues: false });
+  await refused(backend, writer);
+  expect(await backend.release(readers[0]!)).toBe("held");
+  await refused(backend, writer);
+  expect(await backend.release(readers[1]!)).toBe("held");
+  await granted(backend, writer);
+});
+
+test("a holder that votes with a higher ballot has that fence from then on", async () => {
+  await using own = await startRedis();
+  await using testClients = new Clients();
+  const backend = testClients.backend(own.port);
+  const claim = claimOf();
+  await backend.join({ quarantineMs: 0, allowEviction: false });
+  expect(await backend.vote(claim, 100n)).toMatchObject({ vote: "granted" });
+  expect(await backend.vote(claim, 200n)).toMatchObject({ vote: "granted" });
+  expect((await backend.query(claim.name)).held.map(({ fence }) => fence)).toEqual([200n]);
+  expect(await backend.vote(rivalOf(claim), 300n)).toMatchObject({ vote: "held" });
+});
+
+test("a sign of life of one who was let in without hearing of it extends the lease, which it trusts from then on", async () => {
+  await using testClients = new Clients();
+  const admin = testClients.client(server.port);
+  const backend = testClients.backend(server.port, { ticket: "30m" });
+  const holder = claimOf({ ttlMs: 7_200_000 });
+  const waiter = rivalOf(holder);
+  const { fence } = await granted(backend, holder);
+  await refused(backend, waiter);
+  expect(await backend.release(holder)).toBe("held");
+  // As if it had been let in an hour ago, and the message were lost.
+  const [key, field] = [keyOf(holder), `h${waiter.id}`];
+  const record = (await admin.hget(key, field))!;
+  const soon = Number((await admin.time())[0]) + 3600;
+  await admin.hset(key, field, `${soon}000${record.slice(13)}`);
+  const [run] = (await admin.eval(beat.source, 1, key, "1", "0", waiter.id)) as string[];
+  expect(BigInt(run!.split("+")[0]!)).toBeGreaterThan(fence);
+  expect(Number((await admin.hget(key, field))!.slice(0, 13))).toBeGreaterThanOrEqual((soon + 3599) * 1000);
+});
+
+test("a vote that is withdrawn takes its ballot along, and that of no other", async () => {
+  await using own = await startRedis();
+  await using testClients = new Clients();
+  const backend = testClients.backend(own.port);
+  const lease = claimOf();
+  await backend.join({ quarantineMs: 0, allowEviction: false });
+  expect(await backend.vote(lease, 100n)).toMatchObject({ vote: "granted" });
+  expect(await backend.release(lease)).toBe("held");
+  const failed = rivalOf(lease);
+  expect(await backend.vote(failed, 200n)).toMatchObject({ vote: "granted" });
+  expect(await backend.withdraw(failed)).toBe("held");
+  expect(await backend.vote(rivalOf(lease), 100n)).toMatchObject({ vote: "low" });
+  expect(await backend.vote(rivalOf(lease), 150n)).toMatchObject({ vote: "granted" });
+});
+
+test("a voted lease is found by the beginning of its id, alone and with others beside it", async () => {
+  await using own = await startRedis();
+  await using testClients = new Clients();
+  const backend = testClients.backend(own.port);
+  const lease = claimOf();
+  await backend.join({ quarantineMs: 0, allowEviction: false });
+  expect(await backend.vote(lease, 100n)).toMatchObject({ vote: "granted" });
+  const found = { id: lease.id, ballot: 100n };
+  expect(await backend.recall(lease.name, lease.id.slice(0, 8))).toEqual(found);
+  // One who waits here, beside the votes, changes how the lock is written down.
+  await refused(backend, rivalOf(lease));
+  expect(await backend.recall(lease.name, lease.id.slice(0, 8))).toEqual(found);
+  expect(await backend.recall(lease.name, "another")).toBeUndefined();
+});
+
+test("0 is no fence, neither as a ballot nor in a holder's record", async () => {
+  const fences = [-1, 0, 1, LIMIT.fence, LIMIT.fence + 1, NaN];
+  expect(fences.map(isFence)).toEqual([false, false, true, true, false, false]);
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
+  await expect(backend.vote(claimOf(), 0n)).rejects.toThrow(`from 1 to ${LIMIT.fence}, got 0`);
+});
+
+test("a voted lease that ends wakes those who listen for it, also where another claim waits beside the votes", async () => {
+  await using own = await startRedis();
+  await using testClients = new Clients();
+  const [a, b] = [testClients.backend(own.port), testClients.backend(own.port)];
+  for (const member of [a, b]) await member.join({ quarantineMs: 0, allowEviction: false });
+  const lease = claimOf();
+  expect(await a.vote(lease, 5n)).toMatchObject({ vote: "granted" });
+  await refused(a, rivalOf(lease));
+  let woken = 0;
+  testClients.later(b.freed(lease.name, () => void woken++));
+  // One hint comes when the subscription stands, because the lock may have been freed until then.
+  await eventually("it listens", () => (woken === 1 ? true : undefined));
+  expect(await a.release(lease)).toBe("held");
+  await eventually("a hint", () => (woken === 2 ? true : undefined));
+});
+
+describe("without a server:", () => {
+  const settings = toSettings({});
+
+  test("a process that asks for no quarantine renews by the silence that the server's marker allows, not by its own", async () => {
+    const asked: (readonly string[])[] = [];
+    const keysAsked: (readonly string[])[] = [];
+    const connection = {
+      topology: "standalone",
+      keyPrefix: "app:",
+      evalsha: async (_: string, keys: readonly string[], args: readonly string[]) => {
+        keysAsked.push(keys);
+        asked.push(args);
+        return "1";
+      },
+    } as unknown as Connection;
+    const names = namesOf("holdfast", false);
+    await new Renewals(connection, names, settings, undefined).renew([claimOf()]);
+    expect(asked[0]![3]).toBe("app:holdfast:{marker}");
+    const careful = toSettings({ failover: "quarantine", maxTtl: "1m", maxLag: "3s" });
+    await new Renewals(connection, names, careful, undefined).renew([claimOf()]);
+    expect(asked[1]![3]).toBe(String(careful.silenceS));
+    // A member of a quorum names its server's marker, behind the locks.
+    const member = new Renewals(connection, names, settings, undefined);
+    member.asksWho = true;
+    const claim = claimOf();
+    await member.renew([claim]);
+    expect(keysAsked[2]).toEqual([keyOf(claim), "holdfast:{marker}"]);
+  });
+
+  test("a renewal that is one request has all the time that its caller gives it; only several do not wait for each other", async () => {
+    const clock = new FakeClock();
+    const slow = {
+      topology: "standalone",
+      keyPrefix: "",
+      evalsha: () => new Promise((resolve) => void clock.setTimer(() => resolve("1"), 5000)),
+    } as unknown as Connection;
+    const renewals = new Renewals(slow, namesOf("holdfast", false), { ...settings, clock }, undefined);
+    const one = renewals.renew([claimOf({ ttlMs: 6000 })]);
+    // Different ttls are different requests.
+    const two = renewals.renew([claimOf({ ttlMs: 6000 }), claimOf({ ttlMs: 60_000 })]);
+    await clock.advance(5000);
+    expect((await one).map(({ held }) => held)).toEqual([true]);
+    expect((await two).map(({ held }) => held)).toEqual(["unknown", true]);
+  });
+
+  test("the first claim waits for its messages no longer than it may, and the next not at all", async () => {
+    const clock = new FakeClock();
+    const silent = { openOwn: () => new Promise(() => {}), onReconnect: () => () => {} } as unknown as Connection;
+    const inbox = new Inbox(silent, "channel", clock, {} as Recipients);
+    let waited = false;
+    const waiting = inbox.openWithin(1000).then(() => (waited = true));
+    await clock.advance(999);
+    expect(waited).toBe(false);
+    await clock.advance(1);
+    expect(waited).toBe(true);
+    await waiting;
+    await inbox.openWithin(1000);
+    inbox.close();
+  });
+
+  test("an error keeps its code, where that is a word, and nothing else that could hold a secret", () => {
+    const cause = Object.assign(new Error("cut off"), { code: "ECONNRESET", command: { args: ["secret"] } });
+    expect(toBackendError(cause, "a").cause).toMatchObject({ code: "ECONNRESET", message: "cut off" });
+    expect(toBackendError(cause, "a").cause).not.toHaveProperty("command");
+    const other = Object.assign(new Error("cut off"), { code: { secret: 1 } });
+    expect(toBackendError(other, "a").cause).not.toHaveProperty("code");
+  });
+
+  test("a quarantine is refused where the primary would go on without replicas, and where that is unknown", () => {
+    const identity = { version: "7.0.15", minReplicas: 1, minReplicasMaxLagMs: 1000, guardsWrites: true } as Identity;
+    const why = (change: Partial<Identity>): string | undefined =>
+      cannotQuarantine({ ...identity, ...change }, { maxLagMs: 10_000, checkReplicas: true });
+    expect(why({})).toBeUndefined();
+    expect(why({ minReplicas: 0 })).toContain("`min-replicas-to-write` is 0");
+    expect(why({ minReplicasMaxLagMs: 0 })).toContain("`min-replicas-max-lag` is 0");
+    expect(why({ minReplicasMaxLagMs: 10_000 })).toContain("Lower the one or raise the other");
+    expect(why({ guardsWrites: false })).toContain("neither by CONFIG nor in INFO");
+    expect(why({ version: "6.0.1" })).toContain("Redis 6.0.1 lets scripts write");
+  });
+});
+
+test("of two who listen for one lock, the one goes on when the other stops", async () => {
+  await using testClients = new Clients();
+  const admin = testClients.client(server.port);
+  const backend = testClients.backend(server.port);
+  const claim = claimOf();
+  const woken = [0, 0];
+  const stops = [0, 1].map((at) => backend.freed(claim.name, () => void (woken[at]! += 1)));
+  await eventually("both listen", () => (woken.every((times) => times > 0) ? true : undefined));
+  stops[0]!();
+  const [first, second] = woken;
+  await admin.publish(keyOf(claim), "freed");
+  await eventually("the other is woken", () => (woken[1]! > second! ? true : undefined));
+  expect(woken[0]).toBe(first);
+  stops[1]!();
 });

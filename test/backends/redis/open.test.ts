@@ -49,7 +49,7 @@ async function works(url: string): Promise<void> {
   }
 }
 
-/** The error that opening this URL is refused with: fatal, unless it may pass; or nobody can say which. */
+/** The error with which opening this URL is refused: fatal, unless it may pass or its kind is unknown. */
 async function refusal(url: string, fatal: boolean | "either" = true): Promise<LockBackendError> {
   const error = await openBackend(url).then(
     async (backend) => {
@@ -107,7 +107,7 @@ for (const client of LIBRARIES) {
       expect(message).toContain(`127.0.0.1:${port}`);
       expect(message).toMatch(/nothing usable answers.*ECONNREFUSED/u);
     });
-    test("S178: an open backend shows no password to whoever prints it", async () => {
+    test("S178: an open backend shows no password when it is printed", async () => {
       const backend = await openBackend(`redis://:${secret}@127.0.0.1:${locked.port}?client=${client}`);
       await granted(backend, claimOf());
       const shown = inspect(backend, { depth: 12, showHidden: true, getters: false });
@@ -184,8 +184,8 @@ function inspected(error: Error): string {
 
 test("a service that the sentinels do not watch is refused", async () => {
   const port = sentinels.sentinels[0]?.port;
-  const url = `redis+sentinel://${LOGIN}127.0.0.1:${port}/nobody?sentinelPassword=${PASSWORD}`;
-  expect((await refusal(url)).message).toMatch(/service nobody.*watch no service of that name/u);
+  const url = `redis+sentinel://${LOGIN}127.0.0.1:${port}/nosuch?sentinelPassword=${PASSWORD}`;
+  expect((await refusal(url)).message).toMatch(/service nosuch.*watch no service of that name/u);
 });
 
 test("redis+cluster:// to a single server says to use redis://", async () => {

@@ -1,4 +1,4 @@
-/** One marker for everybody on a server: the longest quarantine holds, for processes that ask for less, and for those that ask for none. */
+/** One marker for all on a server: the longest quarantine holds, for processes that ask for less, and for those that ask for none. */
 import type { Redis } from "ioredis";
 import { describe, expect, test } from "vitest";
 import type { Claim, Refused } from "../../../src/contract/backend.ts";
@@ -9,7 +9,7 @@ import { namesOf } from "../../../src/backends/redis/keys.ts";
 import { libraries } from "./clients.ts";
 import { claimOf, Clients, eventually, granted, refused, rivalOf } from "./lab.ts";
 
-/** Data and marker are there after a restart; whether they are complete nobody knows. */
+/** Data and marker are there after a restart; whether they are complete is unknown. */
 const KEPT = ["--appendonly", "yes", "--appendfsync", "always"];
 
 function quarantine(maxTtl: number): RedisOptions {
@@ -26,7 +26,7 @@ async function settled(testClients: Clients, server: RedisServer, options: Redis
   return backend;
 }
 
-/** Whoever listened before the restart does so again: a client that is closed in the middle of that complains. */
+/** A client that listened before the restart does so again: one that is closed in the middle of that complains. */
 async function listening(server: RedisServer, count: number): Promise<void> {
   await eventually("all listen again", async () => {
     const channels = (await server.cli("PUBSUB", "CHANNELS", "*")).split("\n").filter((line) => line !== "");
@@ -39,7 +39,7 @@ function isQuarantined({ heldBy, quarantineMs }: Refused): boolean {
   return quarantineMs !== undefined && heldBy.length === 0;
 }
 
-describe.concurrent("S160: the longest quarantine that anybody asked for", () => {
+describe.concurrent("S160: the longest quarantine that any process asked for", () => {
   test("is kept when a process with a shorter one comes", async () => {
     await using server = await startRedis({ args: KEPT });
     await using testClients = new Clients();
@@ -50,7 +50,7 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
       testClients.backend(server.port, quarantine(30_000)),
     ];
     const claim = claimOf({ ttlMs: 500, queues: false });
-    // Whoever comes first after the restart: the longer one is still known.
+    // Either may come first after the restart: the longer one is still known.
     const first = await refused(short, claim);
     expect(isQuarantined(first)).toBe(true);
     expect(first.quarantineMs).toBeGreaterThan(20_000);
@@ -71,7 +71,7 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
     const long = testClients.backend(server.port, quarantine(60_000));
     expect((await refused(long, rivalOf(claim))).quarantineMs).toBeGreaterThan(30_000);
     expect((await refused(short, rivalOf(claim))).quarantineMs).toBeGreaterThan(30_000);
-    // An operator who vouches says which one holds from then on.
+    // An operator who ends the quarantine says which one holds from then on.
     await short.endQuarantine();
     await granted(short, rivalOf(claim));
     await listening(server, 3);
@@ -143,7 +143,7 @@ describe.concurrent("S160: the longest quarantine that anybody asked for", () =>
     expect(isQuarantined(await refused(plain, waiting))).toBe(true);
   });
 
-  test("costs a process that asks for none nothing but a look, and leaves no marker", async () => {
+  test("costs a process that asks for none only a check, and leaves no marker", async () => {
     await using server = await startRedis();
     await using testClients = new Clients();
     const plain = testClients.backend(server.port);

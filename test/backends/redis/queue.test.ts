@@ -1,7 +1,7 @@
 /** When a message counts, and when it is only a reason to ask: the rules alone, on a clock that stands still. */
 import { describe, expect, test } from "vitest";
 import type { Granted } from "../../../src/contract/backend.ts";
-import type { News } from "../../../src/backends/redis/replies.ts";
+import type { News } from "../../../src/backends/redis/messages.ts";
 import { Waiters } from "../../../src/backends/redis/waiting.ts";
 import { FakeClock } from "../../../src/testing/fake-clock.ts";
 import { claimOf } from "./lab.ts";
@@ -69,7 +69,7 @@ describe("S122: a grant message", () => {
   const hints: readonly (readonly [string, number, Partial<News>, string])[] = [
     ["its fence is the last one of an answer", LAST, {}, ""],
     ["its fence is far above the server's clock", LAST + 3 * 3_600_000_000, {}, ""],
-    ["the store was not sure that anybody listens", LAST + 1, { sure: false }, ""],
+    ["the store was not sure that any process listens", LAST + 1, { sure: false }, ""],
     ["it comes from another life of the server", LAST + 1, { by: "@000000000000" }, "@111111111111"],
     ["it does not say which life of the server it comes from", LAST + 1, { by: "" }, "@111111111111"],
     ["it says so though no answer did", LAST + 1, { by: "@000000000000" }, ""],

@@ -96,7 +96,7 @@ for (const library of all) {
       const backend = redis(client);
       backend.attempt(claimOf()).catch(() => undefined);
       const closed = await backend.close().catch((error: Error) => error);
-      // What is still in the library's own queue may be carried out later, and is told.
+      // What is still in the library's own queue may be carried out later, and is reported.
       expect(closed).toMatchObject({ code: "ERR_LOCK_BACKEND", message: expect.stringContaining("test:") as string });
       await close();
       const idle = library.connecting(await freePort());
@@ -168,7 +168,7 @@ for (const library of all) {
 
     test("S140: a client in subscriber mode is refused, and one that enters it later says so", async () => {
       await using testClients = new Clients();
-      // With RESP3, which version 6 of either library speaks unless told otherwise, a client may do both.
+      // With RESP3, which version 6 of either library speaks by default, a client may do both.
       const { client, close } = await library.standalone(server.port, { RESP: 2, protocol: 2 });
       testClients.later(close);
       const backend = testClients.own(redis(client));

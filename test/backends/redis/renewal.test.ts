@@ -1,4 +1,4 @@
-/** Thousands of renewals in few calls: each claim gets its own answer, whoever was asked for together before. */
+/** Thousands of renewals in few calls: each claim gets its own answer, whichever claims were renewed together before. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Claim, Renewal } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
@@ -39,7 +39,7 @@ test("1,200 leases are three calls, and the answers follow their claims when som
   await backend.release(middle);
   expect(gone(claims, await backend.renew(claims))).toEqual([middle.id]);
   expect(gone(claims, await backend.renew(claims))).toEqual([middle.id]);
-  // As a cohort does it: the last takes the place of the one that left.
+  // As a renewal group does it: the last takes the place of the one that left.
   const fewer = claims.slice(0, -1).map((claim) => (claim === middle ? last : claim));
   expect(gone(fewer, await backend.renew(fewer))).toEqual([]);
   await backend.release(first);

@@ -68,7 +68,7 @@ describe.concurrent("lost replies", () => {
     await granted(testClients.backend(server.port), claimOf({ name }));
   });
 
-  test("S130: a release that the client sent again after its reply was lost is not told as “not known”", async () => {
+  test("S130: a release that the client sent again after its reply was lost is not reported as “not known”", async () => {
     await using testClients = new Clients();
     const { proxy, port } = await throughProxy(testClients);
     // It sends again by itself what it had no answer to.

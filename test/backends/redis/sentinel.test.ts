@@ -84,7 +84,7 @@ async function bothHeldMs({ fault, minReplicas, quarantine, ttlMs }: Row): Promi
   const claim = claimOf({ ttlMs });
   await eventually("the primary knows its replicas", async () => {
     try {
-      // A new store would begin with a quarantine of its own; an operator vouches for it.
+      // A new store would begin with a quarantine of its own; an operator ends it.
       if (quarantine) await a.endQuarantine();
       return await granted(a, claimOf({ ttlMs }));
     } catch {
@@ -163,7 +163,7 @@ describe("one set of sentinels", () => {
 
   test("S21: when too few replicas answer, the acquire fails, says so, and nothing is left held; renewals are unknown", async () => {
     const backend = testClients.backend(lab.primary.port, { durability: { replicas: 3, wait: "3s" } });
-    // Nobody had it, so that its minHold keeps nobody away.
+    // No caller had it, so its minHold keeps no claim away.
     const unconfirmed = claimOf({ minHoldMs: 600_000 });
     await expect(backend.attempt(unconfirmed)).rejects.toThrow(/[0-2] of 3 replicas confirmed it within 3 s/u);
     const plain = testClients.backend(lab.primary.port);

@@ -1,4 +1,4 @@
-/** Sentinels and servers that accept connections and say nothing, or nonsense: nobody waits for ever, and no socket is left. */
+/** Sentinels and servers that accept connections and say nothing, or nonsense: no caller waits for ever, and no socket is left. */
 import { createServer, type Server } from "node:net";
 import * as ioredis5 from "ioredis";
 import * as ioredis6 from "ioredis6";
@@ -95,7 +95,7 @@ function replies(port: number, asked: Buffer): string {
 }
 
 describe.concurrent("sentinels that name a replica as the primary", () => {
-  test.each(opens.slice(0, 2))("S147: are told of, with %s", async (_name, open) => {
+  test.each(opens.slice(0, 2))("S147: are reported, with %s", async (_name, open) => {
     await using testClients = new Clients();
     const server: Server = await listening(testClients, (asked) => replies(portOf(server), asked));
     const opened = open(parseUrl(`redis+sentinel://127.0.0.1:${portOf(server)}/service`));
@@ -107,7 +107,7 @@ describe.concurrent("sentinels that name a replica as the primary", () => {
       () => "failed",
     );
     await eventually("it is said", () => said.some((text) => text === NO_PRIMARY) || undefined);
-    // It goes on asking, so that nothing is final before somebody ends it.
+    // It goes on asking, so nothing is final before the caller ends it.
     await opened.close();
     expect(await connecting).toBe("failed");
   });
@@ -139,7 +139,7 @@ describe("real sentinels", () => {
     },
   );
 
-  test("S147: node-redis, which believes every sentinel, is told that the primary is none", async () => {
+  test("S147: node-redis, which believes every sentinel, gets the error that the primary is none", async () => {
     await using testClients = new Clients();
     const wrong = await listening(testClients, (asked) => replies(lab.replicas[0]!.port, asked));
     const there = `redis+sentinel://:${PASSWORD}@127.0.0.1:${portOf(wrong)}/service?client=redis`;
@@ -168,7 +168,7 @@ describe("real sentinels", () => {
     });
   });
 
-  test("S164: one of three that hangs keeps nobody from connecting, nor from following a fail-over", async () => {
+  test("S164: one of three that hangs keeps no client from connecting, nor from following a fail-over", async () => {
     await using testClients = new Clients();
     const start = async ([name, open]: (typeof opens)[0]): Promise<readonly [string, ReturnType<typeof redis>]> => {
       const opened = open(parseUrl(url(PASSWORD)));
@@ -219,13 +219,13 @@ describe("real sentinels", () => {
 });
 
 describe("after a connect() that failed", () => {
-  const nobody = [
+  const absent = [
     "redis+sentinel://127.0.0.1:1/service",
     "redis+cluster://127.0.0.1:1,127.0.0.1:2",
     "redis://127.0.0.1:1",
   ];
   const libraries = ["ioredis", "redis"];
-  const all = nobody.flatMap((url) => libraries.map((client) => `${url}?client=${client}`));
+  const all = absent.flatMap((url) => libraries.map((client) => `${url}?client=${client}`));
   test.each(all)("S147: no timer keeps the process, and the words are not the library's own (%s)", async (url) => {
     const timers = new Set<NodeJS.Timeout>();
     const fired: number[] = [];
@@ -247,7 +247,7 @@ describe("after a connect() that failed", () => {
       const error = await openBackend(url).catch((known: unknown) => known as Error);
       expect((error as Error).message).toMatch(/nothing usable answers \((connect ECONNREFUSED|All the root nodes)/u);
       await eventually("all have ended", () => [...timers].every((timer) => !timer.hasRef()) || undefined);
-      expect(fired, "timers that somebody had to wait for").toEqual([]);
+      expect(fired, "timers that a caller had to wait for").toEqual([]);
     } finally {
       vi.unstubAllGlobals();
     }

@@ -31,7 +31,7 @@ beforeAll(async () => {
     `# two\n${readFileSync(at("ours.pem"), "utf8")}\n${readFileSync(at("other.pem"), "utf8")}`,
   );
   server = createServer({ cert: readFileSync(at("ours.pem")), key: readFileSync(at("ours-key.pem")) });
-  // Whoever does not trust us says so and leaves.
+  // A client that does not trust us says so and leaves.
   server.on("tlsClientError", () => {});
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
 });

@@ -99,7 +99,7 @@ describe.concurrent("S159: quarantine is refused where it would promise nothing"
       expect(holders.map(({ remainingMs }) => remainingMs <= 60_000)).toEqual([true]);
       expect(await backend.swap(held, rivalOf(held))).toMatchObject({ granted: true, released: "held" });
 
-      // What nobody asked for before: the primary is looked at.
+      // A lock that no process asked for before: the primary is checked.
       const unfit = await backendOn(testClients, library, server.port, QUARANTINE);
       await expect(unfit.swap(other, rivalOf(other))).rejects.toMatchObject(fatal(/`min-replicas-to-write` is 0/u));
     });
@@ -345,7 +345,7 @@ test("S140: after a planned fail-over redis+sentinel:// uses the new primary, no
     const answer = await backend.attempt(claim).catch(() => undefined);
     const key = namesOf("holdfast", false).lock(claim.name);
     const moved = answer?.granted === true && (await primary.cli("HLEN", key)) !== "0";
-    // In ten seconds or so the sentinels make the old one a replica: then everybody must notice.
+    // In ten seconds or so the sentinels make the old one a replica: then all must notice.
     expect(await lab.primary.cli("INFO", "replication")).toContain("role:master");
     return moved ? true : undefined;
   });

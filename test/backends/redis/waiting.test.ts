@@ -63,7 +63,7 @@ test("S58: 20 waiters or 1,000 of 8 processes cost at most 3 scripts and 1 messa
     expect(served).toHaveLength(processes * each);
     expect(served.filter(({ released }) => !released)).toEqual([]);
     expect(new Set(served.map(({ fence }) => fence)).size).toBe(served.length);
-    // By fence, nobody came before the one ahead had gone: one machine, one monotonic clock for all processes.
+    // By fence, no claim came before the one ahead had gone: one machine, one monotonic clock for all processes.
     const inOrder = served.toSorted((a, b) => (BigInt(a.fence) < BigInt(b.fence) ? -1 : 1));
     const early = inOrder.filter(
       ({ cameUs }, i) => i > 0 && BigInt(cameUs) < BigInt((inOrder[i - 1] as Served).wentUs),
@@ -208,7 +208,7 @@ describe.concurrent("messages", () => {
     expect((await waiting).granted).toBe(true);
   });
 
-  test("a grant that nobody waits for any more is given back", async () => {
+  test("a grant that no claim waits for any more is given back", async () => {
     await using testClients = new Clients();
     const [a, b] = [testClients.backend(server.port), testClients.backend(server.port)];
     const holder = claimOf();
@@ -264,7 +264,7 @@ describe.concurrent("the queue", () => {
     expect((await refused(b, second)).position).toBe(2);
   });
 
-  test("a dead holder's lease goes to the head when its time is over, though nobody releases", async () => {
+  test("a dead holder's lease goes to the head when its time is over, though no release comes", async () => {
     await using testClients = new Clients();
     const [a, b] = [testClients.backend(server.port), testClients.backend(server.port, { ticket: "30m" })];
     // Connected before the lease begins, which a busy machine may need a second for.

@@ -95,6 +95,25 @@ describe("the layout of 0.1", () => {
     expect((await hashOf(client, voter.name, "votes"))["b"]).toBe(`${voter.id} 0000000000000000`);
   });
 
+  test("what is new in a record is read by 0.1 as before, and what is new in a lock is in fields that it does not know", async () => {
+    const [client, backend] = [testClients.client(server.port), testClients.backend(server.port)];
+    const local = { waiters: 1, users: 0, holds: [{ name: "other", fence: 7n }], holdsMore: false };
+    const holder = someone({ wantsOutcome: true, local });
+    const waiter = rivalOf(holder);
+    const { fence } = await granted(backend, holder);
+    await refused(backend, waiter);
+    const fields = await hashOf(client, holder.name);
+    const OF_01 = /^\d{13} \d{13} \d{16} [.!vw][xs] \d{12} \d{6} \d{12} \d+ \d+ \d+ \d+ \d+ \S+ (.*)$/su;
+    for (const record of [fields[`h${holder.id}`], fields[`w${waiter.id}`]]) {
+      const [, who = ""] = OF_01.exec(record ?? "") ?? [];
+      expect((JSON.parse(who) as unknown[]).slice(0, 2)).toEqual(["host:1", { why: "test" }]);
+    }
+    expect(await backend.release(holder, { value: "done", keepMs: 3_600_000, fence })).toBe("held");
+    const after = await hashOf(client, holder.name);
+    expect(Object.keys(after).toSorted()).toEqual(["r", "s"]);
+    expect(after["s"]).toMatch(/^\d{16} \d{13}$/u);
+  });
+
   test("what 0.1 has written is read, by TypeScript and by scripts", async () => {
     const record = `1790000060000 1790000000000 1790000000000000 ${WRITTEN}`;
     expect(toHolding("x", record, 1_790_000_010_000)).toEqual({
@@ -124,7 +143,7 @@ describe("the layout of 0.1", () => {
     });
     const other = rivalOf(holder);
     expect(await refused(backend, other)).toMatchObject({ position: 2, heldBy: [{ holder: "host:1", fence: last }] });
-    expect(await backend.renew([holder])).toEqual([{ held: true }]);
+    expect(await backend.renew([holder])).toEqual([{ held: true, wanted: true }]);
     expect(await backend.release(holder)).toBe("held");
     expect((await backend.query(holder.name)).held).toMatchObject([
       { fence: expect.toSatisfy((f: bigint) => f > last) },
@@ -168,6 +187,25 @@ async function play(backend: Member): Promise<unknown[]> {
   await granted(backend, rivalOf(limited));
   log.push(await backend.release(limited), await looked(limited.name));
   log.push((await refused(backend, rivalOf(limited, { queues: false }))).heldBy.map(seen));
+
+  const worker = someone({ wantsOutcome: true, local: { waiters: 2, users: 1, holds: [], holdsMore: false } });
+  const { fence: began } = await granted(backend, worker);
+  const [wanting, plain] = [rivalOf(worker), rivalOf(worker, { wantsOutcome: false })];
+  log.push((await refused(backend, wanting)).position, (await refused(backend, plain)).position);
+  log.push(await backend.renew([worker, { ...worker, meta: { why: "other" }, changed: true }]));
+  log.push(
+    await backend.release(worker, { value: "a b\n\0c", keepMs: 3_600_000, fence: began }),
+    await looked(worker.name),
+  );
+  const { outcome } = await backend.inspect(worker.name);
+  log.push(
+    outcome?.value,
+    outcome?.holder,
+    outcome?.fence === began,
+    Math.ceil((outcome?.remainingMs ?? 0) / 3_600_000),
+  );
+  log.push((await refused(backend, wanting)).outcome?.value, await backend.forget?.(worker.name, began));
+  log.push((await backend.steal?.(rivalOf(worker), "test"))?.granted, await backend.renew([plain]));
 
   await backend.join?.({ quarantineMs: 0, allowEviction: true });
   const voter = someone();
@@ -226,6 +264,7 @@ describe("a layout that is declared otherwise", () => {
         ['digits("till", 13)', 'digits("since", 13)'],
         ['number("first")', 'word("latest")'],
         ['number("queued")', 'number("tail")'],
+        ['digits("over", 13)', 'digits("left", 13)'],
       ).replace('digits("at", 13), word("id")', 'word("id"), digits("at", 13)'),
     );
     expect(text).not.toBe(committed);

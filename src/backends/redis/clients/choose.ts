@@ -1,4 +1,5 @@
 /** Finds the adapter that fits a client which the user brought. */
+import { ArgumentError } from "../../../contract/argument-error.ts";
 import type { Connection } from "../connection.ts";
 import { adaptIoredis, isIoredis } from "./ioredis.ts";
 import { adaptNodeRedis, isNodeRedis, whyUnusable } from "./node-redis.ts";
@@ -7,10 +8,10 @@ import { adaptNodeRedis, isNodeRedis, whyUnusable } from "./node-redis.ts";
 export function connectionOf(client: unknown): Connection {
   const trouble = whyUnusable(client);
   if (trouble !== undefined)
-    throw new TypeError(`Expected \`client\` to be a client that can run commands, got ${trouble}`);
+    throw new ArgumentError(`Expected \`client\` to be a client that can run commands, got ${trouble}`);
   if (isIoredis(client)) return adaptIoredis(client);
   if (isNodeRedis(client)) return adaptNodeRedis(client);
-  throw new TypeError(
+  throw new ArgumentError(
     "Expected `client` to be a client of ioredis (5 or 6) or node-redis (5 or 6): standalone, Sentinel or Cluster",
   );
 }

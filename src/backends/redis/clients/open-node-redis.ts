@@ -1,4 +1,6 @@
 /** Makes a node-redis client for an endpoint, with settings that suit locks. */
+import { systemClock } from "../../../contract/clock.ts";
+import { within } from "../../../contract/time-limit.ts";
 import { toBackendError } from "../errors.ts";
 import type { Opened } from "./open-ioredis.ts";
 import type { Endpoint } from "../url.ts";
@@ -44,10 +46,8 @@ export function openNodeRedis(library: Library, endpoint: Endpoint): Opened {
       life.over = true;
       // Closing a connection that is not open throws, and there is nothing to close then.
       if (!client.isOpen) return;
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise((resolve) => (timer = setTimeout(resolve, CLOSE_MS)));
-      await Promise.race([Promise.resolve(client.destroy()).catch(() => {}), late]);
-      clearTimeout(timer);
+      const destroyed = Promise.resolve(client.destroy()).catch(() => {});
+      await within(systemClock, destroyed, CLOSE_MS);
     },
   };
 }

@@ -78,15 +78,28 @@ supersede(marker, db)
 keep(marker, now)
 return who
 end
+local KNOWN = {
+'run', 'history', 'db', 'born', 'since', 'span', 'death', 'who', 'lag',
+}
+local function is_lost(marker, known, now, text)
+return not known[7] or (tonumber(known[5]) or now) > now
+or text and not (tells(text, known) and is_here(marker, known[3], known[4]))
+end
+local function rest_ms(marker, quarantine, now)
+local known = redis.call('HMGET', marker, unpack(KNOWN))
+if not known[7] and quarantine == 0 then return 0 end
+local span = math.max(quarantine, tonumber(known[6]) or 0)
+if is_lost(marker, known, now, span > 0 and info()) then return span end
+return math.max(0, (tonumber(known[5]) or now) + span - now)
+end
 local function young_ms(marker, quarantine, now, lag)
-local known = redis.call('HMGET', marker, 'run', 'history', 'db', 'born', 'since',
-'span', 'death', 'who', 'lag')
+local known = redis.call('HMGET', marker, unpack(KNOWN))
 if not known[7] and quarantine == 0 then return 0 end
 local longest, least = tonumber(known[6]) or 0, tonumber(known[9])
 local span = math.max(quarantine, longest)
 local since = tonumber(known[5]) or now
 local text = span > 0 and info()
-if not known[7] or since > now or text and not (tells(text, known) and is_here(marker, known[3], known[4])) then
+if is_lost(marker, known, now, text) then
 local who = mark(marker, now, span, now)
 if lag and lag < (least or math.huge) then redis.call('HSET', marker, 'lag', lag) end
 return span, who
@@ -144,9 +157,6 @@ local function read(record)
 local till, began, number = string.match(record or '', '^(%d+) (%d+) (%d+) ')
 if not till or #till ~= 13 or #began ~= 13 or #number ~= 16 then return nil end
 return till + 0, parse(string.sub(record, 46))
-end
-local function sealed(id, text)
-return string.sub(id, 1, 8) .. text .. '.' .. string.sub(redis.sha1hex(id .. text), 1, 20)
 end
 local function know(lock, id, held, waits)
 lock.held, lock.waits = held, waits
@@ -207,6 +217,7 @@ if lock.n > 0 or lock.queued > 0 then
 state = state .. string.format(' %d %s %d %.0f %s %d %d %d', lock.n, lock.mode, lock.limit, lock.first, lock.latest, lock.queued, lock.head, lock.tail)
 end
 redis.call('HSET', lock.key, 's', state)
+if lock.limit > 1 and lock.n == 0 and lock.queued == 0 then redis.call('HDEL', lock.key, 'e') end
 if moved then redis.call('PEXPIREAT', lock.key, lock.death_text) end
 end
 local function fields_of(lock, kind)
@@ -275,6 +286,40 @@ if ok then return answer end
 return '!' .. tostring(type(answer) == 'table' and answer.err or answer)
 end`;
 
+const MAIL = `local function sealed(id, text)
+return string.sub(id, 1, 8) .. text .. '.' .. string.sub(redis.sha1hex(id .. text), 1, 20)
+end
+local function add(mail, inbox, news)
+local list = mail[inbox] or {}
+mail[inbox] = list
+list[#list + 1] = news
+end
+local function post(word, mail, most, tail)
+for inbox, news in pairs(mail) do
+for from = 1, #news, most do
+local text = table.concat(news, ',', from, math.min(from + most - 1, #news))
+redis.call('PUBLISH', inbox, word .. text .. (tail or ''))
+end
+end
+end`;
+
+const OUTCOME = `local function wants(terms)
+return string.byte(terms, -1) == 32
+end
+local function outcome_in(text)
+local over, left, number, id, value_at = string.match(text or '', '^(%d%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d%d) (%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d) (%S+) %S+ ().*$')
+if not over or over <= now_text or over < left or over - left > 31622400000 or #text - value_at >= 66000 then return false end
+return text, id, number
+end
+local function outcome_of(lock)
+if lock.outcome == nil then
+local text = redis.call('HGET', lock.key, 'r')
+lock.outcome = outcome_in(text)
+if text and not lock.outcome and string.sub(text, 1, 13) <= now_text then redis.call('HDEL', lock.key, 'r') end
+end
+return lock.outcome
+end`;
+
 const QUEUE = `local PASSED_MAX = 500
 local function queue_is_empty(lock)
 if lock.queued > 0 and lock.head <= lock.tail then return false end
@@ -333,24 +378,16 @@ else
 lock.head = next_place(lock, place, line)
 end
 end
-local function tell(inbox, news)
-redis.call('PUBLISH', inbox, 'granted ' .. table.concat(news, ','))
-end
 local function hand_over(lock, id, terms, till, mail)
 local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
 local lasts = heard and till - terms.ticket + terms.ttl or till
 local news = sealed(id, (heard and ':' or '?') .. grant(lock, id, terms, lasts + terms.delay) .. lock.by)
-local list = mail[terms.inbox] or {}
-mail[terms.inbox] = list
-list[#list + 1] = news
-if #list == 64 then
-tell(terms.inbox, list)
-mail[terms.inbox] = nil
-end
+add(mail, terms.inbox, news)
 end
 local function promote(lock, caller)
 local mine
-local mail, passed, line = {}, 0, {}
+local mail, finished, passed, line = {}, {}, 0, {}
+local oldest = lock.n == 0 and {}
 while not queue_is_empty(lock) do
 local place = lock.head
 local id = redis.call('HGET', lock.key, 'q' .. place)
@@ -359,9 +396,10 @@ local till, terms = read(record)
 if not terms then
 skip(lock, id, line)
 passed = passed + 1
-elseif till <= now and id ~= caller then
+elseif till <= now and id ~= caller or wants(record) and outcome_of(lock) then
 redis.call('HDEL', lock.key, 'w' .. id, 'q' .. place)
 lock.queued, lock.head, passed = lock.queued - 1, place + 1, passed + 1
+if till > now then add(finished, terms.inbox, sealed(id, '=')) end
 elseif not admits(lock, terms) then
 break
 else
@@ -372,14 +410,25 @@ lock.waits = false
 mine = grant(lock, id, terms, now + terms.keep)
 else
 hand_over(lock, id, terms, till, mail)
+if oldest and not oldest.id then oldest.id, oldest.inbox = id, terms.inbox end
 end
+if oldest and not oldest.id then oldest = false end
 end
 if passed >= PASSED_MAX then
 lock.busy = not queue_is_empty(lock)
 break
 end
 end
-for inbox, news in pairs(mail) do tell(inbox, news) end
+local tail = ''
+if lock.queued > 0 then
+if lock.mode == 's' or lock.limit == 1 then
+tail = ',' .. '*'
+elseif oldest and oldest.id then
+table.insert(mail[oldest.inbox], 2, '*' .. string.sub(oldest.id, 1, 8))
+end
+end
+post('granted ', mail, 64, tail)
+post('done ', finished, 200)
 return mine
 end
 local function still_queued(lock, young)
@@ -390,6 +439,54 @@ elseif place_of(lock.waits) <= lock.head then
 again = young > 0 and young or math.max(1, lock.first - now)
 end
 return string.format('=%016.0f %.0f', lock.fence, again) .. lock.by
+end`;
+
+const WANTED = `local function eldest(lock)
+if lock.n == 1 and lock.latest ~= '-' then
+local alone = string.byte(lock.latest) ~= 126 and redis.call('HGET', lock.key, 'h' .. lock.latest)
+if alone then return lock.latest, alone end
+end
+local known = redis.call('HGET', lock.key, 'e') or ''
+local number, id = string.match(known, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d) (%S+)$')
+local record = id and redis.call('HGET', lock.key, 'h' .. id)
+if record and string.sub(record, 29, 44) == number and string.sub(record, 1, 13) > now_text then return id, record end
+local fields = fields_of(lock, 'h')
+local records = values_of(lock, fields)
+number = nil
+for i, field in ipairs(fields) do
+local other = string.sub(field, 2)
+local till, terms = read(records[i])
+local began = terms and till > now and string.byte(other) ~= 126 and string.sub(records[i], 29, 44)
+if began and (not number or began < number) then number, id, record = began, other, records[i] end
+end
+if not number then return nil end
+redis.call('HSET', lock.key, 'e', number .. ' ' .. id)
+return id, record
+end
+local function is_wanted(lock, id)
+if lock.queued == 0 then return false end
+if lock.mode == 's' or lock.n == 1 and lock.latest == id then return true end
+return eldest(lock) == id
+end
+local function granted(lock, id, run)
+return is_wanted(lock, id) and run .. '*' or run
+end
+local function tell_holders(lock)
+local mail = {}
+local function tell(id, record)
+local _, terms = read(record)
+if terms then add(mail, terms.inbox, sealed(id, '*')) end
+end
+if lock.n == 0 then return end
+if lock.mode ~= 's' then
+local id, record = eldest(lock)
+if id then tell(id, record) end
+else
+local fields = fields_of(lock, 'h')
+for i = 501, #fields do fields[i] = nil end
+for i, record in ipairs(values_of(lock, fields)) do tell(string.sub(fields[i], 2), record) end
+end
+post('wanted ', mail, 200)
 end`;
 
 const ENTER = `local COUNTED_MAX = 500
@@ -423,22 +520,41 @@ local function enqueue(lock, id, terms)
 lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
 lock.waits = string.format('%013.0f %s %016d ', now + terms.ticket, now_text, lock.tail) .. terms.text
 redis.call('HSET', lock.key, 'w' .. id, lock.waits, 'q' .. lock.tail, id)
+if lock.queued == 1 then tell_holders(lock) end
 if terms.mode == 'x' then lock.limit = terms.limit end
+end
+local function rewritten(record, terms)
+local inbox_at = string.match(record, '^%d+ %d+ %d+ .. %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ ()%S+ ')
+local before = string.sub(record, 1, inbox_at - 1)
+inbox_at = string.match(terms, '^.. %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ ()%S+ ')
+return before .. string.sub(terms, inbox_at)
+end
+local function give_up(lock, id, young)
+leave_queue(lock, id, place_of(lock.waits))
+lock.waits = false
+if lock.queued > 0 and young == 0 then promote(lock) end
 end
 local function enter(lock, id, terms, young)
 local till = now + terms.keep
 if lock.held or lock.waits then redis.call('HDEL', lock.key, '-') end
 prune(lock)
 if lock.held and ends(lock.held) > now then
+lock.held = rewritten(lock.held, terms.text)
 extend(lock, id, till)
 local answer = run_of(lock.held)
 if lock.queued > 0 and young == 0 then promote(lock) end
+answer = granted(lock, id, answer)
 close(lock, till, terms.idle)
 return answer
 end
+if wants(terms.text) and outcome_of(lock) then
+if lock.waits then give_up(lock, id, young) elseif lock.queued > 0 and young == 0 then promote(lock) end
+close(lock)
+return { 0, 0, now_text, 'done', lock.outcome }
+end
 local fence
 if lock.waits then
-lock.waits = string.format('%013.0f', now + terms.ticket) .. string.sub(lock.waits, 14)
+lock.waits = string.format('%013.0f ', now + terms.ticket) .. string.sub(lock.waits, 15, 27) .. ' ' .. string.sub(lock.waits, 29, 44) .. ' ' .. terms.text
 redis.call('HSET', lock.key, 'w' .. id, lock.waits)
 end
 if lock.queued > 0 and young == 0 then fence = promote(lock, id) end
@@ -451,10 +567,12 @@ end
 end
 if not fence and lock.queued == 0 and young == 0 and admits(lock, terms) then fence = grant(lock, id, terms, till) end
 if fence then
+fence = granted(lock, id, fence)
 close(lock, till, terms.idle)
 return fence
 end
 if not lock.waits and terms.ticket > 0 then enqueue(lock, id, terms) end
+if lock.waits and terms.ticket == 0 then give_up(lock, id, young) end
 close(lock, lock.waits and till, terms.idle)
 return refusal(lock, young)
 end`;
@@ -488,14 +606,54 @@ lock.held = false
 return 1
 end`;
 
+const WAKE = `local function wake(lock, place)
+local fields, last = {}, math.min(lock.tail, place + 499)
+for i = place, last do fields[#fields + 1] = 'q' .. i end
+if #fields == 0 then return 0 end
+local ids = redis.call('HMGET', lock.key, unpack(fields))
+local mail, next_place = {}, last + 1
+for i, id in ipairs(ids) do
+local gap = id and gap_end(id)
+if gap and gap >= next_place then next_place = gap + 1 end
+local record = id and not gap and redis.call('HGET', lock.key, 'w' .. id)
+local _, terms = read(record)
+if terms and wants(record) and place_of(record) == place + i - 1 then
+leave_queue(lock, id, place + i - 1)
+add(mail, terms.inbox, sealed(id, '='))
+end
+end
+post('done ', mail, 200)
+return lock.queued > 0 and next_place <= lock.tail and next_place or 0
+end`;
+
+const FORCE = `local function sweep(lock, keep)
+for _, field in ipairs(fields_of(lock, 'o')) do
+local text = redis.call('HGET', lock.key, field)
+local at, id = string.match(text, '^(%d+) (%S+) ')
+if not at or tonumber(at) + keep <= now then redis.call('HDEL', lock.key, field, 'f' .. (id or '')) end
+end
+end
+local function end_by_force(lock, field, record, terms, who)
+local id, fence = string.sub(field, 2), fence_of(record)
+redis.call('HDEL', lock.key, field)
+redis.call('HSET', lock.key,
+'o' .. fence, string.format('%013.0f ', now) .. id .. ' ' .. who,
+'f' .. id, fence)
+redis.call('PUBLISH', terms.inbox, 'forced ' .. sealed(id, '!'))
+if terms.voted then redis.call('PUBLISH', lock.key, 'freed') end
+lock.n = lock.n - 1
+if lock.latest == id then lock.latest = '-' end
+end`;
+
 export const attempt: Script = {
   name: "attempt",
-  sha: "8459026aac87d3134a79365e7bf7630049f8c97c",
+  sha: "604615adb8177642967d6dee65cd5e0349c1645c",
   source: `local call, match, sub = redis.call, string.match, string.sub
 local id, terms = ARGV[1], ARGV[2]
 local state = call('HGET', KEYS[1], 's')
 if not state and call('EXISTS', KEYS[1]) == 0 then state = '0000000000000000 0000000000000' end
 local plain = state and not ARGV[3] and state < '9007199250000000'
+and not (string.byte(terms, -1) == 32 and call('HGET', KEYS[1], 'r'))
 and redis.pcall('EXISTS', KEYS[2] or match(KEYS[1], '^.-:{%x%x}')) ~= 1
 if plain and #state == 30 then
 local last, death = match(state, '^(%d+) (%d+)$')
@@ -557,6 +715,11 @@ local fields = {
 }
 if alone then fields[7], fields[8] = 'h' .. latest, record end
 if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'number' then
+if queued == '0' and string.byte(latest) ~= 126 then
+local inbox = match(record, '^%d+ %d+ %d+ .. %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ (%S+) ')
+local seal = sub(redis.sha1hex(latest .. '*'), 1, 20)
+if inbox then call('PUBLISH', inbox, 'wanted ' .. sub(latest, 1, 8) .. '*' .. '.' .. seal) end
+end
 return { queued + 1, ahead, now, record, '=' .. last .. ' ' .. (queued == '0' and ahead or '0') }
 end
 end
@@ -565,8 +728,18 @@ ${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
 ${LOCK}
+${MAIL}
+${OUTCOME}
 ${QUEUE}
+${WANTED}
 ${ENTER}
+if wants(terms) then
+local fields = call('HMGET', KEYS[1], 'r', 'h' .. id, 'w' .. id)
+local alone = ' =' .. id .. ' '
+local known = fields[2] or fields[3] or sub(state or '', 31, 30 + #alone) == alone
+local outcome = not known and outcome_in(fields[1])
+if outcome then return { 0, 0, now_text, 'done', outcome } end
+end
 local lock = open(KEYS[1], id)
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[3], now)
@@ -576,12 +749,15 @@ return enter(lock, id, parse(terms), young)`,
 
 export const beat: Script = {
   name: "beat",
-  sha: "dfe2a5c26a9a14bb3443ffae29ff3b547a4caf8f",
+  sha: "0c5b32916051d6dd0b9efce145b83b90e1a78086",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
 ${LOCK}
+${MAIL}
+${OUTCOME}
 ${QUEUE}
+${WANTED}
 local count = tonumber(ARGV[1])
 if count > 0 then redis.pcall('HDEL', KEYS[1], '-') end
 local here = { by = '' }
@@ -596,14 +772,22 @@ if lock.held and ends(lock.held) > now then
 local terms = lock.held_terms
 local till = now + terms.keep
 extend(lock, id, till)
+local answer = granted(lock, id, run_of(lock.held))
 close(lock, till, terms.idle)
-return run_of(lock.held)
+return answer
 end
 if not lock.waits then return '-' end
 local terms = lock.waits_terms
+if wants(lock.waits) and outcome_of(lock) then
+leave_queue(lock, id, place_of(lock.waits))
+if young == 0 then promote(lock) end
+close(lock)
+return '-'
+end
 lock.waits = string.format('%013.0f', now + terms.ticket) .. string.sub(lock.waits, 14)
 redis.call('HSET', key, 'w' .. id, lock.waits)
 local fence = young == 0 and promote(lock, id)
+if fence then fence = granted(lock, id, fence) end
 close(lock, now + terms.keep, terms.idle)
 return fence or still_queued(lock, young)
 end
@@ -616,7 +800,7 @@ return answers`,
 
 export const endQuarantine: Script = {
   name: "end-quarantine",
-  sha: "de6ad492ad63e833170cf69746f349c3861baa2d",
+  sha: "1fc533fd5e012184e370ab9273d222eb0f65f8c7",
   source: `${REPLICAS}
 ${INCARNATION}
 if ARGV[2] then redis.call('HSET', KEYS[1], 'lag', ARGV[2]) else redis.call('HDEL', KEYS[1], 'lag') end
@@ -624,39 +808,75 @@ mark(KEYS[1], 0, tonumber(ARGV[1]), redis.call('TIME')[1] * 1000)
 return 1`,
 };
 
-export const force: Script = {
-  name: "force",
-  sha: "14e2027d37224dd3f310bd8ca45df318ef0e6dc8",
+export const finish: Script = {
+  name: "finish",
+  sha: "04a2079200644e65b4abfc8a3e34bfb545352fb6",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
 ${LOCK}
+${MAIL}
+${OUTCOME}
 ${QUEUE}
+${LEAVE}
+${WAKE}
+local id, keeps = leaving(ARGV[1])
+local lock = open(KEYS[1], id)
+if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+local held = lock.held and ends(lock.held) > now
+local number = held and string.sub(lock.held, 29, 44)
+local mine = number == ARGV[3]
+local kept = false
+if not mine then
+local outcome, by, fence = outcome_in(redis.call('HGET', KEYS[1], 'r'))
+kept = outcome and by == id and fence == ARGV[3]
+if kept and not held then
+redis.call('HDEL', KEYS[1], '-')
+redis.call('HSET', KEYS[1], 'r', outcome)
+return { 1, lock.queued > 0 and lock.head or 0 }
+end
+end
+local till, idle, next_place = now + ARGV[2], nil, 0
+if mine then idle = lock.held_terms.idle end
+local ended = leave(lock, id, keeps)
+if held and not mine then ended = kept and 1 or 0 end
+if mine then
+lock.outcome = string.format('%013.0f ', till) .. now_text .. ' ' .. number .. ' ' .. id .. ' ' .. ARGV[4] .. ' ' .. ARGV[5]
+redis.call('HSET', KEYS[1], 'r', lock.outcome)
+if lock.queued > 0 then next_place = wake(lock, lock.head) end
+end
+local waited_for = lock.queued > 0
+if waited_for then
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[6], now)
+prune(lock)
+if young == 0 then promote(lock) end
+end
+if mine then close(lock, till, idle) elseif held or ended > 0 or waited_for then close(lock) end
+return { lock.busy and ended + 4 or ended, next_place }`,
+};
+
+export const force: Script = {
+  name: "force",
+  sha: "a7815db888f03ff6a36a8ed8549cb4765275422f",
+  source: `${REPLICAS}
+${INCARNATION}
+${IDENTITY}
+${LOCK}
+${MAIL}
+${OUTCOME}
+${QUEUE}
+${FORCE}
 local key, fence, keep = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[3])
 local lock = open(key, '')
 if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
 prune(lock)
-local function sweep()
-for _, field in ipairs(fields_of(lock, 'o')) do
-local text = redis.call('HGET', key, field)
-local at, id = string.match(text, '^(%d+) (%S+) ')
-if not at or tonumber(at) + keep <= now then redis.call('HDEL', key, field, 'f' .. (id or '')) end
-end
-end
 for _, field in ipairs(fields_of(lock, 'h')) do
-local id, record = string.sub(field, 2), redis.call('HGET', key, field)
+local record = redis.call('HGET', key, field)
 local till, terms = read(record)
 local first = terms and till > now and tonumber(fence_of(record))
 if first and first <= fence and fence <= first + terms.more then
-redis.call('HDEL', key, field)
-sweep()
-redis.call('HSET', key,
-'o' .. fence_of(record), string.format('%013.0f ', now) .. id .. ' ' .. ARGV[2],
-'f' .. id, fence_of(record))
-redis.call('PUBLISH', terms.inbox, 'forced ' .. sealed(id, '!'))
-if terms.voted then redis.call('PUBLISH', key, 'freed') end
-lock.n = lock.n - 1
-if lock.latest == id then lock.latest = '-' end
+sweep(lock, keep)
+end_by_force(lock, field, record, terms, ARGV[2])
 local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[4], now)
 if lock.queued > 0 and young == 0 then promote(lock) end
 close(lock, now + keep, terms.idle)
@@ -666,9 +886,37 @@ end
 return 0`,
 };
 
+export const forget: Script = {
+  name: "forget",
+  sha: "59f8d54519f23f108371ed6c06ab6982586c0f37",
+  source: `${LOCK}
+${OUTCOME}
+local outcome, _, number = outcome_in(redis.call('HGET', KEYS[1], 'r'))
+if not outcome or number ~= ARGV[1] then return 0 end
+redis.call('HDEL', KEYS[1], 'r')
+return 1`,
+};
+
+export const inspect: Script = {
+  name: "inspect",
+  sha: "5abd04dce0270337bc6a01cf9085c44a2b39c55a",
+  source: `${REPLICAS}
+${INCARNATION}
+local time = redis.call('TIME')
+local now = time[1] .. string.sub('00000' .. time[2], -6, -4)
+local answer = redis.call('HGETALL', KEYS[1])
+local marker = KEYS[2] or string.match(KEYS[1], '^.-:{%x%x}')
+local asked = tonumber(string.match(ARGV[1] or '0', '^%d+'))
+local known = marker and redis.pcall('EXISTS', marker) == 1
+local rest = (known or asked > 0) and rest_ms(marker, asked, now + 0) or 0
+table.insert(answer, 1, string.format('%.0f', rest))
+table.insert(answer, 1, now)
+return answer`,
+};
+
 export const meet: Script = {
   name: "meet",
-  sha: "4fbf5b82855309e790d691e3bfb7965dccb1b56c",
+  sha: "ec813a4195cbde1796d055b6930ac3e7912a788d",
   source: `${REPLICAS}
 ${INCARNATION}
 local time = redis.call('TIME')
@@ -682,9 +930,12 @@ return { who, before }`,
 
 export const peek: Script = {
   name: "peek",
-  sha: "3ca075995b9934fac1a7a3e347aeef04f9023fe6",
+  sha: "0f2403b505bc27dfcc7056af387ce1a0501ed70c",
   source: `local time = redis.call('TIME')
 local answer = redis.call('HGETALL', KEYS[1])
+for i = 1, #answer, 2 do
+if answer[i] == 'r' then answer[i + 1] = '' end
+end
 table.insert(answer, 1, time[1] .. string.sub('00000' .. time[2], -6, -4))
 return answer`,
 };
@@ -708,7 +959,7 @@ return 0`,
 
 export const release: Script = {
   name: "release",
-  sha: "6b262488202ec48470f34da82dc6dec8ca828a8e",
+  sha: "fb09bab3a60b6af6a2e02b864627e58dcd6e36fb",
   source: `local call, match, sub = redis.call, string.match, string.sub
 local state = call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
@@ -746,6 +997,7 @@ if #micros < 6 then micros = sub('00000' .. micros, -6) end
 local now = seconds .. sub(micros, 1, 3)
 if more_at == 62 and #more == 6 and #ticket_ends == 13
 and ticket_ends > now and sub(held, 1, 13) > now
+and not (string.byte(waits, -1) == 32 and call('HGET', KEYS[1], 'r'))
 and redis.pcall('EXISTS', KEYS[2] or match(KEYS[1], '^.-:{%x%x}')) ~= 1 then
 local heard = call('PUBSUB', 'NUMSUB', inbox)[2] > 0
 local till = ticket_ends + delay
@@ -765,7 +1017,8 @@ call('HSET', KEYS[1],
 's', last .. ' ' .. death .. ' 1 x 1 ' .. till .. ' ' .. id .. string.format(' %d %d ', queued - 1, head + 1) .. tail)
 local news = (heard and ':' or '?') .. fence .. '+' .. more
 local seal = sub(redis.sha1hex(id .. news), 1, 20)
-call('PUBLISH', inbox, 'granted ' .. sub(id, 1, 8) .. news .. '.' .. seal)
+local wanted = queued ~= '1' and ',' .. '*' or ''
+call('PUBLISH', inbox, 'granted ' .. sub(id, 1, 8) .. news .. '.' .. seal .. wanted)
 return 1
 end
 end
@@ -773,6 +1026,8 @@ ${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
 ${LOCK}
+${MAIL}
+${OUTCOME}
 ${QUEUE}
 ${LEAVE}
 local id, keeps = leaving(ARGV[1])
@@ -791,7 +1046,7 @@ return lock.busy and ended + 4 or ended`,
 
 export const renew: Script = {
   name: "renew",
-  sha: "cedb6cb3e114c2360c9204854101bfebbc12e365",
+  sha: "67602c994a1aed11fad6fc60d69ef611aead362f",
   source: `${REPLICAS}
 local silence = tonumber(ARGV[4])
 if not silence then
@@ -800,30 +1055,39 @@ silence = type(known) == 'string' and tonumber(known)
 end
 if silence and is_cut_off(redis.call('INFO', 'replication'), silence) then return redis.error_reply(CUT_OFF) end
 ${LOCK}
+${MAIL}
+${WANTED}
 local keep, idle = tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = now + keep
 local stamp = string.format('%013.0f', last)
-local function renew_alone(key, state, id)
+local function renew_alone(key, state, id, words)
 local from = 33 + #id
 local till = tonumber(string.sub(state, from + 1, from + 13))
 if not till or till <= now then return false end
-if till >= last then return true end
+if till >= last and not words then return true end
 local head = string.sub(state, 1, 30)
 if last + idle > (tonumber(string.sub(state, 18, 30)) or 0) then
 local death = string.format('%013.0f', last + idle + math.floor(idle / 2))
 redis.call('PEXPIREAT', key, death)
 head = string.sub(state, 1, 16) .. ' ' .. death
 end
-local renewed = head .. string.sub(state, 31, from + 0) .. stamp
+local renewed = head .. string.sub(state, 31, from + 0)
+.. (till < last and stamp or string.sub(state, from + 1, from + 13))
 .. string.sub(state, from + 14)
+if words then
+local terms = string.sub(renewed, from + 46)
+local who_at = string.match(terms, '^.. %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ %S+ ().*$')
+if not who_at then return false end
+renewed = string.sub(renewed, 1, from + 46 + who_at - 2) .. words
+end
 return type(redis.pcall('HSET', key, 's', renewed)) == 'number'
 end
-local function renew(key, id, fence)
+local function renew(key, id, fence, words)
 local state = redis.call('HGET', key, 's')
 if state and string.sub(state, 31, 33 + #id) == ' =' .. id .. ' '
 and (not fence or string.sub(state, 62 + #id,
 77 + #id) == fence)
-and renew_alone(key, state, id) then
+and renew_alone(key, state, id, words) then
 return 1
 end
 local lock = open(key, id)
@@ -831,9 +1095,13 @@ if not lock then return '!' .. 'HOLDFAST_FOREIGN' end
 if lock.held and ends(lock.held) > now then
 if fence and tonumber(fence_of(lock.held)) ~= tonumber(fence) then return 'other' end
 redis.call('HDEL', key, '-')
+if words then
+local who_at = string.match(lock.held, '^%d+ %d+ %d+ .. %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ %S+ ().*$')
+lock.held = string.sub(lock.held, 1, who_at - 1) .. words
+end
 extend(lock, id, last)
 close(lock, last, idle)
-return 1
+return is_wanted(lock, id) and 2 or 1
 end
 local fence = redis.call('HGET', key, 'f' .. id)
 return 'gone ' .. (fence and redis.call('HGET', key, 'o' .. fence) or '')
@@ -846,8 +1114,8 @@ end
 local answers, renewed, from = {}, 0, 1
 for i = 1, count do
 local till = string.find(ARGV[1], ' ', from, true)
-local fence = ARGV[6] and string.sub(ARGV[6], (17) * i - 16, (17) * i - 1)
-answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1), fence)
+local fence = ARGV[6] and ARGV[6] ~= '' and string.sub(ARGV[6], (17) * i - 16, (17) * i - 1)
+answers[i] = separately(renew, KEYS[i], string.sub(ARGV[1], from, till - 1), fence, ARGV[i + 6])
 if answers[i] == 1 then renewed = renewed + 1 end
 from = till + 1
 end
@@ -856,14 +1124,65 @@ answers[count + 1] = who
 return answers`,
 };
 
-export const swap: Script = {
-  name: "swap",
-  sha: "aabde5e57594522dfdcacd76c47229f4b8a79b66",
+export const steal: Script = {
+  name: "steal",
+  sha: "02db4c9ccb1f2ab518cde0790260c9f335271b35",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
 ${LOCK}
+${MAIL}
+${OUTCOME}
 ${QUEUE}
+${WANTED}
+${ENTER}
+${FORCE}
+local id, terms, keep = ARGV[1], parse(ARGV[2]), tonumber(ARGV[4])
+local lock = open(KEYS[1], id)
+if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[5], now)
+if lock.cut_off then return redis.error_reply(CUT_OFF) end
+if young > 0 or lock.held and ends(lock.held) > now then return enter(lock, id, terms, young) end
+local others = lock.waits and lock.queued - 1 or lock.queued
+if terms.mode == 'x' and others > 0 and lock.limit ~= 0 and lock.limit ~= terms.limit then
+return redis.error_reply('HOLDFAST_LIMIT' .. ' ' .. lock.limit)
+end
+prune(lock)
+local fields = fields_of(lock, 'h')
+local records, all = values_of(lock, fields), {}
+for i, record in ipairs(records) do
+local till, known = read(record)
+if not known then return redis.error_reply('HOLDFAST_FOREIGN') end
+all[i] = { till = till, terms = known }
+end
+if #fields > 0 then sweep(lock, keep) end
+for i, field in ipairs(fields) do
+if all[i].till > now then end_by_force(lock, field, records[i], all[i].terms, ARGV[3]) else redis.call('HDEL', KEYS[1], field) end
+end
+lock.n, lock.first, lock.latest = 0, 0, '-'
+if lock.waits then
+leave_queue(lock, id, place_of(lock.waits))
+lock.waits = false
+end
+local till = now + terms.keep
+local answer = grant(lock, id, terms, till)
+if lock.queued > 0 then promote(lock) end
+answer = granted(lock, id, answer)
+close(lock, #fields > 0 and math.max(till, now + keep) or till, terms.idle)
+return answer`,
+};
+
+export const swap: Script = {
+  name: "swap",
+  sha: "b2fd56d4a081f4d47d3aac38de8aca9988e7d593",
+  source: `${REPLICAS}
+${INCARNATION}
+${IDENTITY}
+${LOCK}
+${MAIL}
+${OUTCOME}
+${QUEUE}
+${WANTED}
 ${ENTER}
 ${LEAVE}
 local ending, keeps = leaving(ARGV[3])
@@ -881,7 +1200,7 @@ return { released, answer }`,
 
 export const vote: Script = {
   name: "vote",
-  sha: "275a9589eb437cac765fdd3a0acbf2277bba85b4",
+  sha: "21248708f49b7637b7f26da9bf5785534fe772a2",
   source: `${REPLICAS}
 ${INCARNATION}
 local state = redis.call('HGET', KEYS[1], 's')
@@ -946,9 +1265,31 @@ close(lock, till, terms.idle)
 return yes`,
 };
 
+export const wake: Script = {
+  name: "wake",
+  sha: "a32ddc58daa1cda6b04a09cf1a2208e552562f21",
+  source: `${REPLICAS}
+${INCARNATION}
+${IDENTITY}
+${LOCK}
+${MAIL}
+${OUTCOME}
+${QUEUE}
+${WAKE}
+local lock = open(KEYS[1], '')
+if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+if lock.queued == 0 or not outcome_of(lock) then return 0 end
+local next_place = wake(lock, math.max(lock.head, tonumber(ARGV[1])))
+local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[2], now)
+prune(lock)
+if young == 0 then promote(lock) end
+close(lock)
+return next_place`,
+};
+
 export const withdraw: Script = {
   name: "withdraw",
-  sha: "d076a07eb045ac2d5004561a301b7b5d0537b927",
+  sha: "1e5f80350e76101ff8f9c43179b009ab11703e91",
   source: `local fields = redis.call('HMGET', KEYS[1], 's', 'b')
 local state = fields[1]
 local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')
@@ -969,6 +1310,8 @@ ${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
 ${LOCK}
+${MAIL}
+${OUTCOME}
 ${QUEUE}
 ${LEAVE}
 local lock = open(KEYS[1], ARGV[1])

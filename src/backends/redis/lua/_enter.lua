@@ -39,7 +39,23 @@ local function enqueue(lock, id, terms)
   lock.tail, lock.queued = lock.tail + 1, lock.queued + 1
   lock.waits = RECORD.text{ till = digits(now + terms.ticket), since = now_text, number = small(lock.tail), terms = terms.text }
   redis.call('HSET', lock.key, FIELD.waiter .. id, lock.waits, FIELD.place .. lock.tail, id)
+  if lock.queued == 1 then tell_holders(lock) end
   if terms.mode == MODE.exclusive then lock.limit = terms.limit end
+end
+
+-- A holder's record with what its process says of itself now, and where that listens.
+local function rewritten(record, terms)
+  local inbox_at = string.match(record, RECORD.pattern{})
+  local before = string.sub(record, 1, inbox_at - 1)
+  inbox_at = string.match(terms, TERMS.pattern{})
+  return before .. string.sub(terms, inbox_at)
+end
+
+-- The claim waits no longer, and those behind it may be next.
+local function give_up(lock, id, young)
+  leave_queue(lock, id, place_of(lock.waits))
+  lock.waits = false
+  if lock.queued > 0 and young == 0 then promote(lock) end
 end
 
 -- Returns a RUN, a REFUSAL or an error. `young` > 0: nothing may be granted yet.
@@ -50,16 +66,26 @@ local function enter(lock, id, terms, young)
   prune(lock)
   if lock.held and ends(lock.held) > now then
     -- A repeated attempt: the reply to the first was lost. The caller counts from this one, so the lease does too.
+    lock.held = rewritten(lock.held, terms.text)
     extend(lock, id, till)
     local answer = run_of(lock.held)
     -- In a swap, the claim that left may have blocked others.
     if lock.queued > 0 and young == 0 then promote(lock) end
+    answer = granted(lock, id, answer)
     close(lock, till, terms.idle)
     return answer
   end
+  if wants(terms.text) and outcome_of(lock) then
+    if lock.waits then give_up(lock, id, young) elseif lock.queued > 0 and young == 0 then promote(lock) end
+    close(lock)
+    return REFUSAL.reply{ place = 0, ahead = 0, now = now_text, record = WORD.done, learned = lock.outcome }
+  end
   local fence
   if lock.waits then
-    lock.waits = RECORD.replace(lock.waits, till, digits(now + terms.ticket))
+    lock.waits = RECORD.text{
+      till = digits(now + terms.ticket), since = string.sub(lock.waits, RECORD.since), number = string.sub(lock.waits, RECORD.number),
+      terms = terms.text,
+    }
     redis.call('HSET', lock.key, FIELD.waiter .. id, lock.waits)
   end
   if lock.queued > 0 and young == 0 then fence = promote(lock, id) end
@@ -72,10 +98,12 @@ local function enter(lock, id, terms, young)
   end
   if not fence and lock.queued == 0 and young == 0 and admits(lock, terms) then fence = grant(lock, id, terms, till) end
   if fence then
+    fence = granted(lock, id, fence)
     close(lock, till, terms.idle)
     return fence
   end
   if not lock.waits and terms.ticket > 0 then enqueue(lock, id, terms) end
+  if lock.waits and terms.ticket == 0 then give_up(lock, id, young) end
   close(lock, lock.waits and till, terms.idle)
   return refusal(lock, young)
 end

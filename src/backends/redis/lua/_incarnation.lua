@@ -86,18 +86,37 @@ local function mark(marker, since, span, now)
   return who
 end
 
+local KNOWN = {
+  MARKER.run, MARKER.history, MARKER.db, MARKER.born, MARKER.since, MARKER.span, MARKER.death, MARKER.who, MARKER.lag,
+}
+
+-- Whether leases may have been lost that the marker does not know of. `text`: what the server says of itself, unless no quarantine was
+-- ever asked for.
+local function is_lost(marker, known, now, text)
+  -- After the clock was set back, a quarantine would last longer than it should.
+  return not known[7] or (tonumber(known[5]) or now) > now
+    or text and not (tells(text, known) and is_here(marker, known[3], known[4]))
+end
+
+-- As young_ms, for those who only look.
+local function rest_ms(marker, quarantine, now)
+  local known = redis.call('HMGET', marker, unpack(KNOWN))
+  if not known[7] and quarantine == 0 then return 0 end
+  local span = math.max(quarantine, tonumber(known[6]) or 0)
+  if is_lost(marker, known, now, span > 0 and info()) then return span end
+  return math.max(0, (tonumber(known[5]) or now) + span - now)
+end
+
 -- How long nothing may be granted here, ms; this server's id; and whether it seems to have lost its replicas. A caller that asks
 -- for no quarantine (0) makes no marker, and gets no id if there is no marker.
 local function young_ms(marker, quarantine, now, lag)
-  local known = redis.call('HMGET', marker, MARKER.run, MARKER.history, MARKER.db, MARKER.born, MARKER.since,
-    MARKER.span, MARKER.death, MARKER.who, MARKER.lag)
+  local known = redis.call('HMGET', marker, unpack(KNOWN))
   if not known[7] and quarantine == 0 then return 0 end
   local longest, least = tonumber(known[6]) or 0, tonumber(known[9])
   local span = math.max(quarantine, longest)
   local since = tonumber(known[5]) or now
   local text = span > 0 and info()
-  -- After the clock was set back, a quarantine would last longer than it should.
-  if not known[7] or since > now or text and not (tells(text, known) and is_here(marker, known[3], known[4])) then
+  if is_lost(marker, known, now, text) then
     local who = mark(marker, now, span, now)
     if lag and lag < (least or math.huge) then redis.call('HSET', marker, MARKER.lag, lag) end
     return span, who

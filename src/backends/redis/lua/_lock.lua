@@ -53,12 +53,6 @@ local function read(record)
   return till + 0, parse(string.sub(record, RECORD.terms.from))
 end
 
--- What a message says about a claim, with a proof that its sender knows the claim's whole id. It shows eight characters of the id,
--- so the process finds the claim; a listener learns nothing that it could use.
-local function sealed(id, text)
-  return string.sub(id, 1, LIMIT.shown) .. text .. MARK.seal .. string.sub(redis.sha1hex(id .. text), 1, LIMIT.seal)
-end
-
 -- Stores what the lock knows of the claim: its record, and the record's terms. False: its record is not that of a lease.
 local function know(lock, id, held, waits)
   lock.held, lock.waits = held, waits
@@ -132,6 +126,8 @@ local function close(lock, till, idle)
     }
   end
   redis.call('HSET', lock.key, FIELD.state, state)
+  -- See _wanted.
+  if lock.limit > 1 and lock.n == 0 and lock.queued == 0 then redis.call('HDEL', lock.key, FIELD.eldest) end
   if moved then redis.call('PEXPIREAT', lock.key, lock.death_text) end
 end
 

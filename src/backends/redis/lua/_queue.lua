@@ -71,24 +71,13 @@ local function skip(lock, text, line)
   end
 end
 
--- Sends one process its grants.
-local function tell(inbox, news)
-  redis.call('PUBLISH', inbox, WORD.granted .. table.concat(news, ','))
-end
-
 -- A process that listens gets its whole ttl, counted from its last heartbeat. One that does not may be dead: it must not delay the
 -- others longer than its ticket, and is asked ("?") to confirm.
 local function hand_over(lock, id, terms, till, mail)
   local heard = redis.call('PUBSUB', 'NUMSUB', terms.inbox)[2] > 0
   local lasts = heard and till - terms.ticket + terms.ttl or till
   local news = sealed(id, (heard and MARK.sure or MARK.asked) .. grant(lock, id, terms, lasts + terms.delay) .. lock.by)
-  local list = mail[terms.inbox] or {}
-  mail[terms.inbox] = list
-  list[#list + 1] = news
-  if #list == LIMIT.grants then
-    tell(terms.inbox, list)
-    mail[terms.inbox] = nil
-  end
+  add(mail, terms.inbox, news)
 end
 
 -- Grants the lock to the waiters at the head, as many as may enter, and notifies their processes. Lapsed tickets are skipped; if
@@ -96,7 +85,9 @@ end
 -- Returns a RUN if `caller` is among them: it gets its grant by the reply, and its lease counts from now.
 local function promote(lock, caller)
   local mine
-  local mail, passed, line = {}, 0, {}
+  local mail, finished, passed, line = {}, {}, 0, {}
+  -- The first claim that enters an empty lock is the oldest of its holders.
+  local oldest = lock.n == 0 and {}
   while not queue_is_empty(lock) do
     local place = lock.head
     local id = redis.call('HGET', lock.key, FIELD.place .. place)
@@ -105,9 +96,10 @@ local function promote(lock, caller)
     if not terms then
       skip(lock, id, line)
       passed = passed + 1
-    elseif till <= now and id ~= caller then
+    elseif till <= now and id ~= caller or wants(record) and outcome_of(lock) then
       redis.call('HDEL', lock.key, FIELD.waiter .. id, FIELD.place .. place)
       lock.queued, lock.head, passed = lock.queued - 1, place + 1, passed + 1
+      if till > now then add(finished, terms.inbox, sealed(id, MARK.done)) end
     elseif not admits(lock, terms) then
       break
     else
@@ -118,14 +110,25 @@ local function promote(lock, caller)
         mine = grant(lock, id, terms, now + terms.keep)
       else
         hand_over(lock, id, terms, till, mail)
+        if oldest and not oldest.id then oldest.id, oldest.inbox = id, terms.inbox end
       end
+      if oldest and not oldest.id then oldest = false end
     end
     if passed >= PASSED_MAX then
       lock.busy = not queue_is_empty(lock)
       break
     end
   end
-  for inbox, news in pairs(mail) do tell(inbox, news) end
+  local tail = ''
+  if lock.queued > 0 then
+    if lock.mode == MODE.shared or lock.limit == 1 then
+      tail = ',' .. MARK.wanted
+    elseif oldest and oldest.id then
+      table.insert(mail[oldest.inbox], 2, MARK.wanted .. string.sub(oldest.id, 1, LIMIT.shown))
+    end
+  end
+  post(WORD.granted, mail, LIMIT.grants, tail)
+  post(WORD.finished, finished, LIMIT.news)
   return mine
 end
 

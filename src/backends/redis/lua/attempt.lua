@@ -6,7 +6,7 @@
 -- ARGV[2] the claim's terms
 -- ARGV[3] the quarantine (see _identity); absent without
 --
--- Returns a RUN, or a REFUSAL (see wire.ts).
+-- Returns a GRANTED, or a REFUSAL (see wire.ts).
 
 -- The usual case comes first, because it is the cost of an uncontended lock: no holder, no waiter, and an exclusive claim with limit 1.
 -- With a marker, the long way is taken. Numbers stay texts as long as possible: a conversion, or a value in a format, costs as much as
@@ -17,6 +17,7 @@ local state = call('HGET', KEYS[1], FIELD.state)
 if not state and call('EXISTS', KEYS[1]) == 0 then state = STATE.zero end
 --- @needs STATE.last.from = 1
 local plain = state and not ARGV[3] and state < LIMIT.fence.text
+  and not (string.byte(terms, -1) == MARK.wants.byte and call('HGET', KEYS[1], FIELD.outcome))
   and redis.pcall('EXISTS', KEYS[2] or match(KEYS[1], '^.-:{%x%x}')) ~= 1
 if plain and #state == STATE.width then
   local last, death = match(state, STATE.pattern{})
@@ -89,6 +90,12 @@ if ticket then
     if alone then fields[7], fields[8] = FIELD.holder .. latest, record end
     -- Refused by a full server (noeviction): then the long way, which may be accepted.
     if type(redis.pcall('HSET', KEYS[1], unpack(fields))) == 'number' then
+      -- The queue begins: as tell_holders() in _wanted does it.
+      if queued == '0' and string.byte(latest) ~= 126 then
+        local inbox = match(record, RECORD.pattern{})
+        local seal = sub(redis.sha1hex(latest .. MARK.wanted), 1, LIMIT.seal)
+        if inbox then call('PUBLISH', inbox, WORD.wanted .. sub(latest, 1, LIMIT.shown) .. MARK.wanted .. MARK.seal .. seal) end
+      end
       return REFUSAL.reply{
         place = queued + 1, ahead = ahead, now = now, record = record,
         learned = LEARNED.text{ last = last, again = queued == '0' and ahead or '0', by = '' },
@@ -101,8 +108,20 @@ end
 --- @include _incarnation
 --- @include _identity
 --- @include _lock
+--- @include _mail
+--- @include _outcome
 --- @include _queue
+--- @include _wanted
 --- @include _enter
+
+-- Who wants an outcome, and is neither in nor in the queue, changes nothing.
+if wants(terms) then
+  local fields = call('HMGET', KEYS[1], FIELD.outcome, FIELD.holder .. id, FIELD.waiter .. id)
+  local alone = MARK.alone .. id .. ' '
+  local known = fields[2] or fields[3] or sub(state or '', STATE.width + 1, STATE.width + #alone) == alone
+  local outcome = not known and outcome_in(fields[1])
+  if outcome then return REFUSAL.reply{ place = 0, ahead = 0, now = now_text, record = WORD.done, learned = outcome } end
+end
 
 local lock = open(KEYS[1], id)
 if not lock then return redis.error_reply(WORD.foreign) end

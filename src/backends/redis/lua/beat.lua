@@ -7,13 +7,16 @@
 -- ARGV[2] the quarantine (see _identity); 0 without
 -- ARGV[3..] the claims' ids
 --
--- Returns for each claim a RUN if it holds; LEARNED if it is queued; "-" if neither; or "!" and an error.
+-- Returns for each claim a GRANTED if it holds; LEARNED if it is queued; "-" if neither; or "!" and an error.
 
 --- @include _replicas
 --- @include _incarnation
 --- @include _identity
 --- @include _lock
+--- @include _mail
+--- @include _outcome
 --- @include _queue
+--- @include _wanted
 
 local count = tonumber(ARGV[1])
 -- Waiters keep waiting: after a deletion in the same script, a full server (noeviction) accepts what follows.
@@ -31,14 +34,22 @@ local function beat(key, id)
     local terms = lock.held_terms
     local till = now + terms.keep
     extend(lock, id, till)
+    local answer = granted(lock, id, run_of(lock.held))
     close(lock, till, terms.idle)
-    return run_of(lock.held)
+    return answer
   end
   if not lock.waits then return '-' end
   local terms = lock.waits_terms
+  if wants(lock.waits) and outcome_of(lock) then
+    leave_queue(lock, id, place_of(lock.waits))
+    if young == 0 then promote(lock) end
+    close(lock)
+    return '-'
+  end
   lock.waits = RECORD.replace(lock.waits, till, digits(now + terms.ticket))
   redis.call('HSET', key, FIELD.waiter .. id, lock.waits)
   local fence = young == 0 and promote(lock, id)
+  if fence then fence = granted(lock, id, fence) end
   close(lock, now + terms.keep, terms.idle)
   return fence or still_queued(lock, young)
 end

@@ -13,36 +13,23 @@
 --- @include _incarnation
 --- @include _identity
 --- @include _lock
+--- @include _mail
+--- @include _outcome
 --- @include _queue
+--- @include _force
 
 local key, fence, keep = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[3])
 local lock = open(key, '')
 if not lock then return redis.error_reply(WORD.foreign) end
 prune(lock)
 
--- Old records of force are removed when a new one is added, so they do not accumulate.
-local function sweep()
-  for _, field in ipairs(fields_of(lock, FIELD.forced)) do
-    local text = redis.call('HGET', key, field)
-    local at, id = string.match(text, FORCED.pattern{})
-    if not at or tonumber(at) + keep <= now then redis.call('HDEL', key, field, FIELD.forcedFence .. (id or '')) end
-  end
-end
-
 for _, field in ipairs(fields_of(lock, FIELD.holder)) do
-  local id, record = string.sub(field, 2), redis.call('HGET', key, field)
+  local record = redis.call('HGET', key, field)
   local till, terms = read(record)
   local first = terms and till > now and tonumber(fence_of(record))
   if first and first <= fence and fence <= first + terms.more then
-    redis.call('HDEL', key, field)
-    sweep()
-    redis.call('HSET', key,
-      FIELD.forced .. fence_of(record), FORCED.text{ at = digits(now), id = id, who = ARGV[2] },
-      FIELD.forcedFence .. id, fence_of(record))
-    redis.call('PUBLISH', terms.inbox, WORD.forced .. sealed(id, MARK.forced))
-    if terms.voted then redis.call('PUBLISH', key, WORD.freed) end
-    lock.n = lock.n - 1
-    if lock.latest == id then lock.latest = WORD.nobody end
+    sweep(lock, keep)
+    end_by_force(lock, field, record, terms, ARGV[2])
     local young = young_at(lock, marker_of(KEYS[1], KEYS[2]), ARGV[4], now)
     if lock.queued > 0 and young == 0 then promote(lock) end
     close(lock, now + keep, terms.idle)

@@ -54,6 +54,7 @@ if latest == ARGV[1] and queued ~= '0' and #last == STATE.last.width and #death 
   -- What does not look as ours do is for the long way to judge, and who finds a marker goes it too.
   if more_at == RECORD.more.from and #more == RECORD.more.width and #ticket_ends == RECORD.till.width
     and ticket_ends > now and sub(held, RECORD.till) > now
+    and not (string.byte(waits, -1) == MARK.wants.byte and call('HGET', KEYS[1], FIELD.outcome))
     and redis.pcall('EXISTS', KEYS[2] or match(KEYS[1], '^.-:{%x%x}')) ~= 1 then
     -- As promote() in _queue does it.
     local heard = call('PUBSUB', 'NUMSUB', inbox)[2] > 0
@@ -80,7 +81,8 @@ if latest == ARGV[1] and queued ~= '0' and #last == STATE.last.width and #death 
       })
     local news = (heard and MARK.sure or MARK.asked) .. RUN.text{ fence = fence, more = more }
     local seal = sub(redis.sha1hex(id .. news), 1, LIMIT.seal)
-    call('PUBLISH', inbox, WORD.granted .. sub(id, 1, LIMIT.shown) .. news .. MARK.seal .. seal)
+    local wanted = queued ~= '1' and ',' .. MARK.wanted or ''
+    call('PUBLISH', inbox, WORD.granted .. sub(id, 1, LIMIT.shown) .. news .. MARK.seal .. seal .. wanted)
     return 1
   end
 end
@@ -89,6 +91,8 @@ end
 --- @include _incarnation
 --- @include _identity
 --- @include _lock
+--- @include _mail
+--- @include _outcome
 --- @include _queue
 --- @include _leave
 

@@ -14,7 +14,10 @@
 --- @include _incarnation
 --- @include _identity
 --- @include _lock
+--- @include _mail
+--- @include _outcome
 --- @include _queue
+--- @include _wanted
 --- @include _enter
 --- @include _leave
 

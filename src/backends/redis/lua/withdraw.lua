@@ -29,6 +29,8 @@ end
 --- @include _incarnation
 --- @include _identity
 --- @include _lock
+--- @include _mail
+--- @include _outcome
 --- @include _queue
 --- @include _leave
 

@@ -1,4 +1,5 @@
 /** The rights on the nodes that we make: ZooKeeper's ACLs, from options and from text. */
+import { ArgumentError } from "../../../contract/argument-error.ts";
 import type { Writer } from "./codec.ts";
 
 /** One line of an ACL, as in zkCli: `digest:ann:<hash>:cdrwa`, `world:anyone:r`. */
@@ -26,10 +27,10 @@ const EXPECTED = 'Expected `acl` to be "open", "creator", or a list such as "aut
 export function toAcls(choice: AclChoice): readonly Acl[] {
   if (choice === "open") return OPEN;
   if (choice === "creator") return CREATOR;
-  if (!Array.isArray(choice) || choice.length === 0) throw new TypeError(EXPECTED);
+  if (!Array.isArray(choice) || choice.length === 0) throw new ArgumentError(EXPECTED);
   for (const { perms, scheme, id } of choice as readonly Acl[]) {
     const isRight = /^[cdrwa]{1,5}$/.test(perms) && /^[a-z]\w*$/.test(scheme) && typeof id === "string";
-    if (!isRight) throw new TypeError(`${EXPECTED}, with rights of c, d, r, w and a`);
+    if (!isRight) throw new ArgumentError(`${EXPECTED}, with rights of c, d, r, w and a`);
   }
   return choice;
 }
@@ -39,7 +40,7 @@ export function parseAcl(text: string): AclChoice {
   if (text === "open" || text === "creator") return text;
   return text.split(",").map((line) => {
     const match = /^([a-z]\w*):(.*):([cdrwa]{1,5})$/.exec(line);
-    if (match === null) throw new TypeError(EXPECTED);
+    if (match === null) throw new ArgumentError(EXPECTED);
     return { scheme: match[1] as string, id: match[2] as string, perms: match[3] as string };
   });
 }

@@ -4,6 +4,7 @@
  * A connection counts as useful only if it lasted: a handshake alone does not make us dial faster. Otherwise a server that
  * answers nonsense would be dialled hundreds of times a second.
  */
+import { jitter } from "../../../contract/random.ts";
 
 /** A connection that ended sooner than this after its handshake was useless. */
 const PROVEN_MS = 1000;
@@ -46,7 +47,7 @@ export class DialBackoff {
     this.#failures = isProven ? 0 : this.#failures + 1;
     // The next server at once; a pause only after all of them failed.
     if (isProven || (left > 0 && !this.allFailed)) return 0;
-    return PAUSE_MIN_MS + Math.random() * Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** this.#rounds());
+    return PAUSE_MIN_MS + jitter(Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** this.#rounds()), 0, 1);
   }
 
   #rounds(): number {

@@ -5,6 +5,7 @@
  * A rejection with `CONNECTIONLOSS` means that it is unknown whether the request was carried out.
  */
 import type { ConnectionOptions } from "node:tls";
+import { ArgumentError } from "../../../contract/argument-error.ts";
 import { type Acl, type AclChoice, toAcls } from "./acl.ts";
 import { hasCode } from "./errors.ts";
 import * as operations from "./operations.ts";
@@ -228,7 +229,8 @@ export class ZooKeeperClient {
   }
 
   #full(path: string): string {
-    if (!path.startsWith("/")) throw new TypeError(`Expected a path to start with "/", got ${JSON.stringify(path)}`);
+    if (!path.startsWith("/"))
+      throw new ArgumentError(`Expected a path to start with "/", got ${JSON.stringify(path)}`);
     if (this.#chroot === "") return path;
     return path === "/" ? this.#chroot : this.#chroot + path;
   }
@@ -237,7 +239,7 @@ export class ZooKeeperClient {
 function checkChroot(chroot: string): string {
   if (chroot === "" || chroot === "/") return "";
   if (!/^(?:\/[^/]+)+$/.test(chroot)) {
-    throw new TypeError(`Expected \`chroot\` to be a path such as "/app", got ${JSON.stringify(chroot)}`);
+    throw new ArgumentError(`Expected \`chroot\` to be a path such as "/app", got ${JSON.stringify(chroot)}`);
   }
   return chroot;
 }

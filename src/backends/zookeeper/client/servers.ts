@@ -1,4 +1,5 @@
 /** Which servers there are, and which to try next: shuffled, and resolved again in every round. */
+import { ArgumentError } from "../../../contract/argument-error.ts";
 import { lookup } from "node:dns/promises";
 
 export interface Server {
@@ -23,7 +24,7 @@ export function parseServers(text: string): readonly Server[] {
     const match = BRACKETED.exec(part) ?? PLAIN.exec(part);
     const port = Number(match?.[2] ?? DEFAULT_PORT);
     if (match === null || port < 1 || port > 65_535) {
-      throw new TypeError(
+      throw new ArgumentError(
         `Expected \`servers\` to be a list such as "zk1:2181,zk2:2181" or "[::1]:2181", got ${JSON.stringify(text)}`,
       );
     }

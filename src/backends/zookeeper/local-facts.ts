@@ -1,0 +1,30 @@
+/** What a process says of its own queue, in the data of its node: written as JSON, and read as from a stranger. */
+import type { HeldLock, LocalFacts } from "../../contract/backend.ts";
+import { HELD_LOCKS_MAX } from "../../contract/claim.ts";
+
+const NAME_MAX = 1024;
+const FENCE = /^\d{1,19}$/;
+
+/** Fences are decimal: they do not fit a double. */
+export function writeLocal({ waiters, users, holds, holdsMore }: LocalFacts): unknown {
+  return { waiters, users, holds: holds.map(({ name, fence }) => [name, String(fence)]), holdsMore };
+}
+
+/** `undefined`: there are none, or what is there is not of our making. */
+export function readLocal(value: unknown): LocalFacts | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { waiters, users, holds, holdsMore } = value as Record<string, unknown>;
+  if (!isCount(waiters) || !isCount(users) || !Array.isArray(holds)) return undefined;
+  const known = holds.slice(0, HELD_LOCKS_MAX).flatMap(readHeld);
+  return { waiters, users, holds: known, holdsMore: holdsMore === true || known.length < holds.length };
+}
+
+function readHeld(value: unknown): readonly HeldLock[] {
+  const [name, fence] = Array.isArray(value) ? (value as readonly unknown[]) : [];
+  if (typeof name !== "string" || name.length > NAME_MAX || typeof fence !== "string" || !FENCE.test(fence)) return [];
+  return [{ name, fence: BigInt(fence) }];
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}

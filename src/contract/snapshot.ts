@@ -1,0 +1,62 @@
+/** What a store shows to those who ask who holds and who waits. */
+import type { KeptOutcome, LocalFacts, Meta, Mode } from "./claim.ts";
+
+export interface Holding {
+  readonly name: string;
+  readonly mode: Mode;
+  readonly limit: number;
+  readonly holder: string;
+  /** The first fence of the lease's run. */
+  readonly fence: bigint;
+  readonly heldMs: number;
+  /** Until the store lets go by itself. */
+  readonly remainingMs: number;
+  readonly meta: Meta;
+  /** Of its claim. */
+  readonly id?: string | undefined;
+  /** Present: no process holds it any more, and the lock stays taken for the rest of a `minHold` or a `lockDelay`. */
+  readonly remainder?: "minHold" | "lockDelay" | undefined;
+  readonly local?: LocalFacts | undefined;
+}
+
+export interface Waiting {
+  readonly name: string;
+  readonly mode: Mode;
+  readonly limit: number;
+  readonly holder: string;
+  readonly waitingMs: number;
+  /** 1 is next. */
+  readonly position: number;
+  readonly meta: Meta;
+  /** Of its claim. */
+  readonly id?: string | undefined;
+  readonly local?: LocalFacts | undefined;
+}
+
+/** A lease that was ended from outside, kept for a while so that people can see who did it and why. */
+export interface Forced {
+  readonly name: string;
+  readonly fence: bigint;
+  readonly by: string;
+  readonly reason: string;
+  readonly agoMs: number;
+}
+
+export interface Snapshot {
+  readonly held: readonly Holding[];
+  readonly pending: readonly Waiting[];
+  readonly forced: readonly Forced[];
+}
+
+/** One lock, exactly. */
+export interface LockState extends Snapshot {
+  /** The store may have lost leases, and grants nothing for this long. */
+  readonly quarantineMs?: number | undefined;
+  readonly outcome?: KeptOutcome | undefined;
+}
+
+/** One lock out of a snapshot of all whose names start with its name. For a store that has no shorter way. */
+export function stateOf(name: string, { held, pending, forced }: Snapshot): LockState {
+  const isIt = (entry: { readonly name: string }): boolean => entry.name === name;
+  return { held: held.filter(isIt), pending: pending.filter(isIt), forced: forced.filter(isIt) };
+}

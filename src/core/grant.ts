@@ -1,0 +1,18 @@
+/** A grant on its way from the store to its user, or back again. */
+import type { Claim, Granted } from "../contract/backend.ts";
+import type { SentAt } from "../contract/clock.ts";
+
+/** A grant that can be believed. */
+export interface Grant {
+  readonly granted: Granted;
+  /** When the request that brought it left. */
+  readonly sent: SentAt;
+  /** When it was heard of. */
+  readonly heardAtMs: number;
+  readonly trustedUntilMs: number;
+}
+
+/** The claim as it goes back when no user ever had what it asked for: its `minHold` does not count. */
+export function unused(claim: Claim): Claim {
+  return claim.minHoldMs === 0 ? claim : { ...claim, minHoldMs: 0 };
+}

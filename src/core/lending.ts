@@ -1,0 +1,25 @@
+/** Which hold may go to which request in memory, and for how many requests claims may be at the store. */
+import type { Hold } from "./hold.ts";
+import type { Request, RequestList } from "./request.ts";
+
+/** How long one process may pass a hold around before the store is asked who is next. */
+const TURN_MS = 10;
+
+/** True: the hold may go to this request in memory, without asking the store. */
+export function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
+  const { options } = hold;
+  if (!options.reusable || hold.outcome !== undefined || options.shareKey !== request.options.shareKey) return false;
+  if (options.mode === "exclusive" && (hold.lent >= hold.run || hold.leases.length > 0)) return false;
+  return nowMs - hold.grantedAtMs < TURN_MS && hold.isSure(nowMs);
+}
+
+/** How many claims may be at the store for the head of the line. */
+export function seatsFor(head: Request, line: RequestList, holds: readonly Hold[]): number {
+  const { mode, limit } = head.options;
+  if (limit > 1) return Math.min(limit - holds.length, line.countSame(head, limit));
+  for (const hold of holds) {
+    // Without a run there is nothing to hand over in memory: the next claim may queue in the store at once.
+    if (hold.claim.mode === "exclusive" && (hold.run > 1 || mode === "shared")) return 0;
+  }
+  return 1;
+}

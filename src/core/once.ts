@@ -1,0 +1,105 @@
+/**
+ * once(): of all callers everywhere one does the work, and the others get what came of it, for as long as it is kept. Loaded by
+ * the first call. What is kept and the end of the lease are one step of the store, so that no work begins after an outcome is kept.
+ */
+import { ArgumentError, got } from "../contract/argument-error.ts";
+import type { KeptOutcome } from "../contract/claim.ts";
+import { OUTCOME_KEEP_MAX_MS, OUTCOME_KEEP_MIN_MS } from "../contract/claim.ts";
+import { type Duration, toMs } from "../contract/duration.ts";
+import { LockBackendError, quote } from "../contract/errors.ts";
+import type { AcquireOptions, OnceOptions, OnceResult, Work } from "./api.ts";
+import { attachLoss, type Call, type Running } from "./close.ts";
+import type { Engine } from "./engine.ts";
+import { HeldLease } from "./lease.ts";
+import { answerMs, type CheckedOptions, checkName, checkObject } from "./options.ts";
+import { decodeOutcome, encodeFailure, encodeValue, JSON_CODEC } from "./outcome-text.ts";
+import { Scope } from "./reentry.ts";
+
+export interface OnceParts {
+  readonly engine: Engine;
+  readonly running: Running;
+  checked(options: AcquireOptions): CheckedOptions;
+}
+
+export async function once<T>(
+  { engine, running, checked }: OnceParts,
+  name: string,
+  options: OnceOptions<T>,
+  work: Work<T>,
+): Promise<OnceResult<T>> {
+  checkName(name);
+  if (typeof work !== "function") throw new ArgumentError("Expected `once` to get a function as its last argument");
+  const { keep, keepFailure, codec = JSON_CODEC, ...rest } = checkObject(options);
+  const keepMs = toKeepMs(keep, "keep");
+  const keepFailureMs = keepFailure === undefined ? undefined : toKeepMs(keepFailure, "keepFailure");
+  const usual = checked(rest);
+  if (usual.mode === "shared" || usual.limit !== 1) {
+    throw new ArgumentError('Expected neither `limit` nor `mode: "shared"` for once(): one caller does the work');
+  }
+  if (Scope.of(engine, name) !== undefined) {
+    throw new ArgumentError(
+      `Expected once() not to be called inside a function that holds lock ${quote(name)}: its work would be part of that function's`,
+    );
+  }
+  assertKeeps(engine, name);
+  const waits = usual.waitMs > 0;
+  const mine: CheckedOptions = { ...usual, wantsOutcome: true, shareKey: `once ${usual.shareKey}` };
+  const call: Call = { name };
+  running.calls.add(call);
+  try {
+    const waitMs = waits ? usual.waitMs : answerMs(usual);
+    const taken = (await engine.takeOrOutcome(name, mine, waits ? "queue" : "once", waitMs))!;
+    if (!(taken instanceof HeldLease)) return replay(engine, name, taken, codec.decode);
+    return await runOnce(engine, taken, work, codec, keepMs, keepFailureMs);
+  } finally {
+    running.end(call);
+  }
+}
+
+async function runOnce<T>(
+  engine: Engine,
+  lease: HeldLease,
+  work: Work<T>,
+  codec: NonNullable<OnceOptions<T>["codec"]>,
+  keepMs: number,
+  keepFailureMs: number | undefined,
+): Promise<OnceResult<T>> {
+  let result: T;
+  try {
+    result = await new Scope(engine, lease).run(() => work(lease));
+  } catch (error) {
+    const failure = keepFailureMs === undefined ? undefined : { value: encodeFailure(error), keepMs: keepFailureMs };
+    attachLoss(error, await lease.finish(failure).catch(() => undefined));
+    throw error;
+  }
+  const { text, value } = encodeValue(result, codec);
+  const lost = await lease.finish({ value: text, keepMs });
+  if (lost === undefined) return { value, replayed: false, fence: lease.fence, at: new Date(engine.clock.wall()) };
+  lost.result = result;
+  throw lost;
+}
+
+/** What another caller's work came to. Throws the failure that is kept. */
+function replay<T>(engine: Engine, name: string, kept: KeptOutcome, decode: (text: string) => T): OnceResult<T> {
+  const read = decodeOutcome(name, kept, decode);
+  if ("error" in read) throw read.error;
+  return { value: read.value, replayed: true, fence: kept.fence, at: new Date(engine.clock.wall() - kept.ageMs) };
+}
+
+export function assertKeeps({ backend }: Engine, name: string): void {
+  const can = backend.can?.outcomes;
+  if (can === true) return;
+  const why = can ?? "it does not say that it keeps outcomes";
+  throw new LockBackendError(
+    backend.name,
+    name,
+    `Lock ${quote(name)}: the ${backend.name} store cannot keep what the work comes to (${why}). Use run(), or another store.`,
+    { fatal: true },
+  );
+}
+
+function toKeepMs(keep: Duration, option: string): number {
+  if (keep === undefined)
+    throw new ArgumentError(`Expected \`${option}\` to say how long the outcome is kept, got ${got(keep)}`);
+  return toMs(keep, option, { minMs: OUTCOME_KEEP_MIN_MS, maxMs: OUTCOME_KEEP_MAX_MS });
+}

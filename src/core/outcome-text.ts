@@ -1,0 +1,68 @@
+/**
+ * What an outcome is in the store: a text whose first letter says what follows. `v`: the value, encoded. `n`: no value
+ * (`undefined`). `x`: done, but the value could not be kept; why. `e`: the work failed; name, message and code as JSON.
+ */
+import type { KeptOutcome } from "../contract/claim.ts";
+import { LockOutcomeError, messageOf } from "../contract/errors.ts";
+import { clipped } from "../contract/foreign.ts";
+import type { OnceCodec } from "./api.ts";
+
+const VALUE_BYTES_MAX = 65_536;
+const WORDS_MAX = 2000;
+
+export const JSON_CODEC: OnceCodec<never> = {
+  encode: (value: unknown) => JSON.stringify(value),
+  decode: (text: string) => JSON.parse(text) as never,
+};
+
+/** The text, and the value as all get it: what its own caller has passes through the codec, too. */
+export function encodeValue<T>(result: T, codec: OnceCodec<T>): { readonly text: string; readonly value: T } {
+  if (result === undefined) return { text: "n", value: result };
+  try {
+    const text: unknown = codec.encode(result);
+    if (typeof text !== "string") return { text: "xit cannot be written as text", value: result };
+    const bytes = Buffer.byteLength(text);
+    if (bytes > VALUE_BYTES_MAX) return { text: `xit is ${bytes} bytes long, of ${VALUE_BYTES_MAX}`, value: result };
+    return { text: `v${text}`, value: codec.decode(text) };
+  } catch (error) {
+    return { text: `x${clipped(messageOf(error), WORDS_MAX)}`, value: result };
+  }
+}
+
+export function encodeFailure(error: unknown): string {
+  const { name, code } = (error instanceof Error ? error : {}) as { readonly name?: unknown; readonly code?: unknown };
+  const words = { name: word(name), message: clipped(messageOf(error), WORDS_MAX), code: word(code) };
+  return `e${JSON.stringify(words)}`;
+}
+
+function word(value: unknown): string | undefined {
+  return typeof value === "string" ? clipped(value, 200) : undefined;
+}
+
+/** Reads what is kept: another process wrote it, perhaps of another version, so that it is checked. */
+export function decodeOutcome<T>(
+  lock: string,
+  { value: text, fence }: KeptOutcome,
+  decode: (text: string) => T,
+): { readonly value: T } | { readonly error: Error } {
+  const rest = text.slice(1);
+  try {
+    if (text.startsWith("v")) return { value: decode(rest) };
+    if (text === "n") return { value: undefined as T };
+    if (text.startsWith("e")) return { error: readFailure(lock, fence, rest) };
+  } catch (cause) {
+    return { error: new LockOutcomeError(lock, fence, `its value cannot be read (${messageOf(cause)})`, { cause }) };
+  }
+  if (text.startsWith("x")) return { error: new LockOutcomeError(lock, fence, `its value was not kept: ${rest}`) };
+  return { error: new LockOutcomeError(lock, fence, "its value was not written by once()") };
+}
+
+/** The error that the work failed with, as far as it was kept. */
+function readFailure(lock: string, fence: bigint, json: string): Error {
+  const { name, message, code } = JSON.parse(json) as Readonly<Record<string, unknown>>;
+  const error = new Error(String(message), { cause: new LockOutcomeError(lock, fence, "it failed, and that is kept") });
+  if (typeof name === "string")
+    Object.defineProperty(error, "name", { value: name, configurable: true, writable: true });
+  if (typeof code === "string") Object.assign(error, { code });
+  return error;
+}

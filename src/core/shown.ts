@@ -1,0 +1,54 @@
+/** What a claim shows to people, and to those who look for deadlocks. It decides nothing. */
+import { type Claim, HELD_LOCKS_MAX, type HeldLock, type LocalFacts } from "../contract/claim.ts";
+
+export type Shown = Pick<Claim, "meta" | "local">;
+
+/** What a caller holds by the functions that it is inside of: see reentry.ts. */
+export interface HeldScope {
+  held(locks: object): readonly HeldLock[];
+}
+
+interface Waiter {
+  readonly scope: HeldScope | undefined;
+  readonly next: Waiter | undefined;
+}
+
+/**
+ * What the store is to know of those who wait here behind a claim of theirs, or behind a lease; `ahead` of them have claims of
+ * their own. `undefined`: there is nothing to say. `locks`: whose locks count.
+ */
+export function factsOf(
+  line: { readonly first: Waiter | undefined; readonly length: number },
+  ahead: number,
+  locks: object,
+): LocalFacts | undefined {
+  if (line.length === 0) return undefined;
+  const waiters = Math.max(0, line.length - ahead);
+  const holds = new Map<string, HeldLock>();
+  for (
+    let request: Waiter | undefined = line.first;
+    request !== undefined && holds.size <= HELD_LOCKS_MAX;
+    request = request.next
+  ) {
+    for (const held of request.scope?.held(locks) ?? []) holds.set(`${held.fence} ${held.name}`, held);
+  }
+  if (waiters === 0 && holds.size === 0) return undefined;
+  const holdsMore = holds.size > HELD_LOCKS_MAX;
+  return { waiters, users: 0, holds: [...holds.values()].slice(0, HELD_LOCKS_MAX), holdsMore };
+}
+
+/** What a lease shows. One user and no waiter is what readers expect: nothing need be said. */
+export function withUsers(behind: LocalFacts | undefined, users: number): LocalFacts | undefined {
+  if (behind !== undefined) return { ...behind, users };
+  return users > 1 ? { waiters: 0, users, holds: [], holdsMore: false } : undefined;
+}
+
+/** Facts that need not be written again. */
+export function isSame(a: LocalFacts | undefined, b: LocalFacts | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  if (a.waiters !== b.waiters || a.users !== b.users || a.holds.length !== b.holds.length) return false;
+  return (
+    a.holdsMore === b.holdsMore &&
+    a.holds.every(({ name, fence }, at) => name === b.holds[at]?.name && fence === b.holds[at]?.fence)
+  );
+}
