@@ -24,4 +24,5 @@ conformanceTests({
     await observer?.close();
     await lab?.stop();
   },
+  cannot: ["otherTtl", "steal"],
 });

@@ -7,17 +7,31 @@ import { type Contender, type Obstacle, obstacleOf } from "./contenders.ts";
 import { keyOf } from "./keys.ts";
 import type { LeasePool } from "./lease-pool.ts";
 import type { LocalClaim, Place } from "./local-claim.ts";
+import { readOutcome } from "./outcomes.ts";
 import { readClaim } from "./record.ts";
 import { confirmFirst, confirmUnblocked, join, look, type Look, replace, take } from "./transactions.ts";
+import { isWantedAt } from "./wanted.ts";
 
 export type AttemptResult =
-  | { readonly holds: true; readonly place: Place; readonly fence: bigint; readonly revision: bigint }
   | {
-      readonly holds: false;
-      readonly order: readonly Contender[];
-      readonly index: number;
-      readonly first?: KeyValue | undefined;
-    };
+      readonly holds: true;
+      readonly place: Place;
+      readonly fence: bigint;
+      readonly revision: bigint;
+      /** A claim waits for it. */
+      readonly wanted: boolean;
+    }
+  | Refusal;
+
+export interface Refusal {
+  readonly holds: false;
+  readonly order: readonly Contender[];
+  /** Of the claim's own key. -1: it has none. */
+  readonly index: number;
+  readonly first?: KeyValue | undefined;
+  /** What the claim wants instead of the lock. */
+  readonly outcome?: KeyValue | undefined;
+}
 
 const TRIES = 5;
 
@@ -70,17 +84,11 @@ export class Attempts {
   async #begin(local: LocalClaim): Promise<AttemptResult | undefined> {
     const { claim } = local;
     const place = local.place ?? (await this.#newPlace(local));
-    if (!claim.queues && claim.limit > 1 && !place.mayAppear) {
-      const full = await this.#isFull(local, place);
-      if (full !== undefined) return full;
-    }
     try {
+      if (!claim.queues && claim.limit > 1 && !place.mayAppear) return await this.#takePlace(local, place);
       const make = claim.queues ? join : take;
       const seen = await this.#create(place, () => make(this.#client, local, place));
-      if (seen.isDone) return this.#created(local, place, seen);
-      if (seen.own !== undefined) return this.#found(local, place, seen.own);
-      // It did not join, and nothing of it is left, unless an earlier request is still on its way.
-      return { holds: false, order: seen.order, index: -1, first: seen.first };
+      return this.#joined(local, place, seen);
     } catch (error) {
       if (!isLeaseGone(error)) throw error;
       this.#pool.drop(place.lease);
@@ -92,9 +100,14 @@ export class Attempts {
     const { claim, span } = local;
     const seconds = Math.ceil((claim.ttlMs + claim.lockDelayMs) / 1000);
     const lease = await this.#pool.take(claim.name, seconds, claim.renewed !== true);
-    const place = { key: keyOf(span.key, claim, lease.id), lease, createRevision: undefined, mayAppear: false };
-    local.place = place;
-    return place;
+    local.place = {
+      key: keyOf(span.key, claim, lease.id),
+      lease,
+      createRevision: undefined,
+      mayAppear: false,
+      shownKey: undefined,
+    };
+    return local.place;
   }
 
   /** Notes what a lost answer means: the key may appear at any time, as long as its lease lives. */
@@ -111,6 +124,24 @@ export class Attempts {
     }
   }
 
+  #joined(local: LocalClaim, place: Place, seen: Look): Promise<AttemptResult | undefined> | AttemptResult | undefined {
+    if (seen.isDone) return this.#created(local, place, seen);
+    if (seen.own !== undefined) return this.#found(local, place, seen.own);
+    // It did not join, and nothing of it is left, unless an earlier request is still on its way.
+    return this.#hasIgnored(local, seen) ? undefined : { ...seen, holds: false, index: -1 };
+  }
+
+  /**
+   * What is where an outcome would be is none: from now on it does not count, as long as it is not changed. Otherwise it would keep
+   * those who want an outcome from the lock for ever.
+   */
+  #hasIgnored(local: LocalClaim, { outcome }: Look): boolean {
+    if (outcome === undefined || readOutcome(outcome) !== undefined) return false;
+    const isNew = local.outcomeIgnored !== outcome.modRevision;
+    local.outcomeIgnored = outcome.modRevision;
+    return isNew;
+  }
+
   /** The transaction created the key: its revision is that of the whole cluster then. */
   #created(local: LocalClaim, place: Place, seen: Look): Promise<AttemptResult | undefined> | AttemptResult {
     const index = seen.order.findIndex(({ key }) => key.equals(place.key));
@@ -120,7 +151,9 @@ export class Attempts {
     this.#checkRevision(local, seen);
     const obstacle = obstacleOf(seen.order, index);
     // No claim was before it in the instant of its creation: the revision of that is the fence.
-    if (obstacle === undefined) return { holds: true, place, fence: seen.revision, revision: seen.revision };
+    if (obstacle === undefined) {
+      return { holds: true, place, fence: seen.revision, revision: seen.revision, wanted: false };
+    }
     return this.#blocked(local, seen, index, obstacle);
   }
 
@@ -151,13 +184,19 @@ export class Attempts {
     place.lease.confirmed(seen.term, seen.askedMs);
     if (seen.isDone) {
       this.#checkRevision(local, seen);
-      return { holds: true, place, fence: seen.revision, revision: seen.revision };
+      const { revision, wanted = false } = seen;
+      return { holds: true, place, fence: revision, revision, wanted };
     }
     const { own } = seen;
     if (own?.createRevision !== created) return undefined;
-    // It was confirmed before, and that answer was lost.
-    if (own.modRevision > created) return { holds: true, place, fence: own.modRevision, revision: seen.revision };
     const index = seen.order.findIndex(({ key }) => key.equals(place.key));
+    // It was confirmed before, and that answer was lost.
+    if (own.modRevision > created) {
+      const wanted = isWantedAt(seen.order, index);
+      return { holds: true, place, fence: own.modRevision, revision: seen.revision, wanted };
+    }
+    if (seen.outcome !== undefined && readOutcome(seen.outcome) !== undefined) return { ...seen, holds: false, index };
+    this.#hasIgnored(local, seen);
     const obstacle = obstacleOf(seen.order, index);
     return obstacle === undefined ? "unblocked" : this.#blocked(local, seen, index, obstacle);
   }
@@ -169,11 +208,23 @@ export class Attempts {
     return { holds: false, order: seen.order, index, first: seen.first };
   }
 
-  /** A claim that does not queue and cannot hold must not be in the way of others, not even for a moment. */
-  async #isFull(local: LocalClaim, place: Place): Promise<AttemptResult | undefined> {
-    const seen = await look(this.#client, local, place);
-    const { order, first } = seen;
-    return order.length >= local.claim.limit ? { holds: false, order, index: -1, first } : undefined;
+  /**
+   * One of several places, for a claim that does not queue: if there is one, and no other claim has come since it was seen. A claim
+   * that cannot hold must not be in the way of others, not even for a moment.
+   */
+  async #takePlace(local: LocalClaim, place: Place): Promise<AttemptResult | undefined> {
+    for (;;) {
+      const seen = await look(this.#client, local, place);
+      const { limit } = local.claim;
+      const isFull = seen.order.length >= limit || seen.order.some(({ kind }) => kind.limit !== limit);
+      if (isFull || (seen.outcome !== undefined && readOutcome(seen.outcome) !== undefined)) {
+        return { ...seen, holds: false, index: -1 };
+      }
+      this.#hasIgnored(local, seen);
+      const taken = await this.#create(place, () => take(this.#client, local, place, seen.revision));
+      // Otherwise another claim was quicker, so that there are fewer places: this ends.
+      if (taken.isDone || taken.own !== undefined) return this.#joined(local, place, taken);
+    }
   }
 
   /** A cluster that was restored from an old snapshot counts from there again, and would give fences that it has given. */

@@ -1,9 +1,12 @@
 /** The etcd backend: a key in the lock's queue for each claim, and leases that keep the keys alive. */
 import type {
+  Abilities,
   Backend,
   Claim,
   Granted,
   Listener,
+  LockState,
+  Outcome,
   Refused,
   Released,
   Renewal,
@@ -11,18 +14,20 @@ import type {
   Swapped,
 } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
-import { Attempts, type AttemptResult } from "./attempts.ts";
+import { CAN } from "./abilities.ts";
+import { Attempts, type AttemptResult, type Refusal } from "./attempts.ts";
 import type { EtcdClient } from "./client/client.ts";
 import { endWaiting } from "./close.ts";
 import { toLockError } from "./errors.ts";
-import { findClaim } from "./find-claim.ts";
 import { forceRelease } from "./force-release.ts";
 import type { Held } from "./held-leases.ts";
 import { Holders } from "./holders.ts";
 import type { NameKeys } from "./keys.ts";
 import { LeasePool } from "./lease-pool.ts";
 import type { LocalClaim } from "./local-claim.ts";
-import { snapshot } from "./query.ts";
+import { OutcomeNews } from "./outcome-news.ts";
+import { Outcomes } from "./outcomes.ts";
+import { inspect, snapshot } from "./query.ts";
 import { toRefused } from "./refusal.ts";
 import { Releases } from "./release.ts";
 import { Upkeep } from "./upkeep.ts";
@@ -38,6 +43,7 @@ export interface BackendSetup {
 
 export class EtcdBackend implements Backend {
   readonly name = "etcd";
+  readonly can: Abilities = CAN;
   /** Also for guards, which check in one transaction that the lease's key exists. */
   readonly client: EtcdClient;
   readonly renewer: Backend["renewer"];
@@ -45,6 +51,8 @@ export class EtcdBackend implements Backend {
   readonly #pool: LeasePool;
   readonly #attempts: Attempts;
   readonly #upkeep: Upkeep;
+  readonly #outcomes: Outcomes;
+  readonly #news: OutcomeNews;
   readonly #releases: Releases;
   readonly #holders: Holders;
   #closing: Promise<void> | undefined;
@@ -57,14 +65,11 @@ export class EtcdBackend implements Backend {
     this.#pool = new LeasePool(client);
     this.#attempts = new Attempts(client, this.#pool);
     this.#upkeep = new Upkeep(client, this.#pool);
-    this.#releases = new Releases(client, this.#attempts, this.#upkeep);
-    this.#holders = new Holders({
-      client,
-      keys,
-      pool: this.#pool,
-      releases: this.#releases,
-      finds,
-    });
+    this.#outcomes = new Outcomes(client, keys);
+    this.#news = new OutcomeNews(client);
+    const [attempts, upkeep, outcomes, pool] = [this.#attempts, this.#upkeep, this.#outcomes, this.#pool];
+    this.#releases = new Releases({ client, keys, attempts, upkeep, outcomes, finds });
+    this.#holders = new Holders({ client, keys, pool, releases: this.#releases, finds });
   }
 
   listen(listener: Listener): void {
@@ -79,7 +84,10 @@ export class EtcdBackend implements Backend {
       try {
         // Released while this attempt waited for its turn: start again.
         if (this.#holders.claims.get(claim.id) !== local) return await this.attempt(claim);
+        const isNew = local.place === undefined;
+        const { meta, local: facts } = local.claim;
         local.claim = claim;
+        if (!isNew && (meta !== claim.meta || facts !== claim.local)) this.#holders.show(local, claim);
         const granted = await this.#holders.confirm(local);
         // The lease ended while it was confirmed, and its key is being removed: start again too.
         if (this.#holders.claims.get(claim.id) !== local) return await this.attempt(claim);
@@ -93,7 +101,7 @@ export class EtcdBackend implements Backend {
   watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
     return this.#ask(claim.name, async () => {
       const local = this.#holders.claims.get(claim.id);
-      while (local !== undefined && this.#waits(local) && (await turn(this.client, local, signal))) {
+      while (local !== undefined && this.#waits(local) && (await turn(this.client, this.#news, local, signal))) {
         await local.enter();
         try {
           if (signal.aborted || !this.#waits(local)) return undefined;
@@ -112,17 +120,12 @@ export class EtcdBackend implements Backend {
     return this.#ask(claims[0]?.name ?? "", () => this.#holders.renew(claims, fences));
   }
 
-  release(claim: Claim): Promise<Released> {
+  release(claim: Claim, outcome?: Outcome): Promise<Released> {
     return this.#ask(claim.name, async () => {
-      const local = this.#holders.claims.get(claim.id);
-      if (local === undefined) return this.#releaseUnknown(claim);
-      await local.enter();
-      try {
-        if (this.#holders.claims.get(claim.id) !== local) return await this.#releaseUnknown(claim);
-        return await this.#release(local, claim);
-      } finally {
-        local.leave();
-      }
+      const released = await this.#end(claim, outcome);
+      // An earlier request, whose answer was lost, may have kept it: then the lease was held until that.
+      if (outcome === undefined || released === "held") return released;
+      return (await this.#outcomes.isKept(claim, outcome)) ? "held" : released;
     });
   }
 
@@ -131,8 +134,9 @@ export class EtcdBackend implements Backend {
       const held = this.#holders.get(before.id);
       const isPlain = [before, next].every(({ limit, mode }) => limit === 1 && mode === "exclusive");
       const isNew = !this.#holders.claims.has(next.id) && before.name === next.name && next.queues;
+      const wantsLock = next.wantsOutcome !== true;
       const mayEnd = held !== undefined && held.sinceMs + before.minHoldMs <= performance.now();
-      if (!isPlain || !isNew || !mayEnd) {
+      if (!isPlain || !isNew || !wantsLock || !mayEnd) {
         const released = await this.release(before);
         return { ...(await this.attempt(next)), released };
       }
@@ -142,6 +146,18 @@ export class EtcdBackend implements Backend {
 
   query(prefix: string): Promise<Snapshot> {
     return this.#ask(prefix, () => snapshot(this.client, this.#keys, prefix));
+  }
+
+  inspect(name: string): Promise<LockState> {
+    return this.#ask(name, () => inspect(this.client, this.#keys, this.#outcomes, name));
+  }
+
+  forget(name: string, fence: bigint): Promise<boolean> {
+    return this.#ask(name, () => this.#outcomes.forget(name, fence));
+  }
+
+  expectWanted(claim: Claim): void {
+    this.#holders.expectWanted(claim.id);
   }
 
   forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
@@ -210,7 +226,7 @@ export class EtcdBackend implements Backend {
       if (before !== undefined && before !== local.place?.lease) this.#upkeep.remove(local, before);
       if (!result.holds) return await this.#refuse(local, result);
       this.#upkeep.remove(local);
-      return this.#holders.begin(local, result.place, result.fence, result.revision);
+      return this.#holders.begin(local, result.place, result.fence, result.revision, result.wanted);
     } catch (cause) {
       const error = toLockError(local.claim.name, this.client.endpoints, cause);
       // A claim that can never be granted leaves nothing behind.
@@ -222,30 +238,28 @@ export class EtcdBackend implements Backend {
     }
   }
 
-  async #refuse(local: LocalClaim, result: AttemptResult & { readonly holds: false }): Promise<Refused> {
+  async #refuse(local: LocalClaim, result: Refusal): Promise<Refused> {
     const { claim } = local;
-    if (claim.queues) this.#upkeep.add(local);
+    const outcome = claim.wantsOutcome === true ? await this.#outcomes.show(result.outcome) : undefined;
+    if (claim.queues && outcome === undefined) this.#upkeep.add(local);
     else {
       this.#holders.claims.delete(claim.id);
+      this.#upkeep.remove(local);
       await this.#releases.removeQuietly(local);
     }
-    return toRefused(this.client, claim, result);
+    return outcome === undefined ? toRefused(this.client, claim, result) : { granted: false, heldBy: [], outcome };
   }
 
-  async #release(local: LocalClaim, claim: Claim): Promise<Released> {
-    const held = this.#holders.get(claim.id);
-    if (held !== undefined) this.#holders.quiet(held);
-    const restMs = held === undefined ? 0 : held.sinceMs + claim.minHoldMs - performance.now();
-    if (held !== undefined && restMs > 0) {
-      const kept = await this.#releases.keep(local, held.place, held.fence, restMs);
-      this.#holders.forget(held);
-      return kept ? "held" : "absent";
+  async #end(claim: Claim, outcome: Outcome | undefined): Promise<Released> {
+    const local = this.#holders.claims.get(claim.id);
+    if (local === undefined) return this.#releases.endUnknown(claim, outcome);
+    await local.enter();
+    try {
+      if (this.#holders.claims.get(claim.id) !== local) return await this.#releases.endUnknown(claim, outcome);
+      return await this.#holders.end(local, claim, outcome);
+    } finally {
+      local.leave();
     }
-    // After a rejection all is as it was, so that it can be asked again.
-    const released = await this.#releases.remove(local, held === undefined ? "queued" : "held");
-    if (held !== undefined) this.#holders.forget(held);
-    this.#holders.claims.delete(claim.id);
-    return released;
   }
 
   async #swap(held: Held, ending: Claim, next: Claim): Promise<Swapped> {
@@ -257,7 +271,7 @@ export class EtcdBackend implements Backend {
       const result =
         this.#holders.get(held.claim.id) === held ? await this.#attempts.replace(before, local) : undefined;
       if (result === undefined) {
-        const released = await this.#release(before, ending);
+        const released = await this.#holders.end(before, ending);
         return { ...(await this.#attempt(local, () => this.#attempts.attempt(local))), released };
       }
       this.#holders.forget(held);
@@ -267,11 +281,5 @@ export class EtcdBackend implements Backend {
       before.leave();
       local.leave();
     }
-  }
-
-  /** This process did not make the claim's key, or has removed it: it may be another process's, or not exist. */
-  async #releaseUnknown(claim: Claim): Promise<Released> {
-    const found = await findClaim(this.client, this.#keys, claim);
-    return found === undefined ? "absent" : this.#releases.removeFound(claim, found);
   }
 }

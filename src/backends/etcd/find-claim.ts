@@ -8,6 +8,8 @@ import { type ClaimRecord, readClaim } from "./record.ts";
 export interface FoundClaim {
   readonly contender: Contender;
   readonly record: ClaimRecord;
+  /** Where it shows more of itself, if it does. */
+  readonly shownKey: Buffer;
   /** By the order of the queue. */
   readonly holds: boolean;
   readonly revision: bigint;
@@ -26,7 +28,8 @@ export async function findClaim(
   for (const [index, contender] of order.entries()) {
     const record = readClaim(contender.value);
     if (record.id !== id || record.endedFence !== undefined) continue;
-    return { contender, record, holds: obstacleOf(order, index) === undefined, revision: header.revision };
+    const shownKey = keys.beside.shown(name, contender.key);
+    return { contender, record, shownKey, holds: obstacleOf(order, index) === undefined, revision: header.revision };
   }
   return undefined;
 }

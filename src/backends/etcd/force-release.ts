@@ -32,7 +32,7 @@ export async function forceRelease(
     when: [{ key: holder.key, modRevision: holder.modRevision }],
     success: [
       { remove: { key: holder.key } },
-      { put: { key: keys.forcedKey(name, fence), value: writeForced(by, reason), lease: id } },
+      { put: { key: keys.beside.forced(name, fence), value: writeForced(by, reason), lease: id } },
     ],
   });
   if (!succeeded) void client.revokeLease(id).catch(() => undefined);
@@ -42,7 +42,7 @@ export async function forceRelease(
 /** Why the lease with this fence is gone, as far as the store says. */
 export async function lossReason(client: EtcdClient, keys: NameKeys, name: string, fence: bigint): Promise<LossReason> {
   try {
-    const { kvs } = await client.range({ key: keys.forcedKey(name, fence) });
+    const { kvs } = await client.range({ key: keys.beside.forced(name, fence) });
     const record = kvs[0] && readForced(kvs[0].value);
     if (record !== undefined) return { kind: "forced", by: record.by, reason: record.reason };
   } catch {

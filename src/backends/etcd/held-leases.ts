@@ -7,6 +7,7 @@ import { systemClock } from "../../contract/clock.ts";
 import { type Deadline, Deadlines } from "../../contract/deadlines.ts";
 import type { EtcdClient } from "./client/client.ts";
 import type { LocalClaim, Place } from "./local-claim.ts";
+import { type WantedOf, WantedWatch } from "./wanted.ts";
 
 /** Its deadline passes when it was not renewed in time. */
 export interface Held extends Deadline {
@@ -20,6 +21,9 @@ export interface Held extends Deadline {
   readonly ttlMs: number;
   /** Its key was there at this revision. */
   seenRevision: bigint;
+  /** Present: the holder wants to know when its lock is wanted. */
+  wantedOf: WantedOf | undefined;
+  wantedWatch: WantedWatch | undefined;
   unwatch: (() => void) | undefined;
 }
 
@@ -30,6 +34,8 @@ export interface HeldListener {
   deleted(held: Held): void;
   /** It is no longer watched: its key may have been deleted unheard. */
   unheard(held: Held): void;
+  /** A claim has begun to wait for it. */
+  wanted(held: Held): void;
 }
 
 /** Most are released sooner, and need no watch of their own. */
@@ -58,7 +64,7 @@ export class HeldLeases {
     return [...this.#held.values()];
   }
 
-  begin(local: LocalClaim, place: Place, fence: bigint, seenRevision: bigint): Granted {
+  begin(local: LocalClaim, place: Place, fence: bigint, seenRevision: bigint, wanted: boolean): Granted {
     const { claim } = local;
     const held: Held = {
       local,
@@ -69,6 +75,8 @@ export class HeldLeases {
       // What the cluster gave beyond what was asked for is part of the ttl; the delay after an unclean end is not.
       ttlMs: place.lease.ttlMs - claim.lockDelayMs,
       seenRevision,
+      wantedOf: undefined,
+      wantedWatch: undefined,
       unwatch: undefined,
       atMs: 0,
       heapIndex: -1,
@@ -76,7 +84,17 @@ export class HeldLeases {
     this.#held.set(claim.id, held);
     this.extend(held);
     this.#watchSoon(held);
-    return toGranted(held);
+    return toGranted(held, wanted);
+  }
+
+  /** Its holder wants to know from now on when it is wanted, and what has come since it was seen last. */
+  expectWanted(held: Held): void {
+    if (held.wantedOf !== undefined || this.#isStopped) return;
+    const { claim, span } = held.local;
+    held.wantedOf = { claim, span, key: held.place.key };
+    held.wantedWatch = new WantedWatch(this.#client, held.wantedOf, held.seenRevision, () => {
+      if (this.#isHeld(held)) this.#listener.wanted(held);
+    });
   }
 
   /** The lease was confirmed. `false`: the claim had ended before. */
@@ -93,6 +111,8 @@ export class HeldLeases {
     this.#unwatched.delete(held);
     held.unwatch?.();
     held.unwatch = undefined;
+    held.wantedWatch?.stop();
+    held.wantedWatch = undefined;
   }
 
   /** Forgets it. `false`: it was forgotten before. */
@@ -130,7 +150,7 @@ export class HeldLeases {
 
   #watch(held: Held): void {
     held.unwatch = this.#client.watchDeletes({ key: held.place.key }, held.seenRevision + 1n, {
-      deleted: () => {
+      changed: () => {
         if (this.#isHeld(held)) this.#listener.deleted(held);
       },
       ended: () => {
@@ -148,6 +168,7 @@ export class HeldLeases {
   }
 }
 
-export function toGranted({ place, fence, ttlMs }: Held): Granted {
-  return { granted: true, fence, run: 1, fromMs: place.lease.provenMs, ttlMs };
+export function toGranted({ place, fence, ttlMs }: Held, wanted: boolean): Granted {
+  const granted = { granted: true, fence, run: 1, fromMs: place.lease.provenMs, ttlMs, mayLinger: true } as const;
+  return wanted ? { ...granted, wanted } : granted;
 }

@@ -1,17 +1,20 @@
 /** The claims of this process that hold: confirmed, renewed, found again, and lost. */
-import type { Claim, Granted, Listener, Renewal } from "../../contract/backend.ts";
-import { LockBackendError, quote } from "../../contract/errors.ts";
+import type { Claim, Granted, Listener, Outcome, Released, Renewal } from "../../contract/backend.ts";
+import { declined } from "../../contract/declined.ts";
+import { CAN } from "./abilities.ts";
 import type { EtcdClient } from "./client/client.ts";
 import { findClaim } from "./find-claim.ts";
 import { lossReason } from "./force-release.ts";
 import { type Held, HeldLeases, toGranted } from "./held-leases.ts";
-import { below, type NameKeys } from "./keys.ts";
+import type { NameKeys } from "./keys.ts";
 import type { LeasePool } from "./lease-pool.ts";
 import { LocalClaim, type Place } from "./local-claim.ts";
 import type { Releases } from "./release.ts";
 import { confirm, type Confirmation } from "./renewals.ts";
+import { Showing } from "./shown.ts";
 
 const NOT_HELD: Renewal = { held: false, reason: { kind: "not-held" } };
+const RETAKEN: Renewal = { held: false, reason: { kind: "retaken" } };
 
 export interface HoldersSetup {
   readonly client: EtcdClient;
@@ -28,13 +31,16 @@ export class Holders {
   listener: Listener | undefined;
   readonly #setup: HoldersSetup;
   readonly #held: HeldLeases;
+  readonly #showing: Showing;
 
   constructor(setup: HoldersSetup) {
     this.#setup = setup;
+    this.#showing = new Showing(setup.client, setup.keys);
     this.#held = new HeldLeases(setup.client, {
       expired: (held) => this.#expire(held),
       deleted: (held) => void this.#lose(held),
       unheard: ({ claim }) => this.listener?.doubt(claim.id),
+      wanted: ({ claim }) => this.listener?.wanted?.(claim.id),
     });
   }
 
@@ -50,13 +56,24 @@ export class Holders {
   localClaim(claim: Claim): LocalClaim {
     const known = this.claims.get(claim.id);
     if (known !== undefined) return known;
-    const local = new LocalClaim(claim, below(this.#setup.keys.prefix(claim.name)));
+    const local = new LocalClaim(claim, this.#setup.keys);
     this.claims.set(claim.id, local);
     return local;
   }
 
-  begin(local: LocalClaim, place: Place, fence: bigint, revision: bigint): Granted {
-    return this.#held.begin(local, place, fence, revision);
+  begin(local: LocalClaim, place: Place, fence: bigint, revision: bigint, wanted: boolean): Granted {
+    return this.#held.begin(local, place, fence, revision, wanted);
+  }
+
+  expectWanted(claimId: string): void {
+    const held = this.#held.get(claimId);
+    if (held !== undefined) this.#held.expectWanted(held);
+  }
+
+  /** The claim's process has something else to show with it. */
+  show(local: LocalClaim, claim: Claim): void {
+    local.toShow = claim;
+    void this.#showing.show(local);
   }
 
   /** The answer to a holder that attempts again. `undefined`: it does not hold any more, and may queue again. */
@@ -66,7 +83,7 @@ export class Holders {
     const { client, pool, releases } = this.#setup;
     const [answer] = await confirm(client, pool, [held]);
     if (answer?.is === "unknown") throw answer.cause;
-    if (answer?.is === "held") return this.#extend(held, answer.revision) ? toGranted(held) : undefined;
+    if (answer?.is === "held") return this.#extend(held, answer) ? toGranted(held, answer.wanted) : undefined;
     this.#held.end(held);
     await releases.removeQuietly(local);
     return undefined;
@@ -79,10 +96,16 @@ export class Holders {
     );
     const all = claims.map((claim, at) => {
       const held = this.#held.get(claim.id);
-      if (held === undefined || (fences !== undefined && held.fence !== fences[at])) return undefined;
+      if (held === undefined) return undefined;
       // Believed for longer than the cluster keeps it, it would be held twice.
-      if (claim.ttlMs <= held.ttlMs) return held;
-      failures.set(claim, tooLong(claim, held.ttlMs));
+      const isTooLong = claim.ttlMs > held.ttlMs;
+      if (fences !== undefined && held.fence !== fences[at]) failures.set(claim, RETAKEN);
+      else if (isTooLong)
+        failures.set(claim, { held: "unknown", cause: declined("etcd", CAN, "otherTtl", claim.name) });
+      else {
+        if (claim.changed === true) held.local.toShow = claim;
+        return held;
+      }
       return undefined;
     });
     const known = all.filter((held) => held !== undefined);
@@ -96,17 +119,35 @@ export class Holders {
   async resume(claim: Claim): Promise<void> {
     const { client, keys, pool, releases } = this.#setup;
     // What this process gave up, and could not remove, will go: it must not be believed again.
-    if (this.claims.has(claim.id) || releases.hasAbandoned(claim.id)) return;
+    if (this.claims.has(claim.id) || releases.abandoned.has(claim.id)) return;
     const found = await findClaim(client, keys, claim);
     if (found === undefined || !found.holds) return;
     const { key, lease: id, createRevision, modRevision } = found.contender;
     const { grantedTtl } = await client.timeToLive(id);
     // Another call may have done it meanwhile.
-    if (grantedTtl === 0 || this.claims.has(claim.id) || releases.hasAbandoned(claim.id)) return;
+    if (grantedTtl === 0 || this.claims.has(claim.id) || releases.abandoned.has(claim.id)) return;
     const local = this.localClaim(claim);
     const lease = pool.adopt(id, grantedTtl, claim.name);
-    local.place = { key, lease, createRevision, mayAppear: false };
-    this.#held.begin(local, local.place, modRevision, found.revision);
+    local.place = { key, lease, createRevision, mayAppear: false, shownKey: found.shownKey };
+    this.#held.begin(local, local.place, modRevision, found.revision, false);
+  }
+
+  /** Releases the claim. After a rejection all is as it was, so that it can be asked again. */
+  async end(local: LocalClaim, claim: Claim, outcome?: Outcome): Promise<Released> {
+    const { releases } = this.#setup;
+    const held = this.#held.get(claim.id);
+    if (held === undefined) {
+      const released = await releases.remove(local, "queued");
+      this.claims.delete(claim.id);
+      return released;
+    }
+    this.quiet(held);
+    // What the claim holds now may be another lease than that of the work.
+    const isIts = (outcome?.fence ?? held.fence) === held.fence;
+    const restMs = held.sinceMs + claim.minHoldMs - performance.now();
+    const ended = await releases.end(held, restMs, isIts ? outcome : undefined);
+    this.forget(held);
+    return ended && isIts ? "held" : "absent";
   }
 
   /** It is about to be released: what becomes of its key is no news. */
@@ -145,16 +186,20 @@ export class Holders {
     const { client, keys, releases } = this.#setup;
     if (answer.is === "unknown") return { held: "unknown", cause: answer.cause };
     if (answer.is === "held") {
-      return this.#extend(held, answer.revision) ? { held: true, fromMs: answer.fromMs } : NOT_HELD;
+      if (!this.#extend(held, answer)) return NOT_HELD;
+      void this.#showing.show(held.local);
+      return { held: true, fromMs: answer.fromMs, ...(held.wantedOf && { wanted: answer.wanted }) };
     }
     // It may be there all the same, overwritten by another program.
     if (this.forget(held)) void releases.removeQuietly(held.local);
     return { held: false, reason: await lossReason(client, keys, held.claim.name, held.fence) };
   }
 
-  #extend(held: Held, revision: bigint): boolean {
+  #extend(held: Held, { revision, wanted }: Confirmation & { readonly is: "held" }): boolean {
     if (revision > held.seenRevision) held.seenRevision = revision;
-    return this.#held.extend(held);
+    if (!this.#held.extend(held)) return false;
+    held.wantedWatch?.saw(wanted, revision);
+    return true;
   }
 
   /** Its key was deleted. */
@@ -169,10 +214,4 @@ export class Holders {
   #expire(held: Held): void {
     if (this.forget(held)) void this.#setup.releases.removeQuietly(held.local);
   }
-}
-
-/** The length of a lease is fixed when it is granted. */
-function tooLong({ name, ttlMs }: Claim, givenMs: number): Renewal {
-  const message = `Lock ${quote(name)}: etcd cannot make a lease longer: this one was granted for ${givenMs} ms, and ${ttlMs} ms are asked for. Renew it with its own ttl, or release it and acquire it anew.`;
-  return { held: "unknown", cause: new LockBackendError("etcd", name, message, { fatal: true }) };
 }

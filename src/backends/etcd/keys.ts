@@ -20,10 +20,23 @@ export interface NameKeys {
   range(namePrefix: string): KeySpan;
   /** The lock that a key belongs to, and what it claims; `undefined`: it is no lock's. */
   parse(key: Buffer): { readonly name: string; readonly kind: Kind } | undefined;
-  /** Where the records of force releases are of locks whose names start with `namePrefix`. */
-  forcedRange(namePrefix: string): KeySpan;
-  forcedKey(name: string, fence: bigint): Buffer;
+  /** What is kept of the locks beside their queues. */
+  readonly beside: BesideKeys;
+}
+
+/** Keys beside the queues: none of them claims anything. */
+export interface BesideKeys {
+  /** The lock's outcome. */
+  outcome(name: string): Buffer;
+  /** The record of the force release of the lease with this fence. */
+  forced(name: string, fence: bigint): Buffer;
   parseForced(key: Buffer): { readonly name: string; readonly fence: bigint } | undefined;
+  /** What the claim at `key` shows of itself since its key was written. */
+  shown(name: string, key: Buffer): Buffer;
+  /** All of one kind of one lock. */
+  of(kind: "forced" | "shown", name: string): KeySpan;
+  /** All of one kind of the locks whose names start with `namePrefix`. */
+  range(kind: "forced" | "shown", namePrefix: string): KeySpan;
 }
 
 export interface KeySpan {
@@ -36,13 +49,18 @@ const EXCLUSIVE_KIND: Kind = { mode: "exclusive", limit: 1 };
 const SHARED_KIND: Kind = { mode: "shared", limit: 1 };
 const LIMITED = /^\+limit-([1-9]\d{0,14})\//;
 const LEASE = /^[0-9a-f]{1,16}$/;
-/** No escaped name begins like this. */
-const FORCED = "%forced/";
+/** No escaped name begins with "%" and a small letter. */
+const BESIDE = { forced: "%forced/", outcome: "%outcome/", shown: "%shown/" } as const;
 
 /** What comes between the lock's prefix and the lease. */
-export function partOf({ mode, limit }: Kind): string {
+function partOf({ mode, limit }: Kind): string {
   if (mode === "shared") return SHARED;
   return limit === 1 ? "" : `+limit-${limit}/`;
+}
+
+/** What the keys of this kind begin with. */
+export function groupOf({ key }: KeySpan, kind: Kind): Buffer {
+  return Buffer.concat([key, Buffer.from(partOf(kind))]);
 }
 
 export function keyOf(prefix: Buffer, claim: Claim, leaseId: bigint): Buffer {
@@ -78,11 +96,11 @@ export function escapedBelow(base: string): NameKeys {
       const name = slash === -1 ? undefined : unescape(text.slice(start.length, slash));
       return name === undefined ? undefined : { name, kind: kindOf(text.slice(slash + 1)) };
     },
-    ...forcedBelow(start),
+    beside: besideBelow(start, (name) => from(`${escape(name)}/`).length),
   };
 }
 
-/** A lock's name is what its keys begin with, as it is to `etcdctl lock`. Records of force releases are below `base`. */
+/** A lock's name is what its keys begin with, as it is to `etcdctl lock`. What is kept beside the queues is below `base`. */
 export function asPaths(base: string): NameKeys {
   const start = `${base}/`;
   return {
@@ -91,37 +109,40 @@ export function asPaths(base: string): NameKeys {
     parse: (key) => {
       const text = textOf(key);
       const match = text === undefined ? null : /^(.+?)\/((?:\+(?:shared|limit-[1-9]\d{0,14})\/)?([^/]+))$/s.exec(text);
-      if (match === null || !LEASE.test(match[3] as string) || text?.startsWith(start + FORCED) === true)
-        return undefined;
+      if (match === null || !LEASE.test(match[3] as string) || text?.startsWith(`${start}%`) === true) return undefined;
       return { name: match[1] as string, kind: kindOf(match[2] as string) };
     },
-    ...forcedBelow(start),
+    beside: besideBelow(start, (name) => Buffer.byteLength(name) + 1),
   };
 }
 
 const EVERYTHING: KeySpan = { key: Buffer.from([0]), end: Buffer.from([0]) };
 
 function checkPath(name: string, start: string): string {
-  const isTaken = /(?:^|\/)\+/.test(name) || name.startsWith(start + FORCED.slice(0, 1));
+  const isTaken = /(?:^|\/)\+/.test(name) || name.startsWith(`${start}%`);
   if (!isTaken && !name.endsWith("/")) return name;
   const message = `Lock ${quote(name)} cannot be a path: none of its parts may start with "+" or be empty at the end, and nothing may be below ${JSON.stringify(`${start}%`)}.`;
   throw new LockBackendError("etcd", name, message, { fatal: true });
 }
 
-function forcedBelow(start: string): Pick<NameKeys, "forcedRange" | "forcedKey" | "parseForced"> {
-  const from = (text: string): Buffer => Buffer.from(start + FORCED + text);
+/** `lengthOf`: of the lock's prefix, in bytes. */
+function besideBelow(start: string, lengthOf: (name: string) => number): BesideKeys {
+  const from = (text: string): Buffer => Buffer.from(start + text);
   return {
-    forcedRange: (namePrefix) => below(from(escape(namePrefix))),
-    forcedKey: (name, fence) => from(`${escape(name)}/${fence}`),
+    outcome: (name) => from(BESIDE.outcome + escape(name)),
+    forced: (name, fence) => from(`${BESIDE.forced}${escape(name)}/${fence}`),
     parseForced: (key) => {
       const [escaped = "", fence = "", ...more] = key
         .toString()
-        .slice(start.length + FORCED.length)
+        .slice(start.length + BESIDE.forced.length)
         .split("/");
       const name = unescape(escaped);
       if (name === undefined || more.length > 0 || !/^\d{1,19}$/.test(fence)) return undefined;
       return { name, fence: BigInt(fence) };
     },
+    shown: (name, key) => Buffer.concat([from(`${BESIDE.shown}${escape(name)}/`), key.subarray(lengthOf(name))]),
+    of: (kind, name) => below(from(`${BESIDE[kind]}${escape(name)}/`)),
+    range: (kind, namePrefix) => below(from(BESIDE[kind] + escape(namePrefix))),
   };
 }
 

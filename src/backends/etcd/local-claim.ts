@@ -1,6 +1,6 @@
 /** A claim that this process knows: its key, if it has one, and what is known of it. Its operations run one after the other. */
 import type { Claim } from "../../contract/backend.ts";
-import type { KeySpan } from "./keys.ts";
+import { below, type KeySpan, type NameKeys } from "./keys.ts";
 import type { Lease } from "./lease.ts";
 
 /** A claim's key, and the lease that it lives with. */
@@ -11,6 +11,8 @@ export interface Place {
   createRevision: bigint | undefined;
   /** A request that creates the key was sent, and its answer was lost. */
   mayAppear: boolean;
+  /** What the claim shows of itself is here, or may be: it goes with the claim's key. */
+  shownKey: Buffer | undefined;
 }
 
 /** What a waiting claim waits for. */
@@ -26,16 +28,28 @@ export class LocalClaim {
   claim: Claim;
   /** All keys of the lock. */
   readonly span: KeySpan;
+  /** Where the lock's outcome is. */
+  readonly outcomeKey: Buffer;
+  /** The last change of what is there and is no outcome: of another program's making, so that it does not count. 0: nothing is. */
+  outcomeIgnored: bigint = 0n;
+  /** Leases of the cluster that were taken for the claim's own outcome, as long as it is unknown which of them has it. */
+  readonly outcomeLeases: Set<bigint> = new Set();
   place: Place | undefined;
   blocked: Blocked | undefined;
   /** Ends the watch that waits for it: its key is gone. */
   upset: (() => void) | undefined;
+  /** The claim, where it shows something else than what was written, and when that was written: see shown.ts. */
+  toShow: Claim | undefined;
+  shownMs: number = -Infinity;
+  /** It is being released. */
+  isLeaving = false;
   #isBusy = false;
   readonly #waiting: (() => void)[] = [];
 
-  constructor(claim: Claim, span: KeySpan) {
+  constructor(claim: Claim, keys: NameKeys) {
     this.claim = claim;
-    this.span = span;
+    this.span = below(keys.prefix(claim.name));
+    this.outcomeKey = keys.beside.outcome(claim.name);
   }
 
   /** Waits for its turn: a release runs after the attempt before it, and removes what that made. Ends with leave(). */

@@ -1,19 +1,25 @@
 /** The values of our keys: for people, and for finding a claim by its id. Those of other programs are empty, or anything. */
-import type { Claim, Meta } from "../../contract/backend.ts";
+import type { Claim, LocalFacts, Meta } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
+import { readLocal, writeLocal } from "../../contract/local-facts.ts";
 
 export interface ClaimRecord {
   /** The claim's; "" for keys of other programs. */
   readonly id: string;
   readonly holder: string;
   readonly meta: Meta;
+  readonly local: LocalFacts | undefined;
   readonly ttlMs: number;
+  readonly lockDelayMs: number;
   readonly minHoldMs: number;
   /** Wall clock of the claimant: when it began to wait, or to hold. */
   readonly sinceMs: number;
   /** The fence that it had. Set: it was released, and its key is kept for its minHold. */
   readonly endedFence: bigint | undefined;
 }
+
+/** What a claim shows of itself since its key was written. */
+export type ShownRecord = Pick<ClaimRecord, "id" | "meta" | "local">;
 
 export interface ForcedRecord {
   readonly by: string;
@@ -31,33 +37,61 @@ const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 /** `endedFence`: it was released, and the key that stays had this fence. */
 export function writeClaim(claim: Claim, endedFence?: bigint): Buffer {
-  const { id, holder, meta, ttlMs, minHoldMs } = claim;
-  const over = endedFence === undefined ? {} : { endedFence: endedFence.toString() };
-  const data = Buffer.from(
-    JSON.stringify({ holdfast: 1, id, holder, meta, ttlMs, minHoldMs, sinceMs: Date.now(), ...over }),
-  );
+  const { id, holder, meta, ttlMs, lockDelayMs, minHoldMs } = claim;
+  const local = claim.local && writeLocal(claim.local);
+  const terms = { ttlMs, lockDelayMs, minHoldMs, sinceMs: Date.now(), endedFence: endedFence?.toString() };
+  const data = Buffer.from(JSON.stringify({ holdfast: 1, id, holder, meta, local, ...terms }));
   if (data.length <= RECORD_MAX_BYTES) return data;
   const message = `The meta of lock ${quote(claim.name)} takes ${data.length} bytes; etcd keys have room for ${RECORD_MAX_BYTES}.`;
   throw new LockBackendError("etcd", claim.name, message, { fatal: true });
 }
+
+const FOREIGN: Omit<ClaimRecord, "holder"> = {
+  id: "",
+  meta: {},
+  local: undefined,
+  ttlMs: Infinity,
+  lockDelayMs: 0,
+  minHoldMs: 0,
+  sinceMs: Number.NaN,
+  endedFence: undefined,
+};
 
 /** Reads any contender's value. */
 export function readClaim(value: Buffer): ClaimRecord {
   const found = parse(value);
   if (found === undefined || typeof found["holder"] !== "string" || typeof found["id"] !== "string") {
     const holder = shown(value.toString("utf8", 0, 4 * TEXT_MAX)) || "unknown";
-    return { id: "", holder, meta: {}, ttlMs: Infinity, minHoldMs: 0, sinceMs: Number.NaN, endedFence: undefined };
+    return { ...FOREIGN, holder };
   }
-  const { id, holder, meta, ttlMs, minHoldMs, sinceMs, endedFence } = found;
+  const { id, holder, ttlMs, lockDelayMs, minHoldMs, sinceMs, endedFence } = found;
   return {
     id,
     holder: shown(holder) || "unknown",
-    meta: value.length <= META_MAX_BYTES && isMeta(meta) ? meta : {},
+    ...readSaid(value, found),
     ttlMs: isDuration(ttlMs) ? ttlMs : Infinity,
+    lockDelayMs: isDuration(lockDelayMs) ? lockDelayMs : 0,
     minHoldMs: isDuration(minHoldMs) ? minHoldMs : 0,
     sinceMs: typeof sinceMs === "number" ? sinceMs : Number.NaN,
     endedFence: typeof endedFence === "string" && /^\d{1,19}$/.test(endedFence) ? BigInt(endedFence) : undefined,
   };
+}
+
+/** `undefined`: there is no room for it. */
+export function writeShown({ id, meta, local }: Claim): Buffer | undefined {
+  const data = Buffer.from(JSON.stringify({ holdfast: 1, id, meta, local: local && writeLocal(local) }));
+  return data.length <= RECORD_MAX_BYTES ? data : undefined;
+}
+
+export function readShown(value: Buffer): ShownRecord | undefined {
+  const found = parse(value);
+  const id = found?.["id"];
+  return found === undefined || typeof id !== "string" ? undefined : { id, ...readSaid(value, found) };
+}
+
+function readSaid(value: Buffer, { meta, local }: Record<string, unknown>): Pick<ClaimRecord, "meta" | "local"> {
+  const isShort = value.length <= META_MAX_BYTES;
+  return { meta: isShort && isMeta(meta) ? meta : {}, local: isShort ? readLocal(local) : undefined };
 }
 
 export function writeForced(by: string, reason: string): Buffer {

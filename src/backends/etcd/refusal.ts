@@ -1,6 +1,6 @@
 /** The answer to a claim that must wait, or that does not queue: who is in the way, and which place it has. */
 import type { Claim, Holding, Refused } from "../../contract/backend.ts";
-import type { AttemptResult } from "./attempts.ts";
+import type { Refusal } from "./attempts.ts";
 import type { EtcdClient } from "./client/client.ts";
 import { holdersOf } from "./contenders.ts";
 import { toHolding } from "./query.ts";
@@ -9,11 +9,7 @@ import { toHolding } from "./query.ts";
 const RETRY_MIN_MS = 1000;
 const RETRY_MAX_MS = 10_000;
 
-export async function toRefused(
-  client: EtcdClient,
-  claim: Claim,
-  result: AttemptResult & { readonly holds: false },
-): Promise<Refused> {
+export async function toRefused(client: EtcdClient, claim: Claim, result: Refusal): Promise<Refused> {
   const { order, index } = result;
   const heldBy = await describeHolder(client, claim.name, result);
   if (!claim.queues) return { granted: false, heldBy };
@@ -26,7 +22,7 @@ export async function toRefused(
 async function describeHolder(
   client: EtcdClient,
   name: string,
-  { order, first }: AttemptResult & { readonly holds: false },
+  { order, first }: Refusal,
 ): Promise<readonly Holding[]> {
   const [contender] = order;
   if (contender === undefined || first === undefined) return [];

@@ -1,38 +1,63 @@
 /** Ends claims: their keys go for certain, though an answer may be lost; or later, because of a `minHold`. */
-import type { Claim, Released } from "../../contract/backend.ts";
+import type { Claim, Outcome, Released } from "../../contract/backend.ts";
+import { AbandonedClaims } from "./abandoned.ts";
 import type { Attempts } from "./attempts.ts";
 import type { EtcdClient } from "./client/client.ts";
-import type { FoundClaim } from "./find-claim.ts";
+import { findClaim } from "./find-claim.ts";
+import type { Held } from "./held-leases.ts";
+import type { NameKeys } from "./keys.ts";
 import type { LocalClaim, Place } from "./local-claim.ts";
+import type { Outcomes } from "./outcomes.ts";
 import { agoMs, writeClaim } from "./record.ts";
-import { removeCreated, removeOurs } from "./transactions.ts";
+import { removals, removeCreated, removeOurs } from "./transactions.ts";
 import type { Upkeep } from "./upkeep.ts";
 
+export interface ReleasesSetup {
+  readonly client: EtcdClient;
+  readonly keys: NameKeys;
+  readonly attempts: Attempts;
+  readonly upkeep: Upkeep;
+  readonly outcomes: Outcomes;
+  /** True: claims of other threads are looked for by their ids. */
+  readonly finds: boolean;
+}
+
+/** A lease that ends, and what is left behind. */
+interface Ending {
+  /** As its record will say, where its key is kept. */
+  readonly claim: Claim;
+  readonly place: Pick<Place, "key" | "shownKey"> & { readonly createRevision: bigint };
+  readonly fence: bigint;
+  /** For so long the lock stays taken. */
+  readonly restMs: number;
+  readonly outcome: Outcome | undefined;
+  readonly outcomeLeases: Set<bigint>;
+}
+
 export class Releases {
-  readonly #client: EtcdClient;
-  readonly #attempts: Attempts;
-  readonly #upkeep: Upkeep;
+  /** Given up here, though their keys may still be there. */
+  readonly abandoned: AbandonedClaims;
+  readonly #setup: ReleasesSetup;
   /** Released, and kept for their minHold: what removes them when that is over. */
   readonly #delayed = new Map<LocalClaim, NodeJS.Timeout>();
-  /** The ids of claims that were given up, though their keys may still be there. */
-  readonly #abandoned = new Set<string>();
 
-  constructor(client: EtcdClient, attempts: Attempts, upkeep: Upkeep) {
-    this.#client = client;
-    this.#attempts = attempts;
-    this.#upkeep = upkeep;
+  constructor(setup: ReleasesSetup) {
+    this.#setup = setup;
+    this.abandoned = new AbandonedClaims(setup.client);
   }
 
   /** Removes the claim's key. Rejects where that is unknown: then it must be asked again, and nothing was forgotten. */
   async remove(local: LocalClaim, was: Exclude<Released, "absent">): Promise<Released> {
     const { place } = local;
     if (place === undefined) return "absent";
+    const { attempts, upkeep } = this.#setup;
+    local.isLeaving = true;
     const existed = await this.#removeKey(place);
-    this.#upkeep.remove(local);
+    upkeep.remove(local);
     const { lease } = place;
-    this.#attempts.forget(local);
+    attempts.forget(local);
     // Its creation may still be on its way: until its lease ends, the key is looked for.
-    if (lease.ghosts.size > 0 && !lease.isGone) this.#upkeep.haunt(lease);
+    if (lease.ghosts.size > 0 && !lease.isGone) upkeep.haunt(lease);
     return existed ? was : "absent";
   }
 
@@ -43,50 +68,62 @@ export class Releases {
     } catch {
       const { place } = local;
       if (place === undefined) return;
-      this.#abandoned.add(local.claim.id);
+      const { attempts, upkeep, finds } = this.#setup;
+      // No other claim is ever looked for by its id.
+      if (finds || local.claim.resumes === true) this.abandoned.add(local.claim.id, place.lease.id);
       place.mayAppear = true;
       place.lease.isTainted = true;
-      this.#upkeep.remove(local);
-      this.#attempts.forget(local);
-      this.#upkeep.haunt(place.lease);
+      upkeep.remove(local);
+      attempts.forget(local);
+      upkeep.haunt(place.lease);
     }
   }
 
   /**
-   * Keeps the lock taken for `restMs`, though no claim holds it. The key stays where it is in the queue, and moves to a lease
-   * of its own, which is not kept alive: so it outlives this process. `false`: it was gone.
+   * Ends a lease of this process, at once or with the rest of its minHold, and keeps its outcome, in one step. `false`: it was over.
+   * After a rejection all is as it was, so that it can be asked again.
    */
-  async keep(local: LocalClaim, place: Place, fence: bigint, restMs: number): Promise<boolean> {
-    if (
-      !(await this.#moveKey({ ...local.claim, key: place.key, created: place.createRevision ?? 0n, fence }, restMs))
-    ) {
-      this.#attempts.forget(local);
-      return false;
-    }
-    const timer = setTimeout(() => {
-      this.#delayed.delete(local);
-      void this.removeQuietly(local);
-    }, Math.ceil(restMs));
-    // The process may exit before.
-    this.#delayed.set(local, timer.unref());
-    return true;
+  async end(held: Held, restMs: number, outcome: Outcome | undefined): Promise<boolean> {
+    const { local, place, fence } = held;
+    if (restMs <= 0 && outcome === undefined) return (await this.remove(local, "held")) === "held";
+    local.isLeaving = true;
+    const { claim, outcomeLeases } = local;
+    const { key, shownKey, createRevision = 0n } = place;
+    const ended = await this.#end({
+      claim,
+      place: { key, shownKey, createRevision },
+      fence,
+      restMs,
+      outcome,
+      outcomeLeases,
+    });
+    if (ended && restMs > 0) this.#removeLater(local, restMs);
+    else if (ended) this.#setup.attempts.forget(local);
+    // Whatever was in its place is not this lease: what is left of the claim goes.
+    else await this.removeQuietly(local);
+    return ended;
   }
 
-  /** The claim was given up here, and its key may still be there until it is removed. */
-  hasAbandoned(claimId: string): boolean {
-    return this.#abandoned.has(claimId);
-  }
-
-  /** Ends a claim that this process does not know. Its own record says how long it must be kept. */
-  async removeFound(claim: Claim, { contender, record, holds }: FoundClaim): Promise<Released> {
-    const { key, createRevision } = contender;
+  /**
+   * Ends a claim that this process does not know: it may be another process's, or not exist. Its own record says how long it must
+   * be kept.
+   */
+  async endUnknown(claim: Claim, outcome: Outcome | undefined): Promise<Released> {
+    const found = await findClaim(this.#setup.client, this.#setup.keys, claim);
+    if (found === undefined) return "absent";
+    const { contender, record, holds, shownKey } = found;
+    const { key, createRevision, modRevision: fence } = contender;
+    const place = { key, createRevision, shownKey };
+    // The lease under which the work was done may be over, and the claim may have taken the lock again.
+    const isIts = holds && (outcome?.fence ?? fence) === fence;
     const restMs = holds && claim.resumes === true ? record.minHoldMs - agoMs(record.sinceMs) : 0;
     const { holder, meta } = record;
-    const moved = { ...claim, holder, meta, key, created: createRevision, fence: contender.modRevision };
-    const existed = await (restMs > 0
-      ? this.#moveKey(moved, restMs)
-      : removeCreated(this.#client, key, createRevision));
-    if (!existed) return "absent";
+    const kept = isIts ? outcome : undefined;
+    const ending = { claim: { ...claim, holder, meta }, place, fence, restMs, outcome: kept };
+    const existed = await (restMs > 0 || kept !== undefined
+      ? this.#end({ ...ending, outcomeLeases: new Set() })
+      : removeCreated(this.#setup.client, place, createRevision));
+    if (!existed || (holds && !isIts)) return "absent";
     return holds ? "held" : "queued";
   }
 
@@ -95,25 +132,39 @@ export class Releases {
     this.#delayed.clear();
   }
 
+  #removeLater(local: LocalClaim, restMs: number): void {
+    const timer = setTimeout(() => {
+      this.#delayed.delete(local);
+      void this.removeQuietly(local);
+    }, Math.ceil(restMs));
+    // The process may exit before.
+    this.#delayed.set(local, timer.unref());
+  }
+
   async #removeKey(place: Place): Promise<boolean> {
-    if (place.createRevision !== undefined) return removeCreated(this.#client, place.key, place.createRevision);
+    const { client } = this.#setup;
+    if (place.createRevision !== undefined) return removeCreated(client, place, place.createRevision);
     if (!place.mayAppear) return false;
-    const [existed] = await removeOurs(this.#client, [place.key]);
+    const [existed] = await removeOurs(client, [place.key]);
     return existed === true;
   }
 
-  async #moveKey(
-    claim: Claim & { readonly key: Buffer; readonly created: bigint; readonly fence: bigint },
-    restMs: number,
-  ): Promise<boolean> {
-    const { key, created, fence } = claim;
-    const lease = await this.#client.grantLease(Math.ceil(restMs / 1000));
-    const value = writeClaim(claim, fence);
-    const { succeeded } = await this.#client.txn({
-      when: [{ key, createRevision: created }],
-      success: [{ put: { key, value, lease: lease.id } }],
-    });
-    if (!succeeded) void this.#client.revokeLease(lease.id).catch(() => undefined);
-    return succeeded;
+  /**
+   * The key goes; or stays where it is in the queue for `restMs`, though no claim holds it, and moves to a lease of its own,
+   * which is not kept alive: so it outlives this process.
+   */
+  async #end({ claim, place, fence, restMs, outcome, outcomeLeases }: Ending): Promise<boolean> {
+    const { client, outcomes } = this.#setup;
+    const { key, createRevision } = place;
+    const [remove, ...shown] = removals(place);
+    if (remove === undefined) throw new Error("a claim has a key");
+    const rest = restMs > 0 ? await client.grantLease(Math.ceil(restMs / 1000)) : undefined;
+    const ends = [rest ? { put: { key, value: writeClaim(claim, fence), lease: rest.id } } : remove, ...shown];
+    const ended =
+      outcome === undefined
+        ? (await client.txn({ when: [{ key, createRevision }], success: ends, failure: shown })).succeeded && "now"
+        : await outcomes.keep(claim, place, outcome, ends, outcomeLeases);
+    if (ended !== "now" && rest !== undefined) void client.revokeLease(rest.id).catch(() => undefined);
+    return ended !== false;
   }
 }

@@ -40,8 +40,8 @@ describe("escaped names", () => {
   test("share the prefix with records of force releases, and are never taken for one", () => {
     fc.assert(
       fc.property(name, fc.bigInt({ min: 0n, max: 2n ** 63n - 1n }), (a, fence) => {
-        const key = escaped.forcedKey(a, fence);
-        expect(escaped.parseForced(key)).toEqual({ name: a, fence });
+        const key = escaped.beside.forced(a, fence);
+        expect(escaped.beside.parseForced(key)).toEqual({ name: a, fence });
         expect(escaped.parse(key)).toBeUndefined();
       }),
     );

@@ -136,7 +136,12 @@ export class EtcdClient {
 
   /** Tells of keys that are deleted from `fromRevision` on. A hint, which may never come. Returns what stops it. */
   watchDeletes(range: KeyRange, fromRevision: bigint, listener: WatchListener): () => void {
-    return this.#watches.add(range, fromRevision, listener);
+    return this.#watches.add("deletes", range, fromRevision, listener);
+  }
+
+  /** Tells of keys that are written from `fromRevision` on, as watchDeletes(). */
+  watchPuts(range: KeyRange, fromRevision: bigint, listener: WatchListener): () => void {
+    return this.#watches.add("puts", range, fromRevision, listener);
   }
 
   /** How many watches there are now. */

@@ -44,7 +44,7 @@ export type Compare = {
   readonly key: Uint8Array;
   /** All keys of the range; where there is none, a key that does not exist, whose numbers are 0. */
   readonly end?: Uint8Array | undefined;
-  readonly is?: "equal" | "greater" | undefined;
+  readonly is?: "equal" | "greater" | "less" | undefined;
 } & ({ readonly createRevision: bigint } | { readonly modRevision: bigint });
 
 export type Operation =
@@ -70,6 +70,7 @@ export interface TxnResponse {
 
 const ORDER = { ascending: 1, descending: 2 } as const;
 const BY_CREATION = 2;
+const COMPARES = { equal: 0, greater: 1, less: 2 } as const;
 const CREATE_TARGET = 1;
 const MOD_TARGET = 2;
 /** A member never sends more in one answer; more would be a mistake, and fill our memory. */
@@ -99,7 +100,7 @@ export function writeTxn({ when, success, failure = [] }: TxnRequest): Writer {
 function writeCompare(compare: Compare, writer: Writer): void {
   const isCreate = "createRevision" in compare;
   writer
-    .int(1, compare.is === "greater" ? 1 : 0)
+    .int(1, COMPARES[compare.is ?? "equal"])
     .int(2, isCreate ? CREATE_TARGET : MOD_TARGET)
     .bytes(3, compare.key);
   // Members of a oneof: 0 must be written too.

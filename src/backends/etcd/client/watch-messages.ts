@@ -10,8 +10,8 @@ export interface WatchResponse {
   /** Above 0: what was asked for is compacted. */
   readonly compactRevision: bigint;
   readonly reason: string;
-  /** The keys that were deleted. */
-  readonly deleted: readonly Buffer[];
+  /** The keys that were written or deleted. */
+  readonly changed: readonly Buffer[];
 }
 
 /** One key, or all from `key` up to `end`, which is not among them. */
@@ -20,14 +20,19 @@ export interface KeyRange {
   readonly end?: Uint8Array | undefined;
 }
 
-const NO_PUT = new Uint8Array([0]);
-const DELETE = 1n;
+/** Which events are told of. */
+export type WatchedEvents = "deletes" | "puts";
 
-/** Events other than deletions are not sent. */
-export function writeWatchDeletes(watchId: number, range: KeyRange, fromRevision: bigint): Writer {
+/** The filter keeps the others back. */
+const FILTERS: Readonly<Record<WatchedEvents, Uint8Array>> = {
+  deletes: new Uint8Array([0]),
+  puts: new Uint8Array([1]),
+};
+
+export function writeWatch(watchId: number, events: WatchedEvents, range: KeyRange, fromRevision: bigint): Writer {
   const { key, end } = range;
   return new Writer().message(1, (part) =>
-    part.bytes(1, key).bytes(2, end).int(3, fromRevision).bytes(5, NO_PUT).int(7, watchId),
+    part.bytes(1, key).bytes(2, end).int(3, fromRevision).bytes(5, FILTERS[events]).int(7, watchId),
   );
 }
 
@@ -39,7 +44,7 @@ export function readWatch(bytes: Uint8Array): WatchResponse {
   const reader = new Reader(bytes);
   let [header, watchId, compactRevision, reason] = [NO_HEADER, 0n, 0n, ""];
   let [created, canceled] = [false, false];
-  const deleted: Buffer[] = [];
+  const changed: Buffer[] = [];
   while (reader.next()) {
     if (reader.field === 1) header = readHeader(reader.message());
     else if (reader.field === 2) watchId = reader.int();
@@ -47,19 +52,18 @@ export function readWatch(bytes: Uint8Array): WatchResponse {
     else if (reader.field === 4) canceled = reader.bool();
     else if (reader.field === 5) compactRevision = reader.natural();
     else if (reader.field === 6) reason = reader.text();
-    else if (reader.field === 11) deleted.push(...readDeleted(reader.message()));
+    else if (reader.field === 11) changed.push(...readChanged(reader.message()));
     else reader.skip();
   }
-  return { header, watchId, created, canceled, compactRevision, reason, deleted };
+  return { header, watchId, created, canceled, compactRevision, reason, changed };
 }
 
-function readDeleted(reader: Reader): readonly Buffer[] {
-  let type = 0n;
+/** The server has kept back what was not asked for. */
+function readChanged(reader: Reader): readonly Buffer[] {
   let key: Buffer | undefined;
   while (reader.next()) {
-    if (reader.field === 1) type = reader.int();
-    else if (reader.field === 2) ({ key } = readKeyValue(reader.message()));
+    if (reader.field === 2) ({ key } = readKeyValue(reader.message()));
     else reader.skip();
   }
-  return type === DELETE && key !== undefined ? [key] : [];
+  return key === undefined ? [] : [key];
 }

@@ -1,23 +1,24 @@
 /**
- * News of deletions: many watches on one stream. They are hints. A stream that ends takes its watches along, and each
+ * News of keys: many watches on one stream. They are hints. A stream that ends takes its watches along, and each
  * of them says so: the waiter then looks for itself.
  */
 import type { Channel } from "./channel.ts";
 import { unsent } from "./errors.ts";
 import type { GrpcStream } from "./grpc-stream.ts";
-import { type KeyRange, readWatch, writeWatchCancel, writeWatchDeletes } from "./watch-messages.ts";
+import { type KeyRange, readWatch, type WatchedEvents, writeWatch, writeWatchCancel } from "./watch-messages.ts";
 
 const PATH = "/etcdserverpb.Watch/Watch";
 const OPEN_MS = 5000;
 
 export interface WatchListener {
-  deleted(keys: readonly Buffer[]): void;
+  changed(keys: readonly Buffer[]): void;
   /** Called once: nothing more will be heard, and something may have been missed. */
   ended(): void;
 }
 
 interface Watch {
   readonly id: number;
+  readonly events: WatchedEvents;
   readonly range: KeyRange;
   readonly fromRevision: bigint;
   readonly listener: WatchListener;
@@ -38,9 +39,9 @@ export class Watches {
     return this.#watches.size;
   }
 
-  /** Tells of deletions from `fromRevision` on. Returns what stops it. */
-  add(range: KeyRange, fromRevision: bigint, listener: WatchListener): () => void {
-    const watch: Watch = { id: ++this.#lastId, range, fromRevision, listener };
+  /** Tells of such events from `fromRevision` on. Returns what stops it. */
+  add(events: WatchedEvents, range: KeyRange, fromRevision: bigint, listener: WatchListener): () => void {
+    const watch: Watch = { id: ++this.#lastId, events, range, fromRevision, listener };
     this.#watches.set(watch.id, watch);
     void this.#send(watch);
     return () => {
@@ -60,7 +61,7 @@ export class Watches {
       const stream = await this.#open();
       if (stream === undefined) throw unsent("no connection");
       if (this.#watches.has(watch.id))
-        stream.write(writeWatchDeletes(watch.id, watch.range, watch.fromRevision).take());
+        stream.write(writeWatch(watch.id, watch.events, watch.range, watch.fromRevision).take());
     } catch {
       this.#end(watch.id);
     }
@@ -94,9 +95,9 @@ export class Watches {
   }
 
   #read(bytes: Buffer): void {
-    const { watchId, canceled, deleted } = readWatch(bytes);
+    const { watchId, canceled, changed } = readWatch(bytes);
     const watch = this.#watches.get(Number(watchId));
-    if (deleted.length > 0) watch?.listener.deleted(deleted);
+    if (changed.length > 0) watch?.listener.changed(changed);
     // A member cancels what it cannot serve: its revision is compacted, or it is not permitted.
     if (canceled && watchId < 0n) this.#endAll();
     else if (canceled) this.#end(Number(watchId));
