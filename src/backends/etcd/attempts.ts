@@ -100,6 +100,7 @@ export class Attempts {
     const { claim, span } = local;
     const seconds = Math.ceil((claim.ttlMs + claim.lockDelayMs) / 1000);
     const lease = await this.#pool.take(claim.name, seconds, claim.renewed !== true);
+    local.isLeaving = false;
     local.place = {
       key: keyOf(span.key, claim, lease.id),
       lease,
@@ -132,13 +133,14 @@ export class Attempts {
   }
 
   /**
-   * What is where an outcome would be is none: from now on it does not count, as long as it is not changed. Otherwise it would keep
-   * those who want an outcome from the lock for ever.
+   * What is where an outcome would be may be none: then it does not count, as long as it is not changed. Otherwise it would keep
+   * those who want an outcome from the lock for ever. `true`: that has changed, so that another attempt may succeed.
    */
   #hasIgnored(local: LocalClaim, { outcome }: Look): boolean {
-    if (outcome === undefined || readOutcome(outcome) !== undefined) return false;
-    const isNew = local.outcomeIgnored !== outcome.modRevision;
-    local.outcomeIgnored = outcome.modRevision;
+    if (isOutcome(outcome)) return false;
+    const ignored = outcome?.modRevision ?? 0n;
+    const isNew = local.outcomeIgnored !== ignored;
+    local.outcomeIgnored = ignored;
     return isNew;
   }
 
@@ -173,11 +175,12 @@ export class Attempts {
     const { mode, limit } = local.claim;
     const isPlain = mode === "exclusive" && limit === 1;
     const seen = await (isPlain ? confirmFirst(this.#client, local, place, created) : look(this.#client, local, place));
-    const result = this.#judge(local, place, created, seen);
-    if (result !== "unblocked") return result;
-    const confirmed = await confirmUnblocked(this.#client, local, place, created);
-    const second = this.#judge(local, place, created, confirmed);
-    return second === "unblocked" ? undefined : second;
+    let result = this.#judge(local, place, created, seen);
+    for (let tries = 1; result === "unblocked"; tries++) {
+      if (tries === TRIES) throw new Error(`what is beside its queue changed ${TRIES} times while it was attempted`);
+      result = this.#judge(local, place, created, await confirmUnblocked(this.#client, local, place, created));
+    }
+    return result;
   }
 
   #judge(local: LocalClaim, place: Place, created: bigint, seen: Look): AttemptResult | "unblocked" | undefined {
@@ -195,7 +198,7 @@ export class Attempts {
       const wanted = isWantedAt(seen.order, index);
       return { holds: true, place, fence: own.modRevision, revision: seen.revision, wanted };
     }
-    if (seen.outcome !== undefined && readOutcome(seen.outcome) !== undefined) return { ...seen, holds: false, index };
+    if (isOutcome(seen.outcome)) return { ...seen, holds: false, index };
     this.#hasIgnored(local, seen);
     const obstacle = obstacleOf(seen.order, index);
     return obstacle === undefined ? "unblocked" : this.#blocked(local, seen, index, obstacle);
@@ -217,9 +220,7 @@ export class Attempts {
       const seen = await look(this.#client, local, place);
       const { limit } = local.claim;
       const isFull = seen.order.length >= limit || seen.order.some(({ kind }) => kind.limit !== limit);
-      if (isFull || (seen.outcome !== undefined && readOutcome(seen.outcome) !== undefined)) {
-        return { ...seen, holds: false, index: -1 };
-      }
+      if (isFull || isOutcome(seen.outcome)) return { ...seen, holds: false, index: -1 };
       this.#hasIgnored(local, seen);
       const taken = await this.#create(place, () => take(this.#client, local, place, seen.revision));
       // Otherwise another claim was quicker, so that there are fewer places: this ends.
@@ -233,6 +234,10 @@ export class Attempts {
     const message = `Lock ${quote(claim.name)}: etcd at ${this.#client.endpoints} went back from revision ${knownRevision} to ${revision}, so it was restored from an older snapshot, and its fences would repeat. Restore it with a higher revision (--bump-revision), or start anew with another \`base\`.`;
     throw new LockBackendError("etcd", claim.name, message, { fatal: true });
   }
+}
+
+function isOutcome(found: KeyValue | undefined): boolean {
+  return found !== undefined && readOutcome(found) !== undefined;
 }
 
 function mixedUse({ claim }: LocalClaim, otherLimit: number): LockBackendError {

@@ -244,7 +244,6 @@ export class EtcdBackend implements Backend {
     if (claim.queues && outcome === undefined) this.#upkeep.add(local);
     else {
       this.#holders.claims.delete(claim.id);
-      this.#upkeep.remove(local);
       await this.#releases.removeQuietly(local);
     }
     return outcome === undefined ? toRefused(this.client, claim, result) : { granted: false, heldBy: [], outcome };

@@ -50,14 +50,9 @@ export class Releases {
   async remove(local: LocalClaim, was: Exclude<Released, "absent">): Promise<Released> {
     const { place } = local;
     if (place === undefined) return "absent";
-    const { attempts, upkeep } = this.#setup;
     local.isLeaving = true;
     const existed = await this.#removeKey(place);
-    upkeep.remove(local);
-    const { lease } = place;
-    attempts.forget(local);
-    // Its creation may still be on its way: until its lease ends, the key is looked for.
-    if (lease.ghosts.size > 0 && !lease.isGone) upkeep.haunt(lease);
+    this.#forget(local, place);
     return existed ? was : "absent";
   }
 
@@ -98,7 +93,7 @@ export class Releases {
       outcomeLeases,
     });
     if (ended && restMs > 0) this.#removeLater(local, restMs);
-    else if (ended) this.#setup.attempts.forget(local);
+    else if (ended) this.#forget(local, place);
     // Whatever was in its place is not this lease: what is left of the claim goes.
     else await this.removeQuietly(local);
     return ended;
@@ -130,6 +125,15 @@ export class Releases {
   stop(): void {
     for (const timer of this.#delayed.values()) clearTimeout(timer);
     this.#delayed.clear();
+  }
+
+  /** Its key is gone. */
+  #forget(local: LocalClaim, { lease }: Place): void {
+    const { attempts, upkeep } = this.#setup;
+    upkeep.remove(local);
+    attempts.forget(local);
+    // Its creation may still be on its way: until its lease ends, the key is looked for.
+    if (lease.ghosts.size > 0 && !lease.isGone) upkeep.haunt(lease);
   }
 
   #removeLater(local: LocalClaim, restMs: number): void {

@@ -40,9 +40,7 @@ export function turn(
       ended: upset,
     });
     const ignore =
-      local.claim.wantsOutcome === true
-        ? outcomes.listen(local.outcomeKey, blocked.revision, () => settle(true))
-        : undefined;
+      local.claim.wantsOutcome === true ? outcomes.listen(local.outcomeKey, blocked.revision, settle) : undefined;
     const unlisten = onAbort(signal, upset);
     local.upset = upset;
   });

@@ -171,20 +171,33 @@ describe("trust counts from before the request left, however late its answer com
     await backend.release(one);
   });
 
-  test("S166: of an answer that comes when the lease has ended here, and its key is being removed", async () => {
-    const one = claim("trust-2", { ttlMs: 2000, renewed: true });
-    const { fromMs = 0, ttlMs = 0 } = await granted(backend, one);
-    proxy.hang("replies");
-    const renewing = backend.renew([one]);
-    await eventually("its time is over", () => (performance.now() > fromMs + ttlMs ? true : undefined));
-    await proxy.heal();
-    const [renewal] = await renewing;
-    expect(renewal?.held, "neither yes nor revived").not.toBe(true);
-    const other = etcd({ endpoints: lab.endpoints });
+  test("S166: a renewal that is answered while its key is being removed does not revive it", async () => {
+    const holder = etcd({ endpoints: lab.endpoints });
+    const one = claim("trust-2", { ttlMs: 1000, renewed: true });
+    const { fence } = await granted(holder, one);
+    const { client } = holder;
+    const txn = client.txn.bind(client);
+    const is = { removing: false, renewed: false };
+    const until = (what: keyof typeof is): Promise<true> => eventually(what, () => (is[what] ? true : undefined));
+    client.txn = async (request, limitMs) => {
+      const isRemoval = request.success.some((operation) => "remove" in operation);
+      if (isRemoval) {
+        is.removing = true;
+        await until("renewed");
+      }
+      const answer = await txn(request, limitMs);
+      if (!isRemoval) await until("removing");
+      return answer;
+    };
+    const [renewal] = await holder.renew([one], [fence]);
+    expect(renewal?.held, "the cluster said yes, and the key was on its way out").toBe(false);
+    expect((await holder.renew([one], [fence]))[0]?.held).toBe(false);
+    expect((await backend.inspect(one.name)).held, "it is there until then").toHaveLength(1);
+    is.renewed = true;
     await eventually("the lock is free", async () =>
-      (await other.query("trust-2")).held.length === 0 ? true : undefined,
+      (await backend.inspect(one.name)).held.length === 0 ? true : undefined,
     );
-    await other.close();
+    await holder.close();
   });
 
   test("a cluster that went back to an older revision grants nothing to those who saw the newer one", async () => {
