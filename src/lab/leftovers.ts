@@ -132,8 +132,18 @@ async function childrenOf(client: ZooKeeperClient, path: string): Promise<readon
   }
 }
 
-/** Records of force releases have an end of their own; every other key is a claim's, and must be gone. */
+/** Records of force releases have an end of their own; every other key is a claim's, or an outcome, and must be gone. */
 export async function leftInEtcd(client: EtcdClient, prefix = "", base = "/holdfast"): Promise<readonly string[]> {
-  const { kvs } = await client.range({ ...below(Buffer.from(`${base}/${prefix}`)), keysOnly: true });
-  return kvs.map(({ key }) => key.toString()).filter((key) => !key.startsWith(`${base}/%forced/`));
+  const places = prefix === "" ? [""] : ["", "%shown/", "%outcome/"];
+  const found = await Promise.all(
+    places.map((place) => client.range({ ...below(Buffer.from(`${base}/${place}${prefix}`)), keysOnly: true })),
+  );
+  const keys = found.flatMap(({ kvs }) => kvs.map(({ key }) => key.toString()));
+  return keys.filter((key) => !key.startsWith(`${base}/%forced/`));
+}
+
+/** Keys that would stay for ever: every key of ours lives with a lease. */
+export async function endlessInEtcd(client: EtcdClient, base = "/holdfast"): Promise<readonly string[]> {
+  const { kvs } = await client.range({ ...below(Buffer.from(`${base}/`)), keysOnly: true });
+  return kvs.filter(({ lease }) => lease === 0n).map(({ key }) => `a key without an end: ${key.toString()}`);
 }

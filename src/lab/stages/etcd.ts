@@ -1,6 +1,6 @@
 /** An etcd cluster of three. */
 import { EtcdClient } from "../../backends/etcd/index.ts";
-import { leftInEtcd } from "../leftovers.ts";
+import { endlessInEtcd, leftInEtcd } from "../leftovers.ts";
 import { openObserver } from "../observers.ts";
 import { startEtcd } from "../servers/etcd.ts";
 import type { Stage } from "../stage.ts";
@@ -12,6 +12,14 @@ export async function openEtcdStage(): Promise<Stage> {
     lab.servers.map(({ port }) => port),
     (hosts) => `etcd://${hosts.join(",")}`,
   );
+  const asked = async (look: (client: EtcdClient) => Promise<readonly string[]>): Promise<readonly string[]> => {
+    const client = new EtcdClient({ endpoints: lab.endpoints });
+    try {
+      return await look(client);
+    } finally {
+      await client.close();
+    }
+  };
   const stop = async (): Promise<void> => {
     await links.stop();
     await lab.stop();
@@ -27,16 +35,8 @@ export async function openEtcdStage(): Promise<Stage> {
     })),
     link: (client) => links.link(client),
     observe: async () => [await openObserver("cluster", lab.url)],
-    // Every key lives with a lease; what is left of locks shows in the query.
-    leaks: async () => [],
-    left: async () => {
-      const client = new EtcdClient({ endpoints: lab.endpoints });
-      try {
-        return await leftInEtcd(client);
-      } finally {
-        await client.close();
-      }
-    },
+    leaks: () => asked((client) => endlessInEtcd(client)),
+    left: () => asked((client) => leftInEtcd(client)),
     stop,
     [Symbol.asyncDispose]: stop,
   };
