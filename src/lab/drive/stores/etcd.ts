@@ -44,7 +44,8 @@ export async function driveEtcd({ createLocks, etcd }: Holdfast): Promise<Driven
         },
       };
     },
-    look: (prefix) => observer.query(prefix),
+    // Members that were just started, on a busy machine, may be too late for one answer.
+    look: (prefix) => until("the cluster says what it has", () => observer.query(prefix).catch(() => undefined)),
     strike: async (what, at, forMs) => {
       const server = lab.servers[at % 3] as EtcdServer;
       if (what === "pause") {
@@ -64,7 +65,7 @@ export async function driveEtcd({ createLocks, etcd }: Holdfast): Promise<Driven
         return leader !== 0n && all.every((one) => one?.leaderId === leader) ? true : undefined;
       });
     },
-    leaks: () => endlessInEtcd(client),
+    leaks: () => until("the cluster says what has no end", () => endlessInEtcd(client).catch(() => undefined)),
     stop,
     [Symbol.asyncDispose]: stop,
   };
