@@ -41,7 +41,12 @@ export const etcd = {
         slice: (team) => sectionsSlice(team, { loops: 8, seconds: context.seconds * 2 }, store),
         sum: (slices) => medians(slices, bySpeed),
       });
-      parts.push({ id: "2x8", title: "one hot lock, 2 processes × 8 loops", columns: HOT_COLUMNS.slice(0, 7), rows: hot });
+      parts.push({
+        id: "2x8",
+        title: "one hot lock, 2 processes × 8 loops",
+        columns: HOT_COLUMNS.slice(0, 7),
+        rows: hot,
+      });
       const handOver = await run({
         part: "etcd, hand-over",
         entrants: waiting,
