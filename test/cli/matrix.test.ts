@@ -113,7 +113,7 @@ describe.concurrent.each(Object.entries(STORES))(
       const renewed = await on("renew", "steps", "--fence", fence, "--ttl", "10m");
       expect(renewed.code).toBe(otherTtl ? 0 : 69);
       if (!otherTtl) {
-        expect(renewed.stderr).toContain("cannot make a lease longer");
+        expect(renewed.stderr).toContain("for the ttl that it began with only");
         expect((await on("renew", "steps", "--fence", fence, "--ttl", "5m")).code).toBe(0);
       }
       expect((await on("release", "steps", "--fence", fence)).code).toBe(0);

@@ -152,6 +152,8 @@ export class Attempts {
     place.createRevision = seen.revision;
     this.#checkRevision(local, seen);
     const obstacle = obstacleOf(seen.order, index);
+    // Another process may ask for the same claim: it shall see in the key whether it holds, and with which fence.
+    if (obstacle === undefined && local.claim.resumes === true) return this.#again(local, seen.revision);
     // No claim was before it in the instant of its creation: the revision of that is the fence.
     if (obstacle === undefined) {
       return { holds: true, place, fence: seen.revision, revision: seen.revision, wanted: false };

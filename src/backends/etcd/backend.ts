@@ -224,6 +224,7 @@ export class EtcdBackend implements Backend {
       const before = local.place?.lease;
       const result = await attempt();
       if (before !== undefined && before !== local.place?.lease) this.#upkeep.remove(local, before);
+      if (local.claim.resumes === true && (await this.#holders.isHeldByAnother(local))) return await this.#join(local);
       if (!result.holds) return await this.#refuse(local, result);
       this.#upkeep.remove(local);
       return this.#holders.begin(local, result.place, result.fence, result.revision, result.wanted);
@@ -236,6 +237,13 @@ export class EtcdBackend implements Backend {
       }
       throw error;
     }
+  }
+
+  /** Gives up its own key for the one by which the claim holds already. */
+  async #join(local: LocalClaim): Promise<Granted | Refused> {
+    this.#holders.claims.delete(local.claim.id);
+    await this.#releases.removeQuietly(local);
+    return this.attempt(local.claim);
   }
 
   async #refuse(local: LocalClaim, result: Refusal): Promise<Refused> {

@@ -132,6 +132,12 @@ export class Holders {
     this.#held.begin(local, local.place, modRevision, found.revision, false);
   }
 
+  /** True: another process asked for the same claim at the same time, was before us, and holds the lock with it. */
+  async isHeldByAnother({ claim, place }: LocalClaim): Promise<boolean> {
+    const found = await findClaim(this.#setup.client, this.#setup.keys, claim);
+    return found?.holds === true && place?.key.equals(found.contender.key) !== true;
+  }
+
   /** Releases the claim. After a rejection all is as it was, so that it can be asked again. */
   async end(local: LocalClaim, claim: Claim, outcome?: Outcome): Promise<Released> {
     const { releases } = this.#setup;

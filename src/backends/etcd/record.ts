@@ -14,6 +14,8 @@ export interface ClaimRecord {
   readonly minHoldMs: number;
   /** Wall clock of the claimant: when it began to wait, or to hold. */
   readonly sinceMs: number;
+  /** Several processes may ask for it: it holds only once its key was written again, so that all of them see the same fence. */
+  readonly isConfirmed: boolean;
   /** The fence that it had. Set: it was released, and its key is kept for its minHold. */
   readonly endedFence: bigint | undefined;
 }
@@ -39,8 +41,9 @@ const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 export function writeClaim(claim: Claim, endedFence?: bigint): Buffer {
   const { id, holder, meta, ttlMs, lockDelayMs, minHoldMs } = claim;
   const local = claim.local && writeLocal(claim.local);
+  const confirmed = claim.resumes === true ? true : undefined;
   const terms = { ttlMs, lockDelayMs, minHoldMs, sinceMs: Date.now(), endedFence: endedFence?.toString() };
-  const data = Buffer.from(JSON.stringify({ holdfast: 1, id, holder, meta, local, ...terms }));
+  const data = Buffer.from(JSON.stringify({ holdfast: 1, id, holder, meta, local, confirmed, ...terms }));
   if (data.length <= RECORD_MAX_BYTES) return data;
   const message = `The meta of lock ${quote(claim.name)} takes ${data.length} bytes; etcd keys have room for ${RECORD_MAX_BYTES}.`;
   throw new LockBackendError("etcd", claim.name, message, { fatal: true });
@@ -54,6 +57,7 @@ const FOREIGN: Omit<ClaimRecord, "holder"> = {
   lockDelayMs: 0,
   minHoldMs: 0,
   sinceMs: Number.NaN,
+  isConfirmed: false,
   endedFence: undefined,
 };
 
@@ -64,7 +68,7 @@ export function readClaim(value: Buffer): ClaimRecord {
     const holder = shown(value.toString("utf8", 0, 4 * TEXT_MAX)) || "unknown";
     return { ...FOREIGN, holder };
   }
-  const { id, holder, ttlMs, lockDelayMs, minHoldMs, sinceMs, endedFence } = found;
+  const { id, holder, ttlMs, lockDelayMs, minHoldMs, sinceMs, confirmed, endedFence } = found;
   return {
     id,
     holder: shown(holder) || "unknown",
@@ -73,6 +77,7 @@ export function readClaim(value: Buffer): ClaimRecord {
     lockDelayMs: isDuration(lockDelayMs) ? lockDelayMs : 0,
     minHoldMs: isDuration(minHoldMs) ? minHoldMs : 0,
     sinceMs: typeof sinceMs === "number" ? sinceMs : Number.NaN,
+    isConfirmed: confirmed === true,
     endedFence: typeof endedFence === "string" && /^\d{1,19}$/.test(endedFence) ? BigInt(endedFence) : undefined,
   };
 }

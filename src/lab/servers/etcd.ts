@@ -75,6 +75,8 @@ interface Ports {
   readonly reached: number;
 }
 
+const START_MS = 180_000;
+
 /** Which member a connection between members comes from. */
 const FROM = /X-Server-From: ([0-9a-f]+)/iu;
 
@@ -180,7 +182,13 @@ function prepare(
     "log-level": "info",
   }).map(([name, value]) => `--${name}=${value}`);
   return () =>
-    startChild(program, { args: [...args, ...(options.args ?? [])], cwd: data, ready: /serving client traffic/u });
+    startChild(program, {
+      args: [...args, ...(options.args ?? [])],
+      cwd: data,
+      ready: /serving client traffic/u,
+      // It serves when it has a leader: on a machine that is too busy for elections that takes a while.
+      startMs: START_MS,
+    });
 }
 
 function toServer(

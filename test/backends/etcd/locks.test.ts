@@ -162,6 +162,38 @@ describe("what outlives a process", () => {
   });
 });
 
+describe("one claim that two processes ask for at the same time", () => {
+  test.each([{}, { mode: "shared" as const }, { limit: 2 }, { queues: false }])(
+    "is one lease, with one fence, and ends for both: %o",
+    async (shape) => {
+      const both = [etcd({ endpoints: lab.endpoints }), etcd({ endpoints: lab.endpoints })] as const;
+      const one = claim(lockName(), { ...shape, resumes: true });
+      let looks = 0;
+      for (const { client } of both) {
+        const range = client.range.bind(client);
+        // Neither sees the other when it looks whether the claim holds already.
+        client.range = async (request, limitMs) => {
+          const answer = await range(request, limitMs);
+          looks++;
+          await eventually("both have looked", () => (looks >= 2 ? true : undefined));
+          return answer;
+        };
+      }
+      const answers = await Promise.all(both.map((process) => acquire(process, one)));
+      expect(answers[0]?.fence).toBe(answers[1]?.fence);
+      expect((await other.inspect(one.name)).held.map(({ fence }) => fence)).toEqual([answers[0]?.fence]);
+      await eventually("nothing waits", async () =>
+        (await other.inspect(one.name)).pending.length === 0 ? true : undefined,
+      );
+      for (const process of both) expect((await process.renew([one]))[0]?.held).toBe(true);
+      expect(await both[0].release(one)).toBe("held");
+      expect((await both[1].renew([one]))[0]?.held).toBe(false);
+      expect((await other.inspect(one.name)).held).toEqual([]);
+      await Promise.all(both.map((process) => process.close()));
+    },
+  );
+});
+
 describe("others", () => {
   test("who overwrite our key end the lease, and never make two holders", async () => {
     const one = claim(lockName());

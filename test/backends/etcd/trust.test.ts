@@ -237,7 +237,9 @@ describe("a cluster that was restored from an older snapshot", () => {
     await lab.leader();
   }
 
-  test("keeps no lease that it does not know, and grants nothing to those who saw the newer revision", async () => {
+  test("keeps no lease that it does not know, and grants nothing to those who saw the newer revision", async (context) => {
+    const help = await lab.etcdctl("snapshot", "restore", "--help");
+    if (!help.includes("--data-dir")) context.skip("etcdctl 3.6 restores no snapshots any more: etcdutl does");
     const backend = etcd({ endpoints: lab.endpoints });
     const losses: string[] = [];
     const doubts: (string | undefined)[] = [];
