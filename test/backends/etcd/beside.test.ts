@@ -83,7 +83,8 @@ describe("an outcome", () => {
     const { fence } = await granted(backend, worker);
     const resumed = { ...worker, resumes: true };
     expect(await other.release(resumed, outcome(fence - 1n)), "of another lease: it ends without").toBe("absent");
-    expect((await other.inspect(worker.name)).outcome).toBeUndefined();
+    const ended = await other.inspect(worker.name);
+    expect([ended.outcome, ended.held[0]?.remainder]).toEqual([undefined, "minHold"]);
     const again = claim(lockName(), { minHoldMs: 60_000 });
     const { fence: its } = await granted(backend, again);
     expect(await other.release({ ...again, resumes: true }, outcome(its))).toBe("held");
@@ -135,7 +136,8 @@ describe("what a claim shows", () => {
   const facts: LocalFacts = { waiters: 3, users: 0, holds: [], holdsMore: false };
 
   test.each(["released", "ended by force"])("goes with the claim when it is %s", async (how) => {
-    const [holder, waiter] = [claim(lockName()), claim(`beside-${names}`)];
+    // Longer than the check takes: nothing may go because its lease is over.
+    const [holder, waiter] = [claim(lockName(), { ttlMs: 600_000 }), claim(`beside-${names}`, { ttlMs: 600_000 })];
     const { fence } = await granted(backend, holder);
     await refused(backend, waiter);
     await backend.renew([{ ...holder, local: facts, changed: true }]);
