@@ -4,7 +4,7 @@
 //   npm run chaos:file                             every call of every scenario, then 1000 kills at random
 //   npm run chaos:file -- --kills 5000             as many at random
 //   npm run chaos:file -- --scenario handOver      every call of this scenario only: open, alone, shared, handOver, together,
-//                                                  lasting or lastingReader
+//                                                  outcome, stolen, lasting or lastingReader
 //   npm run chaos:file -- --dir /mnt/other         on another file system
 //   … --json                                       one JSON line for each finding, and one for the sum
 //
@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { argumentsOf } from "./arguments.mjs";
 import "./ensure-built.mjs";
 
-const SCENARIOS = ["open", "alone", "shared", "handOver", "together", "lasting", "lastingReader"];
+const SCENARIOS = ["open", "alone", "shared", "handOver", "together", "outcome", "stolen", "lasting", "lastingReader"];
 const { values } = argumentsOf(import.meta.url, {
   options: {
     kills: { type: "string" },
@@ -112,11 +112,23 @@ function run(dir, scenario, at, when) {
   });
 }
 
+/** What was answered is so. Whether a lease without an answer is held or done is judged in test/backends/file/kills.test.ts. */
+async function judgeOutcome(backend, output) {
+  const last = (word) => [...output.matchAll(new RegExp(`^${word} (\\d+)`, "gm"))].at(-1)?.[1];
+  const { outcome } = await backend.inspect("doomed");
+  const answered = last("forgets") === undefined ? last("kept") : undefined;
+  if (answered !== undefined && outcome === undefined) throw new Error(`the outcome of ${answered} is gone`);
+  if (last("forgot") !== undefined && outcome !== undefined) throw new Error("an outcome came back");
+  if (outcome !== undefined && outcome.value !== `${outcome.fence} ${"x".repeat(10_000)}`)
+    throw new Error(`the outcome of ${outcome.fence} is not what was kept`);
+}
+
 /** The next claim gets the lock, with a greater fence, and can give it back; then none holds it or waits for it. */
 async function survive(dir, output) {
   await endLasting(dir);
   const backend = new FileBackend({ dir, entriesMax: 2, hints: "poll" });
   try {
+    await judgeOutcome(backend, output);
     const given = [...output.matchAll(/^fence (\d+) (\d+)$/gm)].map(
       ([, fence, run]) => BigInt(fence) + BigInt(run) - 1n,
     );

@@ -84,11 +84,22 @@ export async function openBackend(url: string): Promise<Backend> {
 }
 `,
   [`${folder}/backend.ts`]: `/** The backend: one atomic step in the store for each method of the contract. */
-import type { Backend, Claim, Granted, Refused, Released, Renewal, Snapshot } from "../../contract/backend.ts";
+import type {
+  Abilities,
+  Backend,
+  Claim,
+  Granted,
+  LockState,
+  Outcome,
+  Refused,
+  Released,
+  Renewal,
+  Snapshot,
+} from "../../contract/backend.ts";
 import { unbuilt } from "./errors.ts";
 import { forceRelease } from "./force-release.ts";
 import { checkOptions, type ${Name}Options } from "./options.ts";
-import { query } from "./query.ts";
+import { inspect, query } from "./query.ts";
 import { renew } from "./renewals.ts";
 
 export function ${name}(options: ${Name}Options): Backend {
@@ -98,6 +109,13 @@ export function ${name}(options: ${Name}Options): Backend {
 
 class ${Name}Backend implements Backend {
   readonly name = "${name}";
+  /** \`true\`, or why not, as a sentence that users read. */
+  readonly can: Abilities = {
+    outcomes: "the ${name} backend is still to be built",
+    wanted: "the ${name} backend is still to be built",
+    otherTtl: "the ${name} backend is still to be built",
+    steal: "the ${name} backend is still to be built",
+  };
 
   async attempt(claim: Claim): Promise<Granted | Refused> {
     throw unbuilt(claim.name, "attempt");
@@ -107,12 +125,16 @@ class ${Name}Backend implements Backend {
     return await renew(claims, fences);
   }
 
-  async release(claim: Claim): Promise<Released> {
+  async release(claim: Claim, _outcome?: Outcome): Promise<Released> {
     throw unbuilt(claim.name, "release");
   }
 
   async query(prefix: string): Promise<Snapshot> {
     return await query(prefix);
+  }
+
+  async inspect(name: string): Promise<LockState> {
+    return await inspect(name);
   }
 
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
@@ -132,11 +154,16 @@ export async function renew(claims: readonly Claim[], _fences?: readonly bigint[
 }
 `,
   [`${folder}/query.ts`]: `/** Reads who holds and who waits. */
-import type { Snapshot } from "../../contract/backend.ts";
+import type { LockState, Snapshot } from "../../contract/backend.ts";
 import { unbuilt } from "./errors.ts";
 
 export async function query(prefix: string): Promise<Snapshot> {
   throw unbuilt(prefix, "query");
+}
+
+/** One lock, exactly: holders, waiters in order, what is left of a minHold, a quarantine, who was forced out, the outcome. */
+export async function inspect(name: string): Promise<LockState> {
+  throw unbuilt(name, "inspect");
 }
 `,
   [`${folder}/force-release.ts`]: `/** Ends a lease from outside, by its fence. */

@@ -8,6 +8,7 @@ test("holdfast exports these names and no others", () => {
     "LockClosedError",
     "LockError",
     "LockLostError",
+    "LockOutcomeError",
     "LockTimeoutError",
     "connect",
     "createLocks",
@@ -36,5 +37,7 @@ test("errors have stable codes, facts as fields, and say what to do next", () =>
   });
   expect(backend.cause).toBeInstanceOf(Error);
   expect(new holdfast.LockClosedError("a")).toMatchObject({ code: "ERR_LOCK_CLOSED" });
-  for (const error of [timeout, lost, backend]) expect(error).toBeInstanceOf(holdfast.LockError);
+  const outcome = new holdfast.LockOutcomeError("invoice:42", 7n, "its value was not kept: it is a function");
+  expect(outcome).toMatchObject({ name: "LockOutcomeError", code: "ERR_LOCK_OUTCOME", lock: "invoice:42", fence: 7n });
+  for (const error of [timeout, lost, backend, outcome]) expect(error).toBeInstanceOf(holdfast.LockError);
 });

@@ -132,9 +132,9 @@ export interface Backend {
   renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]>;
 
   /**
-   * Ends the claim, held or queued, and says what it was. `"absent"` is a certain answer like any other: a backend whose
-   * client may have sent the release twice (its connection broke on the way) rejects instead. After a rejection the core asks
-   * again; "absent" then counts as released, if the lease was trusted when its work settled and has been since.
+   * Ends the claim, held or queued, and says what it was. `"absent"` and `"queued"` are certain answers like any other: a
+   * backend whose client may have sent the release twice (its connection broke on the way) rejects instead. After a rejection
+   * the core asks again; both then count as released, if the lease was trusted when its work settled and has been since.
    *
    * `outcome`: kept in the same atomic step, and only if the claim holds by the lease with its fence: one that was over, and that a late
    * attempt has taken again, ends without it, and the answer is `"absent"`. When it is kept every claim that waits for an outcome has

@@ -12,7 +12,7 @@ export interface Holding {
   /** Until the store lets go by itself. */
   readonly remainingMs: number;
   readonly meta: Meta;
-  /** Of its claim. */
+  /** Of its claim. Absent: the store does not know it, or not yet. */
   readonly id?: string | undefined;
   /** Present: no process holds it any more, and the lock stays taken for the rest of a `minHold` or a `lockDelay`. */
   readonly remainder?: "minHold" | "lockDelay" | undefined;
@@ -53,10 +53,4 @@ export interface LockState extends Snapshot {
   /** The store may have lost leases, and grants nothing for this long. */
   readonly quarantineMs?: number | undefined;
   readonly outcome?: KeptOutcome | undefined;
-}
-
-/** One lock out of a snapshot of all whose names start with its name. For a store that has no shorter way. */
-export function stateOf(name: string, { held, pending, forced }: Snapshot): LockState {
-  const isIt = (entry: { readonly name: string }): boolean => entry.name === name;
-  return { held: held.filter(isIt), pending: pending.filter(isIt), forced: forced.filter(isIt) };
 }

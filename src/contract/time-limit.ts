@@ -2,6 +2,8 @@
 import type { Clock } from "./clock.ts";
 import { onAbort } from "./on-abort.ts";
 
+const PORTIONS = 5;
+
 export async function within<T>(
   clock: Clock,
   promise: Promise<T>,
@@ -23,4 +25,13 @@ export async function within<T>(
   } finally {
     stop();
   }
+}
+
+/**
+ * As {@link within}, in portions: time in which this process itself stood still (a blocked event loop, SIGSTOP) counts for one of
+ * them at most. Timers come before messages then, and what has long arrived would not be heard.
+ */
+export async function withinAwake(clock: Clock, done: Promise<true>, ms: number): Promise<boolean> {
+  for (let left = PORTIONS; left > 0; left--) if (await within(clock, done, ms / PORTIONS)) return true;
+  return false;
 }

@@ -4,7 +4,7 @@ import { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import { pause } from "./pause.ts";
-import type { CheckedOptions } from "./options.ts";
+import { answerMs, type CheckedOptions } from "./options.ts";
 
 const PAUSE_MIN_MS = 20;
 const PAUSE_MAX_MS = 1000;
@@ -32,12 +32,14 @@ export async function acquireAll(
   const { signal } = caller;
   const unlisten = onAbort(options.signal, (reason) => caller.abort(reason));
   const sorted = [...new Set(names)].toSorted();
-  const untilMs = clock.now() + options.waitMs;
+  // Those who do not queue ask for one after the other: each answer has its time, unless the caller has set a limit for all.
+  const eachMs = answerMs(options);
+  const untilMs = clock.now() + (options.waitMs || eachMs * sorted.length);
   try {
     for (let round = 0; ; round++) {
       const parts: HeldLease[] = [];
       const end = await takeEach(sorted, parts, { ...options, signal }, (name, its) =>
-        take(name, its, Math.max(1, untilMs - clock.now())),
+        take(name, its, Math.max(1, Math.min(eachMs, untilMs - clock.now()))),
       ).catch((error: unknown) => ({ error }));
       // Checked by the clock, in the same step that hands them out: a timer may be late, and one turn later they may be lost.
       const lost = parts.find((part) => part.stateNow() === "lost")?.lost;

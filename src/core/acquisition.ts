@@ -51,6 +51,7 @@ export class Acquisition<For = unknown> {
   refused: Refused | undefined;
   #refusedAtMs = 0;
   #trouble: unknown;
+  #echoes = false;
   #hasty = 0;
   readonly #around: Runtime;
   #sentAtMs = -Infinity;
@@ -95,7 +96,7 @@ export class Acquisition<For = unknown> {
       const untilMs = trustedUntilMs(granted, claim, sent.atMs);
       if (untilMs <= heardAtMs) return goOn();
       this.#asked = undefined;
-      return ended(this, { granted, sent, heardAtMs, trustedUntilMs: untilMs });
+      return ended(this, { granted, sent, heardAtMs, trustedUntilMs: untilMs, echoes: false });
     }, goOn);
   }
 
@@ -120,7 +121,7 @@ export class Acquisition<For = unknown> {
 
   #toGrant(granted: Granted, sent: SentAt): Grant {
     const untilMs = trustedUntilMs(granted, this.claim, sent.atMs);
-    return { granted, sent, heardAtMs: this.#around.clock.now(), trustedUntilMs: untilMs };
+    return { granted, sent, heardAtMs: this.#around.clock.now(), trustedUntilMs: untilMs, echoes: this.#echoes };
   }
 
   /** Resolves with the grant, or the outcome that the claim wants; with `undefined` when refused and the claim does not queue, or when called off. */
@@ -139,6 +140,7 @@ export class Acquisition<For = unknown> {
       } catch (cause) {
         this.#asked = undefined;
         this.#trouble = cause;
+        this.#echoes = true;
         // A claim that does not queue is asked for once more, with the same id, and then given up.
         if (isFinal(cause) || (!this.claim.queues && round > 0)) {
           void this.callOff();

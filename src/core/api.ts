@@ -58,7 +58,10 @@ export interface OnceResult<T> {
 export interface TryOptions extends LockOptions {
   /** Gives up asking; once acquired, it no longer matters. */
   readonly signal?: AbortSignal | undefined;
-  /** How long to wait for the store's answer. @default 5 s, or the ttl where that is shorter and no thread has to start */
+  /**
+   * How long to wait for the store: for all of its answers, where there are several locks. @default 5 s for each answer, or the
+   * ttl where that is shorter and no thread has to start
+   */
   readonly timeout?: Duration | undefined;
 }
 

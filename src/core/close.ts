@@ -10,9 +10,9 @@ import { toMs } from "../contract/duration.ts";
 import { asBackendError, isA, LockBackendError, LockClosedError, LockLostError, quote } from "../contract/errors.ts";
 import { checkObject } from "./options.ts";
 import { asked } from "../contract/answer.ts";
-import { within } from "../contract/time-limit.ts";
+import { within, withinAwake } from "../contract/time-limit.ts";
 
-/** How long the end waits for a store that does not answer. */
+/** How long the end waits for a store that does not answer, by the time in which this process runs. */
 const STORE_MAX_MS = 5000;
 
 /** One call of run() or elect(), from before it asks for the lock until it has settled. */
@@ -97,8 +97,8 @@ async function end(engine: Engine): Promise<void> {
 
 async function closeBackend({ backend, clock }: Engine): Promise<unknown> {
   try {
-    const closed = asked(() => backend.close()).then(() => true);
-    if ((await within(clock, closed, STORE_MAX_MS)) === true) return undefined;
+    const closed = asked(() => backend.close()).then(() => true as const);
+    if (await withinAwake(clock, closed, STORE_MAX_MS)) return undefined;
     return new LockBackendError(backend.name, "", `The ${backend.name} backend did not close in time.`);
   } catch (error) {
     return asBackendError(backend.name, "", error);

@@ -10,6 +10,8 @@ export interface Grant {
   /** When it was heard of. */
   readonly heardAtMs: number;
   readonly trustedUntilMs: number;
+  /** An earlier question for the same claim had no answer. It may yet arrive, and take the lock again when this lease is over. */
+  readonly echoes: boolean;
 }
 
 /** The claim as it goes back when no user ever had what it asked for: its `minHold` does not count. */

@@ -57,6 +57,7 @@ export class Hold implements Deadline {
   readonly run: number;
   readonly ttlMs: number;
   readonly grantedAtMs: number;
+  readonly echoes: boolean;
   /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
   leases: HoldUser[] = [];
   /** How many local leases it has been lent to. */
@@ -90,7 +91,7 @@ export class Hold implements Deadline {
   #onChange: (() => void)[] | undefined;
 
   constructor(front: HoldFront, sleep: SleepDetector, claim: Claim, options: CheckedOptions, grant: Grant) {
-    const { granted, sent, heardAtMs, trustedUntilMs } = grant;
+    const { granted, sent, heardAtMs, trustedUntilMs, echoes } = grant;
     this.#front = front;
     this.#sleep = sleep;
     this.claim = claim;
@@ -105,6 +106,7 @@ export class Hold implements Deadline {
     this.grantedAtMs = heardAtMs;
     this.#endAtMs = heardAtMs + options.maxHoldMs;
     this.#period = sent.period;
+    this.echoes = echoes;
   }
 
   get state(): "held" | "ending" | "lost" {

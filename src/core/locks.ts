@@ -166,10 +166,9 @@ class BackendLocks implements Locks {
     }
   }
 
-  #take(name: Names, asked: CheckedOptions, waitMode: WaitMode): Promise<AnyLease | null> {
-    // `wait: 0` does not queue; the store has its time to answer all the same.
-    const checked = waitMode === "once" ? { ...asked, waitMs: answerMs(asked) } : asked;
-    if (typeof name === "string") return this.#takeOne(name, checked, waitMode, checked.waitMs);
+  #take(name: Names, checked: CheckedOptions, waitMode: WaitMode): Promise<AnyLease | null> {
+    // Who does not queue gives the store its time to answer all the same.
+    if (typeof name === "string") return this.#takeOne(name, checked, waitMode, answerMs(checked));
     const take = (one: string, its: CheckedOptions, waitMs: number): Promise<HeldLease | null> =>
       this.#takeOne(one, its, waitMode, waitMs);
     return acquireAll(this.#engine, name, checked, take);

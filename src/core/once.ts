@@ -7,7 +7,7 @@ import type { KeptOutcome } from "../contract/claim.ts";
 import { OUTCOME_KEEP_MAX_MS, OUTCOME_KEEP_MIN_MS } from "../contract/claim.ts";
 import { type Duration, toMs } from "../contract/duration.ts";
 import { LockBackendError, quote } from "../contract/errors.ts";
-import type { AcquireOptions, OnceOptions, OnceResult, Work } from "./api.ts";
+import type { AcquireOptions, OnceCodec, OnceOptions, OnceResult, Work } from "./api.ts";
 import { attachLoss, type Call, type Running } from "./close.ts";
 import type { Engine } from "./engine.ts";
 import { HeldLease } from "./lease.ts";
@@ -18,7 +18,7 @@ import { Scope } from "./reentry.ts";
 export interface OnceParts {
   readonly engine: Engine;
   readonly running: Running;
-  checked(options: AcquireOptions): CheckedOptions;
+  readonly checked: (options: AcquireOptions) => CheckedOptions;
 }
 
 export async function once<T>(
@@ -30,6 +30,9 @@ export async function once<T>(
   checkName(name);
   if (typeof work !== "function") throw new ArgumentError("Expected `once` to get a function as its last argument");
   const { keep, keepFailure, codec = JSON_CODEC, ...rest } = checkObject(options);
+  if (typeof codec?.encode !== "function" || typeof codec.decode !== "function") {
+    throw new ArgumentError(`Expected \`codec\` to have the functions encode and decode, got ${got(codec)}`);
+  }
   const keepMs = toKeepMs(keep, "keep");
   const keepFailureMs = keepFailure === undefined ? undefined : toKeepMs(keepFailure, "keepFailure");
   const usual = checked(rest);
@@ -49,7 +52,7 @@ export async function once<T>(
   try {
     const waitMs = waits ? usual.waitMs : answerMs(usual);
     const taken = (await engine.takeOrOutcome(name, mine, waits ? "queue" : "once", waitMs))!;
-    if (!(taken instanceof HeldLease)) return replay(engine, name, taken, codec.decode);
+    if (!(taken instanceof HeldLease)) return replay(engine, name, taken, codec);
     return await runOnce(engine, taken, work, codec, keepMs, keepFailureMs);
   } finally {
     running.end(call);
@@ -60,7 +63,7 @@ async function runOnce<T>(
   engine: Engine,
   lease: HeldLease,
   work: Work<T>,
-  codec: NonNullable<OnceOptions<T>["codec"]>,
+  codec: OnceCodec<T>,
   keepMs: number,
   keepFailureMs: number | undefined,
 ): Promise<OnceResult<T>> {
@@ -80,8 +83,8 @@ async function runOnce<T>(
 }
 
 /** What another caller's work came to. Throws the failure that is kept. */
-function replay<T>(engine: Engine, name: string, kept: KeptOutcome, decode: (text: string) => T): OnceResult<T> {
-  const read = decodeOutcome(name, kept, decode);
+function replay<T>(engine: Engine, name: string, kept: KeptOutcome, codec: OnceCodec<T>): OnceResult<T> {
+  const read = decodeOutcome(name, kept, codec);
   if ("error" in read) throw read.error;
   return { value: read.value, replayed: true, fence: kept.fence, at: new Date(engine.clock.wall() - kept.ageMs) };
 }

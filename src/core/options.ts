@@ -9,6 +9,7 @@ export interface CheckedOptions {
   readonly mode: Mode;
   readonly limit: number;
   readonly ttlMs: number;
+  /** For the whole call. 0: it does not queue, and each of its questions has the time of {@link answerMs}. */
   readonly waitMs: number;
   readonly lockDelayMs: number;
   readonly minHoldMs: number;
@@ -140,13 +141,16 @@ export function checkTryOptions(
   const checked = onlyWaitOf(rest, usual) ?? checkOptions(rest, defaults);
   return {
     ...checked,
-    waitMs: timeout === undefined ? answerMs(checked) : toMs(timeout, "timeout", { maxMs: Infinity }),
+    waitMs: timeout === undefined ? 0 : toMs(timeout, "timeout", { maxMs: Infinity }),
   };
 }
 
-/** How long the store has to answer one that does not queue. A thread may take longer to start than a short ttl lasts. */
-export function answerMs({ ttlMs, renew }: CheckedOptions): number {
-  return renew === "thread" ? TRY_MAX_MS : Math.min(TRY_MAX_MS, ttlMs);
+/**
+ * How long one lock may take: the whole wait, or the time that the store has to answer those who do not queue. A thread may take
+ * longer to start than a short ttl lasts.
+ */
+export function answerMs({ waitMs, ttlMs, renew }: CheckedOptions): number {
+  return waitMs || (renew === "thread" ? TRY_MAX_MS : Math.min(TRY_MAX_MS, ttlMs));
 }
 
 /** What checked options ask of the store. */

@@ -30,9 +30,20 @@ export function encodeValue<T>(result: T, codec: OnceCodec<T>): { readonly text:
 }
 
 export function encodeFailure(error: unknown): string {
-  const { name, code } = (error instanceof Error ? error : {}) as { readonly name?: unknown; readonly code?: unknown };
-  const words = { name: word(name), message: clipped(messageOf(error), WORDS_MAX), code: word(code) };
-  return `e${JSON.stringify(words)}`;
+  return `e${JSON.stringify({ ...nameAndCode(error), message: clipped(messageOf(error), WORDS_MAX) })}`;
+}
+
+/** As far as they can be read: an error's properties may run user code, and the lease must end whatever that does. */
+function nameAndCode(error: unknown): { readonly name?: string | undefined; readonly code?: string | undefined } {
+  try {
+    const { name, code } = (error instanceof Error ? error : {}) as {
+      readonly name?: unknown;
+      readonly code?: unknown;
+    };
+    return { name: word(name), code: word(code) };
+  } catch {
+    return {};
+  }
 }
 
 function word(value: unknown): string | undefined {
@@ -43,11 +54,11 @@ function word(value: unknown): string | undefined {
 export function decodeOutcome<T>(
   lock: string,
   { value: text, fence }: KeptOutcome,
-  decode: (text: string) => T,
+  codec: OnceCodec<T>,
 ): { readonly value: T } | { readonly error: Error } {
   const rest = text.slice(1);
   try {
-    if (text.startsWith("v")) return { value: decode(rest) };
+    if (text.startsWith("v")) return { value: codec.decode(rest) };
     if (text === "n") return { value: undefined as T };
     if (text.startsWith("e")) return { error: readFailure(lock, fence, rest) };
   } catch (cause) {

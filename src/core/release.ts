@@ -11,7 +11,7 @@ import { type Chance, jitter } from "../contract/random.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
 import { asked } from "../contract/answer.ts";
-import { within } from "../contract/time-limit.ts";
+import { within, withinAwake } from "../contract/time-limit.ts";
 
 /** A release that the store does not answer is asked for again after this long at most. */
 const SILENCE_MS = 2000;
@@ -90,7 +90,7 @@ export class Releases {
   #lostMax = LOST_MAX;
   /** What goes on while no caller waits, with the names of the locks. */
   readonly #behind: Map<Promise<unknown>, string> = new Map();
-  #idle: (() => void) | undefined;
+  #idle: ((is: true) => void) | undefined;
   #stopped = false;
 
   constructor(around: Runtime) {
@@ -167,13 +167,13 @@ export class Releases {
     work.then(forget, forget);
   }
 
-  /** Resolves when nothing is under way, or after `ms`. */
+  /** Resolves when nothing is under way, or after `ms` in which this process ran. */
   async settled(ms: number): Promise<void> {
-    const idle = new Promise<void>((resolve) => {
+    const idle = new Promise<true>((resolve) => {
       this.#idle = resolve;
       this.#lookIfIdle();
     });
-    await within(this.#clock, idle, ms);
+    await withinAwake(this.#clock, idle, ms);
   }
 
   /** Asks for nothing more. Callers that still wait for an answer get one now. */
@@ -201,9 +201,10 @@ export class Releases {
   /** The answer to the first asking. */
   #heard(pending: Pending, was: Released | undefined, wasSure: boolean): void {
     if (was === "held") return this.#answer(pending, "released");
-    if (was === "queued") return this.#answer(pending, "lost");
-    // Once it was asked for again, "absent" proves nothing: the second asking may have been the first to arrive.
+    // Once it was asked for again, "no" proves nothing: the second asking may have been the first to arrive. ("queued": a late
+    // attempt of the same claim arrived in between. It may even hold the lock anew, but then the lease was released before.)
     if (pending.repeated) return;
+    if (was === "queued") return this.#answer(pending, "lost");
     if (was !== undefined && was !== "absent") return this.#mistaken(pending, was);
     const stillSure = pending.hold.isUnexpired(this.#clock.now());
     // The backend cannot tell: no other can have had it before its time was over.
@@ -225,13 +226,15 @@ export class Releases {
     if (pending.repeated || pending.answered || this.#stopped) return;
     pending.repeated = true;
     const { hold } = pending;
-    const { claim, trustedUntilMs } = hold;
+    const { claim, ttlMs, trustedUntilMs } = hold;
     const nowMs = this.#clock.now();
-    const untilMs = Math.max(nowMs, trustedUntilMs + claim.ttlMs / 50 + 4) + claim.lockDelayMs;
+    // Trust says nothing about when the store lets go: a `maxHold` ends it earlier, and the last renewal, which went out before
+    // the release or with it, may have come to the store later than is known.
+    const untilMs = nowMs + ttlMs + claim.lockDelayMs;
     const outcome = pending.inDoubt ? undefined : hold.outcome;
     const asked = releaseUntil(this.#around, claim, untilMs, outcome).then((was) => this.#heardAgain(pending, was));
     this.track(claim.name, asked);
-    const patienceMs = Math.min(PATIENCE_MAX_MS, claim.ttlMs / 3, trustedUntilMs - nowMs);
+    const patienceMs = Math.min(PATIENCE_MAX_MS, ttlMs / 3, trustedUntilMs - nowMs);
     // At its very end too, the store gets the time of an answer.
     if (!pending.answered) this.#waiting.set(pending, nowMs + Math.max(PATIENCE_MIN_MS, patienceMs));
   }
@@ -266,9 +269,6 @@ export class Releases {
   }
 
   #lookIfIdle(): void {
-    if (this.#idle === undefined || this.#waiting.size + this.#behind.size > 0) return;
-    const idle = this.#idle;
-    this.#idle = undefined;
-    idle();
+    if (this.#waiting.size + this.#behind.size === 0) this.#idle?.(true);
   }
 }

@@ -209,8 +209,9 @@ export class Watchdog {
     const holds = groups.length === 1 ? groups[0]!.holds.slice() : groups.flatMap((group) => group.holds);
     const claims = holds.map((hold) => hold.toRenew());
     const sent = this.#sleep.sentNow();
-    // While trust is whole the store cannot have let go. After a sleep it may have, and a yes must be about the same lease.
-    const fences = holds.some((hold) => hold.inDoubt(sent.atMs)) ? holds.map((hold) => hold.firstFence) : undefined;
+    // A yes must be about the same lease. After a sleep, or where it was ended by force, a late question may have brought another.
+    const mayDiffer = holds.some((hold) => hold.echoes || hold.inDoubt(sent.atMs));
+    const fences = mayDiffer ? holds.map((hold) => hold.firstFence) : undefined;
     let answers: readonly Renewal[] | undefined;
     try {
       const renewals = await this.#backend.renew(claims, fences);

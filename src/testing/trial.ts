@@ -27,6 +27,8 @@ export interface ConformanceContext {
   readonly slackMs?: number | undefined;
   /** How long to wait for what must happen in the end, before the check fails. @default 15_000 */
   readonly patienceMs?: number | undefined;
+  /** Why it may not be known which claim holds a lock until its lease is renewed. @default it is known at once */
+  readonly lateIds?: string | undefined;
   /** The clock that the backend runs on. @default the system's */
   readonly clock?: Clock | undefined;
   /** Lets time pass. With a fake clock: moves it. @default waits */
@@ -190,6 +192,11 @@ export class Trial {
     if (answer.granted && sinceMs !== undefined) this.inTime(sinceMs);
     if (answer.granted) assert.fail(`granted fence ${answer.fence}, but ${why}`);
     return answer;
+  }
+
+  /** Asserts that what the store shows as the id of this claim's lease is it: a wrong one never is, and none only if it may come late. */
+  isIdOf(claim: Claim, id: string | undefined): void {
+    if (id !== undefined || this.context.lateIds === undefined) assert.equal(id, claim.id, "which claim holds it");
   }
 
   /** Attempts until granted: the way that needs no message. */

@@ -149,3 +149,62 @@ test.each(["a hold", "a claim that no request wants"])(
     expect(clock.timersOf("mine")).toBe(0);
   },
 );
+
+test.each([
+  ["whose maxHold is over", { ttl: "30s", maxHold: "1s" }, 0],
+  ["in doubt, which was renewed before it was released, and then its trust ended", { ttl: "3s" }, 2900],
+] as const)(
+  "S132: close() waits for the second asking of a release of a lease %s: the store may have it yet",
+  async (_, options, heldMs) => {
+    const { clock, backend, locks, other } = stage();
+    const answered = gate();
+    const never = (): Promise<never> => new Promise(() => {});
+    // The first asking is lost: its renewal is carried out, and never answered.
+    backend.interfere.renew = async (pass) => (await pass(), await never());
+    let isLost = heldMs === 0;
+    backend.interfere.release = async (pass) => {
+      const wasLost = isLost;
+      isLost = false;
+      if (wasLost) return await never();
+      await answered.opened;
+      return await pass();
+    };
+    const lease = await locks.acquire("a", options);
+    await clock.advance(heldMs);
+    if (heldMs > 0) clock.suspend(5000);
+    const released = lease.release();
+    let closed = false;
+    const closing = locks.close().then(() => (closed = true));
+    await clock.advance(2500);
+    expect((await other().query()).held).toHaveLength(1);
+    expect(closed).toBe(false);
+    answered.open();
+    await closing;
+    expect((await other().query()).held).toEqual([]);
+    await released;
+  },
+);
+
+test("S132: close() does not count the time in which its own event loop was blocked", async () => {
+  const { clock, backend, locks, other } = stage();
+  const arrived = gate();
+  backend.interfere.attempt = async (pass) => {
+    await arrived.opened;
+    return await pass();
+  };
+  backend.interfere.release = async (pass) => {
+    await arrived.opened;
+    return await pass();
+  };
+  const running = failure(locks.run("a", () => {}));
+  await clock.settle();
+  const closing = locks.close();
+  await clock.settle();
+  clock.block(60_000);
+  // Timers come first after that; what has arrived meanwhile is heard behind them.
+  await clock.advance(1);
+  arrived.open();
+  await closing;
+  expect(await running).toBeInstanceOf(LockClosedError);
+  expect(await other().query()).toMatchObject({ held: [], pending: [] });
+});

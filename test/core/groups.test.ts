@@ -1,7 +1,8 @@
 /** Several locks at once, on a bad day: parts that are lost, callers that give up, a store that hangs. */
 import { describe, expect, test } from "vitest";
 import { LockLostError } from "../../src/contract/errors.ts";
-import { failure, gate, stage } from "./scripted.ts";
+import type { Locks } from "../../src/core/api.ts";
+import { failure, gate, type Stage, stage } from "./scripted.ts";
 
 const never = (): Promise<never> => new Promise(() => {});
 
@@ -84,6 +85,41 @@ describe("who gives up", () => {
     await closing;
     expect((await other().query()).held.map(({ name }) => name)).toEqual(["b"]);
     await rival.release();
+  });
+});
+
+describe("a group that does not queue, where each answer takes most of its time", () => {
+  const NAMES = ["a", "b", "c"];
+  function slow(): Stage {
+    const all = stage();
+    all.backend.interfere.attempt = async (pass) => {
+      await new Promise<void>((resolve) => all.clock.setTimer(resolve, 800));
+      return await pass();
+    };
+    return all;
+  }
+
+  test.each([
+    ["tryAcquire()", (locks: Locks) => locks.tryAcquire(NAMES, { ttl: "1s" })],
+    ["acquire() with wait: 0", (locks: Locks) => locks.acquire(NAMES, { ttl: "1s", wait: 0 })],
+  ])("S142: %s has the time of an answer for each of them", async (_, take) => {
+    const { clock, locks } = slow();
+    const taking = take(locks);
+    await clock.advance(2500);
+    const lease = await taking;
+    expect([...lease!.fences.keys()]).toEqual(NAMES);
+    await lease!.release();
+  });
+
+  test("S142: a timeout of the caller's is for all of them, and one that is never answered is given up in its time", async () => {
+    const { backend, clock, locks } = slow();
+    const limited = failure(locks.tryAcquire(NAMES, { ttl: "10s", timeout: "1s" }));
+    await clock.advance(1001);
+    expect((await limited).message).toContain('Lock "b" was not acquired');
+    backend.interfere.attempt = never;
+    const silent = failure(locks.tryAcquire(["d", "e"], { ttl: "1s" }));
+    await clock.advance(1001);
+    expect((await silent).message).toContain('Lock "d" was not acquired');
   });
 });
 

@@ -99,7 +99,13 @@ test("a renewing thread that dies at once is not started again at once", async (
   const claim = { id: "1", name: "a", ttlMs: 30_000 } as Claim;
   const granted = { granted: true, fence: 1n, run: 1 } as const;
   const sleep = new SleepDetector(clock);
-  const grant = { granted, sent: sleep.sentNow(), heardAtMs: clock.now(), trustedUntilMs: clock.now() + 29_000 };
+  const grant = {
+    granted,
+    sent: sleep.sentNow(),
+    heardAtMs: clock.now(),
+    trustedUntilMs: clock.now() + 29_000,
+    echoes: false,
+  };
   thread.keep(
     new Hold(
       { over: () => "lost", behind: () => undefined, isAwaited: () => false },

@@ -140,6 +140,22 @@ describe("once()", () => {
     expect((await other().once("a", KEEP, () => "again")).replayed).toBe(false);
   });
 
+  test("an error whose properties throw is kept as far as it can be read, and the lease ends", async () => {
+    const { locks, other } = stage();
+    class Hostile extends Error {
+      get code(): string {
+        throw new Error("no code");
+      }
+    }
+    const options = { ...KEEP, keepFailure: "1m" } as const;
+    const work = (): never => {
+      throw new Hostile("hostile");
+    };
+    expect(await failure(locks.once("a", options, work))).toBeInstanceOf(Hostile);
+    expect((await other().query("a")).held).toEqual([]);
+    expect((await failure(other().once("a", options, () => "again"))).message).toBe("hostile");
+  });
+
   test("a release whose reply was lost has kept it, and is asked for again until the store says so", async () => {
     const { backend, clock, locks, other } = stage();
     let losses = 2;
@@ -178,6 +194,8 @@ describe("once()", () => {
       ["a", { keep: "1h", keepFailure: 1 }, work],
       ["a", { keep: "9000h" }, work],
       ["a", { ...KEEP, linger: "1s" }, work],
+      ["a", { ...KEEP, codec: { encode: String } }, work],
+      ["a", { ...KEEP, codec: null }, work],
     ]) {
       await expect(once(...args), JSON.stringify(args)).rejects.toThrow(TypeError);
     }

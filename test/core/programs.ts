@@ -1,10 +1,10 @@
-/** Programs that broke a rule on 83aced5, with the seed of the generator's first find where it found them by itself. */
+/** Programs that broke a rule on 83aced5, or later, with the seed of the generator's first find where it found them by itself. */
 import type { Program, Rule, Step } from "../../src/testing/programs/program.ts";
 
 export interface OldProgram {
   readonly id: string;
   readonly title: string;
-  /** What it broke on 83aced5. */
+  /** What it broke then. */
   readonly broke: Rule;
   readonly program: Program;
 }
@@ -490,6 +490,63 @@ export const programs: readonly OldProgram[] = [
     program: {
       faults: [{ client: 0, operation: "release", nth: 1, fault: { fault: "hang" } }],
       threads: [{ client: 0, steps: [{ do: "run", lock: "x", with: { maxHold: 1000 }, steps: [{ do: "release" }] }] }],
+    },
+  },
+  {
+    id: "S132",
+    title: "close() waits for the release of a lease in doubt, which is renewed first, beyond the end of trust in it", // seed 180398
+    broke: "left after close",
+    program: {
+      seed: 180_398,
+      lagMs: 90,
+      threads: [
+        {
+          client: 0,
+          steps: [
+            { do: "try", lock: "x", with: { ttl: 300 } },
+            { do: "try", lock: "z", with: { renew: false }, slot: 2 },
+            { do: "listen", slot: 0, steps: [{ do: "release", slot: 0 }] },
+            { do: "wall", ms: 2187 },
+          ],
+        },
+      ],
+    },
+  },
+  {
+    id: "S132",
+    title: "close() waits for a release beyond the lease's maxHold, which is not when the store lets go", // seed 297717
+    broke: "left after close",
+    program: {
+      seed: 0,
+      lagMs: 3,
+      faults: [{ client: 1, operation: "release", nth: 1, fault: { fault: "hang" } }],
+      threads: [
+        { client: 1, steps: [{ do: "elect", lock: "x", with: { maxHold: 1000, ttl: 30_000 }, steps: [] }, sleep(1)] },
+      ],
+    },
+  },
+  {
+    id: "S132",
+    title: "close() does not give up for the time in which its own event loop was blocked", // seed 101416
+    broke: "unwanted claim",
+    program: {
+      seed: 0,
+      lagMs: 10,
+      threads: [
+        { client: 0, steps: [run("x")] },
+        { client: 0, steps: [{ do: "close" }] },
+        { client: 0, steps: [sleep(0), { do: "block", ms: 5248 }] },
+      ],
+    },
+  },
+  {
+    id: "S142",
+    title: "a try of several locks gives each answer its time", // seeds 297841 and 236905
+    broke: "unexpected error",
+    program: {
+      seed: 0,
+      lagMs: 90,
+      threads: [{ client: 0, steps: [{ do: "try", lock: ["x", "y", "z"], with: { ttl: 300 } }] }],
     },
   },
 ];

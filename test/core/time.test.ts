@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Lease } from "../../src/core/api.ts";
 import type { Granted } from "../../src/contract/backend.ts";
 import { LockLostError } from "../../src/contract/errors.ts";
+import { memory } from "../../src/backends/memory/index.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 describe("rule 1: time is monotonic and read before the request leaves", () => {
@@ -422,6 +423,53 @@ describe("rule 3: unknown is neither yes nor no", () => {
   });
 
   test.each([
+    ["queues", "release", true],
+    ["queues", "swap", true],
+    ["takes the lock anew", "release", false],
+    ["takes the lock anew", "swap", false],
+  ] as const)(
+    "also where an attempt that was long on its way %s in between, and the first asking is a %s",
+    async (_, first, busy) => {
+      const { clock, backend, locks, other } = stage();
+      const lease = await locks.acquire("a");
+      const { claims } = backend.steps[0]!;
+      const inTheWay = busy ? other().acquire("a", { wait: Infinity }) : undefined;
+      const next = first === "swap" ? locks.acquire("a", { wait: Infinity }) : undefined;
+      // Long enough for a swap: before, the lease would change hands in memory.
+      await clock.advance(20);
+      const [request, reply] = [gate(), gate()];
+      backend.interfere[first] = async (pass) => {
+        backend.interfere[first] = undefined;
+        await request.opened;
+        return await pass();
+      };
+      const released = lease.release();
+      await clock.settle();
+      // The second asking arrives first and ends the lease; its answer is under way for long.
+      backend.interfere.release = async (pass) => {
+        backend.interfere.release = undefined;
+        expect(await pass()).toBe("held");
+        await reply.opened;
+        return "held";
+      };
+      await clock.advance(2000);
+      expect([backend.count(first), backend.interfere.release]).toEqual([first === "swap" ? 1 : 2, undefined]);
+      const late = await backend.attempt(claims[0]!);
+      expect(late).toMatchObject(busy ? { granted: false, position: 1 } : { granted: true });
+      if (late.granted) expect(late.fence).toBeGreaterThan(lease.fence);
+      request.open();
+      await clock.settle();
+      reply.open();
+      expect(await released).toBe("released");
+      expect(lease.signal.aborted).toBe(false);
+      // What the late attempt had got went with it.
+      await (await inTheWay)?.release();
+      await (await next)?.release();
+      expect(await backend.query("")).toMatchObject({ held: [], pending: [] });
+    },
+  );
+
+  test.each([
     ["absent: it may have run out on the way, after it was given back in time", "release", "absent"],
     ["that the store cannot tell: others may have had it by then", "swap", undefined],
   ] as const)("an answer that comes after the lease's time says unknown where it is %s", async (_, step, was) => {
@@ -514,6 +562,42 @@ describe("rule 4: a caller that stops waiting removes its claim", () => {
 });
 
 describe("rule 5: a lease ends once", () => {
+  test.each([
+    [
+      "had no answer: it may take the lock again behind another's back, and a renewal must be about the same lease",
+      true,
+    ],
+    ["was answered: nothing can, and renewals need not say which lease they are about", false],
+  ])("S165: the first of two questions for a claim %s", async (_, isLost) => {
+    const { clock, store, backend, locks, other } = stage();
+    const fences: unknown[] = [];
+    const renew = backend.renew.bind(backend);
+    backend.renew = (claims, its) => (fences.push(its), renew(claims, its));
+    const rival = isLost ? undefined : await other().acquire("a");
+    backend.interfere.attempt = async (pass) => {
+      backend.interfere.attempt = undefined;
+      if (isLost) throw new Error("no answer");
+      return await pass();
+    };
+    const taking = locks.acquire("a", { ttl: "3s" });
+    await clock.advance(100);
+    await rival?.release();
+    await clock.advance(100);
+    const lease = await taking;
+    const { claims } = backend.steps[0]!;
+    if (isLost) {
+      // Ended behind its back, and the news of it is lost; another has the lock in between; then the first question arrives.
+      await memory({ store }).release(claims[0]!);
+      await (await other().acquire("a")).release();
+      expect(await backend.attempt(claims[0]!)).toMatchObject({ granted: true });
+    }
+    await clock.advance(1000);
+    expect(fences).toEqual([isLost ? [lease.fence] : undefined]);
+    expect(lease.signal.aborted).toBe(isLost);
+    expect(await lease.release()).toBe(isLost ? "lost" : "released");
+    expect((await other().query()).held).toEqual([]);
+  });
+
   test("a lost lease is never silently taken again", async () => {
     const { clock, backend, locks } = stage();
     const lease = await locks.acquire("a", { ttl: "9s" });

@@ -110,6 +110,17 @@ export const guards: readonly Guard[] = [
     noticedBy: ["fences", "O8 truthfulness", ...WHOLE],
   },
   {
+    off: "the news of a forced release: nothing tells of it, and every renewal is said to be well",
+    mutation: () => ({
+      troubles: ["force"],
+      client: (right) => ({
+        listen: () => undefined,
+        renew: async (claims, fences) => (await right.renew(claims, fences)).map(() => ({ held: true })),
+      }),
+    }),
+    noticedBy: ["O4 early signal"],
+  },
+  {
     off: "the doubt about what was sent twice: a no to the second counts as certain",
     mutation: () => ({ troubles: ["reset"], rules: { sentTwice: false } }),
     noticedBy: ["O8 truthfulness"],

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { digestOf, simulate } from "../../src/testing/simulation/simulate.ts";
 import { type Size, SIZES, sizeOf } from "../../src/testing/simulation/size.ts";
 import { guards } from "./mutations.ts";
-import { REGRESSIONS } from "./seeds.ts";
+import { CAMPAIGN_REGRESSIONS, REGRESSIONS } from "./seeds.ts";
 
 /** A busy machine is no failure. */
 const PATIENCE = { timeout: 600_000 };
@@ -50,6 +50,7 @@ describe("the simulation", () => {
   test("breaks no promise in worlds that once broke one", PATIENCE, async () => {
     const reports = [];
     for (const seed of REGRESSIONS) reports.push(...(await simulate(seed, {}, SIZES.large)).report);
+    for (const seed of CAMPAIGN_REGRESSIONS) reports.push(...(await simulate(seed)).report);
     expect(reports).toEqual([]);
   });
 });

@@ -258,7 +258,7 @@ export const broken: Readonly<Record<string, Change>> = {
     inspect: (name) => right.query(name),
   }),
   "says of a lock that is only kept for its minHold that no claim holds it": onInspect(({ held }) => ({
-    held: held.map(({ remainder: _, ...holding }) => holding),
+    held: held.map((holding) => ({ ...holding, remainder: undefined })),
   })),
   "says of a lock that is only kept for its lockDelay that no claim holds it": onInspect(({ held }) => ({
     held: held.filter(({ remainder }) => remainder === undefined),

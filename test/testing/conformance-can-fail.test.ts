@@ -25,6 +25,32 @@ describe("the conformance suite notices a backend that breaks:", () => {
   });
 });
 
+describe("where the id of a holder's claim may come late", () => {
+  const exact = promises.find(({ promise }) => promise.startsWith("shows one lock by its exact name"))!;
+  const check = (idOf: (id: string | undefined, renewed: boolean) => string | undefined): Promise<void> => {
+    const context = brokenContext((right, shared) => ({
+      renew: (claims, fences) => {
+        shared.count = 2;
+        return right.renew(claims, fences);
+      },
+      inspect: async (name) => {
+        const state = await right.inspect(name);
+        return { ...state, held: state.held.map((one) => ({ ...one, id: idOf(one.id, shared.count === 2) })) };
+      },
+    }));
+    return exact.check({ ...context, lateIds: "it is written with the first renewal" });
+  };
+
+  test("it may be missing until the lease is renewed", () => check((id, renewed) => (renewed ? id : undefined)));
+
+  test.each([
+    ["be missing for ever", () => undefined],
+    ["be another's before", (id: string | undefined, renewed: boolean) => (renewed ? id : "another")],
+  ])("it may not %s", async (_what, idOf) => {
+    await expect(check(idOf)).rejects.toThrow(AssertionError);
+  });
+});
+
 describe("withoutDeclined()", () => {
   const [first, ...rest] = promises;
 

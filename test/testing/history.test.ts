@@ -100,6 +100,22 @@ describe("checkHistory()", () => {
     expect(checkHistory(events)).toEqual([]);
   });
 
+  test("fences: the late news of a lease that was ended by force may go to one who asked after the next was granted", () => {
+    const events = (brokenMs: number): readonly HistoryEvent[] =>
+      inOrder(
+        granted("c1", 3n, 5),
+        { kind: "dropped", atMs: brokenMs, claim: "c1", fence: 3n, how: "forced", keptUntilMs: 100 },
+        granted("c2", 4n, 20),
+        { kind: "asked", atMs: 8, who: "b" },
+        { kind: "held", atMs: 21, who: "b", fence: 4n, trustedUntilMs: 200 },
+        { kind: "asked", atMs: 30, who: "a" },
+        { kind: "held", atMs: 40, who: "a", fence: 3n, trustedUntilMs: 60 },
+      );
+    expect(oracles(events(20))).toEqual([]);
+    // Given while the other was still held: no force explains that.
+    expect(oracles(events(22))).toEqual(["fences"]);
+  });
+
   test("fences: a re-entry has the fence of its lease, and none without one", () => {
     const held: Plain[] = [
       { kind: "asked", atMs: 0, who: "a" },
@@ -175,6 +191,23 @@ describe("checkHistory()", () => {
     expect(oracles(events)).toEqual([]);
   });
 
+  test("O4: but no later than the lease would have ended by itself", () => {
+    const events = (trustedUntilMs: number): readonly HistoryEvent[] =>
+      inOrder(
+        granted("c1", 1n, 0),
+        { kind: "asked", atMs: 5, who: "a" },
+        { kind: "held", atMs: 10, who: "a", fence: 1n, trustedUntilMs: 50 },
+        { kind: "dropped", atMs: 15, claim: "c1", fence: 1n, how: "forced", keptUntilMs: 60 },
+        { kind: "trusted", atMs: 20, who: "a", fence: 1n, trustedUntilMs },
+      );
+    expect(oracles(events(59))).toEqual([]);
+    expect(oracles(events(59), { marginMs: 2 })).toEqual(["O4 early signal"]);
+    expect(oracles(events(61))).toEqual(["O4 early signal"]);
+    // Who learns of it in time does not believe that long.
+    const [first, ...rest] = events(61);
+    expect(oracles([first!, ...rest, { kind: "lost", lock: "x", atMs: 30, who: "a", fence: 1n }])).toEqual([]);
+  });
+
   test("O7: finds a claim that passed the queue", () => {
     const queued: Plain[] = [
       granted("c1", 1n, 0),
@@ -200,6 +233,44 @@ describe("checkHistory()", () => {
     expect(oracles(ended("ran-out", "released"))).toContain("O8 truthfulness");
     expect(oracles(ended("released", "lost"))).toEqual(["O8 truthfulness"]);
     expect(oracles(inOrder(granted("c1", 1n, 0), ...visit("a", 9n, 10, 20)))).toEqual(["O8 truthfulness"]);
+  });
+
+  test("O9: finds work that was done though an outcome was kept, and a value that was not kept", () => {
+    const kept: Plain = { kind: "kept-outcome", atMs: 20, claim: "c1", fence: 1n, value: "v1", untilMs: 100 };
+    const first: readonly Plain[] = [
+      granted("c1", 1n, 10),
+      { kind: "worked", atMs: 11, who: "a", fence: 1n },
+      { kind: "dropped", atMs: 20, claim: "c1", fence: 1n, how: "released" },
+      kept,
+    ];
+    const work = (atMs: number): readonly Plain[] => [
+      granted("c2", 2n, atMs, 3),
+      { kind: "worked", atMs, who: "b", fence: 4n },
+    ];
+    const replay = (fence: bigint, value: string, sinceMs: number, atMs: number): Plain => {
+      return { kind: "replayed", who: "b", fence, value, sinceMs, atMs };
+    };
+    const forgot: Plain = { kind: "forgot-outcome", atMs: 30, claim: "c1", fence: 1n };
+    const right = [
+      work(100),
+      [forgot, ...work(30)],
+      [replay(1n, "v1", 15, 21)],
+      [replay(1n, "v1", 99, 110)],
+      // A lease of run(), which takes no notice of outcomes.
+      [granted("c2", 2n, 50)],
+    ];
+    for (const more of right)
+      expect(oracles(inOrder(...first, ...more)), JSON.stringify(more.map(({ kind }) => kind))).toEqual([]);
+    const wrong = [
+      work(99),
+      [forgot, replay(1n, "v1", 31, 32)],
+      [replay(1n, "v2", 21, 22)],
+      [replay(2n, "v1", 21, 22)],
+      [replay(1n, "v1", 1, 19)],
+      [replay(1n, "v1", 100, 110)],
+    ];
+    for (const more of wrong)
+      expect(oracles(inOrder(...first, ...more)), more.map(({ kind }) => kind).join()).toEqual(["O9 once"]);
   });
 });
 

@@ -84,6 +84,26 @@ const cases: readonly {
     tamper: broken(() => ({ release: async () => "held" })),
   },
   {
+    rule: "unwanted claim",
+    // Trust in it ends while messages are waited for; but its work had ended before, and the lease was to be released.
+    program: {
+      lagMs: 90,
+      threads: [{ client: 0, steps: [{ do: "run", lock: "x", with: { ttl: 300, lockDelay: 1000 }, steps: [] }] }],
+    },
+    tamper: broken(() => ({ release: async () => "held" })),
+  },
+  {
+    rule: "left after close",
+    // It was lost, but it has no lock delay for which it would have to be left.
+    program: {
+      threads: [
+        { client: 0, steps: [{ do: "acquire", lock: "x", with: { ttl: 300, maxHold: 200 } }, sleep(250)] },
+        { client: 0, steps: [sleep(240), { do: "close" }] },
+      ],
+    },
+    tamper: broken(() => ({ release: async () => "held" })),
+  },
+  {
     rule: "busy though free",
     program: { threads: [{ client: 0, steps: [{ do: "try", lock: "x" }] }] },
     tamper: broken(() => ({ attempt: async () => ({ granted: false, heldBy: [] }) })),
@@ -231,6 +251,37 @@ describe("what a program cannot be blamed for", () => {
           steps: [
             { do: "sleep", ms: 1000 },
             { do: "abort", signal: 0 },
+          ],
+        },
+      ],
+    },
+    "a lease with a lock delay that was lost, and is left to it (seed 247565)": {
+      threads: [
+        {
+          client: 0,
+          steps: [
+            { do: "run", lock: "p", with: { ttl: 1000, lockDelay: 1000 }, steps: [{ do: "pause", ms: 1093 }] },
+            { do: "acquire", lock: "x", with: { ttl: 1000, lockDelay: 1000 } },
+            { do: "block", ms: 1093 },
+            { do: "release", slot: 0 },
+          ],
+        },
+      ],
+    },
+    "the same, when the work ends with close() (seed 263548)": {
+      seed: 263_548,
+      lagMs: 90,
+      threads: [
+        { client: 0, steps: [{ do: "sleep", ms: 0 }] },
+        {
+          client: 1,
+          steps: [
+            {
+              do: "run",
+              lock: "p",
+              with: { ttl: 300, lockDelay: 100 },
+              steps: [{ do: "close", force: true, grace: 1000 }],
+            },
           ],
         },
       ],

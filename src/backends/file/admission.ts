@@ -1,7 +1,7 @@
 /** Which claims may hold together, and which is next: the rules about a lock's state that need neither clock nor disk. */
 import type { Claim, Mode } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
-import { FREE, type Holder, type LockState, type LeaseFacts } from "./records.ts";
+import { FREE, type Holder, type Kept, type LockState, type LeaseFacts } from "./records.ts";
 
 /** What decides whether a claim may hold. */
 export interface ModeAndLimit {
@@ -15,7 +15,7 @@ interface ClaimTerms extends ModeAndLimit {
 }
 
 /** Everything that takes a place: leases, and places kept after their end. */
-export function taken(state: LockState): readonly Holder[] {
+export function taken(state: LockState): readonly (Holder | Kept)[] {
   return state.kept.length === 0 ? state.holders : [...state.holders, ...state.kept];
 }
 
@@ -52,12 +52,18 @@ export function runFor({ mode, limit }: ModeAndLimit, stride: number): number {
   return mode === "exclusive" && limit === 1 ? stride : 1;
 }
 
+/** Whom a waiting claim waits for: all who share the lock, or, where a limit lets several hold, the oldest. */
+export function inTheWay({ holders }: LockState): readonly Holder[] {
+  return holders[0]?.facts.mode === "shared" ? holders : holders.slice(0, 1);
+}
+
 export function contains({ fence, run }: Holder, wanted: bigint): boolean {
   return wanted >= BigInt(fence) && wanted < BigInt(fence) + BigInt(run);
 }
 
-export function isFree({ holders, kept }: LockState): boolean {
-  return holders.length === 0 && kept.length === 0;
+/** Free, and without an outcome: nothing has to be written down for those who come later. */
+export function isEmpty({ holders, kept, outcome }: LockState): boolean {
+  return holders.length === 0 && kept.length === 0 && outcome === undefined;
 }
 
 /** The state in which that claim alone holds. */

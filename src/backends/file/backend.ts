@@ -1,10 +1,12 @@
 /** The backend: answers the core's calls with the claims of this process and the locks on the disk. `lock.ts` does the work on a lock. */
 import type {
+  Abilities,
   Backend,
   Claim,
   Granted,
   Listener,
   LockState,
+  Outcome,
   Refused,
   Released,
   Renewal,
@@ -13,32 +15,35 @@ import type {
 } from "../../contract/backend.ts";
 import { ArgumentError } from "../../contract/argument-error.ts";
 import { systemClock } from "../../contract/clock.ts";
-import { stateOf } from "../../contract/snapshot.ts";
 import { grantedTo, LocalClaims } from "./local-claim.ts";
+import { ClaimSteps } from "./claim-steps.ts";
 import { Cleanup } from "./cleanup.ts";
 import { Companions } from "./companions.ts";
 import { defaultDirectory, type DirectoryPaths, freshName, pathsIn } from "./directory.ts";
 import { OpenDirectory } from "./directory-checks.ts";
-import { namesOfLocks } from "./epochs.ts";
-import { CloseErrors, warnOfUnreadable } from "./errors.ts";
+import { CloseErrors } from "./errors.ts";
 import { ENTRIES_MAX } from "./fences.ts";
 import { ForcedRecords } from "./force-release.ts";
 import { LeaseFiles } from "./lease-files.ts";
-import { Lock, type LockOptions } from "./lock.ts";
+import { Lock } from "./lock.ts";
+import type { LockOptions } from "./lock-options.ts";
 import type { FileOptions } from "./options.ts";
-import type { BlockedBy, LockSnapshot } from "./query.ts";
 import { FactsCache } from "./queue.ts";
+import { Notes } from "./notes.ts";
 import { Renewals } from "./renewals.ts";
+import { Shown } from "./shown.ts";
 import { WaitingClaims } from "./waiting.ts";
 import { WakeUpSockets } from "./wake-up-sockets.ts";
+import { Wanted } from "./wanted.ts";
 
 /** Locks whose newest entry is remembered, which saves finding it again: this many, and those in use. */
 const LOCKS_MAX = 2000;
-/** Long work is cut into slices, so the event loop can run in between. */
-const SLICE = 100;
+
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true };
 
 export class FileBackend implements Backend {
   readonly name = "file";
+  readonly can: Abilities = CAN;
   readonly directory: string;
   readonly #options: FileOptions;
   readonly #paths: DirectoryPaths;
@@ -53,6 +58,9 @@ export class FileBackend implements Backend {
   readonly #locks = new Map<string, Lock>();
   readonly #claims: LocalClaims;
   readonly #renewals: Renewals;
+  readonly #shown: Shown;
+  readonly #steps: ClaimSteps;
+  readonly #wanted: Wanted;
   #listener: Listener | undefined;
   #closing: Promise<void> | undefined;
 
@@ -79,16 +87,29 @@ export class FileBackend implements Backend {
     });
     this.#claims = new LocalClaims(clock, (facts) => this.#leaseFiles.adopt(facts));
     this.#forced = new ForcedRecords(paths, clock);
-    this.#renewals = new Renewals({
+    const parts = {
+      paths,
       leaseFiles: this.#leaseFiles,
       claims: this.#claims,
       forced: this.#forced,
-      clock,
       directory: this.#openDirectory,
-      lock: (name) => this.#lock(name),
+      lock: (name: string): Lock => this.#lock(name),
+    };
+    const notes = new Notes(paths, clock);
+    this.#renewals = new Renewals({ ...parts, clock, notes });
+    this.#shown = new Shown(parts);
+    this.#sockets = new WakeUpSockets(paths, instance, {
+      woken: (fileId, others) => this.#woken(fileId, others),
+      wanted: (fileId, directory) => this.#closed || this.#wanted.heard(fileId, directory),
     });
-    this.#sockets = new WakeUpSockets(paths, instance, (fileId) => this.#woken(fileId));
+    this.#wanted = new Wanted({
+      ...parts,
+      clock,
+      hears: () => this.#sockets.works,
+      tell: (claimId) => this.#listener?.wanted?.(claimId),
+    });
     this.#waiting = new WaitingClaims(this.#sockets, clock, options.hints ?? "socket");
+    this.#steps = new ClaimSteps({ ...parts, notes, waiting: this.#waiting });
     this.#companions = new Companions(paths, instance);
     this.#lockOptions = {
       paths,
@@ -97,7 +118,9 @@ export class FileBackend implements Backend {
       leaseFiles: this.#leaseFiles,
       facts: new FactsCache(),
       keepForced: (records) => this.#forced.keep(records),
-      wake: (facts) => this.#sockets.wake(facts.instance, facts.id),
+      wake: (facts, others) => this.#sockets.wake(facts.instance, facts.id, others),
+      wakeAll: (all) => this.#sockets.wakeAll(all),
+      want: (facts, directory) => this.#sockets.want(facts.instance, facts.id, directory),
       restored: () => this.#restored(),
     };
     this.#cleanup = new Cleanup(this.#lockOptions, this.#forced, clock);
@@ -106,7 +129,7 @@ export class FileBackend implements Backend {
   // The methods are async although little in them waits: a throw becomes a rejection, as from any other store.
 
   async attempt(claim: Claim): Promise<Granted | Refused> {
-    return this.#use(claim.name, () => this.#attempt(claim));
+    return this.#use(claim.name, () => this.#steps.attempt(claim));
   }
 
   async watch(claim: Claim, signal: AbortSignal): Promise<Granted | undefined> {
@@ -123,44 +146,44 @@ export class FileBackend implements Backend {
     return this.#renewals.renew(claims, fences);
   }
 
-  async release(claim: Claim): Promise<Released> {
-    return this.#use(claim.name, () => this.#release(claim));
+  async release(claim: Claim, outcome?: Outcome): Promise<Released> {
+    return this.#use(claim.name, () => this.#steps.release(claim, outcome));
   }
 
   async swap(held: Claim, next: Claim): Promise<Swapped> {
-    const swapped = this.#use(held.name, () => this.#swap(held, next));
+    const swapped = this.#use(held.name, () => this.#steps.swap(held, next));
     if (swapped !== undefined) return { ...swapped, released: "held" };
     // Two steps: each may be repeated, and a release that is repeated because of the next claim would not find its lease.
-    const released = this.#use(held.name, () => this.#release(held));
-    return { ...this.#use(next.name, () => this.#attempt(next)), released };
+    const released = this.#use(held.name, () => this.#steps.release(held));
+    return { ...this.#use(next.name, () => this.#steps.attempt(next)), released };
   }
 
   async inspect(name: string): Promise<LockState> {
-    return stateOf(name, await this.query(name));
+    return this.#shown.one(name);
   }
 
-  async query(prefix: string): Promise<Snapshot> {
-    const names = this.#use(prefix, () => namesOfLocks(this.#paths, prefix));
-    const snapshots: LockSnapshot[] = [];
-    for (const [at, name] of names.entries()) {
-      if (at % SLICE === SLICE - 1) await new Promise((resolve) => setImmediate(resolve));
-      const snapshot = this.#snapshot(name, prefix);
-      if (snapshot !== undefined) snapshots.push(snapshot);
-    }
-    this.#forced.keep(snapshots.flatMap(({ forced }) => forced));
-    return {
-      held: snapshots.flatMap(({ held }) => held),
-      pending: snapshots.flatMap(({ pending }) => pending),
-      forced: this.#use(prefix, () => this.#forced.list(prefix)),
-    };
+  query(prefix: string): Promise<Snapshot> {
+    return this.#shown.all(prefix);
   }
 
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
     return this.#use(name, () => this.#forced.forceRelease(this.#lock(name), fence, by, reason));
   }
 
+  async steal(claim: Claim, reason: string): Promise<Granted | Refused> {
+    return this.#use(claim.name, () => this.#steps.steal(claim, reason));
+  }
+
+  async forget(name: string, fence: bigint): Promise<boolean> {
+    return this.#use(name, () => this.#lock(name).forget(fence));
+  }
+
   listen(listener: Listener): void {
     this.#listener = listener;
+  }
+
+  expectWanted(claim: Claim): void {
+    this.#wanted.expect(claim.id);
   }
 
   /** Read when a worker thread is about to renew: from then on each lease file has its claim's id, so the thread finds it. */
@@ -195,13 +218,14 @@ export class FileBackend implements Backend {
     this.#openDirectory.close();
     this.#listener = undefined;
     this.#cleanup.stop();
+    this.#wanted.close();
     this.#waiting.close();
     if (!this.#openDirectory.isOpen) return;
     const errors = new CloseErrors(this.directory);
     let held = false;
     for (const local of this.#claims.all()) {
       if (this.#claims.holds(local)) held = true;
-      else errors.collect(local.claim.name, () => void this.#lock(local.claim.name).release(local, false));
+      else errors.collect(local.claim.name, () => this.#steps.leave(local));
     }
     this.#claims.clear();
     errors.collect("", () => this.#leaseFiles.close());
@@ -220,56 +244,9 @@ export class FileBackend implements Backend {
     return this.#openDirectory.use(name, step);
   }
 
-  /** Both in one entry. `undefined`: it takes two. */
-  #swap(held: Claim, next: Claim): Granted | undefined {
-    const [local, following] = [this.#claims.known(held.id), this.#claims.of(next)];
-    if (local?.held === undefined || held.name !== next.name) return undefined;
-    if (!this.#lock(held.name).swap(local, following)) return undefined;
-    this.#claims.forget(held.id);
-    return grantedTo(following);
-  }
-
-  #attempt(claim: Claim): Granted | Refused {
-    const local = this.#claims.of(claim);
-    let blockedBy: BlockedBy | undefined;
-    try {
-      blockedBy = this.#lock(claim.name).take(local, claim.queues);
-    } catch (error) {
-      if (local.file === undefined) this.#claims.forget(claim.id);
-      throw error;
-    }
-    if (blockedBy === undefined) return grantedTo(local);
-    if (local.file === undefined) this.#claims.forget(claim.id);
-    const retryMs = this.#waiting.expect(local, blockedBy);
-    const { heldBy, ahead } = blockedBy;
-    return ahead === undefined ? { granted: false, heldBy } : { granted: false, heldBy, position: ahead + 1, retryMs };
-  }
-
-  /** `undefined`: the lock cannot be read. That is warned of once, and only a query for its own name fails. */
-  #snapshot(name: string, prefix: string): LockSnapshot | undefined {
-    try {
-      return this.#use(name, () => this.#lock(name).snapshot());
-    } catch (error) {
-      if (name === prefix || this.#closed) throw error;
-      warnOfUnreadable(error);
-      return undefined;
-    }
-  }
-
-  #release(claim: Claim): Released {
-    const lock = this.#lock(claim.name);
-    const local = this.#claims.known(claim.id) ?? this.#claims.adopt(claim, this.#leaseFiles.leaseOf(claim, lock.log));
-    if (local === undefined) return "absent";
-    if (local.file !== undefined) this.#waiting.forget(local.file.facts.id);
-    // Who resumes another process's lease need not know its minHold, but the record does.
-    const released = lock.release(local, claim.minHoldMs > 0 || claim.resumes === true);
-    this.#claims.forget(claim.id);
-    return released;
-  }
-
   /** Another process asks to check a claim of ours: it waits, or it may be lost. */
-  #woken(fileId: string): void {
-    if (this.#closed || this.#waiting.wake(fileId)) return;
+  #woken(fileId: string, others: boolean | undefined): void {
+    if (this.#closed || this.#waiting.wake(fileId, others)) return;
     for (const { id, reason } of this.#renewals.lost(fileId)) this.#listener?.lost(id, reason);
   }
 

@@ -15,10 +15,13 @@ import { discard, epochNumber, epochsIn, incarnationsIn, isOurDirectory, nameOfL
 import type { ForcedRecords } from "./force-release.ts";
 import { livenessOf } from "./liveness.ts";
 import { isDead, sharesClock } from "./process-identity.ts";
-import { Lock, type LockOptions } from "./lock.ts";
+import { Lock } from "./lock.ts";
+import type { LockOptions } from "./lock-options.ts";
 import { isFreshName } from "./directory.ts";
 import { Queue } from "./queue.ts";
-import { isEpochId, isId, readLeaseFile } from "./records.ts";
+import { removeStrays, retireIfIdle } from "./strays.ts";
+import { isId } from "./checked-text.ts";
+import { isEpochId, readLeaseFile } from "./records.ts";
 
 const FIRST_MS = 2000;
 const EVERY_MS = 60_000;
@@ -172,13 +175,17 @@ export class Cleanup {
       tryRmdir(path);
       return;
     }
-    for (const incarnation of incarnationsIn(path))
-      if (disk.info(incarnation)?.kind === "directory") discardUnchosen(incarnation);
+    const lock = new Lock(name, this.#options);
+    for (const incarnation of incarnationsIn(path)) {
+      if (disk.info(incarnation)?.kind !== "directory") continue;
+      discardUnchosen(incarnation);
+      removeStrays(lock, incarnation);
+    }
     // Foreign files beside a lock do no harm. But if the lock were removed, they would prevent making it again.
     if (disk.list(path)?.every(isFreshName) !== true) return;
     // A file's times are finer than the clock's milliseconds: without an age limit, a lock used in this millisecond is idle too.
     const sinceMs = idleMs === 0 ? Infinity : this.#options.clock.wall() - idleMs;
-    new Lock(name, this.#options).retireIfIdle(sinceMs);
+    retireIfIdle(lock, sinceMs);
   }
 }
 

@@ -13,18 +13,8 @@ import {
   thisProcess,
 } from "./process-identity.ts";
 import { type DirectoryPaths, freshName } from "./directory.ts";
-import {
-  isCount,
-  isId,
-  isListOf,
-  isProcessIdentity,
-  isRecord,
-  type LeaseFacts,
-  parseChecked,
-  parseJson,
-  PROCESS,
-  withChecksum,
-} from "./records.ts";
+import { isCount, isId, isListOf, isRecord, parseChecked, parseJson, withChecksum } from "./checked-text.ts";
+import { isProcessIdentity, type LeaseFacts, PROCESS } from "./records.ts";
 
 export interface Companion {
   readonly pid: number;

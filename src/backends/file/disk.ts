@@ -1,12 +1,13 @@
 /**
  * Every file-system call of this backend. They are synchronous, because each takes microseconds and the thread pool would take
- * ten times as long. There is no fsync: nothing here has to survive a power cut.
+ * ten times as long. No lease has to survive a power cut, so there is no fsync, except for outcomes.
  * Tests wrap these functions to kill the process before and after each call.
  */
 import {
   closeSync,
   constants,
   existsSync,
+  fsyncSync,
   linkSync,
   lstatSync,
   mkdirSync,
@@ -50,7 +51,11 @@ export interface Disk {
   /** Opens a new file for writing; the file must not exist. */
   open(path: string): number;
   write(fd: number, text: string): void;
+  /** What was written survives a power cut. */
+  sync(fd: number): void;
   close(fd: number): void;
+  /** The names in it survive a power cut. */
+  syncDirectory(path: string): void;
   /** `undefined`: there is no such file. Throws a ForeignError, and never waits, if it is no file, or a huge one. */
   read(path: string): string | undefined;
   times(path: string): FileTimes | undefined;
@@ -94,7 +99,18 @@ export const disk: Disk = {
     // A disk that fills up during a small write takes a part of it and reports that only here.
     if (written !== wanted) throw Object.assign(new Error("ENOSPC: short write"), { code: "ENOSPC" });
   },
+  sync: fsyncSync,
   close: closeSync,
+  syncDirectory: (path) => {
+    // Windows has no such thing.
+    if (process.platform === "win32") return;
+    const fd = openSync(path, "r");
+    try {
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+  },
   read: (path) => {
     const stats = lstatSync(path, MAYBE);
     if (stats === undefined) return undefined;
@@ -119,11 +135,12 @@ export function codeOf(error: unknown): string {
   return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
-/** Writes a new file, complete or not at all. */
-export function createFile(path: string, text: string): void {
+/** Writes a new file, complete or not at all. `lasting`: its text survives a power cut. */
+export function createFile(path: string, text: string, lasting = false): void {
   const fd = disk.open(path);
   try {
     disk.write(fd, text);
+    if (lasting) disk.sync(fd);
   } catch (error) {
     disk.close(fd);
     remove(path);
@@ -159,6 +176,11 @@ export function remove(path: string): boolean {
 /** Sets until when a lease lasts. `false`: the file is gone. */
 export function trySetTime(path: string, mtimeMs: number): boolean {
   return attempted(() => disk.utimes(path, mtimeMs), ["ENOENT", "ENOTDIR", "ELOOP"]);
+}
+
+/** Syncs a directory. `false`: it is gone. */
+export function trySyncDirectory(path: string): boolean {
+  return attempted(() => disk.syncDirectory(path), ["ENOENT", "ENOTDIR"]);
 }
 
 /** Makes a directory. `false`: it exists already. */

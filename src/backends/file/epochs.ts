@@ -12,6 +12,7 @@ import {
   tryRename,
   tryRmdir,
 } from "./disk.ts";
+import { isId } from "./checked-text.ts";
 import { thisProcess } from "./process-identity.ts";
 import type { FenceRange } from "./fences.ts";
 import { freshName, isFreshName, type DirectoryPaths } from "./directory.ts";
@@ -130,7 +131,7 @@ export function findEpoch(path: string): FoundEpoch | "absent" | undefined {
 }
 
 /** Throws if a lock cannot be made because something foreign is in its directory. */
-export function checkNothingForeign(path: string): void {
+function checkNothingForeign(path: string): void {
   checkDirectory(path);
   const [foreign] = incarnationsIn(path).length > 0 ? [] : (disk.list(path) ?? []);
   if (foreign !== undefined) throw new ForeignError(join(path, foreign), "nothing of that name belongs there");
@@ -202,14 +203,34 @@ export function tryMkdirIn(path: string): boolean {
   }
 }
 
-/** Writes a new file. `false`: its directory is gone. */
-export function tryCreateIn(path: string, text: string): boolean {
+/** Writes a new file. `lasting`: it survives a power cut. `false`: its directory is gone. */
+export function tryCreateIn(path: string, text: string, lasting: boolean): boolean {
   try {
-    createFile(path, text);
+    createFile(path, text, lasting);
     return true;
   } catch (error) {
     if (codeOf(error) === "ENOENT") return false;
     throw error;
+  }
+}
+
+/** Makes a lock with its first epoch, unless another process does it at the same moment. */
+export function makeLock({ trash }: DirectoryPaths, path: string, epoch: Epoch): void {
+  const aside = join(trash, freshName());
+  const incarnation = join(aside, freshName());
+  const directory = join(incarnation, `e${epoch.id}`);
+  try {
+    for (const each of [aside, incarnation, directory]) disk.mkdir(each);
+    createFile(join(directory, "0"), writeEntry(epoch));
+    makeFreeFile(directory);
+    // Fails if another process made the lock meanwhile. Replaces an empty directory, which a removed lock may leave.
+    if (tryRename(aside, path)) return;
+    if (process.platform === "win32") tryRmdir(path);
+    checkNothingForeign(path);
+  } finally {
+    // Nothing is left of it under this name if it became the lock.
+    discardEpoch(directory);
+    for (const each of [incarnation, aside]) tryRmdir(each);
   }
 }
 
@@ -245,5 +266,7 @@ export function discard(path: string, depth = 0): void {
 
 function isOurName(name: string): boolean {
   if (name === FREE_FILE || /^\d{1,15}$/.test(name) || isFreshName(name)) return true;
+  // A value, or a note.
+  if (/^[vi]/.test(name) && isId(name.slice(1))) return true;
   return /^[en]/.test(name) && isEpochId(name.slice(1));
 }

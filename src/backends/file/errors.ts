@@ -41,6 +41,12 @@ export function tooBusy(name: string): LockBackendError {
   return new LockBackendError("file", name, `Lock ${quote(name)} changes faster than it can be read.`);
 }
 
+/** Another process changed the lock several times while this one was in the middle of its release. */
+export function unknownOutcome(name: string): LockBackendError {
+  const message = `It is not known whether the outcome for lock ${quote(name)} was kept: others have changed the lock since. Ask what it is now.`;
+  return new LockBackendError("file", name, message);
+}
+
 /** What could not be removed when a backend was closed. */
 export class CloseErrors {
   readonly #directory: string;

@@ -1,4 +1,4 @@
-/** Force release: ends a lease, and records for a day who did it and why. */
+/** Force: ends a lease, or all of a lock for a claim that takes it, and records for a day who did it and why. */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { Forced } from "../../contract/backend.ts";
@@ -9,8 +9,10 @@ import { contains, taken, without } from "./admission.ts";
 import type { Lock } from "./lock.ts";
 import { isHead } from "./log.ts";
 import { freshName, type DirectoryPaths } from "./directory.ts";
-import { type ForcedRecord, type LockState, parseForced, withChecksum } from "./records.ts";
-import { isFull, tooBusy } from "./errors.ts";
+import { withChecksum } from "./checked-text.ts";
+import { type ForcedRecord, type LockState, parseForced } from "./records.ts";
+import { isFull, tooBusy, tooShort } from "./errors.ts";
+import { ABANDONED_MAX, type LocalClaim } from "./local-claim.ts";
 
 const KEPT_MS = 24 * 3_600_000;
 const TEXT_MAX = 2000;
@@ -44,6 +46,33 @@ export class ForcedRecords {
     throw tooBusy(lock.name);
   }
 
+  /**
+   * Ends all leases of the lock, and what is kept of them, and gives it to the claim, before all who wait. One entry does it. A claim
+   * that holds the lock keeps it.
+   */
+  steal(lock: Lock, local: LocalClaim, reason: string): undefined {
+    local.abandoned = 0;
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      if (local.abandoned > ABANDONED_MAX) throw tooShort(local.claim);
+      const head = lock.log.read(true)!;
+      if (lock.holds(local, head)) {
+        if (lock.resume(local, head)) return;
+        continue;
+      }
+      const { state } = lock.query.liveState(head);
+      const rest = { ...state, holders: [], kept: [] };
+      lock.checkLimit(local, rest, lock.query.waiters(head));
+      const ended = taken(state);
+      const forced = ended.map(({ fence }) => this.#record(lock.name, fence, local.claim.holder, reason));
+      if (!lock.grant(local, head, { ...rest, forced })) continue;
+      this.keep(forced);
+      for (const { facts } of ended) lock.wake(facts);
+      local.wanted = lock.isWanted(local);
+      return;
+    }
+    throw tooBusy(lock.name);
+  }
+
   /** Idempotent: the state that ended the lease says it too, and it is kept here before the next state replaces that one. */
   keep(records: readonly ForcedRecord[]): void {
     for (const record of records) {
@@ -67,19 +96,15 @@ export class ForcedRecords {
   }
 
   list(prefix: string): Forced[] {
-    const wallMs = this.#clock.wall();
-    return (disk.list(this.#paths.forced) ?? [])
-      .map((file) => this.#read(file))
-      .filter((record) => record !== undefined)
-      .filter(({ name, wallMs: at }) => name.startsWith(prefix) && wallMs - at < KEPT_MS)
-      .map(({ name, fence, by, reason, wallMs: at }) => ({
-        name,
-        fence: BigInt(fence),
-        by,
-        reason,
-        agoMs: Math.max(0, wallMs - at),
-      }))
-      .toSorted((a, b) => b.agoMs - a.agoMs);
+    const records = (disk.list(this.#paths.forced) ?? []).map((file) => this.#read(file));
+    return this.#shown(records.filter((record) => record?.name.startsWith(prefix)));
+  }
+
+  /** Those of one lock. `more`: what its newest state says, whether it is kept already or not. */
+  of(name: string, more: readonly ForcedRecord[]): Forced[] {
+    const files = (disk.list(this.#paths.forced) ?? []).filter((file) => file.endsWith(`-${digestOf(name)}`));
+    const kept = files.map((file) => this.#read(file)).filter((record) => record?.name === name);
+    return this.#shown([...kept, ...more.filter(({ fence }) => !kept.some((record) => record?.fence === fence))]);
   }
 
   /** Removes records that are too old. */
@@ -88,6 +113,17 @@ export class ForcedRecords {
       const record = this.#read(file);
       if (record !== undefined && this.#clock.wall() - record.wallMs >= KEPT_MS) remove(join(this.#paths.forced, file));
     }
+  }
+
+  #shown(records: readonly (ForcedRecord | undefined)[]): Forced[] {
+    const nowMs = this.#clock.wall();
+    return records
+      .filter((record) => record !== undefined)
+      .filter(({ wallMs }) => nowMs - wallMs < KEPT_MS)
+      .map(({ name, fence, by, reason, wallMs }) => {
+        return { name, fence: BigInt(fence), by, reason, agoMs: Math.max(0, nowMs - wallMs) };
+      })
+      .toSorted((a, b) => b.agoMs - a.agoMs);
   }
 
   #record(name: string, fence: number, by: string, reason: string): ForcedRecord {
@@ -108,5 +144,9 @@ export class ForcedRecords {
 
 /** Two locks may have equal fences. */
 function fileOf({ name, fence }: { readonly name: string; readonly fence: number }): string {
-  return `${fence}-${createHash("sha256").update(name, "utf16le").digest("hex").slice(0, 16)}`;
+  return `${fence}-${digestOf(name)}`;
+}
+
+function digestOf(name: string): string {
+  return createHash("sha256").update(name, "utf16le").digest("hex").slice(0, 16);
 }

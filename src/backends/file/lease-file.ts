@@ -13,7 +13,8 @@ import { createFile, disk, remove, trySetTime } from "./disk.ts";
 import { ENDED_MS } from "./liveness.ts";
 import { type ProcessIdentity, thisProcess } from "./process-identity.ts";
 import { freshName, type DirectoryPaths } from "./directory.ts";
-import { isId, type LeaseFacts, writeEntry } from "./records.ts";
+import { isId } from "./checked-text.ts";
+import { type LeaseFacts, writeEntry } from "./records.ts";
 import { newFileId } from "./resume.ts";
 
 /** A renewal that took longer is made again: it may have undone one of another process. Others add more than this to every end. */
@@ -33,7 +34,7 @@ export interface LeaseFile {
   readonly path: string;
   /** Which file it is: another file under this path says nothing about what is linked elsewhere. */
   readonly ino: number;
-  /** What it says, apart from its id: claims with the same key can share it. Empty: no other claim may use it. */
+  /** What it says, apart from its id: claims with the same key can use it, too. Empty: no other claim may, and it says whose it is. */
   readonly shareKey: string;
   /** Until when its claims last, by the machine's clock. */
   untilMs: number;
@@ -64,15 +65,15 @@ export class LeaseFileStore {
     this.#process = options.detached ? { ...thisProcess(), pid: 0, start: "" } : thisProcess();
   }
 
-  /** A file that one claim has for itself. `named`: it has the claim's id, so another thread or process can find it. */
+  /** A file that one claim has for itself, at a time. `named`: it has the claim's id, so another thread or process can find it. */
   forOne(claim: Claim, shareKey: string, named: boolean): LeaseFile {
     const id = this.#options.detached ? newFileId(claim.id) : this.#idFor(claim, named);
     return this.#make(claim, id, shareKey, undefined);
   }
 
   /** A file to wait by for a lease that is to outlive this process. The wait itself ends with the process. */
-  forWaiting(claim: Claim, shareKey: string): LeaseFile {
-    return this.#make(claim, newFileId(claim.id), shareKey, undefined, thisProcess());
+  forWaiting(claim: Claim): LeaseFile {
+    return this.#make(claim, newFileId(claim.id), "", undefined, thisProcess());
   }
 
   /** A file for all claims with this share key, on different locks. */
@@ -87,15 +88,15 @@ export class LeaseFileStore {
     return times && { facts, path, ino: times.ino, shareKey: "", untilMs: times.mtimeMs, fromMs: 0, leases: undefined };
   }
 
-  /** Renews what holds or waits by this file. `false`: its time was over, or the file is gone. */
+  /** Renews what holds or waits by this file; it never ends sooner than before. `false`: its time was over, or the file is gone. */
   renew(file: LeaseFile, ttlMs: number): boolean {
     const { clock } = this.#options;
-    if (file.leases === undefined && machineMs(clock) >= file.untilMs) this.#reread(file);
+    if (file.leases === undefined && (this.#options.detached || machineMs(clock) >= file.untilMs)) this.#reread(file);
     for (let tries = 0; tries < SLOW_MAX; tries++) {
       const untilMs = file.untilMs;
       const fromMs = machineMs(clock);
       if (fromMs >= untilMs) return false;
-      if (!this.extend(file, ttlMs)) return false;
+      if (!this.extend(file, ttlMs, untilMs)) return false;
       const nowMs = machineMs(clock);
       if (nowMs >= untilMs) {
         // Too late: another process may have found it over. It ends when it would have ended.
@@ -110,14 +111,14 @@ export class LeaseFileStore {
     return true;
   }
 
-  /** Gives the file its whole ttl, whatever it had before: right only while nothing holds or waits by it. `false`: it is gone. */
-  extend(file: LeaseFile, ttlMs: number): boolean {
+  /**
+   * Gives the file that ttl from now on, and at least until `notBeforeMs`. Without that, whatever it had before: right only while
+   * nothing holds or waits by it. `false`: it is gone.
+   */
+  extend(file: LeaseFile, ttlMs: number, notBeforeMs = 0): boolean {
     const { clock } = this.#options;
     const fromMs = clock.now();
-    let untilMs = machineMs(clock) + ttlMs;
-    // A claim that asks for less than the others must not shorten theirs.
-    if (file.leases !== undefined)
-      untilMs = Math.max(untilMs + Math.max(0, file.facts.ttlMs - ttlMs), file.leases.size > 1 ? file.untilMs : 0);
+    const untilMs = Math.max(machineMs(clock) + ttlMs, notBeforeMs);
     if (!trySetTime(file.path, untilMs)) return false;
     // Restored from a backup, for example: others judge by the file that they have linked.
     if (disk.times(file.path)?.ino !== file.ino) return false;
@@ -144,18 +145,15 @@ export class LeaseFileStore {
     const { instance, paths } = this.#options;
     const path = join(paths.leaseFiles, id);
     const { mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = claim;
+    const terms = { mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta };
     const facts: LeaseFacts = {
       kind: "lease",
       id,
       instance,
       process,
-      mode,
-      limit,
-      ttlMs,
-      lockDelayMs,
-      minHoldMs,
-      holder,
-      meta,
+      ...terms,
+      ...(shareKey === "" && { claim: claim.id }),
+      ...(leases === undefined && claim.wantsOutcome === true && { wantsOutcome: true }),
     };
     createFile(path, writeEntry(facts));
     const ino = disk.times(path)?.ino ?? 0;
@@ -175,7 +173,7 @@ export class LeaseFileStore {
     return id;
   }
 
-  /** A worker thread may have renewed it. */
+  /** A worker thread may have renewed it, or another process a lease that is bound to none. */
   #reread(file: LeaseFile): void {
     const times = disk.times(file.path);
     if (times !== undefined) file.untilMs = Math.max(file.untilMs, times.mtimeMs);

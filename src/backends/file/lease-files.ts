@@ -4,11 +4,13 @@
  * at a time of its own (`renew: false`, `maxHold`), is renewed elsewhere (a thread, another process), waits in a queue,
  * or leaves a place behind that is known by the file's id (`minHold`, `lockDelay`).
  *
- * Leases that share a file must still end one by one. A lease is ended by an entry in its lock's log. If that failed, or if the
- * core did not renew it for a whole ttl, the renewals of the others keep it alive. So each of these reports it, to be ended. A
- * shared file whose time was over while it held anything is never used again: the next claim gets a new one.
+ * Leases that share a file have one ttl: one that is renewed for another leaves. They must still end one by one. A lease is ended
+ * by an entry in its lock's log. If that failed, or if the core did not renew it for a whole ttl, the renewals of the others keep
+ * it alive. So each of these reports it, to be ended. A shared file whose time was over while it held anything is never used
+ * again: the next claim gets a new one.
  *
- * Making a file costs ten times a link, so a file whose claims have ended serves the next claim with the same share key.
+ * Making a file costs ten times a link, so a file whose claims have ended serves the next claim with the same share key. So it does
+ * not say which claim it serves. Only a file that serves no other claim afterwards does.
  */
 import type { Claim } from "../../contract/backend.ts";
 import { machineMs } from "../../contract/clock.ts";
@@ -18,8 +20,10 @@ import type { Head, LockLog } from "./log.ts";
 import { type LeaseFile, type LeaseFileOptions, LeaseFileStore, type SharedLease } from "./lease-file.ts";
 import type { Ticket } from "./queue.ts";
 import type { Holder, LeaseFacts } from "./records.ts";
+import { hasShareKeyOf, shareKeyOf } from "./share-key.ts";
 import { checkSameMode, checkSameTerms, holdingIn, isSameFile, isWaitFor, leaseIn } from "./resume.ts";
 
+/** How many files of each kind are kept for the next claim. */
 const IDLE_MAX = 64;
 /** A shared file that was renewed this part of its ttl ago is not renewed for a new claim, which trusts it that much shorter. */
 const FRESH = 1 / 100;
@@ -91,7 +95,7 @@ export class LeaseFiles {
 
   /** A file for a claim that waits. */
   forWaiting(claim: Claim): LeaseFile {
-    return this.resumable ? this.#files.forWaiting(claim, shareKeyOf(claim)) : this.own(claim);
+    return this.resumable ? this.#files.forWaiting(claim) : this.own(claim);
   }
 
   /** True if the claim can go on waiting by its file: its own, ending with this process, and not over yet. */
@@ -155,8 +159,8 @@ export class LeaseFiles {
 
   /** A file of the claim's own, with its whole ttl left. */
   own(claim: Claim): LeaseFile {
-    const shareKey = shareKeyOf(claim);
-    const idle = this.#named ? undefined : this.#idle.get(shareKey)?.pop();
+    const shareKey = this.#ownKeyOf(claim);
+    const idle = this.#idle.get(shareKey)?.pop();
     if (idle === undefined) return this.#files.forOne(claim, shareKey, this.#named);
     this.#idleCount--;
     // It carries no claim, so no process can be taking over from it: no log has it as its newest entry, and none will
@@ -164,15 +168,19 @@ export class LeaseFiles {
     return this.#files.extend(idle, claim.ttlMs) ? idle : this.#files.forOne(claim, shareKey, this.#named);
   }
 
+  /** A file of the claim's own, in place of one that it shares: it lasts for the claim's ttl, and no shorter than that one. */
+  apart(claim: Claim, shared: LeaseFile): LeaseFile {
+    const file = this.own(claim);
+    if (file.untilMs < shared.untilMs) this.#files.extend(file, claim.ttlMs, shared.untilMs);
+    return file;
+  }
+
   /** The claim has ended, and nothing refers to its file any more. */
   giveBack(file: LeaseFile, local: LocalClaim): void {
     if (file.leases !== undefined) return this.#leave(file, file.leases, local);
-    const { minHoldMs, lockDelayMs } = file.facts;
     if (this.resumable) return void remove(file.path);
-    // Its text was changed, or another thread or process made it.
-    if (file.shareKey === "") return this.discard(file, local);
-    // A place kept after its end is known by the file's id, which must not come back for another claim.
-    if (this.#named || minHoldMs + lockDelayMs > 0 || this.#idleCount >= IDLE_MAX) return this.discard(file, local);
+    // Without a key it serves no other claim, or its text was changed, or another thread or process made it.
+    if (file.shareKey === "" || this.#named || this.#idleCount >= IDLE_MAX) return this.discard(file, local);
     const same = this.#idle.get(file.shareKey);
     if (same === undefined) this.#idle.set(file.shareKey, [file]);
     else same.push(file);
@@ -245,6 +253,12 @@ export class LeaseFiles {
     this.#idleCount = 0;
   }
 
+  /** Empty: the file is found by its claim's id, or a place kept after its end by its own: it must not come back for another. */
+  #ownKeyOf(claim: Claim): string {
+    if (this.#named || claim.minHoldMs + claim.lockDelayMs > 0) return "";
+    return claim.wantsOutcome === true ? `outcome ${shareKeyOf(claim)}` : shareKeyOf(claim);
+  }
+
   #isOwnWait({ facts }: LeaseFile, { id }: Claim): boolean {
     return facts.instance === this.#options.instance && isWaitFor(id, facts);
   }
@@ -277,21 +291,4 @@ export class LeaseFiles {
   #forgetEmpty(): void {
     for (const [shareKey, same] of this.#idle) if (same.length === 0) this.#idle.delete(shareKey);
   }
-}
-
-/** True only if the file has the claim's share key. Meta is compared by identity: comparing its texts would take as long as making the key. */
-function hasShareKeyOf(facts: LeaseFacts, { mode, limit, ttlMs, holder, meta }: Claim): boolean {
-  return (
-    facts.meta === meta &&
-    facts.ttlMs === ttlMs &&
-    facts.mode === mode &&
-    facts.limit === limit &&
-    facts.holder === holder
-  );
-}
-
-function shareKeyOf({ mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta }: Claim): string {
-  let shareKey = `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${holder}`;
-  for (const text in meta) shareKey += `\n${JSON.stringify([text, meta[text]])}`;
-  return shareKey;
 }

@@ -15,8 +15,8 @@ const WALL_GUARD_MS = 1000;
 export const ENDED_MS = 1;
 
 export type Liveness =
-  /** `remainingMs`: until the store lets go by itself. */
-  | { readonly alive: true; readonly remainingMs: number }
+  /** `remainingMs`: until the store lets go by itself. `delayed`: the lease is over, and only its lockDelay keeps the lock. */
+  | { readonly alive: true; readonly remainingMs: number; readonly delayed: boolean }
   /** `keepMs`: how long the place stays taken from now on, because the end was unclean. */
   | { readonly alive: false; readonly keepMs: number };
 
@@ -31,12 +31,13 @@ export function livenessOf({ paths, clock }: LivenessOptions, facts: LeaseFacts,
   const { ttlMs, lockDelayMs } = facts;
   if (remainingMs === undefined) return { alive: false, keepMs: lockDelayMs };
   const dead = isDead(facts.process);
-  if (remainingMs > 0 && !dead) return { alive: true, remainingMs };
+  const delayed = remainingMs <= lockDelayMs;
+  if (remainingMs > 0 && !dead) return { alive: true, remainingMs, delayed };
   if (remainingMs === -Infinity) return { alive: false, keepMs: 0 };
   const companions = companionsOf(paths, facts);
-  if (companions === "running") return { alive: true, remainingMs: Math.max(remainingMs, ttlMs) };
+  if (companions === "running") return { alive: true, remainingMs: Math.max(remainingMs, ttlMs), delayed: false };
   // It had companions, and they cannot be looked up any more: the ttl decides.
-  if (companions === "unknown" && remainingMs > 0) return { alive: true, remainingMs };
+  if (companions === "unknown" && remainingMs > 0) return { alive: true, remainingMs, delayed };
   return { alive: false, keepMs: dead ? Math.max(0, Math.min(lockDelayMs, remainingMs)) : 0 };
 }
 
@@ -68,6 +69,7 @@ export function keptForMs({ clock }: LivenessOptions, { untilMs, untilWallMs, pr
 }
 
 /** The place that a holder leaves behind. */
-export function keep({ clock }: LivenessOptions, holder: Holder, forMs: number): Kept {
-  return { ...holder, process: thisProcess(), untilMs: machineMs(clock) + forMs, untilWallMs: clock.wall() + forMs };
+export function keep({ clock }: LivenessOptions, holder: Holder, forMs: number, why: Kept["why"]): Kept {
+  const [untilMs, untilWallMs] = [machineMs(clock) + forMs, clock.wall() + forMs];
+  return { ...holder, process: thisProcess(), untilMs, untilWallMs, why };
 }

@@ -4,15 +4,25 @@ import { type Clock, machineMs } from "../../contract/clock.ts";
 import type { Announce, Next } from "./log.ts";
 import type { LeaseFile } from "./lease-file.ts";
 import type { Holder, LeaseFacts, LockState } from "./records.ts";
-import { isFree, isPlain, runFor } from "./admission.ts";
+import { isEmpty, isPlain, runFor } from "./admission.ts";
 
 const SWEEP_FROM = 1000;
 /** A claim whose time is over before it holds, this often in a row, asks for less time than taking a lock takes. */
 export const ABANDONED_MAX = 4;
 
+/** The note of a claim of this process, as it was last written. */
+export interface WrittenNote {
+  readonly path: string;
+  readonly text: string;
+  /** Of the lease. Absent: it was written while the claim waited. */
+  readonly fence: number | undefined;
+  readonly atMs: number;
+}
+
 /** A claim of this process, on its way through the store. */
 export interface LocalClaim {
-  readonly claim: Claim;
+  /** As it was last asked about: its ttl may change. */
+  claim: Claim;
   /** Absent until the claim holds or waits. */
   file: LeaseFile | undefined;
   /** When it first queued. It stays when an expired ticket is made again. */
@@ -26,6 +36,12 @@ export interface LocalClaim {
   aloneUntilMs: number;
   /** How often its lease file turned out to be useless, since it last began to ask. */
   abandoned: number;
+  /** True: another claim waited for it when the lock was last looked at. */
+  wanted: boolean;
+  /** Who handed it the lock said whether others wait for that. Absent: it was not said. */
+  others: boolean | undefined;
+  /** What it says of itself beside its lease file. */
+  note: WrittenNote | undefined;
   /** How often in a row the processes ahead of it could not be reached. */
   misses: number;
 }
@@ -59,7 +75,10 @@ export class LocalClaims {
   }
 
   of(claim: Claim): LocalClaim {
-    return this.#known.get(claim.id) ?? this.#add(claim, undefined, undefined);
+    const known = this.#known.get(claim.id);
+    if (known === undefined) return this.#add(claim, undefined, undefined);
+    known.claim = claim;
+    return known;
   }
 
   /** A claim that another thread or process holds, under its own id. */
@@ -97,6 +116,9 @@ export class LocalClaims {
       aloneUntilMs: 0,
       abandoned: 0,
       misses: 0,
+      wanted: false,
+      others: undefined,
+      note: undefined,
     };
     this.#known.set(claim.id, local);
     return local;
@@ -107,20 +129,29 @@ export function holderIn(state: LockState, { file }: LocalClaim): Holder | undef
   return file && state.holders.find(({ facts }) => facts.id === file.facts.id);
 }
 
-export function grantedTo({ held, fromMs }: LocalClaim): Granted {
+export function grantedTo({ held, fromMs, wanted, file }: LocalClaim): Granted {
   const { fence, run } = held!;
-  return { granted: true, fence: BigInt(fence), run, fromMs };
+  // No process is there to hear that a lease which outlives its own is wanted.
+  const mayLinger = file?.facts.process.pid !== 0;
+  const granted = { granted: true, fence: BigInt(fence), run, fromMs, mayLinger } as const;
+  return wanted ? { ...granted, wanted } : granted;
 }
 
 /** The entry that adds a holder: its lease file where that says all, else the whole state. */
-export function withHolder(state: LockState, { facts, path }: LeaseFile, clock: Clock, announce?: Announce): Next {
-  if (isFree(state) && isPlain(facts)) return { facts, source: path, announce };
+export function withHolder(
+  state: LockState,
+  { facts, path }: LeaseFile,
+  { id: claim }: Claim,
+  clock: Clock,
+  announce?: Announce,
+): Next {
+  if (isEmpty(state) && state.forced.length === 0 && isPlain(facts)) return { facts, source: path, announce };
   const [sinceMs, sinceWallMs] = [machineMs(clock), clock.wall()];
   return {
     state: (fence, stride) => {
-      const holder: Holder = { facts, fence, run: runFor(facts, stride), sinceMs, sinceWallMs };
+      const holder: Holder = { facts, fence, run: runFor(facts, stride), sinceMs, sinceWallMs, claim };
       announce?.(fence, holder.run);
-      return { ...state, holders: [...state.holders, holder], forced: [] };
+      return { ...state, holders: [...state.holders, holder] };
     },
   };
 }

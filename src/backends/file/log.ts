@@ -9,9 +9,10 @@
  */
 import { join } from "node:path";
 import type { Clock } from "../../contract/clock.ts";
-import { createFile, disk, ForeignError, remove, tryLink, tryRename, tryRmdir } from "./disk.ts";
+import { createFile, disk, ForeignError, remove, tryLink, tryRename, tryRmdir, trySyncDirectory } from "./disk.ts";
+import { survivors, syncNames } from "./power-cut.ts";
+import { carried, discardValue } from "./outcomes.ts";
 import {
-  checkNothingForeign,
   discard,
   discardEpoch,
   entryExists,
@@ -22,6 +23,7 @@ import {
   FREE_FILE,
   isOfThisBoot,
   makeFreeFile,
+  makeLock,
   newEpoch,
   newestAfter,
   retireEpoch,
@@ -69,7 +71,11 @@ export type Announce = (fence: number, run: number) => void;
 export type Next =
   | { readonly facts: LeaseFacts; readonly source: string; readonly announce?: Announce | undefined }
   | { readonly free: true }
-  | { readonly state: (fence: number, run: number) => LockState };
+  | {
+      readonly state: (fence: number, run: number) => LockState;
+      /** True: it survives a power cut, once {@link LockLog.sync} was called after it. */
+      readonly lasting?: boolean | undefined;
+    };
 
 export interface LogOptions {
   readonly paths: DirectoryPaths;
@@ -137,6 +143,7 @@ export class LockLog {
     // A lone holder that frees its lock needs no check: if another process went on from its entry, it had ended before.
     if (outcome === "linked" && !("free" in next && at.plain) && !entryExists(path)) return this.#forget() ?? "unseen";
     this.#head = outcome === "linked" ? { ...at, seq, state, plain: "facts" in next } : undefined;
+    if (this.#head !== undefined) dropValue(at, state);
     // A power cut can take the free file. It is made again when it is missed.
     if (outcome === "gone" && "free" in next && disk.exists(at.directory)) makeFreeFile(at.directory);
     // What exists and cannot be found is a link that leads nowhere. This backend makes none: read() throws.
@@ -148,10 +155,15 @@ export class LockLog {
     if ("facts" in next) return tryLink(next.source, path);
     if ("free" in next) return tryLink(free, path);
     const source = join(this.#options.paths.trash, freshName());
-    createFile(source, writeEntry(state));
+    createFile(source, writeEntry(state), next.lasting);
     const outcome = tryLink(source, path);
     remove(source);
     return outcome;
+  }
+
+  /** What is written up to this entry survives a power cut. */
+  sync({ directory, incarnation }: Head): void {
+    syncNames([directory, incarnation, this.#path, this.#options.paths.locks]);
   }
 
   /** Ends an idle lock: its last entry says so, then its directory is removed. `false`: it is in use. */
@@ -197,7 +209,7 @@ export class LockLog {
     const { format, boot } = at.epoch;
     // A power cut leaves zeros, and no holder survives it. In this boot zeros are foreign.
     const lost = isBlank(text) && (format === 1 || boot === "" || boot !== thisProcess().boot);
-    const entry: Entry = lost ? FREE : parseEntry(path, text, format);
+    const entry: Entry = lost ? survivors(at.directory, at.epoch, seq) : parseEntry(path, text, format);
     if (entry.kind === "state") return { ...at, seq, state: entry, plain: false };
     if (entry.kind === "lease") {
       return { ...at, seq, plain: true, state: heldBy(entry, ...fencesOf(at.epoch, seq)) };
@@ -212,27 +224,11 @@ export class LockLog {
 
   #make(): void {
     const { paths } = this.#options;
-    const aside = join(paths.trash, freshName());
     if (!disk.exists(paths.trash) || !disk.exists(paths.locks)) {
       prepareDirectory(paths, true);
       this.#options.restored();
     }
-    const epoch = newEpoch(this.name, 1, this.#firstRange(), FREE);
-    const incarnation = join(aside, freshName());
-    const directory = join(incarnation, `e${epoch.id}`);
-    try {
-      for (const path of [aside, incarnation, directory]) disk.mkdir(path);
-      createFile(join(directory, "0"), writeEntry(epoch));
-      makeFreeFile(directory);
-      // Fails if another process made the lock meanwhile. Replaces an empty directory, which a removed lock may leave.
-      if (tryRename(aside, this.#path)) return;
-      if (process.platform === "win32") tryRmdir(this.#path);
-      checkNothingForeign(this.#path);
-    } finally {
-      // Nothing is left of it under this name if it became the lock.
-      discardEpoch(directory);
-      for (const path of [incarnation, aside]) tryRmdir(path);
-    }
+    makeLock(paths, this.#path, newEpoch(this.name, 1, this.#firstRange(), FREE));
   }
 
   /** A head that another entry can follow. An epoch that is full, or of another boot, is followed by a new one. */
@@ -243,29 +239,28 @@ export class LockLog {
     const since = head.plain ? disk.times(head.directory)?.mtimeMs : undefined;
     const holders = state.holders.map((holder) => ({ ...holder, sinceWallMs: holder.sinceWallMs ?? since }));
     const range = nextRange(epoch, seq, entriesMax, clock.wall());
-    const next = newEpoch(this.name, epochNumber(epoch.id) + 1, range, { ...state, holders, forced: [] });
+    const outcome = carried(clock, state.outcome);
+    const next = newEpoch(this.name, epochNumber(epoch.id) + 1, range, { ...state, holders, forced: [], outcome });
     const aside = join(incarnation, `n${next.id}`);
     if (!tryMkdirIn(aside)) return this.#forget();
     let chosen = false;
     try {
-      if (!tryCreateIn(join(aside, "0"), writeEntry(next))) return this.#forget();
+      if (!tryCreateIn(join(aside, "0"), writeEntry(next), outcome !== undefined)) return this.#forget();
       const linked = epoch.format === next.format && tryLink(join(head.directory, FREE_FILE), join(aside, FREE_FILE));
       if (linked !== "linked") makeFreeFile(aside);
+      if (outcome !== undefined) trySyncDirectory(aside);
       const last = join(head.directory, String(seq + 1));
       chosen = tryLink(join(aside, "0"), last) === "linked" && entryExists(last);
     } finally {
       if (!chosen) discardEpoch(aside);
     }
     if (!chosen) return this.#forget();
-    if (finishEpoch(incarnation, next.id)) retireEpoch(this.#options.paths, head.directory, seq + 1);
-    return {
-      incarnation,
-      directory: join(incarnation, `e${next.id}`),
-      epoch: next,
-      seq: 0,
-      state: next.state,
-      plain: false,
-    };
+    if (finishEpoch(incarnation, next.id)) {
+      if (outcome !== undefined) trySyncDirectory(incarnation);
+      retireEpoch(this.#options.paths, head.directory, seq + 1);
+    }
+    const directory = join(incarnation, `e${next.id}`);
+    return { incarnation, directory, epoch: next, seq: 0, state: next.state, plain: false };
   }
 
   #firstRange(): FenceRange {
@@ -283,6 +278,12 @@ export class LockLog {
     if (tryRename(incarnation, rest)) discard(rest);
     tryRmdir(this.#path);
   }
+}
+
+/** The value that the state before named, and this one does not, is not needed any more. */
+function dropValue({ incarnation, state: before }: Head, { outcome }: LockState): void {
+  if (before.outcome !== undefined && before.outcome.file !== outcome?.file)
+    discardValue(incarnation, before.outcome.file);
 }
 
 function stateOf(next: Next, fence: number, run: number): LockState {

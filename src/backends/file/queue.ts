@@ -6,7 +6,9 @@
  * The directory exists only while claims wait, or did just before: if it is missing, there is no waiter.
  */
 import { join } from "node:path";
+import type { Claim } from "../../contract/backend.ts";
 import type { LocalClaim } from "./local-claim.ts";
+import { isId } from "./checked-text.ts";
 import { checkDirectory, disk, remove, tryLink, tryMkdir, tryRmdir } from "./disk.ts";
 import { type LivenessOptions, waitsForMs } from "./liveness.ts";
 import type { LeaseFile } from "./lease-file.ts";
@@ -18,11 +20,14 @@ const EMPTY_MS = 1000;
 const FACTS_MAX = 2000;
 /** A dead waiter behind the first one may be noticed this much later. */
 const BEHIND_FRESH_MS = 100;
-const NAME = /^(\d{16,20})-([-_A-Za-z0-9]{1,64})$/;
+/** When it arrived, its lease file, and its claim where the file does not say it. */
+const NAME = /^(\d{16,20})-([-_A-Za-z0-9]{1,64})(?:\.([-_A-Za-z0-9]{1,64}))?$/;
 
 export interface Ticket {
   readonly path: string;
   readonly facts: LeaseFacts;
+  /** The claim's id. */
+  readonly claim: string | undefined;
   readonly arrivalUs: number;
   readonly remainingMs: number;
 }
@@ -67,13 +72,13 @@ export class Queue {
     return disk.exists(this.#path);
   }
 
-  ticketOf(file: LeaseFile, arrivalUs: number): string {
-    return join(this.#path, `${String(arrivalUs).padStart(16, "0")}-${file.facts.id}`);
+  ticketOf({ facts }: LeaseFile, arrivalUs: number, { id }: Claim): string {
+    const name = `${String(arrivalUs).padStart(16, "0")}-${facts.id}`;
+    return join(this.#path, facts.claim === undefined && isId(id) ? `${name}.${id}` : name);
   }
 
-  /** Adds a ticket. `"too many"`: the lease file has no links left. `"gone"`: it vanished. */
-  join(file: LeaseFile, arrivalUs: number): "joined" | "too many" | "gone" {
-    const path = this.ticketOf(file, arrivalUs);
+  /** Adds the ticket of that path. `"too many"`: the lease file has no links left. `"gone"`: it vanished. */
+  join(file: LeaseFile, path: string): "joined" | "too many" | "gone" {
     for (let tries = 0; tries < 100; tries++) {
       const outcome = tryLink(file.path, path);
       if (outcome === "linked" || outcome === "exists") return "joined";
@@ -88,28 +93,28 @@ export class Queue {
     remove(ticket);
   }
 
-  /** The waiters, in order. Tickets whose time is over are removed. */
-  list(): Ticket[] {
+  /** The waiters, in order. Tickets whose time is over are removed, if `removesDead`. */
+  list(removesDead = true): Ticket[] {
     const names = disk.list(this.#path);
     if (names === undefined) return [];
     const tickets: Ticket[] = [];
     for (const name of names.toSorted()) {
-      const ticket = this.#read(name, tickets.length === 0 ? undefined : BEHIND_FRESH_MS);
+      const ticket = this.#read(name, tickets.length === 0 ? undefined : BEHIND_FRESH_MS, removesDead);
       if (ticket !== undefined) tickets.push(ticket);
     }
-    if (tickets.length === 0) this.#tidy();
+    if (tickets.length === 0 && removesDead) this.#tidy();
     return tickets;
   }
 
-  #read(name: string, freshMs: number | undefined): Ticket | undefined {
-    const [, arrival, id] = NAME.exec(name) ?? [];
+  #read(name: string, freshMs: number | undefined, removesDead: boolean): Ticket | undefined {
+    const [, arrival, id, claim] = NAME.exec(name) ?? [];
     if (arrival === undefined || id === undefined) return undefined;
     const path = join(this.#path, name);
     const facts = this.#facts.of(id, path);
     if (facts === undefined) return undefined;
     const remainingMs = waitsForMs(this.#options, facts, path, freshMs);
-    if (remainingMs > 0) return { path, facts, arrivalUs: Number(arrival), remainingMs };
-    remove(path);
+    if (remainingMs > 0) return { path, facts, claim: facts.claim ?? claim, arrivalUs: Number(arrival), remainingMs };
+    if (removesDead) remove(path);
     return undefined;
   }
 

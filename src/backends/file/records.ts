@@ -1,13 +1,23 @@
 /**
- * What is written in the files, and how it is read back. Nothing is believed before it has been checked: a record is JSON that
- * begins with a checksum of the rest, so what was cut off, changed by hand or by a broken disk, or never ours, is recognised.
- * It is no signature: a process that may write here may forge.
+ * What is written in the files, and how it is read back. Nothing is believed before it has been checked.
  *
  * An entry of a lock's log is one of four: a lease file (one exclusive holder), a state (anything else: free, readers,
  * limits, kept places), a new epoch (where the log goes on), or the lock's end.
  */
-import { crc32 } from "node:zlib";
 import type { Meta, Mode } from "../../contract/backend.ts";
+import {
+  isCount,
+  isId,
+  isListOf,
+  isMeta,
+  isRecord,
+  isTextOrNone,
+  isTime,
+  parseChecked,
+  parseJson,
+  toList,
+  withChecksum,
+} from "./checked-text.ts";
 import { disk, ForeignError } from "./disk.ts";
 import type { ProcessIdentity } from "./process-identity.ts";
 import { FENCE_MAX, STRIDE_MAX } from "./fences.ts";
@@ -27,10 +37,16 @@ export interface LeaseFacts {
   readonly minHoldMs: number;
   readonly holder: string;
   readonly meta: Meta;
+  /** The claim's id, where the file serves this one claim only. */
+  readonly claim?: string | undefined;
+  /** True: it waits for an outcome, or for the lock while there is none. */
+  readonly wantsOutcome?: boolean | undefined;
 }
 
 export interface Holder {
   readonly facts: LeaseFacts;
+  /** The claim's id, where a state was written for it. */
+  readonly claim?: string | undefined;
   readonly fence: number;
   readonly run: number;
   /** Since when, by the machine's clock, where it was written down. */
@@ -38,12 +54,17 @@ export interface Holder {
   readonly sinceWallMs: number | undefined;
 }
 
-/** A place that stays taken until its time although its lease has ended: `minHold`, or `lockDelay` after an unclean end. */
-export interface Kept extends Holder {
+/** Something that ends by itself. */
+interface Ending {
   readonly untilMs: number;
   readonly untilWallMs: number;
   /** `untilMs` is of this process's machine clock. */
   readonly process: ProcessIdentity;
+}
+
+/** A place that stays taken until its time although its lease has ended: `minHold`, or `lockDelay` after an unclean end. */
+export interface Kept extends Holder, Ending {
+  readonly why: "minHold" | "lockDelay";
 }
 
 export interface ForcedRecord {
@@ -54,12 +75,24 @@ export interface ForcedRecord {
   readonly wallMs: number;
 }
 
+/** The outcome of a lease that has ended. */
+export interface OutcomeRecord extends Ending {
+  /** The id of the claim that left it. */
+  readonly claim: string;
+  readonly fence: number;
+  readonly holder: string;
+  readonly keepMs: number;
+  /** The name of its value: see outcomes.ts. */
+  readonly file: string;
+}
+
 export interface LockState {
   readonly kind: "state";
   readonly holders: readonly Holder[];
   readonly kept: readonly Kept[];
   /** Ended by force in the transition that made this state. */
   readonly forced: readonly ForcedRecord[];
+  readonly outcome?: OutcomeRecord | undefined;
 }
 
 /** The first entry of an epoch: the whole state, and the numbers for what follows. */
@@ -90,31 +123,6 @@ export const FREE: LockState = { kind: "state", holders: [], kept: [], forced: [
 const FACTS = "owner";
 export const PROCESS = "life";
 const SHOWN_MAX = 60;
-const CHECKSUM_LENGTH = checksumOf("").length;
-
-/** The text of a record, with its checksum. */
-export function withChecksum(record: object): string {
-  const rest = `${JSON.stringify(record).slice(1)}\n`;
-  return checksumOf(rest) + rest;
-}
-
-/** The record in a text. `undefined`: its checksum is wrong or missing. */
-export function parseChecked(text: string): unknown {
-  const rest = text.slice(CHECKSUM_LENGTH);
-  return text.startsWith(checksumOf(rest)) ? parseJson(`{${rest}`) : undefined;
-}
-
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
-function checksumOf(rest: string): string {
-  return `{"sum":"${crc32(rest).toString(16).padStart(8, "0")}",`;
-}
 
 export function writeEntry(entry: Entry): string {
   if (entry.kind === "lease") return withChecksum(fromFacts(entry));
@@ -165,11 +173,6 @@ export function isEpochId(value: unknown): value is string {
   return typeof value === "string" && /^\d{1,15}-[-_A-Za-z0-9]{1,32}$/.test(value);
 }
 
-/** Ids of lease files and instances are file names: nothing else may become one. */
-export function isId(value: unknown): value is string {
-  return typeof value === "string" && /^[-_A-Za-z0-9]{1,64}$/.test(value);
-}
-
 function foreignText(path: string, text: string): ForeignError {
   return new ForeignError(path, text === "" ? "it is empty" : JSON.stringify(text.slice(0, SHOWN_MAX)));
 }
@@ -181,48 +184,66 @@ function fromFacts({ kind: _kind, id, instance, process, ...rest }: LeaseFacts):
 function toFacts(value: unknown): LeaseFacts | undefined {
   if (!isRecord(value) || value["kind"] !== FACTS) return undefined;
   const { id, instance, [PROCESS]: process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = value;
+  const { claim, wantsOutcome } = value;
   if (!isId(id) || !isId(instance) || !isProcessIdentity(process)) return undefined;
   if ((mode !== "exclusive" && mode !== "shared") || !isCount(limit)) return undefined;
   if (!isCount(ttlMs) || !isCount(lockDelayMs) || !isCount(minHoldMs)) return undefined;
-  if (typeof holder !== "string" || !isMeta(meta)) return undefined;
-  return { kind: "lease", id, instance, process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta };
+  if (typeof holder !== "string" || !isMeta(meta) || !isTextOrNone(claim)) return undefined;
+  const facts = { id, instance, process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta, claim } as const;
+  return { kind: "lease", ...facts, ...(wantsOutcome === true && { wantsOutcome }) };
 }
 
-function fromHolder({ facts, fence, run, sinceMs, sinceWallMs }: Holder): object {
-  return { [FACTS]: fromFacts(facts), fence, run, sinceMs, sinceWallMs };
+function fromHolder({ facts, ...rest }: Holder): object {
+  return { [FACTS]: fromFacts(facts), ...rest };
 }
 
 function toHolder(value: unknown): Holder | undefined {
   if (!isRecord(value)) return undefined;
-  const { fence, run, sinceMs, sinceWallMs } = value;
+  const { fence, run, sinceMs, sinceWallMs, claim } = value;
   const facts = toFacts(value[FACTS]);
-  if (facts === undefined || !isFence(fence) || !isCount(run)) return undefined;
+  if (facts === undefined || !isFence(fence) || !isCount(run) || !isTextOrNone(claim)) return undefined;
   if ((sinceMs !== undefined && !isTime(sinceMs)) || (sinceWallMs !== undefined && !isTime(sinceWallMs)))
     return undefined;
-  return { facts, fence, run, sinceMs, sinceWallMs };
+  return { facts, fence, run, sinceMs, sinceWallMs, claim };
 }
 
-function fromKept({ process, untilMs, untilWallMs, ...holder }: Kept): object {
-  return { ...fromHolder(holder), [PROCESS]: process, untilMs, untilWallMs };
+function fromKept({ process, untilMs, untilWallMs, why, ...holder }: Kept): object {
+  return { ...fromHolder(holder), [PROCESS]: process, untilMs, untilWallMs, why };
 }
 
 function toKept(value: unknown): Kept | undefined {
   const holder = toHolder(value);
   if (holder === undefined || !isRecord(value)) return undefined;
-  const { untilMs, untilWallMs, [PROCESS]: process } = value;
+  const { untilMs, untilWallMs, [PROCESS]: process, why } = value;
   if (!isTime(untilMs) || !isTime(untilWallMs) || !isProcessIdentity(process)) return undefined;
-  return { ...holder, untilMs, untilWallMs, process };
+  // 0.1 did not write it.
+  return { ...holder, untilMs, untilWallMs, process, why: why === "lockDelay" ? why : "minHold" };
 }
 
-function fromState({ kind, holders, kept, forced }: LockState): object {
-  return { kind, holders: holders.map(fromHolder), kept: kept.map(fromKept), forced };
+function toOutcome(value: unknown): OutcomeRecord | undefined {
+  if (!isRecord(value)) return undefined;
+  const { claim, fence, holder, keepMs, file, untilMs, untilWallMs, [PROCESS]: process } = value;
+  if (typeof claim !== "string" || typeof holder !== "string" || !isId(file) || !isFence(fence)) return undefined;
+  if (!isCount(keepMs) || !isTime(untilMs) || !isTime(untilWallMs) || !isProcessIdentity(process)) return undefined;
+  return { claim, fence, holder, keepMs, file, untilMs, untilWallMs, process };
+}
+
+function fromOutcome({ process, ...rest }: OutcomeRecord): object {
+  return { ...rest, [PROCESS]: process };
+}
+
+function fromState({ kind, holders, kept, forced, outcome }: LockState): object {
+  const state = { kind, holders: holders.map(fromHolder), kept: kept.map(fromKept), forced };
+  return outcome === undefined ? state : { ...state, outcome: fromOutcome(outcome) };
 }
 
 function toState(value: unknown): LockState | undefined {
   if (!isRecord(value) || value["kind"] !== "state") return undefined;
   const [holders, kept, { forced }] = [toList(value["holders"], toHolder), toList(value["kept"], toKept), value];
   if (holders === undefined || kept === undefined || !isListOf(forced, isForced)) return undefined;
-  return { kind: "state", holders, kept, forced };
+  const outcome = toOutcome(value["outcome"]);
+  if (outcome === undefined && value["outcome"] !== undefined) return undefined;
+  return { kind: "state", holders, kept, forced, ...(outcome && { outcome }) };
 }
 
 function toEpoch(value: unknown): Epoch | undefined {
@@ -258,34 +279,7 @@ export function isProcessIdentity(value: unknown): value is ProcessIdentity {
   );
 }
 
-function isMeta(value: unknown): value is Meta {
-  return isRecord(value) && Object.values(value).every((text) => typeof text === "string");
-}
-
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-export function isListOf<T>(value: unknown, is: (item: unknown) => item is T): value is T[] {
-  return Array.isArray(value) && value.every(is);
-}
-
-/** `undefined` unless each item can be read. */
-function toList<T>(value: unknown, to: (item: unknown) => T | undefined): T[] | undefined {
-  if (!Array.isArray(value)) return undefined;
-  const items = value.map(to).filter((item) => item !== undefined);
-  return items.length === value.length ? items : undefined;
-}
-
-export function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
-}
-
 /** Not above {@link FENCE_MAX}, so there is room for the fences that follow. */
 function isFence(value: unknown): value is number {
   return isCount(value) && value <= FENCE_MAX;
-}
-
-function isTime(value: unknown): value is number {
-  return typeof value === "number" && Number.isFinite(value);
 }

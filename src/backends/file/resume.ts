@@ -12,7 +12,8 @@ import { LockBackendError, quote } from "../../contract/errors.ts";
 import { disk } from "./disk.ts";
 import type { Head } from "./log.ts";
 import { freshName, isFreshName, type DirectoryPaths } from "./directory.ts";
-import { type Holder, isId, type LeaseFacts, readLeaseFile } from "./records.ts";
+import { isId } from "./checked-text.ts";
+import { type Holder, type LeaseFacts, readLeaseFile } from "./records.ts";
 
 /** A new id for a file of this claim: it becomes a name in the lock directory. */
 export function newFileId(claimId: string): string {

@@ -11,7 +11,7 @@ import type { BlockedBy } from "./query.ts";
 
 /** With wake-up sockets, polling only covers lost wake-ups. Without them, there is nothing else. */
 const POLL_MS = 1000;
-const BARE_POLL_MS = 60;
+export const BARE_POLL_MS = 60;
 /** A ticket is renewed in time, but a ttl of a few milliseconds must not keep the process busy. */
 const RENEW_MIN_MS = 20;
 /**
@@ -79,9 +79,10 @@ export class WaitingClaims {
   }
 
   /** A wake-up for this lease file came. `false`: no claim waits by it. */
-  wake(fileId: string): boolean {
+  wake(fileId: string, others?: boolean): boolean {
     const expected = this.#expected.get(fileId);
     if (expected === undefined) return false;
+    expected.local.others = others;
     expected.local.misses = 0;
     const end = this.#waiting.get(fileId);
     // It came between attempt() and watch().

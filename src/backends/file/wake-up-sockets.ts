@@ -11,23 +11,37 @@ import { systemClock } from "../../contract/clock.ts";
 import { within } from "../../contract/time-limit.ts";
 import { remove } from "./disk.ts";
 import type { DirectoryPaths } from "./directory.ts";
-import { isId } from "./records.ts";
+import { isId } from "./checked-text.ts";
 
 /** What fits into a socket's address on every system. */
 const PATH_MAX = 103;
 const PEERS_MAX = 64;
 const FLUSH_MAX_MS = 200;
-const LINE_MAX = 256;
+/** The name of a lock's directory is the longest part. */
+const LINE_MAX = 512;
+/** How many claims one message names. */
+const PORTION = 100;
+
+/** What a wake-up says of those behind. */
+const [WANTED, ALONE] = ["wanted", "alone"];
 
 interface Peer {
   readonly socket: Socket;
   readonly followers: Set<() => void>;
 }
 
+/** Called with what comes in. */
+export interface Heard {
+  /** A claim of this lease file is to be checked. `others`: it was handed its lock, and others waited then, or none did. */
+  woken(fileId: string, others?: boolean): void;
+  /** What this lease file holds of the lock with that directory is wanted. */
+  wanted(fileId: string, directory: string): void;
+}
+
 export class WakeUpSockets {
   readonly #paths: DirectoryPaths;
   readonly #instance: string;
-  readonly #woken: (fileId: string) => void;
+  readonly #heard: Heard;
   readonly #peers = new Map<string, Peer>();
   readonly #clients = new Set<Socket>();
   #server: Server | undefined;
@@ -37,10 +51,10 @@ export class WakeUpSockets {
   #unsent = 0;
   #sent: (() => void) | undefined;
 
-  constructor(paths: DirectoryPaths, instance: string, woken: (fileId: string) => void) {
+  constructor(paths: DirectoryPaths, instance: string, heard: Heard) {
     this.#paths = paths;
     this.#instance = instance;
-    this.#woken = woken;
+    this.#heard = heard;
   }
 
   /** True while others can reach us. */
@@ -63,10 +77,29 @@ export class WakeUpSockets {
     }
   }
 
-  /** Asks the process of this lease file to check its claim. */
-  wake(instance: string, fileId: string): void {
-    if (instance === this.#instance) queueMicrotask(() => this.#woken(fileId));
-    else this.#write(this.#peer(instance)?.socket, `look ${fileId}\n`);
+  /** Asks the process of this lease file to check its claim. `others`: it was handed its lock; do others wait for that? */
+  wake(instance: string, fileId: string, others?: boolean): void {
+    if (instance === this.#instance) queueMicrotask(() => this.#heard.woken(fileId, others));
+    else this.#write(this.#peer(instance)?.socket, `look ${fileId}${wordFor(others)}\n`);
+  }
+
+  /** The same for many claims: one message for each process, or several where they are many. */
+  wakeAll(claims: readonly { readonly instance: string; readonly id: string }[]): void {
+    for (const instance of new Set(claims.map((claim) => claim.instance))) {
+      const ids = claims.filter((claim) => claim.instance === instance).map(({ id }) => id);
+      if (instance === this.#instance) for (const id of ids) this.wake(instance, id);
+      else
+        for (let at = 0; at < ids.length; at += PORTION) {
+          const lines = ids.slice(at, at + PORTION).map((id) => `look ${id}\n`);
+          this.#write(this.#peer(instance)?.socket, lines.join(""));
+        }
+    }
+  }
+
+  /** Tells the process of this lease file that what it holds of that lock is wanted. `directory`: the lock's. */
+  want(instance: string, fileId: string, directory: string): void {
+    if (instance === this.#instance) queueMicrotask(() => this.#heard.wanted(fileId, directory));
+    else this.#write(this.#peer(instance)?.socket, `want ${fileId} ${directory}\n`);
   }
 
   /** Waits, but not long, until all wake-ups have left this process. If it exited before, they would be lost. */
@@ -149,9 +182,10 @@ export class WakeUpSockets {
     socket.on("data", (text: string) => {
       received += text;
       for (let end = received.indexOf("\n"); end >= 0; end = received.indexOf("\n")) {
-        const [word, id] = received.slice(0, end).split(" ");
+        const [word, id, more = ""] = received.slice(0, end).split(" ");
         received = received.slice(end + 1);
-        if (word === "look" && isId(id)) this.#woken(id);
+        if (word === "look" && isId(id)) this.#heard.woken(id, more === WANTED || (more === ALONE ? false : undefined));
+        if (word === "want" && isId(id)) this.#heard.wanted(id, more);
       }
       if (received.length > LINE_MAX) socket.destroy();
     });
@@ -167,4 +201,8 @@ export class WakeUpSockets {
     this.#directory ??= openSync(this.#paths.sockets, "r");
     return `/proc/self/fd/${this.#directory}/${instance}`;
   }
+}
+
+function wordFor(others: boolean | undefined): string {
+  return others === undefined ? "" : ` ${others ? WANTED : ALONE}`;
 }

@@ -61,9 +61,14 @@ export type StoreChange = {
       readonly run: number;
       readonly mode: Mode;
       readonly limit: number;
-      readonly wantsOutcome?: boolean | undefined;
     }
-  | { readonly kind: "dropped"; readonly fence: bigint; readonly how: "released" | "ran-out" | "forced" }
+  | {
+      readonly kind: "dropped";
+      readonly fence: bigint;
+      readonly how: "released" | "ran-out" | "forced";
+      /** Until when it would have been kept, where it was ended by force. */
+      readonly keptUntilMs?: number;
+    }
   | { readonly kind: "kept-outcome"; readonly fence: bigint; readonly value: string; readonly untilMs: number }
   | { readonly kind: "forgot-outcome"; readonly fence: bigint }
 );

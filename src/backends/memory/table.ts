@@ -97,22 +97,16 @@ export class LockTable {
     lock.fenceBefore = lock.lastFence;
     lock.lastFence = fence + BigInt(run) - 1n;
     lock.soonestMs = Math.min(lock.soonestMs, untilMs);
-    const { id, mode, limit, holder, wantsOutcome } = claim;
-    const granted = {
-      kind: "granted",
-      fence,
-      run,
-      mode,
-      limit,
-      ...(wantsOutcome === true && { wantsOutcome }),
-    } as const;
-    this.#log?.({ ...granted, atMs: nowMs, lock: lock.name, claim: id, holder });
+    const { id, mode, limit, holder } = claim;
+    this.#log?.({ kind: "granted", fence, run, mode, limit, atMs: nowMs, lock: lock.name, claim: id, holder });
     return lease;
   }
 
-  drop(lock: Lock, { claim, fence }: Lease, how: "released" | "ran-out" | "forced", atMs: number): void {
+  drop(lock: Lock, lease: Lease, how: "released" | "ran-out" | "forced", atMs: number): void {
+    const { claim, fence, untilMs } = lease;
     lock.leases.delete(claim.id);
-    this.#log?.({ kind: "dropped", atMs, lock: lock.name, claim: claim.id, holder: claim.holder, fence, how });
+    const dropped = { kind: "dropped", fence, how, ...(how === "forced" && { keptUntilMs: untilMs }) } as const;
+    this.#log?.({ ...dropped, atMs, lock: lock.name, claim: claim.id, holder: claim.holder });
   }
 
   /** The claim waits no longer, if it did. Who watches it learns that there is news. */

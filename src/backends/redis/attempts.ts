@@ -87,8 +87,8 @@ export class Attempts {
       was: (known) => (released = known),
     });
     claims.left(claims.get(held), true);
-    // "absent" may follow a "held" that was lost: see release.ts.
-    return released === "absent" && connection.breaks() !== breaks ? answer : { ...answer, released };
+    // "no" may follow a "held" that was lost: see release.ts.
+    return released !== "held" && connection.breaks() !== breaks ? answer : { ...answer, released };
   }
 
   steal(claim: Claim, reason: string): Promise<Granted | Refused> {

@@ -137,7 +137,7 @@ export class RedisBackend implements Member {
   }
 
   inspect(name: string): Promise<LockState> {
-    return inspect(this.#names, this.#scripts, name);
+    return inspect(this.#names, this.#scripts, name, this.#voter.joinedMs);
   }
 
   query(prefix: string): Promise<Snapshot> {

@@ -60,17 +60,18 @@ export async function query(connection: Connection, names: Names, start: string)
   return { held, pending, forced };
 }
 
-/** One lock, in one round trip. */
-export async function inspect(names: Names, scripts: Scripts, name: string): Promise<LockState> {
-  const reply = await scripts.run(inspectScript, names.lock(name), []).catch(scripts.explained(name));
+/** One lock, in one round trip. `quarantineMs`: of a quorum's member, which need not have asked for one by itself. */
+export async function inspect(names: Names, scripts: Scripts, name: string, quarantineMs = 0): Promise<LockState> {
+  const args = quarantineMs > 0 ? [String(quarantineMs)] : [];
+  const reply = await scripts.run(inspectScript, names.lock(name), args).catch(scripts.explained(name));
   const [now, rest, ...fields]: unknown[] = Array.isArray(reply) ? reply : [];
-  const [nowMs, quarantineMs] = [toCount(now), toCount(rest)];
-  if (nowMs === undefined || quarantineMs === undefined) throw unexpected(name);
+  const [nowMs, restMs] = [toCount(now), toCount(rest)];
+  if (nowMs === undefined || restMs === undefined) throw unexpected(name);
   const pairs = toPairs(fields);
   const outcome = toOutcome(pairs.find(([field]) => field === FIELD.outcome)?.[1], nowMs);
   return {
     ...readLock(name, pairs, nowMs),
-    ...(quarantineMs > 0 && { quarantineMs }),
+    ...(restMs > 0 && { quarantineMs: restMs }),
     ...(outcome && { outcome }),
   };
 }

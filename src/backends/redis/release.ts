@@ -99,8 +99,9 @@ export class Releases {
     const was = toReleased(claim.name, reply);
     // No caller waits for this. If it fails, the waiters' heartbeats do the same.
     if (isBusy(reply)) void this.#follow(claim).catch(() => {});
-    if (was !== "absent" || this.#connection.breaks() === breaks) return was;
-    // Some client libraries repeat a command whose connection ended: then "no" may follow a "yes" that was lost.
+    if (was === "held" || this.#connection.breaks() === breaks) return was;
+    // Some client libraries repeat a command whose connection ended: then "no" may follow a "yes" that was lost; also "queued",
+    // where an attempt of the same claim arrived in between.
     const text =
       "the connection ended during the release, and Redis no longer knows the lease. Either the first of two requests released it, or it was over before";
     throw new LockBackendError("redis", claim.name, `Lock ${quote(claim.name)}: ${text}.`);

@@ -23,6 +23,8 @@ export class Voter {
   readonly #silenceS: number | undefined;
   /** How long the server abstains when it may have lost leases; 0: it counts as one that never does. */
   #quarantineMs: number;
+  /** What the quorum that it is a member of asks of the server. */
+  joinedMs: number | undefined;
 
   constructor(connection: Connection, names: Names, settings: Settings, terms: Terms, scripts: Scripts) {
     this.#connection = connection;
@@ -54,6 +56,7 @@ export class Voter {
       throw new LockBackendError("redis", "", `This Redis cannot be a quorum member: ${trouble}.`, { fatal: true });
     }
     this.#quarantineMs = quarantineMs;
+    this.joinedMs = quarantineMs;
     // Loaded in advance: a withdrawal should need one message only, because its process may be about to end.
     const [primary] = await this.#connection.primaries();
     const load = async (script: Script): Promise<unknown> =>

@@ -12,6 +12,8 @@ export interface Belief {
   readonly fromMs: number;
   /** When belief ended: the release began, the signal fired, or the trusted instant passed, whichever came first. */
   untilMs: number;
+  /** The same, as the claimant knows it: a lease may have been ended by force without its knowledge. */
+  believedUntilMs: number;
   /** The latest instant until which the claimant was allowed to believe. */
   trustedUntilMs: number;
   /** When the lease was ended by force, as the store reports. */
@@ -48,6 +50,7 @@ export function beliefsOf(events: readonly HistoryEvent[]): readonly Belief[] {
         askedMs: call?.atMs ?? event.atMs,
         fromMs: event.atMs,
         untilMs: event.trustedUntilMs ?? Infinity,
+        believedUntilMs: event.trustedUntilMs ?? Infinity,
         trustedUntilMs: event.trustedUntilMs ?? Infinity,
         brokenMs: Infinity,
         end: undefined,
@@ -80,10 +83,13 @@ function follow(belief: Belief | undefined, event: HistoryEvent): void {
   if (belief === undefined || !("fence" in event) || event.fence !== belief.fence) return;
   if (event.kind === "trusted") {
     belief.trustedUntilMs = event.trustedUntilMs;
-    if (belief.end === undefined) belief.untilMs = Math.min(event.trustedUntilMs, belief.brokenMs);
+    if (belief.end !== undefined) return;
+    belief.believedUntilMs = event.trustedUntilMs;
+    belief.untilMs = Math.min(event.trustedUntilMs, belief.brokenMs);
   } else if (event.kind === "releasing" || event.kind === "lost") {
     belief.end ??= event.kind;
     belief.untilMs = Math.min(belief.untilMs, event.atMs);
+    belief.believedUntilMs = Math.min(belief.believedUntilMs, event.atMs);
   } else if (event.kind === "released") {
     belief.releasedMs = event.atMs;
     belief.result = event.result;

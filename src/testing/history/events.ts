@@ -29,6 +29,8 @@ export type ClaimantEvent =
   | (Claimant & { readonly kind: "released"; readonly fence: bigint; readonly result: ReleaseResult })
   /** Learns that the lease is lost: believes no longer. */
   | (Claimant & { readonly kind: "lost"; readonly fence: bigint })
+  /** Does the work of once() under this lease. */
+  | (Claimant & { readonly kind: "worked"; readonly fence: bigint })
   /** Gets what the work of another came to, after it asked at `sinceMs`. */
   | (Claimant & {
       readonly kind: "replayed";
@@ -48,10 +50,14 @@ export type StoreEvent = Happened & { readonly claim: string } & (
         readonly run: number;
         readonly mode: Mode;
         readonly limit: number;
-        /** The claim would have had an outcome instead. */
-        readonly wantsOutcome?: boolean | undefined;
       }
-    | { readonly kind: "dropped"; readonly fence: bigint; readonly how: "released" | "ran-out" | "forced" }
+    | {
+        readonly kind: "dropped";
+        readonly fence: bigint;
+        readonly how: "released" | "ran-out" | "forced";
+        /** Until when it would have been kept, where it was ended by force. Absent: the store does not say. */
+        readonly keptUntilMs?: number | undefined;
+      }
     | { readonly kind: "kept-outcome"; readonly fence: bigint; readonly value: string; readonly untilMs: number }
     | { readonly kind: "forgot-outcome"; readonly fence: bigint }
   );

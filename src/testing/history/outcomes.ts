@@ -8,11 +8,11 @@ interface Kept {
   untilMs: number;
 }
 
-/** For a lock that only once() uses. */
 export function checkOutcomes(lock: string, events: readonly HistoryEvent[]): readonly Violation[] {
   const violations: Violation[] = [];
   const all: Kept[] = [];
   let now: Kept | undefined;
+  const grants: { readonly fence: bigint; readonly kept: Kept | undefined }[] = [];
   const say = (atMs: number, message: string): void => void violations.push({ oracle: "O9 once", atMs, lock, message });
   for (const event of events) {
     const { atMs } = event;
@@ -22,9 +22,13 @@ export function checkOutcomes(lock: string, events: readonly HistoryEvent[]): re
       all.push((now = { fence, value, fromMs: atMs, untilMs }));
     } else if (event.kind === "forgot-outcome") {
       if (now !== undefined) now.untilMs = Math.min(now.untilMs, atMs);
-    } else if (event.kind === "granted" && event.wantsOutcome === true) {
-      if (now !== undefined && atMs < now.untilMs)
-        say(atMs, `fence ${event.fence} was granted while an outcome was kept`);
+    } else if (event.kind === "granted") {
+      grants.push({ fence: event.fence, kept: now !== undefined && atMs < now.untilMs ? now : undefined });
+    } else if (event.kind === "worked") {
+      const { who, fence } = event;
+      const kept = grants.findLast((grant) => grant.fence <= fence)?.kept;
+      if (kept !== undefined)
+        say(atMs, `${who} did the work under fence ${fence}, granted while the outcome of ${kept.fence} was kept`);
     } else if (event.kind === "replayed") {
       const { who, fence, value, sinceMs } = event;
       const isTrue = all.some(

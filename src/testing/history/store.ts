@@ -9,6 +9,8 @@ interface StoreLease {
   readonly grantedMs: number;
   endMs: number;
   how: "released" | "ran-out" | "forced" | undefined;
+  /** Without force it would have been kept until then, as far as that is known. */
+  keptUntilMs: number;
 }
 
 export function checkStore(
@@ -29,12 +31,14 @@ function storeLeases(events: readonly HistoryEvent[]): readonly StoreLease[] {
     if (event.kind === "granted") {
       const { claim, fence, run, atMs } = event;
       const lastFence = fence + BigInt(run) - 1n;
-      const lease: StoreLease = { claim, fence, lastFence, grantedMs: atMs, endMs: Infinity, how: undefined };
+      const end = { endMs: Infinity, how: undefined, keptUntilMs: Infinity };
+      const lease: StoreLease = { claim, fence, lastFence, grantedMs: atMs, ...end };
       leases.push(lease);
       current.set(claim, lease);
     } else if (event.kind === "dropped") {
       const lease = current.get(event.claim);
-      if (lease !== undefined) Object.assign(lease, { endMs: event.atMs, how: event.how });
+      const { atMs: endMs, how, keptUntilMs = Infinity } = event;
+      if (lease !== undefined) Object.assign(lease, { endMs, how, keptUntilMs });
     }
   }
   return leases;
@@ -68,14 +72,22 @@ function judged(
   return violations;
 }
 
-/** O3 and O4: belief ends before the store's lease does, unless it was ended by force. */
+/** O3 and O4: belief ends before the store's lease does; where that was ended by force, before it would have ended by itself. */
 function ending(
   belief: Belief,
   lease: StoreLease,
   marginMs: number,
   say: (oracle: Oracle, message: string) => void,
 ): void {
-  if (lease.how === "forced" || belief.untilMs <= lease.endMs - (lease.how === "ran-out" ? marginMs : 0)) return;
+  if (lease.how === "forced") {
+    // News of it may be late, or lost. The lease that was is all that a claimant can go on believing in.
+    const { believedUntilMs } = belief;
+    if (believedUntilMs <= belief.fromMs || believedUntilMs <= lease.keptUntilMs - marginMs) return;
+    const lateMs = (believedUntilMs - lease.keptUntilMs).toFixed(3);
+    say("O4 early signal", `believed ${lateMs} ms longer than the store would have held without the force`);
+    return;
+  }
+  if (belief.untilMs <= lease.endMs - (lease.how === "ran-out" ? marginMs : 0)) return;
   // It may never have believed: a lease that arrives too late is given back.
   if (belief.untilMs <= belief.fromMs) return;
   const lateMs = (belief.untilMs - lease.endMs).toFixed(3);

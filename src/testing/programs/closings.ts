@@ -86,25 +86,14 @@ export class Closings {
 
   #expectNothing(client: Client): void {
     for (const { name, held, queued } of this.#stage.store.view()) {
-      for (const { claim, fence, run } of held) {
-        if (claim.holder === client.name && !this.#isLost(client, name, fence, run))
-          this.#fail("left after close", `${client.name} still holds "${name}" (fence ${fence}) after close()`);
+      for (const lease of held) {
+        if (lease.claim.holder === client.name && !this.#truth.isDelayed(lease))
+          this.#fail("left after close", `${client.name} still holds "${name}" (fence ${lease.fence}) after close()`);
       }
       for (const claim of queued) {
         if (claim.holder === client.name)
           this.#fail("left after close", `${client.name} still waits for "${name}" in the store after close()`);
       }
     }
-  }
-
-  /** A lease that was lost, and never released by its user, is left to its ttl, so its lock delay holds. */
-  #isLost(client: Client, lock: string, first: bigint, run: number): boolean {
-    return this.#truth.tenancies.some((tenancy) => {
-      const fence = tenancy.client === client && !tenancy.released ? tenancy.lease.fences.get(lock) : undefined;
-      if (fence === undefined || fence < first || fence >= first + BigInt(run)) return false;
-      return peek(tenancy.lease).some(
-        ({ name, trustedUntilMs }) => name === lock && trustedUntilMs <= client.process.clock.now(),
-      );
-    });
   }
 }

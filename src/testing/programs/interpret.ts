@@ -182,7 +182,9 @@ export class Interpreter {
   #release(client: Client, { do: how, slot, loose }: Of<"release" | "dispose">): Promise<void> | undefined {
     const tenancy = this.#lease(client, slot);
     if (tenancy === undefined || tenancy.released) return undefined;
-    const before = peek(tenancy.lease).every(({ state }) => state === "held");
+    const states = peek(tenancy.lease);
+    const before = states.every(({ state }) => state === "held");
+    this.#judge.truth.note(tenancy, states);
     tenancy.released = true;
     tenancy.ended = true;
     const call = this.#call(client, "release", [...tenancy.lease.fences.keys()]);

@@ -14,6 +14,8 @@ export interface StoreLease {
   readonly fence: bigint;
   readonly lastFence: bigint;
   how: "released" | "ran-out" | "forced" | undefined;
+  /** Trust in it ended while its user still had it: an unclean end. */
+  outlived: boolean;
 }
 
 interface Believer {
@@ -42,7 +44,15 @@ export class Truth {
   changed(change: StoreChange): void {
     if (change.kind === "granted") {
       const { lock, claim, holder, fence, run } = change;
-      this.#leases.push({ lock, claim, holder, fence, lastFence: fence + BigInt(run) - 1n, how: undefined });
+      this.#leases.push({
+        lock,
+        claim,
+        holder,
+        fence,
+        lastFence: fence + BigInt(run) - 1n,
+        how: undefined,
+        outlived: false,
+      });
     } else if (change.kind === "dropped") {
       const lease = this.#leases.findLast(({ claim }) => claim === change.claim);
       if (lease !== undefined) lease.how = change.how;
@@ -71,7 +81,9 @@ export class Truth {
       // A process that stands still says nothing.
       if (!tenancy.client.process.running) continue;
       let believes = false;
-      for (const peeked of peek(tenancy.lease)) {
+      const all = peek(tenancy.lease);
+      this.note(tenancy, all);
+      for (const peeked of all) {
         believes ||= peeked.state === "held" || peeked.state === "doubt";
         if (peeked.state !== "held") continue;
         view ??= this.#stage.store.view();
@@ -81,6 +93,21 @@ export class Truth {
     }
     if (over) this.tenancies = this.tenancies.filter(({ ended, lease }) => !ended || peek(lease).some(isBelief));
     if (believers.length > 1) this.#exclude(believers);
+  }
+
+  /** Notes which of its leases have ended uncleanly. Called again before its user ends it: an end that comes later does not count. */
+  note({ client, ended }: Tenancy, all: readonly Peeked[]): void {
+    if (ended) return;
+    for (const { name, fence, trustedUntilMs } of all) {
+      if (trustedUntilMs > client.process.clock.now()) continue;
+      const lease = this.leaseOf(name, fence);
+      if (lease !== undefined) lease.outlived = true;
+    }
+  }
+
+  /** A lease with a lock delay that ended uncleanly is left to the store, so that the delay holds. No other may be left. */
+  isDelayed({ claim, fence }: LeaseView): boolean {
+    return claim.lockDelayMs > 0 && this.leaseOf(claim.name, fence)?.outlived === true;
   }
 
   #isTrue({ client, call }: Tenancy, { name, fence, trustedUntilMs }: Peeked, lease: LeaseView | undefined): boolean {

@@ -18,7 +18,10 @@ export function unwantedIn({ store, clients }: Stage, judge: Judge): readonly st
       unwanted.push(`"${name}" ${what} ${holder}, who does not want it`);
   };
   for (const { held, queued } of store.view()) {
-    for (const { claim, fence, run } of held) look(claim, `(fence ${fence}) held by`, fence, run);
+    for (const lease of held) {
+      const { claim, fence, run } = lease;
+      if (!judge.truth.isDelayed(lease)) look(claim, `(fence ${fence}) held by`, fence, run);
+    }
     for (const claim of queued) look(claim, "waited for by");
   }
   return unwanted;

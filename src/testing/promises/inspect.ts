@@ -22,9 +22,10 @@ export const inspectPromises: readonly ConformancePromise[] = [
       for (const claim of [first, second]) await trial.refused(b, claim, "the lock is held");
       const { held, pending, forced, outcome, quarantineMs } = await b.inspect(trial.name);
       assert.deepEqual(
-        held.map((one) => [one.name, one.id, one.fence, one.meta, one.remainder]),
-        [[trial.name, holder.id, fence, { job: "7" }, undefined]],
+        held.map((one) => [one.name, one.fence, one.meta, one.remainder]),
+        [[trial.name, fence, { job: "7" }, undefined]],
       );
+      trial.isIdOf(holder, held[0]?.id);
       assert.deepEqual(
         pending.map(({ name, id, position }) => [name, id, position]),
         [first, second].map(({ id }, ahead) => [trial.name, id, ahead + 1]),
@@ -36,6 +37,11 @@ export const inspectPromises: readonly ConformancePromise[] = [
       assert.deepEqual([outcome, quarantineMs], [undefined, undefined]);
       const none = await b.inspect(`${trial.name}/none`);
       assert.deepEqual([none.held, none.pending, none.forced], [[], [], []], "a lock that is not in use");
+      await a.renew([holder]);
+      assert.equal((await b.inspect(trial.name)).held[0]?.id, holder.id, "the claim of a lease that was renewed");
+      await a.release(holder);
+      await trial.grantedAtLast(b, first);
+      trial.isIdOf(first, (await a.inspect(trial.name)).held[0]?.id);
     },
   ),
 

@@ -152,7 +152,7 @@ export class Network {
 
   /** A "no" to what was sent twice may follow a "yes" that was lost. */
   #isSure(was: Released | undefined, twice: boolean): boolean {
-    return was !== "absent" || !twice || this.#rules.sentTwice === false;
+    return was === "held" || was === undefined || !twice || this.#rules.sentTwice === false;
   }
 
   #forget(claim: Claim): void {

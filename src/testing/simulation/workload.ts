@@ -134,6 +134,8 @@ class Visit {
     const { value, replayed, fence } = await this.#node.locks.once("once", { ...options, keep }, async (lease) => {
       held = lease;
       this.#began(names, lease);
+      const { fence: own } = lease;
+      this.#world.record({ kind: "worked", lock: "once", who: this.#who, fence: own, atMs: this.#world.nowMs });
       await this.#labour(names, lease, true);
       this.#ended(names, lease, "releasing");
       if (chance.happens(0.2)) throw NO_INTEREST;

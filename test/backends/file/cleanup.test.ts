@@ -3,7 +3,8 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { systemClock } from "../../../src/contract/clock.ts";
-import { claim, granted, Scratch } from "./peers.ts";
+import { MAX_TTL_MS } from "../../../src/contract/duration.ts";
+import { claim, granted, rewrite, Scratch } from "./peers.ts";
 
 let scratch: Scratch;
 beforeEach(() => {
@@ -53,6 +54,21 @@ test("what living processes use is not touched", async () => {
   expect(before.filter((name) => !left().includes(name))).toEqual([]);
   expect(await peer.call("renew", [held])).toMatchObject([{ held: true }]);
   expect(await peer.attempt(waiting)).toMatchObject({ granted: false, position: 1 });
+});
+
+test("the file of a lease of another boot stays for as long as any ttl: its lock may say a longer one than it does", async () => {
+  const backend = scratch.open({ detached: true });
+  const wish = claim();
+  await granted(backend, wish);
+  expect(await backend.renew([{ ...wish, ttlMs: MAX_TTL_MS }])).toMatchObject([{ held: true }]);
+  const [path] = readdirSync(join(scratch.dir, "o")).map((name) => join(scratch.dir, "o", name));
+  rewrite<{ readonly life: object }>(path!, (record) => ({ ...record, life: { ...record.life, boot: "before" } }));
+  const cleanAfter = async (ms: number): Promise<boolean> => {
+    await scratch.open({ clock: { ...systemClock, wall: () => systemClock.wall() + ms } }).clean();
+    return existsSync(path!);
+  };
+  expect(await cleanAfter(7_200_000)).toBe(true);
+  expect(await cleanAfter(MAX_TTL_MS + 7_200_000)).toBe(false);
 });
 
 test("an idle lock is removed, and comes back with greater fences", async () => {

@@ -21,6 +21,7 @@ import { LockBackendError } from "../../../src/contract/errors.ts";
 import { ForeignError } from "../../../src/backends/file/disk.ts";
 import { thisProcess } from "../../../src/backends/file/process-identity.ts";
 import { fromDirectory } from "../../../src/backends/file/epochs.ts";
+import { parseChecked, withChecksum } from "../../../src/backends/file/checked-text.ts";
 import {
   FREE,
   type Entry,
@@ -29,12 +30,11 @@ import {
   type Kept,
   type LeaseFacts,
   type LockState,
-  parseChecked,
+  type OutcomeRecord,
   parseEntry,
   parseEpoch,
   parseForced,
   parseLeaseFacts,
-  withChecksum,
   writeEntry,
 } from "../../../src/backends/file/records.ts";
 import { parseCompanions } from "../../../src/backends/file/companions.ts";
@@ -59,8 +59,18 @@ const facts: LeaseFacts = {
 };
 const holder: Holder = { facts, fence: 1_700_000_000_000_000, run: 64, sinceMs: 1, sinceWallMs: 2 };
 const forced = { name: "a lock", fence: 1_700_000_000_000_000, by: "ops", reason: "stuck", wallMs: 1 };
-const kept: Kept = { ...holder, untilMs: 1, untilWallMs: 2, process: thisProcess() };
-const state: LockState = { ...FREE, holders: [holder], kept: [kept], forced: [forced] };
+const kept: Kept = { ...holder, untilMs: 1, untilWallMs: 2, process: thisProcess(), why: "lockDelay" };
+const outcome: OutcomeRecord = {
+  claim: "claim".padEnd(22, "x"),
+  fence: 1_700_000_000_000_000,
+  holder: "web-3:812",
+  keepMs: 1000,
+  file: "value".padEnd(16, "x"),
+  untilMs: 1,
+  untilWallMs: 2,
+  process: thisProcess(),
+};
+const state: LockState = { ...FREE, holders: [holder], kept: [kept], forced: [forced], outcome };
 const epoch: Epoch = {
   kind: "epoch",
   format: 2,
@@ -99,10 +109,16 @@ test("records are written with the names that 0.1 and 0.2 use, so versions under
   const owner = { ...rest, kind: "owner", life };
   const { facts: _facts, ...times } = holder;
   const { facts: _kept, process: keptLife, ...keptTimes } = kept;
+  const { process: outcomeLife, ...outcomeRest } = outcome;
   expect(parseChecked(writeEntry(facts))).toEqual(owner);
   expect(parseChecked(writeEntry(epoch))).toEqual({
     ...epoch,
-    state: { ...epoch.state, holders: [{ ...times, owner }], kept: [{ ...keptTimes, owner, life: keptLife }] },
+    state: {
+      ...epoch.state,
+      holders: [{ ...times, owner }],
+      kept: [{ ...keptTimes, owner, life: keptLife }],
+      outcome: { ...outcomeRest, life: outcomeLife },
+    },
   });
 });
 

@@ -109,6 +109,13 @@ async function take(backend, wish) {
   return answer;
 }
 
+/** Ends a lease with an outcome that says which lease it was, in more than a page of the disk. */
+async function conclude(backend, wish, { fence }) {
+  writeSync(1, `concludes ${fence}\n`);
+  await backend.release(wish, { value: `${fence} ${"x".repeat(10_000)}`, keepMs: 3_600_000, fence });
+  writeSync(1, `kept ${fence}\n`);
+}
+
 const scenarios = {
   /** Makes the directory, and the lock. */
   async open() {
@@ -166,6 +173,30 @@ const scenarios = {
     await a.release(first);
     await take(b, reader);
     await take(lasting, second);
+  },
+  /** A release with an outcome while one waits for it, one that replaces it, and its removal. */
+  async outcome() {
+    const local = { waiters: 1, users: 1, holds: [], holdsMore: false };
+    const [one, waiter, two] = [claim({ local }), claim({ wantsOutcome: true }), claim()];
+    const first = await take(a, one);
+    await take(b, waiter);
+    await conclude(a, one, first);
+    await take(b, waiter);
+    const second = await take(b, two);
+    await conclude(b, two, second);
+    writeSync(1, `forgets ${second.fence}\n`);
+    await a.forget("doomed", second.fence);
+    writeSync(1, `forgot ${second.fence}\n`);
+  },
+  /** A lock that is taken from its holder by force, before one that waits. */
+  async stolen() {
+    const [one, waiter, thief] = [claim(), claim(), claim()];
+    await take(a, one);
+    await take(a, waiter);
+    const { fence, run } = await b.steal(thief, "stuck");
+    writeSync(1, `fence ${fence} ${run}\n`);
+    await a.release(one);
+    await b.release(thief);
   },
   /** Readers, and a lease ended by force. */
   async together() {

@@ -10,6 +10,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { FileBackend } from "../../../src/backends/file/backend.ts";
+import { pathsIn } from "../../../src/backends/file/directory.ts";
+import { LockLog } from "../../../src/backends/file/log.ts";
+import { systemClock } from "../../../src/contract/clock.ts";
 import { BUNDLE } from "../../dist.ts";
 import { claim, grantedAtLast } from "./peers.ts";
 
@@ -59,6 +62,36 @@ async function endLasting(dir: string): Promise<boolean> {
   }
 }
 
+/**
+ * A lease that was granted and whose release was not answered yet is held or done: not both, and not neither. What was answered
+ * is so: an outcome is there, whole, or was removed. It is removed for what follows.
+ */
+async function judgeOutcome(dir: string, { stdout }: Outcome): Promise<void> {
+  const last = (word: string): bigint =>
+    BigInt([...stdout.matchAll(new RegExp(`^${word} (\\d+)`, "gm"))].at(-1)?.[1] ?? 0n);
+  const backend = new FileBackend({ dir, hints: "poll" });
+  try {
+    const { outcome } = await backend.inspect("doomed");
+    const log = new LockLog("doomed", {
+      paths: pathsIn(dir),
+      clock: systemClock,
+      entriesMax: 2,
+      keepForced: () => {},
+      restored: () => {},
+    });
+    const held = log.read(false)?.state.holders.map(({ fence }) => BigInt(fence)) ?? [];
+    const [granted, kept, done] = [last("fence"), last("kept"), outcome?.fence ?? 0n];
+    if (granted > kept) expect([held.includes(granted), done === granted].filter(Boolean)).toHaveLength(1);
+    else if (last("forgets") === 0n) expect(done).toBe(kept);
+    if (last("forgot") > 0n) expect(outcome).toBeUndefined();
+    if (outcome === undefined) return;
+    expect(outcome.value).toBe(`${outcome.fence} ${"x".repeat(10_000)}`);
+    expect(await backend.forget("doomed", outcome.fence)).toBe(true);
+  } finally {
+    await backend.close();
+  }
+}
+
 /** The next claim gets the lock at once, with a greater fence, in every mode; and nothing of the dead process stays. */
 async function survive(dir: string, outcome: Outcome): Promise<void> {
   const backend = new FileBackend({ dir, entriesMax: 2, hints: "poll" });
@@ -88,7 +121,7 @@ async function survive(dir: string, outcome: Outcome): Promise<void> {
   }
 }
 
-const SCENARIOS = ["open", "alone", "shared", "handOver", "together", "lasting", "lastingReader"];
+const SCENARIOS = ["open", "alone", "shared", "handOver", "together", "outcome", "stolen", "lasting", "lastingReader"];
 
 /** How many disks there are to one that a real kill leaves. */
 const COPIES_TO_A_KILL = 10;
@@ -130,9 +163,12 @@ describe.each(SCENARIOS)("killed at any moment: %s", (scenario) => {
         const dir = join(scratch, `${death.at}-${death.when}`);
         const outcome = await die(dir, death);
         if (scenario.startsWith("lasting")) lasts.set(death.at, await endLasting(dir));
-        await survive(dir, outcome).catch((cause: unknown) => {
-          throw new Error(`killed ${death.when} change ${death.at} (${scenario})`, { cause });
-        });
+        const judged = scenario === "outcome" ? judgeOutcome(dir, outcome) : Promise.resolve();
+        await judged
+          .then(() => survive(dir, outcome))
+          .catch((cause: unknown) => {
+            throw new Error(`killed ${death.when} change ${death.at} (${scenario})`, { cause });
+          });
         rmSync(dir, { recursive: true, force: true });
       }
     };

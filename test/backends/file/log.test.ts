@@ -17,7 +17,8 @@ import { disk } from "../../../src/backends/file/disk.ts";
 import { prepareDirectory } from "../../../src/backends/file/directory-checks.ts";
 import { type Head, LockLog } from "../../../src/backends/file/log.ts";
 import { pathsIn } from "../../../src/backends/file/directory.ts";
-import { type Epoch, FREE, withChecksum } from "../../../src/backends/file/records.ts";
+import { withChecksum } from "../../../src/backends/file/checked-text.ts";
+import { type Epoch, FREE } from "../../../src/backends/file/records.ts";
 import { claim, granted, rewrite, Scratch } from "./peers.ts";
 
 let scratch: Scratch;

@@ -7,7 +7,11 @@ const [, , dist, dir, options] = process.argv;
 const { FileBackend } = await import(`${dist}/backends/file/backend.js`);
 const backend = new FileBackend({ dir, ...JSON.parse(options ?? "{}") });
 const reports = [];
-backend.listen({ lost: (id, reason) => reports.push({ id, reason }), doubt: () => reports.push({ doubt: true }) });
+backend.listen({
+  lost: (id, reason) => reports.push({ id, reason }),
+  doubt: () => reports.push({ doubt: true }),
+  wanted: (wanted) => reports.push({ wanted }),
+});
 const undo = [];
 
 const own = {

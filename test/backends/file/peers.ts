@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Claim, Granted, Refused } from "../../../src/contract/backend.ts";
 import { type FileBackend, file, type FileOptions } from "../../../src/backends/file/index.ts";
-import { withChecksum, parseChecked } from "../../../src/backends/file/records.ts";
+import { withChecksum, parseChecked } from "../../../src/backends/file/checked-text.ts";
 import { newClaim } from "../../../src/testing/claim.ts";
 import { eventually } from "../../../src/testing/eventually.ts";
 import { BUNDLE } from "../../dist.ts";

@@ -1,4 +1,6 @@
 /** One claim that two processes ask for at once: what one does between two steps of the other. */
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Claim } from "../../../src/contract/backend.ts";
 import type { FileBackend } from "../../../src/backends/file/index.ts";
@@ -22,15 +24,17 @@ interface Point {
   readonly nth: number;
   readonly before?: boolean;
   readonly claim: Claim;
+  /** Also those that concern its lock. */
+  readonly all?: boolean;
 }
 
 /** Runs `act` once, at that point, and `later` after this call and each that follows. Returns whether there were so many calls. */
 function atCall(
-  { nth, before = false, claim: { id } }: Point,
+  { nth, before = false, claim: { id }, all = false }: Point,
   act: () => unknown,
   later?: () => unknown,
 ): () => boolean {
-  const files = `${scratch.dir}/o/${id}`;
+  const files = all ? scratch.dir : `${scratch.dir}/o/${id}`;
   let calls = 0;
   let acting = false;
   const doing = (what: (() => unknown) | undefined): void => {
@@ -183,4 +187,68 @@ test("S168: a renewal stays, whatever another process that changes the ttl of th
     expect(clock.now() + held!.remainingMs, `call ${nth}`).toBeGreaterThanOrEqual(renewal.fromMs! + longer.ttlMs);
     expect(await second.renew([longer]), `call ${nth}`).toMatchObject([{ held: true }]);
   }
+});
+
+describe("S168: a renewal for a longer ttl stays, whatever another process does meanwhile that asks for a shorter one", () => {
+  const [short, long] = [{ ttlMs: 60_000 }, { ttlMs: 600_000 }];
+
+  test.each([
+    ["renews it", "is amid that", short, long],
+    ["renews it", "does all of that meanwhile", long, short],
+    ["asks for it again", "is amid that", short, long],
+    ["asks for it again", "does all of that meanwhile", long, short],
+  ])("one that %s, and %s", async (what, _when, first, second) => {
+    for (let nth = 1; ; nth++) {
+      const clock = new FakeClock();
+      const open = (): FileBackend => scratch.open({ detached: true, hints: "poll", clock });
+      const wish = claim({ ...short, name: `lock ${nth}` });
+      // Both know the lease by its first ttl.
+      const [one, two] = [open(), open()];
+      await granted(one, wish);
+      expect(await two.renew([wish])).toMatchObject([{ held: true }]);
+      let other: ReturnType<FileBackend["renew"]> | undefined;
+      const happened = atCall({ nth, before: true, all: true, claim: wish }, () => {
+        other = two.renew([{ ...wish, ...second }]);
+      });
+      if (what === "renews it") expect(await one.renew([{ ...wish, ...first }])).toMatchObject([{ held: true }]);
+      else await granted(one, { ...wish, ...first });
+      Object.assign(disk, real);
+      if (!happened()) {
+        expect(nth).toBeGreaterThan(5);
+        return;
+      }
+      expect(await other, `call ${nth}`).toMatchObject([{ held: true }]);
+      const [held] = (await open().inspect(wish.name)).held;
+      expect(held?.remainingMs, `call ${nth}`).toBeGreaterThanOrEqual(long.ttlMs);
+    }
+  });
+
+  test("one that had read the old end before, and writes its own when the longer one is not in the log yet", async () => {
+    const clock = new FakeClock();
+    const open = (): FileBackend => scratch.open({ detached: true, hints: "poll", clock });
+    const wish = claim(short);
+    await granted(open(), wish);
+    const [file] = readdirSync(join(scratch.dir, "o"));
+    const path = join(scratch.dir, "o", file!);
+    const endMs = real.times(path)!.mtimeMs;
+    disk.link = (from, to) => {
+      real.utimes(path, endMs);
+      real.link(from, to);
+    };
+    expect(await open().renew([{ ...wish, ...long }])).toMatchObject([{ held: true }]);
+    Object.assign(disk, real);
+    expect((await open().inspect(wish.name)).held[0]?.remainingMs).toBeGreaterThanOrEqual(long.ttlMs);
+  });
+
+  test("one that knows both ttls, and an older end", async () => {
+    const clock = new FakeClock();
+    const [one, two] = [0, 1].map(() => scratch.open({ detached: true, hints: "poll", clock }));
+    const wish = claim(short);
+    await granted(one!, wish);
+    expect(await two!.renew([{ ...wish, ...long }])).toMatchObject([{ held: true }]);
+    clock.block(long.ttlMs / 2);
+    expect(await one!.renew([{ ...wish, ...long }])).toMatchObject([{ held: true }]);
+    expect(await two!.renew([wish])).toMatchObject([{ held: true }]);
+    expect((await one!.inspect(wish.name)).held[0]?.remainingMs).toBeGreaterThanOrEqual(long.ttlMs);
+  });
 });

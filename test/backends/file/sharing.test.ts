@@ -95,6 +95,69 @@ describe("a renewal", () => {
   });
 });
 
+describe("a lease that is renewed for another ttl", () => {
+  test("leaves the others, which keep theirs, and has its own fence and its own end from then on", async () => {
+    const [backend, other] = [open(), open()];
+    const claims = several(3);
+    const { fence } = await granted(backend, claims[0]!);
+    await take(backend, claims.slice(1));
+    const longer = { ...claims[0]!, ttlMs: 600_000 };
+    await clock.advance(20_000);
+    expect(await backend.renew([claims[1]!, longer, claims[2]!])).toMatchObject([
+      { held: true },
+      { held: true },
+      { held: true },
+    ]);
+    expect(leaseFiles()).toHaveLength(2);
+    const counts = countRenewals();
+    expect(await backend.renew([longer, ...claims.slice(1)])).toMatchObject([
+      { held: true },
+      { held: true },
+      { held: true },
+    ]);
+    expect([...counts.values()]).toEqual([1, 1]);
+    const { held } = await other.query("");
+    expect(held.map(({ name, remainingMs }) => [name, Math.round(remainingMs / 1000)])).toEqual([
+      ["lock 0", 600],
+      ["lock 1", 60],
+      ["lock 2", 60],
+    ]);
+    expect(held[0]).toMatchObject({ fence, id: longer.id });
+    await clock.advance(61_000);
+    expect((await other.query("")).held.map(({ name }) => name)).toEqual(["lock 0"]);
+    await granted(other, claim({ name: "lock 1" }));
+    expect(await backend.release(longer)).toBe("held");
+    await granted(other, claim({ name: "lock 0" }));
+  });
+
+  test("is not ended sooner by a shorter one, and lasts for that when the longer time is over", async () => {
+    const [backend, other] = [open(), open()];
+    const [wish, beside] = several(2) as [Claim, Claim];
+    await take(backend, [wish, beside]);
+    const shorter = { ...wish, ttlMs: 1000 };
+    const remainingMs = async (): Promise<number> =>
+      Math.round((await other.inspect(wish.name)).held[0]?.remainingMs ?? 0);
+    expect(await backend.renew([shorter])).toMatchObject([{ held: true }]);
+    expect(await remainingMs()).toBe(60_002);
+    await clock.advance(59_500);
+    expect(await backend.renew([shorter])).toMatchObject([{ held: true }]);
+    expect(await remainingMs()).toBe(1002);
+    await clock.advance(1002);
+    await granted(other, claim({ name: wish.name }));
+    expect(await backend.renew([shorter])).toMatchObject([{ held: false }]);
+  });
+
+  test("is granted for it too, if it is asked for again", async () => {
+    const [backend, other] = [open(), open()];
+    const [wish, beside] = several(2) as [Claim, Claim];
+    await take(backend, [wish, beside]);
+    const { fence } = (await other.inspect(wish.name)).held[0]!;
+    expect(await granted(backend, { ...wish, ttlMs: 600_000 })).toMatchObject({ fence });
+    await clock.advance(61_000);
+    expect((await other.query("")).held.map(({ name }) => name)).toEqual([wish.name]);
+  });
+});
+
 describe("has a file of its own", () => {
   test.each<[string, Partial<Claim>]>([
     ["what is not renewed by the core for as long as it is held", { renewed: false }],
@@ -122,6 +185,20 @@ describe("has a file of its own", () => {
     expect(await backend.release(claims[0]!)).toBe("held");
     expect(await backend.renew(claims)).toMatchObject([{ held: false }, { held: true }, { held: true }]);
     expect((await backend.query("")).held).toHaveLength(2);
+  });
+
+  test("a lease with a minHold, for ever: the place that is kept for it is not taken for a later lease", async () => {
+    const backend = scratch.open();
+    const wish = (): Claim => claim({ limit: 2, minHoldMs: 60_000, queues: false });
+    const [first, second] = [wish(), wish()];
+    const { fence } = await granted(backend, first);
+    await backend.release(first);
+    await granted(backend, second);
+    expect(await backend.attempt(wish())).toMatchObject({ granted: false });
+    expect(await backend.release({ ...second, minHoldMs: 0 })).toBe("held");
+    expect((await backend.inspect("a lock")).held).toMatchObject([{ fence, remainder: "minHold" }]);
+    await granted(backend, wish());
+    expect(await backend.attempt(wish())).toMatchObject({ granted: false });
   });
 
   test("a waiter, also after the lock was handed to it", async () => {

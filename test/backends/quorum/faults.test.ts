@@ -87,6 +87,8 @@ test("S33: a flushed member abstains as a restarted one does", async () => {
   const group = await startProxiedServers({ count: 3, clients: 1 });
   await granted(group.backends[0]!, newClaim({ name }));
   for (const server of group.servers.slice(0, 2)) await server.cli("FLUSHALL");
+  // Also to those who only look.
+  expect((await group.backends[0]!.inspect(name)).quarantineMs).toBeGreaterThan(0);
   const error = await failure(group.backends[0]!.attempt(newClaim({ name: "another" })));
   expect(error.votes.map(({ vote }) => vote)).toEqual([
     "recovering",

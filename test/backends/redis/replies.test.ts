@@ -1,6 +1,7 @@
 /** Replies that never come: no second hold, no stuck waiter, no false answer. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
+import type { Claim, Released } from "../../../src/contract/backend.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
@@ -19,8 +20,8 @@ async function throughProxy(testClients: Clients): Promise<{ proxy: Proxy; port:
   return { proxy, port: proxy.port };
 }
 
-/** Loses the reply to the next script call that mentions `text`, and cuts that connection. */
-function loseReplyTo(proxy: Proxy, text: string): Promise<void> {
+/** Loses the reply to the next script call that mentions `text`, and cuts that connection. `then`: what happens in that instant. */
+function loseReplyTo(proxy: Proxy, text: string, then?: () => void): Promise<void> {
   return new Promise((resolve) => {
     let connection: number | undefined;
     proxy.onRequest = (chunk, id) => {
@@ -31,6 +32,7 @@ function loseReplyTo(proxy: Proxy, text: string): Promise<void> {
       if (id !== connection) return undefined;
       proxy.onRequest = undefined;
       proxy.onReply = undefined;
+      then?.();
       resolve();
       return "reset";
     };
@@ -89,6 +91,34 @@ describe.concurrent("lost replies", () => {
     expect((await backend.swap(next, rivalOf(next))).released).toBeUndefined();
     await swapLost;
   });
+
+  test.each(["release", "swap"] as const)(
+    "S130: nor as “queued”, where an attempt of the same claim came between the two: a %s",
+    async (step) => {
+      await using testClients = new Clients();
+      const { proxy, port } = await throughProxy(testClients);
+      const [backend, near] = [testClients.backend(port), testClients.backend(server.port)];
+      const claim = claimOf();
+      const [rival, next] = [rivalOf(claim), rivalOf(claim)];
+      const leave = async (held: Claim): Promise<Released | undefined> =>
+        step === "release" ? await backend.release(held) : (await backend.swap(held, next)).released;
+      // The server knows the scripts from here on: what is lost is the answer.
+      await granted(backend, claim);
+      expect(await leave(claim)).toBe("held");
+      await backend.release(next);
+      await granted(backend, claim);
+      const lost = loseReplyTo(proxy, claim.id, () => proxy.hang("requests"));
+      const left = leave(claim).catch((error: unknown) => error);
+      await lost;
+      // Carried out; the client sends it again when it has a connection.
+      if (step === "swap") await near.release(next);
+      await granted(near, rival);
+      expect((await refused(near, claim)).position).toBe(1);
+      await proxy.heal();
+      if (step === "swap") expect(await left).toBeUndefined();
+      else expect(await left).toMatchObject({ name: "LockBackendError", fatal: false });
+    },
+  );
 
   test("S132: close() waits for releases under way, and says what may be left when no answer comes", async () => {
     await using testClients = new Clients();

@@ -122,6 +122,7 @@ test("S159: it neither grants nor prolongs anything, whatever was sent to it mea
     waits: true,
     renewals: ["unknown", "unknown"],
   };
-  expect(await signs).toContain("Not enough replicas answered of late");
+  // Where the server happens to count its replicas first, it refuses the write itself, and the answer to the claim says so.
+  expect(String(await signs)).toMatch(/NOREPLICAS|Not enough replicas answered of late/u);
   expect(await Promise.all(asked)).toEqual(users.map(({ library }) => ({ library: library.name, ...expected })));
 }, 180_000);
