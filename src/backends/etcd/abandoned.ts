@@ -1,6 +1,6 @@
 /**
  * Claims that this process gave up although their keys may still be there: they must not be found again by their ids. Each is
- * forgotten when the cluster no longer knows its lease, which nobody keeps alive: then its key is gone for certain.
+ * forgotten when the cluster no longer knows its lease, which is not kept alive: then its key is gone for certain.
  */
 import type { EtcdClient } from "./client/client.ts";
 

@@ -1,5 +1,6 @@
 /** Opens `etcd://` and `etcds://` URLs, and the renewer for a worker thread. Node's URL class cannot parse lists of hosts. */
 import { readFileSync } from "node:fs";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Backend, Renewer } from "../../contract/backend.ts";
 import { etcd, type EtcdOptions, openEtcd } from "./options.ts";
 
@@ -22,11 +23,13 @@ export async function openRenewer(data: unknown): Promise<Renewer> {
 /** @internal Throws a `TypeError` that repeats no password. */
 export function parseUrl(url: string): EtcdOptions {
   const match = URL_FORM.exec(url);
-  if (match === null) throw new TypeError(`Expected \`url\` to look like ${JSON.stringify(EXAMPLE)}`);
+  if (match === null) throw new ArgumentError(`Expected \`url\` to look like ${JSON.stringify(EXAMPLE)}`);
   const query = new URLSearchParams(match[4] ?? "");
   for (const name of query.keys()) {
     if (KNOWN.some((known) => known === name)) continue;
-    throw new TypeError(`Expected \`url\` to have options of ${KNOWN.join(", ")} only, got ${JSON.stringify(name)}`);
+    throw new ArgumentError(
+      `Expected \`url\` to have options of ${KNOWN.join(", ")} only, got ${JSON.stringify(name)}`,
+    );
   }
   const isEncrypted = match[1]?.toLowerCase() === "etcds";
   const [base, names] = [query.get("base"), query.get("names")];
@@ -41,7 +44,7 @@ export function parseUrl(url: string): EtcdOptions {
 
 function toAuth(credentials: string): { readonly user: string; readonly password: string } {
   const colon = credentials.indexOf(":");
-  if (colon < 1) throw new TypeError("Expected the credentials in `url` to be user:password");
+  if (colon < 1) throw new ArgumentError("Expected the credentials in `url` to be user:password");
   return { user: decode(credentials.slice(0, colon)), password: decode(credentials.slice(colon + 1)) };
 }
 
@@ -59,13 +62,13 @@ function toTls(query: URLSearchParams): Exclude<EtcdOptions["tls"], boolean | un
 function refuseFiles(query: URLSearchParams): Record<string, never> {
   const file = (["ca", "cert", "key", "servername"] as const).find((name) => query.has(name));
   if (file === undefined) return {};
-  throw new TypeError(`Expected \`url\` to start with "etcds://" where it has the option ${file}`);
+  throw new ArgumentError(`Expected \`url\` to start with "etcds://" where it has the option ${file}`);
 }
 
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new TypeError("Expected the user:password in `url` to be percent-encoded properly");
+    throw new ArgumentError("Expected the user:password in `url` to be percent-encoded properly");
   }
 }

@@ -1,5 +1,6 @@
 /** etcd(): a backend from options, checked at the door. */
 import type { ConnectionOptions } from "node:tls";
+import { ArgumentError } from "../../contract/argument-error.ts";
 import { EtcdBackend } from "./backend.ts";
 import { EtcdClient } from "./client/client.ts";
 import { parseEndpoints } from "./client/endpoints.ts";
@@ -29,17 +30,17 @@ export function etcd(options: EtcdOptions): EtcdBackend {
 export function openEtcd(options: EtcdOptions, finds: boolean): EtcdBackend {
   const { base = DEFAULTS.base, names = DEFAULTS.names, auth } = options;
   if (typeof options.endpoints !== "string") {
-    throw new TypeError('Expected `endpoints` to be a list such as "etcd1:2379,etcd2:2379"');
+    throw new ArgumentError('Expected `endpoints` to be a list such as "etcd1:2379,etcd2:2379"');
   }
   parseEndpoints(options.endpoints);
   if (!/^(?:[^/%]+)?(?:\/[^/%]+)*$/.test(base) || base === "") {
-    throw new TypeError(`Expected \`base\` to be a prefix such as "/locks", got ${JSON.stringify(base)}`);
+    throw new ArgumentError(`Expected \`base\` to be a prefix such as "/locks", got ${JSON.stringify(base)}`);
   }
   if (names !== "escaped" && names !== "paths") {
-    throw new TypeError(`Expected \`names\` to be "escaped" or "paths", got ${JSON.stringify(names)}`);
+    throw new ArgumentError(`Expected \`names\` to be "escaped" or "paths", got ${JSON.stringify(names)}`);
   }
   if (auth !== undefined && (typeof auth.user !== "string" || typeof auth.password !== "string")) {
-    throw new TypeError("Expected `auth` to have a user and a password");
+    throw new ArgumentError("Expected `auth` to have a user and a password");
   }
   const client = new EtcdClient({
     endpoints: options.endpoints,

@@ -1,5 +1,5 @@
 /**
- * Outcomes: each in a key beside its lock's queue, on a lease of its own. Nobody keeps that lease alive, so the cluster's clock
+ * Outcomes: each in a key beside its lock's queue, on a lease of its own. That lease is not kept alive, so the cluster's clock
  * ends the outcome; the transaction that writes it ends the holder's lease.
  */
 import { type Claim, type KeptOutcome, type Outcome, OUTCOME_BYTES_MAX } from "../../contract/claim.ts";

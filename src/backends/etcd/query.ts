@@ -126,7 +126,7 @@ function said(
   return { meta, ...(id && { id }), ...(local && { local }) };
 }
 
-/** A lease that is not renewed lasts for its ttl, and then for its delay. What is left is told in whole seconds, cut off. */
+/** A lease that is not renewed lasts for its ttl, and then for its delay. What is left comes in whole seconds, cut off. */
 function remainderOf({ endedFence, lockDelayMs }: ClaimRecord, restMs: number | undefined): Holding["remainder"] {
   if (endedFence !== undefined) return "minHold";
   return restMs !== undefined && restMs + 1000 <= lockDelayMs ? "lockDelay" : undefined;

@@ -31,7 +31,7 @@ export class Showing {
     const value = writeShown(toShow);
     local.toShow = undefined;
     if (value === undefined) return;
-    // Before it is sent: whoever removes the claim's key removes this one too.
+    // Before it is sent: what removes the claim's key removes this one too.
     place.shownKey = this.#keys.beside.shown(toShow.name, place.key);
     local.shownMs = performance.now();
     try {

@@ -42,10 +42,10 @@ export function isWanted({ claim, span, key }: WantedOf, found: readonly (readon
   );
 }
 
-/** The holder at `index` is told of one that waits, if it shares the lock, or is the oldest. */
+/** The holder at `index` learns of one that waits, if it shares the lock, or is the oldest. */
 export function isWantedAt(order: readonly Contender[], index: number): boolean {
-  const isTold = index === 0 || order[index]?.kind.mode === "shared";
-  return isTold && order.some((_, at) => obstacleOf(order, at) !== undefined);
+  const learns = index === 0 || order[index]?.kind.mode === "shared";
+  return learns && order.some((_, at) => obstacleOf(order, at) !== undefined);
 }
 
 /** The keys of the lock that are not of the claim's own kind. */

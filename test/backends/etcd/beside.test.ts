@@ -54,7 +54,7 @@ function loseAnswer(to: EtcdBackend, isIt: (request: Parameters<EtcdBackend["cli
 }
 
 describe("an outcome", () => {
-  test("has a lease of its own, and none is left of those that were taken for it in vain", async () => {
+  test("has a lease of its own, and none is left of those that were taken for it without success", async () => {
     const worker = claim(lockName(), { ttlMs: 600_000, renewed: true });
     const { fence } = await granted(backend, worker);
     const before = await allLeases();

@@ -127,7 +127,7 @@ describe("etcdctl lock", () => {
       const ours = (): Promise<unknown> => run(process.execPath, ["--input-type=module", "--eval", program]);
       await Promise.all([theirs(), theirs(), ours(), ours(), ours(), ours()]);
       expect(readFileSync(counter, "utf8").trim()).toBe(String(6 * rounds));
-      // Written by whoever holds the lock, so in the order of the leases.
+      // Written by the process that holds the lock, so in the order of the leases.
       const fences = readFileSync(log, "utf8").trim().split("\n").map(BigInt);
       expect(fences).toHaveLength(4 * rounds);
       for (const [at, fence] of fences.entries()) if (at > 0) expect(fence).toBeGreaterThan(fences[at - 1] as bigint);

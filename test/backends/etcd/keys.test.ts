@@ -4,7 +4,9 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { holdersOf, inOrder, obstacleOf } from "../../../src/backends/etcd/contenders.ts";
 import { asPaths, below, escapedBelow, keyOf } from "../../../src/backends/etcd/keys.ts";
-import { readClaim, readForced, writeClaim, writeForced } from "../../../src/backends/etcd/record.ts";
+import { readClaim, readForced, readShown, writeClaim, writeForced } from "../../../src/backends/etcd/record.ts";
+import { readOutcome } from "../../../src/backends/etcd/outcomes.ts";
+import { OUTCOME_BYTES_MAX } from "../../../src/contract/claim.ts";
 import { parseUrl } from "../../../src/backends/etcd/open.ts";
 import { etcd } from "../../../src/backends/etcd/index.ts";
 import { claim } from "./claims.ts";
@@ -144,9 +146,33 @@ describe("values", () => {
           expect(record.holder.length).toBeLessThanOrEqual(800);
           expect(record.holder).not.toMatch(/[\p{Cc}\p{Cf}]/u);
           readForced(Buffer.from(bytes));
+          readShown(Buffer.from(bytes));
+          expect(readOutcome({ value: Buffer.from(bytes), lease: 1n })).toBeUndefined();
         },
       ),
     );
+  });
+
+  test("that are almost ours are read as what they are, or not at all (S179)", () => {
+    const record = { holdfast: 1, id: "x", fence: "7", holder: "a", value: "done" };
+    const local = { waiters: 1, users: 0, holds: [["a", "7"]], holdsMore: false };
+    const whole = { ...record, by: "ops", reason: "stuck", atMs: 1, meta: { why: "x" }, local };
+    const field = fc.constantFrom(...Object.keys(whole));
+    fc.assert(
+      fc.property(field, fc.jsonValue(), (name, wrong) => {
+        const value = Buffer.from(JSON.stringify({ ...whole, [name]: wrong }));
+        const kept = readOutcome({ value, lease: 1n });
+        if (kept !== undefined) expect([typeof kept.value, typeof kept.fence]).toEqual(["string", "bigint"]);
+        const shown = readShown(value)?.local;
+        if (shown !== undefined) expect(Number.isSafeInteger(shown.waiters)).toBe(true);
+        expect(Object.values(readClaim(value).meta).every((text) => typeof text === "string")).toBe(true);
+      }),
+    );
+    const bytes = Buffer.from(JSON.stringify(record));
+    expect(readOutcome({ value: bytes, lease: 1n })).toMatchObject({ value: "done", fence: 7n });
+    expect(readOutcome({ value: bytes, lease: 0n }), "ours live with a lease").toBeUndefined();
+    const huge = Buffer.from(JSON.stringify({ ...record, value: "x".repeat(OUTCOME_BYTES_MAX + 1) }));
+    expect(readOutcome({ value: huge, lease: 1n })).toBeUndefined();
   });
 });
 

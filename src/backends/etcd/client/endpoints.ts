@@ -1,4 +1,5 @@
 /** Which members there are, and which to try next. */
+import { ArgumentError } from "../../../contract/argument-error.ts";
 
 export interface Endpoint {
   readonly host: string;
@@ -15,7 +16,7 @@ export function parseEndpoints(text: string): readonly Endpoint[] {
     const match = BRACKETED.exec(part) ?? PLAIN.exec(part);
     const port = Number(match?.[2] ?? DEFAULT_PORT);
     if (match === null || port < 1 || port > 65_535) {
-      throw new TypeError(
+      throw new ArgumentError(
         `Expected \`endpoints\` to be a list such as "etcd1:2379,etcd2:2379" or "[::1]:2379", got ${JSON.stringify(text)}`,
       );
     }

@@ -20,7 +20,7 @@ export interface KeyRange {
   readonly end?: Uint8Array | undefined;
 }
 
-/** Which events are told of. */
+/** Which events are sent. */
 export type WatchedEvents = "deletes" | "puts";
 
 /** The filter keeps the others back. */
