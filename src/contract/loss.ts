@@ -19,6 +19,8 @@ export type LossReason =
   | { readonly kind: "slept" }
   /** The machine slept or its wall clock was set, and the store could not be asked. */
   | { readonly kind: "unconfirmed" }
+  /** The store did not say in time whether it has kept what the work came to. */
+  | { readonly kind: "unkept" }
   /** The machine slept or its wall clock was set: the store is being asked. Only from `assertHeld()`. */
   | { readonly kind: "in-doubt" }
   | { readonly kind: "max-hold" }
@@ -57,6 +59,7 @@ const WORDS: Readonly<Record<Exclude<LossReason["kind"], "forced" | "expired" | 
   slept: "the machine slept past the end of its ttl",
   unconfirmed:
     "the machine slept or its wall clock was set, and the store could not be asked whether it was still held",
+  unkept: "the store did not say in time whether it has kept what the work came to",
   "in-doubt": "it is in doubt until the store confirms it: the machine slept, or its wall clock was set",
   "max-hold": "it was held for its maxHold",
   closed: "the locks were closed",

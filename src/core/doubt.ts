@@ -20,6 +20,12 @@ export function leftToOthers(hold: Hold, clock: Clock, watchdog: Watchdog): Rele
   return hold.inDoubt(clock.now()) ? settleDoubt(hold, clock, watchdog) : "released";
 }
 
+/** What becomes of the hold when the last of them is out: what a lease of it leaves behind is kept by then, or lost with it. */
+export async function endOf(hold: Hold): Promise<ReleaseResult> {
+  while (hold.state === "held") await hold.changed();
+  return hold.state === "ending" ? await hold.released! : "lost";
+}
+
 /** The watchdog asks the store, unless it is being asked. `unknown`: it did not answer in time. */
 async function settleDoubt(hold: Hold, clock: Clock, watchdog: Watchdog): Promise<ReleaseResult> {
   const patienceMs = Math.max(PATIENCE_MIN_MS, Math.min(PATIENCE_MAX_MS, hold.ttlMs / 3));

@@ -102,6 +102,11 @@ export class Engine {
     return await this.#takeNow(name, options, waitMode, Math.max(1, untilMs - this.clock.now()));
   }
 
+  /** See {@link LocalQueue.hidesOutcome}. */
+  hidesOutcome(name: string): boolean {
+    return this.#queues.get(name)?.hidesOutcome === true;
+  }
+
   /** Takes part in a lease that the caller is inside of. That takes nothing from the store, so that it goes on while closing. */
   async reenter(scope: Scope, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
     scope.check(options.mode);

@@ -117,6 +117,8 @@ export class Hold implements Deadline {
   end(how: "ending" | "lost"): boolean {
     if (this.#state !== "held") return false;
     this.#state = how;
+    // Nothing is kept of a lease that is lost, though the store may have it yet.
+    if (how === "lost") this.outcome = undefined;
     this.#tell();
     return true;
   }

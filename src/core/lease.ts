@@ -11,9 +11,9 @@ import type { Backend, Holding, Mode, Outcome } from "../contract/backend.ts";
 import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
-import { leftToOthers } from "./doubt.ts";
+import { endOf, leftToOthers } from "./doubt.ts";
 import { unused } from "./grant.ts";
-import type { Hold, HoldUser } from "./hold.ts";
+import type { Hold } from "./hold.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -126,14 +126,23 @@ export class HeldLease implements Lease, Peekable {
 
   /**
    * @internal Ends the lease when the work under it has settled. Returns the loss if that work may not be taken for complete:
-   * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides.
+   * judged once, at this instant, by the monotonic clock; where that is in doubt, the release decides. An outcome is kept by the
+   * store's word only, when the last one inside is out: see {@link over}.
    */
   async finish(outcome?: Omit<Outcome, "fence">): Promise<LockLostError | undefined> {
     const state = this.stateNow();
-    if (outcome !== undefined && state !== "lost") this.#hold.outcome = { ...outcome, fence: this.#hold.firstFence };
+    if (outcome !== undefined && (state === "held" || state === "doubt"))
+      this.#hold.outcome = { ...outcome, fence: this.#hold.firstFence };
     const result = await this.release();
-    if (state === "doubt" && result === "unknown") this.#loseLate({ kind: "unconfirmed" });
+    if (result === "unknown" && state === "doubt") this.#loseLate({ kind: "unconfirmed" });
+    // Its hold may be another's by now.
+    if (outcome !== undefined && state === "released") this.#loseLate({ kind: "released" });
     return this.lost;
+  }
+
+  /** @internal What becomes of its hold when the last one inside is out, too. */
+  over(): Promise<ReleaseResult> {
+    return endOf(this.#hold);
   }
 
   /** @internal Ends a lease that its user never got. One inside another is not the hold's only user. */
@@ -243,9 +252,8 @@ export class HeldLease implements Lease, Peekable {
   #release(): Promise<ReleaseResult> {
     this.#end ??= "released";
     const given = HeldLease.#leave(this);
-    return typeof given === "string"
-      ? Promise.resolve(this.#conclude(given))
-      : given.then((result) => this.#conclude(result));
+    if (typeof given === "string") return Promise.resolve(this.#conclude(given));
+    return given.then((result) => this.#conclude(result));
   }
 
   /** The lease is released. The last one out gives the hold back, and takes those around it along that wait for nothing else. */
@@ -287,12 +295,4 @@ export class HeldLease implements Lease, Peekable {
     holdChannel.end.publish(event);
     return await given;
   }
-}
-
-/** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
-export function reportLost(leases: readonly HoldUser[], loss: LossReason): void {
-  const all = leases.flatMap((lease) => lease.withInner());
-  const marked = all.filter((lease) => lease.markLost(loss));
-  for (const lease of all) lease.onLost?.(loss);
-  for (const lease of marked) lease.abort();
 }

@@ -20,7 +20,8 @@ import { describeLoss, type LossReason } from "../contract/loss.ts";
 import { Hold, type HoldFront, tellWanted } from "./hold.ts";
 import { remove } from "./list.ts";
 import { type Grant, unused } from "./grant.ts";
-import { HeldLease, type LeaseParts, reportLost } from "./lease.ts";
+import { HeldLease, type LeaseParts } from "./lease.ts";
+import { reportLost } from "./report-lost.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
 import { mayLend, seatsFor } from "./lending.ts";
 import { factsOf } from "./shown.ts";
@@ -59,6 +60,12 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   get #closed(): boolean {
     return this.#parts.closing.aborted;
+  }
+
+  /** Who holds or is next here takes no notice of outcomes: a request behind would not learn of one that is kept. */
+  get hidesOutcome(): boolean {
+    const [hold] = this.#holds;
+    return (hold?.options ?? this.#line.first?.options)?.wantsOutcome === false;
   }
 
   /** The request is settled later: with a lease, with `null` for a try, or with an error. */

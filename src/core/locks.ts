@@ -82,7 +82,9 @@ class BackendLocks implements Locks {
 
   async once<T>(name: string, options: OnceOptions<T>, work: Work<T>): Promise<OnceResult<T>> {
     const parts = { engine: this.#engine, running: this.#running, checked: this.#checked.bind(this) };
-    return (await import("./once.ts")).once(parts, name, options, work);
+    // Read now: the caller may use the object again while the code is loaded.
+    const given = typeof options === "object" && options !== null ? { ...options } : options;
+    return (await import("./once.ts")).once(parts, name, given, work);
   }
 
   acquire(name: Names, options?: AcquireOptions): Promise<Lease> {

@@ -2,12 +2,15 @@
  * once(): of all callers everywhere one does the work, and the others get what came of it, for as long as it is kept. Loaded by
  * the first call. What is kept and the end of the lease are one step of the store, so that no work begins after an outcome is kept.
  */
+import { readAnswer } from "../contract/answer.ts";
 import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { KeptOutcome } from "../contract/claim.ts";
 import { OUTCOME_KEEP_MAX_MS, OUTCOME_KEEP_MIN_MS } from "../contract/claim.ts";
 import { type Duration, toMs } from "../contract/duration.ts";
 import { LockBackendError, quote } from "../contract/errors.ts";
+import type { LossReason } from "../contract/loss.ts";
 import type { AcquireOptions, OnceCodec, OnceOptions, OnceResult, Work } from "./api.ts";
+import { askStore } from "./ask-store.ts";
 import { attachLoss, type Call, type Running } from "./close.ts";
 import type { Engine } from "./engine.ts";
 import { HeldLease } from "./lease.ts";
@@ -48,15 +51,30 @@ export async function once<T>(
   const waits = usual.waitMs > 0;
   const mine: CheckedOptions = { ...usual, wantsOutcome: true, shareKey: `once ${usual.shareKey}` };
   const call: Call = { name };
+  let kept: () => Promise<OnceResult<T>>;
   running.calls.add(call);
   try {
-    const waitMs = waits ? usual.waitMs : answerMs(usual);
-    const taken = (await engine.takeOrOutcome(name, mine, waits ? "queue" : "once", waitMs))!;
+    const untilMs = engine.clock.now() + (waits ? usual.waitMs : answerMs(usual));
+    const known = engine.hidesOutcome(name) ? await lookFor(engine, name, usual) : undefined;
+    const waitMs = Math.max(1, untilMs - engine.clock.now());
+    const taken = known ?? (await engine.takeOrOutcome(name, mine, waits ? "queue" : "once", waitMs))!;
     if (!(taken instanceof HeldLease)) return replay(engine, name, taken, codec);
-    return await runOnce(engine, taken, work, codec, keepMs, keepFailureMs);
+    kept = await runOnce(engine, taken, work, codec, keepMs, keepFailureMs);
   } finally {
     running.end(call);
   }
+  // close() does not wait for this: it ends leases that are never released.
+  return await kept();
+}
+
+/** What is kept, if the store says so in time. Without its word the call waits for its turn, and learns it then. */
+async function lookFor(engine: Engine, name: string, usual: CheckedOptions): Promise<KeptOutcome | undefined> {
+  const { backend, clock } = engine;
+  const timeoutMs = Math.min(answerMs(usual), usual.waitMs > 0 ? usual.waitMs : Infinity);
+  const ask = (): ReturnType<typeof backend.inspect> => backend.inspect(name);
+  const state = await askStore(engine, "once()", { signal: usual.signal, timeoutMs }, ask, name).catch(() => undefined);
+  const read = readAnswer({ granted: false, heldBy: [], outcome: state?.outcome }, clock.now());
+  return typeof read === "object" && !read.granted ? read.outcome : undefined;
 }
 
 async function runOnce<T>(
@@ -66,20 +84,27 @@ async function runOnce<T>(
   codec: OnceCodec<T>,
   keepMs: number,
   keepFailureMs: number | undefined,
-): Promise<OnceResult<T>> {
-  let result: T;
+): Promise<() => Promise<OnceResult<T>>> {
+  let came: T;
   try {
-    result = await new Scope(engine, lease).run(() => work(lease));
+    came = await new Scope(engine, lease).run(() => work(lease));
   } catch (error) {
     const failure = keepFailureMs === undefined ? undefined : { value: encodeFailure(error), keepMs: keepFailureMs };
     attachLoss(error, await lease.finish(failure).catch(() => undefined));
     throw error;
   }
-  const { text, value } = encodeValue(result, codec);
-  const lost = await lease.finish({ value: text, keepMs });
-  if (lost === undefined) return { value, replayed: false, fence: lease.fence, at: new Date(engine.clock.wall()) };
-  lost.result = result;
-  throw lost;
+  const { text, value } = encodeValue(came, codec);
+  let loss: LossReason = { kind: "gone" };
+  lease.onLost = (why) => void (loss = why);
+  const ended = await lease.finish({ value: text, keepMs });
+  return async () => {
+    // Leases inside it may outlive the work, and nothing is kept before the last of them is released.
+    const result = ended === undefined ? await lease.over() : "lost";
+    const lost = result === "released" ? undefined : lease.lossFor(result === "lost" ? loss : { kind: "unkept" });
+    if (lost === undefined) return { value, replayed: false, fence: lease.fence, at: new Date(engine.clock.wall()) };
+    lost.result = came;
+    throw lost;
+  };
 }
 
 /** What another caller's work came to. Throws the failure that is kept. */

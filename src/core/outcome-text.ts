@@ -19,10 +19,13 @@ export const JSON_CODEC: OnceCodec<never> = {
 export function encodeValue<T>(result: T, codec: OnceCodec<T>): { readonly text: string; readonly value: T } {
   if (result === undefined) return { text: "n", value: result };
   try {
-    const text: unknown = codec.encode(result);
-    if (typeof text !== "string") return { text: "xit cannot be written as text", value: result };
-    const bytes = Buffer.byteLength(text);
-    if (bytes > VALUE_BYTES_MAX) return { text: `xit is ${bytes} bytes long, of ${VALUE_BYTES_MAX}`, value: result };
+    const encoded: unknown = codec.encode(result);
+    if (typeof encoded !== "string") return { text: "xit cannot be written as text", value: result };
+    const bytes = Buffer.from(encoded);
+    const { length } = bytes;
+    if (length > VALUE_BYTES_MAX) return { text: `xit is ${length} bytes long, of ${VALUE_BYTES_MAX}`, value: result };
+    // As a store gives it back: half a surrogate pair is no UTF-8.
+    const text = bytes.toString();
     return { text: `v${text}`, value: codec.decode(text) };
   } catch (error) {
     return { text: `x${clipped(messageOf(error), WORDS_MAX)}`, value: result };

@@ -124,10 +124,11 @@ export class Tries extends Acquisitions {
 
   protected refused(acquisition: Acquisition<Request>): void {
     this.#most = 1;
-    const { mode, limit } = acquisition.claim;
+    const { mode, limit, wantsOutcome = false } = acquisition.claim;
     const blockers = acquisition.blockers(this.#parts.clock.now());
-    // Who fits beside whom depends on nothing else.
-    const isSame = ({ options }: Request): boolean => options.mode === mode && options.limit === limit;
+    // Who fits beside whom depends on nothing else; but who wants an outcome may get one though the lock is busy.
+    const isSame = ({ options }: Request): boolean =>
+      options.mode === mode && options.limit === limit && (wantsOutcome || !options.wantsOutcome);
     this.#answer(acquisition, isSame, (request) => request.refuse(blockers));
   }
 

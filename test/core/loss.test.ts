@@ -12,6 +12,7 @@ const WORDED: { readonly [Kind in LossReason["kind"]]: readonly [LossReason & { 
   expired: [{ kind: "expired", renewal: "failed", failures: 3 }, /did not confirm it \(3 renewals failed\)/],
   slept: [{ kind: "slept" }, /slept past the end of its ttl/],
   unconfirmed: [{ kind: "unconfirmed" }, /could not be asked/],
+  unkept: [{ kind: "unkept" }, /did not say in time whether it has kept/],
   "in-doubt": [{ kind: "in-doubt" }, /in doubt/],
   "max-hold": [{ kind: "max-hold" }, /maxHold/],
   closed: [{ kind: "closed" }, /closed/],

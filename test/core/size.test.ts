@@ -7,8 +7,9 @@ import { expect, test } from "vitest";
 // 800 bytes more than in 0.1's last days: a wall clock that is set back must not hide a sleep (SleepDetector), tries must not keep a
 // waiter from being asked for (S169), one wording of every loss, also of those that only backends know, and a quarantine as a field.
 // 1,600 bytes more for the contract of 0.2: outcomes, wanted, and what a claim shows of its process.
-// 100 bytes more: a renewal must be about the same lease, where a question for its claim had no answer (S165).
-test("the core is at most 19.0 kB, bundled, minified and compressed", async () => {
+// 100 bytes more: a renewal must be about the same lease, where a question for its claim had no answer (S165). 200 more, so that an outcome is only believed to
+// be kept by the store's word.
+test("the core is at most 19.2 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -18,5 +19,5 @@ test("the core is at most 19.0 kB, bundled, minified and compressed", async () =
   const loaded = output.filter((chunk) => chunk.type === "chunk" && !chunk.isDynamicEntry);
   const bytes = brotliCompressSync(loaded.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(19_000);
+  expect(bytes).toBeLessThanOrEqual(19_200);
 });
