@@ -57,7 +57,6 @@ export class Hold implements Deadline {
   readonly run: number;
   readonly ttlMs: number;
   readonly grantedAtMs: number;
-  readonly echoes: boolean;
   /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
   leases: HoldUser[] = [];
   /** How many local leases it has been lent to. */
@@ -78,6 +77,7 @@ export class Hold implements Deadline {
   readonly #front: HoldFront;
   readonly #sleep: SleepDetector;
   readonly #endAtMs: number;
+  readonly #echoes: boolean;
   #state: "held" | "ending" | "lost" = "held";
   /** By the store's last word, a claim queues for it. */
   #wanted: boolean;
@@ -106,7 +106,7 @@ export class Hold implements Deadline {
     this.grantedAtMs = heardAtMs;
     this.#endAtMs = heardAtMs + options.maxHoldMs;
     this.#period = sent.period;
-    this.echoes = echoes;
+    this.#echoes = echoes;
   }
 
   get state(): "held" | "ending" | "lost" {
@@ -227,6 +227,11 @@ export class Hold implements Deadline {
     return period !== this.#period && (this.#thread === undefined || this.#thread() <= period.seenAtMs);
   }
 
+  /** A yes to its renewal may be about another lease: after a sleep, or after its end by force, a late question may have brought that. */
+  mayDiffer(nowMs: number): boolean {
+    return this.#echoes || this.inDoubt(nowMs);
+  }
+
   /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */
   isSure(nowMs: number): boolean {
     return this.trusted(nowMs) && !this.inDoubt(nowMs);
@@ -289,13 +294,4 @@ export class Hold implements Deadline {
 /** A request waits for these. */
 export function tellWanted(holds: readonly Hold[]): void {
   for (const hold of holds) hold.hearWanted();
-}
-
-/** Why a hold can no longer be trusted, after so many renewals in a row without an answer. */
-export function whyEnded(hold: Hold, nowMs: number, failures: number): LossReason {
-  if (nowMs >= hold.endAtMs) return { kind: "max-hold" };
-  if (nowMs < hold.trustedUntilMs) return { kind: "slept" };
-  if (hold.options.renew === false) return { kind: "expired", renewal: "off" };
-  if (failures > 0) return { kind: "expired", renewal: "failed", failures };
-  return { kind: "expired", renewal: "late", lateMs: nowMs - hold.trustedUntilMs };
 }

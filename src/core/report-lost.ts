@@ -1,6 +1,6 @@
-/** How the leases on a hold learn that it is over for them. */
+/** Why a hold is lost, and how the leases on it learn that it is over for them. */
 import type { LossReason } from "../contract/loss.ts";
-import type { HoldUser } from "./hold.ts";
+import type { Hold, HoldUser } from "./hold.ts";
 
 /** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
 export function reportLost(leases: readonly HoldUser[], loss: LossReason): void {
@@ -8,4 +8,13 @@ export function reportLost(leases: readonly HoldUser[], loss: LossReason): void 
   const marked = all.filter((lease) => lease.markLost(loss));
   for (const lease of all) lease.onLost?.(loss);
   for (const lease of marked) lease.abort();
+}
+
+/** Why a hold can no longer be trusted, after so many renewals in a row without an answer. */
+export function whyEnded(hold: Hold, nowMs: number, failures: number): LossReason {
+  if (nowMs >= hold.endAtMs) return { kind: "max-hold" };
+  if (nowMs < hold.trustedUntilMs) return { kind: "slept" };
+  if (hold.options.renew === false) return { kind: "expired", renewal: "off" };
+  if (failures > 0) return { kind: "expired", renewal: "failed", failures };
+  return { kind: "expired", renewal: "late", lateMs: nowMs - hold.trustedUntilMs };
 }

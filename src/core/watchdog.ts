@@ -16,7 +16,8 @@ import type { RenewThread } from "./renew-thread.ts";
 import { RenewalGroup } from "./renewal-group.ts";
 import { renewChannel } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
-import { type Hold, whyEnded } from "./hold.ts";
+import type { Hold } from "./hold.ts";
+import { whyEnded } from "./report-lost.ts";
 
 /** Groups due within this part of their ttl are renewed along with others, so leases taken at random moments end up in few batches. */
 const RIDE_ALONG = 1 / 10;
@@ -209,9 +210,7 @@ export class Watchdog {
     const holds = groups.length === 1 ? groups[0]!.holds.slice() : groups.flatMap((group) => group.holds);
     const claims = holds.map((hold) => hold.toRenew());
     const sent = this.#sleep.sentNow();
-    // A yes must be about the same lease. After a sleep, or where it was ended by force, a late question may have brought another.
-    const mayDiffer = holds.some((hold) => hold.echoes || hold.inDoubt(sent.atMs));
-    const fences = mayDiffer ? holds.map((hold) => hold.firstFence) : undefined;
+    const fences = holds.some((hold) => hold.mayDiffer(sent.atMs)) ? holds.map((hold) => hold.firstFence) : undefined;
     let answers: readonly Renewal[] | undefined;
     try {
       const renewals = await this.#backend.renew(claims, fences);
