@@ -15,7 +15,7 @@ async function candidate(name, terms) {
     if (!signal.aborted) await once(signal, "abort");
     console.log(`${name} steps down`);
   };
-  await locks.elect("scheduler", work, { signal: retire.signal });
+  await locks.elect("scheduler", { signal: retire.signal }, work);
   await locks.close();
 }
 

@@ -1,19 +1,29 @@
 /** The public names of `holdfast`. No logic. */
 export type {
   AcquireOptions,
+  CloseOnSignalsOptions,
   CloseOptions,
   ElectOptions,
   ForceReleaseOptions,
+  ForgetOptions,
   Lease,
+  LockHolder,
   LockOptions,
   Locks,
+  LockSnapshot,
   LocksOptions,
+  LocksSnapshot,
+  LockWaiter,
   OnceCodec,
   OnceOptions,
   OnceResult,
+  OutcomeFacts,
+  OutcomeOptions,
+  OutcomeState,
   QueryOptions,
   ReleaseResult,
   TryOptions,
+  TryRunResult,
   Work,
 } from "./core/api.ts";
 export type {
@@ -58,4 +68,5 @@ export {
 } from "./contract/errors.ts";
 export type { AcquireEvent, ForceReleaseEvent, HoldEvent, LostEvent, RenewEvent } from "./contract/events.ts";
 export type { LossReason } from "./contract/loss.ts";
+export { closeOnSignals } from "./core/close-on-signals.ts";
 export { createLocks } from "./core/locks.ts";

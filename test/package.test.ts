@@ -97,7 +97,19 @@ describe("optional peers", () => {
       );
   });
 
-  test("a version that is not supported is not loaded: the other library is, or the error says what to install", async () => {
+  test.each([
+    ["6.2.1", true],
+    ["6.2.0", false],
+    ["6.3.0", true],
+    ["5.12.1", false],
+  ])("redis %s: supported %s", (version, isSupported) => {
+    const why = whyUnsupported("redis", version, CLIENTS.redis);
+    expect(why).toBe(
+      isSupported ? undefined : `redis ${version} is installed, but Holdfast supports ^6.2.1: npm install redis@6`,
+    );
+  });
+
+  test("S180: a version that is not supported is not loaded, nor are its clients taken: the other library is, or the error says what to install", async () => {
     const root = mkdtempSync(join(tmpdir(), "holdfast-peers-"));
     onTestFinished(() => rmSync(root, { recursive: true, force: true }));
     const install = (name: string, version: string, says: string): void => {
@@ -110,14 +122,36 @@ describe("optional peers", () => {
     cpSync(join(ROOT, "package.json"), join(root, "node_modules/holdfast/package.json"));
     const program =
       'import { connect } from "holdfast"; connect("redis://127.0.0.1:1").catch((e) => console.log(JSON.stringify([e.code, e.fatal, e.message])));';
-    const opened = async (): Promise<unknown> =>
-      JSON.parse((await run(process.execPath, ["--input-type=module", "-e", program], { cwd: root })).stdout);
+    const outputOf = async (text: string): Promise<string> =>
+      (await run(process.execPath, ["--input-type=module", "-e", text], { cwd: root })).stdout;
+    const opened = async (): Promise<unknown> => JSON.parse(await outputOf(program));
 
     install("ioredis", "4.28.5", "ioredis 4 was loaded");
     const message =
       "Redis by URL needs a client library: ioredis 4.28.5 is installed, but Holdfast supports ^5.4.0 and ^6.0.0: npm install ioredis@6.";
     expect(await opened()).toEqual(["ERR_LOCK_BACKEND", true, message]);
-    install("redis", "6.1.0", "redis 6 was loaded");
-    expect(await opened()).toEqual([undefined, undefined, "redis 6 was loaded"].map((one) => one ?? null));
+    // A client that is given is not loaded by us: what is installed says its version, where the client itself does not.
+    const given = `import { redis } from "holdfast/redis"; import { writeFenced } from "holdfast/fence/redis";
+      const client = { _keyPrefix: "", isOpen: true, isReady: true, on() {}, sendCommand() {}, evalSha: async () => [1, "1", []] };
+      try { redis(client); console.log("taken"); } catch (error) { console.log(error.code, error.message); }
+      await writeFenced(client, { name: "a", fence: 1n }, []).catch((error) => console.log(error.code, error.message));`;
+    expect(await outputOf(given)).toMatch(/^taken\n/);
+    for (const [name, version] of [
+      ["@redis/client", "6.1.0"],
+      ["redis", "6.2.0"],
+    ] as const) {
+      install(name, version, `${name} ${version} was loaded`);
+      const refused = `ERR_LOCK_ARGUMENT Expected a client of node-redis 6.2.1 or later, but ${name} ${version} is installed. `;
+      const said = (await outputOf(given)).split("\n").slice(0, -1);
+      expect(said).toEqual([expect.stringContaining(refused), expect.stringContaining(refused)]);
+    }
+    expect(await opened()).toEqual([
+      "ERR_LOCK_BACKEND",
+      true,
+      `${message.slice(0, -1)}; redis 6.2.0 is installed, but Holdfast supports ^6.2.1: npm install redis@6.`,
+    ]);
+    install("redis", "6.2.1", "redis 6 was loaded");
+    expect(await opened()).toEqual([null, null, "redis 6 was loaded"]);
+    expect(await outputOf(given)).toMatch(/^taken\n/);
   }, 60_000);
 });

@@ -10,6 +10,7 @@ test("holdfast exports these names and no others", () => {
     "LockLostError",
     "LockOutcomeError",
     "LockTimeoutError",
+    "closeOnSignals",
     "connect",
     "createLocks",
     "openBackend",

@@ -185,7 +185,7 @@ export const planted = [
   {
     name: "hole-5-late-absent",
     file: "src/core/release.ts",
-    find: 'stillSure || !wasSure ? "lost" : "unknown"',
+    find: 'stillSure || !wasSure || hold.outcome !== undefined ? "lost" : "unknown"',
     put: '"lost"',
     tests: CORE,
   },

@@ -1,8 +1,8 @@
 /** Asks a store what is held there, and does not wait for one that does not answer. */
-import type { Locks } from "../core/api.ts";
-import type { Backend, Snapshot } from "../contract/backend.ts";
+import type { Locks, LockSnapshot } from "../core/api.ts";
+import type { Backend } from "../contract/backend.ts";
 import { LockBackendError } from "../contract/errors.ts";
-import { clippedSnapshot } from "../core/snapshot.ts";
+import type { Snapshot } from "./format-lock.ts";
 
 /** A store that has not answered by then is away. */
 export const ANSWER_MS = 5000;
@@ -10,20 +10,30 @@ export const ANSWER_MS = 5000;
 export const RIDE_OUT_MS = 30_000;
 
 export interface Asked {
-  readonly locks: Pick<Locks, "query">;
+  readonly locks: Pick<Locks, "query" | "inspect">;
   readonly backend: Pick<Backend, "name">;
 }
 
-/**
- * What the store says about the locks whose names start so. Foreign text in it is cut to the lengths that Holdfast itself
- * allows. Rejects with a `LockBackendError` after five seconds, or with the signal's reason.
- */
+/** What the store says about the locks whose names start so. Rejects with a `LockBackendError` after five seconds, or with the signal's reason. */
 export async function ask({ locks, backend }: Asked, prefix: string, stop?: AbortSignal): Promise<Snapshot> {
+  return await patiently(backend.name, (signal) => locks.query(prefix, { signal, timeout: Infinity }), stop);
+}
+
+/** As {@link ask}, for one lock. */
+export async function askOne({ locks, backend }: Asked, name: string): Promise<LockSnapshot> {
+  return await patiently(backend.name, (signal) => locks.inspect(name, { signal, timeout: Infinity }));
+}
+
+async function patiently<T>(
+  backend: string,
+  look: (signal: AbortSignal) => Promise<T>,
+  stop?: AbortSignal,
+): Promise<T> {
   const late = new AbortController();
-  const timer = setTimeout(() => late.abort(silence(backend.name, "what is held there")), ANSWER_MS);
+  const timer = setTimeout(() => late.abort(silence(backend, "what is held there")), ANSWER_MS);
   const signal = stop === undefined ? late.signal : AbortSignal.any([late.signal, stop]);
   try {
-    return clippedSnapshot(await locks.query(prefix, { signal, timeout: Infinity }));
+    return await look(signal);
   } finally {
     clearTimeout(timer);
   }

@@ -1,5 +1,6 @@
 /** How holders, waiters and broken leases are shown to people and to scripts: one shape for every command. */
-import type { Forced, Holding, Snapshot, Waiting } from "../contract/backend.ts";
+import type { Forced, Holding } from "../contract/backend.ts";
+import type { LockHolder, LockSnapshot, LockWaiter, LocksSnapshot } from "../core/api.ts";
 import { formatMs } from "../contract/duration.ts";
 import { printable } from "../contract/foreign.ts";
 
@@ -9,14 +10,18 @@ export function hostAndPid(holder: string): { host: string; pid: number | undefi
   return match === null ? { host: holder, pid: undefined } : { host: match[1] ?? "", pid: Number(match[2]) };
 }
 
+/** What the store knows of the locks that are meant. */
+export type Snapshot = Omit<LocksSnapshot, "toJSON">;
+
 /** What a script gets for a lease. Times of day are this machine's; the rest is the store's own word. */
-function holdingJson(holding: Holding): object {
-  const { name, mode, limit, holder, fence, heldMs, remainingMs, meta } = holding;
+function holdingJson(holding: LockHolder): object {
+  const { name, mode, limit, holder, id, fence, heldMs, remainingMs, remainder, meta } = holding;
   return {
     name,
     mode,
     limit,
     holder,
+    id,
     ...hostAndPid(holder),
     app: meta["app"],
     version: meta["version"],
@@ -24,13 +29,23 @@ function holdingJson(holding: Holding): object {
     heldMs: Math.round(heldMs),
     since: new Date(Date.now() - heldMs).toISOString(),
     remainingMs: finite(remainingMs),
+    remainder,
+    processHolders: holding.processHolders,
+    processWaiters: holding.processWaiters,
     meta,
   };
 }
 
-function waitingJson({ name, mode, limit, holder, waitingMs, position, meta }: Waiting): object {
-  const who = { holder, ...hostAndPid(holder), app: meta["app"], version: meta["version"] };
-  return { name, mode, limit, ...who, waitingMs: Math.round(waitingMs), position, meta };
+function waitingJson(waiter: LockWaiter): object {
+  const { name, mode, limit, holder, id, waitingMs, position, processWaiters, meta } = waiter;
+  const who = { holder, id, ...hostAndPid(holder), app: meta["app"], version: meta["version"] };
+  const since = new Date(Date.now() - waitingMs).toISOString();
+  return { name, mode, limit, ...who, waitingMs: Math.round(waitingMs), since, position, processWaiters, meta };
+}
+
+/** How many wait, as far as they are known: those in the queue, and those behind them or behind a lease in their own process. */
+export function countWaiters({ held, pending }: Pick<Snapshot, "held" | "pending">): number {
+  return [...held, ...pending].reduce((sum, { processWaiters }) => sum + processWaiters, pending.length);
 }
 
 function forcedJson({ name, fence, by, reason, agoMs }: Forced): object {
@@ -39,6 +54,12 @@ function forcedJson({ name, fence, by, reason, agoMs }: Forced): object {
 
 export function snapshotJson({ held, pending, forced }: Snapshot): object {
   return { held: held.map(holdingJson), pending: pending.map(waitingJson), forced: forced.map(forcedJson) };
+}
+
+/** One lock. Of an outcome, never its value. */
+export function lockJson(lock: LockSnapshot): object {
+  const { quarantineMs, outcome } = lock;
+  return { ...snapshotJson(lock), quarantineMs, outcome };
 }
 
 /** The part of a snapshot that concerns exactly one lock: a query is by prefix. */

@@ -1,5 +1,5 @@
 /** One line that says what a person waits for, redrawn in place on a terminal; nothing at all elsewhere. */
-import type { Snapshot } from "../contract/backend.ts";
+import type { Snapshot } from "./format-lock.ts";
 import { formatMs } from "../contract/duration.ts";
 import type { Io } from "./io.ts";
 import { printable } from "../contract/foreign.ts";

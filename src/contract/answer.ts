@@ -42,7 +42,7 @@ function readRefusal({ heldBy, retryMs, quarantineMs, outcome }: Refused): Refus
 }
 
 /** What it says is for its readers to check: the store does not look into it, either. */
-function readOutcome({ value, fence, holder, ageMs, remainingMs }: KeptOutcome): KeptOutcome | "mistaken" {
+export function readOutcome({ value, fence, holder, ageMs, remainingMs }: KeptOutcome): KeptOutcome | "mistaken" {
   if (typeof value !== "string" || typeof holder !== "string" || typeof fence !== "bigint") return "mistaken";
   return Number.isFinite(ageMs) && Number.isFinite(remainingMs)
     ? { value, fence, holder, ageMs, remainingMs }

@@ -45,7 +45,7 @@ export interface Refused {
   readonly heldBy: readonly Holding[];
   /** The store may have lost leases, and grants nothing for this long: until those are over. For messages. */
   readonly quarantineMs?: number | undefined;
-  /** Place in the store's queue; 1 is next. Absent when the claim is not queued. */
+  /** Place in the store's queue; 1 is next. For messages: it may be a moment old. Absent when the claim is not queued. */
   readonly position?: number | undefined;
   /** Ask again after this long if no news came. Absent: the core's own pace. */
   readonly retryMs?: number | undefined;

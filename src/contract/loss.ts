@@ -19,7 +19,7 @@ export type LossReason =
   | { readonly kind: "slept" }
   /** The machine slept or its wall clock was set, and the store could not be asked. */
   | { readonly kind: "unconfirmed" }
-  /** The store did not say in time whether it has kept what the work came to. */
+  /** The store did not say that it has kept the outcome of the work. Only from `once()`. */
   | { readonly kind: "unkept" }
   /** The machine slept or its wall clock was set: the store is being asked. Only from `assertHeld()`. */
   | { readonly kind: "in-doubt" }
@@ -59,7 +59,7 @@ const WORDS: Readonly<Record<Exclude<LossReason["kind"], "forced" | "expired" | 
   slept: "the machine slept past the end of its ttl",
   unconfirmed:
     "the machine slept or its wall clock was set, and the store could not be asked whether it was still held",
-  unkept: "the store did not say in time whether it has kept what the work came to",
+  unkept: "the store did not say in time whether it has kept what the work came to, so another may do it again",
   "in-doubt": "it is in doubt until the store confirms it: the machine slept, or its wall clock was set",
   "max-hold": "it was held for its maxHold",
   closed: "the locks were closed",

@@ -1,5 +1,5 @@
 /** What a user sees: locks, leases and options, as types. The work is done next door. */
-import type { Meta, Mode, Snapshot } from "../contract/backend.ts";
+import type { Forced, Holding, Meta, Mode, Waiting } from "../contract/backend.ts";
 import type { Chance } from "../contract/random.ts";
 import type { Clock } from "../contract/clock.ts";
 import type { Duration } from "../contract/duration.ts";
@@ -55,6 +55,33 @@ export interface OnceResult<T> {
   readonly at: Date;
 }
 
+export interface OutcomeOptions<T> extends QueryOptions {
+  /** That of the once(). @default JSON */
+  readonly codec?: OnceCodec<T> | undefined;
+}
+
+/** What became of the work of a once(). `none`: nothing is kept, and the lock is free. `running`: the lock is held, or kept by a `minHold`. */
+export type OutcomeState<T> =
+  | { readonly state: "none" }
+  | { readonly state: "running"; readonly fence: bigint; readonly holder: string; readonly heldMs: number }
+  | (KeptState & { readonly state: "done"; readonly value: T })
+  /** `error`: what the work failed with, or why its value cannot be had: a LockOutcomeError. */
+  | (KeptState & { readonly state: "failed"; readonly error: Error });
+
+interface KeptState {
+  readonly fence: bigint;
+  readonly holder: string;
+  /** When it was done, by this machine's clock. */
+  readonly at: Date;
+  /** For how long it is still kept. */
+  readonly remainingMs: number;
+}
+
+export interface ForgetOptions {
+  /** The fence of the outcome, so that a newer one cannot be hit. */
+  readonly fence: bigint;
+}
+
 export interface TryOptions extends LockOptions {
   /** Gives up asking; once acquired, it no longer matters. */
   readonly signal?: AbortSignal | undefined;
@@ -65,11 +92,66 @@ export interface TryOptions extends LockOptions {
   readonly timeout?: Duration | undefined;
 }
 
+export type TryRunResult<T> =
+  | { readonly ran: true; readonly value: T }
+  /** The lock was not free: who held it, as far as the store said, or for how long a quarantine lasts. */
+  | { readonly ran: false; readonly heldBy: readonly Holding[]; readonly quarantineMs?: number | undefined };
+
 export interface QueryOptions {
   /** Gives up asking. */
   readonly signal?: AbortSignal | undefined;
   /** How long to wait for the store's answer. `Infinity` is allowed. @default "10s" */
   readonly timeout?: Duration | undefined;
+}
+
+/**
+ * A lease, as query() and inspect() show it. Of this process's own leases the counts are exact; of others they are what their
+ * process last wrote into the store, and at most a third of a ttl old.
+ */
+export interface LockHolder extends Omit<Holding, "local"> {
+  /** When it was granted: milliseconds since 1970, by this machine's clock. */
+  readonly sinceMs: number;
+  /** How many functions or leases of its process share it. */
+  readonly processHolders: number;
+  /** How many of its process wait behind it, besides those in `pending`. */
+  readonly processWaiters: number;
+}
+
+/** One that waits. Of this process each is listed; of another one, those that are in the store's queue. */
+export interface LockWaiter extends Omit<Waiting, "local"> {
+  /** Since when it waits: milliseconds since 1970, by this machine's clock. */
+  readonly sinceMs: number;
+  /** How many of its process wait behind it, besides those in `pending`. */
+  readonly processWaiters: number;
+}
+
+/** What the store knew when it was asked. As JSON, fences are strings. */
+export interface LocksSnapshot {
+  readonly held: readonly LockHolder[];
+  readonly pending: readonly LockWaiter[];
+  readonly forced: readonly Forced[];
+  toJSON(): unknown;
+}
+
+/** One lock. */
+export interface LockSnapshot extends LocksSnapshot {
+  readonly name: string;
+  /** How many may hold it at once. Absent: it is neither held nor waited for. */
+  readonly limit?: number | undefined;
+  /** The store may have lost leases, and grants nothing for this long. */
+  readonly quarantineMs?: number | undefined;
+  /** What once() keeps of the lock's work. The value itself is not shown. */
+  readonly outcome?: OutcomeFacts | undefined;
+}
+
+export interface OutcomeFacts {
+  /** Of the lease under which the work was done. */
+  readonly fence: bigint;
+  readonly holder: string;
+  readonly ageMs: number;
+  /** For how long it is still kept. */
+  readonly remainingMs: number;
+  readonly bytes: number;
 }
 
 export interface ElectOptions extends LockOptions {
@@ -109,6 +191,8 @@ export interface Lease extends AsyncDisposable {
   assertHeld(): void;
   /** Ends the lease. Safe to call twice. Rejects only if a custom backend gives an invalid answer. */
   release(): Promise<ReleaseResult>;
+  /** Its name and fences, the fences as strings. */
+  toJSON(): unknown;
 }
 
 /** What the function given to run() and elect() gets: a lease that is released for it. */
@@ -119,6 +203,13 @@ export interface CloseOptions {
   readonly grace?: Duration | undefined;
   /** After `grace`, release even under a function that still runs. @default false */
   readonly force?: boolean | undefined;
+}
+
+export interface CloseOnSignalsOptions {
+  /** @default ["SIGTERM", "SIGINT"] */
+  readonly signals?: readonly NodeJS.Signals[] | undefined;
+  /** How long to wait for running functions after their signals were aborted. @default "10s" */
+  readonly grace?: Duration | undefined;
 }
 
 export interface ForceReleaseOptions {
@@ -132,20 +223,36 @@ export interface Locks extends AsyncDisposable {
   /** Runs `work` while holding the lock. Rejects with {@link LockTimeoutError}, with {@link LockLostError}, or as `work` does. */
   run<T>(name: string | readonly string[], work: Work<T>): Promise<T>;
   run<T>(name: string | readonly string[], options: AcquireOptions, work: Work<T>): Promise<T>;
+  /** Runs `work` if the lock is free now, and says who holds it if not. Rejects as run() does, but not because the lock is busy. */
+  tryRun<T>(name: string | readonly string[], work: Work<T>): Promise<TryRunResult<T>>;
+  tryRun<T>(name: string | readonly string[], options: TryOptions, work: Work<T>): Promise<TryRunResult<T>>;
   /**
    * Of all callers everywhere one runs `work`; the others wait, and get its value. For as long as `keep` says all get that value
    * without running. A failure is not kept, unless `keepFailure` says so: then the next caller runs. A crash between the end of the work
-   * and its release repeats the work: close that window with a guard, or with an idempotency key.
+   * and its release repeats the work: close that window with a guard, or with an idempotency key. Where the work is done, and the store has
+   * not said that its value is kept, it rejects with {@link LockLostError}; `result` is the value.
    */
   once<T>(name: string, options: OnceOptions<T>, work: Work<T>): Promise<OnceResult<T>>;
+  /** What became of the work of a once(): none, running, done or failed. Old when it arrives. */
+  outcome<T = unknown>(name: string, options?: OutcomeOptions<T>): Promise<OutcomeState<T>>;
+  /** Removes the kept outcome with that fence, so that the next once() runs. Never ends a lease. `false`: there is none. */
+  forget(name: string, options: ForgetOptions): Promise<boolean>;
   /** Waits for the lock. Rejects with {@link LockTimeoutError}, or with `signal.reason`. */
   acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lease>;
   /** Takes the lock if it is free now, else resolves to `null`. */
   tryAcquire(name: string | readonly string[], options?: TryOptions): Promise<Lease | null>;
   /** Campaigns for leadership, and runs `work` while elected. Resolves when `signal` aborts or the locks are closed. */
-  elect(name: string, work: Work<unknown>, options?: ElectOptions): Promise<void>;
+  elect(name: string, work: Work<unknown>): Promise<void>;
+  elect(name: string, options: ElectOptions, work: Work<unknown>): Promise<void>;
   /** Holders and waiters of all locks whose name starts with `prefix`. */
-  query(prefix?: string, options?: QueryOptions): Promise<Snapshot>;
+  query(prefix?: string, options?: QueryOptions): Promise<LocksSnapshot>;
+  /** One lock, by its exact name: holders, waiters in order, leases that were ended by force, and what once() keeps. */
+  inspect(name: string, options?: QueryOptions): Promise<LockSnapshot>;
+  /**
+   * Whether anything is in the way of a claim: a lease of any process, what is left of its `minHold` or `lockDelay`, or a store in
+   * quarantine. Old when it arrives: for people and dashboards. To take a free lock, use tryAcquire().
+   */
+  isHeld(name: string, options?: QueryOptions): Promise<boolean>;
   /** Ends a lease, of any process. `false`: there is no lease with that fence. Rejects when the store has not answered for 10 s. */
   forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean>;
   /**

@@ -153,6 +153,11 @@ export class Engine {
     this.#queuesMax = Math.max(IDLE_QUEUES, 2 * this.#queues.size);
   }
 
+  /** The queues of this process in front of the locks that are meant, as far as anything is in them. */
+  queues(isMeant: (name: string) => boolean): readonly LocalQueue[] {
+    return [...this.#queues.values()].filter((queue) => !queue.idle && isMeant(queue.name));
+  }
+
   #lookAtWaits(nowMs: number): void {
     const early: Request[] = [];
     for (let request = this.#waits.take(nowMs); request !== undefined; request = this.#waits.take(nowMs)) {

@@ -14,6 +14,7 @@ import type { LossReason } from "../contract/loss.ts";
 import { endOf, leftToOthers } from "./doubt.ts";
 import { unused } from "./grant.ts";
 import type { Hold } from "./hold.ts";
+import { publishEnd } from "./hold-end.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -116,6 +117,10 @@ export class HeldLease implements Lease, Peekable {
     return this.#result;
   }
 
+  toJSON(): unknown {
+    return { name: this.name, fence: String(this.fence) };
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     // The answer to an explicit release() has said it already, or another disposal does.
     if (this.#result !== undefined || this.#disposed) return void (await this.release());
@@ -134,7 +139,9 @@ export class HeldLease implements Lease, Peekable {
     if (outcome !== undefined && (state === "held" || state === "doubt"))
       this.#hold.outcome = { ...outcome, fence: this.#hold.firstFence };
     const result = await this.release();
-    if (result === "unknown" && state === "doubt") this.#loseLate({ kind: "unconfirmed" });
+    if (result === "unknown" && state === "doubt") {
+      this.#loseLate({ kind: outcome === undefined ? "unconfirmed" : "unkept" });
+    }
     // Its hold may be another's by now.
     if (outcome !== undefined && state === "released") this.#loseLate({ kind: "released" });
     return this.lost;
@@ -220,7 +227,7 @@ export class HeldLease implements Lease, Peekable {
     return this.lost ?? new LockLostError(this.name, this.fence, loss);
   }
 
-  /** @internal Marks the lease as lost, and calls nothing: see {@link reportLost}. `false`: it was over before. */
+  /** @internal Marks the lease as lost, and calls nothing: see report-lost.ts. `false`: it was over before. */
   markLost(loss: LossReason): boolean {
     // A lease ends once: what was released is over, and its user has had the answer.
     if (this.#end !== undefined) return false;
@@ -263,7 +270,8 @@ export class HeldLease implements Lease, Peekable {
       const outer = leaving.#outer;
       if (outer === undefined) {
         const given = leaving.#hold.takeBack(leaving) ?? leaving.#leftToOthers();
-        return leaving.#event === undefined ? given : leaving.#publish(leaving.#event, given);
+        if (leaving.#event === undefined) return given;
+        return publishEnd(leaving.#event, leaving, given, leaving.#parts.clock, leaving.#hold.grantedAtMs);
       }
       outer.#inner!.delete(leaving);
       // Its turn goes to the next sibling in the same step, so that a lease with a request in line is never over in between.
@@ -280,19 +288,5 @@ export class HeldLease implements Lease, Peekable {
   #conclude(given: ReleaseResult): ReleaseResult {
     if (given === "lost" && this.lost === undefined) this.#loseLate(UNKNOWN);
     return this.lost === undefined ? given : "lost";
-  }
-
-  async #publish(event: HoldEvent, given: ReleaseResult | Promise<ReleaseResult>): Promise<ReleaseResult> {
-    // Where the backend's answer is a mistake, the lease is over all the same.
-    const result = await Promise.resolve(given).catch(() => "unknown" as const);
-    const lost = result === "lost" ? this.lossFor(UNKNOWN) : this.lost;
-    event.end = lost === undefined ? result : "lost";
-    event.heldMs = this.#parts.clock.now() - this.#hold.grantedAtMs;
-    if (lost !== undefined) {
-      event.error = lost;
-      holdChannel.error.publish(event);
-    }
-    holdChannel.end.publish(event);
-    return await given;
   }
 }

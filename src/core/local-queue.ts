@@ -21,9 +21,9 @@ import { Hold, type HoldFront, tellWanted } from "./hold.ts";
 import { remove } from "./list.ts";
 import { type Grant, unused } from "./grant.ts";
 import { HeldLease, type LeaseParts } from "./lease.ts";
-import { reportLost } from "./report-lost.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
 import { mayLend, seatsFor } from "./lending.ts";
+import { reportLost } from "./report-lost.ts";
 import { factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
 
@@ -58,14 +58,18 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     return this.#holds;
   }
 
+  /** Those who wait, in order, and the claims that the first of them have at the store. */
+  get waiting(): { readonly requests: readonly Request[]; readonly claimIds: readonly string[] } {
+    return { requests: this.#line.all(), claimIds: this.claims.map(({ claim }) => claim.id) };
+  }
+
   get #closed(): boolean {
     return this.#parts.closing.aborted;
   }
 
   /** Who holds or is next here takes no notice of outcomes: a request behind would not learn of one that is kept. */
   get hidesOutcome(): boolean {
-    const [hold] = this.#holds;
-    return (hold?.options ?? this.#line.first?.options)?.wantsOutcome === false;
+    return (this.#holds[0] ?? this.#line.first)?.options.wantsOutcome === false;
   }
 
   /** The request is settled later: with a lease, with `null` for a try, or with an error. */
@@ -118,9 +122,8 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   /** Asks all work under this lock to stop. Its leases are held while it winds down. */
   stopAll(): void {
-    for (const hold of this.#holds.slice()) {
-      for (const lease of hold.leases.slice()) lease.stop(LockClosedError.whileHeld(this.name));
-    }
+    const leases = this.#holds.flatMap((hold) => hold.leases);
+    for (const lease of leases) lease.stop(LockClosedError.whileHeld(this.name));
   }
 
   /** Begins to release every hold, used or not. */
@@ -252,9 +255,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   /** The lock's work was done: all who stood here before that was asked, and want to know, know. */
   protected done({ request }: Acquisition<Request>, { outcome, sentAtMs }: Done): void {
-    let next: Request | undefined;
-    for (let each = this.#line.first; each !== undefined; each = next) {
-      ({ next } = each);
+    for (const each of this.#line.all()) {
       const isMeant = each === request || (each.options.wantsOutcome && each.enteredMs < sentAtMs);
       if (isMeant && this.#line.remove(each)) each.finish(outcome);
     }

@@ -6,15 +6,21 @@ import type {
   ForceReleaseOptions,
   Lease,
   Locks,
+  LockSnapshot,
   LocksOptions,
+  LocksSnapshot,
+  ForgetOptions,
   OnceOptions,
   OnceResult,
+  OutcomeOptions,
+  OutcomeState,
   QueryOptions,
   TryOptions,
+  TryRunResult,
   Work,
 } from "./api.ts";
 import { ArgumentError, got } from "../contract/argument-error.ts";
-import type { Backend, Snapshot } from "../contract/backend.ts";
+import type { Backend } from "../contract/backend.ts";
 import { attachLoss, type Call, Closing, Running } from "./close.ts";
 import { Engine } from "./engine.ts";
 import { elect } from "./election.ts";
@@ -66,15 +72,29 @@ class BackendLocks implements Locks {
   }
 
   async run<T>(name: Names, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
-    const work = typeof optionsOrWork === "function" ? optionsOrWork : maybeWork;
-    if (typeof work !== "function") throw new ArgumentError("Expected `run` to get a function as its last argument");
-    const checked = this.#checked(typeof optionsOrWork === "function" ? undefined : optionsOrWork);
+    const [options, work] = optionsAndWork("run", optionsOrWork, maybeWork);
+    const checked = this.#checked(options);
     const names = toNames(name);
     const call: Call = { name: String(names) };
     // Before anything is waited for: close() waits for this call from here on, whether its work has started or not.
     this.#running.calls.add(call);
     try {
       return await this.#work((await this.#take(names, checked, patienceOf(checked)))!, work, call);
+    } finally {
+      this.#running.end(call);
+    }
+  }
+
+  async tryRun<T>(name: Names, optionsOrWork: TryOptions | Work<T>, maybeWork?: Work<T>): Promise<TryRunResult<T>> {
+    const [options, work] = optionsAndWork("tryRun", optionsOrWork, maybeWork);
+    const checked = checkTryOptions("tryRun", options, this.#usual, this.#defaults);
+    const names = toNames(name);
+    const call: Call = { name: String(names) };
+    this.#running.calls.add(call);
+    try {
+      const taken = (await this.#take(names, checked, "once").catch((error: unknown) => busy(error, checked)))!;
+      if ("ran" in taken) return taken;
+      return { ran: true, value: await this.#work(taken, work, call) };
     } finally {
       this.#running.end(call);
     }
@@ -87,18 +107,25 @@ class BackendLocks implements Locks {
     return (await import("./once.ts")).once(parts, name, given, work);
   }
 
+  async outcome<T>(name: string, options: OutcomeOptions<T> = {}): Promise<OutcomeState<T>> {
+    return (await import("./once.ts")).outcome(this.#engine, name, options);
+  }
+
+  async forget(name: string, options: ForgetOptions): Promise<boolean> {
+    return (await import("./once.ts")).forget(this.#engine, name, options);
+  }
+
   acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
     return this.#begin(name, () => this.#checked(options), undefined) as Promise<Lease>;
   }
 
   tryAcquire(name: Names, options?: TryOptions): Promise<Lease | null> {
-    return this.#begin(name, () => checkTryOptions(options, this.#usual, this.#defaults), "try");
+    return this.#begin(name, () => checkTryOptions("tryAcquire", options, this.#usual, this.#defaults), "try");
   }
 
-  async elect(name: string, work: Work<unknown>, options: ElectOptions = {}): Promise<void> {
+  async elect(name: string, optionsOrWork: ElectOptions | Work<unknown>, maybeWork?: Work<unknown>): Promise<void> {
     checkName(name);
-    if (typeof work !== "function")
-      throw new ArgumentError("Expected `elect` to get a function as its second argument");
+    const [options, work] = optionsAndWork("elect", optionsOrWork, maybeWork);
     const checked = { ...this.#checked(options), waitMs: Infinity };
     const call: Call = { name };
     this.#running.calls.add(call);
@@ -119,13 +146,21 @@ class BackendLocks implements Locks {
     }
   }
 
-  async query(prefix = "", options: QueryOptions = {}): Promise<Snapshot> {
+  async query(prefix = "", options: QueryOptions = {}): Promise<LocksSnapshot> {
     if (typeof prefix !== "string") throw new ArgumentError(`Expected \`prefix\` to be a string, got ${got(prefix)}`);
     const checked = toQuerySpec(options);
-    const { backend } = this.#engine;
-    const found = await askStore(this.#engine, "query()", checked, () => backend.query(prefix));
-    // Text that others wrote, cut to the lengths that Holdfast itself allows.
-    return (await import("./snapshot.ts")).checkedSnapshot(backend.name, found);
+    return (await import("./picture.ts")).query(this.#engine, prefix, checked);
+  }
+
+  async inspect(name: string, options: QueryOptions = {}): Promise<LockSnapshot> {
+    checkName(name);
+    const checked = toQuerySpec(options);
+    return (await import("./picture.ts")).inspect(this.#engine, name, checked);
+  }
+
+  async isHeld(name: string, options: QueryOptions = {}): Promise<boolean> {
+    const { held, quarantineMs = 0 } = await this.inspect(name, options);
+    return held.length > 0 || quarantineMs > 0;
   }
 
   async forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean> {
@@ -235,6 +270,29 @@ class BackendLocks implements Locks {
     this.#running.end(call);
     return finishing;
   }
+}
+
+/** The last two arguments of run() and its like: options may be left out. */
+function optionsAndWork<O extends object, T>(
+  verb: string,
+  optionsOrWork: O | Work<T>,
+  maybeWork: Work<T> | undefined,
+): readonly [O | undefined, Work<T>] {
+  const isAlone = typeof optionsOrWork === "function";
+  // The order of 0.1's elect(): its options would be lost without a word.
+  if (isAlone && maybeWork !== undefined) {
+    throw new ArgumentError(`Expected \`${verb}\` to get its options before the function`);
+  }
+  const [options, work] = isAlone ? [undefined, optionsOrWork] : [optionsOrWork, maybeWork];
+  if (typeof work === "function") return [options, work];
+  throw new ArgumentError(`Expected \`${verb}\` to get a function as its last argument`);
+}
+
+/** What tryRun() comes to where the lock was not free. Another error is thrown on, as is the reason of its signal, whatever that is. */
+function busy(error: unknown, { signal }: CheckedOptions): TryRunResult<never> {
+  if (!isA(LockTimeoutError, error) || (signal?.aborted === true && error === signal.reason)) throw error;
+  const { heldBy, quarantineMs } = error;
+  return { ran: false, heldBy, quarantineMs };
 }
 
 function patienceOf(checked: CheckedOptions): WaitMode {

@@ -47,6 +47,11 @@ export class MultiLease implements Lease, Peekable {
     return (this.#result ??= this.#release());
   }
 
+  toJSON(): unknown {
+    const fences = Object.fromEntries(Array.from(this.fences, ([name, fence]) => [name, String(fence)]));
+    return { name: this.name, fences };
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     // The answer to an explicit release() has said it already, or another disposal does.
     if (this.#result !== undefined || this.#disposed) return void (await this.release());

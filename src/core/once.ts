@@ -8,15 +8,26 @@ import type { KeptOutcome } from "../contract/claim.ts";
 import { OUTCOME_KEEP_MAX_MS, OUTCOME_KEEP_MIN_MS } from "../contract/claim.ts";
 import { type Duration, toMs } from "../contract/duration.ts";
 import { LockBackendError, quote } from "../contract/errors.ts";
+import { clipped, HOLDER_MAX } from "../contract/foreign.ts";
 import type { LossReason } from "../contract/loss.ts";
-import type { AcquireOptions, OnceCodec, OnceOptions, OnceResult, Work } from "./api.ts";
+import type {
+  AcquireOptions,
+  ForgetOptions,
+  OnceCodec,
+  OnceOptions,
+  OnceResult,
+  OutcomeOptions,
+  OutcomeState,
+  Work,
+} from "./api.ts";
 import { askStore } from "./ask-store.ts";
 import { attachLoss, type Call, type Running } from "./close.ts";
 import type { Engine } from "./engine.ts";
 import { HeldLease } from "./lease.ts";
-import { answerMs, type CheckedOptions, checkName, checkObject } from "./options.ts";
+import { answerMs, type CheckedOptions, checkName, checkObject, toQuerySpec } from "./options.ts";
 import { decodeOutcome, encodeFailure, encodeValue, JSON_CODEC } from "./outcome-text.ts";
 import { Scope } from "./reentry.ts";
+import { checkedState } from "./snapshot.ts";
 
 export interface OnceParts {
   readonly engine: Engine;
@@ -33,9 +44,7 @@ export async function once<T>(
   checkName(name);
   if (typeof work !== "function") throw new ArgumentError("Expected `once` to get a function as its last argument");
   const { keep, keepFailure, codec = JSON_CODEC, ...rest } = checkObject(options);
-  if (typeof codec?.encode !== "function" || typeof codec.decode !== "function") {
-    throw new ArgumentError(`Expected \`codec\` to have the functions encode and decode, got ${got(codec)}`);
-  }
+  checkCodec(codec);
   const keepMs = toKeepMs(keep, "keep");
   const keepFailureMs = keepFailure === undefined ? undefined : toKeepMs(keepFailure, "keepFailure");
   const usual = checked(rest);
@@ -49,7 +58,13 @@ export async function once<T>(
   }
   assertKeeps(engine, name);
   const waits = usual.waitMs > 0;
-  const mine: CheckedOptions = { ...usual, wantsOutcome: true, shareKey: `once ${usual.shareKey}` };
+  // Not passed on in memory: what is kept says the first fence of its lease, and that must be the one of the work.
+  const mine: CheckedOptions = {
+    ...usual,
+    wantsOutcome: true,
+    reusable: false,
+    shareKey: `once ${usual.shareKey}`,
+  };
   const call: Call = { name };
   let kept: () => Promise<OnceResult<T>>;
   running.calls.add(call);
@@ -124,6 +139,45 @@ export function assertKeeps({ backend }: Engine, name: string): void {
     `Lock ${quote(name)}: the ${backend.name} store cannot keep what the work comes to (${why}). Use run(), or another store.`,
     { fatal: true },
   );
+}
+
+export async function outcome<T>(engine: Engine, name: string, options: OutcomeOptions<T>): Promise<OutcomeState<T>> {
+  checkName(name);
+  const { codec = JSON_CODEC, ...rest } = checkObject(options);
+  checkCodec(codec);
+  const asked = toQuerySpec(rest);
+  assertKeeps(engine, name);
+  const { backend } = engine;
+  const found = await askStore(engine, "outcome()", asked, () => backend.inspect(name), name);
+  const { held, outcome: kept } = checkedState(backend.name, found);
+  if (kept !== undefined) {
+    const { fence, holder, ageMs, remainingMs } = kept;
+    const facts = {
+      fence,
+      holder: clipped(holder, HOLDER_MAX),
+      at: new Date(engine.clock.wall() - ageMs),
+      remainingMs,
+    };
+    const read = decodeOutcome(name, kept, codec);
+    return "error" in read ? { state: "failed", ...facts, ...read } : { state: "done", ...facts, ...read };
+  }
+  const [first] = held;
+  if (first === undefined) return { state: "none" };
+  return { state: "running", fence: first.fence, holder: clipped(first.holder, HOLDER_MAX), heldMs: first.heldMs };
+}
+
+export async function forget(engine: Engine, name: string, options: ForgetOptions): Promise<boolean> {
+  checkName(name);
+  const { fence } = checkObject(options);
+  if (typeof fence !== "bigint") throw new ArgumentError(`Expected \`fence\` to be a bigint, got ${got(fence)}`);
+  assertKeeps(engine, name);
+  const { backend } = engine;
+  return (await askStore(engine, "forget()", toQuerySpec({}), () => backend.forget!(name, fence), name)) === true;
+}
+
+function checkCodec<T>(codec: OnceCodec<T>): void {
+  if (typeof codec?.encode === "function" && typeof codec.decode === "function") return;
+  throw new ArgumentError(`Expected \`codec\` to have the functions encode and decode, got ${got(codec)}`);
 }
 
 function toKeepMs(keep: Duration, option: string): number {

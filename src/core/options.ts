@@ -123,6 +123,7 @@ export function onlyWaitOf(options: AcquireOptions, usual: CheckedOptions): Chec
 
 /** The options of tryAcquire(): it never queues, so it has no `wait`; its time limit is for the answer of the store. */
 export function checkTryOptions(
+  verb: "tryAcquire" | "tryRun",
   options: TryOptions | undefined,
   usual: CheckedOptions,
   defaults: LocksOptions,
@@ -135,7 +136,7 @@ export function checkTryOptions(
   delete rest["timeout"];
   if (rest["wait"] !== undefined) {
     throw new ArgumentError(
-      "Expected no `wait` for tryAcquire(): it answers at once whether the lock is free. To wait for it, use acquire(name, { wait }).",
+      `Expected no \`wait\` for ${verb}(): it answers at once whether the lock is free. To wait for it, use ${verb === "tryRun" ? "run" : "acquire"}(name, { wait }).`,
     );
   }
   const checked = onlyWaitOf(rest, usual) ?? checkOptions(rest, defaults);

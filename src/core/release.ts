@@ -206,11 +206,12 @@ export class Releases {
     if (pending.repeated) return;
     if (was === "queued") return this.#answer(pending, "lost");
     if (was !== undefined && was !== "absent") return this.#mistaken(pending, was);
-    const stillSure = pending.hold.isUnexpired(this.#clock.now());
+    const { hold } = pending;
+    const stillSure = hold.isUnexpired(this.#clock.now());
     // The backend cannot tell: no other can have had it before its time was over.
     if (was === undefined) return this.#answer(pending, stillSure && wasSure ? "released" : "unknown");
-    // It may have run out on the way, after it was given back in time.
-    return this.#answer(pending, stillSure || !wasSure ? "lost" : "unknown");
+    // It may have run out on the way, after it was given back in time. Its outcome is surely not kept then.
+    return this.#answer(pending, stillSure || !wasSure || hold.outcome !== undefined ? "lost" : "unknown");
   }
 
   #late(nowMs: number): void {

@@ -158,6 +158,12 @@ export class RequestList {
     this.#last = request;
   }
 
+  all(): readonly Request[] {
+    const all: Request[] = [];
+    for (let request = this.first; request !== undefined; request = request.next) all.push(request);
+    return all;
+  }
+
   shift(): Request | undefined {
     const request = this.first;
     if (request !== undefined) this.remove(request);

@@ -1,11 +1,18 @@
-/** What query() brings: text that others wrote. Loaded by the first query(): holders and waiters need none. */
-import type { Forced, Meta, Snapshot } from "../contract/backend.ts";
+/** What query() and inspect() bring: text that others wrote. Loaded by the first of them: holders and waiters need none. */
+import { readOutcome } from "../contract/answer.ts";
+import type { Forced, Holding, LockState, Meta, Snapshot, Waiting } from "../contract/backend.ts";
 import { got } from "../contract/argument-error.ts";
 import { LockBackendError, messageOf } from "../contract/errors.ts";
 import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../contract/foreign.ts";
 
+interface Lists<H, W> {
+  readonly held: readonly H[];
+  readonly pending: readonly W[];
+  readonly forced: readonly Forced[];
+}
+
 /** The snapshot, cut. Throws where the backend answered something else. */
-export function checkedSnapshot(backend: string, found: Snapshot): Snapshot {
+export function checkedSnapshot(backend: string, method: "query" | "inspect", found: Snapshot): Snapshot {
   let answered: string;
   try {
     answered = got(found);
@@ -14,12 +21,28 @@ export function checkedSnapshot(backend: string, found: Snapshot): Snapshot {
   } catch (cause) {
     answered = `what cannot be read (${messageOf(cause)})`;
   }
-  const message = `The ${backend} backend answered query() with ${answered}, not with the lists \`held\`, \`pending\` and \`forced\`. That is a mistake in the backend.`;
+  const message = `The ${backend} backend answered ${method}() with ${answered}, not with the lists \`held\`, \`pending\` and \`forced\`. That is a mistake in the backend.`;
+  throw new LockBackendError(backend, "", message, { fatal: true });
+}
+
+/** As {@link checkedSnapshot}, of one lock. */
+export function checkedState(backend: string, found: LockState): LockState {
+  const lists = checkedSnapshot(backend, "inspect", found);
+  try {
+    const { quarantineMs, outcome } = found;
+    const kept = outcome === undefined ? undefined : readOutcome(outcome);
+    if (kept !== "mistaken")
+      return { ...lists, quarantineMs: typeof quarantineMs === "number" ? quarantineMs : undefined, outcome: kept };
+  } catch {
+    // It is no object, or has a getter that throws: it cannot be read, either.
+  }
+  const message = `The ${backend} backend answered inspect() with an outcome that cannot be read. That is a mistake in the backend.`;
   throw new LockBackendError(backend, "", message, { fatal: true });
 }
 
 /** What a store says, cut to the lengths that Holdfast itself allows. */
-export function clippedSnapshot({ held, pending, forced }: Snapshot): Snapshot {
+export function clippedSnapshot<H extends Holding, W extends Waiting>(found: Lists<H, W>): Lists<H, W> {
+  const { held, pending, forced } = found;
   return { held: clippedAll(held), pending: clippedAll(pending), forced: forced.map(clippedForced) };
 }
 

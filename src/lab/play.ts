@@ -96,14 +96,13 @@ function watchTruth(observers: readonly Observer[], history: History): { stop():
   const look = async (observer: Observer): Promise<void> => {
     let last: string | undefined;
     while (!stopped) {
-      const atMs = machineMs();
       const snapshot = await observer.look(LOCK).catch(() => undefined);
       const holders = snapshot?.held.map(({ holder }) => holder) ?? [];
       const seen = snapshot === undefined ? "away" : holders.join();
       if (seen !== last && !stopped) {
         const away = snapshot === undefined ? { away: true } : {};
-        // A lease is known to be there when the answer came, and known to be gone when the question left.
-        history.add(observer.lane, { kind: "truth", holders, ...away }, holders.length > 0 ? machineMs() : atMs);
+        // What an answer says was so at the latest when it came. When the question left, a lease may have been there yet.
+        history.add(observer.lane, { kind: "truth", holders, ...away }, machineMs());
       }
       last = seen;
       await sleep(LOOK_MS);

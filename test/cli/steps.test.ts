@@ -42,7 +42,8 @@ describe("a lease in several steps", () => {
     expect((await bench.run(["renew", "long", "--fence", fence])).code).toBe(0);
     expect(await remaining()).toBeGreaterThan(30 * 60_000);
     expect((await bench.run(["renew", "long", "--fence", fence, "--ttl", "2m"])).code).toBe(0);
-    expect(await remaining()).toBeLessThanOrEqual(2 * 60_000 + 10);
+    // A renewal never ends a lease sooner than it would have ended.
+    expect(await remaining()).toBeGreaterThan(30 * 60_000);
     expect((await show("long")).held).toMatchObject([{ fence }]);
     expect((await bench.run(["release", "long", "--fence", fence])).code).toBe(0);
   });

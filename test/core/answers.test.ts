@@ -63,16 +63,12 @@ describe("work and its lease", () => {
     const { backend, clock, locks } = stage();
     const stop = new AbortController();
     const fences: bigint[] = [];
-    const office = locks.elect(
-      "a",
-      async ({ fence, signal }) => {
-        fences.push(fence);
-        if (fences.length > 1) stop.abort();
-        backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
-        signal.throwIfAborted();
-      },
-      { signal: stop.signal },
-    );
+    const office = locks.elect("a", { signal: stop.signal }, async ({ fence, signal }) => {
+      fences.push(fence);
+      if (fences.length > 1) stop.abort();
+      backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
+      signal.throwIfAborted();
+    });
     await clock.advance(60_000);
     await office;
     expect(fences).toHaveLength(2);
@@ -338,7 +334,7 @@ describe("many and odd callers", () => {
       failure(locks.acquire("a", { signal: controller.signal, wait: "1m" })),
     );
     const offices = Array.from({ length: 15 }, (_, at) =>
-      locks.elect(`office ${at}`, () => clock.sleep(100_000), { signal: controller.signal }),
+      locks.elect(`office ${at}`, { signal: controller.signal }, () => clock.sleep(100_000)),
     );
     await clock.settle();
     controller.abort(new Error("enough"));

@@ -130,6 +130,8 @@ describe("verbs", () => {
     const { backend, locks } = stage();
     await expect(locks.run("a", {} as never)).rejects.toThrow(/function/);
     await expect(locks.elect("a", "work" as never)).rejects.toThrow(/function/);
+    // The order of 0.1.
+    await expect(locks.elect("a", (() => {}) as never, {} as never)).rejects.toThrow(/options before the function/);
     expect(backend.steps).toEqual([]);
   });
 

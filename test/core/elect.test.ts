@@ -13,9 +13,9 @@ test("one of the candidates works at a time, and the next follows when it steps 
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
       log.push(`${who} out`);
     };
-  const here = locks.elect("scheduler", work("here"), { signal: stops[0]!.signal });
+  const here = locks.elect("scheduler", { signal: stops[0]!.signal }, work("here"));
   await clock.settle();
-  const there = other().elect("scheduler", work("there"), { signal: stops[1]!.signal });
+  const there = other().elect("scheduler", { signal: stops[1]!.signal }, work("there"));
   await clock.advance(60_000);
   expect(log).toEqual(["here in"]);
   stops[0]!.abort();
@@ -30,14 +30,10 @@ test("stepping down waits for the work to settle before the lock is free", async
   const { clock, locks, other } = stage();
   const stop = new AbortController();
   const cleaning = gate();
-  const office = locks.elect(
-    "scheduler",
-    async ({ signal }) => {
-      await new Promise((resolve) => signal.addEventListener("abort", resolve));
-      await cleaning.opened;
-    },
-    { signal: stop.signal },
-  );
+  const office = locks.elect("scheduler", { signal: stop.signal }, async ({ signal }) => {
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    await cleaning.opened;
+  });
   await clock.settle();
   stop.abort();
   await clock.advance(5000);
@@ -52,15 +48,11 @@ test("after a loss the work's signal has aborted before another candidate is ele
   const stop = new AbortController();
   const terms: bigint[] = [];
   const signals: AbortSignal[] = [];
-  const office = locks.elect(
-    "scheduler",
-    async ({ fence, signal }) => {
-      terms.push(fence);
-      signals.push(signal);
-      await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
-    },
-    { signal: stop.signal, ttl: "10s" },
-  );
+  const office = locks.elect("scheduler", { signal: stop.signal, ttl: "10s" }, async ({ fence, signal }) => {
+    terms.push(fence);
+    signals.push(signal);
+    await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+  });
   await clock.settle();
   backend.interfere.renew = () => Promise.reject(new Error("cut"));
   let abortedBefore: boolean | undefined;
@@ -80,7 +72,7 @@ test("work that ends at once does not become a busy loop", async () => {
   const { clock, locks } = stage();
   const stop = new AbortController();
   let terms = 0;
-  const office = locks.elect("scheduler", () => void terms++, { signal: stop.signal });
+  const office = locks.elect("scheduler", { signal: stop.signal }, () => void terms++);
   await clock.advance(10_000);
   expect(terms).toBeGreaterThan(5);
   expect(terms).toBeLessThan(25);
@@ -100,14 +92,10 @@ test("a store that is away is waited for", async () => {
   const stop = new AbortController();
   backend.interfere.attempt = () => Promise.reject(new Error("down"));
   let elected = false;
-  const office = locks.elect(
-    "scheduler",
-    async ({ signal }) => {
-      elected = true;
-      await new Promise((resolve) => signal.addEventListener("abort", resolve));
-    },
-    { signal: stop.signal },
-  );
+  const office = locks.elect("scheduler", { signal: stop.signal }, async ({ signal }) => {
+    elected = true;
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  });
   await clock.advance(60_000);
   expect(elected).toBe(false);
   backend.interfere.attempt = undefined;
@@ -121,7 +109,7 @@ test("an aborted signal ends a candidate that never was elected", async () => {
   const { clock, locks, other } = stage();
   await other().acquire("scheduler");
   const stop = new AbortController();
-  const office = locks.elect("scheduler", () => {}, { signal: stop.signal });
+  const office = locks.elect("scheduler", { signal: stop.signal }, () => {});
   await clock.advance(1000);
   stop.abort();
   await office;

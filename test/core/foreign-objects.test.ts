@@ -363,7 +363,7 @@ describe("S157: signals of the user's own making", () => {
       tryAcquire: (locks, signal) => locks.tryAcquire("a", { signal }),
       run: (locks, signal) => locks.run("a", { signal }, () => {}),
       group: (locks, signal) => locks.acquire(["a", "b"], { signal }),
-      elect: (locks, signal) => locks.elect("a", () => {}, { signal }),
+      elect: (locks, signal) => locks.elect("a", { signal }, () => {}),
       query: (locks, signal) => locks.query("", { signal }),
     };
     for (const call of Object.values(calls)) {
@@ -388,7 +388,7 @@ describe("S157: signals of the user's own making", () => {
       Object.assign(signal, {
         addEventListener: (...args: Parameters<typeof listen>) => (left-- > 0 ? listen(...args) : boom()),
       });
-      const office = failure(locks.elect("a", () => {}, { signal }));
+      const office = failure(locks.elect("a", { signal }, () => {}));
       await clock.advance(10_000);
       expect((await office).message).toBe("boom");
       expect((await other().query()).held).toEqual([]);
@@ -515,7 +515,7 @@ describe("work and options of the user's own making", () => {
       locks.tryAcquire("a", throwing("mode")),
       locks.acquire("a", { meta: throwing("job") as never }),
       locks.run("a", new Proxy({}, { ownKeys: boom }), () => {}),
-      locks.elect("a", () => {}, throwing("signal")),
+      locks.elect("a", throwing("signal"), () => {}),
       locks.query("", throwing("timeout")),
       locks.close(throwing("grace")),
     ];

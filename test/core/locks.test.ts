@@ -287,7 +287,8 @@ test("query shows who holds, since when, for how long, and who waits", async () 
   const controller = new AbortController();
   const waiting = failure(other().acquire("invoice:42", { signal: controller.signal, meta: { reason: "retry" } }));
   await clock.advance(1000);
-  expect(await locks.query("invoice:")).toEqual({
+  const { held, pending, forced } = await locks.query("invoice:");
+  expect({ held, pending, forced }).toEqual({
     held: [
       {
         name: "invoice:42",
@@ -297,6 +298,9 @@ test("query shows who holds, since when, for how long, and who waits", async () 
         fence,
         heldMs: 3000,
         remainingMs: 27_000,
+        sinceMs: clock.wall() - 3000,
+        processHolders: 1,
+        processWaiters: 0,
         meta: { reason: "nightly" },
         id: expect.any(String),
       },
@@ -309,6 +313,8 @@ test("query shows who holds, since when, for how long, and who waits", async () 
         holder: "there:2",
         waitingMs: 1000,
         position: 1,
+        sinceMs: clock.wall() - 1000,
+        processWaiters: 0,
         meta: { reason: "retry" },
         id: expect.any(String),
       },

@@ -125,6 +125,16 @@ describe("once()", () => {
     }
   });
 
+  test("all get the fence under which the work was done, also where a call of the same process failed just before", async () => {
+    const { locks, other } = stage();
+    const failed = failure(locks.once("a", KEEP, () => Promise.reject(new Error("no"))));
+    const mine = await locks.once("a", KEEP, ({ fence }) => String(fence));
+    expect((await failed).message).toBe("no");
+    const theirs = await other().once("a", KEEP, () => "again");
+    expect([mine.value, String(theirs.fence)]).toEqual([theirs.value, theirs.value]);
+    expect(mine.fence).toBe(theirs.fence);
+  });
+
   test("after a loss it rejects with the result, and nothing is kept", async () => {
     const { clock, locks, other } = stage();
     const held = gate();
@@ -138,6 +148,52 @@ describe("once()", () => {
     expect(error).toBeInstanceOf(LockLostError);
     expect(error["result"]).toBe("late");
     expect((await other().once("a", KEEP, () => "again")).replayed).toBe(false);
+  });
+
+  // The answer, the loss that the caller must learn of instead of "done", and how the store comes to keep nothing.
+  const unkept: [string, string, (here: ReturnType<typeof stage>) => void][] = [
+    [
+      "the lease ran out while the release was on its way",
+      "gone",
+      ({ backend, clock }) => {
+        backend.interfere.release = (pass) => {
+          clock.block(30_000);
+          return pass();
+        };
+      },
+    ],
+    [
+      "no release comes to the store in time",
+      "unkept",
+      ({ backend, clock }) => {
+        const atMs = clock.now();
+        backend.interfere.release = (pass) =>
+          clock.now() > atMs + 60_000 ? pass() : Promise.reject(new Error("the request was lost"));
+      },
+    ],
+    [
+      "the machine slept, and the store cannot say whether the lease is still the same",
+      "unkept",
+      ({ backend, clock }) => {
+        clock.suspend(10_000);
+        backend.interfere.renew = () => Promise.resolve([{ held: "unknown", cause: new Error("no answer") }]);
+      },
+    ],
+  ];
+  test.each(unkept)("where nothing may be kept, it rejects with the result: %s", async (_how, kind, spoil) => {
+    const here = stage();
+    const mine = failure(
+      here.locks.once("a", { ...KEEP, ttl: "20s" }, () => {
+        spoil(here);
+        return "mine";
+      }),
+    );
+    await here.clock.advance(120_000);
+    const error = await mine;
+    expect(error).toBeInstanceOf(LockLostError);
+    expect((error as unknown as LockLostError).loss.kind).toBe(kind);
+    expect(error["result"]).toBe("mine");
+    expect((await here.other().once("a", KEEP, () => "again")).value).toBe("again");
   });
 
   test("an error whose properties throw is kept as far as it can be read, and the lease ends", async () => {
@@ -248,6 +304,69 @@ describe("once()", () => {
     await clock.advance(1);
     late.open();
     expect([(await before).value, (await after).value]).toEqual(["old", "new"]);
+  });
+});
+
+describe("outcome() and forget()", () => {
+  test("none, running, done; and after forget() the next one runs", async () => {
+    const { clock, locks, other } = stage();
+    expect(await locks.outcome("a")).toEqual({ state: "none" });
+    const held = gate();
+    const mine = locks.once("a", KEEP, () => held.opened.then(() => ({ sum: 7 })));
+    await clock.advance(1000);
+    const running = await other().outcome("a");
+    expect(running).toMatchObject({ state: "running", holder: "here:1", heldMs: 1000 });
+    const { fence: first } = running as { readonly fence: bigint };
+    // A running lease is never ended by it.
+    expect(await other().forget("a", { fence: first })).toBe(false);
+    held.open();
+    const { fence } = await mine;
+    await clock.advance(60_000);
+    const done = await other().outcome<{ sum: number }>("a");
+    expect(done).toEqual({
+      state: "done",
+      value: { sum: 7 },
+      fence,
+      holder: "here:1",
+      at: new Date(clock.wall() - 60_000),
+      remainingMs: 3_540_000,
+    });
+    expect(await locks.forget("a", { fence: fence + 1n })).toBe(false);
+    expect((await other().once("a", KEEP, () => "again")).replayed).toBe(true);
+    expect(await locks.forget("a", { fence })).toBe(true);
+    expect(await locks.forget("a", { fence })).toBe(false);
+    expect(await other().outcome("a")).toEqual({ state: "none" });
+    expect((await other().once("a", KEEP, () => "again")).value).toBe("again");
+  });
+
+  test("failed: the error that is kept, or why the value cannot be had", async () => {
+    const { locks, other } = stage();
+    const failed = locks.once("a", { ...KEEP, keepFailure: "1m" }, () => {
+      throw Object.assign(new RangeError("too far"), { code: "E_FAR" });
+    });
+    await failure(failed);
+    const state = await other().outcome("a");
+    expect(state).toMatchObject({ state: "failed", error: { name: "RangeError", message: "too far", code: "E_FAR" } });
+    await locks.once("b", KEEP, () => () => {});
+    expect(await other().outcome("b")).toMatchObject({
+      state: "failed",
+      error: expect.any(LockOutcomeError) as unknown,
+    });
+  });
+
+  test("refuse what cannot be, and a store that keeps none", async () => {
+    const { backend, locks } = stage();
+    for (const options of [{}, { fence: 1 }, null, undefined]) {
+      await expect(locks.forget("a", options as never)).rejects.toThrow(TypeError);
+    }
+    await expect(locks.outcome("", {})).rejects.toThrow(TypeError);
+    await expect(locks.outcome("a", { codec: {} } as never)).rejects.toThrow(/codec/u);
+    await expect(locks.outcome("a", { keep: 1 } as never)).rejects.toThrow(/keep/u);
+    backend.inspect = async () => ({ held: [], pending: [], forced: [], outcome: { value: 7 } }) as never;
+    await expect(locks.outcome("a")).rejects.toThrow(/outcome that cannot be read/u);
+    Object.assign(backend, { can: { outcomes: "it has no clock" } });
+    await expect(locks.outcome("a")).rejects.toThrow(/it has no clock/u);
+    await expect(locks.forget("a", { fence: 1n })).rejects.toThrow(/it has no clock/u);
   });
 });
 

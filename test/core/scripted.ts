@@ -68,6 +68,10 @@ export class ScriptedBackend implements Backend {
     return this.#inner.query(prefix);
   }
 
+  forget(name: string, fence: bigint): Promise<boolean> {
+    return this.#inner.forget!(name, fence);
+  }
+
   inspect(name: string): Promise<LockState> {
     return this.#inner.inspect(name);
   }

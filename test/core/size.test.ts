@@ -7,17 +7,20 @@ import { expect, test } from "vitest";
 // 800 bytes more than in 0.1's last days: a wall clock that is set back must not hide a sleep (SleepDetector), tries must not keep a
 // waiter from being asked for (S169), one wording of every loss, also of those that only backends know, and a quarantine as a field.
 // 1,600 bytes more for the contract of 0.2: outcomes, wanted, and what a claim shows of its process.
+// 600 bytes more for closeOnSignals(), tryRun(), inspect(), isHeld(), outcome() and forget(), most of which is loaded on demand.
 // 100 bytes more: a renewal must be about the same lease, where a question for its claim had no answer (S165). 200 more, so that an outcome is only believed to
 // be kept by the store's word.
-test("the core is at most 19.2 kB, bundled, minified and compressed", async () => {
+test("the core is at most 19.8 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
   const { output } = await bundle.generate({ format: "esm", minify: true });
   await bundle.close();
   // What is imported on demand, such as the reader of `HOLDFAST_URL=@file:…`, is loaded only by those who use it.
-  const loaded = output.filter((chunk) => chunk.type === "chunk" && !chunk.isDynamicEntry);
-  const bytes = brotliCompressSync(loaded.map((chunk) => ("code" in chunk ? chunk.code : "")).join("\n")).length;
+  const chunks = new Map(output.flatMap((chunk) => (chunk.type === "chunk" ? [[chunk.fileName, chunk] as const] : [])));
+  const loaded = new Set(output.flatMap((chunk) => (chunk.type === "chunk" && chunk.isEntry ? [chunk.fileName] : [])));
+  for (const name of loaded) for (const needed of chunks.get(name)?.imports ?? []) loaded.add(needed);
+  const bytes = brotliCompressSync([...loaded].map((name) => chunks.get(name)?.code ?? "").join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(19_200);
+  expect(bytes).toBeLessThanOrEqual(19_800);
 });

@@ -139,7 +139,7 @@ test("S136: while the thread starts, the wait, the signal and close() are heeded
     const tried = await failure(locks.tryAcquire("a", { renew: "thread", timeout: 50 }));
     const controller = new AbortController();
     const aborted = failure(locks.acquire("a", { renew: "thread", wait: Infinity, signal: controller.signal }));
-    const office = failure(locks.elect("a", () => {}, { renew: "thread" }));
+    const office = failure(locks.elect("a", { renew: "thread" }, () => {}));
     const closed = failure(locks.acquire("a", { renew: "thread", wait: Infinity }));
     await until(() => workers.length > 0);
     controller.abort(new Error("enough"));

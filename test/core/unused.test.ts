@@ -67,7 +67,7 @@ describe("no caller had it, so its minHold keeps no claim away:", () => {
     holdChannel.start.subscribe(end);
     let began = false;
     try {
-      const office = world.locks.elect("a", () => void (began = true), { ...KEPT, signal: over.signal });
+      const office = world.locks.elect("a", { ...KEPT, signal: over.signal }, () => void (began = true));
       await world.clock.advance(100);
       await office;
     } finally {

@@ -588,7 +588,7 @@ describe("close", () => {
     const closed = stage();
     const controller = new AbortController();
     let started = false;
-    const elected = closed.locks.elect("a", () => void (started = true), { signal: controller.signal });
+    const elected = closed.locks.elect("a", { signal: controller.signal }, () => void (started = true));
     await Promise.resolve();
     controller.abort(new Error("step down"));
     await elected;
@@ -660,14 +660,10 @@ describe("groups", () => {
     const rival = await there.acquire("b");
     const stop = new AbortController();
     const error: unknown[] = [];
-    const office = locks.elect(
-      "a",
-      async () => {
-        stop.abort(new Error("step down"));
-        error.push(await failure(locks.acquire(["a", "b"], { wait: "1m" })));
-      },
-      { signal: stop.signal },
-    );
+    const office = locks.elect("a", { signal: stop.signal }, async () => {
+      stop.abort(new Error("step down"));
+      error.push(await failure(locks.acquire(["a", "b"], { wait: "1m" })));
+    });
     await clock.settle();
     expect(error).toEqual([]);
     backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "broken by hand");

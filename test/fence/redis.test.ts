@@ -3,7 +3,6 @@ import fc from "fast-check";
 import { Cluster, Redis } from "ioredis";
 import { Redis as Redis6 } from "ioredis6";
 import { createClient, createCluster } from "redis";
-import { createClient as createClient5 } from "redis5";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 
 import { FenceRejectedError } from "../../src/fence/index.ts";
@@ -27,19 +26,16 @@ beforeAll(async () => {
   ioredis = new Redis(server.url);
   const six = new Redis6(server.url);
   const nodeRedis = await createClient({ url: server.url }).connect();
-  const nodeRedis5 = await createClient5({ url: server.url }).connect();
   // A restart cuts every connection: the clients come back by themselves.
   const ignore = (): void => {};
   ioredis.on("error", ignore);
   six.on("error", ignore);
   nodeRedis.on("error", ignore);
-  nodeRedis5.on("error", ignore);
-  clients = { "ioredis 5": ioredis, "ioredis 6": six, "node-redis 6": nodeRedis, "node-redis 5": nodeRedis5 };
+  clients = { "ioredis 5": ioredis, "ioredis 6": six, "node-redis 6": nodeRedis };
   closers.push(
     () => ioredis.disconnect(),
     () => six.disconnect(),
     () => nodeRedis.destroy(),
-    () => nodeRedis5.destroy(),
     () => server.stop(),
   );
 });
@@ -64,7 +60,7 @@ async function refusal(work: Promise<unknown>): Promise<FenceRejectedError> {
   return error as FenceRejectedError;
 }
 
-describe.each(["ioredis 5", "ioredis 6", "node-redis 6", "node-redis 5"])("writeFenced with %s", (name) => {
+describe.each(["ioredis 5", "ioredis 6", "node-redis 6"])("writeFenced with %s", (name) => {
   const write = (fence: bigint, value: string): Promise<unknown[]> =>
     writeFenced(clients[name] as RedisLike, at(fence), [["SET", "total", value]]);
 

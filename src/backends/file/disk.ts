@@ -173,6 +173,15 @@ export function remove(path: string): boolean {
   return attempted(() => disk.unlink(path), ["ENOENT", "ENOTDIR", "EISDIR", "EPERM"]);
 }
 
+/** Removes what nothing needs any more. If that fails it is left to the cleanup: what was done before counts all the same. */
+export function tryRemove(path: string): void {
+  try {
+    remove(path);
+  } catch {
+    // Some file systems need space for it.
+  }
+}
+
 /** Sets until when a lease lasts. `false`: the file is gone. */
 export function trySetTime(path: string, mtimeMs: number): boolean {
   return attempted(() => disk.utimes(path, mtimeMs), ["ENOENT", "ENOTDIR", "ELOOP"]);

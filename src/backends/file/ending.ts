@@ -89,6 +89,7 @@ export class Endings {
         discard();
         return false;
       }
+      let done: ReturnType<LockLog["append"]>;
       try {
         if (value?.incarnation !== head.incarnation) {
           const name = writeValue(this.#options.paths, head.incarnation, holder.fence, outcome.value);
@@ -98,15 +99,16 @@ export class Endings {
         const kept = newOutcome(this.#options.clock, claim, holder, outcome, value.name);
         const keepMs = keepsMinHold ? this.#query.minHoldLeftMs(holder) : 0;
         const next = { ...this.#after(state, holder, keepMs), outcome: kept };
-        const done = this.#log.append(head, { state: () => next, lasting: true });
-        unseen ||= done === "unseen";
-        if (!isHead(done)) continue;
-        this.#log.sync(done);
+        done = this.#log.append(head, { state: () => next, lasting: true });
       } catch (error) {
         // Then there was no space for the entry either.
         if (isFull(error)) discard();
         throw error;
       }
+      unseen ||= done === "unseen";
+      if (!isHead(done)) continue;
+      // The entry names the value: whatever is wrong with the disk from here on, that must stay.
+      this.#log.sync(done);
       this.#options.wakeAll(factsOf(this.#query.wanting()));
       this.settle();
       return true;

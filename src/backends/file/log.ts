@@ -9,7 +9,7 @@
  */
 import { join } from "node:path";
 import type { Clock } from "../../contract/clock.ts";
-import { createFile, disk, ForeignError, remove, tryLink, tryRename, tryRmdir, trySyncDirectory } from "./disk.ts";
+import { createFile, disk, ForeignError, tryLink, tryRemove, tryRename, tryRmdir, trySyncDirectory } from "./disk.ts";
 import { survivors, syncNames } from "./power-cut.ts";
 import { carried, discardValue } from "./outcomes.ts";
 import {
@@ -157,7 +157,7 @@ export class LockLog {
     const source = join(this.#options.paths.trash, freshName());
     createFile(source, writeEntry(state), next.lasting);
     const outcome = tryLink(source, path);
-    remove(source);
+    tryRemove(source);
     return outcome;
   }
 
@@ -175,7 +175,7 @@ export class LockLog {
     createFile(source, writeEntry({ kind: "gone" }));
     const path = join(head.directory, String(head.seq + 1));
     const done = tryLink(source, path) === "linked" && entryExists(path);
-    remove(source);
+    tryRemove(source);
     this.#head = undefined;
     if (done) this.#remove(head.incarnation);
     return done;

@@ -12,7 +12,7 @@ import { join } from "node:path";
 import type { Claim, KeptOutcome, Outcome } from "../../contract/backend.ts";
 import { type Clock, machineMs } from "../../contract/clock.ts";
 import { isCount, isRecord, parseChecked, withChecksum } from "./checked-text.ts";
-import { createFile, disk, ForeignError, remove, tryRename } from "./disk.ts";
+import { createFile, disk, ForeignError, remove, tryRemove, tryRename } from "./disk.ts";
 import { type DirectoryPaths, freshName, isFreshName } from "./directory.ts";
 import { thisProcess, sharesClock } from "./process-identity.ts";
 import type { Holder, OutcomeRecord } from "./records.ts";
@@ -86,7 +86,7 @@ export function missingValue(incarnation: string, { file }: OutcomeRecord): Fore
 }
 
 export function discardValue(incarnation: string, name: string): void {
-  remove(pathOf(incarnation, name));
+  tryRemove(pathOf(incarnation, name));
 }
 
 /** The name of the value in a file of that name. `undefined`: it is no value. */

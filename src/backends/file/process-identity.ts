@@ -9,6 +9,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync, readlinkSync } from "node:fs";
 import { hostname } from "node:os";
+import { codeOf } from "./disk.ts";
 
 export interface ProcessIdentity {
   /** The kernel's id of this boot; leases of another boot are timed by the wall clock. */
@@ -38,7 +39,7 @@ export function thisProcess(): ProcessIdentity {
     timeNamespace: namespaceOf("time"),
     pid: process.pid,
     // Not by our pid: a /proc of another namespace has another process under it.
-    start: readStat("self")?.start ?? "",
+    start: orUnknown(() => statOf("self"))?.start ?? "",
   };
   return identity;
 }
@@ -57,7 +58,12 @@ export function sharesProcessIds({ boot, pidNamespace }: ProcessIdentity): boole
 
 /** True where /proc is that of our own pid namespace: it shows when a pid was used again, and which process is a zombie. */
 export function seesProcesses(): boolean {
-  trustsProc ??= isOwnProc();
+  try {
+    trustsProc ??= isOwnProc();
+  } catch {
+    // It is looked at again next time.
+    return false;
+  }
   return trustsProc;
 }
 
@@ -108,15 +114,18 @@ interface ProcessStat {
   readonly start: string;
 }
 
-/** What /proc says about that process. In a /proc of another namespace, only "self" is right. */
 function readStat(pid: string): ProcessStat | undefined {
-  if (process.platform !== "linux") return undefined;
-  let text: string;
   try {
-    text = readFileSync(`/proc/${pid}/stat`, "latin1");
+    return statOf(pid);
   } catch {
     return undefined;
   }
+}
+
+/** What /proc says about that process. In a /proc of another namespace, only "self" is right. Throws if it cannot be read. */
+function statOf(pid: string): ProcessStat | undefined {
+  if (process.platform !== "linux") return undefined;
+  const text = readFileSync(`/proc/${pid}/stat`, "latin1");
   // The name in brackets may contain anything, also brackets. The fields from the state on follow the last one.
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
   const [state] = fields;
@@ -127,26 +136,35 @@ function readStat(pid: string): ProcessStat | undefined {
 
 function isOwnProc(): boolean {
   if (process.platform !== "linux") return false;
-  const pid = String(process.pid);
-  try {
+  const own = orUnknown(() => {
     // Our pids from the namespace of this /proc down to our own: just one if they are the same.
     const pids = /^NSpid:(.*)$/m.exec(readFileSync("/proc/self/status", "latin1"))?.[1]?.trim();
-    return (pids ?? readlinkSync("/proc/self")) === pid;
-  } catch {
-    return false;
-  }
+    return pids ?? readlinkSync("/proc/self");
+  });
+  return own === String(process.pid);
 }
 
+/** Without a boot id, ends are judged by the wall clock. */
 function bootId(): string {
+  const read = (): string => {
+    if (process.platform === "linux") return readFileSync("/proc/sys/kernel/random/boot_id", "utf8");
+    if (process.platform !== "darwin") return "";
+    return execFileSync("/usr/sbin/sysctl", ["-n", "kern.bootsessionuuid"], { encoding: "utf8" });
+  };
+  return orUnknown(read)?.trim() ?? "";
+}
+
+/**
+ * What the system says. `undefined`: it does not. Throws where this process only has no open file left to read it with: the answer is
+ * remembered for good, and a wrong one would let others judge its leases by the wall clock.
+ */
+function orUnknown<T>(read: () => T): T | undefined {
   try {
-    if (process.platform === "linux") return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-    if (process.platform === "darwin") {
-      return execFileSync("/usr/sbin/sysctl", ["-n", "kern.bootsessionuuid"], { encoding: "utf8" }).trim();
-    }
-  } catch {
-    // Falls through: without a boot id, ends are judged by the wall clock.
+    return read();
+  } catch (error) {
+    if (["EMFILE", "ENFILE"].includes(codeOf(error))) throw error;
+    return undefined;
   }
-  return "";
 }
 
 function namespaceOf(kind: "pid" | "time"): string {

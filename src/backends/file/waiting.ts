@@ -82,7 +82,8 @@ export class WaitingClaims {
   wake(fileId: string, others?: boolean): boolean {
     const expected = this.#expected.get(fileId);
     if (expected === undefined) return false;
-    expected.local.others = others;
+    // Who came after the hand-over may have said so before this.
+    if (expected.local.others !== true) expected.local.others = others;
     expected.local.misses = 0;
     const end = this.#waiting.get(fileId);
     // It came between attempt() and watch().

@@ -38,8 +38,11 @@ export class Wanted {
   /** A message came: a claim waits for what this lease file holds of that lock. `directory`: the lock's. */
   heard(fileId: string, directory: string): void {
     for (const local of this.#options.claims.all()) {
-      if (local.held === undefined || local.file?.facts.id !== fileId) continue;
-      if (this.#options.lock(local.claim.name).log.directory === directory) this.#options.tell(local.claim.id);
+      if (local.file?.facts.id !== fileId) continue;
+      if (this.#options.lock(local.claim.name).log.directory !== directory) continue;
+      // It was handed the lock, and has not heard of that yet: its grant will say it.
+      if (local.held === undefined) local.others = true;
+      else this.#options.tell(local.claim.id);
     }
   }
 

@@ -13,7 +13,7 @@ export interface IoredisLike {
   evalsha(...args: never[]): unknown;
 }
 
-/** How a node-redis client (5 or 6) is recognised. */
+/** How a node-redis client (6.2.1 or later) is recognised. */
 export interface NodeRedisLike {
   readonly isOpen: boolean;
   sendCommand(...args: never[]): Promise<unknown>;

@@ -3,6 +3,7 @@ import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Backend, Member, Renewer } from "../../contract/backend.ts";
 import { systemClock } from "../../contract/clock.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import { NODE_REDIS } from "../../contract/node-redis.ts";
 import { installedVersion, whyUnsupported } from "../../contract/peer-version.ts";
 import { within } from "../../contract/time-limit.ts";
 import { RedisBackend } from "./backend.ts";
@@ -77,10 +78,10 @@ async function open(
 }
 
 /** The client libraries, and of each supported major version the oldest: the range of the optional peers in package.json. */
-export const CLIENTS = {
+export const CLIENTS: Readonly<Record<"ioredis" | "redis", readonly string[]>> = {
   ioredis: ["5.4.0", "6.0.0"],
-  redis: ["5.0.0", "6.0.0"],
-} as const;
+  redis: NODE_REDIS,
+};
 
 async function load(endpoint: Endpoint): Promise<Opened> {
   const unsupported: string[] = [];

@@ -70,7 +70,7 @@ export const electCommand: Command = {
     };
     try {
       const { wait: _wait, ...options } = plan.choice.options;
-      await store.locks.elect(name, serve, { ...options, signal: over.signal });
+      await store.locks.elect(name, { ...options, signal: over.signal }, serve);
       return signals.exitCode ?? code;
     } finally {
       done();

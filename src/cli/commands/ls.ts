@@ -1,5 +1,5 @@
 /** `holdfast ls`: every lock that is held or waited for. */
-import type { Snapshot } from "../../contract/backend.ts";
+import type { Snapshot } from "../format-lock.ts";
 import { formatMs } from "../../contract/duration.ts";
 import { ask } from "../ask-store.ts";
 import type { Command } from "../command.ts";
@@ -8,7 +8,7 @@ import type { Io } from "../io.ts";
 import { withLocks } from "../open-store.ts";
 import { printable } from "../../contract/foreign.ts";
 import { table } from "../format-text.ts";
-import { leftText, modeText, snapshotJson, whoText } from "../format-lock.ts";
+import { countWaiters, leftText, modeText, snapshotJson, whoText } from "../format-lock.ts";
 
 export const lsCommand: Command = {
   spec: {
@@ -63,8 +63,8 @@ function printTable(io: Io, snapshot: Snapshot): void {
 function rowsOf(name: string, { held, pending }: Snapshot): readonly (readonly string[])[] {
   const waiters = pending.filter((one) => one.name === name);
   const holders = held.filter((one) => one.name === name);
-  if (holders.length === 0)
-    return [[printable(name), modeText(waiters[0]!), "(none)", "", "", "", String(waiters.length)]];
+  const count = String(countWaiters({ held: holders, pending: waiters }));
+  if (holders.length === 0) return [[printable(name), modeText(waiters[0]!), "(none)", "", "", "", count]];
   return holders.map((one) => [
     printable(name),
     modeText(one),
@@ -72,6 +72,6 @@ function rowsOf(name: string, { held, pending }: Snapshot): readonly (readonly s
     formatMs(one.heldMs),
     leftText(one.remainingMs),
     String(one.fence),
-    String(waiters.length),
+    count,
   ]);
 }

@@ -1,6 +1,6 @@
 /** `holdfast run NAME -- command`: the command runs while the lock is held, and never longer. */
 import type { Lease } from "../../core/api.ts";
-import type { Snapshot } from "../../contract/backend.ts";
+import type { Snapshot } from "../format-lock.ts";
 import { LockTimeoutError } from "../../contract/errors.ts";
 import { HeldLease } from "../../core/lease.ts";
 import { ask } from "../ask-store.ts";

@@ -1,14 +1,14 @@
 /** `holdfast show NAME`: everything the store knows about one lock. */
-import type { Holding, Snapshot, Waiting } from "../../contract/backend.ts";
+import type { LockHolder, LockSnapshot, LockWaiter } from "../../core/api.ts";
 import { formatMs } from "../../contract/duration.ts";
-import { ask } from "../ask-store.ts";
+import { askOne } from "../ask-store.ts";
 import type { Command } from "../command.ts";
 import { EXIT } from "../exit-codes.ts";
 import type { Io } from "../io.ts";
 import { nameOf, withLocks } from "../open-store.ts";
 import { printable } from "../../contract/foreign.ts";
 import { table } from "../format-text.ts";
-import { hostAndPid, leftText, metaText, modeText, only, snapshotJson, whoText } from "../format-lock.ts";
+import { hostAndPid, leftText, lockJson, metaText, modeText, whoText } from "../format-lock.ts";
 
 export const showCommand: Command = {
   spec: {
@@ -27,21 +27,29 @@ export const showCommand: Command = {
   },
   async run(io, flags) {
     const name = nameOf(flags, "show");
-    const snapshot = await withLocks(io, flags, async (store) => only(name, await ask(store, name)));
+    const snapshot = await withLocks(io, flags, (store) => askOne(store, name));
     const free = snapshot.held.length + snapshot.pending.length === 0;
-    if (flags.has("json")) io.json({ name, free, ...snapshotJson(snapshot) });
+    if (flags.has("json")) io.json({ name, free, ...lockJson(snapshot) });
     else if (!flags.has("quiet")) print(io, name, snapshot);
     return free ? EXIT.no : EXIT.ok;
   },
 };
 
-function print(io: Io, name: string, { held, pending, forced }: Snapshot): void {
+function print(io: Io, name: string, { held, pending, forced, quarantineMs = 0, outcome }: LockSnapshot): void {
   io.print(io.style("stdout", "bold", printable(name)));
   if (held.length === 0) io.print("  not held");
+  if (quarantineMs > 0) {
+    io.print(`  the store may have lost leases, and grants nothing for another ${formatMs(quarantineMs)}`);
+  }
   for (const holding of held) printHolding(io, holding);
   if (pending.length > 0) {
     io.print("  waiting");
     for (const line of table(WAITING, pending.map(waitingRow)).slice(1)) io.print(`    ${line}`);
+  }
+  if (outcome !== undefined) {
+    const { fence, holder, ageMs, remainingMs, bytes } = outcome;
+    const by = `done ${formatMs(ageMs)} ago by ${printable(holder)} (fence ${fence})`;
+    io.print(`  once        ${by}; ${bytes} bytes are kept for another ${formatMs(remainingMs)}`);
   }
   if (forced.length > 0) io.print("  ended by force");
   for (const { fence, by, reason, agoMs } of forced) {
@@ -51,16 +59,27 @@ function print(io: Io, name: string, { held, pending, forced }: Snapshot): void 
 
 const WAITING = [{ title: "", right: true }, { title: "" }, { title: "" }, { title: "" }, { title: "" }];
 
-function waitingRow(one: Waiting): readonly string[] {
+function waitingRow(one: LockWaiter): readonly string[] {
   const since = `for ${formatMs(one.waitingMs)}`;
-  return [`${one.position}.`, whoText(one.holder, one.meta), modeText(one), since, metaText(one.meta)];
+  const more = one.processWaiters > 0 ? `and ${one.processWaiters} behind it` : "";
+  const text = [metaText(one.meta), more].filter((part) => part !== "").join("  ");
+  return [`${one.position}.`, whoText(one.holder, one.meta), modeText(one), since, text];
 }
 
-function printHolding(io: Io, holding: Holding): void {
+function timeLeft({ remainder, remainingMs }: LockHolder): string {
+  const left = leftText(remainingMs);
+  if (remainder === "minHold") return `${left}: released, and kept until it is as old as its --min-hold`;
+  return remainder === "lockDelay"
+    ? `${left}: its holder is gone, and it is kept for its --lock-delay`
+    : `${left} unless renewed`;
+}
+
+function printHolding(io: Io, holding: LockHolder): void {
+  const { remainder, processHolders, processWaiters } = holding;
   const { host, pid } = hostAndPid(holding.holder);
   const since = new Date(Date.now() - holding.heldMs).toISOString();
   const rows: (readonly [string, string | undefined])[] = [
-    ["held by", whoText(holding.holder, holding.meta)],
+    [remainder === undefined ? "held by" : "was held by", whoText(holding.holder, holding.meta)],
     ["host", host],
     ["pid", pid === undefined ? undefined : String(pid)],
     ["app", holding.meta["app"]],
@@ -68,11 +87,13 @@ function printHolding(io: Io, holding: Holding): void {
     ["mode", modeText(holding)],
     ["fence", String(holding.fence)],
     ["held for", `${formatMs(holding.heldMs)} (since ${since})`],
-    ["time left", `${leftText(holding.remainingMs)} unless renewed`],
+    ["shared by", processHolders > 1 ? `${processHolders} leases of its process` : undefined],
+    ["waiting", processWaiters > 0 ? `${processWaiters} in its process` : undefined],
+    ["time left", timeLeft(holding)],
     ...Object.entries(holding.meta).filter(([field]) => field !== "app" && field !== "version"),
   ];
   for (const [label, value] of rows) {
     if (value !== undefined)
-      io.print(`  ${io.style("stdout", "dim", printable(label).padEnd(10))}  ${printable(value)}`);
+      io.print(`  ${io.style("stdout", "dim", printable(label).padEnd(11))}  ${printable(value)}`);
   }
 }

@@ -1,7 +1,7 @@
 /** `holdfast wait NAME`: waits until the lock is free, without taking it. */
 import { setTimeout as sleep } from "node:timers/promises";
 
-import type { Snapshot } from "../../contract/backend.ts";
+import type { Snapshot } from "../format-lock.ts";
 import { formatMs } from "../../contract/duration.ts";
 import { printable } from "../../contract/foreign.ts";
 import { jitter } from "../../contract/random.ts";

@@ -2,7 +2,7 @@
  * A warden started before its command: by a run that is next in line. A process takes longer to start than a lock to change
  * hands, and the process that comes after a killed holder should not wait for it. Processes further back start none, to save memory.
  */
-import type { Snapshot } from "../../contract/backend.ts";
+import type { Snapshot } from "../format-lock.ts";
 import { only } from "../format-lock.ts";
 import { Warden } from "./warden.ts";
 

@@ -1,7 +1,7 @@
 /** `holdfast top`: all locks, live, on the whole screen. */
 import { constants } from "node:os";
 
-import type { Snapshot } from "../../contract/backend.ts";
+import type { Snapshot } from "../format-lock.ts";
 import { ask, Silence } from "../ask-store.ts";
 import { type Command } from "../command.ts";
 import { UsageError } from "../usage-error.ts";

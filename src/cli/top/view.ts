@@ -1,10 +1,10 @@
 /** What `holdfast top` shows, as lines of text: no terminal in here. */
-import type { Holding, Snapshot, Waiting } from "../../contract/backend.ts";
+import type { LockHolder, LockWaiter } from "../../core/api.ts";
 import { formatMs } from "../../contract/duration.ts";
 import { type Style } from "../io.ts";
 import { printable } from "../../contract/foreign.ts";
 import { fit, padEnd, padStart } from "../format-text.ts";
-import { leftText, modeText, whoText } from "../format-lock.ts";
+import { countWaiters, type Snapshot, leftText, modeText, whoText } from "../format-lock.ts";
 
 export const SORTS = ["name", "held", "left", "waiters", "fence"] as const;
 export type Sort = (typeof SORTS)[number];
@@ -28,8 +28,10 @@ export interface TopState {
 
 export interface Row {
   readonly name: string;
-  readonly holding: Holding | undefined;
-  readonly waiters: readonly Waiting[];
+  readonly holding: LockHolder | undefined;
+  readonly waiters: readonly LockWaiter[];
+  /** With those who wait in other processes behind an entry. */
+  readonly waiting: number;
 }
 
 export type Paint = (style: Style, text: string) => string;
@@ -38,7 +40,7 @@ const BAR_CELLS = 10;
 const RIGHT = { held: 9, left: 9, fence: 17, waiters: 8 } as const;
 
 /** The identity of a lease on the screen. */
-export function leaseId({ name, fence, holder }: Holding): string {
+export function leaseId({ name, fence, holder }: LockHolder): string {
   return `${name}\0${fence}\0${holder}`;
 }
 
@@ -46,12 +48,16 @@ export function rowsOf({ snapshot, filter, sort, descending }: TopState): readon
   if (snapshot === undefined) return [];
   const rows: Row[] = [];
   const waitersOf = grouped(snapshot.pending);
-  const heldNames = new Set(snapshot.held.map(({ name }) => name));
+  const holdersOf = grouped(snapshot.held);
   for (const holding of snapshot.held) {
-    rows.push({ name: holding.name, holding, waiters: waitersOf.get(holding.name) ?? [] });
+    const { name } = holding;
+    const waiters = waitersOf.get(name) ?? [];
+    const held = holdersOf.get(name) ?? [];
+    rows.push({ name, holding, waiters, waiting: countWaiters({ held, pending: waiters }) });
   }
   for (const [name, waiters] of waitersOf) {
-    if (!heldNames.has(name)) rows.push({ name, holding: undefined, waiters });
+    if (holdersOf.has(name)) continue;
+    rows.push({ name, holding: undefined, waiters, waiting: countWaiters({ held: [], pending: waiters }) });
   }
   const wanted = filter.toLowerCase();
   const matching = rows.filter(({ name, holding }) =>
@@ -84,7 +90,7 @@ function title({ url, paused }: TopState): string {
 
 function status({ snapshot, trouble, filter, typing }: TopState, shown: number): string {
   if (trouble !== undefined) return `! ${printable(trouble)}`;
-  const count = `${snapshot?.held.length ?? 0} held, ${snapshot?.pending.length ?? 0} waiting`;
+  const count = `${snapshot?.held.length ?? 0} held, ${snapshot === undefined ? 0 : countWaiters(snapshot)} waiting`;
   if (!typing && filter === "") return count;
   return `${count}, ${shown} shown · filter: ${printable(filter)}${typing ? "_" : ""}`;
 }
@@ -129,7 +135,13 @@ function heading(widths: Widths, { sort, descending }: TopState): string {
   ].join("  ");
 }
 
-function line({ name, holding, waiters }: Row, widths: Widths, state: TopState, width: number, paint: Paint): string {
+function line(
+  { name, holding, waiters, waiting }: Row,
+  widths: Widths,
+  state: TopState,
+  width: number,
+  paint: Paint,
+): string {
   const sample = holding ?? waiters[0];
   const leftMs = holding === undefined ? 0 : Math.max(0, holding.remainingMs - state.ageMs);
   const part = holding === undefined ? 0 : leftMs / Math.max(1, state.fullMs.get(leaseId(holding)) ?? leftMs);
@@ -141,11 +153,11 @@ function line({ name, holding, waiters }: Row, widths: Widths, state: TopState, 
     padStart(holding === undefined ? "" : leftText(leftMs), RIGHT.left),
     bar(part),
     padStart(holding === undefined ? "" : String(holding.fence), RIGHT.fence),
-    padStart(waiters.length === 0 ? "" : String(waiters.length), RIGHT.waiters),
+    padStart(waiting === 0 ? "" : String(waiting), RIGHT.waiters),
   ];
   const text = fit(cells.join("  "), width);
   if (holding !== undefined && part < 0.2) return paint("red", text);
-  return waiters.length > 0 ? paint("yellow", text) : text;
+  return waiting > 0 ? paint("yellow", text) : text;
 }
 
 /** Eighths of a cell, so that it shrinks smoothly. */
@@ -158,7 +170,7 @@ function bar(part: number): string {
 
 function compare(a: Row, b: Row, sort: Sort): number {
   const number = (row: Row): number => {
-    if (sort === "waiters") return row.waiters.length;
+    if (sort === "waiters") return row.waiting;
     if (sort === "held") return row.holding?.heldMs ?? -1;
     if (sort === "left") return row.holding?.remainingMs ?? -1;
     return Number(row.holding?.fence ?? -1n);
@@ -168,9 +180,9 @@ function compare(a: Row, b: Row, sort: Sort): number {
   return a.name < b.name ? -1 : 1;
 }
 
-function grouped(pending: readonly Waiting[]): Map<string, Waiting[]> {
-  const groups = new Map<string, Waiting[]>();
-  for (const one of pending) {
+function grouped<T extends { readonly name: string }>(all: readonly T[]): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const one of all) {
     const group = groups.get(one.name);
     if (group === undefined) groups.set(one.name, [one]);
     else group.push(one);

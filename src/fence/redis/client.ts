@@ -1,5 +1,6 @@
 /** ioredis and node-redis by structure, as one way to run a script. Nothing of either is imported. */
 import { ArgumentError } from "../../contract/argument-error.ts";
+import { refuseOldNodeRedis } from "../../contract/node-redis.ts";
 import type { Script } from "../generated/scripts.ts";
 
 export type RedisValue = string | Buffer;
@@ -15,7 +16,7 @@ interface ScriptOptions {
   arguments?: RedisValue[];
 }
 
-/** A client, pool, sentinel or cluster of node-redis 5 or 6. */
+/** A client, pool, sentinel or cluster of node-redis 6.2.1 or later. */
 export interface NodeRedisLike {
   eval(script: string, options?: ScriptOptions): Promise<unknown>;
   evalSha(sha: string, options?: ScriptOptions): Promise<unknown>;
@@ -42,6 +43,7 @@ type Call = (script: string, keys: readonly string[], values: readonly RedisValu
 
 function calls(client: RedisLike): { byDigest: Call; byText: Call } {
   if ("evalSha" in client && typeof client.evalSha === "function") {
+    refuseOldNodeRedis(client);
     const options = (keys: readonly string[], values: readonly RedisValue[]): ScriptOptions => ({
       keys: [...keys],
       arguments: [...values],

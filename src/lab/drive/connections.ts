@@ -3,7 +3,7 @@ import type { RedisClient } from "../../backends/redis/index.ts";
 import { HOST } from "../servers/scratch.ts";
 import { labPassword } from "../servers/secret.ts";
 
-export const CLIENT_LIBRARIES = ["ioredis", "ioredis6", "node-redis", "node-redis5"] as const;
+export const CLIENT_LIBRARIES = ["ioredis", "ioredis6", "node-redis"] as const;
 export type ClientLibrary = (typeof CLIENT_LIBRARIES)[number];
 
 export interface Connected {
@@ -47,7 +47,6 @@ const PACKAGES: Readonly<Record<ClientLibrary, string>> = {
   ioredis: "ioredis",
   ioredis6: "ioredis6",
   "node-redis": "redis",
-  "node-redis5": "redis5",
 };
 
 export async function connectRedis(library: ClientLibrary, where: Where): Promise<Connected> {

@@ -137,7 +137,7 @@ export class Visit {
     };
     try {
       const options = { ttl: ttlMs, mode, ...(limit > 1 && { limit }), signal: stop.signal };
-      await this.#locks.elect(this.#names[0] as string, work, options);
+      await this.#locks.elect(this.#names[0] as string, options, work);
     } finally {
       clearTimeout(timer);
     }

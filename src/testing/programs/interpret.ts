@@ -168,10 +168,8 @@ export class Interpreter {
     const { wait: _, ...rest } = optionsOf(lock, options, call);
     let terms = 0;
     try {
-      await client.locks.elect(
-        lock,
-        (lease) => this.#work(this.#judge.handed(call, lease), ++terms > TERMS_MOST ? [] : steps),
-        rest,
+      await client.locks.elect(lock, rest, (lease) =>
+        this.#work(this.#judge.handed(call, lease), ++terms > TERMS_MOST ? [] : steps),
       );
       this.#judge.settled(call);
     } catch (error) {

@@ -38,7 +38,7 @@ function print(step: Step, who: string): string[] {
       return [`lease${step.slot ?? 0} = await ${who}.${verb}(${lock}${options})${caught};`];
     }
     case "elect":
-      return [`void ${who}.elect(${lock}, async (lease) => {`, ...inside(step.steps), `}${options});`];
+      return [`void ${who}.elect(${lock}${options}, async (lease) => {`, ...inside(step.steps), `});`];
     case "release":
       return [`${step.loose === true ? "void" : "await"} lease${step.slot ?? ""}.release();`];
     case "dispose":

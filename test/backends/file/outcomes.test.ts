@@ -162,6 +162,29 @@ describe("an outcome", () => {
     expect(beside("v")).toEqual([]);
   });
 
+  const full = (): never => {
+    throw Object.assign(new Error("ENOSPC"), { code: "ENOSPC" });
+  };
+  test.each(["syncDirectory", "unlink"] as const)(
+    "stays whole where the disk is full after its entry: %s",
+    async (call) => {
+      const [backend, other] = [scratch.open(), scratch.open()];
+      const [worker, later] = [claim(), claim()];
+      for (const [wish, value] of [
+        [worker, "first"],
+        [later, "second"],
+      ] as const) {
+        const { fence } = await granted(backend, wish);
+        disk[call] = full;
+        const released = backend.release(wish, { value, keepMs: HOUR, fence });
+        await (call === "unlink" ? expect(released).resolves.toBe("held") : expect(released).rejects.toThrow("full"));
+        Object.assign(disk, real);
+        expect(await other.attempt(claim({ wantsOutcome: true }))).toMatchObject({ outcome: { value, fence } });
+        expect(await backend.release(wish, { value, keepMs: HOUR, fence })).toBe("held");
+      }
+    },
+  );
+
   test("whose value is gone is an error for those who want it, and can be removed", async () => {
     const backend = scratch.open();
     const fence = await conclude(backend, "kept");

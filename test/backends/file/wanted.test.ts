@@ -118,3 +118,25 @@ test.each([
   expect((grant as { wanted?: boolean }).wanted ?? false).toBe(others > 0);
   expect(calls).not.toContain("list");
 });
+
+test("a claim that queues before the next holder has heard of its grant: the grant says it, or a message", async () => {
+  const [before, holder, waiter] = [scratch.open(), scratch.open(), scratch.open()];
+  const reported: string[] = [];
+  holder.listen({ lost: () => {}, doubt: () => {}, wanted: (id) => reported.push(id) });
+  const [first, next, last] = [claim(), claim(), claim()];
+  await granted(before, first);
+  expect(await holder.attempt(next)).toMatchObject({ position: 1 });
+  const watched = holder.watch(next, new AbortController().signal);
+  // In the middle of the hand-over, before the message about it: that says that no claim waits.
+  let queued: Promise<object> | undefined;
+  disk.exists = (path) => {
+    if (queued === undefined && /\/q\/.*\/\d+-/.test(path)) queued = waiter.attempt(last);
+    return real.exists(path);
+  };
+  await before.release(first);
+  Object.assign(disk, real);
+  expect(await queued).toMatchObject({ position: 1 });
+  const grant = await watched;
+  expect(grant).toMatchObject({ granted: true });
+  await eventually("it learns it", async () => grant?.wanted === true || reported.includes(next.id) || undefined);
+});

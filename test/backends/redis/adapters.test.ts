@@ -176,6 +176,7 @@ class OwnNodeRedis extends EventEmitter {
 class NodeRedis extends EventEmitter {
   readonly isOpen = true;
   readonly isReady = true;
+  readonly _keyPrefix = undefined;
   readonly options: object = { socket: { host: "a" } };
   readonly own: OwnNodeRedis = new OwnNodeRedis();
 

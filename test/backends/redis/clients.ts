@@ -1,16 +1,7 @@
-/** The client libraries that the backend accepts, in both supported major versions, and how each connects. */
+/** The client libraries that the backend accepts, in every supported major version, and how each connects. */
 import { Cluster as Cluster5, Redis as Redis5 } from "ioredis";
 import { Cluster as Cluster6, Redis as Redis6 } from "ioredis6";
-import {
-  createClient as createClient6,
-  createCluster as createCluster6,
-  createSentinel as createSentinel6,
-} from "redis";
-import {
-  createClient as createClient5,
-  createCluster as createCluster5,
-  createSentinel as createSentinel5,
-} from "redis5";
+import { createClient, createCluster, createSentinel } from "redis";
 import type { ClusterLab } from "../../../src/lab/servers/cluster.ts";
 import type { SentinelLab } from "../../../src/lab/servers/sentinels.ts";
 import type { RedisClient } from "../../../src/backends/redis/index.ts";
@@ -81,7 +72,7 @@ interface NodeRedisLibrary {
   createCluster(options: object): unknown;
 }
 
-function nodeRedis(name: string, library: NodeRedisLibrary): Library {
+export function nodeRedis(name: string, library: NodeRedisLibrary): Library {
   const begin = (made: unknown): Opened & { connected: Promise<unknown> } => {
     const client = made as NodeRedis & RedisClient;
     client.on("error", quiet);
@@ -125,17 +116,12 @@ function nodeRedis(name: string, library: NodeRedisLibrary): Library {
   };
 }
 
-export const libraries: Readonly<Record<"ioredis5" | "ioredis6" | "redis5" | "redis6", Library>> = {
+export const libraries: Readonly<Record<"ioredis5" | "ioredis6" | "redis6", Library>> = {
   ioredis5: ioredis("ioredis 5", Redis5, Cluster5),
   ioredis6: ioredis("ioredis 6", Redis6 as unknown as typeof Redis5, Cluster6 as unknown as typeof Cluster5),
-  redis5: nodeRedis("node-redis 5", {
-    createClient: createClient5,
-    createSentinel: createSentinel5,
-    createCluster: createCluster5,
-  } as unknown as NodeRedisLibrary),
   redis6: nodeRedis("node-redis 6", {
-    createClient: createClient6,
-    createSentinel: createSentinel6,
-    createCluster: createCluster6,
+    createClient,
+    createSentinel,
+    createCluster,
   } as unknown as NodeRedisLibrary),
 };

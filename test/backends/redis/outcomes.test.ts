@@ -257,7 +257,7 @@ describe("whose outcome it is", () => {
     expect((await b.renew([next]))[0]?.held).toBe(true);
   });
 
-  for (const library of [libraries.ioredis5, libraries.ioredis6, libraries.redis5, libraries.redis6]) {
+  for (const library of Object.values(libraries)) {
     test(`${library.name}: a release whose reply was lost, and which the library may have sent again, is held`, async () => {
       await using testClients = new Clients();
       const proxy = await startProxy({ port: server.port });

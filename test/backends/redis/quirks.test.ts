@@ -1,7 +1,6 @@
 /** What client libraries do on their own: send again, answer in other types, limit listeners, time out. On each library. */
 import { inspect } from "node:util";
-import { createClientPool as createPool6, RESP_TYPES } from "redis";
-import { createClientPool as createPool5 } from "redis5";
+import { createClientPool, RESP_TYPES } from "redis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Clock, systemClock } from "../../../src/contract/clock.ts";
 import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
@@ -194,48 +193,46 @@ describe.concurrent("replies are read by value", () => {
       await works(testClients, await backendOf(testClients, library, server.port, { stringNumbers: true }));
     });
   }
-  for (const library of [libraries.redis5, libraries.redis6]) {
-    test(`S140: ${library.name} with Buffers for strings and text for numbers`, async () => {
-      await using testClients = new Clients();
-      const typeMapping = {
-        [RESP_TYPES.BLOB_STRING]: Buffer,
-        [RESP_TYPES.SIMPLE_STRING]: Buffer,
-        [RESP_TYPES.NUMBER]: String,
-      };
-      await works(testClients, await backendOf(testClients, library, server.port, { commandOptions: { typeMapping } }));
-      const { client, close } = await library.standalone(server.port);
-      testClients.later(close);
-      const mapped = (client as unknown as { withTypeMapping(mapping: object): RedisClient }).withTypeMapping(
-        typeMapping,
-      );
-      await works(testClients, testClients.own(redis(mapped)));
-    });
-    test(`S163: ${library.name} with a socketTimeout keeps its inbox`, async () => {
-      await using testClients = new Clients();
-      const own = await startRedis();
-      testClients.later(() => own.stop());
-      const { client, close } = await library.standalone(own.port, { socket: { socketTimeout: 250 } });
-      testClients.later(close);
-      let reconnects = 0;
-      (client as unknown as { on(event: string, call: () => void): void }).on("ready", () => void reconnects++);
-      const backend = testClients.own(redis(client));
-      await granted(backend, claimOf());
-      const ears = async (): Promise<string> =>
-        (await own.cli("CLIENT", "LIST", "TYPE", "pubsub"))
-          .replace(/ (?:addr|age|idle|tot-mem|qbuf|argv-mem|rbp)[^ ]*/gu, "")
-          .slice(0, 20);
-      const before = await ears();
-      expect(before).toMatch(/^id=\d+/u);
-      await eventually("the client itself was cut off three times", () => (reconnects >= 3 ? true : undefined));
-      expect(await ears()).toBe(before);
-    });
-  }
+  const library = libraries.redis6;
+  test(`S140: ${library.name} with Buffers for strings and text for numbers`, async () => {
+    await using testClients = new Clients();
+    const typeMapping = {
+      [RESP_TYPES.BLOB_STRING]: Buffer,
+      [RESP_TYPES.SIMPLE_STRING]: Buffer,
+      [RESP_TYPES.NUMBER]: String,
+    };
+    await works(testClients, await backendOf(testClients, library, server.port, { commandOptions: { typeMapping } }));
+    const { client, close } = await library.standalone(server.port);
+    testClients.later(close);
+    const mapped = (client as unknown as { withTypeMapping(mapping: object): RedisClient }).withTypeMapping(
+      typeMapping,
+    );
+    await works(testClients, testClients.own(redis(mapped)));
+  });
+  test(`S163: ${library.name} with a socketTimeout keeps its inbox`, async () => {
+    await using testClients = new Clients();
+    const own = await startRedis();
+    testClients.later(() => own.stop());
+    const { client, close } = await library.standalone(own.port, { socket: { socketTimeout: 250 } });
+    testClients.later(close);
+    let reconnects = 0;
+    (client as unknown as { on(event: string, call: () => void): void }).on("ready", () => void reconnects++);
+    const backend = testClients.own(redis(client));
+    await granted(backend, claimOf());
+    const ears = async (): Promise<string> =>
+      (await own.cli("CLIENT", "LIST", "TYPE", "pubsub"))
+        .replace(/ (?:addr|age|idle|tot-mem|qbuf|argv-mem|rbp)[^ ]*/gu, "")
+        .slice(0, 20);
+    const before = await ears();
+    expect(before).toMatch(/^id=\d+/u);
+    await eventually("the client itself was cut off three times", () => (reconnects >= 3 ? true : undefined));
+    expect(await ears()).toBe(before);
+  });
 });
 
 test("S140: a pool of connections is refused, with what to use instead", () => {
   const socket = { host: "127.0.0.1", port: server.port };
-  for (const pool of [createPool5({ socket }), createPool6({ socket })] as unknown as RedisClient[]) {
-    expect(() => redis(pool)).toThrow(TypeError);
-    expect(() => redis(pool)).toThrow(/pool.*createClient\(\)/u);
-  }
+  const pool = createClientPool({ socket }) as unknown as RedisClient;
+  expect(() => redis(pool)).toThrow(TypeError);
+  expect(() => redis(pool)).toThrow(/pool.*createClient\(\)/u);
 });

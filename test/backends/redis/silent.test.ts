@@ -3,7 +3,6 @@ import { createServer, type Server } from "node:net";
 import * as ioredis5 from "ioredis";
 import * as ioredis6 from "ioredis6";
 import * as redis6 from "redis";
-import * as redis5 from "redis5";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type SentinelLab, startSentinels } from "../../../src/lab/servers/sentinels.ts";
 import { redis, type RedisClient } from "../../../src/backends/redis/index.ts";
@@ -18,7 +17,6 @@ import { claimOf, Clients, eventually, granted, hurry, UNHURRIED } from "./lab.t
 const opens: readonly (readonly [string, (endpoint: Endpoint) => Opened])[] = [
   ["ioredis 5", (endpoint) => openIoredis(ioredis5 as never, endpoint)],
   ["ioredis 6", (endpoint) => openIoredis(ioredis6 as never, endpoint)],
-  ["node-redis 5", (endpoint) => openNodeRedis(redis5 as never, endpoint)],
   ["node-redis 6", (endpoint) => openNodeRedis(redis6 as never, endpoint)],
 ];
 

@@ -1,5 +1,6 @@
 /** Finds the adapter that fits a client which the user brought. */
 import { ArgumentError } from "../../../contract/argument-error.ts";
+import { refuseOldNodeRedis } from "../../../contract/node-redis.ts";
 import type { Connection } from "../connection.ts";
 import { adaptIoredis, isIoredis } from "./ioredis.ts";
 import { adaptNodeRedis, isNodeRedis, whyUnusable } from "./node-redis.ts";
@@ -10,8 +11,11 @@ export function connectionOf(client: unknown): Connection {
   if (trouble !== undefined)
     throw new ArgumentError(`Expected \`client\` to be a client that can run commands, got ${trouble}`);
   if (isIoredis(client)) return adaptIoredis(client);
-  if (isNodeRedis(client)) return adaptNodeRedis(client);
+  if (isNodeRedis(client)) {
+    refuseOldNodeRedis(client);
+    return adaptNodeRedis(client);
+  }
   throw new ArgumentError(
-    "Expected `client` to be a client of ioredis (5 or 6) or node-redis (5 or 6): standalone, Sentinel or Cluster",
+    "Expected `client` to be a client of ioredis (5 or 6) or node-redis (6.2.1 or later): standalone, Sentinel or Cluster",
   );
 }

@@ -1,4 +1,4 @@
-/** node-redis 5 and 6: standalone, Sentinel and Cluster. */
+/** node-redis 6: standalone, Sentinel and Cluster. */
 import type { Connection, OwnConnection, OwnConnectionEvents, Primary, Topology } from "../connection.ts";
 import { type Emitter, listen } from "./listeners.ts";
 import { slotOf } from "../keys.ts";
@@ -8,8 +8,8 @@ type Listener = (text: string, channel: string) => void;
 /** What is used of node-redis, by structure. How a raw command is sent differs by kind. */
 interface NodeRedisClient extends Emitter {
   readonly isOpen: boolean;
-  /** Absent on a Cluster. */
-  readonly isReady?: boolean;
+  /** On a Cluster: from connect() until it is closed, whatever its nodes do. */
+  readonly isReady: boolean;
   sendCommand(...args: never[]): Promise<unknown>;
 }
 
@@ -59,16 +59,15 @@ export function whyUnusable(client: unknown): string | undefined {
   if (typeof c["execute"] === "function" && typeof c["totalClients"] === "number") {
     return "a pool (createClientPool): its connections come and go. Give it a client of its own: createClient()";
   }
-  const subscribes = c["mode"] === "subscriber" || (c["isPubSubActive"] === true && !speaksResp3(c));
+  const subscribes = c["mode"] === "subscriber" || (c["isPubSubActive"] === true && speaksResp2(c));
   return subscribes
     ? "one in subscriber mode, which cannot run commands. Give it another connection: client.duplicate()"
     : undefined;
 }
 
-/** With RESP3 a client may subscribe and run commands. Version 5 uses RESP2 by default, version 6 RESP3. */
-function speaksResp3(client: Record<string, unknown>): boolean {
-  const { RESP } = (client["options"] ?? {}) as { RESP?: number };
-  return RESP === 3 || (RESP === undefined && "_keyPrefix" in client);
+/** With RESP3, which is the default, a client may subscribe and run commands. */
+function speaksResp2(client: Record<string, unknown>): boolean {
+  return (client["options"] as { RESP?: number } | undefined)?.RESP === 2;
 }
 
 export function adaptNodeRedis(client: NodeRedisClient): Connection {
@@ -92,8 +91,8 @@ export function adaptNodeRedis(client: NodeRedisClient): Connection {
     nodeOf: (key) => (topology === "cluster" ? ((client as Cluster).slots[slotOf(key)]?.master.address ?? "") : ""),
     breaks: () => breaks,
     isDown: () => {
-      wasReady ||= client.isReady === true;
-      return wasReady && client.isReady === false;
+      wasReady ||= client.isReady;
+      return wasReady && !client.isReady;
     },
     onReconnect: (back) => listen(client, BACK[topology], back),
     openOwn: (to, events) => openOwn(client, topology, to, events),

@@ -1,0 +1,148 @@
+/**
+ * What query() and inspect() show: the store's entries, and in place of what this process wrote there of itself, its own requests as
+ * they are now. Loaded by the first of these calls.
+ */
+import type { LockHolder, LockSnapshot, LocksSnapshot, OutcomeFacts } from "./api.ts";
+import { askStore } from "./ask-store.ts";
+import type { Holding, KeptOutcome, Snapshot, Waiting } from "../contract/backend.ts";
+import { clipped, HOLDER_MAX } from "../contract/foreign.ts";
+import type { Engine } from "./engine.ts";
+import type { LocalQueue } from "./local-queue.ts";
+import type { QuerySpec } from "./options.ts";
+import type { Request } from "./request.ts";
+import { checkedSnapshot, checkedState } from "./snapshot.ts";
+
+export async function query(engine: Engine, prefix: string, asked: QuerySpec): Promise<LocksSnapshot> {
+  const { backend } = engine;
+  const look = looking(engine, (name) => name.startsWith(prefix));
+  const found = await askStore(engine, "query()", asked, () => backend.query(prefix));
+  return jsonSafe(look(checkedSnapshot(backend.name, "query", found)));
+}
+
+export async function inspect(engine: Engine, name: string, asked: QuerySpec): Promise<LockSnapshot> {
+  const { backend } = engine;
+  const look = looking(engine, (one) => one === name);
+  const found = await askStore(engine, "inspect()", asked, () => backend.inspect(name), name);
+  const state = checkedState(backend.name, found);
+  const drawn = look(state);
+  const { quarantineMs, outcome } = state;
+  const limit = (drawn.held[0] ?? drawn.pending[0])?.limit;
+  return jsonSafe({ name, limit, ...drawn, quarantineMs, outcome: outcome && factsOf(outcome) });
+}
+
+type Drawn = Omit<LocksSnapshot, "toJSON">;
+
+type Ids = ReadonlySet<string | undefined>;
+
+/** What the store shows of this process may be over when the answer is here: it is known by what was there when it was asked. */
+function looking(engine: Engine, isMeant: (name: string) => boolean): (found: Snapshot) => Drawn {
+  const ids = engine
+    .queues(isMeant)
+    .flatMap(({ holds, waiting }) => [...holds.map(({ claim }) => claim.id), ...waiting.claimIds]);
+  const before: Ids = new Set(ids);
+  return (found) => draw(engine, found, isMeant, before);
+}
+
+function draw(
+  engine: Engine,
+  { held, pending, forced }: Snapshot,
+  isMeant: (name: string) => boolean,
+  before: Ids,
+): Drawn {
+  const own = new Map(engine.queues(isMeant).map((queue) => [queue.name, queue]));
+  const wallMs = engine.clock.wall();
+  const stored = new Map<string, Waiting[]>();
+  for (const one of pending) {
+    const all = stored.get(one.name);
+    if (all === undefined) stored.set(one.name, [one]);
+    else all.push(one);
+  }
+  for (const name of own.keys()) if (!stored.has(name)) stored.set(name, []);
+  const waiting = Array.from(stored, ([name, all]) => inOrder(engine, all, own.get(name), before)).flat();
+  return {
+    held: held.map((holding) => {
+      const hold = own.get(holding.name)?.holds.find(({ firstFence }) => firstFence === holding.fence);
+      return shownHolding(holding, wallMs, hold?.leases.length, before);
+    }),
+    pending: waiting.map(({ entry, waiters }) => {
+      const { local: _, ...rest } = entry;
+      return jsonSafe({ ...rest, sinceMs: wallMs - entry.waitingMs, processWaiters: waiters });
+    }),
+    forced: forced.map(jsonSafe),
+  };
+}
+
+/** `users`: of a lease of this process. Those who wait behind it here are listed themselves. */
+function shownHolding(
+  { local, ...holding }: Holding,
+  wallMs: number,
+  users: number | undefined,
+  before: Ids,
+): LockHolder {
+  const processHolders = users ?? count(local?.users);
+  const processWaiters = users !== undefined || before.has(holding.id) ? 0 : count(local?.waiters);
+  return jsonSafe({
+    ...holding,
+    sinceMs: wallMs - holding.heldMs,
+    processHolders: Math.max(1, processHolders),
+    processWaiters,
+  });
+}
+
+interface Placed {
+  readonly entry: Waiting;
+  readonly waiters: number;
+}
+
+/**
+ * Those who wait for one lock, in the order in which they are likely to be served: who waits here behind a lease of this process gets
+ * that in memory, before the store is asked; who waits behind a claim of this process goes where that is.
+ */
+function inOrder(
+  engine: Engine,
+  found: readonly Waiting[],
+  queue: LocalQueue | undefined,
+  before: Ids,
+): readonly Placed[] {
+  const { requests, claimIds } = queue?.waiting ?? { requests: [], claimIds: [] };
+  const own = requests.map((request, at) => ownEntry(engine, request, claimIds[at]));
+  const isOwn = ({ id }: Waiting): boolean => id !== undefined && claimIds.includes(id);
+  const stored = found.filter((one) => isOwn(one) || !before.has(one.id));
+  const lastOwn = stored.findLastIndex(isOwn);
+  const placed: Placed[] = claimIds.length === 0 ? own.splice(0) : [];
+  for (const [at, entry] of stored.entries()) {
+    const mine = isOwn(entry) ? own.shift() : undefined;
+    placed.push(mine ?? { entry, waiters: count(entry.local?.waiters) });
+    if (at === lastOwn) placed.push(...own.splice(0));
+  }
+  placed.push(...own);
+  return placed.map(({ entry, waiters }, at) => ({ entry: { ...entry, position: at + 1 }, waiters }));
+}
+
+function ownEntry({ clock, holder }: Engine, request: Request, id: string | undefined): Placed {
+  const { mode, limit, meta } = request.options;
+  const waitingMs = clock.now() - request.enteredMs;
+  return { entry: { name: request.queue.name, mode, limit, holder, waitingMs, position: 0, meta, id }, waiters: 0 };
+}
+
+function factsOf({ value, fence, holder, ageMs, remainingMs }: KeptOutcome): OutcomeFacts {
+  return jsonSafe({ fence, holder: clipped(holder, HOLDER_MAX), ageMs, remainingMs, bytes: Buffer.byteLength(value) });
+}
+
+/** Another process wrote it. */
+function count(written: unknown): number {
+  return Number.isSafeInteger(written) && (written as number) > 0 ? (written as number) : 0;
+}
+
+/** A bigint cannot be written as JSON: fences become strings. */
+function jsonSafe<T extends object>(shown: T): T & { toJSON(): unknown } {
+  return Object.defineProperty(shown, "toJSON", { value: toJson }) as T & { toJSON(): unknown };
+}
+
+function toJson(this: object): unknown {
+  const fields = Object.entries(this).map(([field, value]) => [
+    field,
+    typeof value === "bigint" ? String(value) : value,
+  ]);
+  return Object.fromEntries(fields) as unknown;
+}
