@@ -33,6 +33,11 @@ export interface Refusal {
   readonly outcome?: KeyValue | undefined;
 }
 
+/** Nothing is in its way, and its key was changed last at this revision. */
+interface Unblocked {
+  readonly changed: bigint;
+}
+
 const TRIES = 5;
 
 export class Attempts {
@@ -176,16 +181,18 @@ export class Attempts {
     const place = local.place as Place;
     const { mode, limit } = local.claim;
     const isPlain = mode === "exclusive" && limit === 1;
+    await this.#pool.freshen(place.lease);
     const seen = await (isPlain ? confirmFirst(this.#client, local, place, created) : look(this.#client, local, place));
     let result = this.#judge(local, place, created, seen);
-    for (let tries = 1; result === "unblocked"; tries++) {
+    for (let tries = 1; isUnblocked(result); tries++) {
       if (tries === TRIES) throw new Error(`what is beside its queue changed ${TRIES} times while it was attempted`);
-      result = this.#judge(local, place, created, await confirmUnblocked(this.#client, local, place, created));
+      const { changed } = result;
+      result = this.#judge(local, place, created, await confirmUnblocked(this.#client, local, place, created, changed));
     }
     return result;
   }
 
-  #judge(local: LocalClaim, place: Place, created: bigint, seen: Look): AttemptResult | "unblocked" | undefined {
+  #judge(local: LocalClaim, place: Place, created: bigint, seen: Look): AttemptResult | Unblocked | undefined {
     place.lease.confirmed(seen.term, seen.askedMs);
     if (seen.isDone) {
       this.#checkRevision(local, seen);
@@ -195,15 +202,15 @@ export class Attempts {
     const { own } = seen;
     if (own?.createRevision !== created) return undefined;
     const index = seen.order.findIndex(({ key }) => key.equals(place.key));
-    // It was confirmed before, and that answer was lost.
-    if (own.modRevision > created) {
+    const obstacle = obstacleOf(seen.order, index);
+    if (obstacle === undefined && isGrantOf(local, own)) {
+      this.#checkRevision(local, seen);
       const wanted = isWantedAt(seen.order, index);
       return { holds: true, place, fence: own.modRevision, revision: seen.revision, wanted };
     }
     if (isOutcome(seen.outcome)) return { ...seen, holds: false, index };
     this.#hasIgnored(local, seen);
-    const obstacle = obstacleOf(seen.order, index);
-    return obstacle === undefined ? "unblocked" : this.#blocked(local, seen, index, obstacle);
+    return obstacle === undefined ? { changed: own.modRevision } : this.#blocked(local, seen, index, obstacle);
   }
 
   #blocked(local: LocalClaim, seen: Look, index: number, obstacle: Obstacle): AttemptResult {
@@ -231,11 +238,25 @@ export class Attempts {
   }
 
   /** A cluster that was restored from an old snapshot counts from there again, and would give fences that it has given. */
-  #checkRevision({ claim }: LocalClaim, { revision, knownRevision }: Look): void {
-    if (revision > knownRevision) return;
+  #checkRevision({ claim }: LocalClaim, { isDone, revision, knownRevision }: Look): void {
+    // What it wrote has a revision of its own.
+    if (isDone ? revision > knownRevision : revision >= knownRevision) return;
     const message = `Lock ${quote(claim.name)}: etcd at ${this.#client.endpoints} went back from revision ${knownRevision} to ${revision}, so it was restored from an older snapshot, and its fences would repeat. Restore it with a higher revision (--bump-revision), or start anew with another \`base\`.`;
     throw new LockBackendError("etcd", claim.name, message, { fatal: true });
   }
+}
+
+/**
+ * It was granted the lock before, and that answer was lost. A key that was only changed may have been changed by anybody, while
+ * others held the lock: its revision is no fence.
+ */
+function isGrantOf({ claim }: LocalClaim, { value }: KeyValue): boolean {
+  const { id, isGranted } = readClaim(value);
+  return isGranted && id === claim.id;
+}
+
+function isUnblocked(result: AttemptResult | Unblocked | undefined): result is Unblocked {
+  return result !== undefined && "changed" in result;
 }
 
 function isOutcome(found: KeyValue | undefined): boolean {

@@ -10,7 +10,7 @@ export interface FoundClaim {
   readonly record: ClaimRecord;
   /** Where it shows more of itself, if it does. */
   readonly shownKey: Buffer;
-  /** By the order of the queue, and confirmed, where that is needed. */
+  /** By the order of the queue, and by its own word, where that is needed. */
   readonly holds: boolean;
   readonly revision: bigint;
 }
@@ -29,8 +29,7 @@ export async function findClaim(
     const record = readClaim(contender.value);
     if (record.id !== id || record.endedFence !== undefined) continue;
     const shownKey = keys.beside.shown(name, contender.key);
-    const isGranted = !record.isConfirmed || contender.modRevision > contender.createRevision;
-    const holds = isGranted && obstacleOf(order, index) === undefined;
+    const holds = (record.isGranted || !record.isAskedByMany) && obstacleOf(order, index) === undefined;
     return { contender, record, shownKey, holds, revision: header.revision };
   }
   return undefined;

@@ -119,9 +119,10 @@ export function asPaths(base: string): NameKeys {
 const EVERYTHING: KeySpan = { key: Buffer.from([0]), end: Buffer.from([0]) };
 
 function checkPath(name: string, start: string): string {
-  const isTaken = /(?:^|\/)\+/.test(name) || name.startsWith(`${start}%`);
+  // Above: what is kept beside the queues would be in its queue.
+  const isTaken = /(?:^|\/)\+/.test(name) || name.startsWith(`${start}%`) || start.startsWith(`${name}/`);
   if (!isTaken && !name.endsWith("/")) return name;
-  const message = `Lock ${quote(name)} cannot be a path: none of its parts may start with "+" or be empty at the end, and nothing may be below ${JSON.stringify(`${start}%`)}.`;
+  const message = `Lock ${quote(name)} cannot be a path: none of its parts may start with "+" or be empty at the end, and it may be neither above nor below ${JSON.stringify(`${start}%`)}, where records are kept. Use another name, or another \`base\`.`;
   throw new LockBackendError("etcd", name, message, { fatal: true });
 }
 

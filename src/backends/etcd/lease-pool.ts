@@ -10,6 +10,8 @@ const NAMES_MAX = 1000;
 const FRESH = 1 / 3;
 /** Up to here without waiting for it. */
 const USABLE = 1 / 2;
+/** A claim that has a lease of its own may not be renewed at all: what is gone of its time is gone for good. */
+const WHOLE = 1 / 100;
 const LIMIT_MIN_MS = 250;
 const LIMIT_MAX_MS = 3000;
 const CLOSE_MS = 1000;
@@ -43,7 +45,7 @@ export class LeasePool {
       lease.names.add(name);
       lease.isAlone = alone;
       try {
-        await this.#freshen(lease);
+        await this.freshen(lease);
         return lease;
       } catch (error) {
         this.giveBack(lease, name);
@@ -75,6 +77,19 @@ export class LeasePool {
     const asking = this.#asking.get(lease) ?? this.#ask(lease);
     this.#asking.set(lease, asking);
     return asking;
+  }
+
+  /** Before a claim is granted with it: so that enough of its time is left. The transaction that grants it confirms this. */
+  async freshen(lease: Lease): Promise<void> {
+    const age = lease.ageAt(performance.now());
+    if (age < (lease.isAlone ? WHOLE : FRESH)) return;
+    const asked = this.keepAlive(lease);
+    if (lease.isAlone || age >= USABLE) {
+      await asked;
+      return;
+    }
+    // It is good enough without; and what fails is asked again with the next claim.
+    asked.catch(() => undefined);
   }
 
   /** A lease that another process took, for a claim that is found again by its id. */
@@ -122,18 +137,6 @@ export class LeasePool {
     const lease = new Lease(await this.#client.grantLease(seconds), seconds, sentMs);
     const leases = this.#leases.get(seconds) ?? new Set();
     this.#leases.set(seconds, leases.add(lease));
-  }
-
-  async #freshen(lease: Lease): Promise<void> {
-    const age = lease.ageAt(performance.now());
-    if (age < FRESH) return;
-    const asked = this.keepAlive(lease);
-    if (age >= USABLE) {
-      await asked;
-      return;
-    }
-    // It is good enough without; and what fails is asked again with the next claim.
-    asked.catch(() => undefined);
   }
 
   async #ask(lease: Lease): Promise<number> {

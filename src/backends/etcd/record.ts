@@ -14,8 +14,10 @@ export interface ClaimRecord {
   readonly minHoldMs: number;
   /** Wall clock of the claimant: when it began to wait, or to hold. */
   readonly sinceMs: number;
-  /** Several processes may ask for it: it holds only once its key was written again, so that all of them see the same fence. */
-  readonly isConfirmed: boolean;
+  /** Several processes may ask for it: it holds only once its key says so, so that all of them see the same fence. */
+  readonly isAskedByMany: boolean;
+  /** Written by the transaction that granted it the lock. Any program may write a key again; this says that its claimant did. */
+  readonly isGranted: boolean;
   /** The fence that it had. Set: it was released, and its key is kept for its minHold. */
   readonly endedFence: bigint | undefined;
 }
@@ -29,6 +31,11 @@ export interface ForcedRecord {
   readonly atMs: number;
 }
 
+interface WrittenWith {
+  readonly granted?: true;
+  readonly endedFence?: bigint;
+}
+
 /** A member takes 1.5 MB in one request. */
 const RECORD_MAX_BYTES = 512 * 1024;
 const TEXT_MAX = 200;
@@ -37,13 +44,13 @@ const META_MAX_BYTES = 64 * 1024;
 /** A value may contain these: they move a terminal's cursor, reverse its text, or are half a character. */
 const UNSHOWABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
-/** `endedFence`: it was released, and the key that stays had this fence. */
-export function writeClaim(claim: Claim, endedFence?: bigint): Buffer {
+/** `granted`: written where the claim is the next. `endedFence`: it was released, and the key that stays had this fence. */
+export function writeClaim(claim: Claim, { granted, endedFence }: WrittenWith = {}): Buffer {
   const { id, holder, meta, ttlMs, lockDelayMs, minHoldMs } = claim;
   const local = claim.local && writeLocal(claim.local);
-  const confirmed = claim.resumes === true ? true : undefined;
+  const many = claim.resumes === true ? true : undefined;
   const terms = { ttlMs, lockDelayMs, minHoldMs, sinceMs: Date.now(), endedFence: endedFence?.toString() };
-  const data = Buffer.from(JSON.stringify({ holdfast: 1, id, holder, meta, local, confirmed, ...terms }));
+  const data = Buffer.from(JSON.stringify({ holdfast: 1, id, holder, meta, local, many, granted, ...terms }));
   if (data.length <= RECORD_MAX_BYTES) return data;
   const message = `The meta of lock ${quote(claim.name)} takes ${data.length} bytes; etcd keys have room for ${RECORD_MAX_BYTES}.`;
   throw new LockBackendError("etcd", claim.name, message, { fatal: true });
@@ -57,7 +64,8 @@ const FOREIGN: Omit<ClaimRecord, "holder"> = {
   lockDelayMs: 0,
   minHoldMs: 0,
   sinceMs: Number.NaN,
-  isConfirmed: false,
+  isAskedByMany: false,
+  isGranted: false,
   endedFence: undefined,
 };
 
@@ -68,7 +76,7 @@ export function readClaim(value: Buffer): ClaimRecord {
     const holder = shown(value.toString("utf8", 0, 4 * TEXT_MAX)) || "unknown";
     return { ...FOREIGN, holder };
   }
-  const { id, holder, ttlMs, lockDelayMs, minHoldMs, sinceMs, confirmed, endedFence } = found;
+  const { id, holder, ttlMs, lockDelayMs, minHoldMs, sinceMs, many, granted, endedFence } = found;
   return {
     id,
     holder: shown(holder) || "unknown",
@@ -77,7 +85,8 @@ export function readClaim(value: Buffer): ClaimRecord {
     lockDelayMs: isDuration(lockDelayMs) ? lockDelayMs : 0,
     minHoldMs: isDuration(minHoldMs) ? minHoldMs : 0,
     sinceMs: typeof sinceMs === "number" ? sinceMs : Number.NaN,
-    isConfirmed: confirmed === true,
+    isAskedByMany: many === true,
+    isGranted: granted === true,
     endedFence: typeof endedFence === "string" && /^\d{1,19}$/.test(endedFence) ? BigInt(endedFence) : undefined,
   };
 }

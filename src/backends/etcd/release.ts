@@ -163,7 +163,10 @@ export class Releases {
     const [remove, ...shown] = removals(place);
     if (remove === undefined) throw new Error("a claim has a key");
     const rest = restMs > 0 ? await client.grantLease(Math.ceil(restMs / 1000)) : undefined;
-    const ends = [rest ? { put: { key, value: writeClaim(claim, fence), lease: rest.id } } : remove, ...shown];
+    const ends = [
+      rest ? { put: { key, value: writeClaim(claim, { endedFence: fence }), lease: rest.id } } : remove,
+      ...shown,
+    ];
     const ended =
       outcome === undefined
         ? (await client.txn({ when: [{ key, createRevision }], success: ends, failure: shown })).succeeded && "now"

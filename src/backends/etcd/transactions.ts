@@ -105,12 +105,20 @@ export async function look(client: EtcdClient, local: LocalClaim, place: Place):
  */
 export function confirmFirst(client: EtcdClient, local: LocalClaim, place: Place, created: bigint): Promise<Look> {
   // Never empty: it has our own key, or the other conditions do not hold.
-  return confirm(client, local, place, created, [{ ...local.span, createRevision: created - 1n, is: "greater" }]);
+  return confirm(client, local, place, created, created, [
+    { ...local.span, createRevision: created - 1n, is: "greater" },
+  ]);
 }
 
-/** The same, after the queue showed that nothing is in the way: what is created later cannot be. */
-export function confirmUnblocked(client: EtcdClient, local: LocalClaim, place: Place, created: bigint): Promise<Look> {
-  return confirm(client, local, place, created, []);
+/** The same, after the queue showed that nothing is in the way: what is created later cannot be. `changed`: as its key was then. */
+export function confirmUnblocked(
+  client: EtcdClient,
+  local: LocalClaim,
+  place: Place,
+  created: bigint,
+  changed: bigint,
+): Promise<Look> {
+  return confirm(client, local, place, created, changed, []);
 }
 
 async function confirm(
@@ -118,14 +126,18 @@ async function confirm(
   local: LocalClaim,
   { key, lease }: Place,
   created: bigint,
+  changed: bigint,
   more: readonly Compare[],
 ): Promise<Look> {
   const asked = { askedMs: performance.now(), knownRevision: client.revision };
   const { claim, span } = local;
   const response = await client.txn({
     // Its modification revision too: a first answer may have been lost, and the fence is written once.
-    when: [{ key, createRevision: created }, { key, modRevision: created }, ...more, ...withoutOutcome(local)],
-    success: [{ put: { key, value: writeClaim(claim), lease: lease.id } }, ...wantedReads({ claim, span, key })],
+    when: [{ key, createRevision: created }, { key, modRevision: changed }, ...more, ...withoutOutcome(local)],
+    success: [
+      { put: { key, value: writeClaim(claim, { granted: true }), lease: lease.id } },
+      ...wantedReads({ claim, span, key }),
+    ],
     failure: [{ range: { key } }, ...lookAt(span), ...lookForOutcome(local)],
   });
   if (!response.succeeded) return toLook(local, response, asked, 1);

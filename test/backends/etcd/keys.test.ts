@@ -71,7 +71,7 @@ describe("paths", () => {
   });
 
   test("that would be taken for something else are refused", () => {
-    for (const bad of ["a/+shared", "+limit-3", "a/", "/holdfast/%forced/x"]) {
+    for (const bad of ["a/+shared", "+limit-3", "a/", "/holdfast/%forced/x", "/holdfast"]) {
       expect(() => paths.prefix(bad), bad).toThrow(/cannot be a path/);
     }
     expect(paths.parse(Buffer.from("registry/pods/default"))).toBeUndefined();
@@ -130,7 +130,7 @@ describe("values", () => {
       minHoldMs: 5,
       endedFence: undefined,
     });
-    expect(readClaim(writeClaim(one, 2n ** 62n)).endedFence).toBe(2n ** 62n);
+    expect(readClaim(writeClaim(one, { endedFence: 2n ** 62n })).endedFence).toBe(2n ** 62n);
     expect(readForced(writeForced("ops", "stuck"))).toMatchObject({ by: "ops", reason: "stuck" });
   });
 

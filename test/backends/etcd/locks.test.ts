@@ -90,6 +90,24 @@ describe("leases", () => {
     await backend.release(one);
   });
 
+  test("of claims that are not renewed have all their time from the grant on, at once and after a wait", async () => {
+    const [before, next, last] = [claim(lockName()), claim(`locks-${names}.`), claim(`locks-${names}.`)];
+    await granted(backend, before);
+    await refused(backend, last);
+    await backend.release(before);
+    const { fromMs: startMs = 0, ttlMs } = await acquire(backend, last);
+    await eventually("some of it is over", () => (performance.now() > startMs + ttlMs / 50 ? true : undefined));
+    const [askedMs, free] = [performance.now(), claim(lockName())];
+    expect((await granted(backend, free)).fromMs, "of a lease that was used before").toBeGreaterThanOrEqual(askedMs);
+    await refused(backend, next);
+    const waitedMs = performance.now();
+    await eventually("it waits", () => (performance.now() > waitedMs + ttlMs / 50 ? true : undefined));
+    const leftMs = performance.now();
+    await backend.release(last);
+    expect((await acquire(backend, next)).fromMs, "after a wait").toBeGreaterThanOrEqual(leftMs);
+    for (const one of [next, free]) await backend.release(one);
+  });
+
   test("that end by themselves take the claim along: the holder learns it", async () => {
     const holder = etcd({ endpoints: lab.endpoints });
     const losses: (LossReason | string)[] = [];
@@ -207,6 +225,45 @@ describe("others", () => {
     await lab.etcdctl("put", "--ignore-lease", kv?.key.toString() ?? "", "mine");
     expect((await backend.renew([one]))[0]?.held).toBe(false);
     await acquire(other, claim(one.name));
+  });
+
+  describe("who write to a waiter's key", () => {
+    const shapes = [{}, { mode: "shared" }, { limit: 2 }, { resumes: true }] as const;
+    const contents = { anything: () => "touched", "the same again": (value: Buffer) => value.toString() } as const;
+    const all = shapes.flatMap((shape) => Object.keys(contents).map((content) => ({ shape, content })));
+
+    test.each(all)("give it neither the lock nor an older fence: %o", async ({ shape, content }) => {
+      const name = lockName();
+      const ahead = "limit" in shape ? shape : {};
+      // With a limit of two, two must be ahead.
+      const [first, second] = [claim(name, ahead), claim(name, ahead)];
+      const [waiter, between] = [claim(name, shape), claim(name, ahead)];
+      await granted(other, first);
+      if ("limit" in shape) await granted(other, second);
+      await refused(other, between);
+      await refused(backend, waiter);
+      const { kvs } = await other.client.range({
+        key: Buffer.from(`/holdfast/${name}/`),
+        end: Buffer.from(`/holdfast/${name}0`),
+      });
+      const own = kvs.find(({ value }) => value.includes(waiter.id));
+      if (own === undefined) throw new Error("it has no key");
+      const value = Buffer.from(contents[content as keyof typeof contents](own.value));
+      await other.client.txn({ when: [], success: [{ put: { key: own.key, value, lease: own.lease } }] });
+
+      await refused(backend, waiter);
+      await refused(backend, { ...waiter, resumes: true });
+      await other.release(first);
+      const { fence } = await acquire(other, between);
+      await refused(backend, waiter);
+      await other.release(second);
+      await other.release(between);
+      // Another process that asks for the same claim finds it, and no word that it was granted.
+      if ("resumes" in shape) expect((await other.renew([waiter]))[0]?.held).toBe(false);
+      expect((await acquire(backend, waiter)).fence).toBeGreaterThan(fence);
+      expect((await other.inspect(name)).held).toHaveLength(1);
+      expect(await backend.release(waiter)).toBe("held");
+    });
   });
 
   test("see a swap() as one step, and it is one call", async () => {
