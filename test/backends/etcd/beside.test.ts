@@ -4,6 +4,7 @@ import type { Claim, Outcome } from "../../../src/contract/backend.ts";
 import type { LocalFacts } from "../../../src/contract/claim.ts";
 import { etcd, type EtcdBackend } from "../../../src/backends/etcd/index.ts";
 import { AbandonedClaims } from "../../../src/backends/etcd/abandoned.ts";
+import { toError } from "../../../src/backends/etcd/client/errors.ts";
 import { leftInEtcd } from "../../../src/lab/leftovers.ts";
 import { type EtcdLab, startEtcd } from "../../../src/lab/servers/etcd.ts";
 import { acquire, claim, eventually, granted, refused } from "./claims.ts";
@@ -41,15 +42,19 @@ async function allLeases(): Promise<readonly string[]> {
   return (await lab.etcdctl("lease", "list")).split("\n").filter((line) => /^[0-9a-f]+$/u.test(line));
 }
 
-/** Loses the answer to the next transaction that `isIt`, after it was carried out. */
-function loseAnswer(to: EtcdBackend, isIt: (request: Parameters<EtcdBackend["client"]["txn"]>[0]) => boolean): void {
+/** Loses the answer to the next transaction that `isIt`, after it was carried out: this comes instead. */
+function loseAnswer(
+  to: EtcdBackend,
+  isIt: (request: Parameters<EtcdBackend["client"]["txn"]>[0]) => boolean,
+  instead: Error = new Error("the answer was lost"),
+): void {
   const { client } = to;
   const txn = client.txn.bind(client);
   client.txn = async (request, limitMs) => {
     const answer = await txn(request, limitMs);
     if (!isIt(request)) return answer;
     client.txn = txn;
-    throw new Error("the answer was lost");
+    throw instead;
   };
 }
 
@@ -177,6 +182,22 @@ test("tries of a claim with a limit are never in the way of others, however many
   expect(most, "no key of a try that was refused").toHaveLength(4);
   await other.release(last);
   stop();
+});
+
+test("a try that failed because the database is full, and was carried out all the same, leaves nothing behind", async () => {
+  // As etcd does where the database fills up between the look at its size and the write.
+  const full = toError("8", "etcdserver: mvcc: database space exceeded");
+  for (const change of [{}, { queues: false }, { queues: false, limit: 2 }]) {
+    const [one, healthy] = [claim(lockName(), { renewed: true, ...change }), claim(lockName(), { renewed: true })];
+    // They have one lease, which the other keeps alive.
+    await granted(backend, healthy);
+    loseAnswer(backend, ({ success }) => success.some((operation) => "put" in operation), full);
+    await expect(backend.attempt(one)).rejects.toMatchObject({ fatal: false });
+    await backend.release(one);
+    expect((await other.inspect(one.name)).held, "none is left").toEqual([]);
+    await granted(backend, { ...claim(one.name, { renewed: true }) });
+    expect((await backend.renew([healthy]))[0]?.held).toBe(true);
+  }
 });
 
 test("claims that were given up are forgotten when the cluster no longer knows their leases", async () => {

@@ -58,6 +58,8 @@ describe("an answer", () => {
 
   test.each([
     [14, "UNAVAILABLE"],
+    // etcd finds that its database is full after it has written to it.
+    [8, "RESOURCE_EXHAUSTED"],
     [4, "DEADLINE_EXCEEDED"],
     [13, "INTERNAL"],
     [2, "UNKNOWN"],
@@ -94,6 +96,23 @@ describe("an answer", () => {
     await expect(clientOf(endpoint).txn({ when: [], success: [range, range] })).rejects.toMatchObject({
       isRefusal: false,
     });
+  });
+
+  test("that is longer than any true one is not read: it would fill the memory", async () => {
+    const times = (part: Buffer, count: number): Buffer => Buffer.alloc(part.length * count, part);
+    const answers = times(new Writer().message(3, () => undefined).take(), 1_000_000);
+    expect(() => readTxn(answers, 3)).toThrow(/more answers than the 3 operations/);
+    const key = new Writer().message(2, (kv) => kv.text(1, "k").int(2, 1).int(3, 1).int(4, 1)).take();
+    const keys = times(key, 130_000);
+    const range = new Writer().message(3, (part) => part.bytes(1, keys)).take();
+    expect(() => readTxn(times(range, 2), 2)).toThrow(/more than 250000 keys/);
+    const event = new Writer().message(11, (part) => part.message(2, (kv) => kv.text(1, "k"))).take();
+    expect(() => readWatch(times(event, 100_001))).toThrow(/more than 100000 changes/);
+
+    const head = Buffer.alloc(5);
+    head.writeUInt32BE(2 ** 21, 1);
+    const { endpoint } = await serve(() => ({ raw: head }));
+    await expect(clientOf(endpoint).grantLease(9)).rejects.toThrow(/a message of 2097152 bytes/);
   });
 
   test("of a member of another cluster is an error for good", async () => {
@@ -239,7 +258,7 @@ describe("keep-alives", () => {
 describe("any bytes", () => {
   const readers = {
     readRange,
-    readTxn,
+    readTxn: (bytes: Uint8Array) => readTxn(bytes, 3),
     readGrant,
     readLease,
     readTimeToLive,
@@ -271,7 +290,7 @@ describe("any bytes", () => {
         fc.infiniteStream(fc.integer({ min: 1, max: 9 })),
         (messages, sizes) => {
           const bytes = Buffer.concat(messages.map((message) => toFrame(message)));
-          const deframer = new Deframer();
+          const deframer = new Deframer(1000);
           const found: Buffer[] = [];
           for (let at = 0; at < bytes.length;) {
             const { value: size } = sizes.next();

@@ -35,7 +35,7 @@ export async function fakeServer(
   });
   server.on("stream", (stream, headers) => {
     const method = String(headers[":path"]).replace("/etcdserverpb.", "");
-    const deframer = new Deframer();
+    const deframer = new Deframer(2 ** 24);
     stream.on("error", () => undefined);
     stream.on("data", (chunk: Buffer) =>
       deframer.push(chunk, (message) => {

@@ -95,7 +95,7 @@ describe("leases", () => {
     await granted(backend, before);
     await refused(backend, last);
     await backend.release(before);
-    const { fromMs: startMs = 0, ttlMs } = await acquire(backend, last);
+    const { fromMs: startMs = 0, ttlMs = 0 } = await acquire(backend, last);
     await eventually("some of it is over", () => (performance.now() > startMs + ttlMs / 50 ? true : undefined));
     const [askedMs, free] = [performance.now(), claim(lockName())];
     expect((await granted(backend, free)).fromMs, "of a lease that was used before").toBeGreaterThanOrEqual(askedMs);

@@ -97,8 +97,10 @@ export class EtcdClient {
   }
 
   async txn(request: TxnRequest, limitMs?: number): Promise<TxnResponse> {
-    const response = await this.#call("KV/Txn", writeTxn(request), readTxn, limitMs);
-    const asked = response.succeeded ? request.success : (request.failure ?? []);
+    const { success, failure = [] } = request;
+    const read = (bytes: Uint8Array): TxnResponse => readTxn(bytes, Math.max(success.length, failure.length));
+    const response = await this.#call("KV/Txn", writeTxn(request), read, limitMs);
+    const asked = response.succeeded ? success : failure;
     if (response.kvs.length === asked.length) return response;
     throw malformed(`${response.kvs.length} answers to ${asked.length} operations`);
   }

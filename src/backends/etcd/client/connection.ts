@@ -5,6 +5,7 @@ import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import { MalformedError } from "./codec.ts";
 import { type Endpoint, showEndpoint } from "./endpoints.ts";
 import { EtcdError, lost, unsent } from "./errors.ts";
+import { maxBytesOf } from "./frames.ts";
 import { type GrpcListener, GrpcStream } from "./grpc-stream.ts";
 
 export interface ConnectionListener {
@@ -177,7 +178,7 @@ export class Connection {
       ...metadata,
     };
     try {
-      return new GrpcStream(this.#session.request(headers), listener, () => this.#heard());
+      return new GrpcStream(this.#session.request(headers), maxBytesOf(path), listener, () => this.#heard());
     } catch {
       return undefined;
     }

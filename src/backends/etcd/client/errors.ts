@@ -23,13 +23,15 @@ const STATUS = [
 /** gRPC's own names. `CLOSED`: this client was closed. */
 export type EtcdErrorCode = (typeof STATUS)[number] | "CLOSED";
 
-/** A server answers these before it does anything, or instead of it. */
+/**
+ * A server answers these before it does anything, or instead of it. RESOURCE_EXHAUSTED is not among them: where the database is
+ * found to be full while a request is applied, etcd says so after it has carried it out.
+ */
 const REFUSALS: ReadonlySet<EtcdErrorCode> = new Set([
   "INVALID_ARGUMENT",
   "NOT_FOUND",
   "ALREADY_EXISTS",
   "PERMISSION_DENIED",
-  "RESOURCE_EXHAUSTED",
   "FAILED_PRECONDITION",
   "OUT_OF_RANGE",
   "UNIMPLEMENTED",

@@ -2,8 +2,14 @@
 import { MalformedError } from "./codec.ts";
 
 const HEAD = 5;
-/** etcd takes requests of 1.5 MB; an answer to a listing may be longer. */
-const MESSAGE_MAX_BYTES = 64 * 1024 * 1024;
+const MIB = 1024 * 1024;
+/** etcd takes requests of 1.5 MB; what lists keys may be longer. */
+const MAX_BYTES: Readonly<Record<string, number>> = { Range: 64 * MIB, Txn: 16 * MIB, Watch: 64 * MIB };
+
+/** How long one answer to the call with this path may be. */
+export function maxBytesOf(path: string): number {
+  return MAX_BYTES[path.slice(path.lastIndexOf("/") + 1)] ?? MIB;
+}
 
 export function toFrame(message: Uint8Array): Buffer {
   const frame = Buffer.allocUnsafe(HEAD + message.length);
@@ -21,7 +27,7 @@ export class Deframer {
   /** Bytes that must be there before the next step; the head's at first. */
   #wanted = HEAD;
 
-  constructor(maxBytes: number = MESSAGE_MAX_BYTES) {
+  constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 

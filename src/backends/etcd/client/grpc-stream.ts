@@ -14,15 +14,17 @@ type Headers = IncomingHttpHeaders & IncomingHttpStatusHeader;
 export class GrpcStream {
   readonly #stream: ClientHttp2Stream;
   readonly #listener: GrpcListener;
-  readonly #deframer = new Deframer();
+  readonly #deframer: Deframer;
   #status: string | undefined;
   #reason = "";
   #failure: unknown;
   #isOver = false;
 
-  constructor(stream: ClientHttp2Stream, listener: GrpcListener, onFrame: () => void) {
+  /** `maxBytes`: of one message of the server. */
+  constructor(stream: ClientHttp2Stream, maxBytes: number, listener: GrpcListener, onFrame: () => void) {
     this.#stream = stream;
     this.#listener = listener;
+    this.#deframer = new Deframer(maxBytes);
     stream
       .on("response", (headers) => {
         onFrame();

@@ -73,8 +73,8 @@ const BY_CREATION = 2;
 const COMPARES = { equal: 0, greater: 1, less: 2 } as const;
 const CREATE_TARGET = 1;
 const MOD_TARGET = 2;
-/** A member never sends more in one answer; more would be a mistake, and fill our memory. */
-const KEYS_MAX = 1_000_000;
+/** In one answer, however many listings it has: as many as fit with their records. More would be a mistake, and fill our memory. */
+const KEYS_MAX = 250_000;
 
 export function writeRange(request: RangeRequest, writer: Writer = new Writer()): Writer {
   const { byCreation } = request;
@@ -155,10 +155,10 @@ function copied(reader: Reader): Buffer {
 }
 
 export function readRange(bytes: Uint8Array): RangeResponse {
-  return readRangeFrom(new Reader(bytes));
+  return readRangeFrom(new Reader(bytes), KEYS_MAX);
 }
 
-function readRangeFrom(reader: Reader): RangeResponse {
+function readRangeFrom(reader: Reader, most: number): RangeResponse {
   let header = NO_HEADER;
   let more = false;
   const kvs: KeyValue[] = [];
@@ -167,7 +167,7 @@ function readRangeFrom(reader: Reader): RangeResponse {
     else if (reader.field === 2) kvs.push(readHeld(reader));
     else if (reader.field === 3) more = reader.bool();
     else reader.skip();
-    if (kvs.length > KEYS_MAX) throw new MalformedError(`more than ${KEYS_MAX} keys`);
+    if (kvs.length > most) throw new MalformedError(`more than ${KEYS_MAX} keys`);
   }
   return { header, kvs, more };
 }
@@ -180,22 +180,28 @@ function readHeld(reader: Reader): KeyValue {
   return kv;
 }
 
-export function readTxn(bytes: Uint8Array): TxnResponse {
+/** `operations`: it answers no more than so many. */
+export function readTxn(bytes: Uint8Array, operations: number): TxnResponse {
   const reader = new Reader(bytes);
   let header = NO_HEADER;
   let succeeded = false;
+  let room = KEYS_MAX;
   const kvs: (readonly KeyValue[])[] = [];
   const removed: bigint[] = [];
   while (reader.next()) {
     if (reader.field === 1) header = readHeader(reader.message());
     else if (reader.field === 2) succeeded = reader.bool();
     else if (reader.field === 3) {
+      if (kvs.length === operations) throw new MalformedError(`more answers than the ${operations} operations`);
       const part = reader.message();
       kvs.push([]);
       removed.push(0n);
       while (part.next()) {
-        if (part.field === 1) kvs[kvs.length - 1] = readRangeFrom(part.message()).kvs;
-        else if (part.field === 3) removed[removed.length - 1] = readRemoved(part.message());
+        if (part.field === 1) {
+          const found = readRangeFrom(part.message(), room).kvs;
+          room -= found.length;
+          kvs[kvs.length - 1] = found;
+        } else if (part.field === 3) removed[removed.length - 1] = readRemoved(part.message());
         else part.skip();
       }
     } else reader.skip();

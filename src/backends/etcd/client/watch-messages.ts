@@ -1,5 +1,5 @@
 /** The messages of a stream of watches. */
-import { Reader, Writer } from "./codec.ts";
+import { MalformedError, Reader, Writer } from "./codec.ts";
 import { type Header, NO_HEADER, readHeader, readKeyValue } from "./kv-messages.ts";
 
 export interface WatchResponse {
@@ -29,6 +29,9 @@ const FILTERS: Readonly<Record<WatchedEvents, Uint8Array>> = {
   puts: new Uint8Array([1]),
 };
 
+/** The watch is begun again where there are more; what they were is looked for then. */
+const CHANGED_MAX = 100_000;
+
 export function writeWatch(watchId: number, events: WatchedEvents, range: KeyRange, fromRevision: bigint): Writer {
   const { key, end } = range;
   return new Writer().message(1, (part) =>
@@ -54,6 +57,7 @@ export function readWatch(bytes: Uint8Array): WatchResponse {
     else if (reader.field === 6) reason = reader.text();
     else if (reader.field === 11) changed.push(...readChanged(reader.message()));
     else reader.skip();
+    if (changed.length > CHANGED_MAX) throw new MalformedError(`more than ${CHANGED_MAX} changes at once`);
   }
   return { header, watchId, created, canceled, compactRevision, reason, changed };
 }
