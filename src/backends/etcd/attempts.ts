@@ -51,6 +51,8 @@ export class Attempts {
 
   /** Throws a fatal {@link LockBackendError} where the claim can never hold: its key may be left, and the caller removes it. */
   async attempt(local: LocalClaim): Promise<AttemptResult> {
+    // It may have been released, without success: it is wanted again.
+    local.isLeaving = false;
     for (let tries = 1; ; tries++) {
       const created = local.place?.createRevision;
       const result = await (created === undefined ? this.#begin(local) : this.#again(local, created));
@@ -105,7 +107,6 @@ export class Attempts {
     const { claim, span } = local;
     const seconds = Math.ceil((claim.ttlMs + claim.lockDelayMs) / 1000);
     const lease = await this.#pool.take(claim.name, seconds, claim.renewed !== true);
-    local.isLeaving = false;
     local.place = {
       key: keyOf(span.key, claim, lease.id),
       lease,

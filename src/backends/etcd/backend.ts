@@ -104,7 +104,7 @@ export class EtcdBackend implements Backend {
       while (local !== undefined && this.#waits(local) && (await turn(this.client, this.#news, local, signal))) {
         await local.enter();
         try {
-          if (signal.aborted || !this.#waits(local)) return undefined;
+          if (signal.aborted || local.isLeaving || !this.#waits(local)) return undefined;
           const answer = await this.#attempt(local, () => this.#attempts.attempt(local));
           // A grant that comes too late for this watch is asked for again, and found.
           if (answer.granted) return signal.aborted ? undefined : answer;

@@ -142,11 +142,7 @@ export class Holders {
   async end(local: LocalClaim, claim: Claim, outcome?: Outcome): Promise<Released> {
     const { releases } = this.#setup;
     const held = this.#held.get(claim.id);
-    if (held === undefined) {
-      const released = await releases.remove(local, "queued");
-      this.claims.delete(claim.id);
-      return released;
-    }
+    if (held === undefined) return this.#leave(local);
     this.quiet(held);
     // What the claim holds now may be another lease than that of the work.
     const isIts = (outcome?.fence ?? held.fence) === held.fence;
@@ -154,6 +150,22 @@ export class Holders {
     const ended = await releases.end(held, restMs, isIts ? outcome : undefined);
     this.forget(held);
     return ended && isIts ? "held" : "absent";
+  }
+
+  /** Leaves the queue. Whoever asked for it may give up asking after a rejection: then it ends by itself. */
+  async #leave(local: LocalClaim): Promise<Released> {
+    const { releases } = this.#setup;
+    const forget = (): void => {
+      if (this.claims.get(local.claim.id) === local) this.claims.delete(local.claim.id);
+    };
+    try {
+      const released = await releases.remove(local, "queued");
+      forget();
+      return released;
+    } catch (error) {
+      releases.giveUpLater(local, forget);
+      throw error;
+    }
   }
 
   /** It is about to be released: what becomes of its key is no news. */

@@ -38,7 +38,7 @@ export class Releases {
   /** Given up here, though their keys may still be there. */
   readonly abandoned: AbandonedClaims;
   readonly #setup: ReleasesSetup;
-  /** Released, and kept for their minHold: what removes them when that is over. */
+  /** Released, and kept for their minHold, or because they could not be removed: what removes them later. */
   readonly #delayed = new Map<LocalClaim, NodeJS.Timeout>();
 
   constructor(setup: ReleasesSetup) {
@@ -92,7 +92,7 @@ export class Releases {
       outcome,
       outcomeLeases,
     });
-    if (ended && restMs > 0) this.#removeLater(local, restMs);
+    if (ended && restMs > 0) this.#later(local, restMs, () => this.removeQuietly(local));
     else if (ended) this.#forget(local, place);
     // Whatever was in its place is not this lease: what is left of the claim goes.
     else await this.removeQuietly(local);
@@ -127,6 +127,27 @@ export class Releases {
     this.#delayed.clear();
   }
 
+  /**
+   * A claim that waited could not be removed. Its place is not kept any more; and if nobody has asked again when that would have
+   * ended by itself, the claim is given up: its lease may live on for others.
+   */
+  giveUpLater(local: LocalClaim, forget: () => void): void {
+    const { place } = local;
+    if (place === undefined) return;
+    this.#setup.upkeep.remove(local);
+    this.#later(local, place.lease.ttlMs, async () => {
+      await local.enter();
+      try {
+        // Otherwise it was removed, or is wanted again.
+        if (local.place !== place || !local.isLeaving) return;
+        forget();
+        await this.removeQuietly(local);
+      } finally {
+        local.leave();
+      }
+    });
+  }
+
   /** Its key is gone. */
   #forget(local: LocalClaim, { lease }: Place): void {
     const { attempts, upkeep } = this.#setup;
@@ -136,11 +157,12 @@ export class Releases {
     if (lease.ghosts.size > 0 && !lease.isGone) upkeep.haunt(lease);
   }
 
-  #removeLater(local: LocalClaim, restMs: number): void {
+  #later(local: LocalClaim, afterMs: number, work: () => Promise<void>): void {
+    clearTimeout(this.#delayed.get(local));
     const timer = setTimeout(() => {
       this.#delayed.delete(local);
-      void this.removeQuietly(local);
-    }, Math.ceil(restMs));
+      void work();
+    }, Math.ceil(afterMs));
     // The process may exit before.
     this.#delayed.set(local, timer.unref());
   }

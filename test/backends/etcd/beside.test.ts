@@ -200,6 +200,33 @@ test("a try that failed because the database is full, and was carried out all th
   }
 });
 
+test("a waiter that could not leave, and is not asked for again, is in nobody's way after its ttl", async () => {
+  const leaving = etcd({ endpoints: lab.endpoints });
+  const names = [lockName(), lockName()];
+  const [alone, shared] = names.map((name, at) => claim(name, { ttlMs: 1000, renewed: at === 1 })) as [Claim, Claim];
+  const holders = names.map((name) => claim(name, { ttlMs: 600_000 }));
+  // It has the lease of the second waiter, and keeps it alive.
+  const healthy = claim(lockName(), { ttlMs: 1000, renewed: true });
+  for (const holder of holders) await granted(backend, holder);
+  await granted(leaving, healthy);
+  for (const waiter of [alone, shared]) await refused(leaving, waiter);
+  const { client } = leaving;
+  const txn = client.txn.bind(client);
+  client.txn = (request, limitMs) =>
+    request.success.some((operation) => "remove" in operation)
+      ? Promise.reject(toError("7", "etcdserver: permission denied"))
+      : txn(request, limitMs);
+  for (const waiter of [alone, shared]) await expect(leaving.release(waiter)).rejects.toThrow("permission denied");
+  client.txn = txn;
+  await eventually("both are gone", async () => {
+    await leaving.renew([healthy]);
+    const all = await Promise.all(names.map((name) => other.inspect(name)));
+    return all.every(({ pending }) => pending.length === 0) ? true : undefined;
+  });
+  for (const holder of holders) await backend.release(holder);
+  await leaving.close();
+});
+
 test("claims that were given up are forgotten when the cluster no longer knows their leases", async () => {
   const abandoned = new AbandonedClaims(backend.client);
   const { id: alive } = await backend.client.grantLease(3600);

@@ -203,6 +203,20 @@ describe("a user's token", () => {
     expect(seen).toEqual(["token-1", "token-1", "token-1", "token-2"]);
   });
 
+  test("that ends is replaced once for all the calls that had it: a member takes long for each", async () => {
+    let current = 1;
+    const server = await serve((method, _message, metadata) => {
+      if (method === "Auth/Authenticate") return token(`token-${current}`);
+      if (metadata["token"] !== `token-${current}`) return { status: 16, reason: "etcdserver: invalid auth token" };
+      return rangeAnswer([]);
+    });
+    const client = clientOf(server.endpoint, { auth: { user: "u", password: "p" } });
+    await client.range({ key: KEY });
+    current = 2;
+    await Promise.all(Array.from({ length: 30 }, () => client.range({ key: KEY })));
+    expect(server.calls.filter((call) => call === "Auth/Authenticate")).toHaveLength(2);
+  });
+
   test("that is refused again is not asked for without end; nor is a wrong password, which is not repeated", async () => {
     const stale = await serve((method) =>
       method === "Auth/Authenticate" ? token("t") : { status: 16, reason: "etcdserver: invalid auth token" },

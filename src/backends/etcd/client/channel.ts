@@ -61,15 +61,16 @@ export class Channel {
     let mayRenewToken = true;
     for (;;) {
       const connection = await this.#connected(deadlineMs);
+      const login = this.#login(connection, deadlineMs);
       let token: string | undefined;
       try {
-        token = await this.#tokenFrom(connection, deadlineMs);
+        token = await login;
         const restMs = Math.max(1, deadlineMs - performance.now());
         return await this.#callOn(connection, path, withToken(metadata, token), message, restMs);
       } catch (error) {
         if (token !== undefined && mayRenewToken && isStaleToken(error)) {
           mayRenewToken = false;
-          this.#token = undefined;
+          this.#forget(login);
         } else if (!(error instanceof EtcdError && error.isMembers) || performance.now() >= deadlineMs) throw error;
         else connection.leave();
       }
@@ -80,12 +81,13 @@ export class Channel {
   async open(path: string, listener: GrpcListener, limitMs: number): Promise<GrpcStream | undefined> {
     const deadlineMs = performance.now() + limitMs;
     const connection = await this.#connected(deadlineMs);
-    const token = await this.#tokenFrom(connection, deadlineMs);
+    const login = this.#login(connection, deadlineMs);
+    const token = await login;
     return connection.open(path, withToken(NEEDS_LEADER, token), {
       message: (bytes) => listener.message(bytes),
       ended: (error) => {
         // Another member may have a leader; and a new token is taken for the next stream.
-        if (isStaleToken(error)) this.#token = undefined;
+        if (isStaleToken(error)) this.#forget(login);
         else if (error?.isMembers === true) connection.leave();
         listener.ended(error);
       },
@@ -207,17 +209,19 @@ export class Channel {
     return unsent(`no member can be reached: ${message}`, this.#lastEnd);
   }
 
-  async #tokenFrom(connection: Connection, deadlineMs: number): Promise<string | undefined> {
+  /** One for all calls until it is forgotten. `undefined`: there is no user. */
+  #login(connection: Connection, deadlineMs: number): Promise<string> | undefined {
     const { auth } = this.#options;
-    if (auth === undefined) return undefined;
-    this.#token ??= this.#authenticate(connection, auth, deadlineMs);
-    const asked = this.#token;
-    try {
-      return await asked;
-    } catch (error) {
-      if (this.#token === asked) this.#token = undefined;
-      throw error;
-    }
+    if (auth === undefined || this.#token !== undefined) return this.#token;
+    const login = this.#authenticate(connection, auth, deadlineMs);
+    this.#token = login;
+    login.catch(() => this.#forget(login));
+    return login;
+  }
+
+  /** Its token is of no use any more. A later one may be there: a member takes long for each, so one must serve all calls. */
+  #forget(login: Promise<string> | undefined): void {
+    if (this.#token === login) this.#token = undefined;
   }
 
   async #authenticate(
