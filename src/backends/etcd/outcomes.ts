@@ -25,6 +25,9 @@ interface OutcomeRecord {
 /** A byte of a text takes at most six as JSON. */
 const RECORD_MAX_BYTES = 6 * (OUTCOME_BYTES_MAX + HOLDER_MAX) + 1000;
 
+/** What the two calls that keep an outcome may take of its time. */
+const LATE = 1 / 100;
+
 export class Outcomes {
   readonly #client: EtcdClient;
   readonly #keys: NameKeys;
@@ -45,6 +48,7 @@ export class Outcomes {
     ends: readonly Operation[],
     leases: Set<bigint>,
   ): Promise<"now" | "before" | false> {
+    const askedMs = performance.now();
     const { id: lease } = await this.#client.grantLease(Math.ceil(outcome.keepMs / 1000));
     leases.add(lease);
     const at = this.#keys.beside.outcome(claim.name);
@@ -65,6 +69,9 @@ export class Outcomes {
     if (succeeded && found !== undefined) leases.add(found.lease);
     leases.delete(succeeded ? lease : isKept ? (found?.lease ?? 0n) : 0n);
     this.#revoke(leases);
+    // The lease's time ran while the two calls were on their way: it starts again.
+    const isShort = performance.now() - askedMs > outcome.keepMs * LATE;
+    if (succeeded && isShort) await this.#client.keepAlive(lease).catch(() => undefined);
     if (succeeded) return "now";
     return isKept && "before";
   }

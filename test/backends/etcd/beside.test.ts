@@ -83,6 +83,30 @@ describe("an outcome", () => {
     );
   });
 
+  test("is kept for as long as was asked, also where the calls that keep it take long", async () => {
+    const slow = etcd({ endpoints: lab.endpoints });
+    const worker = claim(lockName());
+    const { fence } = await granted(slow, worker);
+    const { client } = slow;
+    const [grant, keepAlive] = [client.grantLease.bind(client), client.keepAlive.bind(client)];
+    const [taken, kept]: [bigint[], bigint[]] = [[], []];
+    client.grantLease = async (seconds, limitMs) => {
+      const answer = await grant(seconds, limitMs);
+      taken.push(answer.id);
+      const startMs = performance.now();
+      await eventually("some of it is over", () => (performance.now() > startMs + 50 * seconds ? true : undefined));
+      return answer;
+    };
+    client.keepAlive = async (id, limitMs) => {
+      const answer = await keepAlive(id, limitMs);
+      kept.push(id);
+      return answer;
+    };
+    expect(await slow.release(worker, { ...outcome(fence), keepMs: 6000 })).toBe("held");
+    expect(kept, "its time has started again").toEqual(taken);
+    await slow.close();
+  });
+
   test("is kept by a process that only knows the claim and its fence", async () => {
     const worker = claim(lockName(), { minHoldMs: 60_000 });
     const { fence } = await granted(backend, worker);
