@@ -1,5 +1,5 @@
 /** Go's concurrency.Mutex as a contestant: its module comes from Go's own archive, the driver is compiled here, once. */
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "../lib/peers.mjs";
 
@@ -17,10 +17,15 @@ export async function goMutex(context) {
 }
 
 async function prepare(context) {
-  if (existsSync(PROGRAM)) return undefined;
+  if (builtMs() > statSync(join(HERE, "main.go")).mtimeMs) return undefined;
   context.say("building the driver of Go's mutex (go build; once, a minute or so) …");
   const trouble = await run("go", ["build", "-o", PROGRAM, "."], HERE);
   return trouble === undefined ? undefined : `its driver could not be built: ${trouble}`;
+}
+
+/** 0: it was not built yet. */
+function builtMs() {
+  return statSync(PROGRAM, { throwIfNoEntry: false })?.mtimeMs ?? 0;
 }
 
 function version() {

@@ -29,7 +29,10 @@ export async function judgeEtcd(context) {
       continue;
     }
     context.say(`etcd ${version}: ${context.seconds} s …`);
-    const row = await withPath(bin, () => takeTurns(context, theirs));
+    const row = await withPath(bin, () => takeTurns(context, theirs)).catch((error) => {
+      findings.push(`etcd ${version}: ${error.message}`);
+    });
+    if (row === undefined) continue;
     rows.push({ etcd: version, ...row });
     if (row.overlaps !== 0)
       findings.push(`etcd ${version}: ${row.overlaps} sections overlapped, or had no greater fence`);
@@ -58,7 +61,7 @@ async function takeTurns({ seconds }, theirs) {
   try {
     for (const who of [OURS, theirs]) teams.push(await Team.start(who, PROCESSES, { endpoints: lab.endpoints }));
     const file = (team, index) => join(dir, `${team}-${index}`);
-    const order = { do: "sections", name: "/judges/one", loops: 1, seconds };
+    const order = { do: "sections", name: "/judges/one", loops: 1, seconds, patient: true };
     const limitMs = seconds * 1000 + 180_000;
     const working = Promise.all(
       teams.map((team, at) => team.order(order, (index) => ({ file: file(at, index), index }), limitMs)),

@@ -3,6 +3,7 @@ import { mkdirSync } from "node:fs";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Claim } from "../../../src/contract/backend.ts";
 import type { LossReason } from "../../../src/contract/loss.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { etcd, type EtcdBackend, EtcdClient } from "../../../src/backends/etcd/index.ts";
@@ -66,20 +67,21 @@ describe("leases", () => {
   });
 
   test("that are shared: a claim that is not renewed ends, though the others of its lease live on", async () => {
-    const prefix = lockName();
-    const [kept, left] = [
-      claim(`${prefix}kept`, { ttlMs: 1000, renewed: true }),
-      claim(`${prefix}left`, { ttlMs: 1000, renewed: true }),
-    ];
-    await Promise.all([granted(backend, kept), granted(backend, left)]);
-    expect(new Set(await leasesOf(prefix)).size).toBe(1);
-    await eventually("the other ended", async () => {
-      const [renewal] = await backend.renew([kept]);
-      expect(renewal?.held).not.toBe(false);
-      return (await other.query(left.name)).held.length === 0 ? true : undefined;
+    await eventually("the one ended, and the other did not", async () => {
+      const prefix = lockName();
+      const [kept, left] = ["kept", "left"].map((end) => claim(prefix + end, { ttlMs: 1000, renewed: true })) as [
+        Claim,
+        Claim,
+      ];
+      await Promise.all([granted(backend, kept), granted(backend, left)]);
+      await eventually("the one that is not renewed ended", async () => {
+        await backend.renew([kept]);
+        return (await other.query(left.name)).held.length === 0 ? true : undefined;
+      });
+      expect((await backend.renew([left]))[0]?.held).toBe(false);
+      // Where the machine is too busy for a ttl of a second, both may have.
+      return (await backend.release(kept)) === "held" ? true : undefined;
     });
-    expect((await backend.renew([left]))[0]?.held).toBe(false);
-    expect(await backend.release(kept)).toBe("held");
   });
 
   test("are as long as the cluster gave them, and no shorter than ttl and lockDelay", async () => {
@@ -137,7 +139,7 @@ describe("leases", () => {
 describe("what outlives a process", () => {
   test("minHold, and nothing else", async () => {
     const brief = etcd({ endpoints: lab.endpoints });
-    const [kept, waiting] = [claim(lockName(), { minHoldMs: 1500 }), claim(lockName())];
+    const [kept, waiting] = [claim(lockName(), { minHoldMs: 3_600_000 }), claim(lockName())];
     await granted(other, claim(waiting.name));
     await granted(brief, kept);
     await refused(brief, waiting);
@@ -149,7 +151,7 @@ describe("what outlives a process", () => {
     expect(refusal.position, "first in line behind what is kept").toBe(1);
     const [shown] = (await other.query(kept.name)).held;
     expect(shown?.remainder, "no claim holds it").toBe("minHold");
-    await acquire(other, next);
+    await other.release(next);
   });
 
   test("minHold, until it is ended by force, by the fence that the lease had", async () => {
