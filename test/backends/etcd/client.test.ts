@@ -3,8 +3,10 @@ import "../../fixed-seed.ts";
 import fc from "fast-check";
 import { createServer } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
+import { CallWindow } from "../../../src/backends/etcd/client/call-window.ts";
 import { MalformedError, Reader, Writer } from "../../../src/backends/etcd/client/codec.ts";
 import { EtcdClient } from "../../../src/backends/etcd/index.ts";
+import { EtcdError } from "../../../src/backends/etcd/client/errors.ts";
 import { Deframer, toFrame } from "../../../src/backends/etcd/client/frames.ts";
 import { readRange, readTxn } from "../../../src/backends/etcd/client/kv-messages.ts";
 import { readGrant, readLease, readTimeToLive } from "../../../src/backends/etcd/client/lease-messages.ts";
@@ -180,6 +182,37 @@ describe("a member", () => {
     await expect(client.range({ key: KEY })).rejects.toMatchObject({ isRefusal: true, message: /ECONNREFUSED/ });
     await client.close();
     await expect(client.range({ key: KEY })).rejects.toMatchObject({ code: "CLOSED", isRefusal: true });
+  });
+});
+
+describe("many calls at once", () => {
+  test("are not all sent at once: a member would answer most of them too late", async () => {
+    const server = await serve(() => "never");
+    const client = clientOf(server.endpoint);
+    const calls = Array.from({ length: 200 }, () => client.range({ key: KEY }, 300));
+    await expect(Promise.race(calls)).rejects.toMatchObject({ name: "EtcdError" });
+    expect(server.calls.length).toBeLessThanOrEqual(128);
+    await Promise.allSettled(calls);
+  });
+
+  test("wait for as long as others are answered, and those that keep or end something go first", async () => {
+    const window = new CallWindow();
+    for (let i = 0; i < 128; i++) expect(window.enter(true, 1)).toBeUndefined();
+    const passed: string[] = [];
+    const [join, release] = [window.enter(false, 60_000), window.enter(true, 60_000)];
+    void join?.then(() => passed.push("join"));
+    void release?.then(() => passed.push("release"));
+    window.leave(true);
+    await release;
+    window.leave(true);
+    await join;
+    expect(passed).toEqual(["release", "join"]);
+    await expect(window.enter(true, 1), "none is answered").rejects.toMatchObject({ isRefusal: true });
+    const last = window.enter(true, 60_000);
+    window.close(new EtcdError("CLOSED", "the client is closed"));
+    await expect(last).rejects.toMatchObject({ code: "CLOSED" });
+    for (let i = 0; i < 128; i++) window.leave(true);
+    expect(window.enter(false, 1)).toBeUndefined();
   });
 });
 

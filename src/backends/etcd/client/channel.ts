@@ -1,6 +1,7 @@
 /** The way to the cluster: one connection at a time, replaced by one to another member when it ends or its member is of no use. */
 import type { ConnectionOptions } from "node:tls";
 import { DialBackoff } from "./backoff.ts";
+import { CallWindow } from "./call-window.ts";
 import { writeAuthenticate, readToken } from "./cluster-messages.ts";
 import { Connection, type Metadata } from "./connection.ts";
 import { type Endpoint, EndpointRing } from "./endpoints.ts";
@@ -28,12 +29,20 @@ interface Waiter {
   timer: NodeJS.Timeout;
 }
 
+export interface CallOptions {
+  /** @default that the member must know a leader */
+  readonly metadata?: Metadata | undefined;
+  /** False: it begins something, and waits for calls that keep or end something. @default true */
+  readonly isUrgent?: boolean | undefined;
+}
+
 export class Channel {
   readonly #options: ChannelOptions;
   readonly #ring: EndpointRing;
   readonly #backoff: DialBackoff;
   readonly #waiters = new Set<Waiter>();
   readonly #ending = new Set<Connection>();
+  readonly #window = new CallWindow();
   #connection: Connection | undefined;
   #pause: NodeJS.Timeout | undefined;
   #isFirst = true;
@@ -56,7 +65,21 @@ export class Channel {
    * One request, one answer, within `limitMs` in all. What certainly was not carried out is sent again, to another member; what
    * may have been rejects.
    */
-  async call(path: string, message: Uint8Array, limitMs: number, metadata: Metadata = NEEDS_LEADER): Promise<Buffer> {
+  async call(path: string, message: Uint8Array, limitMs: number, how: CallOptions = {}): Promise<Buffer> {
+    const turn = this.#window.enter(how.isUrgent ?? true, limitMs);
+    if (turn !== undefined) await turn;
+    let isAnswered = true;
+    try {
+      return await this.#call(path, message, limitMs, how.metadata ?? NEEDS_LEADER);
+    } catch (error) {
+      isAnswered = !hasCode(error, "DEADLINE_EXCEEDED");
+      throw error;
+    } finally {
+      this.#window.leave(isAnswered);
+    }
+  }
+
+  async #call(path: string, message: Uint8Array, limitMs: number, metadata: Metadata): Promise<Buffer> {
     const deadlineMs = performance.now() + limitMs;
     let mayRenewToken = true;
     for (;;) {
@@ -65,7 +88,8 @@ export class Channel {
       let token: string | undefined;
       try {
         token = await login;
-        const restMs = Math.max(1, deadlineMs - performance.now());
+        const restMs = deadlineMs - performance.now();
+        if (restMs <= 0) throw unsent(`${connection.endpoint}: no time was left`);
         return await this.#callOn(connection, path, withToken(metadata, token), message, restMs);
       } catch (error) {
         if (token !== undefined && mayRenewToken && isStaleToken(error)) {
@@ -109,6 +133,7 @@ export class Channel {
     this.#isClosed = true;
     clearTimeout(this.#pause);
     const closed = new EtcdError("CLOSED", "the client is closed");
+    this.#window.close(closed);
     for (const waiter of this.#waiters) this.#reject(waiter, closed);
     const all = [...this.#ending];
     await Promise.all(all.map((connection) => this.#ended(connection, closed)));
@@ -230,7 +255,8 @@ export class Channel {
     deadlineMs: number,
   ): Promise<string> {
     const message = writeAuthenticate(user, password).take();
-    const restMs = Math.max(1, deadlineMs - performance.now());
+    const restMs = deadlineMs - performance.now();
+    if (restMs <= 0) throw unsent(`${connection.endpoint}: no time was left`);
     try {
       return readToken(await this.#callOn(connection, AUTHENTICATE, NEEDS_LEADER, message, restMs));
     } catch (error) {

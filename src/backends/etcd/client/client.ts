@@ -5,7 +5,7 @@
  * with an {@link EtcdError} says by `isRefusal` whether the call was certainly not carried out; otherwise that is unknown.
  */
 import type { ConnectionOptions } from "node:tls";
-import { Channel } from "./channel.ts";
+import { type CallOptions, Channel } from "./channel.ts";
 import {
   type Alarm,
   type Member,
@@ -54,7 +54,8 @@ export interface EtcdClientOptions {
 }
 
 const LIMIT_MS = 3000;
-const NO_LEADER_NEEDED = {};
+const NO_LEADER_NEEDED: CallOptions = { metadata: {} };
+const NOT_URGENT: CallOptions = { isUrgent: false };
 
 export class EtcdClient {
   /** For messages. */
@@ -99,7 +100,8 @@ export class EtcdClient {
   async txn(request: TxnRequest, limitMs?: number): Promise<TxnResponse> {
     const { success, failure = [] } = request;
     const read = (bytes: Uint8Array): TxnResponse => readTxn(bytes, Math.max(success.length, failure.length));
-    const response = await this.#call("KV/Txn", writeTxn(request), read, limitMs);
+    const how = request.begins === true ? NOT_URGENT : undefined;
+    const response = await this.#call("KV/Txn", writeTxn(request), read, limitMs, how);
     const asked = response.succeeded ? success : failure;
     if (response.kvs.length === asked.length) return response;
     throw malformed(`${response.kvs.length} answers to ${asked.length} operations`);
@@ -176,8 +178,9 @@ export class EtcdClient {
     message: Writer,
     read: (bytes: Uint8Array) => T,
     limitMs: number = this.#limitMs,
+    how?: CallOptions,
   ): Promise<T> {
-    const response = await this.#ask(method, message, read, limitMs);
+    const response = await this.#ask(method, message, read, limitMs, how);
     if (response !== undefined) this.#checkCluster(response.header);
     return response;
   }
@@ -187,10 +190,10 @@ export class EtcdClient {
     message: Writer,
     read: (bytes: Uint8Array) => T,
     limitMs: number,
-    metadata?: Readonly<Record<string, string>>,
+    how?: CallOptions,
   ): Promise<T> {
     this.#calls++;
-    const bytes = await this.#channel.call(`/etcdserverpb.${method}`, message.take(), limitMs, metadata);
+    const bytes = await this.#channel.call(`/etcdserverpb.${method}`, message.take(), limitMs, how);
     try {
       return read(bytes);
     } catch (error) {

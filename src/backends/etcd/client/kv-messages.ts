@@ -57,6 +57,8 @@ export interface TxnRequest {
   readonly when: readonly Compare[];
   readonly success: readonly Operation[];
   readonly failure?: readonly Operation[] | undefined;
+  /** True: it begins something. Where many calls are out, those that keep or end something go first. */
+  readonly begins?: boolean | undefined;
 }
 
 export interface TxnResponse {
