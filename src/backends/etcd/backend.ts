@@ -46,7 +46,8 @@ export class EtcdBackend implements Backend {
   readonly can: Abilities = CAN;
   /** Also for guards, which check in one transaction that the lease's key exists. */
   readonly client: EtcdClient;
-  readonly renewer: Backend["renewer"];
+  /** It has the password, which nobody who prints a backend shall see. */
+  readonly #renewer: Backend["renewer"];
   readonly #keys: NameKeys;
   readonly #pool: LeasePool;
   readonly #attempts: Attempts;
@@ -60,7 +61,7 @@ export class EtcdBackend implements Backend {
   /** @internal Use {@link etcd}. */
   constructor({ client, keys, renewer, finds = false }: BackendSetup) {
     this.client = client;
-    this.renewer = renewer;
+    this.#renewer = renewer;
     this.#keys = keys;
     this.#pool = new LeasePool(client);
     this.#attempts = new Attempts(client, this.#pool);
@@ -70,6 +71,10 @@ export class EtcdBackend implements Backend {
     const [attempts, upkeep, outcomes, pool] = [this.#attempts, this.#upkeep, this.#outcomes, this.#pool];
     this.#releases = new Releases({ client, keys, attempts, upkeep, outcomes, finds });
     this.#holders = new Holders({ client, keys, pool, releases: this.#releases, finds });
+  }
+
+  get renewer(): Backend["renewer"] {
+    return this.#renewer;
   }
 
   listen(listener: Listener): void {

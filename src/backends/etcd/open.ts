@@ -24,6 +24,10 @@ export async function openRenewer(data: unknown): Promise<Renewer> {
 export function parseUrl(url: string): EtcdOptions {
   const match = URL_FORM.exec(url);
   if (match === null) throw new ArgumentError(`Expected \`url\` to look like ${JSON.stringify(EXAMPLE)}`);
+  // A "?" in a password ends it here: what follows must not be shown.
+  if (match[4]?.includes("@") === true) {
+    throw new ArgumentError('Expected `url` to be percent-encoded: "?" is %3F, and "@" in an option is %40');
+  }
   const query = new URLSearchParams(match[4] ?? "");
   for (const name of query.keys()) {
     if (KNOWN.some((known) => known === name)) continue;

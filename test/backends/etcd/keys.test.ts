@@ -1,4 +1,5 @@
 /** Names and keys: two names never share a lock, and what a key says is read back. */
+import { inspect } from "node:util";
 import "../../fixed-seed.ts";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -195,10 +196,20 @@ describe("URLs", () => {
       ["etcd://:secret@a", /user:password/],
       ["etcd://user%zz:secret@a", /percent-encoded/],
       ["etcd://a?ca=/x", /etcds/],
+      ["etcd://app:s3?secret@a", /"\?" is %3F/],
+      ["etcd://app:s3?secret=1@a", /"\?" is %3F/],
     ] as const) {
       expect(() => parseUrl(url), url).toThrow(why);
       expect(() => parseUrl(url), url).not.toThrow(/secret/);
     }
+  });
+
+  test("S178: an open backend shows no password when it is printed or written as JSON", async () => {
+    const backend = etcd({ endpoints: "127.0.0.1:1", auth: { user: "user", password: "hunter2" } });
+    const shown = inspect(backend, { depth: 12, showHidden: true }) + JSON.stringify(backend);
+    expect(shown).not.toContain("hunter2");
+    expect(JSON.stringify(backend.renewer), "a worker thread needs it").toContain("hunter2");
+    await backend.close();
   });
 
   test("and options that make no sense are refused at once", () => {
