@@ -1,6 +1,6 @@
 /** The client's errors as the core's: unknown, or fatal because a retry cannot help. */
 import { LockBackendError, LockError, quote } from "../../contract/errors.ts";
-import { EtcdError, type EtcdErrorCode, hasCode } from "./client/errors.ts";
+import { EtcdError, type EtcdErrorCode, hasCode, isOutrun } from "./client/errors.ts";
 
 /** A retry cannot help against these. */
 const FATAL: readonly EtcdErrorCode[] = [
@@ -25,9 +25,10 @@ const ADVICE: Partial<Record<EtcdErrorCode, string>> = {
 export function toLockError(name: string, endpoints: string, error: unknown): unknown {
   if (error instanceof LockError || error instanceof TypeError) return error;
   const text = error instanceof Error ? error.message : String(error);
-  const advice = error instanceof EtcdError ? ADVICE[error.code] : undefined;
+  const fatal = hasCode(error, ...FATAL) && !isOutrun(error);
+  const advice = error instanceof EtcdError && !isOutrun(error) ? ADVICE[error.code] : undefined;
   const isUnknown = error instanceof EtcdError && !error.isRefusal;
   const unknown = isUnknown ? "; it is unknown whether the request was carried out" : "";
   const message = `Lock ${quote(name)}: etcd at ${endpoints}: ${text}${unknown}${advice === undefined ? "" : `: ${advice}`}.`;
-  return new LockBackendError("etcd", name, message, { cause: error, fatal: hasCode(error, ...FATAL) });
+  return new LockBackendError("etcd", name, message, { cause: error, fatal });
 }

@@ -6,7 +6,8 @@ import { afterEach, describe, expect, test } from "vitest";
 import { CallWindow } from "../../../src/backends/etcd/client/call-window.ts";
 import { MalformedError, Reader, Writer } from "../../../src/backends/etcd/client/codec.ts";
 import { EtcdClient } from "../../../src/backends/etcd/index.ts";
-import { EtcdError } from "../../../src/backends/etcd/client/errors.ts";
+import { EtcdError, toError } from "../../../src/backends/etcd/client/errors.ts";
+import { toLockError } from "../../../src/backends/etcd/errors.ts";
 import { Deframer, toFrame } from "../../../src/backends/etcd/client/frames.ts";
 import { readRange, readTxn } from "../../../src/backends/etcd/client/kv-messages.ts";
 import { readGrant, readLease, readTimeToLive } from "../../../src/backends/etcd/client/lease-messages.ts";
@@ -234,6 +235,27 @@ describe("a user's token", () => {
     current = 2;
     await client.range({ key: KEY });
     expect(seen).toEqual(["token-1", "token-1", "token-1", "token-2"]);
+  });
+
+  test("is asked for when the cluster begins to want one; and one that a change of roles has outrun is no end", async () => {
+    let isEnabled = false;
+    const server = await serve((method, _message, metadata) => {
+      if (method === "Auth/Authenticate") {
+        return isEnabled ? token("t") : { status: 9, reason: "etcdserver: authentication is not enabled" };
+      }
+      if (isEnabled && metadata["token"] !== "t") return { status: 3, reason: "etcdserver: user name is empty" };
+      return rangeAnswer([]);
+    });
+    const client = clientOf(server.endpoint, { auth: { user: "u", password: "p" } });
+    await client.range({ key: KEY });
+    isEnabled = true;
+    await client.range({ key: KEY });
+    // Without a user it is for good.
+    const without = clientOf(server.endpoint).range({ key: KEY });
+    const refusal: unknown = await without.catch((error: unknown) => toLockError("a", "e", error));
+    expect(refusal).toMatchObject({ fatal: true, message: expect.stringContaining("user name is empty") as unknown });
+    const outrun = toError("3", "etcdserver: revision of auth store is old");
+    expect(toLockError("a", "e", outrun)).toMatchObject({ fatal: false });
   });
 
   test("that ends is replaced once for all the calls that had it: a member takes long for each", async () => {

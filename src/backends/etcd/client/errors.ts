@@ -91,8 +91,16 @@ export function isLeaseGone(error: unknown): boolean {
   return hasCode(error, "NOT_FOUND") && (error as EtcdError).message.includes("lease not found");
 }
 
-/** A token that has expired, or is older than the latest change of users and roles: the same call may pass with a new one. */
+/**
+ * A token that has expired, or is older than the latest change of users and roles, or none because the cluster wanted none until
+ * now: the same call may pass with a new one.
+ */
 export function isStaleToken(error: unknown): boolean {
   if (!(error instanceof EtcdError)) return false;
-  return error.code === "UNAUTHENTICATED" || error.message.includes("revision of auth store is old");
+  return error.code === "UNAUTHENTICATED" || isOutrun(error) || error.message.includes("user name is empty");
+}
+
+/** Users or roles were changed after the token was given. That may happen again to the next one, and to none for ever. */
+export function isOutrun(error: unknown): boolean {
+  return error instanceof EtcdError && error.message.includes("revision of auth store is old");
 }
