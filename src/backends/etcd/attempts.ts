@@ -248,7 +248,7 @@ export class Attempts {
 }
 
 /**
- * It was granted the lock before, and that answer was lost. A key that was only changed may have been changed by anybody, while
+ * It was granted the lock before, and that answer was lost. A key that was only changed may have been changed by any program, while
  * others held the lock: its revision is no fence.
  */
 function isGrantOf({ claim }: LocalClaim, { value }: KeyValue): boolean {

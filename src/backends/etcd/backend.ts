@@ -46,7 +46,7 @@ export class EtcdBackend implements Backend {
   readonly can: Abilities = CAN;
   /** Also for guards, which check in one transaction that the lease's key exists. */
   readonly client: EtcdClient;
-  /** It has the password, which nobody who prints a backend shall see. */
+  /** It has the password, which must not be printed with the backend. */
   readonly #renewer: Backend["renewer"];
   readonly #keys: NameKeys;
   readonly #pool: LeasePool;

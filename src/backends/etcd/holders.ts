@@ -152,7 +152,7 @@ export class Holders {
     return ended && isIts ? "held" : "absent";
   }
 
-  /** Leaves the queue. Whoever asked for it may give up asking after a rejection: then it ends by itself. */
+  /** Leaves the queue. The caller may give up after a rejection: then it ends by itself. */
   async #leave(local: LocalClaim): Promise<Released> {
     const { releases } = this.#setup;
     const forget = (): void => {

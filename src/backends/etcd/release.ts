@@ -128,7 +128,7 @@ export class Releases {
   }
 
   /**
-   * A claim that waited could not be removed. Its place is not kept any more; and if nobody has asked again when that would have
+   * A claim that waited could not be removed. Its place is not kept any more; and if it was not asked for again when that would have
    * ended by itself, the claim is given up: its lease may live on for others.
    */
   giveUpLater(local: LocalClaim, forget: () => void): void {

@@ -224,7 +224,7 @@ test("a try that failed because the database is full, and was carried out all th
   }
 });
 
-test("a waiter that could not leave, and is not asked for again, is in nobody's way after its ttl", async () => {
+test("a waiter that could not leave, and is not asked for again, is in no claim's way after its ttl", async () => {
   const leaving = etcd({ endpoints: lab.endpoints });
   const names = [lockName(), lockName()];
   const [alone, shared] = names.map((name, at) => claim(name, { ttlMs: 1000, renewed: at === 1 })) as [Claim, Claim];

@@ -54,7 +54,7 @@ export class CallWindow {
     next.pass();
   }
 
-  /** Nobody gets a turn any more. */
+  /** No call gets a turn any more. */
   close(error: EtcdError): void {
     for (const line of [this.#urgent, this.#others]) {
       for (const turn of line) this.#give(line, turn, error);
