@@ -21,6 +21,7 @@ const SUITES = [
   "quorum",
   "file",
   "zookeeper",
+  "etcd",
   "memory",
 ];
 const HELP = `npm run bench -- [suite…] [options]

@@ -2,7 +2,7 @@
 import type { Backend } from "../contract/backend.ts";
 
 /** Its folder here, and its page in docs/backends. */
-export type BackendName = "memory" | "file" | "redis" | "quorum" | "zookeeper";
+export type BackendName = "memory" | "file" | "redis" | "quorum" | "zookeeper" | "etcd";
 
 export interface BackendEntry {
   /** What its URLs start with, without the colon. The first is the usual one. */
@@ -34,6 +34,7 @@ export const BACKENDS: Readonly<Record<BackendName, BackendEntry>> = {
   },
   quorum: { schemes: ["redlock"], clients: REDIS_CLIENTS, load: () => import("./quorum/open.ts") },
   zookeeper: { schemes: ["zk", "zookeeper"], clients: [], load: () => import("./zookeeper/open.ts") },
+  etcd: { schemes: ["etcd", "etcds"], clients: [], load: () => import("./etcd/open.ts") },
 };
 
 export const BACKEND_NAMES: readonly BackendName[] = Object.keys(BACKENDS) as BackendName[];

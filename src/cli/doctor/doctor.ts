@@ -15,6 +15,7 @@ const EXAMINERS: Readonly<Record<BackendName, (() => Promise<Examine>) | null>> 
   redis: async () => (await import("./redis.ts")).examineRedis,
   quorum: async () => (await import("./quorum.ts")).examineQuorum,
   zookeeper: async () => (await import("./zookeeper.ts")).examineZooKeeper,
+  etcd: async () => (await import("./etcd.ts")).examineEtcd,
 };
 
 const MARKS: Readonly<Record<Level, readonly [mark: string, style: Style]>> = {

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { GroupLease, Locks, LocksOptions } from "../../core/api.ts";
 import type { Backend, Member } from "../../contract/backend.ts";
+import { etcd } from "../../backends/etcd/index.ts";
 import { file } from "../../backends/file/index.ts";
 import { createLocks } from "../../core/locks.ts";
 import { initMembers, quorum, type QuorumOptions } from "../../backends/quorum/index.ts";
@@ -17,6 +18,7 @@ export interface Holdfast {
   readonly quorum: (members: readonly Member[], options?: QuorumOptions) => Backend;
   readonly initMembers: (members: readonly Member[], options?: QuorumOptions) => Promise<unknown>;
   readonly zookeeper: (options: { readonly servers: string; readonly session: number }) => Backend;
+  readonly etcd: (options: { readonly endpoints: string }) => Backend;
   readonly file: (options: { readonly dir: string }) => Backend;
   /** How long the lease is believed in from now on; 0: no longer. Changes nothing, where the build can do that. */
   readonly leftMs: (lease: GroupLease) => number;
@@ -24,20 +26,20 @@ export interface Holdfast {
 
 /** `dist`: the directory of another build. */
 export async function loadHoldfast(dist?: string): Promise<Holdfast> {
-  if (dist === undefined) return { createLocks, redis, quorum, initMembers, zookeeper, file, leftMs };
+  if (dist === undefined) return { createLocks, redis, quorum, initMembers, zookeeper, etcd, file, leftMs };
   const load = (...parts: readonly string[]): Promise<never> =>
     import(pathToFileURL(join(dist, ...parts, "index.js")).href) as Promise<never>;
   // Backends had no folder of their own in builds before 0.2.
   const folder = existsSync(join(dist, "backends")) ? "backends" : "";
-  const backends = ["redis", "quorum", "zookeeper", "file"].map((name) => load(folder, name));
-  const parts = await Promise.all([load(), ...backends, load("testing")]);
-  const [main, ofRedis, ofQuorum, ofZooKeeper, ofFile, testing] = parts as unknown as [Holdfast, ...Holdfast[]];
+  const names = ["redis", "quorum", "zookeeper", "etcd", "file"].filter((name) => existsSync(join(dist, folder, name)));
+  const [main, testing, ...backends] = (await Promise.all([
+    load(),
+    load("testing"),
+    ...names.map((name) => load(folder, name)),
+  ])) as unknown as [Holdfast, Holdfast, ...Holdfast[]];
   const canPeek = typeof (testing as { peek?: unknown } | undefined)?.peek === "function";
   return {
-    ...ofRedis,
-    ...ofQuorum,
-    ...ofZooKeeper,
-    ...ofFile,
+    ...Object.assign({}, ...backends),
     createLocks: main.createLocks,
     leftMs: canPeek ? leftMs : (lease) => lease.remaining(),
   } as Holdfast;

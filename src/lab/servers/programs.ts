@@ -31,7 +31,10 @@ export type ProgramName =
   | "initdb"
   | "psql"
   | "chromium"
-  | "tmux";
+  | "tmux"
+  | "etcd"
+  | "etcdctl"
+  | "openssl";
 
 const SOURCES: Readonly<Record<ProgramName, Source>> = {
   "redis-server": { debian: "redis-server" },
@@ -51,6 +54,9 @@ const SOURCES: Readonly<Record<ProgramName, Source>> = {
   // For the tests that look at pages, and at terminals.
   chromium: { debian: "chromium" },
   tmux: { debian: "tmux" },
+  etcd: { debian: "etcd-server" },
+  etcdctl: { debian: "etcd-client" },
+  openssl: { debian: "openssl" },
 };
 
 const INSTALL_LOCK = join(tmpdir(), "holdfast-lab-install.lock");

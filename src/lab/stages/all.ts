@@ -3,6 +3,7 @@ import type { Scenario } from "../scenarios/scenario.ts";
 import { TTL_MS } from "../scenarios/scenario.ts";
 import { CLIENT_FAULTS, type FaultKind, NETWORK_FAULTS } from "../soak/faults.ts";
 import type { Stage, StageName } from "../stage.ts";
+import { openEtcdStage } from "./etcd.ts";
 import { openFileStage } from "./file.ts";
 import { openMemoryStage } from "./memory.ts";
 import { openQuorumStage, openRedisStage } from "./redis.ts";
@@ -40,6 +41,10 @@ const STAGES: Readonly<Record<StageName, StageEntry | null>> = {
     },
   },
   sentinel: { play: ({ sentinel }) => openSentinelStage(sentinel), soak: null },
+  etcd: {
+    play: openEtcdStage,
+    soak: { open: openEtcdStage, faults: [...CLIENT_FAULTS, ...NETWORK_FAULTS, ...RESTARTS] },
+  },
   zookeeper: {
     play: ({ ttlMs }) => openZooKeeperStage(Math.max(MIN_SESSION_MS, ttlMs ?? TTL_MS)),
     soak: {

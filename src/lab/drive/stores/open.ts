@@ -3,6 +3,7 @@ import type { ClientLibrary } from "../connections.ts";
 import type { Holdfast } from "../library.ts";
 import type { StoreName } from "../store.ts";
 import type { OpenedStore } from "./opened.ts";
+import { driveEtcd } from "./etcd.ts";
 import { driveFile } from "./file.ts";
 import { driveQuorum, driveRedis } from "./redis.ts";
 import { driveCluster, driveSentinel } from "./replicated.ts";
@@ -21,6 +22,8 @@ export function openDrivenStore(
       return driveQuorum(holdfast, client);
     case "zookeeper":
       return driveZooKeeper(holdfast);
+    case "etcd":
+      return driveEtcd(holdfast);
     case "sentinel":
       return driveSentinel(holdfast, client);
     case "cluster":

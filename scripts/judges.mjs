@@ -1,0 +1,57 @@
+// Judges Holdfast by programs that others wrote, on the same locks.
+//
+//   npm run judges                    all judges
+//   npm run judges -- etcd            Go's concurrency.Mutex and Holdfast on one lock, on Debian's etcd and on newer ones
+//   … --seconds 60                    how long they take turns on each store (30)
+//   … --suite                         also the tests of the backend, on the newer servers
+//   … --write                         writes the results into docs/judges.md
+//
+// Exit: 0 nothing found, 1 a judge found something, 69 a judge could not be had here.
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { argumentsOf } from "./arguments.mjs";
+import "./ensure-built.mjs";
+import { judgeEtcd } from "./judges/etcd.mjs";
+
+const JUDGES = { etcd: judgeEtcd };
+const PAGE = join(import.meta.dirname, "../docs/judges.md");
+
+const { values, positionals } = argumentsOf(import.meta.url, {
+  allowPositionals: true,
+  options: {
+    seconds: { type: "string", default: "30" },
+    suite: { type: "boolean", default: false },
+    write: { type: "boolean", default: false },
+  },
+});
+const names = positionals.length > 0 ? positionals : Object.keys(JUDGES);
+const unknown = names.find((name) => !Object.hasOwn(JUDGES, name));
+if (unknown !== undefined) throw new TypeError(`Expected a judge of ${Object.keys(JUDGES).join(", ")}, got ${unknown}`);
+
+const context = { seconds: Number(values.seconds), suite: values.suite, say: (text) => console.error(text) };
+const codes = [];
+for (const name of names) {
+  const { rows, findings, refusals } = await JUDGES[name](context);
+  const text = table(rows);
+  console.log(text);
+  for (const refusal of refusals) console.log(`not judged: ${refusal}`);
+  for (const finding of findings) console.log(`found: ${finding}`);
+  if (values.write) write(name, text);
+  codes.push(findings.length > 0 ? 1 : 0, refusals.length > 0 ? 69 : 0);
+}
+process.exitCode = codes.includes(1) ? 1 : Math.max(...codes);
+
+function table(rows) {
+  const heads = Object.keys(rows[0] ?? {});
+  const line = (cells) => `| ${cells.join(" | ")} |`;
+  return [line(heads), line(heads.map(() => "---")), ...rows.map((row) => line(Object.values(row)))].join("\n");
+}
+
+/** Between the marks of that judge. */
+function write(name, text) {
+  const [begin, end] = [`<!-- ${name}: written by scripts/judges.mjs -->`, `<!-- end of ${name} -->`];
+  const page = readFileSync(PAGE, "utf8");
+  const [from, to] = [page.indexOf(begin), page.indexOf(end)];
+  if (from < 0 || to < from) throw new Error(`Expected docs/judges.md to have the marks ${begin} and ${end}`);
+  writeFileSync(PAGE, `${page.slice(0, from)}${begin}\n\n${text}\n\n${page.slice(to)}`);
+}
