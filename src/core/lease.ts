@@ -15,7 +15,7 @@ import { endOf, leftToOthers } from "./doubt.ts";
 import { fenceOf } from "./fence-of.ts";
 import { unused } from "./grant.ts";
 import type { Hold } from "./hold.ts";
-import { publishEnd } from "./hold-end.ts";
+import { beginning, publishEnd } from "./hold-events.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 import type { Runtime } from "./release.ts";
 import { describe } from "./shown.ts";
@@ -69,10 +69,11 @@ export class HeldLease implements Lease, Peekable {
     this.#left = inside?.left;
   }
 
-  /** @internal Tells subscribers that the lease has begun. They may do anything, so its user has it before. */
-  announce(): void {
-    this.#event = { backend: this.#parts.backend.name, name: this.name, mode: this.mode, fence: this.fence };
-    holdChannel.start.publish(this.#event);
+  /** @internal Tells subscribers that the lease has begun, and does the work in their context. A re-entry is no lease of its own. */
+  announce<T>(work: () => T): T {
+    if (this.#outer !== undefined || !holdChannel.hasSubscribers) return work();
+    this.#event = beginning(this.#parts.backend.name, this, this.#hold);
+    return holdChannel.start.runStores(this.#event, work);
   }
 
   get fences(): ReadonlyMap<string, bigint> {
@@ -118,12 +119,9 @@ export class HeldLease implements Lease, Peekable {
   }
 
   release(): Promise<ReleaseResult> {
-    if (this.#result === undefined) {
-      // Listeners of a loss that is noticed here may release this very lease.
-      this.stateNow();
-      this.#result ??= this.#release();
-    }
-    return this.#result;
+    // Listeners of a loss that is noticed here may release this very lease.
+    if (this.#result === undefined) this.stateNow();
+    return (this.#result ??= this.#release());
   }
 
   toJSON(): unknown {

@@ -25,9 +25,9 @@ import type { Backend } from "../contract/backend.ts";
 import { attachLoss, type Call, Closing, Running } from "./close.ts";
 import { Engine } from "./engine.ts";
 import { elect } from "./election.ts";
-import { isA, LockClosedError, LockLostError, LockTimeoutError } from "../contract/errors.ts";
-import { type AcquireEvent, acquireChannel, forceReleaseChannel } from "../contract/events.ts";
-import { MultiLease } from "./multi-lease.ts";
+import { isA, type LockLostError, LockTimeoutError } from "../contract/errors.ts";
+import { acquireChannel, forceReleaseChannel, holdChannel } from "../contract/events.ts";
+import type { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
 import { acquireAll } from "./acquire-all.ts";
 import { askStore } from "./ask-store.ts";
@@ -47,6 +47,7 @@ import {
   checkTryOptions,
 } from "./options.ts";
 import type { WaitMode } from "./request.ts";
+import { announced, partsOf, takeTraced } from "./traced.ts";
 
 type Taken = HeldLease | MultiLease;
 
@@ -137,7 +138,7 @@ class BackendLocks implements Locks {
         closing: this.#engine.closing,
         ttlMs: checked.ttlMs,
         // A candidate stands for itself: it never re-enters a lease of the code that called elect().
-        acquire: async () => (await this.#engine.take(name, checked, "queue", Infinity))!,
+        acquire: async () => (await this.#takeTraced(name, checked, "queue", Infinity))!,
         hold: (lease, run) => new Scope(this.#engine, lease).run(run),
         work,
       });
@@ -197,7 +198,8 @@ class BackendLocks implements Locks {
   #begin<L>(name: LockNames, toSpecNow: () => CheckedOptions, waitMode: WaitMode | undefined): Promise<L | null> {
     try {
       const checked = toSpecNow();
-      return this.#take(toNames(name), checked, waitMode ?? patienceOf(checked)) as Promise<L | null>;
+      const taking = this.#take(toNames(name), checked, waitMode ?? patienceOf(checked));
+      return (holdChannel.hasSubscribers ? announced(this.#engine, taking) : taking) as Promise<L | null>;
     } catch (error) {
       return Promise.reject(error as Error);
     }
@@ -214,39 +216,18 @@ class BackendLocks implements Locks {
   #takeOne(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
     const scope = Scope.of(this.#engine, name);
     if (scope !== undefined) return this.#engine.reenter(scope, checked, waitMode, waitMs);
-    if (!acquireChannel.hasSubscribers) return this.#engine.take(name, checked, waitMode, waitMs);
-    return this.#traced(name, checked, waitMode, waitMs);
+    return this.#takeTraced(name, checked, waitMode, waitMs);
   }
 
-  async #traced(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
-    const { clock, backend } = this.#engine;
-    const event: AcquireEvent = { backend: backend.name, name, mode: checked.mode };
-    const startedAtMs = clock.now();
-    const taken = await acquireChannel.tracePromise(async () => {
-      try {
-        const lease = await this.#engine.take(name, checked, waitMode, waitMs);
-        event.outcome = lease === null ? "busy" : "acquired";
-        if (lease !== null) event.fence = lease.fence;
-        return lease;
-      } catch (error) {
-        if (checked.signal?.aborted === true && error === checked.signal.reason) event.outcome = "aborted";
-        else event.outcome = isA(LockTimeoutError, error) ? "timeout" : "error";
-        throw error;
-      } finally {
-        event.waitedMs = clock.now() - startedAtMs;
-      }
-    }, event);
-    // A subscriber may have closed these locks before the caller had its lease.
-    if (!this.#engine.closed || taken === null) return taken;
-    taken.discard();
-    throw new LockClosedError(name);
+  #takeTraced(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+    if (!acquireChannel.hasSubscribers) return this.#engine.take(name, checked, waitMode, waitMs);
+    return takeTraced(this.#engine, name, checked, waitMode, waitMs) as Promise<HeldLease | null>;
   }
 
   /** Runs the function and releases, whatever it does. What resolves after its lease was lost may not be taken for done. */
   async #work<T>(lease: Taken, work: Work<T>, call: Call): Promise<T> {
-    const parts = lease instanceof MultiLease ? lease.parts : [lease];
     let inside = (): T | Promise<T> => work(lease);
-    for (const part of parts) {
+    for (const part of partsOf(lease)) {
       const outer = inside;
       inside = () => new Scope(this.#engine, part).run(outer);
     }
