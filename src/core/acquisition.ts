@@ -85,7 +85,7 @@ export class Acquisition<For = unknown> {
     const { claim } = this;
     const sent = sleep.sentNow();
     const answer = askFor(backend, claim);
-    this.#follow(answer, sent);
+    void this.#follow(answer, sent);
     const goOn = (): void => this.goOn(answer, sent, ended);
     answer.then((first) => {
       const heardAtMs = clock.now();
@@ -100,7 +100,7 @@ export class Acquisition<For = unknown> {
 
   /** As {@link start}, where the first question is out: it may have gone out by another way, in a swap. */
   goOn(answer: Promise<Granted | Refused>, sent: SentAt, ended: Ended<For>): void {
-    if (this.#asked !== answer) this.#follow(answer, sent);
+    if (this.#asked !== answer) void this.#follow(answer, sent);
     this.seek({ answer, sent }).then(
       (grant) => ended(this, grant),
       (error: unknown) => ended(this, undefined, { error }),
