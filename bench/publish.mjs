@@ -23,6 +23,7 @@ const ORDER = [
   "quorum",
   "file",
   "zookeeper",
+  "etcd",
 ];
 const sources = process.argv.slice(2);
 if (sources.length === 0) {

@@ -22,6 +22,7 @@ const SUITES = [
   "file",
   "zookeeper",
   "postgres",
+  "etcd",
   "memory",
 ];
 const HELP = `npm run bench -- [suite…] [options]

@@ -2,7 +2,7 @@
 //
 //   npm run drive -- --store redis --seconds 1200                 seeds 1, 2, … for twenty minutes
 //   npm run drive -- --store redis --client node-redis --seed 812 --rounds 1     one round again
-//   stores: redis, sentinel, cluster, quorum, zookeeper, postgres, file; clients: ioredis, ioredis6, node-redis
+//   stores: redis, sentinel, cluster, quorum, zookeeper, postgres, etcd, file; clients: ioredis, ioredis6, node-redis
 //   … --keep-going     does not stop at the first finding
 //   … --json           one JSON document at the end
 //   … --dist DIR       drives another build of Holdfast

@@ -1,8 +1,10 @@
 // Judges Holdfast by programs that others wrote, on the same locks.
 //
 //   npm run judges                    all judges
+//   npm run judges -- etcd            Go's concurrency.Mutex and Holdfast on one lock, on Debian's etcd and on newer ones
 //   npm run judges -- shedlock        ShedLock (Java) and Holdfast on one table of Postgres
 //   … --seconds 60                    how long they take turns on each store (30)
+//   … --suite                         also the tests of the backend, on the newer servers
 //   … --write                         writes the results into docs/judges.md
 //
 // Exit: 0 nothing found, 1 a judge found something, 69 a judge could not be had here.
@@ -10,16 +12,17 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { argumentsOf } from "./arguments.mjs";
 import "./ensure-built.mjs";
+import { judgeEtcd } from "./judges/etcd.mjs";
 import { judgeShedLock } from "./judges/shedlock.mjs";
 
-const JUDGES = { shedlock: judgeShedLock };
+const JUDGES = { etcd: judgeEtcd, shedlock: judgeShedLock };
 const PAGE = join(import.meta.dirname, "../docs/judges.md");
 
 const { values, positionals } = argumentsOf(import.meta.url, {
   allowPositionals: true,
   options: {
     seconds: { type: "string", default: "30" },
-
+    suite: { type: "boolean", default: false },
     write: { type: "boolean", default: false },
   },
 });
@@ -27,7 +30,7 @@ const names = positionals.length > 0 ? positionals : Object.keys(JUDGES);
 const unknown = names.find((name) => !Object.hasOwn(JUDGES, name));
 if (unknown !== undefined) throw new TypeError(`Expected a judge of ${Object.keys(JUDGES).join(", ")}, got ${unknown}`);
 
-const context = { seconds: Number(values.seconds), say: (text) => console.error(text) };
+const context = { seconds: Number(values.seconds), suite: values.suite, say: (text) => console.error(text) };
 const codes = [];
 for (const name of names) {
   const { rows, findings, refusals } = await JUDGES[name](context);

@@ -6,8 +6,11 @@ export type {
   ElectOptions,
   ForceReleaseOptions,
   ForgetOptions,
+  GroupLease,
   Lease,
+  LeaseOf,
   LockHolder,
+  LockNames,
   LockOptions,
   Locks,
   LockSnapshot,
@@ -66,7 +69,15 @@ export {
   LockTimeoutError,
   type MemberVote,
 } from "./contract/errors.ts";
-export type { AcquireEvent, ForceReleaseEvent, HoldEvent, LostEvent, RenewEvent } from "./contract/events.ts";
+export type {
+  AcquireEvent,
+  FenceRejectedEvent,
+  ForceReleaseEvent,
+  HoldEvent,
+  LostEvent,
+  RenewEvent,
+} from "./contract/events.ts";
 export type { LossReason } from "./contract/loss.ts";
 export { closeOnSignals } from "./core/close-on-signals.ts";
 export { createLocks } from "./core/locks.ts";
+export { type HoldfastEvents, subscribe } from "./core/subscribe.ts";

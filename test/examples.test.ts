@@ -11,10 +11,12 @@ import { promisify } from "node:util";
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { leftInFiles, leftInRedis, leftInZooKeeper } from "../src/lab/leftovers.ts";
+import { leftInEtcd, leftInFiles, leftInRedis, leftInZooKeeper } from "../src/lab/leftovers.ts";
+import { type EtcdLab, startEtcd } from "../src/lab/servers/etcd.ts";
 import { type PostgresServer, startPostgres } from "../src/lab/servers/postgres.ts";
 import { type RedisServer, startRedis } from "../src/lab/servers/redis.ts";
 import { startZooKeeper, type ZooKeeperLab } from "../src/lab/servers/zookeeper.ts";
+import { EtcdClient } from "../src/backends/etcd/index.ts";
 import { ZooKeeperClient } from "../src/backends/zookeeper/index.ts";
 import { ROOT } from "./dist.ts";
 
@@ -28,6 +30,7 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
   "shared.mjs": [/(reads "spring" together with 2 others\n\w* ?){3}/, /writes "summer" while 0 read/],
   "limit.mjs": [/^10 files, never more than 3 at a time$/m],
   "several.mjs": [/^account 1: 90, account 2: 110, together: 200$/m],
+  "fence-etcd.mjs": [REFUSED, /the invoice is paid/],
   "fence-file.mjs": [REFUSED, /written by the next holder/],
   "fence-http.mjs": [/^not sent: ERR_LOCK_LOST$/m, REFUSED, /the invoice is paid/],
   "fence-object-store.mjs": [REFUSED, /written by the next holder/],
@@ -46,31 +49,40 @@ const PARTS = new Set(["object-store.mjs"]);
 let redis: RedisServer;
 let postgres: PostgresServer;
 let zookeeper: ZooKeeperLab;
+let etcd: EtcdLab;
 let state: string;
 
 /** Where an example's locks are: beside its data where that can be, else in files. */
 function locksOf(name: string): string {
   if (name === "fence-redis.mjs") return redis.url;
+  if (name === "fence-etcd.mjs") return etcd.url;
   return name === "fence-zookeeper.mjs" ? zookeeper.url : `file:${state}`;
 }
 
 /** What lies in the stores now: an example that ended by itself has closed its locks, and so left nothing at all. */
 async function left(): Promise<readonly string[]> {
   const client = new ZooKeeperClient({ servers: `127.0.0.1:${zookeeper.servers[0]?.port}` });
+  const etcdClient = new EtcdClient({ endpoints: etcd.endpoints });
   try {
-    return [...leftInFiles(state), ...(await leftInRedis(redis, "")), ...(await leftInZooKeeper(client))];
+    const inServers = [leftInRedis(redis, ""), leftInZooKeeper(client), leftInEtcd(etcdClient)];
+    return [...leftInFiles(state), ...(await Promise.all(inServers)).flat()];
   } finally {
-    await client.close();
+    await Promise.all([client.close(), etcdClient.close()]);
   }
 }
 
 beforeAll(async () => {
   state = await mkdtemp(join(tmpdir(), "holdfast-examples-"));
-  [redis, postgres, zookeeper] = await Promise.all([startRedis(), startPostgres(), startZooKeeper()]);
+  [redis, postgres, zookeeper, etcd] = await Promise.all([
+    startRedis(),
+    startPostgres(),
+    startZooKeeper(),
+    startEtcd(),
+  ]);
 });
 
 afterAll(async () => {
-  await Promise.all([redis?.stop(), postgres?.stop(), zookeeper?.stop()]);
+  await Promise.all([redis?.stop(), postgres?.stop(), zookeeper?.stop(), etcd?.stop()]);
   await rm(state, { recursive: true });
 });
 
@@ -94,6 +106,7 @@ test.each(Object.keys(EXAMPLES))("%s runs, ends by itself, prints what it should
       REDIS_URL: redis.url,
       DATABASE_URL: postgres.url,
       ZOOKEEPER: `127.0.0.1:${zookeeper.servers[0]?.port}`,
+      ETCD: etcd.endpoints,
     },
   });
   for (const pattern of EXAMPLES[name] ?? []) expect(stdout).toMatch(pattern);

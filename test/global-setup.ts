@@ -19,6 +19,9 @@ const PROGRAMS: readonly ProgramName[] = [
   "spin",
   "chromium",
   "tmux",
+  "etcd",
+  "etcdctl",
+  "openssl",
 ];
 
 /** Installs what is missing where that is allowed. Throws, naming every package to install, where it is not. */

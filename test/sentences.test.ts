@@ -26,6 +26,7 @@ const CONFORMANCE: readonly Shown[] = [
   "redis-cluster",
   "redis-sentinel",
   "zookeeper",
+  "etcd",
 ].map((backend) => [`test/conformance/${backend}.test.ts`, "conformanceTests("]);
 
 const STEPS: Shown = ["test/cli/matrix.test.ts", "acquire, renew and release"];

@@ -14,6 +14,7 @@ test("holdfast exports these names and no others", () => {
     "connect",
     "createLocks",
     "openBackend",
+    "subscribe",
   ]);
 });
 

@@ -311,7 +311,7 @@ describe("words", () => {
     const allowed = [
       /^src\/contract\/clock\.ts$/,
       /^src\/core\/once\.ts$/,
-      /^src\/(lab|cli|testing|backends\/(file|quorum|zookeeper))\//,
+      /^src\/(lab|cli|testing|backends\/(file|quorum|zookeeper|etcd))\//,
     ];
     const wrong = src
       .filter(

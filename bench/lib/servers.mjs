@@ -1,5 +1,6 @@
 /** Real servers for one suite, started and stopped around it. */
 import { built } from "./holdfast.mjs";
+import { cpuUsOf } from "./machine.mjs";
 import { Store } from "./store.mjs";
 
 /** A Redis of its own for `use`, and a reader of what it spends. */
@@ -35,6 +36,24 @@ export async function endQuarantine(server) {
     await member.endQuarantine();
   } finally {
     await member.close();
+  }
+}
+
+/** A server's CPU time, from the kernel: for one that does not tell by itself. */
+export function processStore(server) {
+  return {
+    read: () => ({ cpuUs: cpuUsOf(server.pid) }),
+    since: (before) => ({ cpuUs: cpuUsOf(server.pid) - before.cpuUs, commands: Number.NaN, calls: Number.NaN }),
+  };
+}
+
+export async function withEtcd(use) {
+  const { startEtcd } = await built("lab/servers/etcd.js");
+  const lab = await startEtcd();
+  try {
+    return await use(lab);
+  } finally {
+    await lab.stop();
   }
 }
 

@@ -3,8 +3,7 @@ import { contestants } from "../contestants/zookeeper.mjs";
 import { curator } from "../curator/driver.mjs";
 import { atMost, best, find, peersOf, ratio } from "../lib/bars.mjs";
 import { byCpu, bySpeed, contest, cyclesSlice, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
-import { cpuUsOf } from "../lib/machine.mjs";
-import { withZooKeeper } from "../lib/servers.mjs";
+import { processStore, withZooKeeper } from "../lib/servers.mjs";
 import { COLUMNS as HOT_COLUMNS } from "./hot.mjs";
 
 const COLUMNS = ["perSecond", "clientCpuUs", "storeCpuUs"];
@@ -16,7 +15,7 @@ export const zookeeper = {
     const parts = [];
     const bars = [];
     await withZooKeeper(async ({ servers: [server] }) => {
-      const store = storeOf(server);
+      const store = processStore(server);
       const all = [...entrants("zookeeper", contestants), ...(await curator(context))].filter(context.wanted);
       for (const loops of [1, 64]) {
         const rows = await contest({
@@ -52,14 +51,6 @@ export const zookeeper = {
     return { parts, bars };
   },
 };
-
-/** The server's CPU time, from the kernel: it does not tell by itself. */
-function storeOf(server) {
-  return {
-    read: () => ({ cpuUs: cpuUsOf(server.pid) }),
-    since: (before) => ({ cpuUs: cpuUsOf(server.pid) - before.cpuUs, commands: Number.NaN, calls: Number.NaN }),
-  };
-}
 
 function barsOf(rows, loops) {
   const peer = best(peersOf(rows), (row) => row.clientCpuUs, -1);

@@ -221,7 +221,7 @@ export const planted = [
   },
   {
     name: "hole-7-outcome-error",
-    file: "src/core/locks.ts",
+    file: "src/core/traced.ts",
     find: 'isA(LockTimeoutError, error) ? "timeout" : "error"',
     put: '"timeout"',
     tests: ["test/core/events.test.ts"],

@@ -2,7 +2,7 @@
 import type { Backend } from "../contract/backend.ts";
 
 /** Its folder here, and its page in docs/backends. */
-export type BackendName = "memory" | "file" | "redis" | "quorum" | "zookeeper" | "postgres" | "shedlock";
+export type BackendName = "memory" | "file" | "redis" | "quorum" | "zookeeper" | "postgres" | "shedlock" | "etcd";
 
 export interface BackendEntry {
   /** What its URLs start with, without the colon. The first is the usual one. */
@@ -44,6 +44,7 @@ export const BACKENDS: Readonly<Record<BackendName, BackendEntry>> = {
     clients: ["pg", "postgres"],
     load: () => import("./shedlock/open.ts"),
   },
+  etcd: { schemes: ["etcd", "etcds"], clients: [], load: () => import("./etcd/open.ts") },
 };
 
 export const BACKEND_NAMES: readonly BackendName[] = Object.keys(BACKENDS) as BackendName[];

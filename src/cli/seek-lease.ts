@@ -12,7 +12,8 @@ import { printable } from "../contract/foreign.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import { systemChance } from "../contract/random.ts";
 import { within } from "../contract/time-limit.ts";
-import { Acquisition, type Grant } from "../core/acquisition.ts";
+import { Acquisition } from "../core/acquisition.ts";
+import type { Grant } from "../core/grant.ts";
 import { ANSWER_MS, ask, silence } from "./ask-store.ts";
 import type { OpenStore } from "./open-store.ts";
 

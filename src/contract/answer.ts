@@ -35,10 +35,11 @@ function readGrant({ fence, run, ttlMs, fromMs, wanted, mayLinger }: Granted, no
   return { granted: true, fence, run, ttlMs, fromMs, wanted: wanted === true, mayLinger: mayLinger === true };
 }
 
-function readRefusal({ heldBy, retryMs, quarantineMs, outcome }: Refused): Refused | "mistaken" {
+function readRefusal({ heldBy, position, retryMs, quarantineMs, outcome }: Refused): Refused | "mistaken" {
   const kept = outcome === undefined ? undefined : readOutcome(outcome);
   if (kept === "mistaken") return kept;
-  return { granted: false, heldBy, retryMs: number(retryMs), quarantineMs: number(quarantineMs), outcome: kept };
+  const numbers = { position: number(position), retryMs: number(retryMs), quarantineMs: number(quarantineMs) };
+  return { granted: false, heldBy, ...numbers, outcome: kept };
 }
 
 /** What it says is for its readers to check: the store does not look into it, either. */

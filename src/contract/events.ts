@@ -3,7 +3,7 @@
  * Nothing is built and nothing is called while there is no listener.
  */
 import { type Channel, channel, type TracingChannel, tracingChannel } from "node:diagnostics_channel";
-import type { Mode } from "./backend.ts";
+import type { Holding, Mode } from "./backend.ts";
 import type { LossReason } from "./loss.ts";
 
 /** The message of `tracing:holdfast:acquire:*`; filled in as the acquire goes on. */
@@ -11,10 +11,19 @@ export interface AcquireEvent {
   readonly backend: string;
   readonly name: string;
   readonly mode: Mode;
-  outcome?: "acquired" | "busy" | "timeout" | "aborted" | "error";
+  /** `done`: another had done the work of a once(). */
+  outcome?: "acquired" | "done" | "busy" | "timeout" | "aborted" | "error";
   /** Present once acquired. */
   fence?: bigint;
   waitedMs?: number;
+  /** It was not free at once: others held it, or were first. */
+  contended?: boolean;
+  /** How often the store was asked for it. 0: it was handed on in memory. */
+  attempts?: number;
+  /** The first place that the store's queue gave it; 1 is next. */
+  position?: number;
+  /** Who was in the way first, as far as it was said. What the holder wrote into its `meta`, such as `traceparent`, is there. */
+  heldBy?: readonly Holding[];
   error?: unknown;
 }
 
@@ -24,6 +33,9 @@ export interface HoldEvent {
   readonly name: string;
   readonly mode: Mode;
   readonly fence: bigint;
+  readonly ttlMs: number;
+  /** True: it was handed on in memory by another caller of this process, without asking the store. */
+  readonly localHandOver: boolean;
   heldMs?: number;
   end?: "released" | "lost" | "unknown";
   error?: unknown;
@@ -58,6 +70,15 @@ export interface ForceReleaseEvent {
   readonly by: string;
   readonly reason: string;
   readonly done: boolean;
+}
+
+/** The message of `holdfast:fence-rejected`. */
+export interface FenceRejectedEvent {
+  /** Which guard: `postgres`, `redis`, `http`, `zookeeper`, `etcd`, `file`. */
+  readonly guard: string;
+  readonly name: string;
+  readonly current: bigint;
+  readonly offered: bigint;
 }
 
 export const acquireChannel: TracingChannel<object, AcquireEvent> = tracingChannel("holdfast:acquire");

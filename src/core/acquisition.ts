@@ -14,8 +14,6 @@ import type { SentAt } from "../contract/clock.ts";
 import { releaseUntil, type Runtime } from "./release.ts";
 import { within } from "../contract/time-limit.ts";
 
-export type { Grant } from "./grant.ts";
-
 const POLL_MIN_MS = 20;
 const POLL_MAX_MS = 1000;
 /** A store that has not answered for this long is in trouble. */
@@ -44,7 +42,8 @@ export class Acquisition<For = unknown> {
   /** The tries' own note: the last of them that had been called when the question left. */
   upTo = 0;
   /** Called whenever its question has come back, and it goes on without a grant. */
-  onHeard: (() => void) | undefined;
+  onHeard: ((acquisition: Acquisition<For>) => void) | undefined;
+  questions = 0;
   /** What its claim shows to people. Absent: always the same. */
   shown: ((acquisition: Acquisition<For>) => Shown) | undefined;
   /** The store's last refusal. */
@@ -86,8 +85,7 @@ export class Acquisition<For = unknown> {
     const { claim } = this;
     const sent = sleep.sentNow();
     const answer = askFor(backend, claim);
-    this.#sentAtMs = sent.atMs;
-    this.#asked = answer;
+    void this.#follow(answer, sent);
     const goOn = (): void => this.goOn(answer, sent, ended);
     answer.then((first) => {
       const heardAtMs = clock.now();
@@ -102,7 +100,8 @@ export class Acquisition<For = unknown> {
 
   /** As {@link start}, where the first question is out: it may have gone out by another way, in a swap. */
   goOn(answer: Promise<Granted | Refused>, sent: SentAt, ended: Ended<For>): void {
-    this.seek({ answer: this.#follow(answer, sent), sent }).then(
+    if (this.#asked !== answer) void this.#follow(answer, sent);
+    this.seek({ answer, sent }).then(
       (grant) => ended(this, grant),
       (error: unknown) => ended(this, undefined, { error }),
     );
@@ -114,6 +113,7 @@ export class Acquisition<For = unknown> {
   }
 
   #follow<T extends Granted | Refused>(answer: Promise<T>, sent: SentAt): Promise<T> {
+    this.questions++;
     this.#sentAtMs = sent.atMs;
     this.#asked = answer;
     return answer;
@@ -163,7 +163,7 @@ export class Acquisition<For = unknown> {
         this.refused = heard;
         if (!this.claim.queues) return undefined;
       }
-      this.onHeard?.();
+      this.onHeard?.(this);
       if (this.#off !== undefined) return undefined;
       const news = await this.#wait(this.#pauseMs(round), heard?.granted === false);
       // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.

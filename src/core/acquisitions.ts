@@ -49,7 +49,7 @@ export abstract class Acquisitions {
   protected abstract failed(acquisition: Acquisition<Request>, error: unknown): void;
 
   /** A question has come back without a grant, and the claim waits on. A try does not. */
-  protected abstract heard(): void;
+  protected abstract heard(acquisition: Acquisition<Request>): void;
 
   /** What the claims show in the store of those who wait behind them here. */
   protected abstract facts(): LocalFacts | undefined;
@@ -135,9 +135,9 @@ export abstract class Acquisitions {
 
   readonly #shown = ({ request }: Acquisition<Request>): Shown => ({ meta: request.options.meta, local: this.facts() });
 
-  readonly #onHeard = (): void => {
+  readonly #onHeard = (acquisition: Acquisition<Request>): void => {
     this.#silences = 0;
-    this.heard();
+    this.heard(acquisition);
   };
 
   readonly #ended = (

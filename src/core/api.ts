@@ -171,13 +171,14 @@ export interface LocksOptions extends AcquireOptions {
 /** `released`: it was ours until then. `lost`: it had ended before. `unknown`: the store could not be asked in time. */
 export type ReleaseResult = "released" | "lost" | "unknown";
 
-export interface Lease extends AsyncDisposable {
+/** A lease over several locks, all or none: held while all of them are. */
+export interface GroupLease extends AsyncDisposable {
   /** The lock's name; of several locks, all names joined by ", ". */
   readonly name: string;
-  /** Give it to whatever you write to, and let that refuse smaller ones. Of several locks: see `fences`. */
-  readonly fence: bigint;
-  /** One fence per name, for leases over several locks. */
+  /** One fence per name. */
   readonly fences: ReadonlyMap<string, bigint>;
+  /** The fence of one of its locks: each guard wants its own. Throws a `TypeError` for another name. */
+  fenceOf(name: string): bigint;
   /** Aborts, with a {@link LockLostError} as reason, before the store gives the lock to anyone else. */
   readonly signal: AbortSignal;
   /**
@@ -189,14 +190,32 @@ export interface Lease extends AsyncDisposable {
   remaining(): number;
   /** Throws {@link LockLostError} unless the lease is surely held now. Right even when timers are late. */
   assertHeld(): void;
+  /**
+   * Renews it now, and resolves to {@link remaining} when the store has said yes; asks again until trust ends. With a `ttl`, the
+   * lease and its renewals are for that one from now on: a shorter one counts from the next renewal, so that nothing is taken away.
+   * Rejects with {@link LockLostError} when the lease is released or lost. It does not move the end of `maxHold`.
+   */
+  extend(ttl?: Duration): Promise<number>;
   /** Ends the lease. Safe to call twice. Rejects only if a custom backend gives an invalid answer. */
   release(): Promise<ReleaseResult>;
   /** Its name and fences, the fences as strings. */
   toJSON(): unknown;
 }
 
-/** What the function given to run() and elect() gets: a lease that is released for it. */
-export type Work<T> = (lease: Lease) => T | Promise<T>;
+/** A lease over one lock. */
+export interface Lease extends GroupLease {
+  /** Give it to whatever you write to, and let that refuse smaller ones. */
+  readonly fence: bigint;
+}
+
+/** One name, or several: all or none. */
+export type LockNames = string | readonly string[];
+
+/** What one gets for a name, or for several. */
+export type LeaseOf<N extends LockNames> = N extends string ? Lease : GroupLease;
+
+/** What the function given to run() and its like gets: a lease that is released for it. */
+export type Work<T, N extends LockNames = string> = (lease: LeaseOf<N>) => T | Promise<T>;
 
 export interface CloseOptions {
   /** How long to wait for running functions after their signals were aborted. @default Infinity */
@@ -221,11 +240,11 @@ export interface ForceReleaseOptions {
 
 export interface Locks extends AsyncDisposable {
   /** Runs `work` while holding the lock. Rejects with {@link LockTimeoutError}, with {@link LockLostError}, or as `work` does. */
-  run<T>(name: string | readonly string[], work: Work<T>): Promise<T>;
-  run<T>(name: string | readonly string[], options: AcquireOptions, work: Work<T>): Promise<T>;
+  run<T, N extends LockNames = string>(name: N, work: Work<T, N>): Promise<T>;
+  run<T, N extends LockNames = string>(name: N, options: AcquireOptions, work: Work<T, N>): Promise<T>;
   /** Runs `work` if the lock is free now, and says who holds it if not. Rejects as run() does, but not because the lock is busy. */
-  tryRun<T>(name: string | readonly string[], work: Work<T>): Promise<TryRunResult<T>>;
-  tryRun<T>(name: string | readonly string[], options: TryOptions, work: Work<T>): Promise<TryRunResult<T>>;
+  tryRun<T, N extends LockNames = string>(name: N, work: Work<T, N>): Promise<TryRunResult<T>>;
+  tryRun<T, N extends LockNames = string>(name: N, options: TryOptions, work: Work<T, N>): Promise<TryRunResult<T>>;
   /**
    * Of all callers everywhere one runs `work`; the others wait, and get its value. For as long as `keep` says all get that value
    * without running. A failure is not kept, unless `keepFailure` says so: then the next caller runs. A crash between the end of the work
@@ -238,9 +257,9 @@ export interface Locks extends AsyncDisposable {
   /** Removes the kept outcome with that fence, so that the next once() runs. Never ends a lease. `false`: there is none. */
   forget(name: string, options: ForgetOptions): Promise<boolean>;
   /** Waits for the lock. Rejects with {@link LockTimeoutError}, or with `signal.reason`. */
-  acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lease>;
+  acquire<N extends LockNames = string>(name: N, options?: AcquireOptions): Promise<LeaseOf<N>>;
   /** Takes the lock if it is free now, else resolves to `null`. */
-  tryAcquire(name: string | readonly string[], options?: TryOptions): Promise<Lease | null>;
+  tryAcquire<N extends LockNames = string>(name: N, options?: TryOptions): Promise<LeaseOf<N> | null>;
   /** Campaigns for leadership, and runs `work` while elected. Resolves when `signal` aborts or the locks are closed. */
   elect(name: string, work: Work<unknown>): Promise<void>;
   elect(name: string, options: ElectOptions, work: Work<unknown>): Promise<void>;

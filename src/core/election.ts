@@ -58,10 +58,10 @@ async function serve(candidacy: Candidacy, lease: HeldLease): Promise<void> {
   let failed = false;
   try {
     stopListening = onAbort(signal, (reason) => lease.stop(reason));
-    // Elected just when the candidacy ended: the work does not start, so minHold does not count.
-    if (isOver(candidacy)) return lease.discard();
     await candidacy.hold(lease, async () => {
-      await work(lease);
+      // Elected just when the candidacy ended: the work does not start, so minHold does not count.
+      if (isOver(candidacy)) lease.discard();
+      else await work(lease);
     });
   } catch (error) {
     // After a loss or a step-down, the work may end by rejecting; while elected, that is a failure.

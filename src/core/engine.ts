@@ -12,6 +12,7 @@ import { type Clock, SleepDetector, systemClock } from "../contract/clock.ts";
 import { asBackendError, LockClosedError } from "../contract/errors.ts";
 import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
+import type { AcquireEvent } from "../contract/events.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import type { LossReason } from "../contract/loss.ts";
 import { Scope } from "./reentry.ts";
@@ -81,25 +82,43 @@ export class Engine {
   }
 
   /** As {@link take}, for options that say that an outcome is wanted. */
-  takeOrOutcome(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
+  takeOrOutcome(
+    name: string,
+    options: CheckedOptions,
+    waitMode: WaitMode,
+    waitMs: number,
+    event?: AcquireEvent,
+  ): Promise<Taken> {
     return options.renew === "thread"
-      ? this.#takeWithThread(name, options, waitMode, waitMs)
-      : this.#takeNow(name, options, waitMode, waitMs);
+      ? this.#takeWithThread(name, options, waitMode, waitMs, event)
+      : this.#takeNow(name, options, waitMode, waitMs, event);
   }
 
-  #takeNow(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
+  #takeNow(
+    name: string,
+    options: CheckedOptions,
+    waitMode: WaitMode,
+    waitMs: number,
+    event?: AcquireEvent,
+  ): Promise<Taken> {
     if (this.#closing.signal.aborted) return Promise.reject(new LockClosedError(name));
-    return this.#enter(this.#queues.get(name) ?? this.#newQueue(name), options, waitMode, waitMs);
+    return this.#enter(this.#queues.get(name) ?? this.#newQueue(name), options, waitMode, waitMs, event);
   }
 
   /** As {@link take}, after the thread that will renew the lease is there. Who never asks for one does not load it. */
-  async #takeWithThread(name: string, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
+  async #takeWithThread(
+    name: string,
+    options: CheckedOptions,
+    waitMode: WaitMode,
+    waitMs: number,
+    event: AcquireEvent | undefined,
+  ): Promise<Taken> {
     const untilMs = this.clock.now() + waitMs;
     const { awaitThread, RenewThread } = await import("./renew-thread.ts");
     this.#thread ??= new RenewThread(this.backend, this.clock, (id, loss) => this.#lost(id, loss));
     this.watchdog.useThread(this.#thread);
     await awaitThread(this.#thread, this, name, options, untilMs);
-    return await this.#takeNow(name, options, waitMode, Math.max(1, untilMs - this.clock.now()));
+    return await this.#takeNow(name, options, waitMode, Math.max(1, untilMs - this.clock.now()), event);
   }
 
   /** See {@link LocalQueue.hidesOutcome}. */
@@ -118,13 +137,20 @@ export class Engine {
   }
 
   /** The queue is entered last: from then on the request may be settled at any time. */
-  #enter(queue: Queue, options: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<Taken> {
+  #enter(
+    queue: Queue,
+    options: CheckedOptions,
+    waitMode: WaitMode,
+    waitMs: number,
+    event?: AcquireEvent,
+  ): Promise<Taken> {
     return new Promise((resolve, reject) => {
       const { signal } = options;
       // The reason is the caller's own: it comes back as it is.
       if (signal?.aborted === true) return reject(signal.reason as Error);
       const request = new Request(queue, options, waitMode, this.clock.now(), waitMs, resolve, reject, this.#waits);
       request.scope = Scope.innermost();
+      request.event = event;
       if (signal !== undefined) this.#listen(request, signal);
       if (!request.settled) queue.enter(request);
       return undefined;

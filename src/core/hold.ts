@@ -7,55 +7,24 @@
 import type { Deadline } from "../contract/deadlines.ts";
 import type { ReleaseResult } from "./api.ts";
 import { driftMs } from "../contract/answer.ts";
-import type { Backend, Claim, Holding, LocalFacts, Meta, Outcome } from "../contract/backend.ts";
+import type { Backend, Claim, Meta, Outcome } from "../contract/backend.ts";
 import type { AwakePeriod, SentAt, SleepDetector } from "../contract/clock.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { Grant } from "./grant.ts";
+import type { HoldFront, HoldGroup, HoldUser } from "./hold-neighbours.ts";
 import { remove } from "./list.ts";
 import { isSame, withUsers } from "./shown.ts";
-
-/** The queue that a hold belongs to. */
-export interface HoldFront {
-  /**
-   * The one thing that a hold reports: it is over. `lost`: it can no longer be trusted, and why. Absent: its last lease was
-   * released; the answer says what becomes of it.
-   */
-  readonly over: (hold: Hold, loss?: LossReason) => ReleaseResult | Promise<ReleaseResult>;
-  /** What it shows in the store of those who wait behind it here. `undefined`: none does. */
-  readonly behind: () => LocalFacts | undefined;
-  /** A request of this process waits. */
-  readonly isAwaited: () => boolean;
-}
-
-/** A local lease that uses a hold. */
-export interface HoldUser {
-  readonly name: string;
-  readonly onLost: ((loss: LossReason) => void) | undefined;
-  /** It, and those that entered it again. */
-  withInner(): readonly HoldUser[];
-  markLost(loss: LossReason): boolean;
-  abort(): void;
-  /** Tells its listeners that the lock is wanted. */
-  tellWanted(): void;
-  /** Asks its work to stop, while it is held. */
-  stop(reason: Error): void;
-}
-
-/** Holds that are renewed together. */
-export interface HoldGroup {
-  readonly failures: number;
-  readonly renewAtMs: number;
-  isAsking(nowMs: number): boolean;
-  remove(hold: Hold): void;
-}
 
 export class Hold implements Deadline {
   claim: Claim;
   readonly options: CheckedOptions;
   readonly firstFence: bigint;
   readonly run: number;
-  readonly ttlMs: number;
+  /** For how long each renewal is. Only {@link retime} changes it. */
+  ttlMs: number;
+  /** The store keeps it for at most this long after any renewal so far. */
+  longestTtlMs: number;
   readonly grantedAtMs: number;
   /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
   leases: HoldUser[] = [];
@@ -69,12 +38,12 @@ export class Hold implements Deadline {
   outcome: Outcome | undefined;
 
   // The watchdog's own notes: where it is among the holds.
-  group: HoldGroup | undefined;
+  group: HoldGroup<Hold> | undefined;
   groupIndex = -1;
   atMs = 0;
   heapIndex = -1;
 
-  readonly #front: HoldFront;
+  readonly #front: HoldFront<Hold>;
   readonly #sleep: SleepDetector;
   readonly #endAtMs: number;
   readonly #echoes: boolean;
@@ -90,7 +59,7 @@ export class Hold implements Deadline {
   #thread: (() => number) | undefined;
   #onChange: (() => void)[] | undefined;
 
-  constructor(front: HoldFront, sleep: SleepDetector, claim: Claim, options: CheckedOptions, grant: Grant) {
+  constructor(front: HoldFront<Hold>, sleep: SleepDetector, claim: Claim, options: CheckedOptions, grant: Grant) {
     const { granted, sent, heardAtMs, trustedUntilMs, echoes } = grant;
     this.#front = front;
     this.#sleep = sleep;
@@ -100,7 +69,7 @@ export class Hold implements Deadline {
     this.options = options;
     this.firstFence = granted.fence;
     this.run = granted.run;
-    this.ttlMs = granted.ttlMs ?? claim.ttlMs;
+    this.longestTtlMs = this.ttlMs = granted.ttlMs ?? claim.ttlMs;
     this.#fromMs = granted.fromMs ?? sent.atMs;
     this.#untilMs = trustedUntilMs;
     this.grantedAtMs = heardAtMs;
@@ -252,11 +221,40 @@ export class Hold implements Deadline {
     return this.remainingMs(nowMs) > 0;
   }
 
-  /** Moves the trusted instant forward, counted from when the renewal left; never back. */
-  confirm(fromMs: number, sent: SentAt): void {
+  /**
+   * Moves the trusted instant forward, counted from when the renewal left; never back. A question from before the ttl was
+   * changed says nothing: the next one does.
+   */
+  confirm(asked: Claim, fromMs: number, sent: SentAt): void {
+    if (asked.ttlMs !== this.claim.ttlMs) return;
     this.#trustFrom(fromMs);
     // An older proof, sent before this renewal was asked for, says nothing about a sleep in between.
     if (fromMs >= sent.atMs && fromMs === this.#fromMs) this.#period = sent.period;
+    this.#tell();
+  }
+
+  /** Its renewals are for less than they were: the next one may leave it less time than there is now. */
+  get isShortened(): boolean {
+    return this.ttlMs < this.longestTtlMs;
+  }
+
+  /** The store has renewed it for the ttl of `asked`. The next renewals are for `ttlMs`. */
+  retime(asked: Claim, ttlMs: number, fromMs: number, sent: SentAt): void {
+    const lastsMs = asked.ttlMs === this.claim.ttlMs ? this.ttlMs : asked.ttlMs;
+    const untilMs = fromMs + lastsMs - driftMs(lastsMs);
+    // Read before it is left: what the thread has confirmed was for the ttl until now.
+    const isMore = fromMs >= this.fromMs || untilMs > this.#untilMs;
+    this.#thread = undefined;
+    if (isMore) {
+      this.#fromMs = fromMs;
+      this.#untilMs = untilMs;
+      if (fromMs >= sent.atMs) this.#period = sent.period;
+    }
+    this.longestTtlMs = Math.max(this.longestTtlMs, lastsMs);
+    if (ttlMs !== this.claim.ttlMs) {
+      this.ttlMs = ttlMs;
+      this.claim = { ...this.claim, ttlMs };
+    }
     this.#tell();
   }
 
@@ -276,22 +274,8 @@ export class Hold implements Deadline {
     return this.#sleep.unseen(read);
   }
 
-  /** As the store would show it, for messages. */
-  describe(nowMs: number): Holding {
-    const { meta } = this;
-    const { name, mode, limit, holder, id } = this.claim;
-    const remainingMs = Math.max(0, this.remainingMs(nowMs));
-    const heldMs = nowMs - this.grantedAtMs;
-    return { name, mode, limit, holder, fence: this.firstFence, heldMs, remainingMs, meta, id };
-  }
-
   /** Lets a worker thread's confirmations count too. */
   follow(latest: () => number): void {
     this.#thread = latest;
   }
-}
-
-/** A request waits for these. */
-export function tellWanted(holds: readonly Hold[]): void {
-  for (const hold of holds) hold.hearWanted();
 }

@@ -6,29 +6,29 @@
  * through {@link HeldLease.stateNow}, so that a lease cannot be over and still be believed.
  */
 import type { Lease, ReleaseResult } from "./api.ts";
-import type { Clock } from "../contract/clock.ts";
-import type { Backend, Holding, Mode, Outcome } from "../contract/backend.ts";
+import type { Holding, Mode, Outcome } from "../contract/backend.ts";
+import type { Duration } from "../contract/duration.ts";
 import { LockLostError } from "../contract/errors.ts";
 import { holdChannel, type HoldEvent } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
 import { endOf, leftToOthers } from "./doubt.ts";
+import { fenceOf } from "./fence-of.ts";
 import { unused } from "./grant.ts";
 import type { Hold } from "./hold.ts";
-import { publishEnd } from "./hold-end.ts";
+import { beginning, publishEnd } from "./hold-events.ts";
 import type { Peekable, Peeked } from "./peek.ts";
+import type { Runtime } from "./release.ts";
+import { describe } from "./shown.ts";
 import type { Watchdog } from "./watchdog.ts";
 
 /** What a lease needs besides its hold. */
-export interface LeaseParts {
-  readonly backend: Backend;
-  readonly clock: Clock;
+export interface LeaseParts extends Runtime {
   readonly watchdog: Watchdog;
 }
 
 /** What a lease is at one instant, by the monotonic clock. `doubt`: the machine may have slept. */
 export type LeaseState = "held" | "doubt" | "released" | "lost";
 
-const UNKNOWN: LossReason = { kind: "gone" };
 const LATE: LossReason = { kind: "expired", renewal: "late" };
 
 export class HeldLease implements Lease, Peekable {
@@ -69,14 +69,19 @@ export class HeldLease implements Lease, Peekable {
     this.#left = inside?.left;
   }
 
-  /** @internal Tells subscribers that the lease has begun. They may do anything, so its user has it before. */
-  announce(): void {
-    this.#event = { backend: this.#parts.backend.name, name: this.name, mode: this.mode, fence: this.fence };
-    holdChannel.start.publish(this.#event);
+  /** @internal Tells subscribers that the lease has begun, and does the work in their context. A re-entry is no lease of its own. */
+  announce<T>(work: () => T): T {
+    if (this.#outer !== undefined || !holdChannel.hasSubscribers) return work();
+    this.#event = beginning(this.#parts.backend.name, this, this.#hold);
+    return holdChannel.start.runStores(this.#event, work);
   }
 
   get fences(): ReadonlyMap<string, bigint> {
     return new Map([[this.name, this.fence]]);
+  }
+
+  fenceOf(name: string): bigint {
+    return fenceOf(this, name);
   }
 
   get signal(): AbortSignal {
@@ -108,13 +113,15 @@ export class HeldLease implements Lease, Peekable {
     if (loss !== undefined) throw this.lossFor(loss);
   }
 
+  async extend(ttl?: Duration): Promise<number> {
+    const { extend } = await import("./extend.ts");
+    return await extend(this, this.#hold, ttl, this.#parts);
+  }
+
   release(): Promise<ReleaseResult> {
-    if (this.#result === undefined) {
-      // Listeners of a loss that is noticed here may release this very lease.
-      this.stateNow();
-      this.#result ??= this.#release();
-    }
-    return this.#result;
+    // Listeners of a loss that is noticed here may release this very lease.
+    if (this.#result === undefined) this.stateNow();
+    return (this.#result ??= this.#release());
   }
 
   toJSON(): unknown {
@@ -188,7 +195,7 @@ export class HeldLease implements Lease, Peekable {
 
   /** @internal For messages. */
   describe(): Holding {
-    return this.#hold.describe(this.#parts.clock.now());
+    return describe(this.#hold, this.#parts.clock.now());
   }
 
   /** @internal A re-entry: one more lease on the same hold, with the same fence. `left` is called when it is over. */
@@ -227,9 +234,8 @@ export class HeldLease implements Lease, Peekable {
     return this.lost ?? new LockLostError(this.name, this.fence, loss);
   }
 
-  /** @internal Marks the lease as lost, and calls nothing: see report-lost.ts. `false`: it was over before. */
+  /** @internal Marks the lease as lost, and calls nothing: see report-lost.ts. `false`: it was over before, and its user knows. */
   markLost(loss: LossReason): boolean {
-    // A lease ends once: what was released is over, and its user has had the answer.
     if (this.#end !== undefined) return false;
     this.#end = new LockLostError(this.name, this.fence, loss);
     return true;
@@ -286,7 +292,7 @@ export class HeldLease implements Lease, Peekable {
   }
 
   #conclude(given: ReleaseResult): ReleaseResult {
-    if (given === "lost" && this.lost === undefined) this.#loseLate(UNKNOWN);
+    if (given === "lost" && this.lost === undefined) this.#loseLate({ kind: "gone" });
     return this.lost === undefined ? given : "lost";
   }
 }

@@ -14,17 +14,18 @@ import type { Acquisition, Done } from "./acquisition.ts";
 import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError, LockClosedError } from "../contract/errors.ts";
-import { holdChannel, lostChannel } from "../contract/events.ts";
 import type { LocalFacts } from "../contract/claim.ts";
-import { describeLoss, type LossReason } from "../contract/loss.ts";
-import { Hold, type HoldFront, tellWanted } from "./hold.ts";
+import type { LossReason } from "../contract/loss.ts";
+import { Hold } from "./hold.ts";
+import { publishLost } from "./hold-events.ts";
+import type { HoldFront } from "./hold-neighbours.ts";
 import { remove } from "./list.ts";
 import { type Grant, unused } from "./grant.ts";
 import { HeldLease, type LeaseParts } from "./lease.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
 import { mayLend, seatsFor } from "./lending.ts";
 import { reportLost } from "./report-lost.ts";
-import { factsOf } from "./shown.ts";
+import { describe, factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
 
 /** How long a claim that is wanted may wait for the answer to its first question. */
@@ -81,7 +82,10 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     this.#line.push(request);
     this.serve();
     // Who is in its way may be done early; where several may hold, the oldest is asked.
-    if (request.inLine) tellWanted(request.options.limit > 1 ? this.#holds.slice(0, 1) : this.#holds);
+    const inTheWay = request.inLine ? this.#holds.slice(0, request.options.limit > 1 ? 1 : Infinity) : [];
+    for (const hold of inTheWay) hold.hearWanted();
+    const isBehind = inTheWay.length > 0 || (request.inLine && this.#line.first !== request);
+    if (request.event !== undefined && isBehind) request.noteContended(this.blockers());
   }
 
   leave(request: Request): void {
@@ -92,7 +96,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   blockers(): Blockers {
     const nowMs = this.#parts.clock.now();
-    return this.refusedBy(nowMs) ?? { heldBy: this.#holds.map((hold) => hold.describe(nowMs)) };
+    return this.refusedBy(nowMs) ?? { heldBy: this.#holds.map((hold) => describe(hold, nowMs)) };
   }
 
   trouble(waits: boolean): unknown {
@@ -153,7 +157,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   };
 
   /** What comes up from a hold, and what it shows of those who wait behind it. With a claim of theirs at the store, that shows them. */
-  readonly #front: HoldFront = {
+  readonly #front: HoldFront<Hold> = {
     over: this.#over,
     behind: () => (this.claims.length > 0 ? undefined : factsOf(this.#line, 0, this.#parts.locks)),
     isAwaited: () => this.#line.first !== undefined,
@@ -165,10 +169,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     this.#drop(hold);
     this.#parts.releases.keepLost(hold);
     reportLost(hold.leases, loss);
-    if (lostChannel.hasSubscribers) {
-      const { name: backend } = this.#parts.backend;
-      lostChannel.publish({ backend, name: this.name, fence: hold.firstFence, reason: describeLoss(loss), loss });
-    }
+    publishLost(this.#parts.backend.name, this.name, hold.firstFence, loss);
     this.serve();
     return "lost";
   }
@@ -182,9 +183,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   /** A hold whose time is over though no timer has noticed yet is in no one's way. */
   #loseExpired(): void {
     const nowMs = this.#parts.clock.now();
-    for (const hold of this.#holds.slice()) {
-      if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
-    }
+    for (const hold of this.#holds.slice()) if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
   }
 
   /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
@@ -223,7 +222,6 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     hold.meta = request.options.meta;
     this.#line.remove(request);
     request.grant(lease);
-    if (holdChannel.hasSubscribers) lease.announce();
   }
 
   protected granted(acquisition: Acquisition<Request>, grant: Grant): void {
@@ -233,9 +231,9 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     if (this.#line.first !== undefined || this.claims.length > 0 || this.#tries !== undefined) this.serve();
   }
 
-  begin({ claim, request: { options } }: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
-    const hold = new Hold(this.#front, this.#parts.sleep, claim, options, grant);
-    const { trustedUntilMs } = hold;
+  begin(acquisition: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
+    const { claim, questions } = acquisition;
+    const hold = new Hold(this.#front, this.#parts.sleep, claim, acquisition.request.options, grant);
     // A grant that took so long that nothing is left of it, or that no request waits for now, goes straight back.
     if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#parts.closing.aborted) {
       hold.claim = unused(claim);
@@ -244,7 +242,8 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     }
     if (this.#holds.length === 0) this.#holds = [hold];
     else this.#holds.push(hold);
-    this.#parts.watchdog.keep(hold, trustedUntilMs);
+    this.#parts.watchdog.keep(hold, hold.trustedUntilMs);
+    request.noteAsked(questions);
     this.lend(hold, request);
     return true;
   }
@@ -269,7 +268,8 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     this.serve();
   }
 
-  protected heard(): void {
+  protected heard(acquisition: Acquisition<Request>): void {
+    this.#line.first?.noteHeard(acquisition, this.#parts.clock);
     this.serve();
   }
 

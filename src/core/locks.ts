@@ -4,7 +4,8 @@ import type {
   CloseOptions,
   ElectOptions,
   ForceReleaseOptions,
-  Lease,
+  LeaseOf,
+  LockNames,
   Locks,
   LockSnapshot,
   LocksOptions,
@@ -24,9 +25,9 @@ import type { Backend } from "../contract/backend.ts";
 import { attachLoss, type Call, Closing, Running } from "./close.ts";
 import { Engine } from "./engine.ts";
 import { elect } from "./election.ts";
-import { isA, LockClosedError, LockLostError, LockTimeoutError } from "../contract/errors.ts";
-import { type AcquireEvent, acquireChannel, forceReleaseChannel } from "../contract/events.ts";
-import { MultiLease } from "./multi-lease.ts";
+import { isA, type LockLostError, LockTimeoutError } from "../contract/errors.ts";
+import { acquireChannel, forceReleaseChannel, holdChannel } from "../contract/events.ts";
+import type { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
 import { acquireAll } from "./acquire-all.ts";
 import { askStore } from "./ask-store.ts";
@@ -46,9 +47,9 @@ import {
   checkTryOptions,
 } from "./options.ts";
 import type { WaitMode } from "./request.ts";
+import { announced, partsOf, takeTraced } from "./traced.ts";
 
-type Names = string | readonly string[];
-type AnyLease = HeldLease | MultiLease;
+type Taken = HeldLease | MultiLease;
 
 /** Makes locks over a backend. `defaults` hold for every call that does not say otherwise. */
 export function createLocks(backend: Backend, defaults: LocksOptions = {}): Locks {
@@ -71,7 +72,7 @@ class BackendLocks implements Locks {
     this.#closing = new Closing(this.#engine, this.#running);
   }
 
-  async run<T>(name: Names, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
+  async run<T>(name: LockNames, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
     const [options, work] = optionsAndWork("run", optionsOrWork, maybeWork);
     const checked = this.#checked(options);
     const names = toNames(name);
@@ -85,7 +86,7 @@ class BackendLocks implements Locks {
     }
   }
 
-  async tryRun<T>(name: Names, optionsOrWork: TryOptions | Work<T>, maybeWork?: Work<T>): Promise<TryRunResult<T>> {
+  async tryRun<T>(name: LockNames, optionsOrWork: TryOptions | Work<T>, maybeWork?: Work<T>): Promise<TryRunResult<T>> {
     const [options, work] = optionsAndWork("tryRun", optionsOrWork, maybeWork);
     const checked = checkTryOptions("tryRun", options, this.#usual, this.#defaults);
     const names = toNames(name);
@@ -115,11 +116,11 @@ class BackendLocks implements Locks {
     return (await import("./once.ts")).forget(this.#engine, name, options);
   }
 
-  acquire(name: Names, options?: AcquireOptions): Promise<Lease> {
-    return this.#begin(name, () => this.#checked(options), undefined) as Promise<Lease>;
+  acquire<N extends LockNames>(name: N, options?: AcquireOptions): Promise<LeaseOf<N>> {
+    return this.#begin(name, () => this.#checked(options), undefined) as Promise<LeaseOf<N>>;
   }
 
-  tryAcquire(name: Names, options?: TryOptions): Promise<Lease | null> {
+  tryAcquire<N extends LockNames>(name: N, options?: TryOptions): Promise<LeaseOf<N> | null> {
     return this.#begin(name, () => checkTryOptions("tryAcquire", options, this.#usual, this.#defaults), "try");
   }
 
@@ -137,7 +138,7 @@ class BackendLocks implements Locks {
         closing: this.#engine.closing,
         ttlMs: checked.ttlMs,
         // A candidate stands for itself: it never re-enters a lease of the code that called elect().
-        acquire: async () => (await this.#engine.take(name, checked, "queue", Infinity))!,
+        acquire: async () => (await this.#takeTraced(name, checked, "queue", Infinity))!,
         hold: (lease, run) => new Scope(this.#engine, lease).run(run),
         work,
       });
@@ -194,16 +195,17 @@ class BackendLocks implements Locks {
   }
 
   /** The hot path: no async function here, because each costs a promise and a turn of the microtask queue. */
-  #begin(name: Names, toSpecNow: () => CheckedOptions, waitMode: WaitMode | undefined): Promise<AnyLease | null> {
+  #begin<L>(name: LockNames, toSpecNow: () => CheckedOptions, waitMode: WaitMode | undefined): Promise<L | null> {
     try {
       const checked = toSpecNow();
-      return this.#take(toNames(name), checked, waitMode ?? patienceOf(checked));
+      const taking = this.#take(toNames(name), checked, waitMode ?? patienceOf(checked));
+      return (holdChannel.hasSubscribers ? announced(this.#engine, taking) : taking) as Promise<L | null>;
     } catch (error) {
       return Promise.reject(error as Error);
     }
   }
 
-  #take(name: Names, checked: CheckedOptions, waitMode: WaitMode): Promise<AnyLease | null> {
+  #take(name: LockNames, checked: CheckedOptions, waitMode: WaitMode): Promise<Taken | null> {
     // Who does not queue gives the store its time to answer all the same.
     if (typeof name === "string") return this.#takeOne(name, checked, waitMode, answerMs(checked));
     const take = (one: string, its: CheckedOptions, waitMs: number): Promise<HeldLease | null> =>
@@ -214,39 +216,18 @@ class BackendLocks implements Locks {
   #takeOne(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
     const scope = Scope.of(this.#engine, name);
     if (scope !== undefined) return this.#engine.reenter(scope, checked, waitMode, waitMs);
-    if (!acquireChannel.hasSubscribers) return this.#engine.take(name, checked, waitMode, waitMs);
-    return this.#traced(name, checked, waitMode, waitMs);
+    return this.#takeTraced(name, checked, waitMode, waitMs);
   }
 
-  async #traced(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
-    const { clock, backend } = this.#engine;
-    const event: AcquireEvent = { backend: backend.name, name, mode: checked.mode };
-    const startedAtMs = clock.now();
-    const taken = await acquireChannel.tracePromise(async () => {
-      try {
-        const lease = await this.#engine.take(name, checked, waitMode, waitMs);
-        event.outcome = lease === null ? "busy" : "acquired";
-        if (lease !== null) event.fence = lease.fence;
-        return lease;
-      } catch (error) {
-        if (checked.signal?.aborted === true && error === checked.signal.reason) event.outcome = "aborted";
-        else event.outcome = isA(LockTimeoutError, error) ? "timeout" : "error";
-        throw error;
-      } finally {
-        event.waitedMs = clock.now() - startedAtMs;
-      }
-    }, event);
-    // A subscriber may have closed these locks before the caller had its lease.
-    if (!this.#engine.closed || taken === null) return taken;
-    taken.discard();
-    throw new LockClosedError(name);
+  #takeTraced(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
+    if (!acquireChannel.hasSubscribers) return this.#engine.take(name, checked, waitMode, waitMs);
+    return takeTraced(this.#engine, name, checked, waitMode, waitMs) as Promise<HeldLease | null>;
   }
 
   /** Runs the function and releases, whatever it does. What resolves after its lease was lost may not be taken for done. */
-  async #work<T>(lease: AnyLease, work: Work<T>, call: Call): Promise<T> {
-    const parts = lease instanceof MultiLease ? lease.parts : [lease];
+  async #work<T>(lease: Taken, work: Work<T>, call: Call): Promise<T> {
     let inside = (): T | Promise<T> => work(lease);
-    for (const part of parts) {
+    for (const part of partsOf(lease)) {
       const outer = inside;
       inside = () => new Scope(this.#engine, part).run(outer);
     }
@@ -265,7 +246,7 @@ class BackendLocks implements Locks {
   }
 
   /** The work has settled, so that close() need not wait for it any more: only for the release, which is on its way. */
-  #finish(lease: AnyLease, call: Call): Promise<LockLostError | undefined> {
+  #finish(lease: Taken, call: Call): Promise<LockLostError | undefined> {
     const finishing = lease.finish();
     this.#running.end(call);
     return finishing;

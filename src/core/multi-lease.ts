@@ -1,11 +1,13 @@
 /** A lease over several locks: all or nothing. It is held while all of its parts are. */
-import type { Lease, ReleaseResult } from "./api.ts";
+import type { GroupLease, ReleaseResult } from "./api.ts";
+import type { Duration } from "../contract/duration.ts";
 import type { LockLostError } from "../contract/errors.ts";
+import { fenceOf } from "./fence-of.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 
-export class MultiLease implements Lease, Peekable {
+export class MultiLease implements GroupLease, Peekable {
   readonly name: string;
   readonly fences: ReadonlyMap<string, bigint>;
   /** @internal In the order they were taken. */
@@ -24,7 +26,7 @@ export class MultiLease implements Lease, Peekable {
 
   /** Several locks have several fences: each guard wants its own. */
   get fence(): bigint {
-    throw new TypeError(`A lease over several locks has no single fence: use \`fences.get(name)\` (${this.name})`);
+    throw new TypeError(`A lease over several locks has no single fence: use \`fenceOf(name)\` (${this.name})`);
   }
 
   get signal(): AbortSignal {
@@ -37,6 +39,16 @@ export class MultiLease implements Lease, Peekable {
 
   remaining(): number {
     return Math.min(...this.parts.map((part) => part.remaining()));
+  }
+
+  async extend(ttl?: Duration): Promise<number> {
+    await Promise.all(this.parts.map((part) => part.extend(ttl)));
+    this.assertHeld();
+    return this.remaining();
+  }
+
+  fenceOf(name: string): bigint {
+    return fenceOf(this, name);
   }
 
   assertHeld(): void {

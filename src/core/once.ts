@@ -8,6 +8,7 @@ import type { KeptOutcome } from "../contract/claim.ts";
 import { OUTCOME_KEEP_MAX_MS, OUTCOME_KEEP_MIN_MS } from "../contract/claim.ts";
 import { type Duration, toMs } from "../contract/duration.ts";
 import { LockBackendError, quote } from "../contract/errors.ts";
+import { acquireChannel } from "../contract/events.ts";
 import { clipped, HOLDER_MAX } from "../contract/foreign.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type {
@@ -28,6 +29,7 @@ import { answerMs, type CheckedOptions, checkName, checkObject, toQuerySpec } fr
 import { decodeOutcome, encodeFailure, encodeValue, JSON_CODEC } from "./outcome-text.ts";
 import { Scope } from "./reentry.ts";
 import { checkedState } from "./snapshot.ts";
+import { takeTraced } from "./traced.ts";
 
 export interface OnceParts {
   readonly engine: Engine;
@@ -70,9 +72,10 @@ export async function once<T>(
   running.calls.add(call);
   try {
     const untilMs = engine.clock.now() + (waits ? usual.waitMs : answerMs(usual));
+    const take = acquireChannel.hasSubscribers ? takeTraced : takePlain;
     const known = engine.hidesOutcome(name) ? await lookFor(engine, name, usual) : undefined;
     const waitMs = Math.max(1, untilMs - engine.clock.now());
-    const taken = known ?? (await engine.takeOrOutcome(name, mine, waits ? "queue" : "once", waitMs))!;
+    const taken = known ?? (await take(engine, name, mine, waits ? "queue" : "once", waitMs))!;
     if (!(taken instanceof HeldLease)) return replay(engine, name, taken, codec);
     kept = await runOnce(engine, taken, work, codec, keepMs, keepFailureMs);
   } finally {
@@ -81,6 +84,9 @@ export async function once<T>(
   // close() does not wait for this: it ends leases that are never released.
   return await kept();
 }
+
+const takePlain: typeof takeTraced = (engine, name, checked, waitMode, waitMs) =>
+  engine.takeOrOutcome(name, checked, waitMode, waitMs);
 
 /** What is kept, if the store says so in time. Without its word the call waits for its turn, and learns it then. */
 async function lookFor(engine: Engine, name: string, usual: CheckedOptions): Promise<KeptOutcome | undefined> {

@@ -87,7 +87,7 @@ export function checkOptions(options: AcquireOptions, defaults: LocksOptions): C
     throw new ArgumentError(`Expected \`renew\` to be true, false or "thread", got ${got(renew)}`);
   }
   const signal = toSignal(options.signal ?? defaults.signal);
-  const ttlMs = toMs(options.ttl ?? defaults.ttl ?? DEFAULTS.ttl, "ttl", { minMs: MIN_TTL_MS, maxMs: MAX_TTL_MS });
+  const ttlMs = toTtlMs(options.ttl ?? defaults.ttl ?? DEFAULTS.ttl);
   const lockDelayMs = optional(options.lockDelay ?? defaults.lockDelay, "lockDelay", 0);
   const minHoldMs = optional(options.minHold ?? defaults.minHold, "minHold", 0);
   const maxHoldMs = optional(options.maxHold ?? defaults.maxHold, "maxHold", Infinity);
@@ -219,6 +219,10 @@ export function checkName(name: unknown): asserts name is string {
   }
   if (LONE_SURROGATE.test(name))
     throw new ArgumentError("Expected `name` to be well-formed Unicode, got a lone surrogate");
+}
+
+export function toTtlMs(ttl: unknown): number {
+  return toMs(ttl, "ttl", { minMs: MIN_TTL_MS, maxMs: MAX_TTL_MS });
 }
 
 function toWaitMs(wait: unknown): number {

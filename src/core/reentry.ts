@@ -43,7 +43,8 @@ export class Scope implements Queue {
   async run<T>(work: () => T | Promise<T>): Promise<T> {
     opened = true;
     try {
-      return await contexts.run(this, work);
+      // Subscribers are outside: what they run is no re-entry.
+      return await this.#lease!.announce(() => contexts.run(this, work));
     } finally {
       this.#running = false;
       this.#letGo();

@@ -107,7 +107,7 @@ export class Releases {
     if (this.#lost.size < this.#lostMax) return;
     // Those that are never released are not kept for ever: the store has let go of them by now.
     const nowMs = this.#clock.now();
-    for (const lost of this.#lost) if (nowMs > lost.fromMs + 2 * lost.ttlMs) this.#lost.delete(lost);
+    for (const lost of this.#lost) if (nowMs > lost.fromMs + 2 * lost.longestTtlMs) this.#lost.delete(lost);
     this.#lostMax = Math.max(LOST_MAX, 2 * this.#lost.size);
   }
 
@@ -227,11 +227,11 @@ export class Releases {
     if (pending.repeated || pending.answered || this.#stopped) return;
     pending.repeated = true;
     const { hold } = pending;
-    const { claim, ttlMs, trustedUntilMs } = hold;
+    const { claim, ttlMs, longestTtlMs, trustedUntilMs } = hold;
     const nowMs = this.#clock.now();
     // Trust says nothing about when the store lets go: a `maxHold` ends it earlier, and the last renewal, which went out before
     // the release or with it, may have come to the store later than is known.
-    const untilMs = nowMs + ttlMs + claim.lockDelayMs;
+    const untilMs = nowMs + longestTtlMs + claim.lockDelayMs;
     const outcome = pending.inDoubt ? undefined : hold.outcome;
     const asked = releaseUntil(this.#around, claim, untilMs, outcome).then((was) => this.#heardAgain(pending, was));
     this.track(claim.name, asked);

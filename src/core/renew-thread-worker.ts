@@ -42,6 +42,8 @@ parentPort!.on("message", (message: ToWorker) => {
   if ("keep" in message) {
     const { keep: claim, fence, slot: memory, ttlMs, untilMs } = message;
     const slot = new ThreadSlot(memory);
+    // Kept for another ttl until now.
+    clearTimeout(kept.get(claim.id)?.timer);
     const hold: Kept = { claim, fence, slot, ttlMs, untilMs, timer: undefined, askedAtMs: -Infinity };
     kept.set(claim.id, hold);
     begin(hold);

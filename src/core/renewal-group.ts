@@ -30,6 +30,11 @@ export class RenewalGroup implements Deadline {
   add(hold: Hold, trustedUntilMs: number): void {
     hold.group = this;
     hold.groupIndex = this.holds.push(hold) - 1;
+    this.noteEnd(trustedUntilMs);
+  }
+
+  /** One of its holds can be trusted until then. */
+  noteEnd(trustedUntilMs: number): void {
     if (trustedUntilMs < this.firstEndMs) this.firstEndMs = trustedUntilMs;
   }
 

@@ -1,6 +1,7 @@
 /** Why a hold is lost, and how the leases on it learn that it is over for them. */
 import type { LossReason } from "../contract/loss.ts";
-import type { Hold, HoldUser } from "./hold.ts";
+import type { Hold } from "./hold.ts";
+import type { HoldUser } from "./hold-neighbours.ts";
 
 /** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
 export function reportLost(leases: readonly HoldUser[], loss: LossReason): void {

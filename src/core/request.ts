@@ -1,8 +1,11 @@
 /** A request: one local wish for the lock, from acquire() to its answer; and the list of those that wait. */
 import type { Deadline, Deadlines } from "../contract/deadlines.ts";
 import type { Blockers } from "../contract/answer.ts";
+import type { Refused } from "../contract/backend.ts";
 import type { KeptOutcome } from "../contract/claim.ts";
+import type { Clock } from "../contract/clock.ts";
 import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../contract/errors.ts";
+import type { AcquireEvent } from "../contract/events.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { HeldScope } from "./shown.ts";
@@ -34,6 +37,13 @@ export interface Queue {
   nudge(): void;
 }
 
+/** A claim that was asked for. */
+interface Asked {
+  readonly questions: number;
+  readonly refused: Refused | undefined;
+  blockers(nowMs: number): Blockers;
+}
+
 export class Request implements Deadline {
   readonly queue: Queue;
   readonly options: CheckedOptions;
@@ -59,6 +69,9 @@ export class Request implements Deadline {
 
   /** The locks that its caller is inside of. */
   scope: HeldScope | undefined;
+
+  /** What subscribers hear of it. Absent: there are none. */
+  event: AcquireEvent | undefined;
 
   /** Removes the listener from the request's signal. */
   unlisten: (() => void) | undefined;
@@ -112,8 +125,28 @@ export class Request implements Deadline {
     this.#resolve(outcome);
   }
 
+  /** It has to wait, or the store has refused it: the first time says the most. */
+  noteContended({ heldBy }: Blockers, asked?: Asked): void {
+    const { event } = this;
+    if (event === undefined) return;
+    event.contended = true;
+    if (heldBy.length > 0) event.heldBy ??= heldBy;
+    if (asked?.refused?.position !== undefined) event.position ??= asked.refused.position;
+    this.noteAsked(asked?.questions ?? 0);
+  }
+
+  /** The store has answered a question for it, and not granted it. */
+  noteHeard(asked: Asked, clock: Clock): void {
+    if (this.event !== undefined) this.noteContended(asked.blockers(clock.now()), asked);
+  }
+
+  noteAsked(questions: number): void {
+    if (this.event !== undefined) this.event.attempts = Math.max(this.event.attempts ?? 0, questions);
+  }
+
   /** The lock is busy: the certain no to a request that does not wait. */
-  refuse({ heldBy, quarantineMs }: Blockers): void {
+  refuse({ heldBy, quarantineMs }: Blockers, asked?: Asked): void {
+    this.noteContended({ heldBy }, asked);
     if (this.waitMode === "once") this.fail(new LockTimeoutError(this.queue.name, 0, heldBy, quarantineMs));
     else this.grant(null);
   }

@@ -1,5 +1,6 @@
 /** What a claim shows to people, and to those who look for deadlocks. It decides nothing. */
 import { type Claim, HELD_LOCKS_MAX, type HeldLock, type LocalFacts } from "../contract/claim.ts";
+import type { Holding, Meta } from "../contract/backend.ts";
 
 export type Shown = Pick<Claim, "meta" | "local">;
 
@@ -41,6 +42,23 @@ export function factsOf(
 export function withUsers(behind: LocalFacts | undefined, users: number): LocalFacts | undefined {
   if (behind !== undefined) return { ...behind, users };
   return users > 1 ? { waiters: 0, users, holds: [], holdsMore: false } : undefined;
+}
+
+/** What is shown of a hold. */
+interface ShownHold {
+  readonly claim: Claim;
+  readonly meta: Meta;
+  readonly firstFence: bigint;
+  readonly grantedAtMs: number;
+  remainingMs(nowMs: number): number;
+}
+
+/** A hold as the store would show it, for messages. */
+export function describe(hold: ShownHold, nowMs: number): Holding {
+  const { meta, firstFence: fence } = hold;
+  const { name, mode, limit, holder, id } = hold.claim;
+  const remainingMs = Math.max(0, hold.remainingMs(nowMs));
+  return { name, mode, limit, holder, fence, heldMs: nowMs - hold.grantedAtMs, remainingMs, meta, id };
 }
 
 /** Facts that need not be written again. */

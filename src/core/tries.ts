@@ -129,7 +129,7 @@ export class Tries extends Acquisitions {
     // Who fits beside whom depends on nothing else; but who wants an outcome may get one though the lock is busy.
     const isSame = ({ options }: Request): boolean =>
       options.mode === mode && options.limit === limit && (wantsOutcome || !options.wantsOutcome);
-    this.#answer(acquisition, isSame, (request) => request.refuse(blockers));
+    this.#answer(acquisition, isSame, (request) => request.refuse(blockers, acquisition));
   }
 
   protected failed(acquisition: Acquisition<Request>, error: unknown): void {

@@ -7,7 +7,7 @@
  * then puts everything back in its place, and only then ends what has to end; what is asked for afterwards is looked at anew.
  */
 import { Deadlines, type Deadline } from "../contract/deadlines.ts";
-import { readRenewal } from "../contract/answer.ts";
+import { driftMs, readRenewal } from "../contract/answer.ts";
 import type { Backend, Renewal } from "../contract/backend.ts";
 import { type Chance, jitter } from "../contract/random.ts";
 import type { Clock, SleepDetector } from "../contract/clock.ts";
@@ -56,9 +56,9 @@ export class Watchdog {
   }
 
   /** A hold begins, which may be trusted until then. */
-  keep(hold: Hold, trustedUntilMs: number): void {
+  keep(hold: Hold, trustedUntilMs: number, nowMs: number = hold.grantedAtMs): void {
     this.#byId?.set(hold.claim.id, hold);
-    const { grantedAtMs: nowMs, ttlMs } = hold;
+    const { ttlMs } = hold;
     if (hold.options.renew === "thread") this.#thread!.keep(hold);
     // What is not renewed from here has only its end to be watched.
     if (hold.options.renew !== true) return this.#watchEnd(hold, nowMs);
@@ -73,6 +73,12 @@ export class Watchdog {
     group.add(hold, trustedUntilMs);
     if (dueMs <= latestMs) this.#youngest.set(hold.ttlMs, { group, untilMs: nowMs + hold.ttlMs * JOIN });
     return this.#deadlines.set(group, group.renewAtMs);
+  }
+
+  /** It has been renewed from elsewhere just now, perhaps for another ttl. */
+  keepAnew(hold: Hold): void {
+    hold.group?.remove(hold);
+    this.keep(hold, hold.trustedUntilMs, this.#clock.now());
   }
 
   /** From this moment on nothing renews the hold, not even an answer that is on its way. */
@@ -135,9 +141,10 @@ export class Watchdog {
   }
 
   #watchEnd(hold: Hold, nowMs: number): void {
-    const { trustedUntilMs } = hold;
     const lookMs = hold.options.renew === false ? nowMs + SLEEP_LOOK_MS : Infinity;
-    this.#deadlines.set(hold, Math.min(trustedUntilMs, lookMs));
+    // A renewal that the thread has asked for may leave less time than there is now.
+    const leastMs = hold.isShortened ? nowMs + hold.ttlMs - driftMs(hold.ttlMs) : Infinity;
+    this.#deadlines.set(hold, Math.min(hold.trustedUntilMs, lookMs, leastMs));
   }
 
   #sweep(nowMs: number): void {
@@ -235,7 +242,8 @@ export class Watchdog {
       // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
       if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs, hold.group.failures) });
       else if (typeof said === "number") {
-        hold.confirm(said, sent);
+        hold.confirm(claims[index]!, said, sent);
+        if (hold.isShortened) hold.group.noteEnd(hold.trustedUntilMs);
         if (claims[index]!.changed === true) hold.shown(claims[index]!);
         hold.hearFromStore(read !== said);
       } else if (said === undefined) unknown.push(hold);
@@ -244,16 +252,9 @@ export class Watchdog {
     this.#settle(groups, unknown, nowMs, answers === undefined);
     lose(ended);
     if (!renewChannel.hasSubscribers) return;
-    const asked = holds.length;
-    const tookMs = nowMs - sent.atMs;
-    renewChannel.publish({
-      backend: this.#backend.name,
-      asked,
-      renewed,
-      gone,
-      unknown: asked - renewed - gone,
-      tookMs,
-    });
+    const { name: backend } = this.#backend;
+    const [asked, unheard] = [holds.length, holds.length - renewed - gone];
+    renewChannel.publish({ backend, asked, renewed, gone, unknown: unheard, tookMs: nowMs - sent.atMs });
   }
 
   #settle(groups: readonly RenewalGroup[], unknown: readonly Hold[], nowMs: number, allFailed: boolean): void {

@@ -2,4 +2,5 @@
 export { type Fenced, fenceCeiling, fenceFor, MAX_FENCE, parseFence } from "./fenced.ts";
 export { FENCE_HEADER, readFenceHeader, writeFenceHeader } from "./header.ts";
 export { admit, type MarkStore, memoryMarks } from "./marks.ts";
-export { FenceRejectedError, type FenceRejectedEvent } from "./rejected.ts";
+export type { FenceRejectedEvent } from "../contract/events.ts";
+export { FenceRejectedError } from "./rejected.ts";

@@ -1,6 +1,6 @@
 /** How a guard refuses: one error, one event. */
 import { LockError, quote } from "../contract/errors.ts";
-import { fenceRejectedChannel } from "../contract/events.ts";
+import { fenceRejectedChannel, type FenceRejectedEvent } from "../contract/events.ts";
 import type { Fenced } from "./fenced.ts";
 import { FENCE_HEADER, writeFenceHeader } from "./header.ts";
 
@@ -32,15 +32,6 @@ export class FenceRejectedError extends LockError {
   get headers(): Record<string, string> {
     return { [FENCE_HEADER]: writeFenceHeader([{ name: this.lock, fence: this.current }]) };
   }
-}
-
-/** What is published on `holdfast:fence-rejected`. */
-export interface FenceRejectedEvent {
-  /** Which guard: `postgres`, `redis`, `http`, `zookeeper`, `file`. */
-  readonly guard: string;
-  readonly name: string;
-  readonly current: bigint;
-  readonly offered: bigint;
 }
 
 /** Makes the error for a refused write, and publishes the event. */

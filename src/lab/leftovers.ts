@@ -9,6 +9,8 @@ import { machineMs } from "../contract/clock.ts";
 import { toDirectory } from "../backends/file/epochs.ts";
 import { pathsIn } from "../backends/file/directory.ts";
 import { namesOf } from "../backends/redis/keys.ts";
+import type { EtcdClient } from "../backends/etcd/index.ts";
+import { below } from "../backends/etcd/keys.ts";
 import type { ZooKeeperClient } from "../backends/zookeeper/index.ts";
 
 /** What a backend shows of locks whose names start with `prefix`. */
@@ -128,4 +130,20 @@ async function childrenOf(client: ZooKeeperClient, path: string): Promise<readon
     if ((error as { code?: unknown }).code === "NONODE") return [];
     throw error;
   }
+}
+
+/** Records of force releases have an end of their own; every other key is a claim's, or an outcome, and must be gone. */
+export async function leftInEtcd(client: EtcdClient, prefix = "", base = "/holdfast"): Promise<readonly string[]> {
+  const places = prefix === "" ? [""] : ["", "%shown/", "%outcome/"];
+  const found = await Promise.all(
+    places.map((place) => client.range({ ...below(Buffer.from(`${base}/${place}${prefix}`)), keysOnly: true })),
+  );
+  const keys = found.flatMap(({ kvs }) => kvs.map(({ key }) => key.toString()));
+  return keys.filter((key) => !key.startsWith(`${base}/%forced/`));
+}
+
+/** Keys that would stay for ever: every key of ours lives with a lease. */
+export async function endlessInEtcd(client: EtcdClient, base = "/holdfast"): Promise<readonly string[]> {
+  const { kvs } = await client.range({ ...below(Buffer.from(`${base}/`)), keysOnly: true });
+  return kvs.filter(({ lease }) => lease === 0n).map(({ key }) => `a key without an end: ${key.toString()}`);
 }

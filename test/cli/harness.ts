@@ -170,8 +170,12 @@ export class Bench {
 }
 
 /** Waits until `what()` is true or a value. The limit only ends a test that has failed anyway. */
-export function until<T>(what: () => T | undefined | false, about: string, patienceMs = 60_000): Promise<T> {
-  return eventually(about, () => what() || undefined, { patienceMs });
+export function until<T>(
+  what: () => T | undefined | false | Promise<T | undefined | false>,
+  about: string,
+  patienceMs = 60_000,
+): Promise<T> {
+  return eventually(about, async () => (await what()) || undefined, { patienceMs });
 }
 
 function commandOf(pid: number): string {

@@ -10,6 +10,7 @@ import { connect, openBackend } from "../../src/index.ts";
 import { leftToSee } from "../../src/lab/leftovers.ts";
 import { startCluster } from "../../src/lab/servers/cluster.ts";
 import { startPostgres } from "../../src/lab/servers/postgres.ts";
+import { startEtcd } from "../../src/lab/servers/etcd.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
@@ -27,6 +28,8 @@ interface Store {
   readonly common: boolean;
   /** No message reaches a holder: it learns with its next renewal, so that this is not far away. */
   readonly ttl?: string;
+  /** False: a lease keeps the ttl that it was granted with. @default true */
+  readonly otherTtl?: boolean;
 }
 
 async function stopped<Server extends { stop(): Promise<void> }>(started: Promise<Server>): Promise<Server> {
@@ -60,6 +63,7 @@ const STORES: Readonly<Record<string, Store>> = {
     ttl: "9s",
   },
   zookeeper: { url: async () => (await stopped(startZooKeeper())).url, outlives: false, common: true },
+  etcd: { url: async () => (await stopped(startEtcd())).url, outlives: true, common: true, otherTtl: false },
   memory: { url: async () => "memory:", outlives: false, common: false },
 };
 
@@ -71,7 +75,7 @@ afterAll(async () => {
 describe.concurrent.each(Object.entries(STORES))(
   "on %s",
   { concurrent: true },
-  (store, { common, outlives, url, ttl: short }) => {
+  (store, { common, otherTtl = true, outlives, url, ttl: short }) => {
     let env: Record<string, string>;
     let backend: Backend;
     beforeAll(async () => {
@@ -120,7 +124,12 @@ describe.concurrent.each(Object.entries(STORES))(
       expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
       const fence = stdout.trim();
       expect((await seen("steps")).held).toEqual([expect.objectContaining({ fence: BigInt(fence) })]);
-      expect((await on("renew", "steps", "--fence", fence, "--ttl", "10m")).code).toBe(0);
+      const renewed = await on("renew", "steps", "--fence", fence, "--ttl", "10m");
+      expect(renewed.code).toBe(otherTtl ? 0 : 69);
+      if (!otherTtl) {
+        expect(renewed.stderr).toContain("for the ttl that it began with only");
+        expect((await on("renew", "steps", "--fence", fence, "--ttl", "5m")).code).toBe(0);
+      }
       expect((await on("release", "steps", "--fence", fence)).code).toBe(0);
       expect((await seen("steps")).held).toEqual([]);
       expect((await on("renew", "steps", "--fence", fence)).code).toBe(76);
@@ -151,6 +160,17 @@ describe.concurrent.each(Object.entries(STORES))(
       expect((await on("run", "job", "-n", "--", "true")).code).toBe(common ? 75 : 0);
       expect(await ended(holder)).toBe(0);
       expect((await on("wait", "job", "-w", "1m")).code).toBe(0);
+    });
+
+    test("once: the second one does not run it, or it is refused with the reason where outcomes cannot be kept", async () => {
+      const can = backend.can?.outcomes;
+      for (const printed of [can === true ? "ran\n" : "", common ? "" : "ran\n"]) {
+        const { code, stdout, stderr } = await on("once", "slot", "--keep", "1h", "--", "echo", "ran");
+        expect({ code, stdout }).toEqual({ code: can === true ? 0 : 69, stdout: printed });
+        if (can !== true) expect(stderr).toContain("cannot keep what the work comes to");
+      }
+      const { outcome } = await backend.inspect("slot");
+      if (outcome !== undefined) expect(await backend.forget?.("slot", outcome.fence)).toBe(true);
     });
 
     test("elect", async () => {

@@ -6,14 +6,18 @@ import type { OpenStore } from "../../src/cli/open-store.ts";
 import { seekLease } from "../../src/cli/seek-lease.ts";
 import type { Backend, Claim } from "../../src/contract/backend.ts";
 import { createLocks, openBackend } from "../../src/index.ts";
+import { type EtcdLab, startEtcd } from "../../src/lab/servers/etcd.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { newClaim } from "../../src/testing/claim.ts";
 
 let redis: RedisServer;
+let etcd: EtcdLab;
 beforeAll(async () => {
-  redis = await startRedis();
+  [redis, etcd] = await Promise.all([startRedis(), startEtcd()]);
 });
-afterAll(() => redis.stop());
+afterAll(async () => {
+  await Promise.all([redis.stop(), etcd.stop()]);
+});
 
 /** A store that the command has heard of once: the claim waits. No news of it arrives. */
 function deaf(backend: Backend): OpenStore {
@@ -43,6 +47,7 @@ const STORES: Readonly<Record<string, () => Promise<readonly [Backend, Backend]>
     return [memory({ store }), memory({ store })];
   },
   ioredis: async () => [await openBackend(redis.url), await openBackend(redis.url)],
+  etcd: async () => [await openBackend(etcd.url), await openBackend(etcd.url)],
   "node-redis": async () => {
     const url = `${redis.url}?client=redis`;
     return [await openBackend(url), await openBackend(url)];

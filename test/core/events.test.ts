@@ -1,8 +1,11 @@
 /** What can be seen from outside, on diagnostics_channel. */
+import { AsyncLocalStorage } from "node:async_hooks";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { afterEach, expect, onTestFinished, test } from "vitest";
 import type { Renewal } from "../../src/contract/backend.ts";
 import { LockBackendError, LockClosedError } from "../../src/contract/errors.ts";
+import { type AcquireEvent, acquireChannel, holdChannel, type HoldEvent } from "../../src/contract/events.ts";
+import { subscribe as subscribeTyped } from "../../src/core/subscribe.ts";
 import { failure, stage } from "./scripted.ts";
 
 const subscriptions: [string, (message: unknown) => void][] = [];
@@ -131,4 +134,166 @@ test("a subscriber that closes the locks at the end of an acquire: the caller ge
   expect(await failure(locks.tryAcquire("a"))).toBeInstanceOf(LockClosedError);
   unsubscribe("tracing:holdfast:acquire:asyncEnd", close);
   expect(await other().tryAcquire("a")).not.toBeNull();
+});
+
+/** The facts of all acquires that are over, by who asked. */
+function acquires(): AcquireEvent[] {
+  const seen: AcquireEvent[] = [];
+  onTestFinished(subscribeTyped("acquire", (event) => void seen.push({ ...event })));
+  return seen;
+}
+
+test("an acquire that finds the lock free is not contended, and asks once", async () => {
+  const { locks } = stage();
+  const seen = acquires();
+  await (await locks.acquire("a")).release();
+  expect(seen).toMatchObject([{ outcome: "acquired", contended: false, attempts: 1, waitedMs: 0 }]);
+  expect(seen[0]?.heldBy).toBeUndefined();
+  expect(seen[0]?.position).toBeUndefined();
+});
+
+test("an acquire that waits says who held the lock, with what that one wrote for others, its place, and how often it asked", async () => {
+  const { clock, locks, other } = stage();
+  const seen = acquires();
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  const lease = await other().acquire("a", { meta: { traceparent } });
+  const waiting = locks.acquire("a");
+  await clock.advance(2000);
+  await lease.release();
+  await waiting;
+  expect(seen[1]).toMatchObject({ outcome: "acquired", contended: true, position: 1, waitedMs: 2000 });
+  expect(seen[1]?.heldBy).toMatchObject([{ holder: "there:2", fence: lease.fence, meta: { traceparent } }]);
+  expect(seen[1]?.attempts).toBeGreaterThanOrEqual(1);
+});
+
+test("what is handed on in memory is contended, and asks the store for nothing", async () => {
+  const { backend, locks } = stage();
+  const seen = acquires();
+  const begun: HoldEvent[] = [];
+  onTestFinished(subscribeTyped("hold:start", (event) => void begun.push({ ...event })));
+  const first = await locks.acquire("a");
+  const second = locks.acquire("a");
+  await first.release();
+  await (await second).release();
+  expect(backend.count("attempt")).toBe(1);
+  expect(seen[1]).toMatchObject({ contended: true, attempts: 0, heldBy: [{ holder: "here:1", fence: first.fence }] });
+  expect(begun).toMatchObject([
+    { fence: first.fence, ttlMs: 30_000, localHandOver: false },
+    { fence: first.fence + 1n, ttlMs: 30_000, localHandOver: true },
+  ]);
+});
+
+test("a try on a busy lock says who holds it; a call that gave up says it, too", async () => {
+  const { clock, locks, other } = stage();
+  await other().acquire("a");
+  const seen = acquires();
+  expect(await locks.tryAcquire("a")).toBeNull();
+  const late = failure(locks.acquire("a", { wait: "1s" }));
+  await clock.advance(1000);
+  await late;
+  const heldBy = [{ holder: "there:2" }];
+  expect(seen).toMatchObject([
+    { outcome: "busy", contended: true, attempts: 1, heldBy },
+    { outcome: "timeout", contended: true, heldBy },
+  ]);
+});
+
+test("once() and elect() are traced: a result of another is `done`", async () => {
+  const { clock, locks } = stage();
+  const seen = acquires();
+  const { fence } = await locks.once("a", { keep: "1h" }, () => 1);
+  await locks.once("a", { keep: "1h" }, () => 2);
+  const over = new AbortController();
+  const office = locks.elect("b", { signal: over.signal }, () => over.abort());
+  await clock.advance(1000);
+  await office;
+  expect(seen).toMatchObject([
+    { name: "a", outcome: "acquired", fence },
+    { name: "a", outcome: "done", fence },
+    { name: "b", outcome: "acquired" },
+  ]);
+});
+
+test.each(["run", "tryRun", "once", "elect", "group"] as const)(
+  "the work of %s is inside the hold, which is not inside the acquire",
+  async (way) => {
+    interface Span {
+      readonly kind: string;
+      readonly parent: Span | undefined;
+    }
+    const spans = new AsyncLocalStorage<Span>();
+    for (const [kind, { start }] of Object.entries({ acquire: acquireChannel, hold: holdChannel })) {
+      start.bindStore(spans, () => ({ kind, parent: spans.getStore() }));
+      onTestFinished(() => void start.unbindStore(spans));
+    }
+    const { clock, locks } = stage();
+    const over = new AbortController();
+    let inside: Span | undefined;
+    const work = (): void => {
+      inside = spans.getStore();
+      over.abort();
+    };
+    const caller: Span = { kind: "caller", parent: undefined };
+    const done = spans.run(caller, async () => {
+      if (way === "run") await locks.run("a", work);
+      else if (way === "tryRun") await locks.tryRun("a", work);
+      else if (way === "once") await locks.once("a", { keep: "1h" }, work);
+      else if (way === "group") await locks.run(["a", "b"], work);
+      else await locks.elect("a", { signal: over.signal }, work);
+    });
+    await clock.advance(1000);
+    await done;
+    expect(inside?.kind).toBe("hold");
+    const parent = way === "group" ? inside?.parent?.parent : inside?.parent;
+    expect(parent).toBe(caller);
+  },
+);
+
+test("a lease of acquire() begins in its caller's context, whatever ended before it", async () => {
+  const callers = new AsyncLocalStorage<string>();
+  const seen: (string | undefined)[] = [];
+  onTestFinished(subscribeTyped("hold:start", () => void seen.push(callers.getStore())));
+  const { locks } = stage();
+  const first = await callers.run("first", () => locks.acquire("a"));
+  const second = callers.run("second", () => locks.acquire("a"));
+  await callers.run("third", () => first.release());
+  await (await second).release();
+  expect(seen).toEqual(["first", "second"]);
+});
+
+test("a re-entry is no hold of its own", async () => {
+  const { locks } = stage();
+  const starts = listen("tracing:holdfast:hold:start");
+  const ends = listen("tracing:holdfast:hold:end");
+  await locks.run("a", () => locks.run("a", () => {}));
+  expect([starts.length, ends.length]).toEqual([1, 1]);
+});
+
+test("what a subscriber of the hold's beginning runs is no re-entry into it", async () => {
+  const { locks } = stage();
+  const fences: bigint[] = [];
+  let inner: Promise<void> | undefined;
+  onTestFinished(
+    subscribeTyped("hold:start", () => {
+      inner ??= locks.run("a", ({ fence }) => void fences.push(fence));
+    }),
+  );
+  await locks.run("a", ({ fence }) => void fences.push(fence));
+  await inner;
+  expect(new Set(fences).size).toBe(2);
+});
+
+test("subscribe() ends with what it returns, and knows its names", async () => {
+  const { locks } = stage();
+  const seen: HoldEvent[] = [];
+  const end = subscribeTyped("hold", (event) => void seen.push(event));
+  await (await locks.acquire("a")).release();
+  end();
+  await (await locks.acquire("a")).release();
+  expect(seen).toMatchObject([{ name: "a", end: "released" }]);
+  for (const name of ["holds", "toString", "__proto__", 1, undefined])
+    expect(() => subscribeTyped(name as never, () => {})).toThrow(
+      /Expected `name` to be one of "acquire:start", "acquire"/,
+    );
+  expect(() => subscribeTyped("lost", undefined as never)).toThrow(/`listener` to be a function/);
 });

@@ -35,6 +35,26 @@ test("with the main thread blocked for longer than the ttl the lease is still he
   expect(result).toEqual({ held: true, remaining: true, aborted: false, result: "released" });
 });
 
+test("extended for another ttl, an answer that the thread gets to a question for the first one does not count", async () => {
+  const result = await script(`
+    const lease = await locks.acquire("a", { ttl: "2s", renew: "thread" });
+    // The thread's next question gets no reply for a while.
+    view[6] = nowMs() + 1500;
+    const left = view[10];
+    await until(() => view[10] > left);
+    const extended = await lease.extend("1m");
+    await until(() => view[8] >= view[6]);
+    block(300);
+    const beyond = lease.remaining() - (view[0] - nowMs());
+    const count = view[10];
+    // Its next one is for the new ttl: nothing is due for a while.
+    block(2500);
+    lease.assertHeld();
+    tell({ extended: extended > 58_000, beyond: beyond > 0, asked: view[10] - count, result: await lease.release() });
+    await locks.close();`);
+  expect(result).toEqual({ extended: true, beyond: false, asked: 0, result: "released" });
+});
+
 test("the same without the thread loses it: the test can fail", async () => {
   const result = await script(`
     const lease = await locks.acquire("a", { ttl: 400 });

@@ -111,7 +111,7 @@ test("every test file and every play that the promises name exists", () => {
 
 /** Sections of the promises, and the stages that they are about. */
 const SECTIONS: Readonly<Record<string, readonly StageName[]>> = {
-  "On every backend": ["file", "redis", "sentinel", "quorum", "zookeeper"],
+  "On every backend": ["file", "redis", "sentinel", "quorum", "zookeeper", "etcd"],
   memory: ["memory"],
   file: ["file"],
   "One Redis": ["redis"],
@@ -120,6 +120,7 @@ const SECTIONS: Readonly<Record<string, readonly StageName[]>> = {
   "Redis Cluster": ["sentinel"],
   "Quorum (Redlock)": ["quorum"],
   ZooKeeper: ["zookeeper"],
+  etcd: ["etcd"],
 };
 const promises = text.split(/^## /mu).flatMap((section) => {
   const [title, ...lines] = section.split("\n");

@@ -4,8 +4,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Backend, Claim } from "../../src/contract/backend.ts";
+import { etcd } from "../../src/backends/etcd/index.ts";
 import { file } from "../../src/backends/file/index.ts";
-import { leftInFiles, leftInQueues, leftInRedis, leftInZooKeeper, leftToSee } from "../../src/lab/leftovers.ts";
+import {
+  endlessInEtcd,
+  leftInEtcd,
+  leftInFiles,
+  leftInQueues,
+  leftInRedis,
+  leftInZooKeeper,
+  leftToSee,
+} from "../../src/lab/leftovers.ts";
+import { startEtcd } from "../../src/lab/servers/etcd.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
 import { zookeeper } from "../../src/backends/zookeeper/index.ts";
@@ -91,5 +101,30 @@ test("in ZooKeeper", async () => {
     });
   }
   expect(await leftInZooKeeper(backend.client)).toEqual([]);
+  await backend.close();
+});
+
+test("in etcd", async () => {
+  await using lab = await startEtcd();
+  const backend = etcd({ endpoints: lab.endpoints });
+  const { client } = backend;
+  for (const shape of SHAPES) {
+    await walk(backend, shape, async (prefix, stage) => {
+      const left = await leftInEtcd(client, prefix);
+      if (stage === "gone") expect(left).toEqual([]);
+      else expect(left.length).toBeGreaterThanOrEqual(stage === "queued" ? 2 : 1);
+    });
+  }
+  const worker = claimOf();
+  const answer = await backend.attempt(worker);
+  const fence = answer.granted ? answer.fence : 0n;
+  await backend.release(worker, { value: "done", keepMs: 60_000, fence });
+  expect(await leftInEtcd(client, worker.name)).toEqual([`/holdfast/%outcome/${worker.name}`]);
+  await backend.forget(worker.name, fence);
+  expect(await leftInEtcd(client)).toEqual([]);
+  expect(await endlessInEtcd(client)).toEqual([]);
+  await lab.etcdctl("put", "/holdfast/stray", "1");
+  expect(await leftInEtcd(client)).toEqual(["/holdfast/stray"]);
+  expect(await endlessInEtcd(client)).toEqual(["a key without an end: /holdfast/stray"]);
   await backend.close();
 });

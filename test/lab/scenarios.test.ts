@@ -12,6 +12,7 @@ const PLAYS: readonly (readonly [id: string, backend: StageName])[] = [
   ["failover", "sentinel"],
   ["pause", "zookeeper"],
   ["partition", "zookeeper"],
+  ["leader-dies", "etcd"],
   ["split-vote", "quorum"],
   ["clock-jump-member", "quorum"],
   ["restart-member", "quorum"],

@@ -52,6 +52,22 @@ const ZONED: Readonly<Record<string, Zoned>> = {
     suffices: /"the zone's own role has all the rights that locks need/u,
     forbids: /and another zone's role can touch nothing/u,
   },
+  "etcd:": {
+    section: "Rights in etcd",
+    says: /etcdctl role grant-permission billing --prefix=true readwrite \/billing\//u,
+    test: "test/security/etcd.test.ts",
+    opens: /`etcd:\/\/\$\{user\}/u,
+    suffices: /"the zone's own user has all the rights that locks need/u,
+    forbids: /"one zone cannot touch another/u,
+  },
+  "guard in etcd": {
+    section: "Rights in etcd",
+    says: /`marks: "\/billing\/fences"`/u,
+    test: "test/security/etcd.test.ts",
+    opens: /writeFenced\(/u,
+    suffices: /"a guard's marks are the zone's own/u,
+    forbids: /"a guard's marks are the zone's own, and no other zone's/u,
+  },
   "file:": {
     section: "Files",
     says: /only one Unix user can write/u,
@@ -98,6 +114,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   "postgresql:": "is another name of postgres:",
   "postgres+shedlock:":
     "is a table of the user's own, with the rights that ShedLock needs there; test/backends/shedlock shows that they suffice",
+  "etcds:": "is etcd: with TLS, which changes no right",
   "guard in file": "keeps its mark beside the file that it guards, with the Unix rights of the user who writes that",
   "guard in http": "keeps its marks in one of the others",
 };

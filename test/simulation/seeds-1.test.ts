@@ -1,3 +1,3 @@
 import { seedsHold } from "./seeds.ts";
 
-seedsHold(1, 1000);
+seedsHold(1, 600);

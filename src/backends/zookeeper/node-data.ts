@@ -1,7 +1,7 @@
 /** The data of our nodes, and of a lock's own node: the records of force releases. */
 import type { Claim, LocalFacts, Meta } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
-import { readLocal, writeLocal } from "./local-facts.ts";
+import { readLocal, writeLocal } from "../../contract/local-facts.ts";
 
 /** The data of a claim's node. Nodes of other libraries hold anything: Curator's the address of the host, kazoo's a name. */
 export interface ClaimRecord {

@@ -8,6 +8,11 @@ export const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./run.ts")).runCommand,
   },
   {
+    name: "once",
+    summary: "run a command once for all that call it",
+    load: async () => (await import("./once.ts")).onceCommand,
+  },
+  {
     name: "elect",
     summary: "run a command on the one machine that is the leader",
     load: async () => (await import("./elect.ts")).electCommand,

@@ -53,37 +53,49 @@ export const runCommand: Command = {
     const conflictCode = flags.integer("conflict-exit-code", { min: 0, max: 255 }) ?? EXIT.notAcquired;
     const log = runLog(io, flags);
     if (!("path" in plan.program)) return cannotRun(log, plan);
-    if (waitsForItself(io, flags, plan)) {
-      const message = `this already runs under ${plan.name} (fence ${io.env["HOLDFAST_FENCE"]}), and would wait for itself`;
-      log.say("not-acquired", message, { name: plan.name, exit: conflictCode });
-      return conflictCode;
-    }
-    const signals = new Signals();
-    try {
-      const store = await openStore(io, flags, { stop: signals.stop.signal });
-      try {
-        const handedUrl = storeUrl(io, flags).handed;
-        return await acquireAndRun(io, flags, { plan, log, signals, store, handedUrl, conflictCode });
-      } finally {
-        await store.close();
-      }
-    } catch (error) {
-      if (signals.exitCode !== undefined) return signals.exitCode;
-      throw error;
-    } finally {
-      signals.dispose();
-    }
+    if (waitsForItself(io, flags, plan, log, conflictCode)) return conflictCode;
+    return await withSignals(io, flags, (parts) => acquireAndRun(io, flags, { ...parts, plan, log, conflictCode }));
   },
 };
 
-/** The `run` around us keeps the lock until we have ended. */
-function waitsForItself(io: Io, flags: Flags, { name, choice: { options } }: Plan): boolean {
-  const { env } = io;
+/** Opens the store for one command, and closes it. A signal is answered for as long as that lasts. Shared with `once`. */
+export async function withSignals(
+  io: Io,
+  flags: Flags,
+  work: (parts: Pick<Runtime, "signals" | "store" | "handedUrl">) => Promise<number>,
+): Promise<number> {
+  const signals = new Signals();
+  try {
+    const store = await openStore(io, flags, { stop: signals.stop.signal });
+    try {
+      return await work({ signals, store, handedUrl: storeUrl(io, flags).handed });
+    } finally {
+      await store.close();
+    }
+  } catch (error) {
+    if (signals.exitCode !== undefined) return signals.exitCode;
+    throw error;
+  } finally {
+    signals.dispose();
+  }
+}
+
+/** The `run` around us keeps the lock until we have ended. Says so. */
+export function waitsForItself(
+  { env, ...io }: Io,
+  flags: Flags,
+  { name, choice: { options } }: Plan,
+  log: Log,
+  exit: number,
+): boolean {
   if (env[MARK_VARIABLE] === undefined || env["HOLDFAST_NAME"] !== name) return false;
-  const { url, handed } = storeUrl(io, flags);
-  const sameStore = env["HOLDFAST_URL"] === url || env["HOLDFAST_URL"] === handed;
-  const alone = options.mode === "exclusive" && options.limit === 1;
-  return sameStore && alone;
+  const { url, handed } = storeUrl({ env, ...io }, flags);
+  const isSameStore = env["HOLDFAST_URL"] === url || env["HOLDFAST_URL"] === handed;
+  const isAlone = options.mode === "exclusive" && options.limit === 1;
+  if (!isSameStore || !isAlone) return false;
+  const message = `this already runs under ${name} (fence ${env["HOLDFAST_FENCE"]}), and would wait for itself`;
+  log.say("not-acquired", message, { name, exit });
+  return true;
 }
 
 interface Runtime {
@@ -106,13 +118,7 @@ async function acquireAndRun(io: Io, flags: Flags, around: Runtime): Promise<num
     lease = await waitForLease(io, flags, around);
   } catch (error) {
     ahead?.dismiss();
-    if (!(error instanceof LockTimeoutError)) throw error;
-    log.say("not-acquired", error.message, {
-      name: plan.name,
-      waitedMs: Math.round(error.waitedMs),
-      exit: conflictCode,
-    });
-    return conflictCode;
+    return notAcquired(error, log, plan.name, conflictCode);
   }
   log.detail("acquired", `holding ${plan.name} with fence ${lease.fence}`, { name: plan.name, fence: lease.fence });
   if (signals.exitCode !== undefined) {
@@ -127,29 +133,40 @@ async function acquireAndRun(io: Io, flags: Flags, around: Runtime): Promise<num
   return conclude(log, plan, lease, outcome, released);
 }
 
-async function waitForLease(io: Io, flags: Flags, { plan, signals, store }: Runtime): Promise<Lease> {
-  const { name, choice } = plan;
+async function waitForLease(io: Io, flags: Flags, around: Runtime): Promise<Lease> {
+  const { name, choice } = around.plan;
+  return await whileWaiting(io, flags, around, (signal) =>
+    around.store.locks.acquire(name, { ...choice.options, signal }),
+  );
+}
+
+/** Shows how the waiting goes, and ends it when the store never answers. Shared with `once`. */
+export async function whileWaiting<T>(
+  io: Io,
+  flags: Flags,
+  { plan: { name, choice }, signals, store }: Pick<Runtime, "plan" | "signals" | "store">,
+  wait: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
   const query = (): Promise<Snapshot> => ask(store, name);
-  const done =
-    flags.has("quiet") || flags.has("json")
-      ? () => {}
-      : showProgress(io, {
-          name,
-          holder: ownHolder(),
-          waitMs: choice.waitMs,
-          query,
-          verb: "waiting for",
-        });
+  const { waitMs } = choice;
+  const isSilent = flags.has("quiet") || flags.has("json");
+  const progress = { name, holder: ownHolder(), waitMs, query, verb: "waiting for" };
+  const done = isSilent ? () => {} : showProgress(io, progress);
   try {
-    return await whileStoreAnswers(query, signals.stop.signal, (signal) =>
-      store.locks.acquire(name, { ...choice.options, signal }),
-    );
+    return await whileStoreAnswers(query, signals.stop.signal, wait);
   } finally {
     done();
   }
 }
 
-/** Runs the command once under a lease. Shared with `elect`. */
+/** What the waiting came to where the lock was not free in time. Another error is thrown on. */
+export function notAcquired(error: unknown, log: Log, name: string, exit: number): number {
+  if (!(error instanceof LockTimeoutError)) throw error;
+  log.say("not-acquired", error.message, { name, waitedMs: Math.round(error.waitedMs), exit });
+  return exit;
+}
+
+/** Runs the command once under a lease. Shared with `elect` and `once`. */
 export async function runUnder(
   lease: Lease,
   { plan, log, signals, store, handedUrl }: Omit<Runtime, "conflictCode">,

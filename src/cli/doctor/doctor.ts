@@ -17,6 +17,7 @@ const EXAMINERS: Readonly<Record<BackendName, (() => Promise<Examine>) | null>> 
   zookeeper: async () => (await import("./zookeeper.ts")).examineZooKeeper,
   postgres: async () => (await import("./postgres.ts")).examinePostgres,
   shedlock: async () => (await import("./shedlock.ts")).examineShedLock,
+  etcd: async () => (await import("./etcd.ts")).examineEtcd,
 };
 
 const MARKS: Readonly<Record<Level, readonly [mark: string, style: Style]>> = {

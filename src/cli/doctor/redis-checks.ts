@@ -49,7 +49,8 @@ export function role({ role: found, cluster }: Identity, wantsCluster: boolean):
 
 export function eviction({ policy, maxMemory }: Identity): Finding {
   const check = "eviction";
-  if (policy === "noeviction") return { level: "good", check, text: "noeviction: it never throws leases away" };
+  if (policy === "noeviction")
+    return { level: "good", check, text: "noeviction: it never throws leases or outcomes away" };
   if (policy === "") return { level: "unknown", check, text: "it does not say whether it evicts" };
   const fix = "CONFIG SET maxmemory-policy noeviction";
   if (maxMemory === 0) {
@@ -58,7 +59,7 @@ export function eviction({ policy, maxMemory }: Identity): Finding {
   return {
     level: "broken",
     check,
-    text: `its policy is ${policy}: it throws leases away when memory is short; ${fix}`,
+    text: `its policy is ${policy}: it throws leases, and outcomes that once() keeps, away when memory is short, so that work is done again; ${fix}`,
   };
 }
 

@@ -85,7 +85,7 @@ function persistence({ identity }: Identified): Finding {
   const check = "persistence";
   if (/always/.test(identity.persistence))
     return { level: "good", check, text: "every write is on the disk before it is answered" };
-  const text = `${identity.persistence}: a crash may forget leases that are held; appendonly yes with appendfsync always keeps them`;
+  const text = `${identity.persistence}: a crash may forget leases that are held, and outcomes that once() keeps; appendonly yes with appendfsync always keeps them`;
   return { level: "weak", check, text };
 }
 
@@ -93,7 +93,7 @@ function replication({ identity: { replicas, minReplicas, cluster } }: Identifie
   const check = "replication";
   if (replicas === 0 && !cluster)
     return { level: "good", check, text: "it has no replicas, so no fail-over can lose a lease" };
-  const text = `${replicas} replicas: a fail-over may lose the newest leases`;
+  const text = `${replicas} replicas: a fail-over may lose the newest leases and outcomes`;
   if (minReplicas !== undefined && minReplicas > 0) {
     return {
       level: "weak",

@@ -1,5 +1,5 @@
 /** A client of the driver: it opens locks, closes them and opens new ones, and does what the schedule says. */
-import type { Lease, Locks } from "../../core/api.ts";
+import type { GroupLease, Locks } from "../../core/api.ts";
 import { machineMs } from "../../contract/clock.ts";
 import { Beliefs } from "./beliefs.ts";
 import type { Holdfast } from "./library.ts";
@@ -27,7 +27,7 @@ interface Life {
   readonly locks: Locks;
   readonly holder: string;
   /** `free`: no function runs under it, so close() takes it away. */
-  readonly leases: Map<Lease, { readonly free: boolean }>;
+  readonly leases: Map<GroupLease, { readonly free: boolean }>;
   closing: Promise<void> | undefined;
 }
 
@@ -99,8 +99,9 @@ export class Actor {
         this.#close(step, false);
         this.#live();
       },
-      opened: (lease: Lease) => void life.leases.set(lease, { free: terms.how === "acquire" || terms.how === "try" }),
-      ended: (lease: Lease) => void life.leases.delete(lease),
+      opened: (lease: GroupLease) =>
+        void life.leases.set(lease, { free: terms.how === "acquire" || terms.how === "try" }),
+      ended: (lease: GroupLease) => void life.leases.delete(lease),
     };
     const who = `${life.holder}#${step}${suffix}`;
     await new Visit(home, life.locks, step, who, terms, names).make();

@@ -1,5 +1,5 @@
 /** The leases that a process believes in now: read every few milliseconds, so the record knows until when they are trusted. */
-import type { Lease } from "../../core/api.ts";
+import type { GroupLease, Lease } from "../../core/api.ts";
 import { machineMs } from "../../contract/clock.ts";
 import type { Holdfast } from "./library.ts";
 import type { Reporter } from "./report.ts";
@@ -11,7 +11,7 @@ const EPSILON_MS = 0.001;
 
 interface Open {
   readonly who: string;
-  readonly lease: Lease;
+  readonly lease: GroupLease;
   readonly locks: readonly string[];
   untilMs: number;
 }
@@ -19,7 +19,7 @@ interface Open {
 export class Beliefs {
   readonly #holdfast: Holdfast;
   readonly #reporter: Reporter;
-  readonly #open: Map<Lease, Open> = new Map();
+  readonly #open: Map<GroupLease, Open> = new Map();
   readonly #timer: NodeJS.Timeout;
 
   constructor(holdfast: Holdfast, reporter: Reporter) {
@@ -29,7 +29,7 @@ export class Beliefs {
   }
 
   /** From now on `who` believes that it holds these locks. */
-  begin(who: string, lease: Lease, locks: readonly string[]): void {
+  begin(who: string, lease: GroupLease, locks: readonly string[]): void {
     // First what the others believe at this very instant.
     this.look();
     const atMs = machineMs();
@@ -40,7 +40,7 @@ export class Beliefs {
   }
 
   /** `who` believes no longer. Only the first end counts. */
-  end(lease: Lease, kind: "releasing" | "lost"): void {
+  end(lease: GroupLease, kind: "releasing" | "lost"): void {
     const open = this.#open.get(lease);
     if (open === undefined) return;
     this.#open.delete(lease);
@@ -50,7 +50,7 @@ export class Beliefs {
   }
 
   /** Milliseconds for which the lease is still believed in. */
-  leftMs(lease: Lease): number {
+  leftMs(lease: GroupLease): number {
     return this.#holdfast.leftMs(lease);
   }
 
@@ -74,6 +74,7 @@ export class Beliefs {
   }
 }
 
-export function fenceOf(lease: Lease, lock: string): bigint {
-  return lease.fences.get(lock) ?? lease.fence;
+export function fenceOf(lease: GroupLease, lock: string): bigint {
+  // Earlier builds have no fenceOf().
+  return lease.fences.get(lock) ?? (lease as Lease).fence;
 }

@@ -47,7 +47,7 @@ export async function drive(options: DriveOptions): Promise<DriveSummary> {
   const holdfast = await loadHoldfast(options.dist);
   const summary: DriveSummary = {
     store: name,
-    client: name === "zookeeper" || name === "file" ? "-" : client,
+    client: name === "zookeeper" || name === "etcd" || name === "file" ? "-" : client,
     seed,
     seconds,
     rounds: 0,

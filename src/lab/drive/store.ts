@@ -4,7 +4,7 @@ import type { Snapshot } from "../../contract/backend.ts";
 import type { Proxy } from "../proxy.ts";
 import type { Possibilities, ServerAct } from "./schedule.ts";
 
-export const STORES = ["redis", "sentinel", "cluster", "quorum", "zookeeper", "postgres", "file"] as const;
+export const STORES = ["redis", "sentinel", "cluster", "quorum", "zookeeper", "postgres", "etcd", "file"] as const;
 export type StoreName = (typeof STORES)[number];
 
 /** The road of connections that listen for messages. */

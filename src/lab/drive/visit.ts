@@ -1,6 +1,6 @@
 /** One visit to a lock: asked for, worked under, left; each answer is judged by what the lease said of itself. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { AcquireOptions, Lease, Locks, ReleaseResult } from "../../core/api.ts";
+import type { AcquireOptions, GroupLease, Locks, ReleaseResult } from "../../core/api.ts";
 import { machineMs } from "../../contract/clock.ts";
 import { type Beliefs, fenceOf } from "./beliefs.ts";
 import type { Reporter } from "./report.ts";
@@ -19,8 +19,8 @@ export interface VisitHome {
   releaseOthers(): void;
   take(): void;
   close(): void;
-  opened(lease: Lease): void;
-  ended(lease: Lease): void;
+  opened(lease: GroupLease): void;
+  ended(lease: GroupLease): void;
 }
 
 class WorkError extends Error {}
@@ -92,7 +92,7 @@ export class Visit {
     };
   }
 
-  async #hold(lease: Lease): Promise<void> {
+  async #hold(lease: GroupLease): Promise<void> {
     this.#begin(lease);
     await this.#labour(lease, false);
     await this.#leave(lease);
@@ -101,7 +101,7 @@ export class Visit {
   async #run(options: AcquireOptions): Promise<void> {
     let heldMs = 0;
     let endedMs = 0;
-    const work = async (lease: Lease): Promise<void> => {
+    const work = async (lease: GroupLease): Promise<void> => {
       this.#begin(lease);
       await this.#labour(lease, true);
       heldMs = this.#home.beliefs.leftMs(lease);
@@ -129,7 +129,7 @@ export class Visit {
     const { waitMs, ttlMs, mode, limit } = this.#terms;
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), waitMs);
-    const work = async (lease: Lease): Promise<void> => {
+    const work = async (lease: GroupLease): Promise<void> => {
       this.#begin(lease);
       stop.abort();
       await this.#labour(lease, true);
@@ -143,7 +143,7 @@ export class Visit {
     }
   }
 
-  #begin(lease: Lease): void {
+  #begin(lease: GroupLease): void {
     const { beliefs } = this.#home;
     beliefs.begin(this.#who, lease, this.#names);
     this.#home.reporter.count("leases");
@@ -161,7 +161,7 @@ export class Visit {
     });
   }
 
-  async #labour(lease: Lease, inside: boolean): Promise<void> {
+  async #labour(lease: GroupLease, inside: boolean): Promise<void> {
     const { holdMs, deaf, nests, ttlMs } = this.#terms;
     const untilMs = machineMs() + holdMs;
     if (inside && nests && this.#names.length === 1) await this.#enter(lease);
@@ -172,7 +172,7 @@ export class Visit {
   }
 
   /** Goes in again where it is already. */
-  async #enter(lease: Lease): Promise<void> {
+  async #enter(lease: GroupLease): Promise<void> {
     const lock = this.#names[0] as string;
     const { wait: _, ...options } = this.#options();
     try {
@@ -187,7 +187,7 @@ export class Visit {
     }
   }
 
-  async #leave(lease: Lease): Promise<void> {
+  async #leave(lease: GroupLease): Promise<void> {
     const { ends } = this.#terms;
     this.#end(lease, "releasing");
     if (ends === "dispose") await lease[Symbol.asyncDispose]();
@@ -195,7 +195,7 @@ export class Visit {
     else await this.#release(lease);
   }
 
-  async #release(lease: Lease): Promise<ReleaseResult> {
+  async #release(lease: GroupLease): Promise<ReleaseResult> {
     const leftMs = this.#home.beliefs.leftMs(lease);
     const calledMs = machineMs();
     const { ttlMs } = this.#terms;
@@ -214,7 +214,7 @@ export class Visit {
     return result;
   }
 
-  #end(lease: Lease, kind: "releasing" | "lost"): void {
+  #end(lease: GroupLease, kind: "releasing" | "lost"): void {
     this.#home.beliefs.end(lease, kind);
     this.#home.ended(lease);
   }

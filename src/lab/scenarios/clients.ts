@@ -22,8 +22,9 @@ const EVERYWHERE = {
   redis: STALE_WRITE,
   quorum: STALE_WRITE,
   zookeeper: STALE_WRITE,
-  sentinel: STALE_WRITE,
   postgres: STALE_WRITE,
+  etcd: STALE_WRITE,
+  sentinel: STALE_WRITE,
 } as const;
 const WITH_FILE = { ...EVERYWHERE, file: STALE_WRITE } as const;
 
@@ -128,7 +129,7 @@ export const clientScenarios: readonly Scenario[] = [
       "A's lease has run out and B holds the lock. A, none the wiser, releases. B must keep its lock, and A must hear the truth.",
     source: "redis.io: “a client may remove a lock that was created by another client”",
     plays: ["S01"],
-    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT, file: KEPT, sentinel: KEPT },
+    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT, etcd: KEPT, file: KEPT, sentinel: KEPT },
     compares: true,
     steps: [
       { do: "acquire", who: "A", granted: true },
@@ -151,7 +152,7 @@ export const clientScenarios: readonly Scenario[] = [
       "A is killed in the middle of its work. B, which waits, must get the lock by itself, and A's half-done work must not come back.",
     source: "redis.io: deadlock-freedom",
     plays: ["S08", "S42"],
-    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT, file: KEPT, sentinel: KEPT },
+    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT, etcd: KEPT, file: KEPT, sentinel: KEPT },
     compares: true,
     steps: [...A_TAKES, { do: "kill", who: "A" }, ...B_WORKS],
   },
@@ -177,7 +178,7 @@ export const clientScenarios: readonly Scenario[] = [
       "A holds the lock and hangs, while its watchdog renews faithfully. `maxHold` bounds it: renewal stops, A learns of it, B gets its turn.",
     source: "redis.io: “the number of extensions must be limited”",
     plays: ["S44", "S20"],
-    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT, file: KEPT },
+    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT, etcd: KEPT, file: KEPT },
     steps: [
       { do: "acquire", who: "A", maxHoldMs: 2 * TTL_MS, granted: true },
       { do: "until lost", who: "A" },
@@ -191,7 +192,7 @@ export const clientScenarios: readonly Scenario[] = [
       "A's wall clock is set an hour ahead and two hours back while it holds the lock. Nothing may come of it: leases are counted on the monotonic clock.",
     source: "Kleppmann 2016; antirez 2016 agreed",
     plays: ["S17"],
-    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT, file: KEPT },
+    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT, etcd: KEPT, file: KEPT },
     steps: [
       ...A_TAKES,
       { do: "client clock", who: "A", jumpMs: 3_600_000 },
@@ -212,7 +213,7 @@ export const clientScenarios: readonly Scenario[] = [
       "B asks before C, but B's clock is ten minutes ahead and C's ten minutes behind. The queue must be in the order in which they asked, not in the order of their clocks.",
     source: "Redisson #1104",
     plays: ["S55"],
-    outcomes: { redis: KEPT, zookeeper: KEPT, postgres: KEPT },
+    outcomes: { redis: KEPT, zookeeper: KEPT, postgres: KEPT, etcd: KEPT },
     steps: [
       { do: "client clock", who: "B", jumpMs: 600_000 },
       { do: "client clock", who: "C", jumpMs: -600_000 },

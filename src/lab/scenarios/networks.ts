@@ -10,7 +10,13 @@ export const networkScenarios: readonly Scenario[] = [
       "A holds the lock and loses contact: packets simply stop. A must stop believing before the store gives the lock to B; what A writes after that is too late.",
     source: "redis.io, “availability”; Chubby's jeopardy",
     plays: ["S42", "S92", "S75"],
-    outcomes: { redis: STALE_WRITE, quorum: STALE_WRITE, zookeeper: STALE_WRITE, postgres: STALE_WRITE },
+    outcomes: {
+      redis: STALE_WRITE,
+      quorum: STALE_WRITE,
+      zookeeper: STALE_WRITE,
+      postgres: STALE_WRITE,
+      etcd: STALE_WRITE,
+    },
     compares: true,
     steps: [
       { do: "acquire", who: "A", granted: true },
@@ -32,7 +38,7 @@ export const networkScenarios: readonly Scenario[] = [
       "The store granted the lock, and the answer never came. A asks again. It must get the lock it already has, once: a single release frees it.",
     source: "Reports against several Redis libraries",
     plays: ["S09", "S38", "S76"],
-    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT },
+    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT, etcd: KEPT },
     compares: true,
     steps: [
       { do: "network", who: "A", fault: "lose next reply" },
@@ -51,7 +57,7 @@ export const networkScenarios: readonly Scenario[] = [
       "The store released the lock, and the answer never came. A asks again, and the answer must not be that the lock was never its own.",
     source: "Redisson #4871",
     plays: ["S10"],
-    outcomes: { redis: KEPT, zookeeper: KEPT, postgres: KEPT },
+    outcomes: { redis: KEPT, zookeeper: KEPT, postgres: KEPT, etcd: KEPT },
     steps: [
       { do: "acquire", who: "A", granted: true },
       { do: "network", who: "A", fault: "lose next reply" },
@@ -111,7 +117,7 @@ export const networkScenarios: readonly Scenario[] = [
       "Every connection of A is reset once. A connects again, renews at once, and goes on: a short fault of the network costs nothing.",
     source: "Every cloud load balancer",
     plays: ["S13"],
-    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT },
+    outcomes: { redis: KEPT, quorum: KEPT, zookeeper: KEPT, postgres: KEPT, etcd: KEPT },
     compares: true,
     steps: [
       { do: "acquire", who: "A", granted: true },

@@ -279,7 +279,7 @@ export const serverScenarios: readonly Scenario[] = [
       "The ensemble elects another leader; A's lease lives on in the others, B keeps waiting, and clients notice only a short pause.",
     source: "ZooKeeper's own promise",
     plays: [],
-    outcomes: { zookeeper: KEPT },
+    outcomes: { zookeeper: KEPT, etcd: KEPT },
     ttlMs: LONG_MS,
     steps: [
       { do: "acquire", who: "A", granted: true },

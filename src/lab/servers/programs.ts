@@ -33,7 +33,10 @@ export type ProgramName =
   | "pg_basebackup"
   | "pgbouncer"
   | "chromium"
-  | "tmux";
+  | "tmux"
+  | "etcd"
+  | "etcdctl"
+  | "openssl";
 
 const SOURCES: Readonly<Record<ProgramName, Source>> = {
   "redis-server": { debian: "redis-server" },
@@ -55,6 +58,9 @@ const SOURCES: Readonly<Record<ProgramName, Source>> = {
   // For the tests that look at pages, and at terminals.
   chromium: { debian: "chromium" },
   tmux: { debian: "tmux" },
+  etcd: { debian: "etcd-server" },
+  etcdctl: { debian: "etcd-client" },
+  openssl: { debian: "openssl" },
 };
 
 const INSTALL_LOCK = join(tmpdir(), "holdfast-lab-install.lock");

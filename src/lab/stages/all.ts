@@ -3,6 +3,7 @@ import type { Scenario } from "../scenarios/scenario.ts";
 import { TTL_MS } from "../scenarios/scenario.ts";
 import { CLIENT_FAULTS, type FaultKind, NETWORK_FAULTS } from "../soak/faults.ts";
 import type { Stage, StageName } from "../stage.ts";
+import { openEtcdStage } from "./etcd.ts";
 import { openFileStage } from "./file.ts";
 import { openMemoryStage } from "./memory.ts";
 import { openPostgresStage } from "./postgres.ts";
@@ -47,6 +48,10 @@ const STAGES: Readonly<Record<StageName, StageEntry | null>> = {
   },
   // The same server and the same connections as those of postgres: what differs is played in test/backends/shedlock.
   shedlock: null,
+  etcd: {
+    play: openEtcdStage,
+    soak: { open: openEtcdStage, faults: [...CLIENT_FAULTS, ...NETWORK_FAULTS, ...RESTARTS] },
+  },
   zookeeper: {
     play: ({ ttlMs }) => openZooKeeperStage(Math.max(MIN_SESSION_MS, ttlMs ?? TTL_MS)),
     soak: {

@@ -29,9 +29,9 @@ const FEATURES = [
   "release",
   "hoard",
 ] as const;
-type Feature = (typeof FEATURES)[number] | "events";
-/** Programs whose subscribers act. Drawn separately, so all other programs stay what they were. */
-const EVENTFUL = 0.25;
+type Feature = (typeof FEATURES)[number] | "events" | "extend";
+/** Programs whose subscribers act, or that extend leases. Drawn separately, so all other programs stay what they were. */
+const SPECIAL = 0.25;
 
 const SLEEPS = [0, 1, 5, 9, 20, 200, 500, 1000, 1500, 4000, 8000] as const;
 const WAITS = [0, 1, 10, 100, 1000, 5000] as const;
@@ -54,9 +54,10 @@ class Author {
     this.#seed = seed;
     this.#chance = seeded(Math.imul(seed, 0x9e3779b1) ^ 0x5bd1e995);
     const share = this.#chance.between(0.15, 0.7);
-    const eventful = seeded(seed ^ 0x2545f491).happens(EVENTFUL);
     const features: Feature[] = FEATURES.filter(() => this.#chance.happens(share));
-    this.#features = new Set(eventful ? [...features, "events"] : features);
+    if (seeded(seed ^ 0x2545f491).happens(SPECIAL)) features.push("events");
+    if (seeded(seed ^ 0x6c8e9cf5).happens(SPECIAL)) features.push("extend");
+    this.#features = new Set(features);
     this.#ink = Math.floor(this.#chance.between(4, 26));
   }
 
@@ -148,6 +149,8 @@ class Author {
     may("throw", () => ({ do: "throw" }));
     may("time", () => ({ do: chance.pick(["block", "pause"]), ms: chance.pick(SLEEPS) }));
     may("doze", () => this.#doze());
+    const other = (): Options => (chance.happens(0.6) ? { ttl: chance.pick(TTLS) } : {});
+    may("extend", () => ({ do: "extend", ...this.#which(), ...other(), ...this.#loose() }));
     may("check", () => ({ do: "check", ...this.#which(), ...(chance.happens(0.3) && { times: 80 }) }));
     if (depth < 3) {
       may("parallel", () => ({

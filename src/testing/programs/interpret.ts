@@ -2,6 +2,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { AcquireOptions } from "../../core/api.ts";
 import { LockClosedError } from "../../contract/errors.ts";
+import "../../core/extend.ts";
 import { peek } from "../peek.ts";
 import { Subscribers } from "./events.ts";
 import { type Judge, ProgramError } from "./judge.ts";
@@ -62,6 +63,8 @@ export class Interpreter {
       case "elect":
         void this.#elect(client, step);
         return undefined;
+      case "extend":
+        return this.#extend(client, step);
       case "release":
       case "dispose":
         return this.#release(client, step);
@@ -190,6 +193,17 @@ export class Interpreter {
       how === "release"
         ? tenancy.lease.release().then((result) => this.#judge.released(tenancy, result, before))
         : Promise.resolve(tenancy.lease[Symbol.asyncDispose]());
+    return this.#reported(call, done, loose);
+  }
+
+  #extend(client: Client, { slot, ttl, loose }: Of<"extend">): Promise<void> | undefined {
+    const tenancy = this.#lease(client, slot);
+    if (tenancy === undefined) return undefined;
+    const call = this.#call(client, "extend", [...tenancy.lease.fences.keys()], ttl ? { ttl } : {});
+    return this.#reported(call, tenancy.lease.extend(ttl), loose);
+  }
+
+  #reported(call: Call, done: Promise<unknown>, loose: true | undefined): Promise<void> | undefined {
     const reported = done.then(
       () => this.#judge.settled(call),
       (error: unknown) => this.#judge.settled(call, error),

@@ -1,5 +1,5 @@
 /** Judges what the calls of a program get: leases, losses, refusals, errors, and whether they settle at all. */
-import type { Lease, ReleaseResult } from "../../core/api.ts";
+import type { GroupLease, ReleaseResult } from "../../core/api.ts";
 import type { StoreChange } from "../../backends/memory/index.ts";
 import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 import { peek } from "../peek.ts";
@@ -72,7 +72,7 @@ export class Judge {
   }
 
   /** A call brings a lease. */
-  handed(call: Call, lease: Lease): Tenancy {
+  handed(call: Call, lease: GroupLease): Tenancy {
     const { client, mode } = call;
     const tenancy: Tenancy = {
       call,

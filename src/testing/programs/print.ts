@@ -43,6 +43,8 @@ function print(step: Step, who: string): string[] {
       return [`${step.loose === true ? "void" : "await"} lease${step.slot ?? ""}.release();`];
     case "dispose":
       return [`${step.loose === true ? "void" : "await"} lease${step.slot ?? ""}[Symbol.asyncDispose]();`];
+    case "extend":
+      return [`${step.loose === true ? "void" : "await"} lease${step.slot ?? ""}.extend(${step.ttl ?? ""});`];
     case "check":
       return [`lease${step.slot ?? ""}.assertHeld();${step.times === undefined ? "" : ` // ${step.times} times`}`];
     case "listen":

@@ -51,6 +51,8 @@ export type Step =
   | { readonly do: "elect"; readonly lock: string; readonly with?: Options; readonly steps: readonly Step[] }
   /** Ends the lease in the slot; without a slot, the lease of the innermost function. The program does not wait for it if `loose`. */
   | { readonly do: "release" | "dispose"; readonly slot?: number; readonly loose?: true }
+  /** Renews the lease now, perhaps for another ttl. The program does not wait for it if `loose`. */
+  | { readonly do: "extend"; readonly slot?: number; readonly ttl?: number; readonly loose?: true }
   /** Asks the lease whether it is held, so often. */
   | { readonly do: "check"; readonly slot?: number; readonly times?: number }
   /** Runs the steps when the lease's signal aborts. Without steps: only reads the signal. */

@@ -1,9 +1,9 @@
 /** What a program asked for, and what it was given: calls, and leases as their user sees them. */
-import type { Lease } from "../../core/api.ts";
+import type { GroupLease } from "../../core/api.ts";
 import type { Mode } from "../../contract/backend.ts";
 import type { Client } from "./stage.ts";
 
-export type Verb = "run" | "acquire" | "try" | "elect" | "release" | "close";
+export type Verb = "run" | "acquire" | "try" | "elect" | "extend" | "release" | "close";
 
 /** One call of the public API, from its start to its end. */
 export interface Call {
@@ -33,7 +33,7 @@ export interface Call {
 export interface Tenancy {
   readonly call: Call;
   readonly client: Client;
-  readonly lease: Lease;
+  readonly lease: GroupLease;
   readonly mode: Mode;
   /** The lease of the function around it. */
   readonly inside: Tenancy | undefined;

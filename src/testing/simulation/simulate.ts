@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { checkHistory } from "../history/check.ts";
 import { type HistoryEvent, type Violation } from "../history/events.ts";
 import { findLinearization } from "../history/linearizable.ts";
+import { seeded } from "../seeded-random.ts";
 import { FAIR_WEATHER } from "./road.ts";
 import { calmDown, drawWeather, makeTrouble } from "./nemesis.ts";
 import { type Size, sizeOf } from "./size.ts";
@@ -14,6 +15,8 @@ import { type Mutation, type Node, type Trouble, World } from "./world.ts";
 
 /** The longest ttl and its lock delay decide how long a fault can echo. */
 const ECHO = 8;
+/** How many worlds have processes that extend their leases. */
+const EXTENDING = 0.3;
 
 export interface SimulationResult {
   readonly seed: number;
@@ -49,7 +52,9 @@ export async function simulate(
     const world = new World(seed, mutation);
     const ttlMs = Math.ceil(world.chance.between(200, 1200));
     const locks = drawLocks(world.chance, size.locks);
-    const troubles = await chaos(world, { ttlMs, locks }, size);
+    // Drawn separately, so that all other worlds stay what they were.
+    const extending = seeded(seed ^ 0x6c8e9cf5).happens(EXTENDING);
+    const troubles = await chaos(world, { ttlMs, locks, extending }, size);
     await peace(world, { ttlMs, locks }, size);
     await takeOver(world, ttlMs);
     await farewell(world, ttlMs);
@@ -62,12 +67,12 @@ export async function simulate(
 /** Everything goes wrong; then the faults clear, and O5: every waiter is served or gives up in time. */
 async function chaos(
   world: World,
-  { ttlMs, locks }: Pick<Habits, "ttlMs" | "locks">,
+  { ttlMs, locks, extending }: Pick<Habits, "ttlMs" | "locks" | "extending">,
   { processes, workers: count, chaosTtls }: Size,
 ): Promise<Readonly<Record<Trouble, number>>> {
   let calm = false;
   const workers = new Set<string>();
-  const habits = { ttlMs, locks, workMs: ttlMs * 2, tidy: false };
+  const habits = { ttlMs, locks, workMs: ttlMs * 2, tidy: false, extending };
   const start = (): void => {
     const node = world.spawn();
     drawWeather(world, node, ttlMs);
@@ -110,7 +115,7 @@ async function peace(
   for (const node of world.nodes) {
     for (const worker of ["x", "y"]) {
       working++;
-      const habits = { ttlMs: ttlMs + 1000, locks, workMs: 30, tidy: true };
+      const habits = { ttlMs: ttlMs + 1000, locks, workMs: 30, tidy: true, extending: false };
       void work(world, node, worker, habits, () => over).then(() => working--);
     }
   }

@@ -1,7 +1,8 @@
 /** What the processes of a simulation do all day: take locks in every way there is, work, write, and leave. */
-import type { AcquireOptions, Lease } from "../../core/api.ts";
+import type { AcquireOptions, GroupLease } from "../../core/api.ts";
 import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 // Loaded beforehand: in the simulation no time passes while a module is fetched.
+import "../../core/extend.ts";
 import "../../core/once.ts";
 import type { SeededChance } from "../seeded-random.ts";
 import type { Node, World } from "./world.ts";
@@ -28,6 +29,8 @@ export interface Habits {
   readonly workMs: number;
   /** True: short waits only, and never a lease left to run out. */
   readonly tidy: boolean;
+  /** True: leases are extended now and then, also for another ttl. */
+  readonly extending: boolean;
 }
 
 /** One line of work in one process. Ends after its rounds, or when `stopped` says so. */
@@ -113,7 +116,7 @@ class Visit {
   }
 
   async #run(names: readonly string[], options: AcquireOptions): Promise<void> {
-    let held: Lease | undefined;
+    let held: GroupLease | undefined;
     await this.#node.locks.run(only(names), options, async (lease) => {
       held = lease;
       this.#began(names, lease);
@@ -130,7 +133,7 @@ class Visit {
     const names = ["once"];
     const sinceMs = this.#world.nowMs;
     const keep = Math.ceil(1000 + chance.between(0, 2 * this.#habits.ttlMs));
-    let held: Lease | undefined;
+    let held: GroupLease | undefined;
     const { value, replayed, fence } = await this.#node.locks.once("once", { ...options, keep }, async (lease) => {
       held = lease;
       this.#began(names, lease);
@@ -155,14 +158,14 @@ class Visit {
     return this.#refused(names);
   }
 
-  async #hold(names: readonly string[], lease: Lease): Promise<void> {
+  async #hold(names: readonly string[], lease: GroupLease): Promise<void> {
     this.#began(names, lease);
     await this.#labour(names, lease, false);
     this.#ended(names, lease, "releasing");
     this.#released(names, lease, await lease.release());
   }
 
-  #began(names: readonly string[], lease: Lease): void {
+  #began(names: readonly string[], lease: GroupLease): void {
     const { chance } = this.#world;
     this.#world.watch(this.#who, names, lease, this.#node.process);
     if (!chance.happens(0.7)) return;
@@ -174,20 +177,32 @@ class Visit {
   }
 
   /** Works under the lease: pauses, writes, goes in again. Most stop when the lease is lost; some never listen. */
-  async #labour(names: readonly string[], lease: Lease, inside: boolean): Promise<void> {
+  async #labour(names: readonly string[], lease: GroupLease, inside: boolean): Promise<void> {
     const { chance } = this.#world;
     const deaf = chance.happens(0.2);
     const untilMs = this.#world.nowMs + chance.between(0, this.#habits.workMs) * (chance.happens(0.5) ? 0.1 : 1);
     do {
       const checks = chance.happens(0.5);
       if (!checks || lease.remaining() > 0) this.#write(names, lease);
+      if (this.#habits.extending && chance.happens(0.3)) await this.#extend(lease);
       if (inside && names.length === 1 && chance.happens(0.15)) await this.#reenter(names[0] ?? "", lease);
       await this.#node.process.sleep(chance.between(0, this.#habits.ttlMs / 5));
       if (!deaf && lease.remaining() === 0) return;
     } while (this.#world.nowMs < untilMs && !this.#stopped());
   }
 
-  async #reenter(lock: string, outer: Lease): Promise<void> {
+  async #extend(lease: GroupLease): Promise<void> {
+    const { ttlMs } = this.#habits;
+    const ttl = this.#world.chance.pick([0, ttlMs, Math.ceil(ttlMs / 2), 2 * ttlMs]);
+    try {
+      await lease.extend(ttl || undefined);
+    } catch (error) {
+      // What it says then is judged by what others are granted.
+      if (!(error instanceof LockLostError)) throw error;
+    }
+  }
+
+  async #reenter(lock: string, outer: GroupLease): Promise<void> {
     const options = lock === "pool" ? { limit: 2 } : {};
     try {
       await this.#node.locks.run(
@@ -205,29 +220,29 @@ class Visit {
     }
   }
 
-  #modeOf(lease: Lease): "exclusive" | "shared" {
+  #modeOf(lease: GroupLease): "exclusive" | "shared" {
     return (lease as { readonly mode?: "exclusive" | "shared" }).mode ?? "exclusive";
   }
 
   /** The write may take very long to arrive: that is what fences are for. */
-  #write(names: readonly string[], lease: Lease): void {
+  #write(names: readonly string[], lease: GroupLease): void {
     for (const lock of names) {
-      const fence = lease.fences.get(lock) ?? lease.fence;
+      const fence = lease.fenceOf(lock);
       if (lock !== "job" && lock !== "other") continue;
       this.#node.network.commands.send(() => this.#world.write(this.#who, lock, fence), 1);
     }
   }
 
-  #ended(names: readonly string[], lease: Lease, kind: "releasing" | "lost"): void {
-    for (const lock of names) this.#report({ kind, lock, fence: lease.fences.get(lock) ?? lease.fence });
+  #ended(names: readonly string[], lease: GroupLease, kind: "releasing" | "lost"): void {
+    for (const lock of names) this.#report({ kind, lock, fence: lease.fenceOf(lock) });
     this.#world.unwatch(lease);
   }
 
-  #released(names: readonly string[], lease: Lease, result: "released" | "lost" | "unknown"): void {
+  #released(names: readonly string[], lease: GroupLease, result: "released" | "lost" | "unknown"): void {
     for (const lock of names) {
       // Of several locks, one answer does not say which of them was lost.
       const known = names.length === 1 || result === "released" ? result : "unknown";
-      this.#report({ kind: "released", lock, fence: lease.fences.get(lock) ?? lease.fence, result: known });
+      this.#report({ kind: "released", lock, fence: lease.fenceOf(lock), result: known });
     }
   }
 

@@ -1,5 +1,5 @@
 /** One simulated world: a store, processes with networks between, and a record of all that was believed and all that was so. */
-import type { Lease, Locks } from "../../core/api.ts";
+import type { GroupLease, Locks } from "../../core/api.ts";
 import type { Backend, Member } from "../../contract/backend.ts";
 import { createLocks } from "../../core/locks.ts";
 import { memory, type MemoryStore, memoryStore, type StoreChange } from "../../backends/memory/index.ts";
@@ -43,7 +43,7 @@ export interface Node {
 interface Watched {
   readonly who: string;
   readonly names: readonly string[];
-  readonly lease: Lease;
+  readonly lease: GroupLease;
   readonly process: SimulatedProcess;
   trustedUntilMs: number;
   /** When its signal must have aborted, unless it is confirmed or released before. */
@@ -143,7 +143,7 @@ export class World {
   }
 
   /** Follows a lease from now on: what it says about itself after every step. */
-  watch(who: string, names: readonly string[], lease: Lease, process: SimulatedProcess): void {
+  watch(who: string, names: readonly string[], lease: GroupLease, process: SimulatedProcess): void {
     const trustedUntilMs = this.nowMs + lease.remaining() / process.rate;
     // A lease may arrive in doubt; then it is not known yet when its signal is due.
     const signalDueMs = trustedUntilMs > this.nowMs ? trustedUntilMs : Infinity;
@@ -154,12 +154,12 @@ export class World {
     this.#watched.add({ who, names, lease, process, trustedUntilMs, signalDueMs, nextLookMs: 0 });
   }
 
-  unwatch(lease: Lease): void {
+  unwatch(lease: GroupLease): void {
     for (const watched of this.#watched) if (watched.lease === lease) this.#watched.delete(watched);
   }
 
   /** Called from the signal of a lease: it must not have come late. */
-  signalled(lease: Lease): void {
+  signalled(lease: GroupLease): void {
     for (const watched of this.#watched) {
       if (watched.lease !== lease) continue;
       const lateMs = this.nowMs - watched.signalDueMs;
@@ -249,8 +249,8 @@ export class World {
   }
 }
 
-function fenceOf(lease: Lease, lock: string): bigint {
-  return lease.fences.get(lock) ?? lease.fence;
+function fenceOf(lease: GroupLease, lock: string): bigint {
+  return lease.fenceOf(lock);
 }
 
 function override<B extends Backend>(right: B, changes: Partial<Backend>): B {

@@ -3,6 +3,7 @@ import type { ClientLibrary } from "../connections.ts";
 import type { Holdfast } from "../library.ts";
 import type { StoreName } from "../store.ts";
 import type { OpenedStore } from "./opened.ts";
+import { driveEtcd } from "./etcd.ts";
 import { driveFile } from "./file.ts";
 import { drivePostgres } from "./postgres.ts";
 import { driveQuorum, driveRedis } from "./redis.ts";
@@ -24,6 +25,8 @@ export function openDrivenStore(
       return driveZooKeeper(holdfast);
     case "postgres":
       return drivePostgres(holdfast);
+    case "etcd":
+      return driveEtcd(holdfast);
     case "sentinel":
       return driveSentinel(holdfast, client);
     case "cluster":

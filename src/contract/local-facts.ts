@@ -1,6 +1,5 @@
-/** What a process says of its own queue, in the data of its node: written as JSON, and read as from a stranger. */
-import type { HeldLock, LocalFacts } from "../../contract/backend.ts";
-import { HELD_LOCKS_MAX } from "../../contract/claim.ts";
+/** What a process says of its own queue, in the record of its claim: written as JSON, and read as from a stranger. */
+import { HELD_LOCKS_MAX, type HeldLock, type LocalFacts } from "./claim.ts";
 
 const NAME_MAX = 1024;
 const FENCE = /^\d{1,19}$/;

@@ -1,0 +1,40 @@
+/** What a hold knows of those around it: the queue that it belongs to, the leases that use it, the group that it is renewed with. */
+import type { LocalFacts } from "../contract/backend.ts";
+import type { LossReason } from "../contract/loss.ts";
+import type { ReleaseResult } from "./api.ts";
+
+/** The queue that a hold belongs to. */
+export interface HoldFront<Hold> {
+  /**
+   * The one thing that a hold reports: it is over. `lost`: it can no longer be trusted, and why. Absent: its last lease was
+   * released; the answer says what becomes of it.
+   */
+  readonly over: (hold: Hold, loss?: LossReason) => ReleaseResult | Promise<ReleaseResult>;
+  /** What it shows in the store of those who wait behind it here. `undefined`: none does. */
+  readonly behind: () => LocalFacts | undefined;
+  /** A request of this process waits. */
+  readonly isAwaited: () => boolean;
+}
+
+/** A local lease that uses a hold. */
+export interface HoldUser {
+  readonly name: string;
+  readonly onLost: ((loss: LossReason) => void) | undefined;
+  /** It, and those that entered it again. */
+  withInner(): readonly HoldUser[];
+  markLost(loss: LossReason): boolean;
+  abort(): void;
+  /** Tells its listeners that the lock is wanted. */
+  tellWanted(): void;
+  /** Asks its work to stop, while it is held. */
+  stop(reason: Error): void;
+}
+
+/** Holds that are renewed together. */
+export interface HoldGroup<Hold> {
+  readonly failures: number;
+  readonly renewAtMs: number;
+  isAsking(nowMs: number): boolean;
+  noteEnd(trustedUntilMs: number): void;
+  remove(hold: Hold): void;
+}
