@@ -25,10 +25,10 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/backends/quorum/": { cpu: 55, time: 110 },
   "test/backends/redis/": { cpu: 155, time: 320 },
   "test/security/": { cpu: 16, time: 42 },
-  "test/simulation/": { cpu: 50, time: 70 },
+  "test/simulation/": { cpu: 40, time: 55 },
   "test/spec/": { cpu: 33, time: 62 },
   "test/testing/": { cpu: 6, time: 6 },
-  "test/backends/zookeeper/": { cpu: 85, time: 135 },
+  "test/backends/zookeeper/": { cpu: 80, time: 125 },
   "test/backends/etcd/": { cpu: 18, time: 55 },
 };
 
