@@ -19,7 +19,7 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/backends/shedlock/": { cpu: 3, time: 7 },
   "test/conformance/etcd": { cpu: 7, time: 20 },
   "test/core/": { cpu: 36, time: 70 },
-  "test/fence/": { cpu: 29, time: 45 },
+  "test/fence/": { cpu: 29, time: 40 },
   "test/backends/file/": { cpu: 85, time: 130 },
   "test/lab/": { cpu: 105, time: 155 },
   "test/backends/quorum/": { cpu: 55, time: 110 },
