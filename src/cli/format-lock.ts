@@ -13,6 +13,12 @@ export function hostAndPid(holder: string): { host: string; pid: number | undefi
 /** What the store knows of the locks that are meant. */
 export type Snapshot = Omit<LocksSnapshot, "toJSON">;
 
+/** Absent: a store that holds anything has said a time that is none. */
+function timeAgo(ms: number): string | undefined {
+  const at = new Date(Date.now() - ms);
+  return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
+}
+
 /** What a script gets for a lease. Times of day are this machine's; the rest is the store's own word. */
 function holdingJson(holding: LockHolder): object {
   const { name, mode, limit, holder, id, fence, heldMs, remainingMs, remainder, meta } = holding;
@@ -27,7 +33,7 @@ function holdingJson(holding: LockHolder): object {
     version: meta["version"],
     fence,
     heldMs: Math.round(heldMs),
-    since: new Date(Date.now() - heldMs).toISOString(),
+    since: timeAgo(heldMs),
     remainingMs: finite(remainingMs),
     remainder,
     processHolders: holding.processHolders,
@@ -39,8 +45,17 @@ function holdingJson(holding: LockHolder): object {
 function waitingJson(waiter: LockWaiter): object {
   const { name, mode, limit, holder, id, waitingMs, position, processWaiters, meta } = waiter;
   const who = { holder, id, ...hostAndPid(holder), app: meta["app"], version: meta["version"] };
-  const since = new Date(Date.now() - waitingMs).toISOString();
-  return { name, mode, limit, ...who, waitingMs: Math.round(waitingMs), since, position, processWaiters, meta };
+  return {
+    name,
+    mode,
+    limit,
+    ...who,
+    waitingMs: Math.round(waitingMs),
+    since: timeAgo(waitingMs),
+    position,
+    processWaiters,
+    meta,
+  };
 }
 
 /** How many wait, as far as they are known: those in the queue, and those behind them or behind a lease in their own process. */
@@ -49,7 +64,7 @@ export function countWaiters({ held, pending }: Pick<Snapshot, "held" | "pending
 }
 
 function forcedJson({ name, fence, by, reason, agoMs }: Forced): object {
-  return { name, fence, by, reason, agoMs: Math.round(agoMs), at: new Date(Date.now() - agoMs).toISOString() };
+  return { name, fence, by, reason, agoMs: Math.round(agoMs), at: timeAgo(agoMs) };
 }
 
 export function snapshotJson({ held, pending, forced }: Snapshot): object {

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { parseDurationMs } from "../../src/cli/duration-flag.ts";
 import { nearest } from "../../src/cli/suggest.ts";
 import { fit, table, width } from "../../src/cli/format-text.ts";
-import { hostAndPid, ordinal } from "../../src/cli/format-lock.ts";
+import { hostAndPid, ordinal, snapshotJson } from "../../src/cli/format-lock.ts";
 import { printable } from "../../src/contract/foreign.ts";
 
 describe("durations at the prompt", () => {
@@ -87,3 +87,28 @@ test("a holder is taken apart into host and pid", () => {
   expect(hostAndPid("web-3:812")).toEqual({ host: "web-3", pid: 812 });
   expect(hostAndPid("other")).toEqual({ host: "other", pid: undefined });
 });
+
+test.each([Infinity, Number.NaN, 1e300])(
+  "a time from a store that is none (%d) is no time of day, and stops no list",
+  (ms) => {
+    const common = {
+      name: "a",
+      mode: "exclusive",
+      limit: 1,
+      holder: "web:1",
+      meta: {},
+      sinceMs: 0,
+      processWaiters: 0,
+    } as const;
+    const json = snapshotJson({
+      held: [{ ...common, fence: 1n, heldMs: ms, remainingMs: 1, processHolders: 1 }],
+      pending: [{ ...common, waitingMs: ms, position: 1 }],
+      forced: [{ name: "a", fence: 1n, by: "ops", reason: "stuck", agoMs: ms }],
+    });
+    expect(json).toMatchObject({
+      held: [{ since: undefined }],
+      pending: [{ since: undefined }],
+      forced: [{ at: undefined }],
+    });
+  },
+);
