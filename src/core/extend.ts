@@ -8,7 +8,6 @@ import { isA, LockBackendError } from "../contract/errors.ts";
 import { jitter } from "../contract/random.ts";
 import { within } from "../contract/time-limit.ts";
 import type { Hold } from "./hold.ts";
-import type { LeaseState } from "./lease.ts";
 import { toTtlMs } from "./options.ts";
 import { pause } from "./pause.ts";
 import type { Runtime } from "./release.ts";
@@ -23,9 +22,9 @@ interface ExtendParts extends Runtime {
 
 /** The lease that is extended. */
 interface Extended {
-  stateNow(): LeaseState;
+  stateNow(): string;
   /** The same, and notices nothing. */
-  peek(): readonly { readonly state: LeaseState }[];
+  peek(): readonly { readonly state: string }[];
   /** Throws when it is not surely held. */
   assertHeld(): void;
   remaining(): number;
@@ -102,7 +101,7 @@ function throwIfFatal(error: unknown): void {
   if (isA(LockBackendError, error) && error.fatal) throw error;
 }
 
-function isOver(state: LeaseState): boolean {
+function isOver(state: string): boolean {
   return state === "released" || state === "lost";
 }
 
