@@ -115,6 +115,15 @@ export function readRenewal(
   }
 }
 
+/** Why a backend says neither yes nor no of one lease. */
+export function readCause(renewals: readonly Renewal[] | undefined, index: number): unknown {
+  try {
+    return (renewals?.[index] as { readonly cause?: unknown } | undefined)?.cause;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The question for a claim. */
 export function askFor(backend: Backend, claim: Claim): Promise<Granted | Refused> {
   return asked(() => backend.attempt(claim));

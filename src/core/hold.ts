@@ -23,7 +23,7 @@ export class Hold implements Deadline {
   readonly run: number;
   /** For how long each renewal is. Only {@link retime} changes it. */
   ttlMs: number;
-  /** The store keeps it for at most this long after any renewal so far. */
+  /** The store keeps it for at most this long after any renewal that was asked for so far. */
   longestTtlMs: number;
   readonly grantedAtMs: number;
   /** Those it is lent to now. An array: it is nearly always one, and a Set would be the costliest thing in an acquire. */
@@ -57,7 +57,7 @@ export class Hold implements Deadline {
   /** When the question left that last confirmed it. */
   #period: AwakePeriod;
   #thread: (() => number) | undefined;
-  #onChange: (() => void)[] | undefined;
+  #onChange: Set<() => void> | undefined;
 
   constructor(front: HoldFront<Hold>, sleep: SleepDetector, claim: Claim, options: CheckedOptions, grant: Grant) {
     const { granted, sent, heardAtMs, trustedUntilMs, echoes } = grant;
@@ -115,7 +115,9 @@ export class Hold implements Deadline {
   /** The lease is over. `undefined`: others go on with the hold. */
   takeBack(lease: HoldUser): ReleaseResult | Promise<ReleaseResult> | undefined {
     remove(this.leases, lease);
-    return this.leases.length > 0 ? undefined : this.#front.over(this);
+    if (this.leases.length === 0) return this.#front.over(this);
+    this.#tell();
+    return undefined;
   }
 
   /** A lease of it wants to know from now on that a claim queues for it, or a request of this process. */
@@ -233,7 +235,12 @@ export class Hold implements Deadline {
     this.#tell();
   }
 
-  /** Its renewals are for less than they were: the next one may leave it less time than there is now. */
+  /** The store is asked to renew it for this ttl: from here on it may keep it for so long, whatever becomes of the answer. */
+  expectTtl(ttlMs: number): void {
+    this.longestTtlMs = Math.max(this.longestTtlMs, ttlMs);
+  }
+
+  /** Its renewals are for less than one that was asked for: the next one may leave it less time than there is now. */
   get isShortened(): boolean {
     return this.ttlMs < this.longestTtlMs;
   }
@@ -242,15 +249,16 @@ export class Hold implements Deadline {
   retime(asked: Claim, ttlMs: number, fromMs: number, sent: SentAt): void {
     const lastsMs = asked.ttlMs === this.claim.ttlMs ? this.ttlMs : asked.ttlMs;
     const untilMs = fromMs + lastsMs - driftMs(lastsMs);
+    // Only then it is known whether the machine has slept since.
+    const isOfNow = fromMs >= sent.atMs;
     // Read before it is left: what the thread has confirmed was for the ttl until now.
-    const isMore = fromMs >= this.fromMs || untilMs > this.#untilMs;
+    const isMore = fromMs >= this.fromMs || (isOfNow && untilMs > this.#untilMs);
     this.#thread = undefined;
     if (isMore) {
       this.#fromMs = fromMs;
       this.#untilMs = untilMs;
-      if (fromMs >= sent.atMs) this.#period = sent.period;
+      if (isOfNow) this.#period = sent.period;
     }
-    this.longestTtlMs = Math.max(this.longestTtlMs, lastsMs);
     if (ttlMs !== this.claim.ttlMs) {
       this.ttlMs = ttlMs;
       this.claim = { ...this.claim, ttlMs };
@@ -258,15 +266,25 @@ export class Hold implements Deadline {
     this.#tell();
   }
 
-  /** Resolves when it is confirmed, or has ended. */
+  /** Resolves when it is confirmed, has one user less, or has ended. */
   changed(): Promise<void> {
-    return new Promise((resolve) => (this.#onChange ??= []).push(resolve));
+    return new Promise((resolve) => {
+      const stop = this.onChange(() => {
+        stop();
+        resolve();
+      });
+    });
+  }
+
+  /** As {@link changed}, each time, until what this returns is called. */
+  onChange(listener: () => void): () => void {
+    const listeners = (this.#onChange ??= new Set());
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
   }
 
   #tell(): void {
-    const listeners = this.#onChange;
-    this.#onChange = undefined;
-    if (listeners !== undefined) for (const listener of listeners) listener();
+    if (this.#onChange !== undefined) for (const listener of this.#onChange) listener();
   }
 
   /** Calls `read`, which may ask whether it is in doubt, without leaving a trace. */

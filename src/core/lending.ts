@@ -9,8 +9,8 @@ const TURN_MS = 10;
 export function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
   const { options } = hold;
   if (!options.reusable || hold.outcome !== undefined || options.shareKey !== request.options.shareKey) return false;
-  // It was extended for another ttl than the request asks for.
-  if (hold.claim.ttlMs !== options.ttlMs) return false;
+  // It was extended for another ttl than the request asks for, or may have been.
+  if (hold.claim.ttlMs !== options.ttlMs || hold.isShortened) return false;
   if (options.mode === "exclusive" && (hold.lent >= hold.run || hold.leases.length > 0)) return false;
   return nowMs - hold.grantedAtMs < TURN_MS && hold.isSure(nowMs);
 }

@@ -83,8 +83,11 @@ export class RenewThread {
     const slot = new ThreadSlot();
     // Both clocks are CLOCK_MONOTONIC; they differ by a constant, read here as closely as two calls allow.
     const offsetMs = this.#clock.now() - sharedNowMs();
-    slot.confirm(hold.fromMs - offsetMs);
-    hold.follow(() => slot.atMs + offsetMs);
+    const { fromMs } = hold;
+    const fromSharedMs = fromMs - offsetMs;
+    slot.confirm(fromSharedMs);
+    // The same number back, and not one that is a rounding error later: that would be another confirmation.
+    hold.follow(() => (slot.atMs === fromSharedMs ? fromMs : slot.atMs + offsetMs));
     const order: ToWorker = {
       keep: hold.claim,
       fence: hold.firstFence,

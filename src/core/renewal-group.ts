@@ -52,6 +52,11 @@ export class RenewalGroup implements Deadline {
     last.groupIndex = hold.groupIndex;
   }
 
+  /** It is renewed by then, and looked at by then: one that was asked for early, in doubt, is looked at a third of its ttl later. */
+  isDueBy(ms: number): boolean {
+    return this.heapIndex >= 0 && Math.max(this.renewAtMs, this.atMs) <= ms;
+  }
+
   /** Takes the other's holds over. */
   merge(other: RenewalGroup): void {
     for (const hold of other.holds) this.add(hold, hold.trustedUntilMs);

@@ -65,9 +65,8 @@ export class Watchdog {
     // A lease that was handed over has used up some of its trust: renewed no later than half-way to its end.
     const latestMs = nowMs + (trustedUntilMs - nowMs) / 2;
     const youngest = this.#youngest.get(ttlMs);
-    if (youngest !== undefined && nowMs < youngest.untilMs && youngest.group.heapIndex >= 0) {
-      if (youngest.group.renewAtMs <= latestMs) return youngest.group.add(hold, trustedUntilMs);
-    }
+    if (youngest !== undefined && nowMs < youngest.untilMs && youngest.group.isDueBy(latestMs))
+      return youngest.group.add(hold, trustedUntilMs);
     const dueMs = nowMs + this.#thirdMs(ttlMs);
     const group = new RenewalGroup(ttlMs, Math.min(dueMs, latestMs));
     group.add(hold, trustedUntilMs);

@@ -51,6 +51,19 @@ test("what a program's once() has done is done here, too, and its failure is a f
   expect(await locks.once("cli", { keep: "1h" }, () => "ran")).toMatchObject({ replayed: true });
 });
 
+test("a value that was too large to be kept is no failure, and no kept failure is a success", async () => {
+  await using locks = await connect(bench.url);
+  await locks.once("large", { keep: "1h" }, () => "x".repeat(70_000));
+  expect(await bench.run(["once", "large", ...KEEP, "--", "echo", "ran"])).toMatchObject({ code: 0, stdout: "" });
+  for (const code of ["EXIT_0", "EXIT_256", "EXIT_300"]) {
+    const work = (): never => {
+      throw Object.assign(new Error("no"), { name: "CommandFailed", code });
+    };
+    await expect(locks.once(code, { keep: "1h", keepFailure: "1h" }, work)).rejects.toThrow("no");
+    expect((await bench.run(["once", code, ...KEEP, "--", "true"])).code).toBe(1);
+  }
+});
+
 test("one that is killed is replaced, and its command does not outlive it", async () => {
   const script = `echo $$ >> ${bench.path("killed")}; [ $(wc -l < ${bench.path("killed")}) -gt 1 ] || exec sleep 600`;
   const first = bench.start(["once", "killed", ...KEEP, "--", "sh", "-c", script], { input: "" });

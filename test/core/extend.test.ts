@@ -1,12 +1,15 @@
 /** `lease.extend()`: one confirmed renewal, for the same ttl or another one. Belief never outlasts the store's lease. */
-import { describe, expect, test } from "vitest";
-import { LockLostError } from "../../src/contract/errors.ts";
+import { describe, expect, test, vi } from "vitest";
+import { memory, memoryStore } from "../../src/backends/memory/index.ts";
+import { quorum } from "../../src/backends/quorum/index.ts";
+import { LockBackendError, LockLostError } from "../../src/contract/errors.ts";
+import { systemChance } from "../../src/contract/random.ts";
+import { HeldLease } from "../../src/core/lease.ts";
+import { createLocks } from "../../src/core/locks.ts";
 import { failure, gate, stage, type Stage } from "./scripted.ts";
 
 /** How long the store keeps the lock from now on. */
 async function keptMs({ store, clock }: Stage, name = "a"): Promise<number> {
-  const { createLocks } = await import("../../src/core/locks.ts");
-  const { memory } = await import("../../src/backends/memory/index.ts");
   const { held } = await createLocks(memory({ store }), { clock }).inspect(name);
   return held[0]?.remainingMs ?? 0;
 }
@@ -88,7 +91,9 @@ describe("lease.extend()", () => {
   });
 
   test("a renewal that left later, for the ttl from before, does not hide a longer one", async () => {
-    const world = stage({ ttl: "30s" });
+    // The watchdog renews as early as it may.
+    const chance = { ...systemChance, fraction: () => 0 };
+    const world = stage({ ttl: "30s", chance });
     const lease = await world.locks.acquire("a");
     const { opened, open } = gate();
     world.backend.interfere.renew = async (pass, claims) => {
@@ -250,6 +255,129 @@ describe("lease.extend()", () => {
     await lease.release();
     await (await next).extend();
     expect(await keptMs(world)).toBeLessThanOrEqual(30_000);
+    await (await next).release();
+  });
+
+  test("two hundred extensions leave nothing behind that the next one would have to wake", async () => {
+    const world = stage({ ttl: "30s", renew: false });
+    const lease = await world.locks.acquire("a");
+    const woken = vi.spyOn(HeldLease.prototype, "peek");
+    for (let count = 0; count < 200; count++) await lease.extend();
+    expect(woken).toHaveBeenCalledTimes(200);
+    woken.mockRestore();
+    await lease.release();
+  });
+
+  test("a refusal that will not change is no reason to ask again: it rejects, and the lease goes on", async () => {
+    const world = stage({ ttl: "30s" });
+    const lease = await world.locks.acquire("a");
+    const cause = new LockBackendError("scripted", "a", "`maxTtl` is 1m", { fatal: true });
+    world.backend.interfere.renew = (pass, claims) =>
+      claims[0]!.ttlMs > 60_000 ? Promise.resolve([{ held: "unknown", cause }]) : pass();
+    const error = failure(lease.extend("2m"));
+    await world.clock.settle();
+    expect(await error).toBe(cause);
+    expect(await lease.extend("1m")).toBeGreaterThan(59_000);
+    await lease.release();
+  });
+
+  test("a quorum that may not hold for so long says so", async () => {
+    const members = [1, 2, 3].map(() => memory({ store: memoryStore() }));
+    await using locks = createLocks(quorum(members, { maxTtl: "1m" }), { ttl: "30s" });
+    const lease = await locks.acquire("a");
+    expect((await failure(lease.extend("2m"))).message).toMatch(/maxTtl/);
+    expect(await lease.extend("1m")).toBeGreaterThan(50_000);
+  });
+
+  test("a longer one without an answer counts when the lock is given back: it is asked for until the store must have let go", async () => {
+    const world = stage({ ttl: "3s" });
+    const lease = await world.locks.acquire("a");
+    world.backend.interfere.renew = async (pass) => {
+      await pass();
+      throw new Error("the reply is lost");
+    };
+    world.backend.interfere.release = () => Promise.reject(new Error("cut off"));
+    const extended = failure(lease.extend("10m"));
+    await world.clock.settle();
+    const released = lease.release();
+    await world.clock.advance(10_000);
+    expect(await released).toBe("unknown");
+    expect(await extended).toBeInstanceOf(LockLostError);
+    world.backend.interfere.release = undefined;
+    await world.clock.advance(10_000);
+    expect(await keptMs(world)).toBe(0);
+  });
+
+  test("what may have been extended is not handed on in memory to one that asked for the first ttl", async () => {
+    const world = stage({ ttl: "30s" });
+    const lease = await world.locks.acquire("a");
+    const next = world.locks.acquire("a");
+    const { opened, open } = gate();
+    world.backend.interfere.renew = async (pass) => {
+      const answers = await pass();
+      await opened;
+      return answers;
+    };
+    const extended = failure(lease.extend("10m"));
+    await world.clock.settle();
+    await lease.release();
+    const after = await next;
+    expect(await keptMs(world)).toBeLessThanOrEqual(30_000);
+    open();
+    expect(await extended).toBeInstanceOf(LockLostError);
+    await after.release();
+  });
+
+  test("one of several readers that is released does not wait for the answer, though the others go on", async () => {
+    const world = stage({ ttl: "30s", mode: "shared" });
+    const [first, second] = await Promise.all([world.locks.acquire("a"), world.locks.acquire("a")]);
+    expect(first.fence).toBe(second.fence);
+    world.backend.interfere.renew = () => new Promise(() => {});
+    const extended = failure(first.extend());
+    await world.clock.settle();
+    await first.release();
+    await world.clock.settle();
+    expect(await extended).toMatchObject({ loss: { kind: "released" } });
+    second.assertHeld();
+    await second.release();
+  });
+
+  test("an answer with a proof from before a sleep, which comes after it, is not believed for the time slept", async () => {
+    const world = stage({ ttl: "30s" });
+    const lease = await world.locks.acquire("a");
+    await world.clock.advance(5);
+    const fromMs = world.clock.now() - 1;
+    const { opened, open } = gate();
+    world.backend.interfere.renew = async (pass, claims) => {
+      const answers = await pass();
+      if (claims[0]?.ttlMs === 30_000) return answers;
+      await opened;
+      return [{ held: true, fromMs }];
+    };
+    const extended = lease.extend("10m");
+    await world.clock.settle();
+    world.clock.suspend(300_000);
+    // In doubt: the watchdog asks, and hears that it is held.
+    lease.remaining();
+    await world.clock.advance(20);
+    lease.assertHeld();
+    open();
+    await extended;
+    expect(lease.remaining()).toBeLessThanOrEqual(300_000);
+    await lease.release();
+  });
+
+  test("what it shows is written once", async () => {
+    const world = stage({ ttl: "30s" });
+    const lease = await world.locks.acquire("a");
+    const next = world.locks.acquire("a");
+    await lease.extend();
+    await lease.extend();
+    expect(world.backend.steps.flatMap(({ step, claims }) => (step === "renew" ? [claims[0]?.changed] : []))).toEqual([
+      true,
+      undefined,
+    ]);
+    await lease.release();
     await (await next).release();
   });
 

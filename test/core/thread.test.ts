@@ -55,6 +55,19 @@ test("extended for another ttl, an answer that the thread gets to a question for
   expect(result).toEqual({ extended: true, beyond: false, asked: 0, result: "released" });
 });
 
+test("extended for a shorter ttl, it takes nothing away before the thread's next renewal", async () => {
+  const result = await script(`
+    const kept = [];
+    for (let count = 0; count < 20; count++) {
+      const lease = await locks.acquire("a", { ttl: "10m", renew: "thread" });
+      kept.push((await lease.extend("5m")) > 300_000 && lease.remaining() > 300_000);
+      await lease.release();
+    }
+    tell(kept);
+    await locks.close();`);
+  expect(result).toEqual(Array(20).fill(true));
+});
+
 test("the same without the thread loses it: the test can fail", async () => {
   const result = await script(`
     const lease = await locks.acquire("a", { ttl: 400 });

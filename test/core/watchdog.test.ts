@@ -51,6 +51,22 @@ test("S18: a batch that fails as a whole is halved until the bad claim stands al
   expect(leases[2]!.signal.reason).toBeInstanceOf(LockLostError);
 });
 
+test("a lease that begins while the others are asked for in doubt ends at its time", async () => {
+  const { clock, backend, locks } = stage();
+  await locks.acquire("a");
+  backend.interfere.renew = () => new Promise(() => {});
+  await clock.advance(100);
+  backend.listener!.doubt();
+  await clock.advance(100);
+  expect(backend.count("renew"), "that has no answer yet").toBe(1);
+  const lease = await locks.acquire("b", { maxHold: "2s" });
+  const untilMs = clock.now() + lease.remaining();
+  let abortedMs = Infinity;
+  lease.signal.addEventListener("abort", () => (abortedMs = clock.now()));
+  await clock.advance(20_000);
+  expect(abortedMs).toBeLessThanOrEqual(untilMs);
+});
+
 test("a store that answers nonsense is not believed", async () => {
   const { clock, backend, locks } = stage();
   const lease = await locks.acquire("a");

@@ -17,7 +17,10 @@ import { cannotRun, notAcquired, runUnder, waitsForItself, whileWaiting, withSig
 
 const KEEP = { minMs: OUTCOME_KEEP_MIN_MS, maxMs: OUTCOME_KEEP_MAX_MS };
 const FAILED = "CommandFailed";
-const EXIT_WORD = /^EXIT_(\d{1,3})$/u;
+/** Of a failure: any program may have written it. */
+const EXIT_WORD = /^EXIT_([1-9]\d?|1\d\d|2[0-4]\d|25[0-5])$/u;
+/** It was done, and what came of it could not be kept. */
+const NO_VALUE = "x";
 
 export const onceCommand: Command = {
   spec: {
@@ -120,16 +123,24 @@ async function runOnce(io: Io, flags: Flags, around: Runtime): Promise<number> {
       await Promise.race([begun, running]);
     });
     const { replayed, fence, at } = await running!;
-    if (!replayed) return EXIT.ok;
-    const agoMs = Math.max(0, Date.now() - at.getTime());
-    const message = `${name} was done ${formatMs(agoMs)} ago (fence ${fence}), so ${program.name} was not run`;
-    log.say("done", message, { name, fence, at: at.toISOString(), replayed });
-    return EXIT.ok;
+    return replayed ? done(around, fence, at) : EXIT.ok;
   } catch (error) {
     if (error instanceof CommandFailed) return error.exit;
     if (signals.exitCode !== undefined) return signals.exitCode;
+    if (isA(LockOutcomeError, error)) {
+      const { outcome } = await store.backend.inspect(name);
+      if (outcome?.fence === error.fence && outcome.value.startsWith(NO_VALUE))
+        return done(around, error.fence, new Date(Date.now() - outcome.ageMs));
+    }
     return failed(error, name, log) ?? notAcquired(error, log, name, conflictCode);
   }
+}
+
+function done({ plan: { name, program }, log }: Runtime, fence: bigint, at: Date): number {
+  const agoMs = Math.max(0, Date.now() - at.getTime());
+  const message = `${name} was done ${formatMs(agoMs)} ago (fence ${fence}), so ${program.name} was not run`;
+  log.say("done", message, { name, fence, at: at.toISOString(), replayed: true });
+  return EXIT.ok;
 }
 
 /** What another one's failure, or a success that was not kept, comes to. `undefined`: it is neither. */

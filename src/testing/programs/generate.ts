@@ -3,6 +3,7 @@ import { seeded, type SeededChance } from "../seeded-random.ts";
 import type { Fault, Operation } from "../faults.ts";
 import { EVENTS } from "./events.ts";
 import type { LockNames, Options, Program, ProgramFault, Step, Thread } from "./program.ts";
+import { slowness, stretch } from "./stretch.ts";
 
 /** What a program may use beside run() and sleep. */
 const FEATURES = [
@@ -68,16 +69,19 @@ class Author {
     const threads: Thread[] = Array.from({ length: count }, (_, at) => {
       const start: Step[] = chance.happens(0.5) ? [{ do: "sleep", ms: chance.pick(SLEEPS) }] : [];
       if (this.#features.has("hoard") && chance.happens(0.4)) start.push(...this.#hoard());
+      if (this.#features.has("extend") && chance.happens(0.5)) start.push(...stretch(chance));
       return { client: at % clients, steps: [...start, ...this.#steps(0)] };
     });
     const without = (["swap", "watch", "listen"] as const).filter(() => chance.happens(0.1));
     const faults = chance.happens(0.4) ? this.#faults(clients) : [];
+    const slow = this.#features.has("extend") && chance.happens(0.5) ? slowness(chance) : undefined;
     return {
       seed: this.#seed,
       ...(chance.happens(0.4) && { run: chance.pick([1, 2]) }),
       ...(without.length > 0 && { without }),
       ...(chance.happens(0.5) && { lagMs: chance.pick([1, 3, 10, 50, 90]) }),
       ...(faults.length > 0 && { faults }),
+      ...slow,
       threads,
     };
   }
