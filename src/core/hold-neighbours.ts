@@ -35,6 +35,5 @@ export interface HoldGroup<Hold> {
   readonly failures: number;
   readonly renewAtMs: number;
   isAsking(nowMs: number): boolean;
-  noteEnd(trustedUntilMs: number): void;
   remove(hold: Hold): void;
 }

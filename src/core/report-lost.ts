@@ -19,3 +19,14 @@ export function whyEnded(hold: Hold, nowMs: number, failures: number): LossReaso
   if (failures > 0) return { kind: "expired", renewal: "failed", failures };
   return { kind: "expired", renewal: "late", lateMs: nowMs - hold.trustedUntilMs };
 }
+
+/** A hold that cannot be trusted any more. */
+export interface Ended {
+  readonly hold: Hold;
+  readonly loss: LossReason;
+}
+
+/** Ends holds, one after the other. The listeners of one may have ended the next. */
+export function lose(ended: readonly Ended[]): void {
+  for (const { hold, loss } of ended) hold.lose(loss);
+}

@@ -15,9 +15,8 @@ import type { Runtime } from "./release.ts";
 import type { RenewThread } from "./renew-thread.ts";
 import { RenewalGroup } from "./renewal-group.ts";
 import { renewChannel } from "../contract/events.ts";
-import type { LossReason } from "../contract/loss.ts";
 import type { Hold } from "./hold.ts";
-import { whyEnded } from "./report-lost.ts";
+import { type Ended, lose, whyEnded } from "./report-lost.ts";
 
 /** Groups due within this part of their ttl are renewed along with others, so leases taken at random moments end up in few batches. */
 const RIDE_ALONG = 1 / 10;
@@ -26,12 +25,6 @@ const JOIN = 1 / 30;
 const RETRY_MIN_MS = 10;
 /** How often holds that are not renewed are looked at: a machine that slept shows only by its wall clock. */
 const SLEEP_LOOK_MS = 1000;
-
-/** A hold that cannot be trusted any more. */
-interface Ended {
-  readonly hold: Hold;
-  readonly loss: LossReason;
-}
 
 export class Watchdog {
   readonly #backend: Backend;
@@ -211,6 +204,13 @@ export class Watchdog {
     this.#deadlines.set(group, Math.min(nextMs, group.firstEndMs));
   }
 
+  /** It may have less time than before, also in another group than that which was asked for. */
+  #noteEnd(hold: Hold): void {
+    const group = hold.group as RenewalGroup;
+    group.noteEnd(hold.trustedUntilMs);
+    this.#setDeadline(group);
+  }
+
   async #renew(groups: readonly RenewalGroup[]): Promise<void> {
     // Copies of the right size from the start: lists that grow to thousands leave as much behind for the garbage collector.
     const holds = groups.length === 1 ? groups[0]!.holds.slice() : groups.flatMap((group) => group.holds);
@@ -242,7 +242,7 @@ export class Watchdog {
       if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs, hold.group.failures) });
       else if (typeof said === "number") {
         hold.confirm(claims[index]!, said, sent);
-        if (hold.isShortened) hold.group.noteEnd(hold.trustedUntilMs);
+        if (hold.isShortened) this.#noteEnd(hold);
         if (claims[index]!.changed === true) hold.shown(claims[index]!);
         hold.hearFromStore(read !== said);
       } else if (said === undefined) unknown.push(hold);
@@ -291,9 +291,4 @@ export class Watchdog {
   #thirdMs(ttlMs: number): number {
     return jitter(ttlMs / 3, 0.9, 1, this.#chance);
   }
-}
-
-/** Ends holds, one after the other. The listeners of one may have ended the next. */
-function lose(ended: readonly Ended[]): void {
-  for (const { hold, loss } of ended) hold.lose(loss);
 }
