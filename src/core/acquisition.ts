@@ -206,10 +206,7 @@ export class Acquisition<For = unknown> {
     return new Error(`no answer for ${formatMs(silentMs)}`);
   }
 
-  /**
-   * The claim is no longer wanted: stop. Settles when nothing of it is left in the store, as far as that can be known. `true`: the
-   * store has answered that.
-   */
+  /** It is no longer wanted: stop. Settles when nothing of it is left in the store. `false`: the store did not answer, and that is unknown. */
   callOff(): Promise<boolean> {
     if (this.#off !== undefined) return this.#off;
     const asked = this.#asked;
@@ -221,8 +218,7 @@ export class Acquisition<For = unknown> {
   /** The release goes out now, and again after an attempt that is still on its way: the first may have overtaken it. */
   async #leave(asked: Promise<unknown> | undefined): Promise<boolean> {
     const again = asked?.catch(() => {}).then(() => this.#release());
-    const [isAnswered, isAnsweredAgain = true] = await Promise.all([this.#release(), again]);
-    return isAnswered && isAnsweredAgain;
+    return !(await Promise.all([this.#release(), again])).includes(false);
   }
 
   /**

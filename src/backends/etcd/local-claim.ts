@@ -48,7 +48,7 @@ export class LocalClaim {
   shownMs: number = -Infinity;
   /** It is being released. */
   isLeaving = false;
-  /** The last operation that was begun, if it is its release: whoever asks for the same meanwhile shares it. */
+  /** The last operation that was begun, if it is its release: the same that is asked for meanwhile shares it. */
   ending: Ending | undefined;
   #isBusy = false;
   readonly #waiting: (() => void)[] = [];

@@ -234,7 +234,7 @@ describe("many calls at once", () => {
     );
     await eventually("a full window", () => sent(first) === 128 || undefined);
     const talk = setInterval(() => void client.keepAlive(1n).catch(() => undefined), 10);
-    // Behind them, this one finds that it waits in vain.
+    // Behind them, this one finds that nothing is answered.
     await client.range({ key: KEY }, 300).catch(() => undefined);
     await client.range({ key: KEY }, 60_000);
     const other = two.find((server) => server !== first);

@@ -30,7 +30,7 @@ export class CallWindow {
 
   /**
    * Waits for its turn, for as long as calls are answered, then for `limitMs` at most. `undefined`, at once, or `true`: it has one,
-   * which ends with leave(). `false`: it waited in vain, or the window was closed.
+   * which ends with leave(). `false`: no call was answered in that time, or the window was closed.
    */
   enter(rank: Rank, limitMs: number): Promise<boolean> | undefined {
     if (this.#out < MOST) {
