@@ -29,9 +29,21 @@ export async function within<T>(
 
 /**
  * As {@link within}, in portions: time in which this process itself stood still (a blocked event loop, SIGSTOP) counts for one of
- * them at most. Timers come before messages then, and what has long arrived would not be heard.
+ * them at most. Timers come before messages then, and what has long arrived would not be heard. Whenever `progress` has changed,
+ * the time starts again.
  */
-export async function withinAwake(clock: Clock, done: Promise<true>, ms: number): Promise<boolean> {
-  for (let left = PORTIONS; left > 0; left--) if (await within(clock, done, ms / PORTIONS)) return true;
+export async function withinAwake(
+  clock: Clock,
+  done: Promise<true>,
+  ms: number,
+  progress: () => unknown = () => undefined,
+): Promise<boolean> {
+  let seen = progress();
+  for (let left = PORTIONS; left > 0; left--) {
+    if (await within(clock, done, ms / PORTIONS)) return true;
+    const now = progress();
+    if (now !== seen) left = PORTIONS + 1;
+    seen = now;
+  }
   return false;
 }

@@ -57,7 +57,7 @@ export class Acquisition<For = unknown> {
   /** The question that is out; its answer is not here yet. */
   #asked: Promise<unknown> | undefined;
   #waiting: AbortController | undefined;
-  #off: Promise<void> | undefined;
+  #off: Promise<boolean> | undefined;
 
   constructor(around: Runtime, claim: Claim, request: For) {
     this.#around = around;
@@ -206,29 +206,29 @@ export class Acquisition<For = unknown> {
     return new Error(`no answer for ${formatMs(silentMs)}`);
   }
 
-  /** The claim is no longer wanted: stop. Settles when nothing of it is left in the store, as far as that can be known. */
-  callOff(): Promise<void> {
+  /** It is no longer wanted: stop. Settles when nothing of it is left in the store. `false`: the store did not answer, and that is unknown. */
+  callOff(): Promise<boolean> {
     if (this.#off !== undefined) return this.#off;
     const asked = this.#asked;
-    this.#off = this.#sentAtMs === -Infinity ? Promise.resolve() : this.#leave(asked);
+    this.#off = this.#sentAtMs === -Infinity ? Promise.resolve(true) : this.#leave(asked);
     this.#waiting?.abort();
     return this.#off;
   }
 
   /** The release goes out now, and again after an attempt that is still on its way: the first may have overtaken it. */
-  async #leave(asked: Promise<unknown> | undefined): Promise<void> {
+  async #leave(asked: Promise<unknown> | undefined): Promise<boolean> {
     const again = asked?.catch(() => {}).then(() => this.#release());
-    await Promise.all([this.#release(), again]);
+    return !(await Promise.all([this.#release(), again])).includes(false);
   }
 
   /**
    * Whatever was asked for has reached the store by now, or will be followed by another release. A claim that is queued keeps
    * its place for a ttl, and may be granted at its end for another.
    */
-  async #release(): Promise<void> {
+  async #release(): Promise<boolean> {
     const { ttlMs, lockDelayMs, queues } = this.claim;
     const keptMs = (queues ? 2 : 1) * ttlMs + lockDelayMs;
-    await releaseUntil(this.#around, unused(this.claim), this.#around.clock.now() + keptMs);
+    return (await releaseUntil(this.#around, unused(this.claim), this.#around.clock.now() + keptMs)) !== undefined;
   }
 
   #pauseMs(round: number): number {

@@ -91,6 +91,8 @@ export class Releases {
   /** What goes on while no caller waits, with the names of the locks. */
   readonly #behind: Map<Promise<unknown>, string> = new Map();
   #idle: ((is: true) => void) | undefined;
+  /** How often the store has answered. */
+  #answers = 0;
   #stopped = false;
 
   constructor(around: Runtime) {
@@ -157,23 +159,24 @@ export class Releases {
     return [...this.#waiting.all().map(({ hold }) => hold.claim.name), ...this.#behind.values()];
   }
 
-  /** Remembers what is still under way for a claim that is not waited for, until it has settled. */
-  track(name: string, work: Promise<unknown>): void {
+  /** Remembers what is still under way for a claim that is not waited for, until it has settled. `work`: whether the store answered. */
+  track(name: string, work: Promise<boolean>): void {
     this.#behind.set(work, name);
-    const forget = (): void => {
+    const forget = (isAnswered: boolean): void => {
+      if (isAnswered) this.#answers++;
       this.#behind.delete(work);
       this.#lookIfIdle();
     };
-    work.then(forget, forget);
+    work.then(forget, () => forget(false));
   }
 
-  /** Resolves when nothing is under way, or after `ms` in which this process ran. */
+  /** Resolves when nothing is under way, or after `ms` in which this process ran and the store answered nothing. */
   async settled(ms: number): Promise<void> {
     const idle = new Promise<true>((resolve) => {
       this.#idle = resolve;
       this.#lookIfIdle();
     });
-    await withinAwake(this.#clock, idle, ms);
+    await withinAwake(this.#clock, idle, ms, () => this.#answers);
   }
 
   /** Asks for nothing more. Callers that still wait for an answer get one now. */
@@ -200,6 +203,7 @@ export class Releases {
 
   /** The answer to the first asking. */
   #heard(pending: Pending, was: Released | undefined, wasSure: boolean): void {
+    this.#answers++;
     if (was === "held") return this.#answer(pending, "released");
     // Once it was asked for again, "no" proves nothing: the second asking may have been the first to arrive. ("queued": a late
     // attempt of the same claim arrived in between. It may even hold the lock anew, but then the lease was released before.)
@@ -233,7 +237,10 @@ export class Releases {
     // the release or with it, may have come to the store later than is known.
     const untilMs = nowMs + longestTtlMs + claim.lockDelayMs;
     const outcome = pending.inDoubt ? undefined : hold.outcome;
-    const asked = releaseUntil(this.#around, claim, untilMs, outcome).then((was) => this.#heardAgain(pending, was));
+    const asked = releaseUntil(this.#around, claim, untilMs, outcome).then((was) => {
+      this.#heardAgain(pending, was);
+      return was !== undefined;
+    });
     this.track(claim.name, asked);
     const patienceMs = Math.min(PATIENCE_MAX_MS, ttlMs / 3, trustedUntilMs - nowMs);
     // At its very end too, the store gets the time of an answer.

@@ -208,3 +208,28 @@ test("S132: close() does not count the time in which its own event loop was bloc
   expect(await running).toBeInstanceOf(LockClosedError);
   expect(await other().query()).toMatchObject({ held: [], pending: [] });
 });
+
+test("close() waits for as long as the store goes on answering, however many leases there are", async () => {
+  const { clock, backend, locks, other } = stage();
+  const names = ["a", "b", "c", "d", "e", "f", "g"];
+  for (const name of names) await locks.acquire(name, { ttl: "60s" });
+  let busyUntilMs = 0;
+  const answering = new Map<string, Promise<void>>();
+  // One answer in two seconds: in all more than the store's time for being silent.
+  backend.interfere.release = async (pass, [claim]) => {
+    const id = claim?.id ?? "";
+    if (!answering.has(id)) {
+      busyUntilMs = Math.max(busyUntilMs, clock.now()) + 2000;
+      const waitMs = busyUntilMs - clock.now();
+      answering.set(id, new Promise((resolve) => clock.setTimer(() => resolve(), waitMs)));
+    }
+    await answering.get(id);
+    return await pass();
+  };
+  let closed = false;
+  const closing = locks.close().finally(() => (closed = true));
+  while (!closed) await clock.advance(100);
+  await closing;
+  expect(clock.now()).toBeGreaterThanOrEqual(2000 * names.length);
+  expect(await other().query()).toMatchObject({ held: [], pending: [] });
+});

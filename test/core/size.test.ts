@@ -10,7 +10,7 @@ import { expect, test } from "vitest";
 // 600 bytes more for closeOnSignals(), tryRun(), inspect(), isHeld(), outcome() and forget(), most of which is loaded on demand.
 // 100 bytes more: a renewal must be about the same lease, where a question for its claim had no answer (S165). 200 more, so that an outcome is only believed to
 // be kept by the store's word. 450 more for extend() (most of it loaded on demand) and fenceOf(). 500 more for what subscribers hear of an acquire, and subscribe().
-test("the core is at most 20.8 kB, bundled, minified and compressed", async () => {
+test("the core is at most 20.9 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -22,5 +22,5 @@ test("the core is at most 20.8 kB, bundled, minified and compressed", async () =
   for (const name of loaded) for (const needed of chunks.get(name)?.imports ?? []) loaded.add(needed);
   const bytes = brotliCompressSync([...loaded].map((name) => chunks.get(name)?.code ?? "").join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(20_800);
+  expect(bytes).toBeLessThanOrEqual(20_900);
 });

@@ -127,7 +127,7 @@ export class EtcdBackend implements Backend {
 
   release(claim: Claim, outcome?: Outcome): Promise<Released> {
     return this.#ask(claim.name, async () => {
-      const released = await this.#end(claim, outcome);
+      const released = await this.#holders.release(claim, outcome);
       // An earlier request, whose answer was lost, may have kept it: then the lease was held until that.
       if (outcome === undefined || released === "held") return released;
       return (await this.#outcomes.isKept(claim, outcome)) ? "held" : released;
@@ -260,18 +260,6 @@ export class EtcdBackend implements Backend {
       await this.#releases.removeQuietly(local);
     }
     return outcome === undefined ? toRefused(this.client, claim, result) : { granted: false, heldBy: [], outcome };
-  }
-
-  async #end(claim: Claim, outcome: Outcome | undefined): Promise<Released> {
-    const local = this.#holders.claims.get(claim.id);
-    if (local === undefined) return this.#releases.endUnknown(claim, outcome);
-    await local.enter();
-    try {
-      if (this.#holders.claims.get(claim.id) !== local) return await this.#releases.endUnknown(claim, outcome);
-      return await this.#holders.end(local, claim, outcome);
-    } finally {
-      local.leave();
-    }
   }
 
   async #swap(held: Held, ending: Claim, next: Claim): Promise<Swapped> {

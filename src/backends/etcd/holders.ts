@@ -138,6 +138,38 @@ export class Holders {
     return found?.holds === true && place?.key.equals(found.contender.key) !== true;
   }
 
+  /** Releases the claim, whether or not this process knows it. */
+  release(claim: Claim, outcome: Outcome | undefined): Promise<Released> {
+    const local = this.claims.get(claim.id);
+    if (local === undefined) return this.#setup.releases.endUnknown(claim, outcome);
+    const { ending } = local;
+    // It waits for its turn among many. The core asks again after a while, and both together would take even longer.
+    if (ending !== undefined && ending.outcome === outcome) return ending.released;
+    const released = this.#release(local, local.enter(), claim, outcome);
+    const begun = { outcome, released };
+    local.ending = begun;
+    const settled = (): void => {
+      if (local.ending === begun) local.ending = undefined;
+    };
+    released.then(settled, settled);
+    return released;
+  }
+
+  async #release(
+    local: LocalClaim,
+    turn: Promise<void> | undefined,
+    claim: Claim,
+    outcome: Outcome | undefined,
+  ): Promise<Released> {
+    await turn;
+    try {
+      if (this.claims.get(claim.id) !== local) return await this.#setup.releases.endUnknown(claim, outcome);
+      return await this.end(local, claim, outcome);
+    } finally {
+      local.leave();
+    }
+  }
+
   /** Releases the claim. After a rejection all is as it was, so that it can be asked again. */
   async end(local: LocalClaim, claim: Claim, outcome?: Outcome): Promise<Released> {
     const { releases } = this.#setup;

@@ -1,5 +1,5 @@
 /** A claim that this process knows: its key, if it has one, and what is known of it. Its operations run one after the other. */
-import type { Claim } from "../../contract/backend.ts";
+import type { Claim, Outcome, Released } from "../../contract/backend.ts";
 import { below, type KeySpan, type NameKeys } from "./keys.ts";
 import type { Lease } from "./lease.ts";
 
@@ -24,6 +24,11 @@ export interface Blocked {
   readonly revision: bigint;
 }
 
+export interface Ending {
+  readonly outcome: Outcome | undefined;
+  readonly released: Promise<Released>;
+}
+
 export class LocalClaim {
   claim: Claim;
   /** All keys of the lock. */
@@ -43,6 +48,8 @@ export class LocalClaim {
   shownMs: number = -Infinity;
   /** It is being released. */
   isLeaving = false;
+  /** The last operation that was begun, if it is its release: the same that is asked for meanwhile shares it. */
+  ending: Ending | undefined;
   #isBusy = false;
   readonly #waiting: (() => void)[] = [];
 
@@ -54,6 +61,7 @@ export class LocalClaim {
 
   /** Waits for its turn: a release runs after the attempt before it, and removes what that made. Ends with leave(). */
   enter(): Promise<void> | undefined {
+    this.ending = undefined;
     if (this.#isBusy) return new Promise<void>((resolve) => this.#waiting.push(resolve));
     this.#isBusy = true;
     return undefined;

@@ -72,6 +72,7 @@ async function confirmChunk(
         // With a read in it, so that the cluster is asked and not only this member.
         success: [...reads, { range: { key: first.place.key, keysOnly: true } }],
         failure: [...reads, ...chunk.map(({ place }) => ({ range: { key: place.key, keysOnly: true } }))],
+        rank: "keep",
       },
       limitMs,
     );

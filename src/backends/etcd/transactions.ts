@@ -85,7 +85,7 @@ async function create(
     when: [...when, ...withoutOutcome(local)],
     success: [...before, put, ...lookAt(local.span)],
     failure: [{ range: { key: place.key } }, ...lookAt(local.span), ...lookForOutcome(local)],
-    begins: before.length === 0,
+    rank: before.length === 0 ? "begin" : "end",
   });
   return toLook(local, response, asked, before.length + 1);
 }

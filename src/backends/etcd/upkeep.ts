@@ -94,6 +94,7 @@ export class Upkeep {
       const { header, kvs } = await this.#client.txn({
         when: [],
         success: chunk.map(({ place }) => ({ range: { key: place.key, keysOnly: true } })),
+        rank: "keep",
       });
       lease.confirmed(header.term, askedMs);
       for (const [i, { local, place }] of chunk.entries()) if (isLost(local, place, kvs[i]?.[0])) local.upset?.();

@@ -6,7 +6,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { CallWindow } from "../../../src/backends/etcd/client/call-window.ts";
 import { MalformedError, Reader, Writer } from "../../../src/backends/etcd/client/codec.ts";
 import { EtcdClient } from "../../../src/backends/etcd/index.ts";
-import { EtcdError, toError } from "../../../src/backends/etcd/client/errors.ts";
+import { toError } from "../../../src/backends/etcd/client/errors.ts";
 import { toLockError } from "../../../src/backends/etcd/errors.ts";
 import { Deframer, toFrame } from "../../../src/backends/etcd/client/frames.ts";
 import { readRange, readTxn } from "../../../src/backends/etcd/client/kv-messages.ts";
@@ -196,24 +196,53 @@ describe("many calls at once", () => {
     await Promise.allSettled(calls);
   });
 
-  test("wait for as long as others are answered, and those that keep or end something go first", async () => {
+  test("wait for as long as others are answered, and what keeps something goes first, then what ends something", async () => {
     const window = new CallWindow();
-    for (let i = 0; i < 128; i++) expect(window.enter(true, 1)).toBeUndefined();
+    for (let i = 0; i < 128; i++) expect(window.enter("keep", 1)).toBeUndefined();
     const passed: string[] = [];
-    const [join, release] = [window.enter(false, 60_000), window.enter(true, 60_000)];
-    void join?.then(() => passed.push("join"));
-    void release?.then(() => passed.push("release"));
-    window.leave(true);
-    await release;
-    window.leave(true);
-    await join;
-    expect(passed).toEqual(["release", "join"]);
-    await expect(window.enter(true, 1), "none is answered").rejects.toMatchObject({ isRefusal: true });
-    const last = window.enter(true, 60_000);
-    window.close(new EtcdError("CLOSED", "the client is closed"));
-    await expect(last).rejects.toMatchObject({ code: "CLOSED" });
+    const turns = (["begin", "end", "keep"] as const).map(async (rank) => {
+      expect(await window.enter(rank, 60_000)).toBe(true);
+      passed.push(rank);
+    });
+    for (let i = 0; i < turns.length; i++) window.leave(true);
+    await Promise.all(turns);
+    expect(passed).toEqual(["keep", "end", "begin"]);
+    expect(await window.enter("keep", 1), "none is answered").toBe(false);
+    const last = window.enter("keep", 60_000);
+    window.close();
+    expect(await last, "its connection was left").toBe(false);
+    expect(await window.enter("keep", 60_000)).toBe(false);
     for (let i = 0; i < 128; i++) window.leave(true);
-    expect(window.enter(false, 1)).toBeUndefined();
+    expect(window.enter("begin", 1)).toBeUndefined();
+  });
+
+  test("that a member keeps waiting are not in the way of those to the next member", async () => {
+    // Cut off from the others, the first one that is dialled answers no transaction, but it talks.
+    let first: FakeServer | undefined;
+    const answer = (method: string, server: FakeServer | undefined): Answer => {
+      if (method === "Lease/LeaseKeepAlive") return leaseAnswer(1n, 9, 2n);
+      return method === "KV/Txn" && (first ??= server) === server ? "never" : rangeAnswer([]);
+    };
+    const two: FakeServer[] = [];
+    for (const at of [0, 1]) two.push(await serve((method) => answer(method, two[at])));
+    const sent = (server: FakeServer | undefined): number =>
+      server?.calls.filter((method) => method === "KV/Txn").length ?? 0;
+
+    const client = clientOf(two.map(({ endpoint }) => endpoint).join(","));
+    const stuck = Array.from({ length: 200 }, () =>
+      client.txn({ when: [], success: [] }, 600_000).catch(() => "failed"),
+    );
+    await eventually("a full window", () => sent(first) === 128 || undefined);
+    const talk = setInterval(() => void client.keepAlive(1n).catch(() => undefined), 10);
+    // Behind them, this one finds that nothing is answered.
+    await client.range({ key: KEY }, 300).catch(() => undefined);
+    await client.range({ key: KEY }, 60_000);
+    const other = two.find((server) => server !== first);
+    await eventually("those that waited were sent to the other", () => sent(other) === 200 - 128 || undefined);
+    expect(sent(first)).toBe(128);
+    clearInterval(talk);
+    await client.close();
+    await Promise.all(stuck);
   });
 });
 
@@ -270,6 +299,21 @@ describe("a user's token", () => {
     current = 2;
     await Promise.all(Array.from({ length: 30 }, () => client.range({ key: KEY })));
     expect(server.calls.filter((call) => call === "Auth/Authenticate")).toHaveLength(2);
+  });
+
+  test("that comes too late for a call: that is not sent, which is certain, and not sent with no time to be answered", async () => {
+    const { endpoint, calls } = await serve((method) => {
+      if (method !== "Auth/Authenticate") return rangeAnswer([]);
+      // The time of the second call passes.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60);
+      return token("t");
+    });
+    const client = clientOf(endpoint, { auth: { user: "app", password: "p" } });
+    await eventually("a connection", () => client.isConnected || undefined);
+    const [patient, hasty] = [client.range({ key: KEY }, 60_000), client.range({ key: KEY }, 30)];
+    await expect(hasty).rejects.toMatchObject({ isRefusal: true, message: /no time was left/ });
+    await patient;
+    expect(calls).toEqual(["Auth/Authenticate", "KV/Range"]);
   });
 
   test("that is refused again is not asked for without end; nor is a wrong password, which is not repeated", async () => {

@@ -41,6 +41,19 @@ async function leasesOf(prefix: string): Promise<readonly bigint[]> {
   return kvs.filter(({ key }) => key.toString().startsWith(`/holdfast/${prefix}`)).map(({ lease }) => lease);
 }
 
+test("a release that is asked for again while it is on its way is sent once; one after another attempt is its own", async () => {
+  const name = lockName();
+  const one = claim(name);
+  await granted(backend, one);
+  const { calls } = backend.client;
+  expect(await Promise.all([backend.release(one), backend.release(one)])).toEqual(["held", "held"]);
+  expect(backend.client.calls - calls).toBe(1);
+  await granted(backend, one);
+  const asked = [backend.release(one), backend.attempt(one), backend.release(one)] as const;
+  expect(await Promise.all(asked)).toMatchObject(["held", { granted: true }, "held"]);
+  expect(await leasesOf(name)).toEqual([]);
+});
+
 describe("leases", () => {
   test("of claims that are renewed together are one; two claims on one lock never share one", async () => {
     const prefix = lockName();

@@ -1,7 +1,7 @@
 /** The way to the cluster: one connection at a time, replaced by one to another member when it ends or its member is of no use. */
 import type { ConnectionOptions } from "node:tls";
 import { DialBackoff } from "./backoff.ts";
-import { CallWindow } from "./call-window.ts";
+import type { Rank } from "./call-window.ts";
 import { writeAuthenticate, readToken } from "./cluster-messages.ts";
 import { Connection, type Metadata } from "./connection.ts";
 import { type Endpoint, EndpointRing } from "./endpoints.ts";
@@ -32,8 +32,8 @@ interface Waiter {
 export interface CallOptions {
   /** @default that the member must know a leader */
   readonly metadata?: Metadata | undefined;
-  /** False: it begins something, and waits for calls that keep or end something. @default true */
-  readonly isUrgent?: boolean | undefined;
+  /** Where many calls are out. @default "end" */
+  readonly rank?: Rank | undefined;
 }
 
 export class Channel {
@@ -42,7 +42,6 @@ export class Channel {
   readonly #backoff: DialBackoff;
   readonly #waiters = new Set<Waiter>();
   readonly #ending = new Set<Connection>();
-  readonly #window = new CallWindow();
   #connection: Connection | undefined;
   #pause: NodeJS.Timeout | undefined;
   #isFirst = true;
@@ -62,41 +61,42 @@ export class Channel {
   }
 
   /**
-   * One request, one answer, within `limitMs` in all. What certainly was not carried out is sent again, to another member; what
-   * may have been rejects.
+   * One request, one answer, within `limitMs` from its turn. What certainly was not carried out is sent again, to another member;
+   * what may have been rejects.
    */
   async call(path: string, message: Uint8Array, limitMs: number, how: CallOptions = {}): Promise<Buffer> {
-    const turn = this.#window.enter(how.isUrgent ?? true, limitMs);
-    if (turn !== undefined) await turn;
-    let isAnswered = true;
-    try {
-      return await this.#call(path, message, limitMs, how.metadata ?? NEEDS_LEADER);
-    } catch (error) {
-      isAnswered = !hasCode(error, "DEADLINE_EXCEEDED");
-      throw error;
-    } finally {
-      this.#window.leave(isAnswered);
-    }
-  }
-
-  async #call(path: string, message: Uint8Array, limitMs: number, metadata: Metadata): Promise<Buffer> {
-    const deadlineMs = performance.now() + limitMs;
+    const { metadata = NEEDS_LEADER, rank = "end" } = how;
+    let deadlineMs = performance.now() + limitMs;
     let mayRenewToken = true;
     for (;;) {
       const connection = await this.#connected(deadlineMs);
+      const sinceMs = performance.now();
+      const turn = connection.window.enter(rank, limitMs);
+      const isTurn = turn === undefined || (await turn);
+      // Other calls were answered while it waited: the time that this took is not its own.
+      if (turn !== undefined && connection.window.answeredMs > sinceMs) deadlineMs = performance.now() + limitMs;
+      if (!isTurn) {
+        if (connection.isOpen) this.late(sinceMs, connection);
+        if (performance.now() < deadlineMs) continue;
+        throw unsent(`${connection.endpoint}: no call was answered within ${Math.round(limitMs)} ms`);
+      }
       const login = this.#login(connection, deadlineMs);
       let token: string | undefined;
+      let isAnswered = true;
       try {
         token = await login;
         const restMs = deadlineMs - performance.now();
         if (restMs <= 0) throw unsent(`${connection.endpoint}: no time was left`);
         return await this.#callOn(connection, path, withToken(metadata, token), message, restMs);
       } catch (error) {
+        isAnswered = !hasCode(error, "DEADLINE_EXCEEDED", "UNAVAILABLE");
         if (token !== undefined && mayRenewToken && isStaleToken(error)) {
           mayRenewToken = false;
           this.#forget(login);
         } else if (!(error instanceof EtcdError && error.isMembers) || performance.now() >= deadlineMs) throw error;
         else connection.leave();
+      } finally {
+        connection.window.leave(isAnswered);
       }
     }
   }
@@ -133,7 +133,6 @@ export class Channel {
     this.#isClosed = true;
     clearTimeout(this.#pause);
     const closed = new EtcdError("CLOSED", "the client is closed");
-    this.#window.close(closed);
     for (const waiter of this.#waiters) this.#reject(waiter, closed);
     const all = [...this.#ending];
     await Promise.all(all.map((connection) => this.#ended(connection, closed)));

@@ -55,7 +55,6 @@ export interface EtcdClientOptions {
 
 const LIMIT_MS = 3000;
 const NO_LEADER_NEEDED: CallOptions = { metadata: {} };
-const NOT_URGENT: CallOptions = { isUrgent: false };
 
 export class EtcdClient {
   /** For messages. */
@@ -98,10 +97,9 @@ export class EtcdClient {
   }
 
   async txn(request: TxnRequest, limitMs?: number): Promise<TxnResponse> {
-    const { success, failure = [] } = request;
+    const { success, failure = [], rank } = request;
     const read = (bytes: Uint8Array): TxnResponse => readTxn(bytes, Math.max(success.length, failure.length));
-    const how = request.begins === true ? NOT_URGENT : undefined;
-    const response = await this.#call("KV/Txn", writeTxn(request), read, limitMs, how);
+    const response = await this.#call("KV/Txn", writeTxn(request), read, limitMs, { rank });
     const asked = response.succeeded ? success : failure;
     if (response.kvs.length === asked.length) return response;
     throw malformed(`${response.kvs.length} answers to ${asked.length} operations`);

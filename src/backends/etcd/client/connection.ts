@@ -2,6 +2,7 @@
 import { type ClientHttp2Session, connect, type OutgoingHttpHeaders } from "node:http2";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
+import { CallWindow } from "./call-window.ts";
 import { MalformedError } from "./codec.ts";
 import { type Endpoint, showEndpoint } from "./endpoints.ts";
 import { EtcdError, lost, unsent } from "./errors.ts";
@@ -26,6 +27,8 @@ const WINDOW_BYTES = 1024 * 1024;
 
 export class Connection {
   readonly endpoint: string;
+  /** Of its own: calls that a member keeps waiting are not in the way of those to the next. */
+  readonly window: CallWindow = new CallWindow();
   readonly #session: ClientHttp2Session;
   readonly #socket: Socket;
   readonly #listener: ConnectionListener;
@@ -145,6 +148,7 @@ export class Connection {
     const cause = new Error(`${this.endpoint}: ${why.message}`, { cause: why });
     this.#why = cause;
     this.#listener.leaving();
+    this.window.close();
     // Not from inside an event of one of its streams, which Node 20 does not survive: it loops for ever.
     // With the error, so that calls know the reason; without it where no call can be open, as an error needs a listener.
     setImmediate(() => {
@@ -165,6 +169,9 @@ export class Connection {
     if (this.#isLeaving || this.#isOver) return;
     this.#isLeaving = true;
     this.#listener.leaving();
+    this.window.close();
+    // What they are for goes on with the next member at once: this one may keep its calls waiting.
+    for (const stream of this.#streams) stream.fail(new Error("the member is going away"));
     if (this.#calls === 0) this.end(new Error("the member is going away"));
   }
 

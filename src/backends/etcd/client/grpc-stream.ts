@@ -62,9 +62,9 @@ export class GrpcStream {
   #readHead(headers: Headers): void {
     const status = headers[":status"];
     const type = headers["content-type"];
-    if (status !== 200) this.#fail(new Error(`HTTP status ${status}: this is no etcd server`));
+    if (status !== 200) this.fail(new Error(`HTTP status ${status}: this is no etcd server`));
     else if (type !== undefined && !type.startsWith("application/grpc")) {
-      this.#fail(new Error(`an answer of type ${type.slice(0, 50)}: this is no etcd server`));
+      this.fail(new Error(`an answer of type ${type.slice(0, 50)}: this is no etcd server`));
     }
     // "Trailers only": a call that failed at once has its status here.
     this.#readStatus(headers);
@@ -85,11 +85,12 @@ export class GrpcStream {
         if (!this.#isOver) this.#listener.message(message);
       });
     } catch (error) {
-      this.#fail(error);
+      this.fail(error);
     }
   }
 
-  #fail(error: unknown): void {
+  /** Ends it with this reason. */
+  fail(error: unknown): void {
     this.#failure ??= error;
     this.#stream.close(constants.NGHTTP2_CANCEL);
   }

@@ -1,4 +1,5 @@
 /** The messages about keys: what is asked, as bytes, and what is answered, checked. */
+import type { Rank } from "./call-window.ts";
 import { MalformedError, Reader, Writer } from "./codec.ts";
 
 /** Every answer has one. */
@@ -57,8 +58,8 @@ export interface TxnRequest {
   readonly when: readonly Compare[];
   readonly success: readonly Operation[];
   readonly failure?: readonly Operation[] | undefined;
-  /** True: it begins something. Where many calls are out, those that keep or end something go first. */
-  readonly begins?: boolean | undefined;
+  /** Where many calls are out. @default "end" */
+  readonly rank?: Rank | undefined;
 }
 
 export interface TxnResponse {
