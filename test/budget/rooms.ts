@@ -18,7 +18,7 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/conformance/shedlock": { cpu: 5, time: 10 },
   "test/backends/shedlock/": { cpu: 3, time: 7 },
   "test/conformance/etcd": { cpu: 7, time: 20 },
-  "test/core/": { cpu: 36, time: 70 },
+  "test/core/": { cpu: 42, time: 80 },
   "test/fence/": { cpu: 29, time: 40 },
   "test/backends/file/": { cpu: 85, time: 130 },
   "test/lab/": { cpu: 105, time: 155 },

@@ -126,7 +126,7 @@ async function runOnce(io: Io, flags: Flags, around: Runtime): Promise<number> {
     return replayed ? done(around, fence, at) : EXIT.ok;
   } catch (error) {
     if (error instanceof CommandFailed) return error.exit;
-    // A command that has succeeded, and may run again because that is not kept, is told of also after a signal.
+    // A command that has succeeded, and may run again because that is not kept, is reported also after a signal.
     if (signals.exitCode !== undefined && !isA(LockLostError, error)) return signals.exitCode;
     if (isA(LockOutcomeError, error)) {
       const { outcome } = await store.backend.inspect(name);
