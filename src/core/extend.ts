@@ -81,7 +81,11 @@ async function ask(
 ): Promise<ReturnType<typeof readRenewal>> {
   try {
     const answers = await asked(() => backend.renew([claim], [hold.firstFence]));
-    return readRenewal(Array.isArray(answers) ? answers : undefined, 0, sent.atMs, clock.now());
+    const renewals = Array.isArray(answers) ? answers : undefined;
+    const read = readRenewal(renewals, 0, sent.atMs, clock.now());
+    // A refusal for good, as of a ttl that is longer than the store allows: to ask again would change nothing.
+    if (read === undefined) throw (renewals?.[0] as { readonly cause?: unknown } | undefined)?.cause;
+    return read;
   } catch (error) {
     if (isA(LockBackendError, error) && error.fatal) throw error;
     return undefined;

@@ -1,6 +1,6 @@
 /** `lease.extend()`: one confirmed renewal, for the same ttl or another one. Belief never outlasts the store's lease. */
 import { describe, expect, test } from "vitest";
-import { LockLostError } from "../../src/contract/errors.ts";
+import { LockBackendError, LockLostError } from "../../src/contract/errors.ts";
 import { failure, gate, stage, type Stage } from "./scripted.ts";
 
 /** How long the store keeps the lock from now on. */
@@ -9,6 +9,11 @@ async function keptMs({ store, clock }: Stage, name = "a"): Promise<number> {
   const { memory } = await import("../../src/backends/memory/index.ts");
   const { held } = await createLocks(memory({ store }), { clock }).inspect(name);
   return held[0]?.remainingMs ?? 0;
+}
+
+/** The first step of extend() is to load its module, which takes as long as it takes. */
+async function untilAsked({ backend }: Stage): Promise<void> {
+  while (backend.count("renew") === 0) await new Promise((resolve) => setImmediate(resolve));
 }
 
 describe("lease.extend()", () => {
@@ -51,6 +56,21 @@ describe("lease.extend()", () => {
     lease.assertHeld();
     expect(world.backend.count("renew")).toBeGreaterThan(60);
     expect(await lease.release()).toBe("released");
+  });
+
+  test("a ttl that the store refuses for good rejects at once, and the lease goes on as before", async () => {
+    const world = stage({ ttl: "30s" });
+    const lease = await world.locks.acquire("a");
+    const cause = new LockBackendError("memory", "a", "Its ttl is longer than `maxTtl`.", { fatal: true });
+    world.backend.interfere.renew = (pass, claims) =>
+      claims[0]?.ttlMs === 30_000 ? pass() : Promise.resolve([{ held: "unknown", cause }]);
+    const extended = lease.extend("10m").catch((error: unknown) => error);
+    await untilAsked(world);
+    await world.clock.advance(1000);
+    expect(world.backend.count("renew"), "it was not asked again").toBe(1);
+    expect(await extended).toBe(cause);
+    expect(await lease.extend()).toBeGreaterThan(29_000);
+    await lease.release();
   });
 
   test("the signal aborts in time when renewals for a shorter ttl end", async () => {
@@ -97,6 +117,7 @@ describe("lease.extend()", () => {
       return answers;
     };
     const extended = lease.extend("2m");
+    await untilAsked(world);
     // The answer is slow, but no third of the ttl; meanwhile the watchdog renews for 30 s.
     await world.clock.advance(9900);
     expect(world.backend.count("renew")).toBe(2);
@@ -115,6 +136,7 @@ describe("lease.extend()", () => {
       return answers;
     };
     const extended = lease.extend();
+    await untilAsked(world);
     await world.clock.advance(2000);
     expect(await extended).toBeGreaterThan(29_000);
     expect(world.backend.count("renew")).toBe(4);
@@ -126,6 +148,7 @@ describe("lease.extend()", () => {
     const lease = await world.locks.acquire("a");
     world.backend.interfere.renew = () => new Promise(() => {});
     const extended = failure(lease.extend());
+    await untilAsked(world);
     await world.clock.advance(60_000);
     expect(await extended).toBeInstanceOf(LockLostError);
     expect(lease.signal.aborted).toBe(true);
@@ -142,6 +165,7 @@ describe("lease.extend()", () => {
     };
     await world.clock.advance(25_000);
     const extended = failure(lease.extend());
+    await untilAsked(world);
     world.clock.block(10_000);
     open();
     await world.clock.settle();
@@ -199,6 +223,7 @@ describe("lease.extend()", () => {
     const lease = await world.locks.acquire("a");
     world.backend.interfere.renew = () => new Promise(() => {});
     const extended = failure(lease.extend());
+    await untilAsked(world);
     await world.clock.settle();
     expect(await lease.release()).toBe("released");
     await world.clock.settle();
@@ -213,6 +238,7 @@ describe("lease.extend()", () => {
     const lease = await world.locks.acquire("a");
     world.backend.interfere.renew = () => new Promise(() => {});
     const extended = failure(lease.extend());
+    await untilAsked(world);
     await world.clock.settle();
     const closed = world.locks.close();
     await world.clock.advance(30_000);
