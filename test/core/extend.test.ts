@@ -1,7 +1,13 @@
 /** `lease.extend()`: one confirmed renewal, for the same ttl or another one. Belief never outlasts the store's lease. */
 import { describe, expect, test } from "vitest";
 import { LockBackendError, LockLostError } from "../../src/contract/errors.ts";
-import { failure, gate, stage, type Stage } from "./scripted.ts";
+import { systemChance } from "../../src/contract/random.ts";
+import type { LocksOptions } from "../../src/core/api.ts";
+import { failure, gate, stage as stageOf, type Stage } from "./scripted.ts";
+
+/** Renewals come at times that are known: what happens between two of them is what these tests are about. */
+const stage = (options: LocksOptions = {}): Stage =>
+  stageOf({ chance: { ...systemChance, fraction: () => 0.5 }, ...options });
 
 /** How long the store keeps the lock from now on. */
 async function keptMs({ store, clock }: Stage, name = "a"): Promise<number> {

@@ -654,7 +654,7 @@ describe("many releases at once", () => {
     const list = (of: (claim: Claim) => string): string => [stuck[0]!, after].map(of).join(",");
     const waiting = `select holdfast.release_many(array[${list(({ name }) => `'\\x${hex(name)}'::bytea`)}],
       array[${list(({ id }) => `'${id}'`)}], array[0, 0], 0, true)`;
-    expect(await server.sql(waiting), "after what is waited for in vain").toBe("bh");
+    expect(await server.sql(waiting), "after one that stays locked").toBe("bh");
     await blocker.query("commit");
     // As the core does.
     for (const claim of stuck) expect(await backend.release(claim)).toBe("held");
