@@ -6,12 +6,22 @@ import { LockBackendError, LockLostError } from "../../src/contract/errors.ts";
 import { systemChance } from "../../src/contract/random.ts";
 import { HeldLease } from "../../src/core/lease.ts";
 import { createLocks } from "../../src/core/locks.ts";
-import { failure, gate, stage, type Stage } from "./scripted.ts";
+import type { LocksOptions } from "../../src/core/api.ts";
+import { failure, gate, stage as stageOf, type Stage } from "./scripted.ts";
+
+/** Renewals come at times that are known: what happens between two of them is what these tests are about. */
+const stage = (options: LocksOptions = {}): Stage =>
+  stageOf({ chance: { ...systemChance, fraction: () => 0.5 }, ...options });
 
 /** How long the store keeps the lock from now on. */
 async function keptMs({ store, clock }: Stage, name = "a"): Promise<number> {
   const { held } = await createLocks(memory({ store }), { clock }).inspect(name);
   return held[0]?.remainingMs ?? 0;
+}
+
+/** The first step of extend() is to load its module, which takes as long as it takes. */
+async function untilAsked({ backend }: Stage): Promise<void> {
+  while (backend.count("renew") === 0) await new Promise((resolve) => setImmediate(resolve));
 }
 
 describe("lease.extend()", () => {
@@ -54,6 +64,21 @@ describe("lease.extend()", () => {
     lease.assertHeld();
     expect(world.backend.count("renew")).toBeGreaterThan(60);
     expect(await lease.release()).toBe("released");
+  });
+
+  test("a ttl that the store refuses for good rejects at once, and the lease goes on as before", async () => {
+    const world = stage({ ttl: "30s" });
+    const lease = await world.locks.acquire("a");
+    const cause = new LockBackendError("memory", "a", "Its ttl is longer than `maxTtl`.", { fatal: true });
+    world.backend.interfere.renew = (pass, claims) =>
+      claims[0]?.ttlMs === 30_000 ? pass() : Promise.resolve([{ held: "unknown", cause }]);
+    const extended = lease.extend("10m").catch((error: unknown) => error);
+    await untilAsked(world);
+    await world.clock.advance(1000);
+    expect(world.backend.count("renew"), "it was not asked again").toBe(1);
+    expect(await extended).toBe(cause);
+    expect(await lease.extend()).toBeGreaterThan(29_000);
+    await lease.release();
   });
 
   test("the signal aborts in time when renewals for a shorter ttl end", async () => {
@@ -102,6 +127,7 @@ describe("lease.extend()", () => {
       return answers;
     };
     const extended = lease.extend("2m");
+    await untilAsked(world);
     // The answer is slow, but no third of the ttl; meanwhile the watchdog renews for 30 s.
     await world.clock.advance(9900);
     expect(world.backend.count("renew")).toBe(2);
@@ -120,6 +146,7 @@ describe("lease.extend()", () => {
       return answers;
     };
     const extended = lease.extend();
+    await untilAsked(world);
     await world.clock.advance(2000);
     expect(await extended).toBeGreaterThan(29_000);
     expect(world.backend.count("renew")).toBe(4);
@@ -131,6 +158,7 @@ describe("lease.extend()", () => {
     const lease = await world.locks.acquire("a");
     world.backend.interfere.renew = () => new Promise(() => {});
     const extended = failure(lease.extend());
+    await untilAsked(world);
     await world.clock.advance(60_000);
     expect(await extended).toBeInstanceOf(LockLostError);
     expect(lease.signal.aborted).toBe(true);
@@ -147,6 +175,7 @@ describe("lease.extend()", () => {
     };
     await world.clock.advance(25_000);
     const extended = failure(lease.extend());
+    await untilAsked(world);
     world.clock.block(10_000);
     open();
     await world.clock.settle();
@@ -204,6 +233,7 @@ describe("lease.extend()", () => {
     const lease = await world.locks.acquire("a");
     world.backend.interfere.renew = () => new Promise(() => {});
     const extended = failure(lease.extend());
+    await untilAsked(world);
     await world.clock.settle();
     expect(await lease.release()).toBe("released");
     await world.clock.settle();
@@ -218,6 +248,7 @@ describe("lease.extend()", () => {
     const lease = await world.locks.acquire("a");
     world.backend.interfere.renew = () => new Promise(() => {});
     const extended = failure(lease.extend());
+    await untilAsked(world);
     await world.clock.settle();
     const closed = world.locks.close();
     await world.clock.advance(30_000);

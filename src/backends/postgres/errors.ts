@@ -9,6 +9,9 @@ interface Known {
   readonly text: string;
 }
 
+const ROLLED_BACK =
+  "Postgres rolled the step back, because it waited too long for another transaction or was cancelled. Nothing was changed";
+
 /** A fatal error stays, however often one tries again. */
 const KNOWN: readonly Known[] = [
   {
@@ -50,7 +53,7 @@ const KNOWN: readonly Known[] = [
   {
     codes: ["40P01", "40001", "55P03", "57014"],
     fatal: false,
-    text: "Postgres rolled the step back, because it waited too long for another transaction or was cancelled. Nothing was changed",
+    text: ROLLED_BACK,
   },
 ];
 
@@ -101,6 +104,11 @@ export function limitConflict(lock: string, inForce: number, asked: number): Loc
 /** The store answered something that it never does. */
 export function unexpected(lock: string): LockBackendError {
   return make(lock, "unexpected reply from Postgres", false);
+}
+
+/** Another transaction kept its row locked for longer than a step waits. */
+export function stillLocked(lock: string): LockBackendError {
+  return make(lock, ROLLED_BACK, false);
 }
 
 export function tooLong(lock: string, maxTtlMs: number): LockBackendError {

@@ -1,5 +1,6 @@
 /** Opens Postgres by URL, with whichever client library is installed; and closes what it opened. */
 import { ArgumentError } from "../../contract/argument-error.ts";
+import { isIP } from "node:net";
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import type { Backend, Renewer } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
@@ -56,6 +57,9 @@ export interface OpenConnection {
   readonly connection: Connection;
 }
 
+/** How long postgres.js waits before it connects again, at most. */
+const BACKOFF_MAX_S = 0.5;
+
 /** Connects only when it is first asked. */
 export async function openConnection(url: string): Promise<OpenConnection> {
   const endpoint = parseUrl(url);
@@ -100,10 +104,13 @@ async function load(endpoint: Endpoint, settings: Settings): Promise<Connection>
         ...(user === undefined ? {} : { user }),
         ...(password === undefined ? {} : { password }),
         ...(database === undefined ? {} : { database }),
-        ssl: ssl as never,
+        // With a socket of ours it does not know the host, by which many servers choose the certificate, or the database.
+        ssl: (ssl && { ...(isIP(host) === 0 ? { servername: host } : {}), ...ssl }) as never,
         // One alone could be taken by a transaction; see choose.ts.
         max: Math.max(2, connections),
         connect_timeout: Math.ceil(settings.answerMs / 1000),
+        // Its own goes up to 20 s: longer than most leases, and the process cannot end meanwhile.
+        backoff: (retries) => Math.min(BACKOFF_MAX_S, 2 ** retries / 100),
         connection: { application_name: "holdfast" },
         prepare: false,
         // See WHO_SERVES in clients/postgres-js.ts. Its types do not know it.
@@ -111,7 +118,7 @@ async function load(endpoint: Endpoint, settings: Settings): Promise<Connection>
         fetch_types: false,
         onnotice: () => undefined,
       });
-      const end = (): Promise<void> => sql.end({ timeout: 1 }).finally(() => sockets.destroyAll());
+      const end = (): Promise<void> => sql.end({ timeout: 1 }).finally(() => sockets.close());
       return connectionOf(sql, settings.clock, settings.answerMs, end, () => sockets.destroyAll());
     }
   }

@@ -4,7 +4,7 @@
  */
 import type { Claim, Released } from "../../contract/backend.ts";
 import type { Connection } from "./connection.ts";
-import { unexpected } from "./errors.ts";
+import { stillLocked, unexpected } from "./errors.ts";
 import { CALL_RELEASE, CALL_RELEASE_MANY } from "./generated/sql.ts";
 import { toArray, toBytes, toBytesArray } from "./records.ts";
 
@@ -64,7 +64,7 @@ export class ReleaseBatches {
     // Rows that are locked in that instant are waited for in a statement of their own, so that the others need not wait.
     const passed = await this.#send(portion, false);
     if (passed.length === 0) return;
-    for (const { claim, reject } of await this.#send(passed, true)) reject(unexpected(claim.name));
+    for (const { claim, reject } of await this.#send(passed, true)) reject(stillLocked(claim.name));
   }
 
   /** Returns those that were passed over. */

@@ -1,16 +1,19 @@
 /** What goes wrong on one Postgres, by the ids of the fault catalogue (docs/safety.md), and what must hold all the same. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import pg from "pg";
 import postgresJs from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { postgres } from "../../../src/backends/postgres/index.ts";
 import { openBackend } from "../../../src/backends/postgres/open.ts";
-import type { Backend } from "../../../src/contract/backend.ts";
+import type { Backend, Claim } from "../../../src/contract/backend.ts";
 import { systemClock } from "../../../src/contract/clock.ts";
 import { LockLostError } from "../../../src/contract/errors.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { startProxy } from "../../../src/lab/proxy.ts";
 import { startPgBouncer } from "../../../src/lab/servers/pgbouncer.ts";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
+import { DIST } from "../../dist.ts";
 import { claimOf, Clients, eventually, granted, refused, rivalOf, startMigrated, urlOf, waitFor } from "./lab.ts";
 
 let server: PostgresServer;
@@ -61,6 +64,31 @@ describe("connections", () => {
     });
     expect(await backend.release(claim)).toBe("held");
     await backend.close();
+  });
+
+  test("a process ends by itself after close(), also when its connections have fallen silent", async () => {
+    await using proxy = await startProxy({ port: server.port });
+    const body = `import { connect } from "${DIST}/index.js";
+      const locks = await connect(process.env.URL_OF_LOCKS, { ttl: "5s" });
+      await locks.acquire("silent", { renew: false });
+      console.log("held");
+      process.stdin.once("data", async () => {
+        // Several connections wait for an answer.
+        for (let at = 0; at < 3; at++) locks.inspect("silent").catch(() => undefined);
+        await locks.close({ grace: 0, force: true }).catch(() => undefined);
+        process.stdin.destroy();
+        setTimeout(() => process.exit(3), 20_000).unref();
+      });`;
+    const child = spawn(process.execPath, ["--input-type=module", "-e", body], {
+      stdio: ["pipe", "pipe", "inherit"],
+      env: { ...process.env, URL_OF_LOCKS: `${urlOf(proxy.port)}?client=postgres&answer=5m` },
+    });
+    const closed = once(child, "close");
+    await once(child.stdout, "data");
+    proxy.drop("both");
+    child.stdin.write("close");
+    expect(await closed).toEqual([0, null]);
+    await proxy.heal();
   });
 
   test("S81: the server ends the connection of a holder, and the lease goes on", async () => {
@@ -515,8 +543,19 @@ test("no lease is longer than a quarantine that another process asked for", asyn
   await using clients = new Clients();
   const backend = clients.backend(server.port, { listen: false });
   const [long, short] = [claimOf({ ttlMs: 60_000 }), claimOf({ ttlMs: 30_000 })];
+  // They queue before it is asked for: behind one that leaves, and behind one whose waiter only sends heartbeats.
+  const [left, right] = [claimOf(), claimOf()];
+  const [first, second] = [rivalOf(left, { ttlMs: 60_000 }), rivalOf(right, { ttlMs: 60_000 })];
+  const behind = rivalOf(left, { ttlMs: 30_000 });
+  for (const claim of [left, right]) await granted(backend, claim);
+  for (const claim of [first, behind, second]) await refused(backend, claim);
   await server.sql("update holdfast.store set quarantine_ms = 32000");
   try {
+    expect(await backend.release(left)).toBe("held");
+    await granted(backend, behind);
+    await server.sql(`update holdfast.lease set until_us = 1 where claim = '${right.id}'`);
+    expect(await backend.watch!(second, AbortSignal.timeout(60_000)), "it must ask again").toBeUndefined();
+    await expect(backend.attempt(second)).rejects.toMatchObject({ fatal: true });
     await expect(backend.attempt(long)).rejects.toMatchObject({
       fatal: true,
       message: expect.stringMatching(/maxTtl/u),
@@ -586,23 +625,39 @@ describe("many releases at once", () => {
     expect(left).toBe("0");
   });
 
-  test("one whose row is locked does not hold up the others, and is waited for", async () => {
+  test("one whose row is locked neither holds up the others nor undoes them", async () => {
     await using clients = new Clients();
     const backend = clients.backend(server.port, { listen: false }, { max: 12 });
-    const blocker = await clients.client(server.port);
     const claims = Array.from({ length: 40 }, () => claimOf());
-    for (const claim of claims) await granted(backend, claim);
-    const stuck = claims[20]!;
+    // Of several holders each but the first has a row of its own.
+    const readers = [1, 2].map(() => claimOf({ name: "locked readers", mode: "shared" }));
+    const stuck = [claims[20]!, readers[1]!];
+    // Later in the order of names.
+    const after = claimOf({ name: `${stuck[0]!.name}~` });
+    for (const claim of [...claims, ...readers, after]) await granted(backend, claim);
+    const blocker = await clients.client(server.port);
     await blocker.query("begin");
-    await blocker.query("select from holdfast.lease where claim = $1 for update", [stuck.id]);
-    let answered = false;
-    const releases = claims.map((claim) => backend.release(claim));
-    // The server waits for a few seconds only; then it is asked again, as the core does.
-    const last = releases[20]!.catch(() => backend.release(stuck)).finally(() => (answered = true));
-    expect(new Set(await Promise.all(releases.filter((_, at) => at !== 20)))).toEqual(new Set(["held"]));
-    expect(answered).toBe(false);
+    await blocker.query("select from holdfast.lease where claim = any ($1) for update", [stuck.map(({ id }) => id)]);
+    const answers = new Map<Claim, unknown>();
+    const asked = [...claims, ...readers].map(async (claim) => {
+      answers.set(claim, await backend.release(claim).catch((error: unknown) => error));
+    });
+    await Promise.all(asked);
+    for (const claim of stuck) {
+      expect(answers.get(claim)).toMatchObject({
+        fatal: false,
+        message: expect.stringMatching(/Nothing was changed/u),
+      });
+      answers.delete(claim);
+    }
+    expect(new Set(answers.values())).toEqual(new Set(["held"]));
+    const list = (of: (claim: Claim) => string): string => [stuck[0]!, after].map(of).join(",");
+    const waiting = `select holdfast.release_many(array[${list(({ name }) => `'\\x${hex(name)}'::bytea`)}],
+      array[${list(({ id }) => `'${id}'`)}], array[0, 0], 0, true)`;
+    expect(await server.sql(waiting), "after one that stays locked").toBe("bh");
     await blocker.query("commit");
-    expect(await last).toBe("held");
+    // As the core does.
+    for (const claim of stuck) expect(await backend.release(claim)).toBe("held");
   });
 });
 

@@ -1,4 +1,5 @@
 /** Postgres by URL: what is opened, with which client library, and that it is closed. */
+import { type AddressInfo, createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openBackend, openRenewer } from "../../../src/backends/postgres/open.ts";
 import { parseUrl } from "../../../src/backends/postgres/url.ts";
@@ -32,6 +33,33 @@ test.each(["pg", "postgres"])(
     expect(await b.release(waiter)).toBe("held");
     await Promise.all([a.close(), b.close()]);
     await eventually("all connections are closed", async () => ((await connections()) === 0 ? true : undefined));
+  },
+);
+
+test.each(["pg", "postgres"])(
+  "%s names the host when it begins TLS: many servers serve by that name",
+  async (client) => {
+    let heard: ((hello: string) => void) | undefined;
+    const hello = new Promise<string>((resolve) => (heard = resolve));
+    const listener = createServer((socket) => {
+      socket.on("error", () => undefined);
+      // Yes to the question whether it has TLS. What comes then begins TLS.
+      socket.once("data", () => {
+        socket.once("data", (data) => {
+          heard?.(data.toString("latin1"));
+          socket.destroy();
+        });
+        socket.write("S");
+      });
+    });
+    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+    const { port } = listener.address() as AddressInfo;
+    const opened = openBackend(`postgres://localhost:${port}/x?client=${client}&sslmode=require`).catch(
+      () => undefined,
+    );
+    expect(await hello).toContain("localhost");
+    await opened;
+    listener.close();
   },
 );
 

@@ -7,6 +7,7 @@ import { connect, type Socket } from "node:net";
 export class Sockets {
   readonly #target: { readonly host: string; readonly port: number } | { readonly path: string };
   readonly #sockets: Set<Socket> = new Set();
+  #closed = false;
 
   /** `host`: a name, an address, or the directory of a unix socket. */
   constructor(host: string, port: number) {
@@ -15,6 +16,8 @@ export class Sockets {
 
   /** What is written before it is connected is sent then. */
   open(): Socket {
+    // Its timers go on after its end, and would keep the process alive with new connections.
+    if (this.#closed) throw new Error("closed");
     for (const socket of this.#sockets) if (socket.destroyed) this.#sockets.delete(socket);
     const socket = connect(this.#target);
     socket.setNoDelay(true);
@@ -27,5 +30,10 @@ export class Sockets {
   destroyAll(): void {
     for (const socket of this.#sockets) socket.destroy();
     this.#sockets.clear();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.destroyAll();
   }
 }

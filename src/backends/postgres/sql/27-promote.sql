@@ -19,8 +19,10 @@ declare
 begin
   -- A row that a renewal has locked is waited for, and judged by what the renewal made of it.
   delete from holdfast.lease as l where l.lock = p_lock and l.place > 0 and l.until_us <= p_now;
-  -- The claim that asks is alive, whatever its ticket says.
-  delete from holdfast.waiter as w where w.lock = p_lock and w.till_us <= p_now and w.claim <> p_asking;
+  -- The claim that asks is alive, whatever its ticket says. One that would hold for longer than a quarantine covers queued before that was
+  -- asked for: it is refused when it asks again; see young().
+  delete from holdfast.waiter as w where w.lock = p_lock and ((w.till_us <= p_now and w.claim <> p_asking)
+    or w.ttl_ms + w.delay_ms + 2000 > (select nullif(s.quarantine_ms, 0) from holdfast.store as s));
   select count(*), bool_and(l.shared) into holders, all_shared
   from holdfast.lease as l where l.lock = p_lock and l.until_us > p_now;
   loop
