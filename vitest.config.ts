@@ -14,7 +14,7 @@ const config: ReturnType<typeof defineConfig> = defineConfig({
     hookTimeout: 300_000,
     pool: "forks",
     // On two cores: much of a test's time is waiting, for leases to end and for servers to elect each other.
-    maxWorkers: 3,
+    maxWorkers: 4,
     maxConcurrency: 12,
     passWithNoTests: false,
   },

@@ -1,3 +1,3 @@
 import { seedsHold } from "./seeds.ts";
 
-seedsHold(1, 600);
+seedsHold(1, 400);

@@ -1,3 +1,3 @@
 import { seedsHold } from "./seeds.ts";
 
-seedsHold(1001, 1600);
+seedsHold(1001, 1400);

@@ -441,7 +441,8 @@ describe("messages", () => {
     const waiter = rivalOf(holder);
     await refused(b, waiter);
     const before = await eventually("it hears itself", async () => (messages > 0 && (await listeners())) || undefined);
-    const waiting = waitFor(b, waiter);
+    // It asks for nothing by itself, so that only a heartbeat can bring the news.
+    const waiting = b.watch!(waiter, new AbortController().signal);
     expect(await a.release(holder)).toBe("held");
     await waiting;
     await eventually("it listens on another connection", async () => {

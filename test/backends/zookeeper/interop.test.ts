@@ -18,7 +18,7 @@ const FOLDER = join(import.meta.dirname, "interop");
 const PARTS = ["curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute"];
 const JARS = [...PARTS, "guava", "slf4j-api", "slf4j-nop"].map((jar) => `/usr/share/java/${jar}.jar`).join(":");
 /** Each side enters this many sections at least. */
-const SECTIONS = 120;
+const SECTIONS = 60;
 const LOOPS = 3;
 
 let lab: ZooKeeperLab;
