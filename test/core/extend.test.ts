@@ -136,6 +136,28 @@ describe("lease.extend()", () => {
     await lease.release();
   });
 
+  test("a renewal that left later, for the ttl from before, does not count for the new one when it is answered last", async () => {
+    const world = stage({ ttl: "30s" });
+    const lease = await world.locks.acquire("a");
+    const [long, short] = [gate(), gate()];
+    world.backend.interfere.renew = async (pass, claims) => {
+      const answers = await pass();
+      await (claims[0]?.ttlMs === 120_000 ? long : short).opened;
+      return answers;
+    };
+    const extended = lease.extend("2m");
+    await vi.waitFor(() => expect(world.backend.count("renew")).toBe(1));
+    await world.clock.advance(9800);
+    expect(world.backend.count("renew"), "the lease's own renewal is out, too").toBe(2);
+    long.open();
+    const remaining = await extended;
+    short.open();
+    await world.clock.settle();
+    expect(lease.remaining()).toBe(remaining);
+    expect(await keptMs(world)).toBeGreaterThanOrEqual(lease.remaining());
+    await lease.release();
+  });
+
   test("an answer that is lost is asked for again; the lease's own renewals go on", async () => {
     const world = stage({ ttl: "30s" });
     const lease = await world.locks.acquire("a");
