@@ -146,7 +146,7 @@ describe("lease.extend()", () => {
       return answers;
     };
     const extended = lease.extend("2m");
-    await vi.waitFor(() => expect(world.backend.count("renew")).toBe(1));
+    await vi.waitFor(() => expect(world.backend.count("renew")).toBe(1), 60_000);
     await world.clock.advance(9800);
     expect(world.backend.count("renew"), "the lease's own renewal is out, too").toBe(2);
     long.open();
