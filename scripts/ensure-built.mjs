@@ -38,6 +38,7 @@ if (isStale()) {
   try {
     if (isStale()) {
       const startedMs = Date.now();
+      execFileSync(process.execPath, [join(root, "scripts/build-console.mjs")], { cwd: root, stdio: "inherit" });
       const tsc = join(root, "node_modules/typescript/bin/tsc");
       try {
         execFileSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "pipe" });

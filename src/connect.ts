@@ -1,7 +1,7 @@
 /** connect(): locks by URL. */
 import type { Locks, LocksOptions } from "./core/api.ts";
 import type { Backend } from "./contract/backend.ts";
-import { checkCreateOptions } from "./core/options.ts";
+import { checkCreateOptions } from "./core/create-options.ts";
 import { createLocks } from "./core/locks.ts";
 
 /**

@@ -30,6 +30,15 @@ export type {
   Work,
 } from "./core/api.ts";
 export type {
+  CallCounts,
+  Contention,
+  ContentionOptions,
+  LockContention,
+  OtherContention,
+  Spread,
+  WaitedFor,
+} from "./core/contention-api.ts";
+export type {
   Abilities,
   Backend,
   Claim,
@@ -62,6 +71,7 @@ export {
   LockBackendError,
   type LockBackendErrorOptions,
   LockClosedError,
+  LockDeadlockError,
   LockError,
   type LockErrorCode,
   LockLostError,
@@ -69,8 +79,10 @@ export {
   LockTimeoutError,
   type MemberVote,
 } from "./contract/errors.ts";
+export type { Deadlock, DeadlockMember } from "./contract/deadlock.ts";
 export type {
   AcquireEvent,
+  DeadlockEvent,
   FenceRejectedEvent,
   ForceReleaseEvent,
   HoldEvent,

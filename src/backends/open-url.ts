@@ -1,6 +1,6 @@
 /** A backend by its URL. Loaded only when a URL is given: users who make their own client do not need it. */
 import { ArgumentError, got } from "../contract/argument-error.ts";
-import { backendOf, BACKENDS, schemeOf, SCHEMES } from "./all.ts";
+import { backendOf, BACKENDS, layoutsFor, schemeOf, SCHEMES } from "./all.ts";
 import type { Backend } from "../contract/backend.ts";
 
 /** See openBackend() in connect.ts, whose arguments these are. */
@@ -13,6 +13,12 @@ export async function openUrl(given: readonly [] | readonly [url: string]): Prom
   }
   const name = backendOf(url);
   if (name === undefined) {
+    const layouts = layoutsFor(url);
+    if (layouts.length > 0) {
+      throw new ArgumentError(
+        `Expected \`layout\` in \`url\` to be ${layouts.join(" or ")}, or left out for Holdfast's own`,
+      );
+    }
     const scheme = schemeOf(url);
     // The rest of the URL may hold a password: only the scheme is repeated.
     const found = scheme === undefined ? "a text without a scheme" : `${scheme}:`;

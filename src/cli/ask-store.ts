@@ -24,7 +24,8 @@ export async function askOne({ locks, backend }: Asked, name: string): Promise<L
   return await patiently(backend.name, (signal) => locks.inspect(name, { signal, timeout: Infinity }));
 }
 
-async function patiently<T>(
+/** Rejects when the store does not answer in time. */
+export async function patiently<T>(
   backend: string,
   look: (signal: AbortSignal) => Promise<T>,
   stop?: AbortSignal,

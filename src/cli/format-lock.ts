@@ -3,12 +3,7 @@ import type { Forced, Holding } from "../contract/backend.ts";
 import type { LockHolder, LockSnapshot, LockWaiter, LocksSnapshot } from "../core/api.ts";
 import { formatMs } from "../contract/duration.ts";
 import { printable } from "../contract/foreign.ts";
-
-/** `host:pid` taken apart; what does not look like that is a host without a pid. */
-export function hostAndPid(holder: string): { host: string; pid: number | undefined } {
-  const match = /^(.*):(\d{1,10})$/s.exec(holder);
-  return match === null ? { host: holder, pid: undefined } : { host: match[1] ?? "", pid: Number(match[2]) };
-}
+import { hostAndPid } from "../core/read-snapshot.ts";
 
 /** What the store knows of the locks that are meant. */
 export type Snapshot = Omit<LocksSnapshot, "toJSON">;
@@ -56,11 +51,6 @@ function waitingJson(waiter: LockWaiter): object {
     processWaiters,
     meta,
   };
-}
-
-/** How many wait, as far as they are known: those in the queue, and those behind them or behind a lease in their own process. */
-export function countWaiters({ held, pending }: Pick<Snapshot, "held" | "pending">): number {
-  return [...held, ...pending].reduce((sum, { processWaiters }) => sum + processWaiters, pending.length);
 }
 
 function forcedJson({ name, fence, by, reason, agoMs }: Forced): object {

@@ -2,7 +2,7 @@
 import { styleText } from "node:util";
 
 import { toPrintableJson } from "../contract/foreign.ts";
-import { maskSecrets, secretsOf } from "./mask-secrets.ts";
+import { maskSecrets, secretsOf } from "../contract/mask-secrets.ts";
 import { harmless } from "./format-text.ts";
 
 export type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan" | "inverse";

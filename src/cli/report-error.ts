@@ -60,10 +60,10 @@ function detailsOf(error: unknown): object {
   return {};
 }
 
-/** What lies under the message: the votes of a quorum, the error of the connection. */
+/** What lies under the message: the votes of a quorum, the error of the connection, or of the renewals that failed. */
 function explain(error: unknown): readonly string[] {
-  if (!(error instanceof LockBackendError)) return [];
-  const votes = error.votes.map(
+  if (!(error instanceof LockBackendError || error instanceof LockLostError)) return [];
+  const votes = (error instanceof LockBackendError ? error.votes : []).map(
     ({ member, vote, detail }) => `${member}: ${vote}${detail === "" ? "" : `, ${detail}`}`,
   );
   const cause = error.cause instanceof Error ? error.cause.message : undefined;

@@ -8,7 +8,7 @@ import { defaultUrl, resolveUrl } from "../backends/url-source.ts";
 import { UsageError } from "./usage-error.ts";
 import type { Flags, FlagSpec } from "./flags.ts";
 import type { Io } from "./io.ts";
-import { maskSecrets, withoutSecrets } from "./mask-secrets.ts";
+import { maskSecrets, withoutSecrets } from "../contract/mask-secrets.ts";
 
 export interface StoreUrl {
   readonly url: string;

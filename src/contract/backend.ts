@@ -102,6 +102,8 @@ export interface Abilities {
   readonly otherTtl?: true | string | undefined;
   /** `steal()`. */
   readonly steal?: true | string | undefined;
+  /** `query()` and `inspect()` show every claim that waits, with its id and what its process says with it: so deadlocks are found. */
+  readonly waiters?: true | string | undefined;
 }
 
 export interface Backend {

@@ -58,6 +58,8 @@ export interface LocalFacts {
 export interface HeldLock {
   readonly name: string;
   readonly fence: bigint;
+  /** True: its waiter rejects itself rather than be part of a deadlock. */
+  readonly yields?: true | undefined;
 }
 
 export const HELD_LOCKS_MAX = 16;

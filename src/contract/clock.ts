@@ -38,14 +38,6 @@ export const systemClock: Clock = {
   },
 };
 
-/**
- * Milliseconds of the machine's monotonic clock: the same in all processes of this boot, and standing still while the machine
- * sleeps. A clock that was handed in cannot be compared between processes: its own time is the answer.
- */
-export function machineMs(clock: Clock = systemClock): number {
-  return clock === systemClock ? Number(process.hrtime.bigint()) / 1e6 : clock.now();
-}
-
 /** A smaller change of the lead is drift, or a slow answer of the clock. */
 const CHANGE_MS = 2000;
 /** Clocks that are being corrected run apart by up to 0.05 %: that much is drift, however long it goes on. */

@@ -4,7 +4,8 @@ import { LockBackendError, quote } from "./errors.ts";
 
 /** Why the backend cannot do this, as an error that no retry helps against. */
 export function declined(backend: string, can: Abilities, ability: keyof Abilities, lock: string): LockBackendError {
-  const message = `Lock ${quote(lock)}: ${can[ability] ?? "this backend does not say that it can"}.`;
+  const subject = lock === "" ? `The ${backend} store` : `Lock ${quote(lock)}`;
+  const message = `${subject}: ${can[ability] ?? "this backend does not say that it can"}.`;
   return new LockBackendError(backend, lock, message, { fatal: true });
 }
 

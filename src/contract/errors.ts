@@ -1,5 +1,6 @@
 /** What can go wrong, in few classes with stable codes. Wrong arguments are `TypeError`s: see `argument-error.ts`. */
 import type { Holding, Vote } from "./backend.ts";
+import type { Deadlock } from "./deadlock.ts";
 import { formatMs } from "./duration.ts";
 import { clipped, HOLDER_MAX, printable } from "./foreign.ts";
 import { describeLoss, type LossReason } from "./loss.ts";
@@ -9,8 +10,11 @@ export type LockErrorCode =
   | "ERR_LOCK_LOST"
   | "ERR_LOCK_BACKEND"
   | "ERR_LOCK_CLOSED"
+  | "ERR_LOCK_DEADLOCK"
   | "ERR_LOCK_OUTCOME"
   | "ERR_FENCE_REJECTED";
+
+const IN_ORDER = "Take these locks in one order everywhere, or all in one call.";
 
 export abstract class LockError extends Error {
   abstract readonly code: LockErrorCode;
@@ -19,7 +23,8 @@ export abstract class LockError extends Error {
 
   constructor(lock: string, message: string, options?: ErrorOptions) {
     // Names, holders and reasons come from elsewhere: a log must not be driven by them. The fields are as they are.
-    super(printable(message), options);
+    // An error without a cause has no such field.
+    super(printable(message), options?.cause === undefined ? undefined : options);
     this.lock = lock;
     this.name = new.target.name;
   }
@@ -33,16 +38,37 @@ export class LockTimeoutError extends LockError {
   readonly heldBy: readonly Holding[];
   /** The store may have lost leases, and grants nothing for this much longer. Absent: it is not in quarantine. */
   readonly quarantineMs: number | undefined;
+  /** The deadlock in which it waited, at the last look. Absent: none was seen. */
+  readonly deadlock: Deadlock | undefined;
 
-  constructor(lock: string, waitedMs: number, heldBy: readonly Holding[] = [], quarantineMs?: number) {
+  constructor(
+    lock: string,
+    waitedMs: number,
+    heldBy: readonly Holding[] = [],
+    quarantineMs?: number,
+    deadlock?: Deadlock,
+  ) {
     const why = quarantineMs === undefined ? whoHolds(heldBy) : inQuarantine(quarantineMs);
-    super(
-      lock,
-      `Lock ${quote(lock)} ${why}; gave up after ${formatMs(waitedMs)}. Wait longer (\`wait\`), or see who holds it with \`holdfast show\`.`,
-    );
+    const advice =
+      deadlock === undefined
+        ? "Wait longer (`wait`), or see who holds it with `holdfast show`."
+        : `It is a deadlock: ${deadlock.description}. ${IN_ORDER}`;
+    super(lock, `Lock ${quote(lock)} ${why}; gave up after ${formatMs(waitedMs)}. ${advice}`);
     this.waitedMs = waitedMs;
     this.heldBy = heldBy;
     this.quarantineMs = quarantineMs;
+    this.deadlock = deadlock;
+  }
+}
+
+/** The waiter rejected itself, because it had asked to (`deadlock: "reject"`), so that the others of a deadlock go on. */
+export class LockDeadlockError extends LockError {
+  readonly code = "ERR_LOCK_DEADLOCK" as const;
+  readonly deadlock: Deadlock;
+
+  constructor(lock: string, deadlock: Deadlock) {
+    super(lock, `Lock ${quote(lock)} was given up to end a deadlock: ${deadlock.description}. ${IN_ORDER}`);
+    this.deadlock = deadlock;
   }
 }
 
@@ -57,12 +83,14 @@ export class LockLostError extends LockError {
   /** What the work resolved to, where `run()` rejects because it resolved after the loss. Do not take it for done. */
   result: unknown = undefined;
 
-  constructor(lock: string, fence: bigint, why: LossReason | string) {
+  /** `cause`: what the last renewal failed with, where its ttl passed because the store confirmed none. */
+  constructor(lock: string, fence: bigint, why: LossReason | string, cause?: unknown) {
     const loss: LossReason = typeof why === "string" ? { kind: "other", text: why } : why;
     const reason = describeLoss(loss);
     super(
       lock,
       `Lock ${quote(lock)} (fence ${fence}) was lost: ${reason}. Stop the work it protects, and start again with a new lease.`,
+      { cause },
     );
     this.fence = fence;
     this.reason = reason;
@@ -94,7 +122,7 @@ export class LockBackendError extends LockError {
   readonly votes: readonly MemberVote[];
 
   constructor(backend: string, lock: string, message: string, options: LockBackendErrorOptions = {}) {
-    super(lock, message, options.cause === undefined ? undefined : { cause: options.cause });
+    super(lock, message, options);
     this.backend = backend;
     this.fatal = options.fatal ?? false;
     this.votes = options.votes ?? [];

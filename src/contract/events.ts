@@ -3,7 +3,8 @@
  * Nothing is built and nothing is called while there is no listener.
  */
 import { type Channel, channel, type TracingChannel, tracingChannel } from "node:diagnostics_channel";
-import type { Holding, Mode } from "./backend.ts";
+import type { Holding, Meta, Mode } from "./backend.ts";
+import type { Deadlock } from "./deadlock.ts";
 import type { LossReason } from "./loss.ts";
 
 /** The message of `tracing:holdfast:acquire:*`; filled in as the acquire goes on. */
@@ -24,10 +25,15 @@ export interface AcquireEvent {
   position?: number;
   /** Who was in the way first, as far as it was said. What the holder wrote into its `meta`, such as `traceparent`, is there. */
   heldBy?: readonly Holding[];
+  /** A subscriber of its start may set it: it is added to the claim's `meta`, for others to read, where the caller has not used its fields. */
+  meta?: Meta;
   error?: unknown;
 }
 
-/** The message of `tracing:holdfast:hold:*`: `start` when the lease begins, `end` when it is over, `error` before that when it was lost. */
+/**
+ * The message of `tracing:holdfast:hold:*`: `start` when the lease begins, `error` when it is lost, `end` when its user has released
+ * it, which may be never.
+ */
 export interface HoldEvent {
   readonly backend: string;
   readonly name: string;
@@ -36,6 +42,11 @@ export interface HoldEvent {
   readonly ttlMs: number;
   /** True: it was handed on in memory by another caller of this process, without asking the store. */
   readonly localHandOver: boolean;
+  /** By the monotonic clock of its locks. One that was handed on begins there, not with the lease of the store. */
+  readonly startedAtMs: number;
+  /** Its acquire, where that had subscribers. */
+  readonly acquired?: AcquireEvent | undefined;
+  /** Until it was lost or released. */
   heldMs?: number;
   end?: "released" | "lost" | "unknown";
   error?: unknown;
@@ -60,6 +71,10 @@ export interface RenewEvent {
   readonly gone: number;
   readonly unknown: number;
   readonly tookMs: number;
+  /** How long after the renewal was due its answer came, with all tries that failed before. */
+  readonly delayMs: number;
+  /** The shortest of the batch. A renewal is due after a third of it. */
+  readonly ttlMs: number;
 }
 
 /** The message of `holdfast:force-release`. */
@@ -81,9 +96,34 @@ export interface FenceRejectedEvent {
   readonly offered: bigint;
 }
 
-export const acquireChannel: TracingChannel<object, AcquireEvent> = tracingChannel("holdfast:acquire");
-export const holdChannel: TracingChannel<object, HoldEvent> = tracingChannel("holdfast:hold");
+/** The message of `holdfast:deadlock`: once for each deadlock that a waiter of this process is part of. */
+export interface DeadlockEvent extends Deadlock {
+  readonly backend: string;
+  /** True: the waiter of this process is rejected to end it. */
+  readonly rejects: boolean;
+}
+
+export const acquireChannel: TracingChannel<object, AcquireEvent> = traced("holdfast:acquire");
+export const holdChannel: TracingChannel<object, HoldEvent> = traced("holdfast:hold");
 export const lostChannel: Channel = channel("holdfast:lost");
 export const renewChannel: Channel = channel("holdfast:renew");
 export const forceReleaseChannel: Channel = channel("holdfast:force-release");
 export const fenceRejectedChannel: Channel = channel("holdfast:fence-rejected");
+export const deadlockChannel: Channel = channel("holdfast:deadlock");
+
+/** Adds to an event. A subscriber may have frozen it: then that is missing for all of them, and no lock is the worse for it. */
+export function fill<E extends object>(event: E, facts: Partial<E>): void {
+  try {
+    Object.assign(event, facts);
+  } catch {
+    // It stays as it is.
+  }
+}
+
+/** Bun's do not say whether they have subscribers; their parts do. */
+function traced<E extends object>(name: string): TracingChannel<object, E> {
+  const made: TracingChannel<object, E> = tracingChannel(name);
+  if (made.hasSubscribers !== undefined) return made;
+  const parts = [made.start, made.end, made.asyncStart, made.asyncEnd, made.error];
+  return Object.defineProperty(made, "hasSubscribers", { get: () => parts.some((part) => part.hasSubscribers) });
+}

@@ -6,7 +6,20 @@ const FENCE = /^\d{1,19}$/;
 
 /** Fences are decimal: they do not fit a double. */
 export function writeLocal({ waiters, users, holds, holdsMore }: LocalFacts): unknown {
-  return { waiters, users, holds: holds.map(({ name, fence }) => [name, String(fence)]), holdsMore };
+  return { waiters, users, holds: holds.map(writeHeld), holdsMore };
+}
+
+/** A name, a fence, and a mark where its waiter yields. */
+export function writeHeld({ name, fence, yields }: HeldLock): readonly unknown[] {
+  return yields === true ? [name, String(fence), 1] : [name, String(fence)];
+}
+
+/**
+ * The locks that those who wait hold, as a text to compare. Where that has changed, it is written at once, however short a while ago the
+ * claim was written: those who look for deadlocks believe it.
+ */
+export function holdsText(local: LocalFacts | undefined): string {
+  return local === undefined || local.holds.length === 0 ? "" : JSON.stringify(local.holds.map(writeHeld));
 }
 
 /** `undefined`: there are none, or what is there is not of our making. */
@@ -19,9 +32,9 @@ export function readLocal(value: unknown): LocalFacts | undefined {
 }
 
 function readHeld(value: unknown): readonly HeldLock[] {
-  const [name, fence] = Array.isArray(value) ? (value as readonly unknown[]) : [];
+  const [name, fence, yields] = Array.isArray(value) ? (value as readonly unknown[]) : [];
   if (typeof name !== "string" || name.length > NAME_MAX || typeof fence !== "string" || !FENCE.test(fence)) return [];
-  return [{ name, fence: BigInt(fence) }];
+  return [{ name, fence: BigInt(fence), ...(yields === 1 && { yields: true }) }];
 }
 
 function isCount(value: unknown): value is number {

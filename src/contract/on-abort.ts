@@ -63,3 +63,8 @@ function reasonOf(signal: AbortSignal): unknown {
     return error;
   }
 }
+
+/** Resolves when it aborts. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => void onAbort(signal, () => resolve()));
+}

@@ -3,14 +3,30 @@
  * Holdfast loads the package, with an error that says what to install.
  */
 import { createRequire } from "node:module";
+import { join } from "node:path";
 
 /** The version that a module at `from` (its `import.meta.url`) would load. `undefined`: not installed, or unknown, as in a bundle. */
 export function installedVersion(peer: string, from: string): string | undefined {
   try {
-    const { version } = createRequire(from)(`${peer}/package.json`) as { readonly version?: unknown };
+    const { version } = manifestOf(peer, createRequire(from));
     return typeof version === "string" ? version : undefined;
   } catch {
     return undefined;
+  }
+}
+
+interface Manifest {
+  readonly version?: unknown;
+}
+
+function manifestOf(peer: string, require: NodeJS.Require): Manifest {
+  try {
+    return require(`${peer}/package.json`) as Manifest;
+  } catch {
+    // It does not export that: it lies above what it does export.
+    const file = require.resolve(peer);
+    const root = file.slice(0, file.lastIndexOf(join("node_modules", peer)));
+    return require(join(root, "node_modules", peer, "package.json")) as Manifest;
   }
 }
 

@@ -30,6 +30,11 @@ export interface Waiting {
   readonly meta: Meta;
   /** Of its claim. */
   readonly id?: string | undefined;
+  /**
+   * When it was queued, by the store: greater than that of whatever was queued before it, for this lock or another, as far as the store
+   * can tell, and the same in every answer. What it counts is the store's own matter. Absent: the store does not know it.
+   */
+  readonly order?: bigint | undefined;
   readonly local?: LocalFacts | undefined;
 }
 

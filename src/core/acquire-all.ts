@@ -1,9 +1,12 @@
 /** Several locks: all or nothing, always in the same order, so two callers that want the same locks never wait for each other. */
 import type { Clock } from "../contract/clock.ts";
+import { LockClosedError } from "../contract/errors.ts";
 import { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import { pause } from "./pause.ts";
+import { Scope } from "./reentry.ts";
+import type { HeldScope } from "./shown.ts";
 import { answerMs, type CheckedOptions } from "./options.ts";
 
 const PAUSE_MIN_MS = 20;
@@ -43,12 +46,14 @@ export async function acquireAll(
       ).catch((error: unknown) => ({ error }));
       // Checked by the clock, in the same step that hands them out: a timer may be late, and one turn later they may be lost.
       const lost = parts.find((part) => part.stateNow() === "lost")?.lost;
-      if (end === "all" && lost === undefined && !signal.aborted)
+      // What its caller is inside of goes on; the rest would be released before the caller has it.
+      const isClosed = closing.aborted && parts.some(({ outer }) => outer === undefined);
+      if (end === "all" && lost === undefined && !signal.aborted && !isClosed)
         return parts.length === 1 ? parts[0]! : new MultiLease(parts);
       for (const part of parts) part.discard();
       if (signal.aborted) throw signal.reason;
       if (end === "busy") return null;
-      const error = end === "all" ? lost! : end.error;
+      const error = end === "all" ? (lost ?? new LockClosedError(String(sorted))) : end.error;
       if (lost === undefined) throw error;
       // Once at once; but parts that end before the rest can be had would be taken for ever, without a pause.
       const pauseMs = Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10), untilMs - clock.now());
@@ -71,7 +76,8 @@ async function takeEach(
   const unlisten = onAbort(options.signal, (reason) => end.abort(reason));
   try {
     for (const name of sorted) {
-      const part = await take(name, { ...options, signal: end.signal });
+      const scope = parts.length === 0 ? undefined : holding(parts, Scope.innermost());
+      const part = await take(name, { ...options, signal: end.signal, scope });
       if (part === null) return "busy";
       parts.push(part);
       // Not its signal, which may have been aborted for another reason: the work around it was asked to stop.
@@ -83,4 +89,13 @@ async function takeEach(
     unlisten();
     for (const part of parts) part.onLost = undefined;
   }
+}
+
+/** What a call holds while it waits for the rest of a group, and its caller besides. */
+function holding(parts: readonly HeldLease[], outer: HeldScope | undefined): HeldScope {
+  const held = (locks: object): ReturnType<HeldScope["held"]> => {
+    const own = parts.flatMap((part) => part.peek()).filter(({ state }) => state === "held");
+    return [...own.map(({ name, fence }) => ({ name, fence })), ...(outer?.held(locks) ?? [])];
+  };
+  return { held };
 }

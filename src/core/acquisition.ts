@@ -3,12 +3,12 @@
  * for and is not wanted is released, also when its grant arrives late: nothing is left behind.
  */
 import { asked, askFor, type Blockers, readAnswer, readBlockers, trustedUntilMs } from "../contract/answer.ts";
-import type { Claim, Granted, KeptOutcome, Refused } from "../contract/backend.ts";
+import type { Claim, Granted, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
-import { onAbort } from "../contract/on-abort.ts";
+import { aborted } from "../contract/on-abort.ts";
 import { jitter } from "../contract/random.ts";
-import { type Grant, unused } from "./grant.ts";
+import { type Done, type Grant, unused } from "./grant.ts";
 import { isSame, type Shown } from "./shown.ts";
 import type { SentAt } from "../contract/clock.ts";
 import { releaseUntil, type Runtime } from "./release.ts";
@@ -20,12 +20,6 @@ const POLL_MAX_MS = 1000;
 const SILENCE_MS = 1000;
 /** How often in a row a backend may say at once that it should be asked again. */
 const HASTY_MAX = 10;
-
-/** The lock's work was done: what came of it, by an answer to a question that left then. */
-export interface Done {
-  readonly outcome: KeptOutcome;
-  readonly sentAtMs: number;
-}
 
 /** What became of an acquisition: a grant; an outcome instead; nothing, where it was refused for good or called off; or an error. */
 export type Ended<For> = (
@@ -44,6 +38,7 @@ export class Acquisition<For = unknown> {
   /** Called whenever its question has come back, and it goes on without a grant. */
   onHeard: ((acquisition: Acquisition<For>) => void) | undefined;
   questions = 0;
+  onAsked: ((acquisition: Acquisition<For>) => void) | undefined;
   /** What its claim shows to people. Absent: always the same. */
   shown: ((acquisition: Acquisition<For>) => Shown) | undefined;
   /** The store's last refusal. */
@@ -52,6 +47,7 @@ export class Acquisition<For = unknown> {
   #trouble: unknown;
   #echoes = false;
   #hasty = 0;
+  #isOld = false;
   readonly #around: Runtime;
   #sentAtMs = -Infinity;
   /** The question that is out; its answer is not here yet. */
@@ -72,6 +68,12 @@ export class Acquisition<For = unknown> {
     if (meta === this.claim.meta && isSame(local, this.claim.local)) return false;
     this.claim = { ...this.claim, meta, local };
     return true;
+  }
+
+  /** Shows the store what is new now: after the question that is out, or by asking early. */
+  refresh(): void {
+    if (this.#asked !== undefined) this.#isOld = true;
+    else if (this.show()) this.#waiting?.abort();
   }
 
   /** A question of it is out. */
@@ -114,6 +116,7 @@ export class Acquisition<For = unknown> {
 
   #follow<T extends Granted | Refused>(answer: Promise<T>, sent: SentAt): Promise<T> {
     this.questions++;
+    this.onAsked?.(this);
     this.#sentAtMs = sent.atMs;
     this.#asked = answer;
     return answer;
@@ -221,10 +224,7 @@ export class Acquisition<For = unknown> {
     return !(await Promise.all([this.#release(), again])).includes(false);
   }
 
-  /**
-   * Whatever was asked for has reached the store by now, or will be followed by another release. A claim that is queued keeps
-   * its place for a ttl, and may be granted at its end for another.
-   */
+  /** What was asked for has reached the store by now, or another release follows. A queued claim keeps its place for a ttl, and may be granted at its end for another. */
   async #release(): Promise<boolean> {
     const { ttlMs, lockDelayMs, queues } = this.claim;
     const keptMs = (queues ? 2 : 1) * ttlMs + lockDelayMs;
@@ -243,6 +243,9 @@ export class Acquisition<For = unknown> {
   /** Waits for news or for `pauseMs`, whichever comes first. */
   async #wait(pauseMs: number, queued: boolean): Promise<Granted | undefined> {
     const { clock } = this.#around;
+    const isOld = this.#isOld;
+    this.#isOld = false;
+    if (isOld && this.show()) return undefined;
     const over = new AbortController();
     this.#waiting = over;
     // Waiting keeps the process alive: its user counts on the lock.
@@ -288,10 +291,6 @@ export class Acquisition<For = unknown> {
       return "none";
     }
   }
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => void onAbort(signal, () => resolve()));
 }
 
 /** Asking again cannot help. */

@@ -1,10 +1,10 @@
 /** The claims of one local queue that are on their way through the store. Those that are no longer wanted are called off, and tracked until gone. */
-import { Acquisition, type Done } from "./acquisition.ts";
+import { Acquisition } from "./acquisition.ts";
 import type { Shown } from "./shown.ts";
 import type { Blockers } from "../contract/answer.ts";
 import type { Granted, LocalFacts, Refused } from "../contract/backend.ts";
 import type { SentAt } from "../contract/clock.ts";
-import type { Grant } from "./grant.ts";
+import type { Done, Grant } from "./grant.ts";
 import { remove } from "./list.ts";
 import { toClaim } from "./options.ts";
 import type { Releases, Runtime } from "./release.ts";
@@ -87,6 +87,7 @@ export abstract class Acquisitions {
     const claim = toClaim(chance.id(), this.name, holder, request.options, request.waits);
     const acquisition = new Acquisition(this.#parts, claim, request);
     acquisition.onHeard = this.#onHeard;
+    if (request.event !== undefined) acquisition.onAsked = noteAsked;
     acquisition.shown = this.#shown;
     if (this.claims.length === 0) this.claims = [acquisition];
     else this.claims.push(acquisition);
@@ -157,4 +158,8 @@ export abstract class Acquisitions {
       this.failed(acquisition, failure.error);
     }
   };
+}
+
+function noteAsked({ request, questions }: Acquisition<Request>): void {
+  request.noteAsked(questions);
 }

@@ -3,6 +3,7 @@ import type { Forced, Holding, Meta, Mode, Waiting } from "../contract/backend.t
 import type { Chance } from "../contract/random.ts";
 import type { Clock } from "../contract/clock.ts";
 import type { Duration } from "../contract/duration.ts";
+import type { Contention, ContentionOptions } from "./contention-api.ts";
 
 export interface LockOptions {
   /** How long the lock outlives a dead holder: 100 ms to 24 h. @default "30s" */
@@ -28,6 +29,11 @@ export interface AcquireOptions extends LockOptions {
   readonly wait?: Duration | undefined;
   /** Stops the waiting; once acquired, it no longer matters. */
   readonly signal?: AbortSignal | undefined;
+  /**
+   * What to do when it waits in a deadlock. `"report"`: tell subscribers, and say it in the {@link LockTimeoutError}. `"reject"`: that,
+   * and the one that was queued last rejects with {@link LockDeadlockError}. See docs/deadlocks.md. @default "report"
+   */
+  readonly deadlock?: "report" | "reject" | undefined;
 }
 
 /** How a value is written for others, and read again. */
@@ -106,7 +112,7 @@ export interface QueryOptions {
 
 /**
  * A lease, as query() and inspect() show it. Of this process's own leases the counts are exact; of others they are what their
- * process last wrote into the store, and at most a third of a ttl old.
+ * process last wrote into the store: at most a third of a ttl old, and as it was granted where no renewal from its main thread writes it.
  */
 export interface LockHolder extends Omit<Holding, "local"> {
   /** When it was granted: milliseconds since 1970, by this machine's clock. */
@@ -118,7 +124,7 @@ export interface LockHolder extends Omit<Holding, "local"> {
 }
 
 /** One that waits. Of this process each is listed; of another one, those that are in the store's queue. */
-export interface LockWaiter extends Omit<Waiting, "local"> {
+export interface LockWaiter extends Omit<Waiting, "local" | "order"> {
   /** Since when it waits: milliseconds since 1970, by this machine's clock. */
   readonly sinceMs: number;
   /** How many of its process wait behind it, besides those in `pending`. */
@@ -236,6 +242,8 @@ export interface ForceReleaseOptions {
   readonly fence: bigint;
   /** Kept in the store for those who ask. */
   readonly reason: string;
+  /** Who does it, for people: kept with the reason. @default the `holder` of these locks */
+  readonly by?: string | undefined;
 }
 
 export interface Locks extends AsyncDisposable {
@@ -272,6 +280,11 @@ export interface Locks extends AsyncDisposable {
    * quarantine. Old when it arrives: for people and dashboards. To take a free lock, use tryAcquire().
    */
   isHeld(name: string, options?: QueryOptions): Promise<boolean>;
+  /**
+   * Which locks were waited for most in this process, for whom, and for how long they were held. Counted from the first call on: what
+   * is not asked for costs nothing.
+   */
+  contention(options?: ContentionOptions): Promise<Contention>;
   /** Ends a lease, of any process. `false`: there is no lease with that fence. Rejects when the store has not answered for 10 s. */
   forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean>;
   /**

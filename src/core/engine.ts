@@ -12,17 +12,20 @@ import { type Clock, SleepDetector, systemClock } from "../contract/clock.ts";
 import { asBackendError, LockClosedError } from "../contract/errors.ts";
 import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
-import type { AcquireEvent } from "../contract/events.ts";
+import { type AcquireEvent, acquireChannel } from "../contract/events.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import type { LossReason } from "../contract/loss.ts";
 import { Scope } from "./reentry.ts";
 import { Releases } from "./release.ts";
 import type { CheckedOptions } from "./options.ts";
+import type { ProfileSlot } from "./profile.ts";
 import type { RenewThread } from "./renew-thread.ts";
 import { type WaitMode, type Queue, Request, type Taken, tooLate } from "./request.ts";
 import { LocalQueue, type QueueParts } from "./local-queue.ts";
 
 const IDLE_QUEUES = 256;
+/** Who holds locks and has waited for this long looks whether that is a deadlock. */
+const LOOK_MS = 1000;
 
 export class Engine {
   readonly backend: Backend;
@@ -30,6 +33,8 @@ export class Engine {
   readonly chance: Chance;
   readonly holder: string;
   readonly releases: Releases;
+  /** Empty until contention() is called. */
+  readonly contention: ProfileSlot = { profile: undefined };
   readonly #closing = new AbortController();
   readonly #ended = new AbortController();
   readonly watchdog: Watchdog;
@@ -38,17 +43,19 @@ export class Engine {
   #queuesMax = IDLE_QUEUES;
   readonly #waits: Deadlines<Request>;
   #thread: RenewThread | undefined;
+  /** One that holds locks has waited for a second. */
+  onLongWait: ((request: Request) => void) | undefined;
 
   constructor(backend: Backend, options: LocksOptions) {
     this.backend = backend;
     this.clock = options.clock ?? systemClock;
     this.chance = options.chance ?? systemChance;
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
-    const { clock, chance, holder, closing, ended } = this;
+    const { clock, chance, holder, closing, ended, contention } = this;
     const runtime = { backend, clock, chance, sleep: new SleepDetector(clock), ended, locks: this };
     this.releases = new Releases(runtime);
     this.watchdog = new Watchdog(runtime);
-    this.#parts = { ...runtime, holder, closing, releases: this.releases, watchdog: this.watchdog };
+    this.#parts = { ...runtime, holder, closing, contention, releases: this.releases, watchdog: this.watchdog };
     this.#waits = new Deadlines<Request>(clock, true, (nowMs) => this.#lookAtWaits(nowMs));
     try {
       backend.listen?.({
@@ -73,6 +80,11 @@ export class Engine {
 
   get closed(): boolean {
     return this.#closing.signal.aborted;
+  }
+
+  /** Acquires are of interest: to subscribers, or to the contention profile. */
+  get isTraced(): boolean {
+    return this.contention.profile !== undefined || acquireChannel.hasSubscribers;
   }
 
   /** Waits for the lock, or looks once: see {@link WaitMode}. Only a `try` resolves to null. */
@@ -149,8 +161,12 @@ export class Engine {
       // The reason is the caller's own: it comes back as it is.
       if (signal?.aborted === true) return reject(signal.reason as Error);
       const request = new Request(queue, options, waitMode, this.clock.now(), waitMs, resolve, reject, this.#waits);
-      request.scope = Scope.innermost();
+      request.scope = options.scope ?? Scope.innermost();
+      // Who holds nothing is in no one's way; who waits for its turn inside a lease is not in the graph.
+      if (request.scope !== undefined && request.waits && queue instanceof LocalQueue)
+        request.lookAt(request.enteredMs + LOOK_MS);
       request.event = event;
+      request.profile = this.contention.profile;
       if (signal !== undefined) this.#listen(request, signal);
       if (!request.settled) queue.enter(request);
       return undefined;
@@ -159,10 +175,10 @@ export class Engine {
 
   #listen(request: Request, signal: AbortSignal): void {
     try {
-      request.unlisten = onAbort(signal, (reason) => this.#giveUp(request, reason));
+      request.unlisten = onAbort(signal, (reason) => this.giveUp(request, reason));
     } catch (error) {
       // A signal of another kind, which cannot be listened to: nothing is left behind.
-      this.#giveUp(request, error);
+      this.giveUp(request, error);
     }
   }
 
@@ -184,18 +200,27 @@ export class Engine {
     return [...this.#queues.values()].filter((queue) => !queue.idle && isMeant(queue.name));
   }
 
+  queueOf(name: string): LocalQueue | undefined {
+    return this.#queues.get(name);
+  }
+
   #lookAtWaits(nowMs: number): void {
     const early: Request[] = [];
     for (let request = this.#waits.take(nowMs); request !== undefined; request = this.#waits.take(nowMs)) {
       if (request.untilMs > nowMs) {
         early.push(request);
+        if (request.lookAtMs <= nowMs) {
+          request.lookAtMs = Infinity;
+          this.onLongWait?.(request);
+        }
         request.wakeLater(nowMs);
-      } else this.#giveUp(request, tooLate(request, this.backend.name));
+      } else this.giveUp(request, tooLate(request, this.backend.name));
     }
     for (const { queue, settled } of early) if (!settled) queue.nudge();
   }
 
-  #giveUp(request: Request, error: unknown): void {
+  /** It waits no longer. */
+  giveUp(request: Request, error: unknown): void {
     if (request.settled) return;
     request.fail(error);
     request.queue.leave(request);
@@ -204,7 +229,7 @@ export class Engine {
   /** Closing begins: nothing is granted from here on, those who wait are sent away, and all work is asked to stop. */
   shut(): void {
     this.#closing.abort();
-    for (const request of this.#waits.all()) this.#giveUp(request, new LockClosedError(request.queue.name));
+    for (const request of this.#waits.all()) this.giveUp(request, new LockClosedError(request.queue.name));
     for (const queue of this.#queues.values()) queue.stopAll();
   }
 
@@ -240,8 +265,8 @@ export class Engine {
   }
 
   /** The store has ended a lease by force. One of ours is over now, whether or not the backend has news for us. */
-  forced(name: string, fence: bigint, reason: string): void {
+  forced(name: string, fence: bigint, by: string, reason: string): void {
     const hold = this.#queues.get(name)?.holds.find((one) => one.hasFence(fence));
-    hold?.lose({ kind: "forced", by: this.holder, reason });
+    hold?.lose({ kind: "forced", by, reason });
   }
 }

@@ -1,5 +1,5 @@
 /** A grant on its way from the store to its user, or back again. */
-import type { Claim, Granted } from "../contract/backend.ts";
+import type { Claim, Granted, KeptOutcome } from "../contract/backend.ts";
 import type { SentAt } from "../contract/clock.ts";
 
 /** A grant that can be believed. */
@@ -17,4 +17,10 @@ export interface Grant {
 /** The claim as it goes back when no user ever had what it asked for: its `minHold` does not count. */
 export function unused(claim: Claim): Claim {
   return claim.minHoldMs === 0 ? claim : { ...claim, minHoldMs: 0 };
+}
+
+/** The lock's work was done: what came of it, by an answer to a question that left then. */
+export interface Done {
+  readonly outcome: KeptOutcome;
+  readonly sentAtMs: number;
 }

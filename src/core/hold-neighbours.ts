@@ -22,17 +22,24 @@ export interface HoldUser {
   readonly onLost: ((loss: LossReason) => void) | undefined;
   /** It, and those that entered it again. */
   withInner(): readonly HoldUser[];
-  markLost(loss: LossReason): boolean;
-  abort(): void;
+  markLost(loss: LossReason): void;
+  abort(loss: LossReason): void;
   /** Tells its listeners that the lock is wanted. */
   tellWanted(): void;
   /** Asks its work to stop, while it is held. */
   stop(reason: Error): void;
 }
 
+/** Renewals in a row that were neither a yes nor a no. */
+export interface Trouble {
+  readonly failures: number;
+  /** What the last of them failed with; `undefined` where nothing said it. */
+  readonly cause: unknown;
+}
+
 /** Holds that are renewed together. */
 export interface HoldGroup<Hold> {
-  readonly failures: number;
+  readonly inTrouble: boolean;
   readonly renewAtMs: number;
   isAsking(nowMs: number): boolean;
   remove(hold: Hold): void;

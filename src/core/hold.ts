@@ -12,7 +12,7 @@ import type { AwakePeriod, SentAt, SleepDetector } from "../contract/clock.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { Grant } from "./grant.ts";
-import type { HoldFront, HoldGroup, HoldUser } from "./hold-neighbours.ts";
+import type { HoldFront, HoldGroup, HoldUser, Trouble } from "./hold-neighbours.ts";
 import { remove } from "./list.ts";
 import { isSame, withUsers } from "./shown.ts";
 
@@ -37,15 +37,17 @@ export class Hold implements Deadline {
   /** What the store is to keep with its release. */
   outcome: Outcome | undefined;
 
-  // The watchdog's own notes: where it is among the holds.
+  // The watchdog's own notes: where it is among the holds, and what became of its last renewals.
   group: HoldGroup<Hold> | undefined;
   groupIndex = -1;
   atMs = 0;
   heapIndex = -1;
+  trouble: Trouble | undefined;
 
+  /** No renewal goes out from here on: the holder has had its `maxHold`. */
+  readonly endAtMs: number;
   readonly #front: HoldFront<Hold>;
   readonly #sleep: SleepDetector;
-  readonly #endAtMs: number;
   readonly #echoes: boolean;
   #state: "held" | "ending" | "lost" = "held";
   /** By the store's last word, a claim queues for it. */
@@ -73,7 +75,7 @@ export class Hold implements Deadline {
     this.#fromMs = granted.fromMs ?? sent.atMs;
     this.#untilMs = trustedUntilMs;
     this.grantedAtMs = heardAtMs;
-    this.#endAtMs = heardAtMs + options.maxHoldMs;
+    this.endAtMs = heardAtMs + options.maxHoldMs;
     this.#period = sent.period;
     this.#echoes = echoes;
   }
@@ -146,7 +148,9 @@ export class Hold implements Deadline {
   /** The claim as it goes out in a renewal: with what it shows to people, where that is no longer what the store knows. */
   toRenew(): Claim {
     const { meta, local } = this.claim;
-    const now = withUsers(this.#front.behind(), this.leases.length);
+    // Where nothing here renews it, what it says of those behind it could not be taken back, and would be believed.
+    const behind = this.options.renew === true ? this.#front.behind() : undefined;
+    const now = withUsers(behind, this.leases.length);
     if (meta !== this.meta || !isSame(local, now)) {
       this.claim = { ...this.claim, meta: this.meta, local: now, changed: true };
     }
@@ -161,7 +165,7 @@ export class Hold implements Deadline {
   /** The instant at which belief ends: before the store can give the lock away, by 1 % of the ttl + 2 ms for drifting clocks. */
   get trustedUntilMs(): number {
     if (this.#thread !== undefined) this.#trustFrom(this.#thread());
-    return Math.min(this.#untilMs, this.#endAtMs);
+    return Math.min(this.#untilMs, this.endAtMs);
   }
 
   /** Trust counts from here: when the request that last confirmed the lease left. */
@@ -175,11 +179,6 @@ export class Hold implements Deadline {
     if (fromMs <= this.#fromMs) return;
     this.#fromMs = fromMs;
     this.#untilMs = fromMs + this.ttlMs - driftMs(this.ttlMs);
-  }
-
-  /** No renewal goes out from here on: the holder has had its `maxHold`. */
-  get endAtMs(): number {
-    return this.#endAtMs;
   }
 
   /** Held, and its time has not passed. */

@@ -1,7 +1,6 @@
 /**
  * One held lock, as its user sees it: a hold lent for a while, or a re-entry into such a lease. Re-entries are leases inside a
  * lease: it goes back when it and all inside it are released.
- *
  * A lease is held, then released or lost, once: that is one field, and while it is empty the hold decides. Every question goes
  * through {@link HeldLease.stateNow}, so that a lease cannot be over and still be believed.
  */
@@ -9,36 +8,38 @@ import type { Lease, ReleaseResult } from "./api.ts";
 import type { Holding, Mode, Outcome } from "../contract/backend.ts";
 import type { Duration } from "../contract/duration.ts";
 import { LockLostError } from "../contract/errors.ts";
-import { holdChannel, type HoldEvent } from "../contract/events.ts";
+import type { AcquireEvent } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
 import { endOf, leftToOthers } from "./doubt.ts";
 import { fenceOf } from "./fence-of.ts";
 import { unused } from "./grant.ts";
 import type { Hold } from "./hold.ts";
-import { beginning, publishEnd } from "./hold-events.ts";
+import { HoldReport, isHeard, type Profiled } from "./hold-events.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 import type { Runtime } from "./release.ts";
+import { causeOf, whyEnded } from "./report-lost.ts";
 import { describe } from "./shown.ts";
 import type { Watchdog } from "./watchdog.ts";
 
 /** What a lease needs besides its hold. */
-export interface LeaseParts extends Runtime {
+export interface LeaseParts extends Runtime, Profiled {
   readonly watchdog: Watchdog;
 }
 
 /** What a lease is at one instant, by the monotonic clock. `doubt`: the machine may have slept. */
 export type LeaseState = "held" | "doubt" | "released" | "lost";
 
-const LATE: LossReason = { kind: "expired", renewal: "late" };
-
 export class HeldLease implements Lease, Peekable {
   readonly name: string;
   readonly fence: bigint;
   /** @internal What its user asked for: a shared re-entry into an exclusive lease is shared. */
   readonly mode: Mode;
+  /** @internal Another lease of this process had its hold before. */
+  readonly localHandOver: boolean;
   readonly #hold: Hold;
   readonly #parts: LeaseParts;
-  readonly #outer: HeldLease | undefined;
+  /** @internal The lease that it entered, because its caller was inside of that. */
+  readonly outer: HeldLease | undefined;
   readonly #left: (() => void) | undefined;
   #inner: Set<HeldLease> | undefined;
   /** Itself until it is released, and all inside it. */
@@ -50,7 +51,9 @@ export class HeldLease implements Lease, Peekable {
   #controller: AbortController | undefined;
   #wanted: AbortController | undefined;
   #result: Promise<ReleaseResult> | undefined;
-  #event: HoldEvent | undefined;
+  #report: HoldReport | undefined;
+  /** @internal What subscribers heard of its acquire. */
+  acquired: AcquireEvent | undefined;
   /** @internal Called after the hold was lost, when all states are consistent; also where this lease was released before. */
   onLost: ((loss: LossReason) => void) | undefined;
 
@@ -65,15 +68,15 @@ export class HeldLease implements Lease, Peekable {
     this.#parts = parts;
     this.fence = inside?.outer.fence ?? hold.lend(this);
     this.mode = inside?.mode ?? hold.claim.mode;
-    this.#outer = inside?.outer;
+    this.localHandOver = hold.lent > 1;
+    this.outer = inside?.outer;
     this.#left = inside?.left;
   }
 
   /** @internal Tells subscribers that the lease has begun, and does the work in their context. A re-entry is no lease of its own. */
   announce<T>(work: () => T): T {
-    if (this.#outer !== undefined || !holdChannel.hasSubscribers) return work();
-    this.#event = beginning(this.#parts.backend.name, this, this.#hold);
-    return holdChannel.start.runStores(this.#event, work);
+    if (this.outer !== undefined || !isHeard(this.#parts)) return work();
+    return HoldReport.begin(this.#parts, this, this.#hold, (report) => void (this.#report = report), work);
   }
 
   get fences(): ReadonlyMap<string, bigint> {
@@ -94,7 +97,7 @@ export class HeldLease implements Lease, Peekable {
   }
 
   get wanted(): AbortSignal {
-    if (this.#outer !== undefined) return this.#outer.wanted;
+    if (this.outer !== undefined) return this.outer.wanted;
     this.#wanted ??= this.#hold.expectWanted(this.#parts.backend);
     return this.#wanted.signal;
   }
@@ -161,7 +164,7 @@ export class HeldLease implements Lease, Peekable {
 
   /** @internal Ends a lease that its user never got. One inside another is not the hold's only user. */
   discard(): void {
-    if (this.#outer === undefined) this.#hold.claim = unused(this.#hold.claim);
+    if (this.outer === undefined) this.#hold.claim = unused(this.#hold.claim);
     this.release().catch(() => {});
   }
 
@@ -174,7 +177,8 @@ export class HeldLease implements Lease, Peekable {
   stateNow(): LeaseState {
     const nowMs = this.#parts.clock.now();
     // Only the hold says that it is lost: its users learn of it all together.
-    if (this.#end === undefined && this.#hold.state === "held" && !this.#hold.trusted(nowMs)) this.#hold.lose(LATE);
+    const hold = this.#hold;
+    if (this.#end === undefined && hold.state === "held" && !hold.trusted(nowMs)) hold.lose(whyEnded(hold, nowMs));
     return this.#state(nowMs);
   }
 
@@ -231,25 +235,24 @@ export class HeldLease implements Lease, Peekable {
 
   /** @internal The loss, for a caller that wanted to enter. */
   lossFor(loss: LossReason): LockLostError {
-    return this.lost ?? new LockLostError(this.name, this.fence, loss);
+    return this.lost ?? new LockLostError(this.name, this.fence, loss, causeOf(this.#hold, loss));
   }
 
-  /** @internal Marks the lease as lost, and calls nothing: see report-lost.ts. `false`: it was over before, and its user knows. */
-  markLost(loss: LossReason): boolean {
-    if (this.#end !== undefined) return false;
-    this.#end = new LockLostError(this.name, this.fence, loss);
-    return true;
+  /** @internal Marks the lease as lost, and calls nothing: see report-lost.ts. If it was over before, its user knows. */
+  markLost(loss: LossReason): void {
+    this.#end ??= this.lossFor(loss);
   }
 
-  /** @internal Calls the user's listeners. */
-  abort(): void {
-    this.#controller?.abort(this.#end);
+  /** @internal Calls the user's listeners; and subscribers, also where its user has released it and others are inside. */
+  abort(loss: LossReason): void {
+    if (this.lost !== undefined) this.#controller?.abort(this.lost);
+    this.#report?.lost(this.lossFor(loss));
   }
 
   /** Its release has shown that it was lost before. */
   #loseLate(loss: LossReason): void {
     this.#end = this.lossFor(loss);
-    this.abort();
+    this.abort(loss);
   }
 
   /** Undefined while the lease is surely held: the clock decides, not a flag that a late timer would have to set. */
@@ -257,7 +260,7 @@ export class HeldLease implements Lease, Peekable {
     const state = this.#state(this.#parts.clock.now());
     if (state === "held") return undefined;
     if (state === "released") return { kind: "released" };
-    if (state === "lost") return this.lost?.loss ?? LATE;
+    if (state === "lost") return this.lost?.loss ?? whyEnded(this.#hold, this.#parts.clock.now());
     this.#parts.watchdog.confirm(this.#hold);
     return { kind: "in-doubt" };
   }
@@ -273,11 +276,10 @@ export class HeldLease implements Lease, Peekable {
   static #leave(released: HeldLease): ReleaseResult | Promise<ReleaseResult> {
     let leaving = released;
     while (--leaving.#open === 0) {
-      const outer = leaving.#outer;
+      const outer = leaving.outer;
       if (outer === undefined) {
         const given = leaving.#hold.takeBack(leaving) ?? leaving.#leftToOthers();
-        if (leaving.#event === undefined) return given;
-        return publishEnd(leaving.#event, leaving, given, leaving.#parts.clock, leaving.#hold.grantedAtMs);
+        return leaving.#report === undefined ? given : leaving.#report.over(given);
       }
       outer.#inner!.delete(leaving);
       // Its turn goes to the next sibling in the same step, so that a lease with a request in line is never over in between.

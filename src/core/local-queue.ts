@@ -3,14 +3,13 @@
  * not wait pass it by: see tries.ts.)
  * When a holder is done and the next wants the same, the hold changes hands in memory, with a fence of its own from the
  * run that the store reserved; after the run, or a few milliseconds, the store decides again, so that others get their turn.
- *
  * Everything that it uses lies below it: claims, releases, leases, the watchdog. One thing comes up from there: a hold is over.
  *
  * User code runs in the middle of ours: abort listeners, when a lease is lost. Before any of it is called the state here is
  * consistent, and afterwards everything is looked at again.
  */
 import type { ReleaseResult } from "./api.ts";
-import type { Acquisition, Done } from "./acquisition.ts";
+import type { Acquisition } from "./acquisition.ts";
 import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError, LockClosedError } from "../contract/errors.ts";
@@ -20,11 +19,12 @@ import { Hold } from "./hold.ts";
 import { publishLost } from "./hold-events.ts";
 import type { HoldFront } from "./hold-neighbours.ts";
 import { remove } from "./list.ts";
-import { type Grant, unused } from "./grant.ts";
+import { type Done, type Grant, unused } from "./grant.ts";
 import { HeldLease, type LeaseParts } from "./lease.ts";
+import { publish, publishLess } from "./publish.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
 import { mayLend, seatsFor } from "./lending.ts";
-import { reportLost } from "./report-lost.ts";
+import { loseExpired, reportLost } from "./report-lost.ts";
 import { describe, factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
 
@@ -75,7 +75,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   /** The request is settled later: with a lease, with `null` for a try, or with an error. */
   enter(request: Request): void {
-    if (this.#holds.length > 0) this.#loseExpired();
+    if (this.#holds.length > 0) loseExpired(this.#holds, this.#parts.clock.now());
     // The listeners of a loss may have aborted or closed anything.
     if (request.settled) return;
     if (!request.waits) return (this.#tries ??= new Tries(this.name, this.#parts, this)).enter(request);
@@ -88,9 +88,14 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     if (request.event !== undefined && isBehind) request.noteContended(this.blockers());
   }
 
+  publish(onlyLess = false): void {
+    publish(this.claims, this.#holds, this.#parts.watchdog, onlyLess);
+  }
+
   leave(request: Request): void {
     if (!request.waits) return this.#tries?.leave(request);
     this.#line.remove(request);
+    if (request.scope !== undefined) publishLess(this);
     return this.serve();
   }
 
@@ -180,12 +185,6 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     this.#parts.watchdog.drop(hold);
   }
 
-  /** A hold whose time is over though no timer has noticed yet is in no one's way. */
-  #loseExpired(): void {
-    const nowMs = this.#parts.clock.now();
-    for (const hold of this.#holds.slice()) if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
-  }
-
   /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
   serve(): void {
     if (this.#closed) return this.callOffSpare(this.#line);
@@ -221,6 +220,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     const lease = new HeldLease(hold, this.#parts);
     hold.meta = request.options.meta;
     this.#line.remove(request);
+    if (request.scope !== undefined) publishLess(this);
     request.grant(lease);
   }
 
@@ -235,7 +235,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     const { claim, questions } = acquisition;
     const hold = new Hold(this.#front, this.#parts.sleep, claim, acquisition.request.options, grant);
     // A grant that took so long that nothing is left of it, or that no request waits for now, goes straight back.
-    if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#parts.closing.aborted) {
+    if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#closed) {
       hold.claim = unused(claim);
       this.#passOn(hold).catch(() => {});
       return false;

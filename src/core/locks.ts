@@ -20,22 +20,24 @@ import type {
   TryRunResult,
   Work,
 } from "./api.ts";
+import type { Contention, ContentionOptions } from "./contention-api.ts";
 import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { Backend } from "../contract/backend.ts";
 import { attachLoss, type Call, Closing, Running } from "./close.ts";
+import type { DeadlockWatch } from "./deadlocks.ts";
 import { Engine } from "./engine.ts";
 import { elect } from "./election.ts";
 import { isA, type LockLostError, LockTimeoutError } from "../contract/errors.ts";
-import { acquireChannel, forceReleaseChannel, holdChannel } from "../contract/events.ts";
+import { forceReleaseChannel } from "../contract/events.ts";
+import { isHeard } from "./hold-events.ts";
 import type { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
 import { acquireAll } from "./acquire-all.ts";
 import { askStore } from "./ask-store.ts";
+import { checkBackend, checkCreateOptions, checkWho, possible } from "./create-options.ts";
 import { Scope } from "./reentry.ts";
 import {
   answerMs,
-  checkBackend,
-  checkCreateOptions,
   checkName,
   checkObject,
   type CheckedOptions,
@@ -46,7 +48,7 @@ import {
   checkReason,
   checkTryOptions,
 } from "./options.ts";
-import type { WaitMode } from "./request.ts";
+import type { Request, WaitMode } from "./request.ts";
 import { announced, partsOf, takeTraced } from "./traced.ts";
 
 type Taken = HeldLease | MultiLease;
@@ -64,11 +66,13 @@ class BackendLocks implements Locks {
   readonly #usual: CheckedOptions;
   readonly #running: Running = new Running();
   readonly #closing: Closing;
+  #deadlocks: Promise<DeadlockWatch> | undefined;
 
   constructor(backend: Backend, defaults: LocksOptions) {
     this.#defaults = defaults;
-    this.#usual = checkOptions({}, defaults);
+    this.#usual = possible(checkOptions({}, defaults), backend);
     this.#engine = new Engine(backend, defaults);
+    if (backend.can?.waiters === true) this.#engine.onLongWait = (request) => this.#look(request);
     this.#closing = new Closing(this.#engine, this.#running);
   }
 
@@ -127,7 +131,8 @@ class BackendLocks implements Locks {
   async elect(name: string, optionsOrWork: ElectOptions | Work<unknown>, maybeWork?: Work<unknown>): Promise<void> {
     checkName(name);
     const [options, work] = optionsAndWork("elect", optionsOrWork, maybeWork);
-    const checked = { ...this.#checked(options), waitMs: Infinity };
+    // A candidate waits for ever, and may: it is no victim.
+    const checked: CheckedOptions = { ...this.#checked(options), waitMs: Infinity, deadlock: "report" };
     const call: Call = { name };
     this.#running.calls.add(call);
     try {
@@ -164,17 +169,22 @@ class BackendLocks implements Locks {
     return held.length > 0 || quarantineMs > 0;
   }
 
+  async contention(options: ContentionOptions = {}): Promise<Contention> {
+    return (await import("./contention.ts")).contention(this.#engine, options);
+  }
+
   async forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean> {
     checkName(name);
-    const { fence, reason } = checkObject(options);
+    const { fence, reason, by = this.#engine.holder } = checkObject(options);
     if (typeof fence !== "bigint") throw new ArgumentError(`Expected \`fence\` to be a bigint, got ${got(fence)}`);
     checkReason(reason);
-    const { backend, holder: by } = this.#engine;
+    checkWho("by", by);
+    const { backend } = this.#engine;
     const force = (): Promise<boolean> => backend.forceRelease(name, fence, by, reason);
     const done = await askStore(this.#engine, "forceRelease()", toQuerySpec({}), force, name);
     if (typeof done !== "boolean")
       throw (await import("../contract/backend-mistake.ts")).mistakenForce(backend.name, name, done);
-    if (done) this.#engine.forced(name, fence, reason);
+    if (done) this.#engine.forced(name, fence, by, reason);
     if (forceReleaseChannel.hasSubscribers) {
       forceReleaseChannel.publish({ backend: backend.name, name, fence, by, reason, done });
     }
@@ -189,9 +199,16 @@ class BackendLocks implements Locks {
     await this.close();
   }
 
+  /** Who never waits for so long does not load it. */
+  #look(request: Request): void {
+    this.#deadlocks ??= import("./deadlocks.ts").then((code) => new code.DeadlockWatch(this.#engine));
+    // Where the code cannot be loaded any more, as after a deployment over a running process, no deadlock is seen.
+    this.#deadlocks.then((watch) => watch.add(request)).catch(() => {});
+  }
+
   #checked(options: AcquireOptions | undefined): CheckedOptions {
     if (options === undefined) return this.#usual;
-    return onlyWaitOf(options, this.#usual) ?? checkOptions(options, this.#defaults);
+    return onlyWaitOf(options, this.#usual) ?? possible(checkOptions(options, this.#defaults), this.#engine.backend);
   }
 
   /** The hot path: no async function here, because each costs a promise and a turn of the microtask queue. */
@@ -199,7 +216,7 @@ class BackendLocks implements Locks {
     try {
       const checked = toSpecNow();
       const taking = this.#take(toNames(name), checked, waitMode ?? patienceOf(checked));
-      return (holdChannel.hasSubscribers ? announced(this.#engine, taking) : taking) as Promise<L | null>;
+      return (isHeard(this.#engine) ? announced(this.#engine, taking) : taking) as Promise<L | null>;
     } catch (error) {
       return Promise.reject(error as Error);
     }
@@ -220,7 +237,7 @@ class BackendLocks implements Locks {
   }
 
   #takeTraced(name: string, checked: CheckedOptions, waitMode: WaitMode, waitMs: number): Promise<HeldLease | null> {
-    if (!acquireChannel.hasSubscribers) return this.#engine.take(name, checked, waitMode, waitMs);
+    if (!this.#engine.isTraced) return this.#engine.take(name, checked, waitMode, waitMs);
     return takeTraced(this.#engine, name, checked, waitMode, waitMs) as Promise<HeldLease | null>;
   }
 

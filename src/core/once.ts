@@ -8,7 +8,6 @@ import type { KeptOutcome } from "../contract/claim.ts";
 import { OUTCOME_KEEP_MAX_MS, OUTCOME_KEEP_MIN_MS } from "../contract/claim.ts";
 import { type Duration, toMs } from "../contract/duration.ts";
 import { LockBackendError, quote } from "../contract/errors.ts";
-import { acquireChannel } from "../contract/events.ts";
 import { clipped, HOLDER_MAX } from "../contract/foreign.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type {
@@ -72,7 +71,7 @@ export async function once<T>(
   running.calls.add(call);
   try {
     const untilMs = engine.clock.now() + (waits ? usual.waitMs : answerMs(usual));
-    const take = acquireChannel.hasSubscribers ? takeTraced : takePlain;
+    const take = engine.isTraced ? takeTraced : takePlain;
     const known = engine.hidesOutcome(name) ? await lookFor(engine, name, usual) : undefined;
     const waitMs = Math.max(1, untilMs - engine.clock.now());
     const taken = known ?? (await take(engine, name, mine, waits ? "queue" : "once", waitMs))!;

@@ -1,9 +1,10 @@
 /** Options, checked: the one place where defaults are filled in. */
 import { ArgumentError, got } from "../contract/argument-error.ts";
 import type { AcquireOptions, LocksOptions, QueryOptions, TryOptions } from "./api.ts";
-import type { Backend, Claim, Meta, Mode } from "../contract/backend.ts";
+import type { Claim, Meta, Mode } from "../contract/backend.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "../contract/duration.ts";
-import { HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../contract/foreign.ts";
+import { META_BYTES_MAX, REASON_MAX } from "../contract/foreign.ts";
+import type { HeldScope } from "./shown.ts";
 
 export interface CheckedOptions {
   readonly mode: Mode;
@@ -21,6 +22,10 @@ export interface CheckedOptions {
   readonly shareKey: string;
   /** False: the lease is one holder's own and always goes back to the store. */
   readonly reusable: boolean;
+  /** What is done about a deadlock besides reporting it: the waiter rejects itself, or nothing. */
+  readonly deadlock: "report" | "reject";
+  /** What its caller holds, where that is more than the functions that it is inside of: a part of a group. */
+  readonly scope?: HeldScope | undefined;
   /** An outcome that the lock has is as good as the lock. Only for once(). */
   readonly wantsOutcome: boolean;
 }
@@ -31,9 +36,11 @@ const DEFAULTS = {
   mode: "exclusive",
   limit: 1,
   renew: true,
+  deadlock: "report",
 } as const satisfies AcquireOptions;
 
-const OPTIONS: ReadonlySet<string> = new Set([
+/** Those of each call. */
+export const OPTIONS: ReadonlySet<string> = new Set([
   "ttl",
   "wait",
   "signal",
@@ -44,6 +51,7 @@ const OPTIONS: ReadonlySet<string> = new Set([
   "minHold",
   "lockDelay",
   "meta",
+  "deadlock",
 ]);
 const ELSEWHERE: Readonly<Record<string, string>> = {
   timeout: "`wait` (how long to queue) or `ttl` (how long the lock outlives a dead holder)",
@@ -86,6 +94,10 @@ export function checkOptions(options: AcquireOptions, defaults: LocksOptions): C
   if (renew !== true && renew !== false && renew !== "thread") {
     throw new ArgumentError(`Expected \`renew\` to be true, false or "thread", got ${got(renew)}`);
   }
+  const deadlock = options.deadlock ?? defaults.deadlock ?? DEFAULTS.deadlock;
+  if (deadlock !== "report" && deadlock !== "reject") {
+    throw new ArgumentError(`Expected \`deadlock\` to be "report" or "reject", got ${got(deadlock)}`);
+  }
   const signal = toSignal(options.signal ?? defaults.signal);
   const ttlMs = toTtlMs(options.ttl ?? defaults.ttl ?? DEFAULTS.ttl);
   const lockDelayMs = optional(options.lockDelay ?? defaults.lockDelay, "lockDelay", 0);
@@ -106,6 +118,7 @@ export function checkOptions(options: AcquireOptions, defaults: LocksOptions): C
     signal,
     shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew}`,
     reusable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
+    deadlock,
     wantsOutcome: false,
   };
 }
@@ -261,33 +274,6 @@ export function toMeta(own: Meta | undefined, shared: Meta | undefined): Meta {
 function unknownOption(option: string): TypeError {
   const hint = ELSEWHERE[option];
   return new ArgumentError(`Unknown option \`${option}\`${hint === undefined ? "" : `: did you mean ${hint}?`}`);
-}
-
-const VERBS = ["attempt", "renew", "release", "query", "inspect", "forceRelease", "close"] as const;
-/** Of createLocks() only: all others may be given to each call too. */
-const OWN_OPTIONS = ["holder", "clock", "chance"];
-
-export function checkBackend(backend: unknown): asserts backend is Backend {
-  const isObject = typeof backend === "object" && backend !== null;
-  const missing = VERBS.find((verb) => !isObject || typeof (backend as Record<string, unknown>)[verb] !== "function");
-  if (missing === undefined && typeof (backend as Backend).name === "string") return;
-  throw new ArgumentError(
-    `Expected \`backend\` to be a backend such as memory() or redis(client), got ${got(backend)} without ${missing === undefined ? "a name" : `${missing}()`}. ` +
-      "To open one by URL use connect(url).",
-  );
-}
-
-export function checkCreateOptions(options: LocksOptions): void {
-  if (typeof options !== "object" || options === null) {
-    throw new ArgumentError(`Expected \`defaults\` to be an object, got ${got(options)}`);
-  }
-  for (const option in options)
-    if (!OPTIONS.has(option) && !OWN_OPTIONS.includes(option))
-      throw new ArgumentError(`Unknown option \`${option}\` in \`defaults\``);
-  const { holder } = options;
-  if (holder !== undefined && (typeof holder !== "string" || holder === "" || holder.length > HOLDER_MAX)) {
-    throw new ArgumentError(`Expected \`holder\` to be a text of 1 to ${HOLDER_MAX} characters, got ${got(holder)}`);
-  }
 }
 
 /** Why a lease is ended by force: kept in the store for those who ask, so it is neither empty nor long. */

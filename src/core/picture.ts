@@ -11,12 +11,14 @@ import type { LocalQueue } from "./local-queue.ts";
 import type { QuerySpec } from "./options.ts";
 import type { Request } from "./request.ts";
 import { checkedSnapshot, checkedState } from "./snapshot.ts";
+import { withStored } from "./stored-snapshot.ts";
 
 export async function query(engine: Engine, prefix: string, asked: QuerySpec): Promise<LocksSnapshot> {
   const { backend } = engine;
   const look = looking(engine, (name) => name.startsWith(prefix));
   const found = await askStore(engine, "query()", asked, () => backend.query(prefix));
-  return jsonSafe(look(checkedSnapshot(backend.name, "query", found)));
+  const stored = checkedSnapshot(backend.name, "query", found);
+  return withStored(jsonSafe(look(stored)), { backend: backend.name, snapshot: stored });
 }
 
 export async function inspect(engine: Engine, name: string, asked: QuerySpec): Promise<LockSnapshot> {
@@ -65,7 +67,7 @@ function draw(
       return shownHolding(holding, wallMs, hold?.leases.length, before);
     }),
     pending: waiting.map(({ entry, waiters }) => {
-      const { local: _, ...rest } = entry;
+      const { local: _, order: _order, ...rest } = entry;
       return jsonSafe({ ...rest, sinceMs: wallMs - entry.waitingMs, processWaiters: waiters });
     }),
     forced: forced.map(jsonSafe),

@@ -10,6 +10,7 @@ import type { Clock, SleepDetector } from "../contract/clock.ts";
 import { type Chance, jitter } from "../contract/random.ts";
 import { isA, LockBackendError } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
+import { publishLost } from "./hold-events.ts";
 import { asked } from "../contract/answer.ts";
 import { within, withinAwake } from "../contract/time-limit.ts";
 
@@ -234,8 +235,8 @@ export class Releases {
     const { claim, ttlMs, longestTtlMs, trustedUntilMs } = hold;
     const nowMs = this.#clock.now();
     // Trust says nothing about when the store lets go: a `maxHold` ends it earlier, and the last renewal, which went out before
-    // the release or with it, may have come to the store later than is known.
-    const untilMs = nowMs + longestTtlMs + claim.lockDelayMs;
+    // the release or with it, may still be on its way to the store.
+    const untilMs = nowMs + SILENCE_MS + longestTtlMs + claim.lockDelayMs;
     const outcome = pending.inDoubt ? undefined : hold.outcome;
     const asked = releaseUntil(this.#around, claim, untilMs, outcome).then((was) => {
       this.#heardAgain(pending, was);
@@ -274,6 +275,10 @@ export class Releases {
     this.#waiting.clear(pending);
     pending.resolve(result);
     this.#lookIfIdle();
+    const { lent, state, claim, firstFence } = pending.hold;
+    // One that was lost before has been reported, and one that was lent to no lease is no loss.
+    if (result === "lost" && state === "ending" && lent > 0)
+      publishLost(this.#backend.name, claim.name, firstFence, { kind: "gone" });
   }
 
   #lookIfIdle(): void {

@@ -13,7 +13,7 @@ export class ThreadSlot {
     this.#view = new Float64Array(memory);
   }
 
-  /** The last instant at which the lease was proved to be held, by the clock of both threads (`hrtime`). */
+  /** The last instant at which the lease was proved to be held, by the machine's clock: `performance.now()` counts from each thread's own beginning. */
   get atMs(): number {
     return this.#view[AT]!;
   }
@@ -35,9 +35,4 @@ export class ThreadSlot {
     if (atMs > this.atMs) this.#view[AT] = atMs;
     this.#view[WANTED] = 0;
   }
-}
-
-/** The clock that both threads can read: `performance.now()` counts from each thread's own beginning. */
-export function sharedNowMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6;
 }

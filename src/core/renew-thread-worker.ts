@@ -1,13 +1,14 @@
 /** The worker thread of `renew: "thread"`: renews what it is given, every third of a ttl, and writes down since when. */
 import { parentPort, workerData } from "node:worker_threads";
-import { driftMs, readRenewal } from "../contract/answer.ts";
+import { driftMs, readCause, readRenewal } from "../contract/answer.ts";
 import type { Claim, Renewal, Renewer } from "../contract/backend.ts";
 import { systemClock } from "../contract/clock.ts";
+import { machineMs } from "../contract/machine-clock.ts";
 import { messageOf } from "../contract/errors.ts";
 import { jitter } from "../contract/random.ts";
 import { asked } from "../contract/answer.ts";
 import type { FromWorker, ToWorker, WorkerStart } from "./renew-thread.ts";
-import { sharedNowMs, ThreadSlot } from "./renew-thread-slot.ts";
+import { ThreadSlot } from "./renew-thread-slot.ts";
 
 interface Kept {
   readonly claim: Claim;
@@ -18,6 +19,8 @@ interface Kept {
   timer: NodeJS.Timeout | undefined;
   /** When the last question left whose answer is not here yet; -Infinity when none is out. */
   askedAtMs: number;
+  /** Renewals in a row without an answer. */
+  failures: number;
 }
 
 const kept = new Map<string, Kept>();
@@ -44,7 +47,7 @@ parentPort!.on("message", (message: ToWorker) => {
     const slot = new ThreadSlot(memory);
     // Kept for another ttl until now.
     clearTimeout(kept.get(claim.id)?.timer);
-    const hold: Kept = { claim, fence, slot, ttlMs, untilMs, timer: undefined, askedAtMs: -Infinity };
+    const hold: Kept = { claim, fence, slot, ttlMs, untilMs, timer: undefined, askedAtMs: -Infinity, failures: 0 };
     kept.set(claim.id, hold);
     begin(hold);
   } else if ("drop" in message) {
@@ -58,14 +61,15 @@ parentPort!.on("message", (message: ToWorker) => {
   } else {
     for (const hold of kept.values()) clearTimeout(hold.timer);
     kept.clear();
-    void opening.then((opened) => opened.close()).finally(() => parentPort!.close());
+    // Deno's has no close(): there it ends when the main thread ends it.
+    void opening.then((opened) => opened.close()).finally(() => parentPort!.close?.());
   }
 });
 
 /** One that another worker kept before this one may be due, or overdue, or the main thread waits to hear of it. */
 function begin(hold: Kept): void {
   const { slot, ttlMs } = hold;
-  schedule(hold, slot.isWanted ? 0 : Math.max(0, slot.atMs + ttlMs / 3 - sharedNowMs()));
+  schedule(hold, slot.isWanted ? 0 : Math.max(0, slot.atMs + ttlMs / 3 - machineMs()));
 }
 
 function schedule(hold: Kept, afterMs: number): void {
@@ -76,7 +80,7 @@ function schedule(hold: Kept, afterMs: number): void {
 
 /** True while an answer is out that may still come, as for the holds of the main thread. */
 function isAsking({ askedAtMs, ttlMs }: Kept): boolean {
-  return sharedNowMs() < askedAtMs + ttlMs / 3;
+  return machineMs() < askedAtMs + ttlMs / 3;
 }
 
 function isTrusted({ slot, ttlMs, untilMs }: Kept, nowMs: number): boolean {
@@ -90,7 +94,7 @@ interface Sent {
 }
 
 function ask(hold: Kept, open: Renewer): void {
-  const atMs = sharedNowMs();
+  const atMs = machineMs();
   // What cannot be believed any more is not kept in the store either.
   if (!isTrusted(hold, atMs)) return;
   const sent: Sent = { atMs, localMs: systemClock.now() };
@@ -100,11 +104,11 @@ function ask(hold: Kept, open: Renewer): void {
   asked(() => open.renew([hold.claim], [hold.fence])).then(
     (answers) => hear(hold, sent, answers),
     // Unknown is neither yes nor no: asked again soon, while the lease is trusted.
-    () => hear(hold, sent, undefined),
+    (cause: unknown) => hear(hold, sent, undefined, cause),
   );
 }
 
-function hear(hold: Kept, sent: Sent, answers: readonly Renewal[] | undefined): void {
+function hear(hold: Kept, sent: Sent, answers: readonly Renewal[] | undefined, failed?: unknown): void {
   const { claim, slot, ttlMs } = hold;
   if (kept.get(claim.id) !== hold) return;
   const read = readRenewal(answers, 0, sent.localMs, systemClock.now());
@@ -116,14 +120,22 @@ function hear(hold: Kept, sent: Sent, answers: readonly Renewal[] | undefined): 
     return;
   }
   // The slot only moves forward while the old trust is whole: a yes that comes too late must not revive the lease.
-  if (said !== undefined && isTrusted(hold, sharedNowMs())) {
+  if (said !== undefined && isTrusted(hold, machineMs())) {
     // A proof may be older than its question.
     slot.confirm(sent.atMs - Math.max(0, sent.localMs - said));
   }
+  noteTrouble(hold, said === undefined ? hold.failures + 1 : 0, failed ?? readCause(answers, 0));
   // A later question is out: its own answer decides when the next one goes.
   if (hold.askedAtMs !== sent.atMs) return;
   hold.askedAtMs = -Infinity;
   schedule(hold, said === undefined ? Math.min(1000, ttlMs / 10) : ttlMs / 3);
+}
+
+/** For the words of a loss. As text: not every error can be sent to another thread. */
+function noteTrouble(hold: Kept, failures: number, cause: unknown): void {
+  if (hold.failures === failures) return;
+  hold.failures = failures;
+  tell({ troubled: hold.claim.id, failures, why: messageOf(cause) });
 }
 
 function tell(message: FromWorker): void {

@@ -8,6 +8,7 @@ import { Worker } from "node:worker_threads";
 import { ArgumentError } from "../contract/argument-error.ts";
 import type { Backend, Claim } from "../contract/backend.ts";
 import type { Clock } from "../contract/clock.ts";
+import { machineMs } from "../contract/machine-clock.ts";
 import { formatMs } from "../contract/duration.ts";
 import { LockBackendError, LockClosedError, messageOf, quote } from "../contract/errors.ts";
 import type { Hold } from "./hold.ts";
@@ -15,7 +16,7 @@ import { onAbort } from "../contract/on-abort.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type { CheckedOptions } from "./options.ts";
 import { asked } from "../contract/answer.ts";
-import { sharedNowMs, ThreadSlot } from "./renew-thread-slot.ts";
+import { ThreadSlot } from "./renew-thread-slot.ts";
 
 /** Between two starts, so that a worker that dies at once does not become a busy loop. */
 const RESTART_MS = 1000;
@@ -43,18 +44,26 @@ export interface WorkerStart {
   readonly data: unknown;
 }
 
-/** What comes back: that it is ready, that it cannot be, or a certain loss. Everything else is in the slot. */
+/** What comes back: that it is ready, that it cannot be, a certain loss, or why renewals fail. Everything else is in the slot. */
 export type FromWorker =
   | { readonly ready: true }
   | { readonly failed: string }
-  | { readonly lost: string; readonly reason: LossReason };
+  | { readonly lost: string; readonly reason: LossReason }
+  /** So many renewals in a row got no answer. 0: the last one did. */
+  | Troubled;
+
+interface Troubled {
+  readonly troubled: string;
+  readonly failures: number;
+  readonly why: string;
+}
 
 export class RenewThread {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #lose: (claimId: string, loss: LossReason) => void;
   /** What the worker has to know of each hold: sent again to the next worker. */
-  readonly #kept: Map<string, { readonly order: ToWorker; readonly slot: ThreadSlot }> = new Map();
+  readonly #kept: Map<string, { readonly order: ToWorker; readonly slot: ThreadSlot; readonly hold: Hold }> = new Map();
   #worker: Worker | undefined;
   #ready: Promise<void> | undefined;
   #startedAtMs = -Infinity;
@@ -82,7 +91,7 @@ export class RenewThread {
   keep(hold: Hold): void {
     const slot = new ThreadSlot();
     // Both clocks are CLOCK_MONOTONIC; they differ by a constant, read here as closely as two calls allow.
-    const offsetMs = this.#clock.now() - sharedNowMs();
+    const offsetMs = this.#clock.now() - machineMs();
     const { fromMs } = hold;
     const fromSharedMs = fromMs - offsetMs;
     slot.confirm(fromSharedMs);
@@ -95,7 +104,7 @@ export class RenewThread {
       ttlMs: hold.ttlMs,
       untilMs: hold.endAtMs - offsetMs,
     };
-    this.#kept.set(hold.claim.id, { order, slot });
+    this.#kept.set(hold.claim.id, { order, slot, hold });
     // It may have died between its start and the grant.
     if (this.#worker === undefined) this.#startAgain();
     else this.#tell(order);
@@ -134,7 +143,8 @@ export class RenewThread {
       worker.on("message", (message: FromWorker) => {
         if ("ready" in message) resolve();
         else if ("failed" in message) reject(new Error(message.failed));
-        else this.#lose(message.lost, message.reason);
+        else if ("lost" in message) this.#lose(message.lost, message.reason);
+        else this.#noteTrouble(message);
       });
       worker.on("error", reject);
       worker.on("exit", () => {
@@ -148,6 +158,11 @@ export class RenewThread {
     worker.unref();
     for (const { order } of this.#kept.values()) worker.postMessage(order);
     return ready;
+  }
+
+  #noteTrouble({ troubled, failures, why }: Troubled): void {
+    const hold = this.#kept.get(troubled)?.hold;
+    if (hold !== undefined) hold.trouble = failures === 0 ? undefined : { failures, cause: new Error(why) };
   }
 
   /** The worker is of no use any more, or there never was one. */
@@ -184,6 +199,8 @@ export async function awaitThread(
   if (closing.aborted) throw new LockClosedError(name);
   if (signal?.aborted === true) throw signal.reason;
   if (backend.renewer === undefined) throw noThread(backend.name, name);
+  // Throws where the threads have no clock in common.
+  machineMs();
   const stop: (() => void)[] = [];
   try {
     await new Promise<void>((resolve, reject) => {

@@ -8,6 +8,8 @@ export class RenewalGroup implements Deadline {
   readonly holds: Hold[] = [];
   /** When to renew next. */
   renewAtMs: number;
+  /** When that was due first: tries after a failure do not change it. Only for those who measure. */
+  dueMs: number;
   /** When the question that is out left; -Infinity when none is. */
   askedAtMs: number = -Infinity;
   /**
@@ -15,8 +17,8 @@ export class RenewalGroup implements Deadline {
    * Kept and not searched for, because looking at thousands of holds is most of what renewing them costs the core.
    */
   firstEndMs: number = Infinity;
-  /** How often in a row the store gave no answer. A group in trouble is asked for on its own. */
-  failures = 0;
+  /** The store gave no answer the last time. A group in trouble is asked for on its own. */
+  inTrouble = false;
 
   // The deadlines' own notes.
   atMs = 0;
@@ -24,7 +26,7 @@ export class RenewalGroup implements Deadline {
 
   constructor(ttlMs: number, renewAtMs: number) {
     this.ttlMs = ttlMs;
-    this.renewAtMs = renewAtMs;
+    this.dueMs = this.renewAtMs = renewAtMs;
   }
 
   add(hold: Hold, trustedUntilMs: number): void {
@@ -62,6 +64,7 @@ export class RenewalGroup implements Deadline {
     for (const hold of other.holds) this.add(hold, hold.trustedUntilMs);
     other.holds.length = 0;
     if (other.renewAtMs < this.renewAtMs) this.renewAtMs = other.renewAtMs;
+    if (other.dueMs < this.dueMs) this.dueMs = other.dueMs;
   }
 
   /** True while an answer is out that may still come. One that hangs for a third of the ttl is asked for again. */

@@ -6,18 +6,34 @@ import type { HoldUser } from "./hold-neighbours.ts";
 /** Reports a loss to all leases on a hold: first every state, then the listeners, which may do anything. */
 export function reportLost(leases: readonly HoldUser[], loss: LossReason): void {
   const all = leases.flatMap((lease) => lease.withInner());
-  const marked = all.filter((lease) => lease.markLost(loss));
+  for (const lease of all) lease.markLost(loss);
   for (const lease of all) lease.onLost?.(loss);
-  for (const lease of marked) lease.abort();
+  for (const lease of all) lease.abort(loss);
 }
 
-/** Why a hold can no longer be trusted, after so many renewals in a row without an answer. */
-export function whyEnded(hold: Hold, nowMs: number, failures: number): LossReason {
+/** Why a hold can no longer be trusted. */
+export function whyEnded(hold: Hold, nowMs: number): LossReason {
   if (nowMs >= hold.endAtMs) return { kind: "max-hold" };
   if (nowMs < hold.trustedUntilMs) return { kind: "slept" };
   if (hold.options.renew === false) return { kind: "expired", renewal: "off" };
-  if (failures > 0) return { kind: "expired", renewal: "failed", failures };
+  if (hold.trouble !== undefined) return { kind: "expired", renewal: "failed", failures: hold.trouble.failures };
   return { kind: "expired", renewal: "late", lateMs: nowMs - hold.trustedUntilMs };
+}
+
+/** Its renewal had no answer. */
+export function troubled(hold: Hold, cause: unknown): Hold {
+  hold.trouble = { failures: (hold.trouble?.failures ?? 0) + 1, cause };
+  return hold;
+}
+
+/** What the last renewal failed with, where that is why the lease is over. */
+export function causeOf({ trouble }: Hold, { kind }: LossReason): unknown {
+  return kind === "expired" ? trouble?.cause : undefined;
+}
+
+/** A hold whose time is over though no timer has noticed yet is in no one's way. */
+export function loseExpired(holds: readonly Hold[], nowMs: number): void {
+  for (const hold of holds.slice()) if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
 }
 
 /** A hold that cannot be trusted any more. */

@@ -3,11 +3,13 @@ import type { Deadline, Deadlines } from "../contract/deadlines.ts";
 import type { Blockers } from "../contract/answer.ts";
 import type { Refused } from "../contract/backend.ts";
 import type { KeptOutcome } from "../contract/claim.ts";
+import type { Deadlock } from "../contract/deadlock.ts";
 import type { Clock } from "../contract/clock.ts";
 import { isA, LockBackendError, LockTimeoutError, messageOf, quote } from "../contract/errors.ts";
-import type { AcquireEvent } from "../contract/events.ts";
+import { type AcquireEvent, fill } from "../contract/events.ts";
 import type { HeldLease } from "./lease.ts";
 import type { CheckedOptions } from "./options.ts";
+import type { Profile } from "./profile.ts";
 import type { HeldScope } from "./shown.ts";
 
 /** A question that is out for this long, or longer where others were too, has nothing to pass on: the next one asks anew. */
@@ -70,8 +72,14 @@ export class Request implements Deadline {
   /** The locks that its caller is inside of. */
   scope: HeldScope | undefined;
 
+  /** When its part in a deadlock is looked for. */
+  lookAtMs: number = Infinity;
+  /** The deadlock in which it waits, by the last look. */
+  deadlock: Deadlock | undefined;
+
   /** What subscribers hear of it. Absent: there are none. */
   event: AcquireEvent | undefined;
+  profile: Profile | undefined;
 
   /** Removes the listener from the request's signal. */
   unlisten: (() => void) | undefined;
@@ -106,7 +114,13 @@ export class Request implements Deadline {
   /** At the end of the waiting, and now and then before that, to see whether the store still answers. */
   wakeLater(nowMs: number): void {
     const nudgeMs = Math.min(NUDGE_MAX_MS, Math.max(NUDGE_MIN_MS, this.options.ttlMs));
-    this.#deadlines.set(this, Math.min(this.untilMs, nowMs + nudgeMs));
+    this.#deadlines.set(this, Math.min(this.untilMs, nowMs + nudgeMs, this.lookAtMs));
+  }
+
+  lookAt(atMs: number): void {
+    if (this.settled) return;
+    this.lookAtMs = atMs;
+    this.#deadlines.set(this, Math.min(this.atMs, atMs));
   }
 
   /** As soon as a question that is out counts as lost. */
@@ -129,10 +143,12 @@ export class Request implements Deadline {
   noteContended({ heldBy }: Blockers, asked?: Asked): void {
     const { event } = this;
     if (event === undefined) return;
-    event.contended = true;
-    if (heldBy.length > 0) event.heldBy ??= heldBy;
-    if (asked?.refused?.position !== undefined) event.position ??= asked.refused.position;
+    const position = event.position ?? asked?.refused?.position;
+    fill(event, { contended: true });
+    if (heldBy.length > 0) fill(event, { heldBy: event.heldBy ?? heldBy });
+    if (position !== undefined) fill(event, { position });
     this.noteAsked(asked?.questions ?? 0);
+    if (this.waits) this.profile?.contended(event, this.enteredMs, heldBy, asked !== undefined);
   }
 
   /** The store has answered a question for it, and not granted it. */
@@ -141,7 +157,8 @@ export class Request implements Deadline {
   }
 
   noteAsked(questions: number): void {
-    if (this.event !== undefined) this.event.attempts = Math.max(this.event.attempts ?? 0, questions);
+    const { event } = this;
+    if (event !== undefined) fill(event, { attempts: Math.max(event.attempts ?? 0, questions) });
   }
 
   /** The lock is busy: the certain no to a request that does not wait. */
@@ -164,11 +181,11 @@ export class Request implements Deadline {
 }
 
 /** Why a request whose waiting time is over fails: the lock is busy, or the store could not be asked. */
-export function tooLate({ queue, waits, options }: Request, backend: string): Error {
+export function tooLate({ queue, waits, options, deadlock }: Request, backend: string): Error {
   const cause = queue.trouble(waits);
   if (cause === undefined && waits) {
     const { heldBy, quarantineMs } = queue.blockers();
-    return new LockTimeoutError(queue.name, options.waitMs, heldBy, quarantineMs);
+    return new LockTimeoutError(queue.name, options.waitMs, heldBy, quarantineMs, deadlock);
   }
   const detail = cause === undefined ? "no answer" : messageOf(cause);
   const votes = isA(LockBackendError, cause) ? cause.votes : [];

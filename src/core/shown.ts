@@ -11,6 +11,7 @@ export interface HeldScope {
 
 interface Waiter {
   readonly scope: HeldScope | undefined;
+  readonly options: { readonly deadlock: "report" | "reject" };
   readonly next: Waiter | undefined;
 }
 
@@ -31,7 +32,12 @@ export function factsOf(
     request !== undefined && holds.size <= HELD_LOCKS_MAX;
     request = request.next
   ) {
-    for (const held of request.scope?.held(locks) ?? []) holds.set(`${held.fence} ${held.name}`, held);
+    const yields = request.options.deadlock === "reject";
+    for (const held of request.scope?.held(locks) ?? []) {
+      const key = `${held.fence} ${held.name}`;
+      // Where two of one caller wait, one that yields is enough.
+      if (yields || !holds.has(key)) holds.set(key, yields ? { ...held, yields } : held);
+    }
   }
   if (waiters === 0 && holds.size === 0) return undefined;
   const holdsMore = holds.size > HELD_LOCKS_MAX;
@@ -67,6 +73,9 @@ export function isSame(a: LocalFacts | undefined, b: LocalFacts | undefined): bo
   if (a.waiters !== b.waiters || a.users !== b.users || a.holds.length !== b.holds.length) return false;
   return (
     a.holdsMore === b.holdsMore &&
-    a.holds.every(({ name, fence }, at) => name === b.holds[at]?.name && fence === b.holds[at]?.fence)
+    a.holds.every(({ name, fence, yields }, at) => {
+      const other = b.holds[at];
+      return name === other?.name && fence === other.fence && yields === other.yields;
+    })
   );
 }

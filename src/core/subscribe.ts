@@ -3,6 +3,7 @@ import { subscribe as subscribeTo, unsubscribe } from "node:diagnostics_channel"
 import { ArgumentError, got } from "../contract/argument-error.ts";
 import type {
   AcquireEvent,
+  DeadlockEvent,
   FenceRejectedEvent,
   ForceReleaseEvent,
   HoldEvent,
@@ -10,16 +11,19 @@ import type {
   RenewEvent,
 } from "../contract/events.ts";
 
+/** With what is known at the end. */
+type Over<E, Known extends keyof E> = E & Required<Pick<E, Known>>;
+
 /** What one can subscribe to. */
 export interface HoldfastEvents {
   /** An acquire begins. */
   readonly "acquire:start": AcquireEvent;
   /** An acquire is over, whatever came of it. */
-  readonly acquire: AcquireEvent;
+  readonly acquire: Over<AcquireEvent, "outcome" | "waitedMs" | "contended" | "attempts">;
   /** A lease begins. */
   readonly "hold:start": HoldEvent;
   /** A lease is over. */
-  readonly hold: HoldEvent;
+  readonly hold: Over<HoldEvent, "heldMs" | "end">;
   /** A lease ended before it was released. */
   readonly lost: LostEvent;
   /** A batch of renewals was answered, or not. */
@@ -28,6 +32,8 @@ export interface HoldfastEvents {
   readonly "force-release": ForceReleaseEvent;
   /** A guard refused an old fence. */
   readonly "fence-rejected": FenceRejectedEvent;
+  /** Callers wait for each other, and one of this process is among them. */
+  readonly deadlock: DeadlockEvent;
 }
 
 const CHANNELS: Readonly<Record<keyof HoldfastEvents, string>> = {
@@ -39,11 +45,12 @@ const CHANNELS: Readonly<Record<keyof HoldfastEvents, string>> = {
   renew: "holdfast:renew",
   "force-release": "holdfast:force-release",
   "fence-rejected": "holdfast:fence-rejected",
+  deadlock: "holdfast:deadlock",
 };
 
 /**
  * Calls the listener for each such event of this process. Returns a function that ends that. A listener that
- * throws ends the process, as Node has it for its channels.
+ * throws or rejects ends the process, as Node has it for its channels.
  */
 export function subscribe<Name extends keyof HoldfastEvents>(
   name: Name,
@@ -56,7 +63,14 @@ export function subscribe<Name extends keyof HoldfastEvents>(
   }
   if (typeof listener !== "function")
     throw new ArgumentError(`Expected \`listener\` to be a function, got ${got(listener)}`);
-  const hear = (event: unknown): void => listener(event as HoldfastEvents[Name]);
+  let isOver = false;
+  const hear = (event: unknown): void => {
+    // Where it is ended in the middle of an event, Node calls it once more.
+    if (!isOver) listener(event as HoldfastEvents[Name]);
+  };
   subscribeTo(channel, hear);
-  return () => void unsubscribe(channel, hear);
+  return () => {
+    isOver = true;
+    unsubscribe(channel, hear);
+  };
 }

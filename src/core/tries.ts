@@ -12,10 +12,10 @@
  * A refusal speaks for all that want the same and stood here when its question left: a thousand tries on a busy lock are
  * a few questions, whatever else they ask for.
  */
-import type { Acquisition, Done } from "./acquisition.ts";
+import type { Acquisition } from "./acquisition.ts";
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError } from "../contract/errors.ts";
-import type { Grant } from "./grant.ts";
+import type { Done, Grant } from "./grant.ts";
 import type { Hold } from "./hold.ts";
 import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
 import { RequestList, type Request } from "./request.ts";

@@ -7,16 +7,16 @@
  * then puts everything back in its place, and only then ends what has to end; what is asked for afterwards is looked at anew.
  */
 import { Deadlines, type Deadline } from "../contract/deadlines.ts";
-import { driftMs, readRenewal } from "../contract/answer.ts";
+import { driftMs, readCause, readRenewal } from "../contract/answer.ts";
 import type { Backend, Renewal } from "../contract/backend.ts";
 import { type Chance, jitter } from "../contract/random.ts";
 import type { Clock, SleepDetector } from "../contract/clock.ts";
 import type { Runtime } from "./release.ts";
 import type { RenewThread } from "./renew-thread.ts";
 import { RenewalGroup } from "./renewal-group.ts";
-import { renewChannel } from "../contract/events.ts";
+import { publishRenewed, silentAmong } from "./hold-events.ts";
 import type { Hold } from "./hold.ts";
-import { type Ended, lose, whyEnded } from "./report-lost.ts";
+import { type Ended, lose, whyEnded, troubled } from "./report-lost.ts";
 
 /** Groups due within this part of their ttl are renewed along with others, so leases taken at random moments end up in few batches. */
 const RIDE_ALONG = 1 / 10;
@@ -69,6 +69,7 @@ export class Watchdog {
 
   /** It has been renewed from elsewhere just now, perhaps for another ttl. */
   keepAnew(hold: Hold): void {
+    hold.trouble = undefined;
     hold.group?.remove(hold);
     this.keep(hold, hold.trustedUntilMs, this.#clock.now());
   }
@@ -109,6 +110,7 @@ export class Watchdog {
         continue;
       }
       entry.renewAtMs = nowMs;
+      entry.dueMs = Math.min(entry.dueMs, nowMs);
       entry.askedAtMs = -Infinity;
       this.#deadlines.set(entry, nowMs);
     }
@@ -121,9 +123,9 @@ export class Watchdog {
     if (group === undefined) return;
     const nowMs = this.#clock.now();
     // It is being asked for, or will be soon: a caller that looks often does not make it more often.
-    if (!afresh && (group.isAsking(nowMs) || group.failures > 0 || group.renewAtMs <= nowMs)) return;
+    if (!afresh && (group.isAsking(nowMs) || group.inTrouble || group.renewAtMs <= nowMs)) return;
     group.remove(hold);
-    return this.#put([hold], 0, nowMs);
+    return this.#put([hold], false, nowMs);
   }
 
   async stop(): Promise<void> {
@@ -152,7 +154,7 @@ export class Watchdog {
     }
     for (const hold of others) {
       if (hold.trusted(nowMs)) this.#watchEnd(hold, nowMs);
-      else ended.push({ hold, loss: whyEnded(hold, nowMs, 0) });
+      else ended.push({ hold, loss: whyEnded(hold, nowMs) });
     }
     for (const group of due) {
       if (nowMs >= group.firstEndMs) this.#findEnded(group, nowMs, ended);
@@ -164,19 +166,20 @@ export class Watchdog {
 
   #findEnded(group: RenewalGroup, nowMs: number, ended: Ended[]): void {
     for (const hold of group.holds) {
-      if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs, group.failures) });
+      if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs) });
     }
   }
 
   /** Decides which of those that are due are asked for, in which calls: the healthy in one, those in trouble each on their own. */
   #ask(due: readonly RenewalGroup[], nowMs: number): void {
+    const tellSilent = silentAmong(due, this.#backend.name, nowMs);
     const healthy = new Map<number, RenewalGroup>();
     const alone: RenewalGroup[][] = [];
     for (const group of due) {
       if (group.holds.length === 0 || group.isAsking(nowMs) || nowMs + group.ttlMs * RIDE_ALONG < group.renewAtMs)
         continue;
       const other = healthy.get(group.ttlMs);
-      if (group.failures > 0) alone.push([group]);
+      if (group.inTrouble) alone.push([group]);
       else if (other === undefined) healthy.set(group.ttlMs, group);
       else {
         other.merge(group);
@@ -184,13 +187,12 @@ export class Watchdog {
       }
     }
     const calls = healthy.size > 0 ? [[...healthy.values()], ...alone] : alone;
-    for (const groups of calls) {
-      for (const group of groups) {
-        group.askedAtMs = nowMs;
-        this.#setDeadline(group);
-      }
+    for (const group of calls.flat()) {
+      group.askedAtMs = nowMs;
+      this.#setDeadline(group);
     }
     for (const groups of calls) void this.#renew(groups);
+    tellSilent();
   }
 
   #setDeadline(group: RenewalGroup): void {
@@ -218,12 +220,14 @@ export class Watchdog {
     const sent = this.#sleep.sentNow();
     const fences = holds.some((hold) => hold.mayDiffer(sent.atMs)) ? holds.map((hold) => hold.firstFence) : undefined;
     let answers: readonly Renewal[] | undefined;
+    let failed: unknown;
     try {
       const renewals = await this.#backend.renew(claims, fences);
       // An answer that does not cover each claim is invalid.
       if (Array.isArray(renewals) && renewals.length === holds.length) answers = renewals;
-    } catch {
+    } catch (error) {
       // Unknown is neither yes nor no: asked again below, until the instant passes.
+      failed = error;
     }
     if (this.#stopped) return;
     const nowMs = this.#clock.now();
@@ -239,48 +243,50 @@ export class Watchdog {
       // Released or lost while the answer was on its way: a lease ends once.
       if (hold.state !== "held" || hold.group === undefined) continue;
       // Only a trusted lease can be prolonged. A yes that comes after the instant must not revive it.
-      if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs, hold.group.failures) });
+      if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs) });
       else if (typeof said === "number") {
+        hold.trouble = undefined;
         hold.confirm(claims[index]!, said, sent);
         if (hold.isShortened) this.#noteEnd(hold);
         if (claims[index]!.changed === true) hold.shown(claims[index]!);
         hold.hearFromStore(read !== said);
-      } else if (said === undefined) unknown.push(hold);
+      } else if (said === undefined) unknown.push(troubled(hold, failed ?? readCause(answers, index)));
       else ended.push({ hold, loss: said.gone });
     }
-    this.#settle(groups, unknown, nowMs, answers === undefined);
+    const dueMs = this.#settle(groups, unknown, nowMs, answers === undefined);
     lose(ended);
-    if (!renewChannel.hasSubscribers) return;
-    const { name: backend } = this.#backend;
-    const [asked, unheard] = [holds.length, holds.length - renewed - gone];
-    renewChannel.publish({ backend, asked, renewed, gone, unknown: unheard, tookMs: nowMs - sent.atMs });
+    const counts = { asked: holds.length, renewed, gone, unknown: holds.length - renewed - gone };
+    publishRenewed(this.#backend.name, counts, nowMs - sent.atMs, nowMs - dueMs, groups);
   }
 
-  #settle(groups: readonly RenewalGroup[], unknown: readonly Hold[], nowMs: number, allFailed: boolean): void {
-    const failures = 1 + Math.max(...groups.map((group) => group.failures));
+  /** Returns when what was asked for was due. */
+  #settle(groups: readonly RenewalGroup[], unknown: readonly Hold[], nowMs: number, allFailed: boolean): number {
+    const dueMs = Math.min(...groups.map((group) => group.dueMs));
     for (const hold of unknown) hold.group!.remove(hold);
     for (const group of groups) {
       group.askedAtMs = -Infinity;
-      group.failures = 0;
-      group.renewAtMs = nowMs + this.#thirdMs(group.ttlMs);
+      group.inTrouble = false;
+      group.dueMs = group.renewAtMs = nowMs + this.#thirdMs(group.ttlMs);
       this.#setDeadline(group);
     }
     // A call that failed as a whole is halved, so that one claim the store chokes on cannot take the others with it.
     const half = allFailed ? Math.ceil(unknown.length / 2) : unknown.length;
-    this.#put(unknown.slice(0, half), failures, nowMs);
-    this.#put(unknown.slice(half), failures, nowMs);
+    this.#put(unknown.slice(0, half), true, nowMs, dueMs);
+    this.#put(unknown.slice(half), true, nowMs, dueMs);
+    return dueMs;
   }
 
-  /** Puts holds into groups of their own: to be asked for at once, or, after failures, in a while. */
-  #put(holds: readonly Hold[], failures: number, nowMs: number): void {
+  /** Puts holds into groups of their own: to be asked for at once, or, after a failure, in a while. */
+  #put(holds: readonly Hold[], inTrouble: boolean, nowMs: number, dueMs = nowMs): void {
     const perTtl = new Map<number, RenewalGroup>();
     for (const hold of holds) {
       let group = perTtl.get(hold.ttlMs);
       if (group === undefined) {
         const leftMs = hold.trustedUntilMs - nowMs;
         const pauseMs = jitter(Math.max(RETRY_MIN_MS, leftMs / 8), 0.5, 1, this.#chance);
-        perTtl.set(hold.ttlMs, (group = new RenewalGroup(hold.ttlMs, failures === 0 ? nowMs : nowMs + pauseMs)));
-        group.failures = failures;
+        perTtl.set(hold.ttlMs, (group = new RenewalGroup(hold.ttlMs, inTrouble ? nowMs + pauseMs : nowMs)));
+        group.inTrouble = inTrouble;
+        group.dueMs = dueMs;
       }
       group.add(hold, hold.trustedUntilMs);
     }

@@ -1,5 +1,5 @@
 /** What happened in a play: facts with an instant of the machine's monotonic clock, which all processes share. */
-import { machineMs } from "../contract/clock.ts";
+import { machineMs } from "../contract/machine-clock.ts";
 
 /** A register of the protected thing: one takes every write, the other refuses old fences. */
 export type Register = "plain" | "guarded";

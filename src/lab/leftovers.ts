@@ -5,7 +5,7 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Backend } from "../contract/backend.ts";
-import { machineMs } from "../contract/clock.ts";
+import { machineMs } from "../contract/machine-clock.ts";
 import { toDirectory } from "../backends/file/epochs.ts";
 import { pathsIn } from "../backends/file/directory.ts";
 import { namesOf } from "../backends/redis/keys.ts";

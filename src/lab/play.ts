@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { startClient } from "./clients/client.ts";
 import type { Library } from "./libraries/library.ts";
-import { machineMs } from "../contract/clock.ts";
+import { machineMs } from "../contract/machine-clock.ts";
 import { History } from "./events.ts";
 import { startProtectedCounter } from "./protected-counter.ts";
 import type { ProtectedCounter } from "./protected-counter.ts";

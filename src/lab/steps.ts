@@ -1,7 +1,8 @@
 /** Follows a scenario's steps, one after the other. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Terms } from "./libraries/library.ts";
-import { machineMs, systemClock } from "../contract/clock.ts";
+import { systemClock } from "../contract/clock.ts";
+import { machineMs } from "../contract/machine-clock.ts";
 import { within } from "../contract/time-limit.ts";
 import type { FaultSign } from "./events.ts";
 import type { Actor, Play } from "./play-types.ts";

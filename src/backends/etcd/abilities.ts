@@ -8,4 +8,5 @@ export const CAN: Abilities = {
     "etcd renews a lease for the ttl that it began with only, because that is fixed when the cluster grants it. Acquire the lock with the ttl that it needs",
   steal:
     "etcd serves keys in the order of their creation, as etcdctl lock and Go programs do, so no claim can go before those that wait. End the lease with forceRelease(), and acquire the lock",
+  waiters: true,
 };

@@ -4,12 +4,13 @@ import type { EtcdClient } from "./client/client.ts";
 import { EtcdError, isLeaseGone } from "./client/errors.ts";
 import type { KeyValue } from "./client/kv-messages.ts";
 import { type Contender, type Obstacle, obstacleOf } from "./contenders.ts";
+import { isHandedOver, mayHold, Rivals } from "./hand-over.ts";
 import { keyOf } from "./keys.ts";
 import type { LeasePool } from "./lease-pool.ts";
 import type { LocalClaim, Place } from "./local-claim.ts";
 import { readOutcome } from "./outcomes.ts";
 import { readClaim } from "./record.ts";
-import { confirmFirst, confirmUnblocked, join, look, type Look, replace, take } from "./transactions.ts";
+import { confirm, join, look, type Look, replace, take } from "./transactions.ts";
 import { isWantedAt } from "./wanted.ts";
 
 export type AttemptResult =
@@ -28,7 +29,8 @@ export interface Refusal {
   readonly order: readonly Contender[];
   /** Of the claim's own key. -1: it has none. */
   readonly index: number;
-  readonly first?: KeyValue | undefined;
+  /** The first in the queue, with their values. */
+  readonly head: readonly KeyValue[];
   /** What the claim wants instead of the lock. */
   readonly outcome?: KeyValue | undefined;
 }
@@ -41,6 +43,7 @@ interface Unblocked {
 const TRIES = 5;
 
 export class Attempts {
+  readonly rivals: Rivals = new Rivals();
   readonly #client: EtcdClient;
   readonly #pool: LeasePool;
 
@@ -68,7 +71,8 @@ export class Attempts {
     const old = before.place;
     if (old === undefined) return undefined;
     const place = await this.#newPlace(local);
-    const seen = await this.#create(place, () => replace(this.#client, old, local, place));
+    const handOver = this.rivals.handOver(local.claim.name, old, place.key);
+    const seen = await this.#create(place, () => replace(this.#client, old, local, place, handOver));
     if (!seen.isDone) {
       place.mayAppear = false;
       this.forget(local);
@@ -83,6 +87,7 @@ export class Attempts {
     if (place === undefined) return;
     local.place = undefined;
     local.blocked = undefined;
+    local.freedRevision = undefined;
     if (place.mayAppear) place.lease.ghosts.set(place.key.toString("latin1"), place.key);
     this.#pool.giveBack(place.lease, local.claim.name);
   }
@@ -164,6 +169,7 @@ export class Attempts {
     if (obstacle === undefined) {
       return { holds: true, place, fence: seen.revision, revision: seen.revision, wanted: false };
     }
+    this.rivals.saw(local, seen, index);
     return this.#blocked(local, seen, index, obstacle);
   }
 
@@ -180,15 +186,19 @@ export class Attempts {
   /** The claim is in the queue: may it hold now? `undefined`: its key is gone. */
   async #again(local: LocalClaim, created: bigint): Promise<AttemptResult | undefined> {
     const place = local.place as Place;
-    const { mode, limit } = local.claim;
-    const isPlain = mode === "exclusive" && limit === 1;
     await this.#pool.freshen(place.lease);
-    const seen = await (isPlain ? confirmFirst(this.#client, local, place, created) : look(this.#client, local, place));
-    let result = this.#judge(local, place, created, seen);
+    let then = local.freedRevision;
+    let result = this.#judge(local, place, created, await look(this.#client, local, place, then));
     for (let tries = 1; isUnblocked(result); tries++) {
       if (tries === TRIES) throw new Error(`what is beside its queue changed ${TRIES} times while it was attempted`);
       const { changed } = result;
-      result = this.#judge(local, place, created, await confirmUnblocked(this.#client, local, place, created, changed));
+      // Written by the release of the one before it, perhaps, which its watch has not reported: the queue of that revision shows it.
+      const mayBeHandedOver = changed !== then && mayHold(local, changed);
+      if (mayBeHandedOver) then = changed;
+      const seen = await (mayBeHandedOver
+        ? look(this.#client, local, place, then)
+        : confirm(this.#client, local, place, created, changed));
+      result = this.#judge(local, place, created, seen);
     }
     return result;
   }
@@ -204,21 +214,33 @@ export class Attempts {
     if (own?.createRevision !== created) return undefined;
     const index = seen.order.findIndex(({ key }) => key.equals(place.key));
     const obstacle = obstacleOf(seen.order, index);
-    if (obstacle === undefined && isGrantOf(local, own)) {
-      this.#checkRevision(local, seen);
-      const wanted = isWantedAt(seen.order, index);
-      return { holds: true, place, fence: own.modRevision, revision: seen.revision, wanted };
-    }
+    this.rivals.saw(local, seen, index);
+    if (obstacle === undefined && isGrantOf(local, own)) return this.#wasGranted(local, place, own, seen, index);
     if (isOutcome(seen.outcome)) return { ...seen, holds: false, index };
     this.#hasIgnored(local, seen);
-    return obstacle === undefined ? { changed: own.modRevision } : this.#blocked(local, seen, index, obstacle);
+    if (obstacle !== undefined) return this.#blocked(local, seen, index, obstacle);
+    if (!isHandedOver(local, own, seen.firstThen)) return { changed: own.modRevision };
+    // Its record says when it began to wait: if the lease lasts for a while, this is shown beside it.
+    local.toShow ??= local.claim;
+    local.heldSinceMs = Date.now();
+    local.shownMs = -Infinity;
+    return this.#wasGranted(local, place, own, seen, index);
+  }
+
+  /** The last write of its key was the grant. */
+  #wasGranted(local: LocalClaim, place: Place, own: KeyValue, seen: Look, index: number): AttemptResult {
+    this.#checkRevision(local, seen);
+    const wanted = isWantedAt(seen.order, index);
+    return { holds: true, place, fence: own.modRevision, revision: seen.revision, wanted };
   }
 
   #blocked(local: LocalClaim, seen: Look, index: number, obstacle: Obstacle): AttemptResult {
     const { otherLimit, ahead, mustLeave } = obstacle;
     if (otherLimit !== undefined) throw mixedUse(local, otherLimit);
-    local.blocked = { keys: ahead.map(({ key }) => key), mustLeave, revision: seen.revision };
-    return { holds: false, order: seen.order, index, first: seen.first };
+    const keys = ahead.map(({ key }) => key);
+    local.blocked = { keys, mustLeave, revision: seen.revision, knownRevision: this.#client.revision };
+    local.freedRevision = undefined;
+    return { holds: false, order: seen.order, index, head: seen.head };
   }
 
   /**

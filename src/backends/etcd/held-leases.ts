@@ -36,6 +36,8 @@ export interface HeldListener {
   unheard(held: Held): void;
   /** A claim has begun to wait for it. */
   wanted(held: Held): void;
+  /** It was not released at once. */
+  lasts(held: Held): void;
 }
 
 /** Most are released sooner, and need no watch of their own. */
@@ -143,7 +145,10 @@ export class HeldLeases {
       this.#watchTimer = undefined;
       const due = [...this.#unwatched];
       this.#unwatched.clear();
-      for (const one of due) this.#watch(one);
+      for (const one of due) {
+        this.#watch(one);
+        this.#listener.lasts(one);
+      }
     }, WATCH_AFTER_MS);
     this.#watchTimer.unref();
   }

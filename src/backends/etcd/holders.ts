@@ -41,6 +41,7 @@ export class Holders {
       deleted: (held) => void this.#lose(held),
       unheard: ({ claim }) => this.listener?.doubt(claim.id),
       wanted: ({ claim }) => this.listener?.wanted?.(claim.id),
+      lasts: ({ local }) => void this.#showing.show(local),
     });
   }
 

@@ -22,6 +22,8 @@ export interface Blocked {
   readonly mustLeave: number;
   /** They were there at this revision. */
   readonly revision: bigint;
+  /** The greatest that any answer had shown then. */
+  readonly knownRevision: bigint;
 }
 
 export interface Ending {
@@ -41,11 +43,16 @@ export class LocalClaim {
   readonly outcomeLeases: Set<bigint> = new Set();
   place: Place | undefined;
   blocked: Blocked | undefined;
+  /** The revision at which what blocked it went, as its watch reported. A hint: see hand-over.ts. */
+  freedRevision: bigint | undefined;
   /** Ends the watch that waits for it: its key is gone. */
   upset: (() => void) | undefined;
   /** The claim, where it shows something else than what was written, and when that was written: see shown.ts. */
   toShow: Claim | undefined;
+  /** When it began to hold, by the wall clock, where its own record does not say that. */
+  heldSinceMs: number | undefined;
   shownMs: number = -Infinity;
+  shownHolds = "";
   /** It is being released. */
   isLeaving = false;
   /** The last operation that was begun, if it is its release: the same that is asked for meanwhile shares it. */

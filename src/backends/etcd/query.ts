@@ -45,7 +45,8 @@ export async function inspect(
 /** A holder for people: never for decisions. */
 export function toHolding(name: string, contender: Contender, view: View = NO_VIEW): Holding {
   const record = readClaim(contender.value);
-  const { holder, ttlMs, sinceMs, endedFence } = record;
+  const { holder, ttlMs, endedFence } = record;
+  const { sinceMs, ...facts } = said(contender, record, view);
   const restMs = view.remaining.get(contender.lease);
   const remainder = remainderOf(record, restMs);
   return {
@@ -56,7 +57,7 @@ export function toHolding(name: string, contender: Contender, view: View = NO_VI
     fence: endedFence ?? contender.modRevision,
     heldMs: agoMs(sinceMs),
     remainingMs: restMs ?? (Number.isFinite(ttlMs) ? ttlMs : 0),
-    ...said(contender, record, view),
+    ...facts,
     ...(remainder && { remainder }),
   };
 }
@@ -110,20 +111,25 @@ function snapshotOf(
 
 function toWaiting(name: string, contender: Contender, position: number, view: View): Waiting {
   const record = readClaim(contender.value);
-  const { holder, sinceMs } = record;
-  return { name, ...contender.kind, holder, waitingMs: agoMs(sinceMs), position, ...said(contender, record, view) };
+  const { sinceMs, ...facts } = said(contender, record, view);
+  const [waitingMs, order] = [agoMs(sinceMs), contender.createRevision];
+  return { name, ...contender.kind, holder: record.holder, waitingMs, position, order, ...facts };
 }
 
 /** What was written last counts: with the claim's own key, or beside it. */
 function said(
-  { modRevision }: Contender,
+  { createRevision, modRevision }: Contender,
   record: ClaimRecord,
   { shown }: View,
-): Pick<Holding, "meta" | "id" | "local"> {
-  const { id } = record;
+): Pick<Holding, "meta" | "id" | "local"> & { readonly sinceMs: number } {
+  const { id, isGranted, endedFence } = record;
   const beside = shown.get(id);
-  const { meta, local } = beside !== undefined && beside.modRevision > modRevision ? beside : record;
-  return { meta, ...(id && { id }), ...(local && { local }) };
+  // A key that was handed over was written as it was.
+  const writtenRevision = isGranted || endedFence !== undefined ? modRevision : createRevision;
+  const isBeside = beside !== undefined && beside.modRevision > writtenRevision;
+  const { meta, local } = isBeside ? beside : record;
+  const sinceMs = (isBeside ? beside.sinceMs : undefined) ?? record.sinceMs;
+  return { meta, ...(id && { id }), ...(local && { local }), sinceMs };
 }
 
 /** A lease that is not renewed lasts for its ttl, and then for its delay. What is left comes in whole seconds, cut off. */

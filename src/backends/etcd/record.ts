@@ -23,7 +23,10 @@ export interface ClaimRecord {
 }
 
 /** What a claim shows of itself since its key was written. */
-export type ShownRecord = Pick<ClaimRecord, "id" | "meta" | "local">;
+export interface ShownRecord extends Pick<ClaimRecord, "id" | "meta" | "local"> {
+  /** When it began to hold, where its key does not say that. */
+  readonly sinceMs: number | undefined;
+}
 
 export interface ForcedRecord {
   readonly by: string;
@@ -92,15 +95,16 @@ export function readClaim(value: Buffer): ClaimRecord {
 }
 
 /** `undefined`: there is no room for it. */
-export function writeShown({ id, meta, local }: Claim): Buffer | undefined {
-  const data = Buffer.from(JSON.stringify({ holdfast: 1, id, meta, local: local && writeLocal(local) }));
+export function writeShown({ id, meta, local }: Claim, sinceMs?: number): Buffer | undefined {
+  const data = Buffer.from(JSON.stringify({ holdfast: 1, id, meta, local: local && writeLocal(local), sinceMs }));
   return data.length <= RECORD_MAX_BYTES ? data : undefined;
 }
 
 export function readShown(value: Buffer): ShownRecord | undefined {
   const found = parse(value);
-  const id = found?.["id"];
-  return found === undefined || typeof id !== "string" ? undefined : { id, ...readSaid(value, found) };
+  const { id, sinceMs } = found ?? {};
+  if (found === undefined || typeof id !== "string") return undefined;
+  return { id, ...readSaid(value, found), sinceMs: typeof sinceMs === "number" ? sinceMs : undefined };
 }
 
 function readSaid(value: Buffer, { meta, local }: Record<string, unknown>): Pick<ClaimRecord, "meta" | "local"> {

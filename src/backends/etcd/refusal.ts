@@ -22,7 +22,7 @@ export async function toRefused(client: EtcdClient, claim: Claim, result: Refusa
 async function describeHolder(
   client: EtcdClient,
   name: string,
-  { order, first }: Refusal,
+  { order, head: [first] }: Refusal,
 ): Promise<readonly Holding[]> {
   const [contender] = order;
   if (contender === undefined || first === undefined) return [];

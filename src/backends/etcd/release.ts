@@ -3,6 +3,7 @@ import type { Claim, Outcome, Released } from "../../contract/backend.ts";
 import { AbandonedClaims } from "./abandoned.ts";
 import type { Attempts } from "./attempts.ts";
 import type { EtcdClient } from "./client/client.ts";
+import type { Operation } from "./client/kv-messages.ts";
 import { findClaim } from "./find-claim.ts";
 import type { Held } from "./held-leases.ts";
 import type { NameKeys } from "./keys.ts";
@@ -51,7 +52,9 @@ export class Releases {
     const { place } = local;
     if (place === undefined) return "absent";
     local.isLeaving = true;
-    const existed = await this.#removeKey(place);
+    const { attempts } = this.#setup;
+    const handOver = was === "held" ? attempts.rivals.handOver(local.claim.name, place) : [];
+    const existed = await this.#removeKey(place, handOver);
     this.#forget(local, place);
     return existed ? was : "absent";
   }
@@ -167,9 +170,9 @@ export class Releases {
     this.#delayed.set(local, timer.unref());
   }
 
-  async #removeKey(place: Place): Promise<boolean> {
+  async #removeKey(place: Place, more: readonly Operation[]): Promise<boolean> {
     const { client } = this.#setup;
-    if (place.createRevision !== undefined) return removeCreated(client, place, place.createRevision);
+    if (place.createRevision !== undefined) return removeCreated(client, place, place.createRevision, more);
     if (!place.mayAppear) return false;
     const [existed] = await removeOurs(client, [place.key]);
     return existed === true;

@@ -5,9 +5,10 @@
 import type { EtcdClient } from "./client/client.ts";
 import type { NameKeys } from "./keys.ts";
 import type { LocalClaim } from "./local-claim.ts";
+import { holdsText } from "../../contract/local-facts.ts";
 import { writeShown } from "./record.ts";
 
-/** Written at most so often within a ttl. */
+/** Written at most so often within a ttl, unless those who wait hold other locks than before. */
 const PER_TTL = 3;
 
 export class Showing {
@@ -27,13 +28,15 @@ export class Showing {
     const { place, toShow } = local;
     const created = place?.createRevision;
     if (toShow === undefined || place === undefined || created === undefined || local.isLeaving) return;
-    if (performance.now() < local.shownMs + toShow.ttlMs / PER_TTL) return;
-    const value = writeShown(toShow);
+    const holds = holdsText(toShow.local);
+    if (performance.now() < local.shownMs + toShow.ttlMs / PER_TTL && holds === local.shownHolds) return;
+    const value = writeShown(toShow, local.heldSinceMs);
     local.toShow = undefined;
     if (value === undefined) return;
     // Before it is sent: what removes the claim's key removes this one too.
     place.shownKey = this.#keys.beside.shown(toShow.name, place.key);
     local.shownMs = performance.now();
+    local.shownHolds = holds;
     try {
       await this.#client.txn({
         when: [{ key: place.key, createRevision: created }],

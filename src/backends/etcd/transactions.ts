@@ -5,6 +5,7 @@
  * of the member that was asked, however old that is.
  */
 import type { EtcdClient } from "./client/client.ts";
+import { hasCode } from "./client/errors.ts";
 import type { Compare, KeyValue, Operation, TxnResponse } from "./client/kv-messages.ts";
 import { type Contender, inOrder } from "./contenders.ts";
 import { below, groupOf, type KeySpan } from "./keys.ts";
@@ -25,8 +26,10 @@ export interface Look {
   /** The claim's own key, with its value. Absent after a transaction that wrote it. */
   readonly own?: KeyValue | undefined;
   readonly order: readonly Contender[];
-  /** The first in the queue, with its value. */
-  readonly first?: KeyValue | undefined;
+  /** The first two in the queue, with their values. */
+  readonly head: readonly KeyValue[];
+  /** The first in the queue at the revision that was named. */
+  readonly firstThen?: { readonly revision: bigint; readonly kv: KeyValue | undefined } | undefined;
   /** What is where the lock's outcome would be, for a claim that wants it. Absent after a transaction that was carried out. */
   readonly outcome?: KeyValue | undefined;
   /** A claim waits for what this one holds. Only after a confirmation that was carried out. */
@@ -58,12 +61,18 @@ export function take(client: EtcdClient, local: LocalClaim, place: Place, seenRe
 }
 
 /** Leaves with one claim's key and joins with another's, in one step. Not carried out where the first is gone. */
-export function replace(client: EtcdClient, before: Place, local: LocalClaim, place: Place): Promise<Look> {
+export function replace(
+  client: EtcdClient,
+  before: Place,
+  local: LocalClaim,
+  place: Place,
+  handOver: readonly Operation[],
+): Promise<Look> {
   const when = [
     { key: before.key, createRevision: before.createRevision ?? 0n },
     { key: place.key, createRevision: 0n },
   ];
-  return create(client, local, place, when, removals(before));
+  return create(client, local, place, when, [...removals(before), ...handOver]);
 }
 
 /** The claim's key goes, and what it shows of itself. */
@@ -90,51 +99,40 @@ async function create(
   return toLook(local, response, asked, before.length + 1);
 }
 
-/** Looks at the queue, and at the claim's own key. */
-export async function look(client: EtcdClient, local: LocalClaim, place: Place): Promise<Look> {
+/** Looks at the queue, and at the claim's own key; and who was the first in the queue at revision `then`, unless that is compacted. */
+export async function look(client: EtcdClient, local: LocalClaim, place: Place, then?: bigint): Promise<Look> {
   const asked = { askedMs: performance.now(), knownRevision: client.revision };
-  const response = await client.txn({
-    when: [],
-    success: [{ range: { key: place.key } }, ...lookAt(local.span), ...lookForOutcome(local)],
-  });
-  return { ...toLook(local, { ...response, succeeded: false }, asked, 1) };
+  const reads: readonly Operation[] = [{ range: { key: place.key } }, ...lookAt(local.span), ...lookForOutcome(local)];
+  const firstThen = {
+    range: { ...local.span, byCreation: "ascending", limit: 1, keysOnly: true, revision: then },
+  } as const;
+  const success = then === undefined ? reads : [...reads, firstThen];
+  try {
+    const response = await client.txn({ when: [], success });
+    const seen = toLook(local, { ...response, succeeded: false }, asked, 1);
+    return then === undefined ? seen : { ...seen, firstThen: { revision: then, kv: response.kvs.at(-1)?.[0] } };
+  } catch (error) {
+    if (then === undefined || !hasCode(error, "OUT_OF_RANGE")) throw error;
+    return look(client, local, place);
+  }
 }
 
 /**
- * Confirms an exclusive claim that waited: if its key is unchanged and no key of the lock is older, its record is
- * written once more, and the revision of that write is the fence.
+ * Confirms a claim that waited, after the queue showed that nothing is in its way: what is created later cannot be. If its key is
+ * what it was then, its record is written once more, and the revision of that write is the fence.
  */
-export function confirmFirst(client: EtcdClient, local: LocalClaim, place: Place, created: bigint): Promise<Look> {
-  // Never empty: it has our own key, or the other conditions do not hold.
-  return confirm(client, local, place, created, created, [
-    { ...local.span, createRevision: created - 1n, is: "greater" },
-  ]);
-}
-
-/** The same, after the queue showed that nothing is in the way: what is created later cannot be. `changed`: as its key was then. */
-export function confirmUnblocked(
-  client: EtcdClient,
-  local: LocalClaim,
-  place: Place,
-  created: bigint,
-  changed: bigint,
-): Promise<Look> {
-  return confirm(client, local, place, created, changed, []);
-}
-
-async function confirm(
+export async function confirm(
   client: EtcdClient,
   local: LocalClaim,
   { key, lease }: Place,
   created: bigint,
   changed: bigint,
-  more: readonly Compare[],
 ): Promise<Look> {
   const asked = { askedMs: performance.now(), knownRevision: client.revision };
   const { claim, span } = local;
   const response = await client.txn({
     // Its modification revision too: a first answer may have been lost, and the fence is written once.
-    when: [{ key, createRevision: created }, { key, modRevision: changed }, ...more, ...withoutOutcome(local)],
+    when: [{ key, createRevision: created }, { key, modRevision: changed }, ...withoutOutcome(local)],
     success: [
       { put: { key, value: writeClaim(claim, { granted: true }), lease: lease.id } },
       ...wantedReads({ claim, span, key }),
@@ -144,19 +142,20 @@ async function confirm(
   if (!response.succeeded) return toLook(local, response, asked, 1);
   const { header, kvs } = response;
   const wanted = isWanted({ claim, span, key }, kvs.slice(1));
-  return { ...asked, revision: header.revision, term: header.term, isDone: true, order: [], wanted };
+  return { ...asked, revision: header.revision, term: header.term, isDone: true, order: [], head: [], wanted };
 }
 
-/** Removes the key that was created at `created`, and no later one of that name. `false`: it did not exist. */
+/** Removes the key that was created at `created`, and no later one of that name; and what goes with that. `false`: it did not exist. */
 export async function removeCreated(
   client: EtcdClient,
   place: Pick<Place, "key" | "shownKey">,
   created: bigint,
+  more: readonly Operation[] = [],
 ): Promise<boolean> {
   const [key, ...shown] = removals(place);
   const { succeeded } = await client.txn({
     when: [{ key: place.key, createRevision: created }],
-    success: [key as Operation, ...shown],
+    success: [key as Operation, ...shown, ...more],
     // Another process may have ended the claim by force: what it showed goes all the same.
     failure: shown,
   });
@@ -170,7 +169,7 @@ export async function removeOurs(client: EtcdClient, keys: readonly Buffer[]): P
 }
 
 function lookAt(span: KeySpan): readonly Operation[] {
-  return [{ range: { ...span, keysOnly: true } }, { range: { ...span, byCreation: "ascending", limit: 1 } }];
+  return [{ range: { ...span, keysOnly: true } }, { range: { ...span, byCreation: "ascending", limit: 2 } }];
 }
 
 /** A claim that wants an outcome joins, and holds, only where there is none. */
@@ -198,7 +197,7 @@ function toLook(
     isDone: succeeded,
     own: succeeded ? undefined : kvs[0]?.[0],
     order: inOrder(local.span.key, kvs[at] ?? []),
-    first: kvs[at + 1]?.[0],
+    head: kvs[at + 1] ?? [],
     outcome: succeeded ? undefined : kvs[at + 2]?.[0],
   };
 }

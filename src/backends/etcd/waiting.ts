@@ -1,8 +1,15 @@
-/** Waits until those ahead of a claim have left. A hint, and cheap: one watch of one key, so that a release wakes one waiter. */
+/**
+ * Waits until those ahead of a claim have left. A hint, and cheap: one watch of one key, so that a release wakes one waiter.
+ *
+ * A member looks back for watches that begin in the past only ten times a second. So this one begins now, and the member says
+ * after which revision that is. If the claim saw those ahead of it at that revision or later, nothing lies in between. Otherwise
+ * they are looked for once more, by a read that is not older: what went before the watch began, this shows; what goes later, the watch.
+ */
 import { onAbort } from "../../contract/on-abort.ts";
 import type { EtcdClient } from "./client/client.ts";
+import type { KeyRange } from "./client/watch-messages.ts";
 import { below, groupOf } from "./keys.ts";
-import type { LocalClaim } from "./local-claim.ts";
+import type { Blocked, LocalClaim } from "./local-claim.ts";
 import type { OutcomeNews } from "./outcome-news.ts";
 
 /**
@@ -20,7 +27,9 @@ export function turn(
   return new Promise((resolve) => {
     const left = new Set(blocked.keys.map((key) => key.toString("latin1")));
     const stay = left.size - blocked.mustLeave;
+    let isSettled = false;
     const settle = (isTurn: boolean): void => {
+      isSettled = true;
       unwatch();
       ignore?.();
       unlisten();
@@ -32,10 +41,22 @@ export function turn(
     // Any of several holders may leave first: the keys of all of them are watched, and those that left are counted.
     const range =
       blocked.keys.length === 1 && only !== undefined ? { key: only } : below(groupOf(local.span, local.claim));
-    const unwatch = client.watchDeletes(range, blocked.revision + 1n, {
-      changed: (keys) => {
+    const look = async (sinceRevision: bigint): Promise<void> => {
+      const there = await stillThere(client, range, blocked, sinceRevision).catch(() => undefined);
+      if (isSettled) return;
+      if (there === undefined) return upset();
+      for (const key of left) if (!there.has(key)) left.delete(key);
+      if (left.size <= stay) settle(true);
+    };
+    const unwatch = client.watchDeletes(range, undefined, {
+      began: (revision) => {
+        if (revision > blocked.revision) void look(revision);
+      },
+      changed: (keys, revision) => {
         for (const key of keys) left.delete(key.toString("latin1"));
-        if (left.size <= stay) settle(true);
+        if (left.size > stay) return;
+        local.freedRevision = revision;
+        settle(true);
       },
       ended: upset,
     });
@@ -44,4 +65,17 @@ export function turn(
     const unlisten = onAbort(signal, upset);
     local.upset = upset;
   });
+}
+
+/** Which of the keys ahead are there, at `sinceRevision` or later. `undefined`: the member that was asked is behind. */
+async function stillThere(
+  client: EtcdClient,
+  range: KeyRange,
+  { revision }: Blocked,
+  sinceRevision: bigint,
+): Promise<ReadonlySet<string> | undefined> {
+  const { header, kvs } = await client.range({ ...range, keysOnly: true, serializable: true });
+  if (header.revision < sinceRevision) return undefined;
+  // A process may have left, and queued again with a key of the same name: that one is behind.
+  return new Set(kvs.filter((kv) => kv.createRevision <= revision).map(({ key }) => key.toString("latin1")));
 }

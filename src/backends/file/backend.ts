@@ -15,6 +15,7 @@ import type {
 } from "../../contract/backend.ts";
 import { ArgumentError } from "../../contract/argument-error.ts";
 import { systemClock } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { grantedTo, LocalClaims } from "./local-claim.ts";
 import { ClaimSteps } from "./claim-steps.ts";
 import { Cleanup } from "./cleanup.ts";
@@ -39,7 +40,7 @@ import { Wanted } from "./wanted.ts";
 /** Locks whose newest entry is remembered, which saves finding it again: this many, and those in use. */
 const LOCKS_MAX = 2000;
 
-const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true };
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true };
 
 export class FileBackend implements Backend {
   readonly name = "file";
@@ -68,6 +69,8 @@ export class FileBackend implements Backend {
   constructor(options: FileOptions) {
     const instance = freshName();
     const clock = options.clock ?? systemClock;
+    // Throws where this process has no clock in common with the others.
+    machineMs(clock);
     this.#options = options;
     this.directory = options.dir ?? defaultDirectory();
     this.#paths = pathsIn(this.directory);

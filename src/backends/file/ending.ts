@@ -3,7 +3,7 @@
  * same step, or keeping an outcome. An append that fails means that another process was faster, so the loop reads again.
  */
 import type { Claim, Outcome } from "../../contract/backend.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { admitted, isEmpty, isPlain, without } from "./admission.ts";
 import { disk } from "./disk.ts";
 import { isFull, tooBusy, unknownOutcome } from "./errors.ts";

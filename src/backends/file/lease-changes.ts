@@ -6,7 +6,8 @@
  * not. That change is one entry: before it the lock is free as soon as the process dies; from then on the lease lasts for its
  * ttl, whichever process goes on with it. The lease is reported only afterwards.
  */
-import { type Clock, machineMs } from "../../contract/clock.ts";
+import type { Clock } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import type { Claim } from "../../contract/backend.ts";
 import { without } from "./admission.ts";
 import { holderIn, type LocalClaim, withHolder } from "./local-claim.ts";

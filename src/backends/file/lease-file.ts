@@ -8,7 +8,8 @@
  */
 import { join } from "node:path";
 import type { Claim, Granted } from "../../contract/backend.ts";
-import { type Clock, machineMs } from "../../contract/clock.ts";
+import type { Clock } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { createFile, disk, remove, trySetTime } from "./disk.ts";
 import { ENDED_MS } from "./liveness.ts";
 import { type ProcessIdentity, thisProcess } from "./process-identity.ts";

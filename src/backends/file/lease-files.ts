@@ -13,7 +13,7 @@
  * not say which claim it serves. Only a file that serves no other claim afterwards does.
  */
 import type { Claim } from "../../contract/backend.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { holderIn, type LocalClaim } from "./local-claim.ts";
 import { remove } from "./disk.ts";
 import type { Head, LockLog } from "./log.ts";

@@ -1,5 +1,6 @@
 /** Whether a lease is still alive: it is over when its process died, or when it was not renewed in time. */
-import { type Clock, machineMs } from "../../contract/clock.ts";
+import type { Clock } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { companionsOf } from "./companions.ts";
 import { disk } from "./disk.ts";
 import { isDead, sharesClock, thisProcess } from "./process-identity.ts";

@@ -1,6 +1,7 @@
 /** The claims of this process that the store knows, by id. */
 import type { Claim, Granted } from "../../contract/backend.ts";
-import { type Clock, machineMs } from "../../contract/clock.ts";
+import type { Clock } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import type { Announce, Next } from "./log.ts";
 import type { LeaseFile } from "./lease-file.ts";
 import type { Holder, LeaseFacts, LockState } from "./records.ts";
@@ -16,6 +17,8 @@ export interface WrittenNote {
   readonly text: string;
   /** Of the lease. Absent: it was written while the claim waited. */
   readonly fence: number | undefined;
+  /** The locks that are held by those who wait. */
+  readonly holds: string;
   readonly atMs: number;
 }
 

@@ -3,7 +3,7 @@
  * append the next one". An append that fails means that another process was faster, so the loop reads again.
  */
 import type { Claim, Outcome, Released } from "../../contract/backend.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { ABANDONED_MAX, holderIn, type LocalClaim, withHolder } from "./local-claim.ts";
 import { disk } from "./disk.ts";
 import { type Head, isHead, LockLog } from "./log.ts";

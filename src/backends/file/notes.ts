@@ -9,6 +9,7 @@
 import { join } from "node:path";
 import type { Claim, LocalFacts, Meta } from "../../contract/backend.ts";
 import { HELD_LOCKS_MAX } from "../../contract/claim.ts";
+import { holdsText } from "../../contract/local-facts.ts";
 import type { Clock } from "../../contract/clock.ts";
 import { isCount, isId, isMeta, isRecord, parseChecked, toList, withChecksum } from "./checked-text.ts";
 import { createFile, disk, remove, tryRename } from "./disk.ts";
@@ -44,7 +45,9 @@ export class Notes {
     if (note === undefined && !isUrgent(claim, file.facts.meta) && !(again && isWorthIt(local))) return;
     const nowMs = this.#clock.now();
     // A note of a waiter is not believed of the lease that it became.
-    if (note !== undefined && note.fence === held?.fence && nowMs < note.atMs + claim.ttlMs * PAUSE) return;
+    const holds = holdsText(claim.local);
+    const isYoung = note !== undefined && nowMs < note.atMs + claim.ttlMs * PAUSE;
+    if (isYoung && note.fence === held?.fence && note.holds === holds) return;
     const text = toText(claim, held?.fence);
     if (text === note?.text) return;
     const path = join(head.incarnation, NOTE + file.facts.id);
@@ -55,7 +58,7 @@ export class Notes {
       if (note !== undefined && note.path !== path) remove(note.path);
       // The first one does not count: what changes soon after it is not held back.
       if (tryRename(aside, path))
-        local.note = { path, text, fence: held?.fence, atMs: note === undefined ? -Infinity : nowMs };
+        local.note = { path, text, fence: held?.fence, holds, atMs: note === undefined ? -Infinity : nowMs };
       else remove(aside);
     } catch {
       // Whatever is wrong with the disk, nothing depends on a note.
@@ -111,7 +114,7 @@ function isSame(one: Meta, two: Meta): boolean {
 }
 
 function toText({ id, meta, local }: Claim, fence: number | undefined): string {
-  const holds = local?.holds.map((held) => ({ name: held.name, fence: String(held.fence) }));
+  const holds = local?.holds.map((held) => ({ ...held, fence: String(held.fence) }));
   return withChecksum({ kind: "note", claim: id, fence, meta, local: local && { ...local, holds } });
 }
 
@@ -128,9 +131,9 @@ function toLocalFacts(value: unknown): LocalFacts | undefined {
   const { waiters, users, holdsMore } = value;
   const holds = toList(value["holds"], (held) => {
     if (!isRecord(held)) return undefined;
-    const { name, fence } = held;
+    const { name, fence, yields } = held;
     return typeof name === "string" && typeof fence === "string" && FENCE.test(fence)
-      ? { name, fence: BigInt(fence) }
+      ? { name, fence: BigInt(fence), ...(yields === true && { yields: true as const }) }
       : undefined;
   });
   if (!isCount(waiters) || !isCount(users) || typeof holdsMore !== "boolean") return undefined;

@@ -10,7 +10,8 @@
  */
 import { join } from "node:path";
 import type { Claim, KeptOutcome, Outcome } from "../../contract/backend.ts";
-import { type Clock, machineMs } from "../../contract/clock.ts";
+import type { Clock } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { isCount, isRecord, parseChecked, withChecksum } from "./checked-text.ts";
 import { createFile, disk, ForeignError, remove, tryRemove, tryRename } from "./disk.ts";
 import { type DirectoryPaths, freshName, isFreshName } from "./directory.ts";

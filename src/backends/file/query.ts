@@ -1,7 +1,7 @@
 /** Reading a lock: its holders and waiters, what blocks a claim, and which of the written leases are still alive. */
 import { join } from "node:path";
 import type { Holding, KeptOutcome, Waiting } from "../../contract/backend.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { disk } from "./disk.ts";
 import { tooBusy } from "./errors.ts";
 import { livenessOf, type LivenessOptions, keep, keptForMs } from "./liveness.ts";
@@ -185,6 +185,7 @@ export class LockQuery {
         position: at + 1,
         meta: note?.meta ?? facts.meta,
         id: claim,
+        order: BigInt(arrivalUs),
         ...(note?.local && { local: note.local }),
       };
     });

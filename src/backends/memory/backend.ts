@@ -25,7 +25,7 @@ export interface MemoryOptions extends MemoryStoreOptions {
   readonly store?: MemoryStore | undefined;
 }
 
-const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true };
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true };
 const HELD: Renewal = { held: true };
 const WANTED: Renewal = { held: true, wanted: true };
 const GONE: Renewal = { held: false, reason: { kind: "gone" } };

@@ -24,6 +24,8 @@ export interface Waiter {
   claim: Claim;
   client: Client;
   readonly sinceMs: number;
+  /** Among all that were ever queued in the store, in their order. */
+  readonly number: number;
   askedMs: number;
   /** Set while the claim is watched. */
   wake: ((granted: Granted | undefined) => void) | undefined;

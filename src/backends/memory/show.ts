@@ -38,9 +38,20 @@ function holding({ claim, fence, sinceMs, untilMs }: Lease, nowMs: number, remai
 export function waitings(lock: Lock, nowMs: number): Waiting[] {
   return [...lock.queue.values()]
     .filter((waiter) => isAlive(waiter, nowMs))
-    .map(({ claim: { name, mode, limit, holder, meta, id, local }, sinceMs }, ahead) => {
+    .map(({ claim: { name, mode, limit, holder, meta, id, local }, sinceMs, number }, ahead) => {
       const [waitingMs, position] = [nowMs - sinceMs, ahead + 1];
-      return { name, mode, limit, holder, waitingMs, position, meta, id, ...(local && { local }) };
+      return {
+        name,
+        mode,
+        limit,
+        holder,
+        waitingMs,
+        position,
+        meta,
+        id,
+        order: BigInt(number),
+        ...(local && { local }),
+      };
     });
 }
 

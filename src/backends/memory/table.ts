@@ -26,6 +26,7 @@ export class LockTable {
   readonly #forced = new ForcedRecords();
   /** The greatest fence of any forgotten lock: an idle lock needs no memory of its own, and its fences still rise. */
   #floor = 0n;
+  #queued = 0;
 
   /** `run`: how many fences a grant reserves where one holds at a time. */
   constructor(clock: Clock, run: number, log: ((change: StoreChange) => void) | undefined) {
@@ -121,7 +122,14 @@ export class LockTable {
 
   /** The claim waits from now on. Those whom it waits for learn of it if it is the first. */
   queue(lock: Lock, claim: Claim, client: Client, nowMs: number): void {
-    lock.queue.set(claim.id, { claim, client, sinceMs: nowMs, askedMs: nowMs, wake: undefined });
+    lock.queue.set(claim.id, {
+      claim,
+      client,
+      sinceMs: nowMs,
+      number: ++this.#queued,
+      askedMs: nowMs,
+      wake: undefined,
+    });
     this.#report("queued", lock, claim, nowMs);
     if (lock.queue.size === 1) for (const lease of inTheWay(lock)) lease.client.wanted(lease.claim.id);
   }

@@ -37,7 +37,7 @@ import { forget, release, type ReleaseParts } from "./release.ts";
 import { Renewals } from "./renewals.ts";
 import { setUp } from "./setup.ts";
 import { Waiters } from "./waiting.ts";
-import { WantedPoll } from "./wanted.ts";
+import { WantedNews } from "./wanted-news.ts";
 
 /** Makes a backend over a pool or a client of `pg`, or over `sql` of postgres.js. It never closes what it was given. */
 export function postgres(client: PostgresClient, options: PostgresOptions = {}): Backend {
@@ -50,7 +50,7 @@ export interface Own {
   readonly renewer: { readonly module: string; readonly data: unknown };
 }
 
-const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true };
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true };
 
 export class PostgresBackend implements Backend {
   readonly name = "postgres";
@@ -63,7 +63,7 @@ export class PostgresBackend implements Backend {
   readonly #inbox: Inbox;
   readonly #attempts: Attempts;
   readonly #leaving: ReleaseParts;
-  readonly #wanted: WantedPoll;
+  readonly #wanted: WantedNews;
   readonly #cleanup: Cleanup;
   readonly #own: Own | undefined;
   #setUp: Promise<void> | undefined;
@@ -108,8 +108,7 @@ export class PostgresBackend implements Backend {
       outcome: ({ name }) => this.#waiters.outcome(name),
       changed: () => this.#doubtAll(),
     });
-    const hears = (): boolean => this.#inbox.isLive;
-    this.#wanted = new WantedPoll(watched, clock, hears, (id) => this.#listener?.wanted?.(id));
+    this.#wanted = new WantedNews(watched, clock, this.#inbox, (id) => this.#listener?.wanted?.(id));
     this.#cleanup = new Cleanup(watched, clock, settings.idleMs);
     const parts = { connection: watched, settings, claims: this.#claims, waiters: this.#waiters };
     this.#attempts = new Attempts({ ...parts, inbox: this.#inbox });
@@ -165,7 +164,7 @@ export class PostgresBackend implements Backend {
     return await this.#step(name, () => forget(this.#connection, name, fence));
   }
 
-  /** The store reports it to the inbox of every holder's process. Where none is heard, it is asked for. */
+  /** The store reports it to the inbox of a holder that wants to know. Where none is heard, it is asked for. */
   expectWanted(claim: Claim): void {
     this.#wanted.expect(claim);
   }

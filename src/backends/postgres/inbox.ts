@@ -2,7 +2,7 @@
  * The channel on which this process hears of its claims. Messages save time and prove nothing by arriving: each role of the database can
  * send some, and they can be late or lost. Until one of our own has come back, none is counted on.
  */
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../../contract/clock.ts";
 import type { Connection, Listening } from "./connection.ts";
 import type { Claim } from "../../contract/backend.ts";
@@ -228,5 +228,5 @@ export class Inbox {
 
 /** As send-news.sql makes it. */
 function sealOf(claimId: string, news: string): string {
-  return createHash("sha256").update(`${claimId} ${news}`).digest("hex").slice(0, SEAL);
+  return hash("sha256", `${claimId} ${news}`, "hex").slice(0, SEAL);
 }

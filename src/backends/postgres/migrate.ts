@@ -2,7 +2,7 @@
 import * as sql from "./generated/sql.ts";
 
 /** Of the tables and functions; written into `holdfast.store`. */
-export const VERSION = 1;
+export const VERSION = 2;
 
 /**
  * The migration as text, for a migration tool. It can be run again at any time, and keeps what is there. Run it in one transaction, as a
@@ -47,6 +47,7 @@ export const LOCKS_MIGRATION: string =
     sql.STEAL,
     sql.FORGET,
     sql.LOOK_WANTED,
+    sql.EXPECT_WANTED,
     sql.LOOK,
     sql.INSPECT,
     sql.WHY,

@@ -6,6 +6,7 @@ import type { Backend, Renewer } from "../../contract/backend.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import { PostgresBackend } from "./backend.ts";
 import { connectionOf } from "./clients/choose.ts";
+import { within } from "./clients/limit.ts";
 import { Sockets } from "./clients/sockets.ts";
 import type { Connection } from "./connection.ts";
 import { toBackendError, wordsOf } from "./errors.ts";
@@ -57,6 +58,8 @@ export interface OpenConnection {
   readonly connection: Connection;
 }
 
+/** How long the library may take to end its connections: what hangs is cut off then. */
+const END_MS = 1000;
 /** How long postgres.js waits before it connects again, at most. */
 const BACKOFF_MAX_S = 0.5;
 
@@ -77,6 +80,7 @@ async function load(endpoint: Endpoint, settings: Settings): Promise<Connection>
   if (endpoint.client !== "postgres") {
     const library = await import("pg").catch(missing);
     if (library !== undefined) {
+      const sockets = new Sockets(host, port);
       const pool = new library.default.Pool({
         host,
         port,
@@ -88,10 +92,16 @@ async function load(endpoint: Endpoint, settings: Settings): Promise<Connection>
         connectionTimeoutMillis: settings.answerMs,
         keepAlive: true,
         application_name: "holdfast",
+        stream: () => sockets.make(),
       });
       // A connection that breaks while it is idle is replaced by the next statement.
       pool.on("error", () => undefined);
-      return connectionOf(pool, settings.clock, settings.answerMs, () => pool.end());
+      const end = async (): Promise<void> => {
+        // It waits for every answer that is out, and for the other side.
+        await within(settings.clock, END_MS, pool.end()).catch(() => undefined);
+        sockets.close();
+      };
+      return connectionOf(pool, settings.clock, settings.answerMs, end);
     }
   }
   if (endpoint.client !== "pg") {
@@ -118,7 +128,7 @@ async function load(endpoint: Endpoint, settings: Settings): Promise<Connection>
         fetch_types: false,
         onnotice: () => undefined,
       });
-      const end = (): Promise<void> => sql.end({ timeout: 1 }).finally(() => sockets.close());
+      const end = (): Promise<void> => sql.end({ timeout: END_MS / 1000 }).finally(() => sockets.close());
       return connectionOf(sql, settings.clock, settings.answerMs, end, () => sockets.destroyAll());
     }
   }

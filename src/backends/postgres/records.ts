@@ -36,7 +36,7 @@ export function toRun(answer: unknown): Run | undefined {
   const [, first, run, wanted] = (typeof answer === "string" ? GRANTED.exec(answer) : null) ?? [];
   const fence = toFence(first);
   if (fence === undefined || Number(run) < 1) return undefined;
-  // The process learns when it is wanted: by a message, or it asks (wanted.ts).
+  // The process learns when it is wanted: by a message, or it asks (wanted-news.ts).
   return { granted: true, fence, run: Number(run), mayLinger: true, ...(wanted !== undefined && { wanted: true }) };
 }
 
@@ -138,13 +138,14 @@ export function toWaiting(name: string, value: Fields): Waiting | undefined {
   const [waitingMs, position, limit] = [toCount(value["waiting"]), toCount(value["place"]), toCount(value["most"])];
   if (waitingMs === undefined || position === undefined || limit === undefined) return undefined;
   const mode = value["shared"] === true ? "shared" : "exclusive";
-  const { id } = value;
+  const { id, since } = value;
   return {
     name,
     mode,
     limit,
     waitingMs,
     position,
+    ...(typeof since === "string" && /^\d{1,19}$/u.test(since) && { order: BigInt(since) }),
     ...(typeof id === "string" && { id }),
     ...toWho(value["detail"]),
   };

@@ -1,9 +1,10 @@
 /**
  * This process's waiters in the store's queues: sends heartbeats for all of them, in few statements, and passes the news to each. Messages
- * make it fast; where none can arrive, the heartbeats follow each other quickly at first, and then more slowly.
+ * make it fast; where none can arrive, heartbeats follow each other quickly at first, and then more slowly.
  */
 import type { Claim, Granted } from "../../contract/backend.ts";
 import type { Clock, Timer } from "../../contract/clock.ts";
+import { onAbort } from "../../contract/on-abort.ts";
 import { OutcomeNews } from "./outcome-news.ts";
 import { type Learned, type Run, toLearned, toRun } from "./records.ts";
 
@@ -105,13 +106,12 @@ export class Waiters {
     const waiter = this.#waiters.get(claim.id);
     if (waiter === undefined || waiter.done || signal.aborted) return Promise.resolve(this.#takeNews(waiter));
     return new Promise((resolve) => {
-      const wake = (): void => {
-        signal.removeEventListener("abort", wake);
+      const stop = onAbort(signal, () => wake());
+      const wake = (waiter.wake = (): void => {
+        stop();
         waiter.wake = undefined;
         resolve(this.#takeNews(waiter));
-      };
-      waiter.wake = wake;
-      signal.addEventListener("abort", wake, { once: true });
+      });
       if (waiter.news !== undefined) wake();
     });
   }

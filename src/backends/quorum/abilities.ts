@@ -9,4 +9,6 @@ export const CAN: Abilities = {
   otherTtl: true,
   steal:
     "a quorum cannot end a lease and grant the next one in one atomic step, because others may win the votes in between. End the lease with forceRelease(), and acquire the lock",
+  waiters:
+    "members of a quorum keep no queue, so none of them shows who waits, and no deadlock is found there. Use one store, or take several locks in one call",
 };

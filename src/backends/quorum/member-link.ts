@@ -123,7 +123,7 @@ export class MemberLink {
    * Releases the claim in the background, now or as soon as the member can be reached. `neverLeased`: its ballot never became
    * a lease.
    */
-  cleanUp(claim: Claim, neverLeased = false): void {
+  cleanUp(claim: Claim, neverLeased: boolean): void {
     this.#pending.cleanUp(claim, neverLeased);
   }
 

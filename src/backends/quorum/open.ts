@@ -2,7 +2,8 @@
  * Opens `redlock:` URLs: `redlock://host:port,host:port,host:port?durable=true&maxTtl=30s&…`.
  *
  * `user:password@` before the first host, and a `/database` after the last, apply to all hosts; a host may have its own
- * `user:password@`. `tls=true` is for all. Options that are not the quorum's own go to every member, as in a `redis:` URL.
+ * `user:password@`. `tls=true` is for all. Options that are not the quorum's own go to every member, as in a `redis:` URL;
+ * with `layout=plain` clients of Redlock and ours exclude each other.
  */
 import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Backend, Member } from "../../contract/backend.ts";
@@ -30,8 +31,8 @@ export async function openBackend(url: string): Promise<Backend> {
 
 /** Opens the members without making a quorum of them: for the doctor. */
 export async function openMembers(url: string): Promise<OpenMembers> {
-  const { addresses, options } = parseUrl(url);
-  const { openMember } = await import("../redis/open.ts");
+  const { addresses, options, layout } = parseUrl(url);
+  const { openMember } = layout === "plain" ? await import("../redis-plain/open.ts") : await import("../redis/open.ts");
   const members: Member[] = [];
   try {
     for (const address of addresses) members.push(await openMember(address.url));
@@ -43,7 +44,12 @@ export async function openMembers(url: string): Promise<OpenMembers> {
 }
 
 /** @internal Never repeats the URL in an error: it may hold a password. */
-export function parseUrl(url: string): { readonly addresses: readonly Address[]; readonly options: QuorumOptions } {
+export function parseUrl(url: string): {
+  readonly addresses: readonly Address[];
+  readonly options: QuorumOptions;
+  /** "plain": the members' keys are those of Redlock. */
+  readonly layout: string | undefined;
+} {
   const [, hosts, database = "", query = ""] = URL_PATTERN.exec(url) ?? [];
   if (hosts === undefined) {
     throw new ArgumentError('Expected `url` to look like "redlock://host:port,host:port,host:port?maxTtl=30s"');
@@ -51,6 +57,7 @@ export function parseUrl(url: string): { readonly addresses: readonly Address[];
   const params = new URLSearchParams(query);
   const scheme = flag("tls", take(params, "tls")) === true ? "rediss" : "redis";
   const options = takeOptions(params);
+  const layout = params.get("layout") ?? undefined;
   const rest = params.size === 0 ? "" : `?${params.toString()}`;
   let shared = "";
   const addresses = hosts.split(",").map((text, at): Address => {
@@ -65,7 +72,7 @@ export function parseUrl(url: string): { readonly addresses: readonly Address[];
     const label = `${host}:${port}`;
     return { url: `${scheme}://${as === "" ? "" : `${as}@`}${label}${database}${rest}`, label };
   });
-  return { addresses, options };
+  return { addresses, options, layout };
 }
 
 /** Takes the quorum's own options out of the query; their values are checked where they are used. */

@@ -28,9 +28,9 @@ export async function inspectMembers(
 ): Promise<LockState> {
   const answers = await askMembers(links, settings, name, (link) => link.ask((member) => member.inspect(name)));
   const states = answers.map(({ value }) => value);
-  // The lock can be granted when a majority votes again. One that did not answer may be none of those.
+  // The lock can be granted when a majority votes again: at least that many have answered. Others may be none of those.
   const abstain = states.map(({ quarantineMs }) => quarantineMs ?? 0).toSorted((a, b) => a - b);
-  const quarantineMs = abstain[majorityOf(links.length) - 1] ?? 0;
+  const quarantineMs = abstain[majorityOf(links.length) - 1]!;
   return { ...mergeAll(states, links.length), ...(quarantineMs > 0 && { quarantineMs }) };
 }
 

@@ -49,7 +49,7 @@ export interface Own {
 /** The others learn it from their renewals. */
 const UNHEARD_MAX = 1000;
 
-const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true };
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true };
 
 export class RedisBackend implements Member {
   readonly name = "redis";

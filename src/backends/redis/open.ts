@@ -30,7 +30,7 @@ export async function openBackend(url: string): Promise<Backend> {
   const endpoint = parseUrl(url);
   const { backend, opened, connection } = await open(endpoint, url);
   try {
-    refuseWrong(endpoint, await answered(endpoint, opened, connection));
+    await confirm(endpoint, opened, connection);
     return backend;
   } catch (error) {
     await backend.close();
@@ -50,7 +50,7 @@ export async function openRenewer(data: unknown): Promise<Renewer> {
   if (typeof data !== "string") throw new ArgumentError("Expected the renewer's data to be a Redis URL");
   const endpoint = parseUrl(data);
   const settings = toSettings(endpoint.options);
-  const opened = await load(endpoint);
+  const opened = await openClient(endpoint);
   const connection = connectionOf(opened.client);
   const names = namesOf(settings.prefix, connection.topology === "cluster");
   const replicator = settings.durability && new Replicator(connection, settings.durability);
@@ -70,7 +70,7 @@ async function open(
   url: string,
 ): Promise<{ backend: RedisBackend; opened: Opened; connection: Connection }> {
   const settings = toSettings(endpoint.options);
-  const opened = await load(endpoint);
+  const opened = await openClient(endpoint);
   const connection = connectionOf(opened.client);
   const renewer = { module: import.meta.url, data: url };
   const backend = new RedisBackend(connection, settings, { close: () => opened.close(), renewer });
@@ -83,7 +83,8 @@ export const CLIENTS: Readonly<Record<"ioredis" | "redis", readonly string[]>> =
   redis: NODE_REDIS,
 };
 
-async function load(endpoint: Endpoint): Promise<Opened> {
+/** Makes a client. It is not connected yet. */
+export async function openClient(endpoint: Endpoint): Promise<Opened> {
   const unsupported: string[] = [];
   const mayUse = (client: keyof typeof CLIENTS): boolean => {
     if (endpoint.client !== undefined && endpoint.client !== client) return false;
@@ -114,6 +115,11 @@ export function notInstalled(client: Endpoint["client"]): LockBackendError {
 function missing(error: unknown): undefined {
   if ((error as { code?: string }).code === "ERR_MODULE_NOT_FOUND") return undefined;
   throw error;
+}
+
+/** Makes sure that a primary answers, and that it is what the URL says. */
+export async function confirm(endpoint: Endpoint, opened: Opened, connection: Connection): Promise<void> {
+  refuseWrong(endpoint, await answered(endpoint, opened, connection));
 }
 
 /** Waits until the server has answered who it is. An error of the last host ends the wait: at the start there is nothing to wait for. */

@@ -155,7 +155,7 @@ export function toWaiting(
   if (parsed === undefined || parsed.endMs <= nowMs) return undefined;
   const { mode, limit, holder, meta, local } = parsed;
   const waitingMs = Math.max(0, nowMs - parsed.sinceMs);
-  const known = { ...(id !== undefined && { id }), ...(local && { local }) };
+  const known = { ...(id !== undefined && { id }), order: BigInt(parsed.sinceMs), ...(local && { local }) };
   const waiter = { name, mode, limit, holder, waitingMs, position: 0, meta, ...known };
   return { waiter, place: Number(parsed.number) };
 }

@@ -2,7 +2,7 @@
  * The connection for messages: one of our own, whichever the client library and the topology. It sends its own pings, so that no time-out of
  * the client ends it and a dead one is noticed; when it ends, it is opened again to the server that is the primary then.
  */
-import { type Connection, openOwn, type OwnConnection, withinOpenTime } from "./connection.ts";
+import { type Connection, type Destination, openOwn, type OwnConnection, withinOpenTime } from "./connection.ts";
 
 /** A ping this often; a connection that does not answer before the next one is replaced. */
 const PING_MS = 5000;
@@ -13,6 +13,7 @@ export class Subscriber {
   readonly #connection: Connection;
   readonly #message: (channel: string, text: string) => void;
   readonly #ready: () => void;
+  readonly #to: Destination;
   readonly #channels: Set<string> = new Set();
   readonly #stopWatching: () => void;
   #own: OwnConnection | undefined;
@@ -26,7 +27,13 @@ export class Subscriber {
   #closed = false;
 
   /** `ready` is called whenever all channels are subscribed: the first time, and after each reconnect. */
-  constructor(connection: Connection, message: (channel: string, text: string) => void, ready: () => void) {
+  constructor(
+    connection: Connection,
+    message: (channel: string, text: string) => void,
+    ready: () => void,
+    to: Destination = "",
+  ) {
+    this.#to = to;
     this.#connection = connection;
     this.#message = message;
     this.#ready = ready;
@@ -75,7 +82,7 @@ export class Subscriber {
     clearTimeout(this.#timer);
     const moves = this.#moves;
     try {
-      const own = await openOwn(this.#connection, "", {
+      const own = await openOwn(this.#connection, this.#to, {
         message: (channel, text) => this.#message(channel, text),
         ended: () => this.#ended(),
       });

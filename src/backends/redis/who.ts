@@ -1,5 +1,6 @@
 /** What a process says of itself with a claim, as JSON at the end of the claim's terms: for people, never for decisions. */
 import { type Claim, HELD_LOCKS_MAX, type HeldLock, type LocalFacts } from "../../contract/claim.ts";
+import { writeHeld } from "../../contract/local-facts.ts";
 import { clipped, HOLDER_MAX } from "../../contract/foreign.ts";
 import { MARK } from "./wire.ts";
 
@@ -11,7 +12,7 @@ const FENCE = /^\d{1,20}$/u;
 export function whoText({ holder, meta, local, wantsOutcome }: Claim): string {
   const who: unknown[] = [clipped(holder, HOLDER_MAX), meta];
   if (local !== undefined) {
-    const holds = local.holds.slice(0, HELD_LOCKS_MAX).map(({ name, fence }) => [name, String(fence)]);
+    const holds = local.holds.slice(0, HELD_LOCKS_MAX).map(writeHeld);
     const more = local.holdsMore || local.holds.length > HELD_LOCKS_MAX;
     who.push([local.waiters, local.users, holds, more ? 1 : 0]);
   }
@@ -28,9 +29,9 @@ export function toLocal(value: unknown): LocalFacts | undefined {
 }
 
 function toHeld(value: unknown): readonly HeldLock[] {
-  const [name, fence]: unknown[] = Array.isArray(value) ? value : [];
+  const [name, fence, yields]: unknown[] = Array.isArray(value) ? value : [];
   if (typeof name !== "string" || typeof fence !== "string" || !FENCE.test(fence)) return [];
-  return [{ name: clipped(name, NAME_MAX), fence: BigInt(fence) }];
+  return [{ name: clipped(name, NAME_MAX), fence: BigInt(fence), ...(yields === 1 && { yields: true }) }];
 }
 
 function isCount(value: unknown): value is number {

@@ -38,6 +38,7 @@ const CAN: Abilities = {
   wanted: "ShedLock's table has no queue, so no process knows who waits",
   otherTtl: true,
   steal: "ShedLock's table has no place to say who stole a lease; end it by force, and acquire it then",
+  waiters: "ShedLock's table has no queue, so it does not show who waits, and no deadlock is found there",
 };
 
 /** Makes a backend over a pool or a client of `pg`. It never closes what it was given. */

@@ -9,4 +9,5 @@ export const CAN: Abilities = {
     "ZooKeeper renews a lease for the ttl that it began with only, because it knows one time-out, that of the session, for all leases of a process. Acquire the lock with the ttl that it needs",
   steal:
     "ZooKeeper serves nodes in the order of their numbers, so no claim can go before those that wait. End the lease with forceRelease(), and acquire the lock",
+  waiters: true,
 };

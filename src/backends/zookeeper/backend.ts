@@ -211,10 +211,8 @@ export class ZooKeeperBackend implements Backend {
     }
   }
 
-  /** What a process says of itself. Written no more often than once in a third of a ttl, and without waiting for it. */
   #tell(claim: Claim, isNew: boolean): void {
-    const paceMs = Math.min(claim.ttlMs, this.client.trustedMs) / 3;
-    void this.#claims.get(claim.id)?.recipe.tell(isNew ? rewriteClaim(claim) : undefined, paceMs);
+    this.#claims.get(claim.id)?.tell(claim, isNew, Math.min(claim.ttlMs, this.client.trustedMs) / 3);
   }
 
   /** The answer to a holder that attempts again. `undefined`: it does not hold any more, and may queue again. */

@@ -146,10 +146,10 @@ function claimPart(path: string): string {
   return name.replace(/-(?:lock|lease)--?\d{10}$/, "");
 }
 
-function toWaiting(name: string, { mode, record, sinceMs }: ContenderNode, index: number): Waiting {
+function toWaiting(name: string, { mode, record, sinceMs, fence: order }: ContenderNode, index: number): Waiting {
   const { limit, holder, meta, id, local } = record;
   const [waitingMs, position] = [agoMs(sinceMs), index + 1];
-  return { name, mode, limit, holder, waitingMs, position, meta, ...(id && { id }), ...(local && { local }) };
+  return { name, mode, limit, holder, waitingMs, position, meta, order, ...(id && { id }), ...(local && { local }) };
 }
 
 /** A try that is being refused waits for nothing. */

@@ -1,5 +1,7 @@
 /** The claims that this process knows. The operations of each run one after the other. */
 import type { Claim } from "../../contract/backend.ts";
+import { holdsText } from "../../contract/local-facts.ts";
+import { rewriteClaim } from "./node-data.ts";
 import type { Recipe } from "./recipe.ts";
 
 export class SerialClaims {
@@ -23,7 +25,7 @@ export class SerialClaims {
   add(claim: Claim): SerialClaim {
     const known = this.#claims.get(claim.id);
     if (known !== undefined) return known;
-    const added = new SerialClaim(this.recipe(claim));
+    const added = new SerialClaim(this.recipe(claim), claim);
     this.#claims.set(claim.id, added);
     return added;
   }
@@ -37,9 +39,22 @@ export class SerialClaim {
   recipe: Recipe;
   #isBusy = false;
   readonly #waiting: (() => void)[] = [];
+  #holds: string;
 
-  constructor(recipe: Recipe) {
+  constructor(recipe: Recipe, claim: Claim) {
     this.recipe = recipe;
+    this.#holds = holdsText(claim.local);
+  }
+
+  /**
+   * What a process says of itself, without waiting for it: no more often than once in `paceMs`, unless those who wait hold other
+   * locks than before.
+   */
+  tell(claim: Claim, isNew: boolean, paceMs: number): void {
+    const holds = isNew ? holdsText(claim.local) : this.#holds;
+    const isUrgent = holds !== this.#holds;
+    this.#holds = holds;
+    void this.recipe.tell(isNew ? rewriteClaim(claim) : undefined, isUrgent ? 0 : paceMs);
   }
 
   /** Waits for its turn: a release runs after the attempt before it, and removes what that made. Ends with leave(). */

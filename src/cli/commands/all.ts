@@ -28,9 +28,19 @@ export const COMMANDS: readonly CommandEntry[] = [
     load: async () => (await import("./show.ts")).showCommand,
   },
   {
+    name: "deadlocks",
+    summary: "show who waits for each other",
+    load: async () => (await import("./deadlocks.ts")).deadlocksCommand,
+  },
+  {
     name: "top",
     summary: "watch all locks, live",
     load: async () => (await import("../top/top.ts")).topCommand,
+  },
+  {
+    name: "console",
+    summary: "serve a page of all locks, live, on this machine",
+    load: async () => (await import("./console.ts")).consoleCommand,
   },
   {
     name: "wait",

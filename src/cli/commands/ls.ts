@@ -8,7 +8,8 @@ import type { Io } from "../io.ts";
 import { withLocks } from "../open-store.ts";
 import { printable } from "../../contract/foreign.ts";
 import { table } from "../format-text.ts";
-import { countWaiters, leftText, modeText, snapshotJson, whoText } from "../format-lock.ts";
+import { countWaiters } from "../../core/read-snapshot.ts";
+import { leftText, modeText, snapshotJson, whoText } from "../format-lock.ts";
 
 export const lsCommand: Command = {
   spec: {

@@ -8,7 +8,8 @@ import type { Io } from "../io.ts";
 import { nameOf, withLocks } from "../open-store.ts";
 import { printable } from "../../contract/foreign.ts";
 import { table } from "../format-text.ts";
-import { hostAndPid, leftText, lockJson, metaText, modeText, whoText } from "../format-lock.ts";
+import { hostAndPid } from "../../core/read-snapshot.ts";
+import { leftText, lockJson, metaText, modeText, whoText } from "../format-lock.ts";
 
 export const showCommand: Command = {
   spec: {

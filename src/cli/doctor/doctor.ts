@@ -9,10 +9,11 @@ import { printable } from "../../contract/foreign.ts";
 import type { Examine, Finding, Level, Report } from "./report.ts";
 
 /** Who examines which backend; null where there is nothing to examine. */
-const EXAMINERS: Readonly<Record<BackendName, (() => Promise<Examine>) | null>> = {
+export const EXAMINERS: Readonly<Record<BackendName, (() => Promise<Examine>) | null>> = {
   memory: null,
   file: async () => (await import("./file.ts")).examineFile,
   redis: async () => (await import("./redis.ts")).examineRedis,
+  "redis-plain": async () => (await import("./redis-plain.ts")).examineRedisPlain,
   quorum: async () => (await import("./quorum.ts")).examineQuorum,
   zookeeper: async () => (await import("./zookeeper.ts")).examineZooKeeper,
   postgres: async () => (await import("./postgres.ts")).examinePostgres,
@@ -31,7 +32,7 @@ export const doctorCommand: Command = {
   spec: {
     name: "doctor",
     summary: "Say what this store does and does not promise",
-    usage: ["doctor [--url URL] [--self-test] [--strict] [--json]"],
+    usage: ["doctor [--url URL] [--self-test] [--foreign] [--strict] [--json]"],
     about: [
       "Looks at the store itself (file system, version, persistence, eviction, replicas, clocks) and says what that means for locks. Exits with 1 when something there breaks a promise.",
     ],
@@ -40,6 +41,7 @@ export const doctorCommand: Command = {
       init: {
         help: "redlock:, or failover=quarantine: confirm that a fresh server lost no lease, and end its quarantine",
       },
+      foreign: { help: "redis: only: find lock keys of other libraries, and say which layout shares them" },
       strict: { help: "exit with 1 for weaknesses too" },
     },
     examples: [
@@ -57,7 +59,10 @@ export const doctorCommand: Command = {
     if (flags.has("init") && !(await hasQuarantine(backend, url))) {
       throw new UsageError("--init ends a quarantine: there is none without redlock: or failover=quarantine", "doctor");
     }
-    const examine = await load();
+    const isForeign = flags.has("foreign");
+    if (isForeign && backend !== "redis" && backend !== "redis-plain")
+      throw new UsageError("--foreign looks into one Redis: use a redis: URL", "doctor");
+    const examine = isForeign ? (await import("./foreign.ts")).examineForeign : await load();
     const say = (line: string): void => {
       if (!flags.has("quiet") && !flags.has("json")) io.note(line);
     };

@@ -4,7 +4,7 @@
  */
 import { constants } from "node:os";
 
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import type { Lease } from "../../core/api.ts";
 import { removeCgroup } from "./cgroup.ts";
 import { endFamily, type Family, leftovers, signalFamily, signalMembers } from "./process-tree.ts";

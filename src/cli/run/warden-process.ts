@@ -3,7 +3,7 @@
  * its pipe closes (holdfast was killed), and at the deadline (holdfast was stopped, or is stuck).
  * It ends only after the whole family has, so that a lease tied to its life is never free under a running grandchild.
  */
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { removeCgroup } from "./cgroup.ts";
 import { endFamily, type Family } from "./process-tree.ts";
 

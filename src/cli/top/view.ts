@@ -2,11 +2,15 @@
 import type { LockHolder, LockWaiter } from "../../core/api.ts";
 import { formatMs } from "../../contract/duration.ts";
 import { type Style } from "../io.ts";
+import type { WaitRow } from "../../core/wait-samples.ts";
+import { waitRows, waitTable } from "./waits-view.ts";
 import { printable } from "../../contract/foreign.ts";
 import { fit, padEnd, padStart } from "../format-text.ts";
-import { countWaiters, type Snapshot, leftText, modeText, whoText } from "../format-lock.ts";
+import { countWaiters, grouped } from "../../core/read-snapshot.ts";
+import { type Snapshot, leftText, modeText, whoText } from "../format-lock.ts";
 
-export const SORTS = ["name", "held", "left", "waiters", "fence"] as const;
+/** By `wait` it is another table: see waits-view.ts. */
+export const SORTS = ["name", "held", "left", "waiters", "fence", "wait"] as const;
 export type Sort = (typeof SORTS)[number];
 
 export interface TopState {
@@ -24,6 +28,8 @@ export interface TopState {
   readonly trouble: string | undefined;
   /** The most time ever seen left on each lease: what its bar is full at. */
   readonly fullMs: ReadonlyMap<string, number>;
+  /** Who waited for whom, since the first look. */
+  readonly waits: readonly WaitRow[];
 }
 
 export interface Row {
@@ -44,7 +50,7 @@ export function leaseId({ name, fence, holder }: LockHolder): string {
   return `${name}\0${fence}\0${holder}`;
 }
 
-export function rowsOf({ snapshot, filter, sort, descending }: TopState): readonly Row[] {
+function rowsOf({ snapshot, filter, sort, descending }: TopState): readonly Row[] {
   if (snapshot === undefined) return [];
   const rows: Row[] = [];
   const waitersOf = grouped(snapshot.pending);
@@ -69,19 +75,30 @@ export function rowsOf({ snapshot, filter, sort, descending }: TopState): readon
 
 /** The whole screen, `height` lines of at most `width` cells. */
 export function screen(state: TopState, width: number, height: number, paint: Paint): readonly string[] {
-  const rows = rowsOf(state);
   const room = Math.max(0, height - 4);
-  const shown = rows.slice(state.offset, state.offset + room);
-  const widths = flexible(width, shown);
+  const count = countRows(state);
+  const table = state.sort === "wait" ? waitTable(state, width, room) : lockTable(state, width, room, paint);
+  const [columns = "", ...rows] = table;
   const lines = [
     paint("bold", fit(title(state), width)),
-    fit(status(state, rows.length), width),
-    paint("inverse", padEnd(fit(heading(widths, state), width), width)),
-    ...shown.map((row) => line(row, widths, state, width, paint)),
+    fit(status(state, count), width),
+    paint("inverse", padEnd(fit(columns, width), width)),
+    ...rows,
   ];
-  if (rows.length === 0) lines.push(fit(emptyText(state), width));
+  if (count === 0) lines.push(fit(emptyText(state), width));
   while (lines.length < height - 1) lines.push("");
   return [...lines.slice(0, height - 1), fit(footer(state), width)];
+}
+
+/** How many rows there are to scroll through. */
+export function countRows(state: TopState): number {
+  return state.sort === "wait" ? waitRows(state).length : rowsOf(state).length;
+}
+
+function lockTable(state: TopState, width: number, room: number, paint: Paint): readonly string[] {
+  const shown = rowsOf(state).slice(state.offset, state.offset + room);
+  const widths = flexible(width, shown);
+  return [heading(widths, state), ...shown.map((row) => line(row, widths, state, width, paint))];
 }
 
 function title({ url, paused }: TopState): string {
@@ -95,9 +112,10 @@ function status({ snapshot, trouble, filter, typing }: TopState, shown: number):
   return `${count}, ${shown} shown · filter: ${printable(filter)}${typing ? "_" : ""}`;
 }
 
-function emptyText({ snapshot, filter }: TopState): string {
+function emptyText({ snapshot, filter, sort }: TopState): string {
   if (snapshot === undefined) return "asking the store …";
-  return filter === "" ? "No lock is held or waited for." : "Nothing matches the filter.";
+  if (filter !== "") return "Nothing matches the filter.";
+  return sort === "wait" ? "No claim was seen to wait." : "No lock is held or waited for.";
 }
 
 function footer({ typing }: TopState): string {
@@ -178,14 +196,4 @@ function compare(a: Row, b: Row, sort: Sort): number {
   if (sort !== "name") return number(a) - number(b);
   if (a.name === b.name) return 0;
   return a.name < b.name ? -1 : 1;
-}
-
-function grouped<T extends { readonly name: string }>(all: readonly T[]): Map<string, T[]> {
-  const groups = new Map<string, T[]>();
-  for (const one of all) {
-    const group = groups.get(one.name);
-    if (group === undefined) groups.set(one.name, [one]);
-    else group.push(one);
-  }
-  return groups;
 }

@@ -1,9 +1,9 @@
 /** A client of the lab, in a process of its own: takes orders from the lab, and reports what it sees, when. */
-import { type ClientSetup, type FromClient, type Order, SETUP_VARIABLE, type ToClient } from "./orders.ts";
+import { type ClientSetup, type Closed, type FromClient, type Order, SETUP_VARIABLE, type ToClient } from "./orders.ts";
 import type { LockLibrary, Hold } from "../libraries/library.ts";
 import { openLibrary } from "../libraries/open.ts";
 import { writeFenceHeader } from "../../fence/index.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import type { Happening, Register } from "../events.ts";
 import { Sections } from "../soak/sections.ts";
 
@@ -53,16 +53,17 @@ class Client {
   }
 
   /** What is still there some time after the locks were closed, and was not there before they were opened. */
-  async #close(thorough: boolean): Promise<readonly string[]> {
+  async #close(thorough: boolean): Promise<Closed> {
     clearInterval(this.#look);
-    await this.#contender.close();
-    if (!thorough) return [];
+    // Whatever it says, the process must end, and nothing may be left in it.
+    const unconfirmed = await this.#contender.close().then(() => undefined, messageOf);
+    if (!thorough) return { left: [], unconfirmed };
     let left = leftovers();
     for (let looks = 0; left.length > 0 && looks < LEFTOVER_LOOKS; looks++) {
       await new Promise((resolve) => setTimeout(resolve, 100));
       left = leftovers();
     }
-    return left;
+    return { left, unconfirmed };
   }
 
   async #acquire(order: Order & { do: "acquire" }): Promise<boolean> {

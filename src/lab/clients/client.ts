@@ -2,7 +2,7 @@
 import { fork } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { type ClientSetup, type FromClient, type Order, SETUP_VARIABLE, type ToClient } from "./orders.ts";
+import { type ClientSetup, type Closed, type FromClient, type Order, SETUP_VARIABLE, type ToClient } from "./orders.ts";
 import { systemClock } from "../../contract/clock.ts";
 import { within } from "../../contract/time-limit.ts";
 import type { History } from "../events.ts";
@@ -15,8 +15,8 @@ export interface Client {
   pause(): void;
   resume(): void;
   kill(): Promise<void>;
-  /** Closes its locks and ends it. `thorough`: resolves to what the locks left open in the process. */
-  stop(thorough?: boolean): Promise<readonly string[]>;
+  /** Closes its locks and ends it. `thorough`: waits for, and resolves to, what the locks left open in the process. */
+  stop(thorough?: boolean): Promise<Closed>;
 }
 
 interface Waiter {
@@ -25,7 +25,9 @@ interface Waiter {
 }
 
 const PROGRAM = fileURLToPath(new URL("client-process.js", import.meta.url));
+/** These only end what hangs: however busy the machine is, a process that is asked to close and end does so. */
 const PATIENCE_MS = 30_000;
+const THOROUGH_PATIENCE_MS = 180_000;
 
 export interface ClientOptions extends ClientSetup {
   readonly env?: Readonly<Record<string, string>> | undefined;
@@ -90,26 +92,18 @@ export async function startClient(options: ClientOptions, history: History): Pro
     resume: () => void child.kill("SIGCONT"),
     kill,
     stop: async (thorough = false) => {
-      if (child.exitCode !== null || child.signalCode !== null) return [];
+      if (child.exitCode !== null || child.signalCode !== null) return { left: [] };
       child.kill("SIGCONT");
-      const timer = setTimeout(() => child.kill("SIGKILL"), PATIENCE_MS);
-      const left = await tell({ do: "close", thorough }).catch(() => [
-        "a process that did not close its locks in time",
-      ]);
+      const patienceMs = thorough ? THOROUGH_PATIENCE_MS : PATIENCE_MS;
+      const timer = setTimeout(() => child.kill("SIGKILL"), patienceMs);
+      const closed = (await tell({ do: "close", thorough }).catch(() => ({
+        left: ["a process that did not close its locks in time"],
+      }))) as Closed;
       clearTimeout(timer);
-      const open = [...(left as readonly string[])];
-      if (
-        thorough &&
-        (await within(
-          systemClock,
-          ended.then(() => true),
-          PATIENCE_MS,
-        )) === undefined
-      ) {
-        open.push("a process that does not end by itself");
-      }
+      const hasEnded = ended.then(() => true);
+      const endsAlone = !thorough || (await within(systemClock, hasEnded, patienceMs)) === true;
       await kill();
-      return open;
+      return endsAlone ? closed : { ...closed, left: [...closed.left, "a process that does not end by itself"] };
     },
   };
 }

@@ -43,6 +43,14 @@ export interface SectionPlan {
   readonly epochMs: number;
 }
 
+/** What comes of closing the locks. */
+export interface Closed {
+  /** What was still open in the process some time later. */
+  readonly left: readonly string[];
+  /** What close() rejected with: the store did not confirm all releases. */
+  readonly unconfirmed?: string | undefined;
+}
+
 export type ToClient = { readonly id: number; readonly order: Order };
 
 export type FromClient =

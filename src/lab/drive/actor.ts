@@ -1,6 +1,6 @@
 /** A client of the driver: it opens locks, closes them and opens new ones, and does what the schedule says. */
 import type { GroupLease, Locks } from "../../core/api.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { Beliefs } from "./beliefs.ts";
 import type { Holdfast } from "./library.ts";
 import type { Reporter } from "./report.ts";

@@ -1,6 +1,6 @@
 /** The leases that a process believes in now: read every few milliseconds, so the record knows until when they are trusted. */
 import type { GroupLease, Lease } from "../../core/api.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import type { Holdfast } from "./library.ts";
 import type { Reporter } from "./report.ts";
 

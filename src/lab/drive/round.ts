@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Snapshot } from "../../contract/backend.ts";
 import { checkHistory } from "../../testing/history/check.ts";
 import { type HistoryEvent } from "../../testing/history/events.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import type { OwnAct } from "./actor.ts";
 import type { Cast, CastTerms } from "./cast.ts";
 import { spoil } from "./faults.ts";

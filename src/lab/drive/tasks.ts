@@ -1,5 +1,5 @@
 /** Calls under way: each must settle within a bound, whatever the network does. */
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import type { Reporter } from "./report.ts";
 
 /** A starved machine, a client library's own time limits. */

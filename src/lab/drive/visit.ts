@@ -1,7 +1,7 @@
 /** One visit to a lock: asked for, worked under, left; each answer is judged by what the lease said of itself. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { AcquireOptions, GroupLease, Locks, ReleaseResult } from "../../core/api.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { type Beliefs, fenceOf } from "./beliefs.ts";
 import type { Reporter } from "./report.ts";
 import type { Take } from "./schedule.ts";

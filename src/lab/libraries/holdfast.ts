@@ -2,7 +2,7 @@
 import type { AcquireOptions, Lease, Locks } from "../../core/api.ts";
 import { connect } from "../../connect.ts";
 import { LockBackendError, LockLostError, LockTimeoutError } from "../../contract/errors.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import type { LockLibrary, Hold, Link, Terms } from "./library.ts";
 
 export async function openHoldfast(link: Link, holder: string): Promise<LockLibrary> {

@@ -3,7 +3,7 @@
  * published package: users of Holdfast need none of them.
  */
 import { existsSync } from "node:fs";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import { HOST } from "../servers/scratch.ts";
 import { labPassword } from "../servers/secret.ts";
 import { UnavailableError } from "../unavailable-error.ts";

@@ -19,6 +19,7 @@ export function soakLines(
     line("not acquired in time", ({ refusals }) => refusals),
     line("late writes refused by the guard", ({ refusedWrites }) => refusedWrites),
     line("events that came too late to be judged", ({ unjudged }) => unjudged),
+    line("closes that a slow store did not confirm", ({ unconfirmed }) => unconfirmed),
     ...kinds.map((kind) => line(`fault: ${kind}`, ({ faults }) => faults[kind] ?? 0)),
     line("**violations**", ({ violations }) => violations.length),
     line("**leaked keys and claims**", ({ leakedKeys }) => leakedKeys.length),

@@ -1,6 +1,7 @@
 /** The soak's clients on one stage: started, replaced when killed, stopped and counted at the end. */
 import { startClient } from "../clients/client.ts";
 import type { Client, SectionMessage } from "../clients/client.ts";
+import type { Closed } from "../clients/orders.ts";
 import { History } from "../events.ts";
 import { makeWallClock } from "../servers/wall-clock.ts";
 import type { Stage, StageLink } from "../stage.ts";
@@ -34,11 +35,10 @@ export class SoakClients {
     for (let i = 1; i <= this.#options.clients; i++) this.victims.push(await this.#enlist(`client${i}`));
   }
 
-  /** Ends the loops and closes the locks. Resolves to what the clients left open. */
-  async stop(): Promise<readonly string[]> {
+  /** Ends the loops and closes the locks. */
+  async stop(): Promise<readonly Closed[]> {
     await Promise.all(this.victims.map(({ client }) => client.tell({ do: "stop sections" })));
-    const left = await Promise.all(this.victims.map(({ client }) => client.stop(true)));
-    return left.flat();
+    return await Promise.all(this.victims.map(({ client }) => client.stop(true)));
   }
 
   /** For the end of a soak that failed. */

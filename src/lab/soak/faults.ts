@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SeededChance } from "../../testing/seeded-random.ts";
 import type { Client } from "../clients/client.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 import type { Proxy } from "../proxy.ts";
 import type { WallClock } from "../servers/wall-clock.ts";
 import type { StageServer } from "../stage.ts";

@@ -2,7 +2,7 @@
 import { memoryMarks } from "../../fence/index.ts";
 import { checkHistory } from "../../testing/history/check.ts";
 import type { ClaimantEvent, Violation } from "../../testing/history/events.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 
 /** Late events of a stopped client on a starved machine still belong to their epoch. */
 const JUDGE_AFTER_EPOCHS = 4;

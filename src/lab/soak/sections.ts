@@ -5,7 +5,7 @@ import type { SeededChance } from "../../testing/seeded-random.ts";
 import type { ReleaseResult } from "../../core/api.ts";
 import type { FromClient, SectionPlan } from "../clients/orders.ts";
 import type { LockLibrary, Hold } from "../libraries/library.ts";
-import { machineMs } from "../../contract/clock.ts";
+import { machineMs } from "../../contract/machine-clock.ts";
 
 const TRUST_LOOK_MS = 10;
 

@@ -4,6 +4,7 @@ import { seeded } from "../../testing/seeded-random.ts";
 import { leftToSee } from "../leftovers.ts";
 import type { StageName, Observer, Stage } from "../stage.ts";
 import { SoakClients } from "./clients.ts";
+import { judgeEnd } from "./end.ts";
 import { openSoakStage, SOAKED, soakFaults } from "../stages/all.ts";
 import { injectFaults } from "./faults.ts";
 
@@ -28,6 +29,8 @@ export interface SoakCounts {
   readonly leakedKeys: readonly string[];
   /** What closed locks left open in their processes: timers, sockets, handles. */
   readonly leakedHandles: readonly string[];
+  /** How often close() said that the store had not answered, where it was too slow for the lab, too. What is left is judged in the store. */
+  readonly unconfirmed: number;
 }
 
 const TTL_MS = 2000;
@@ -75,7 +78,7 @@ async function soakOne(
     clients: backend === "memory" ? 1 : 3,
   });
   const { record } = clients;
-  const leaks = { keys: [] as readonly string[], handles: [] as readonly string[] };
+  const leaks = { keys: [] as readonly string[], handles: [] as readonly string[], unconfirmed: 0 };
   const count = (): SoakCounts => ({
     backend,
     sections: record.sections,
@@ -86,6 +89,7 @@ async function soakOne(
     violations: record.violations.map(({ oracle, lock, message }) => `${oracle} ${lock}: ${message}`),
     leakedKeys: leaks.keys,
     leakedHandles: leaks.handles,
+    unconfirmed: leaks.unconfirmed,
   });
   const judging = setInterval(() => record.judge(), EPOCH_MS);
   try {
@@ -97,7 +101,9 @@ async function soakOne(
       seeded(seed),
       signal,
     );
-    leaks.handles = await clients.stop();
+    const end = await judgeEnd(observers, () => clients.stop());
+    leaks.handles = end.findings;
+    leaks.unconfirmed = end.unconfirmed;
     leaks.keys = await leftIn(stage, observers);
     record.judge(true);
     return count();

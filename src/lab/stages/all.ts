@@ -48,6 +48,8 @@ const STAGES: Readonly<Record<StageName, StageEntry | null>> = {
   },
   // The same server and the same connections as those of postgres: what differs is played in test/backends/shedlock.
   shedlock: null,
+  // The same server and the same connections as those of redis: what differs is played in test/backends/redis-plain.
+  "redis-plain": null,
   etcd: {
     play: openEtcdStage,
     soak: { open: openEtcdStage, faults: [...CLIENT_FAULTS, ...NETWORK_FAULTS, ...RESTARTS] },

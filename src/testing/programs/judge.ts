@@ -221,13 +221,21 @@ export class Judge {
     for (const [name, fence] of lease.fences) {
       if (!this.truth.isGone(name, fence, client)) continue;
       const sinceMs = Math.max(this.#goneMs(tenancy), client.process.stoodStillMs, blockedMs);
-      const slackMs = client.dozed ? call.ttlMs / 3 + 2000 : 0;
+      const slackMs = client.dozed ? this.#longestTtlMs(call, name) / 3 + 2000 : 0;
       if (nowMs - sinceMs > slackMs + LATE_MS + 2 * (this.#stage.program.lagMs ?? 0))
         this.fail(
           "signal too late",
           `${client.name}: the lease of "${name}" (fence ${fence}) is gone, and its signal has not aborted`,
         );
     }
+  }
+
+  /** A lease that was extended is renewed after a third of what it was extended by. */
+  #longestTtlMs({ client, ttlMs }: Call, name: string): number {
+    const extended = this.calls.filter(
+      (other) => other.verb === "extend" && other.client === client && other.names.includes(name),
+    );
+    return Math.max(ttlMs, ...extended.map((other) => other.ttlMs));
   }
 
   /** When it was first seen that the lease is gone. */

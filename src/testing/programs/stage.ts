@@ -1,4 +1,6 @@
 /** Where a program plays: a store, one process for each client, and a way between them on which the program's faults lie in wait. */
+// Loaded beforehand: no simulated time passes while a module is fetched.
+import "../../core/deadlocks.ts";
 import type { Locks } from "../../core/api.ts";
 import type { Backend, Listener } from "../../contract/backend.ts";
 import { createLocks } from "../../core/locks.ts";

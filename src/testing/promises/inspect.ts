@@ -45,6 +45,37 @@ export const inspectPromises: readonly ConformancePromise[] = [
     },
   ),
 
+  promise(
+    "says in which order claims were queued, for one lock or for several: the same in every answer",
+    async (trial) => {
+      const [a, b] = [await trial.open(), await trial.open()];
+      const names = [trial.name, `${trial.name}/other`];
+      for (const name of names) await trial.granted(a, trial.claim({ name }));
+      const waiters = [0, 1, 0, 1].map((at) => trial.claim({ name: names[at]! }));
+      for (const [at, claim] of waiters.entries()) {
+        await trial.refused(at % 3 === 0 ? a : b, claim, "the lock is held");
+        // A store may count milliseconds.
+        await trial.sleep(5);
+      }
+      const orders = async (backend: Backend): Promise<readonly (bigint | undefined)[]> => {
+        const found = await Promise.all(names.map((name) => backend.inspect(name)));
+        const pending = found.flatMap((state) => state.pending);
+        return waiters.map(({ id }) => pending.find((one) => one.id === id)?.order);
+      };
+      const seen = await orders(a);
+      assert.deepEqual(await orders(b), seen, "to all who ask");
+      assert.deepEqual(
+        seen,
+        seen.toSorted((one, other) => (one! < other! ? -1 : 1)),
+        "in the order in which they came",
+      );
+      assert.equal(new Set(seen).size, waiters.length, "and no two the same");
+      for (const claim of waiters) await b.attempt(claim);
+      assert.deepEqual(await orders(a), seen, "also when they have asked again");
+    },
+    "waiters",
+  ),
+
   promise("says of a lock that is only kept for its minHold that no claim holds it", async (trial) => {
     const [a, b] = [await trial.open(), await trial.open()];
     const claim = trial.claim({ minHoldMs: trial.ttlMs });
@@ -110,6 +141,7 @@ function facts(trial: Trial, waiters: number, users: number): LocalFacts {
   const holds = Array.from({ length: waiters }, (_, at) => ({
     name: `${trial.name}/é ${at}`,
     fence: 2n ** 60n + BigInt(at),
+    ...(at % 2 === 1 && { yields: true as const }),
   }));
   return { waiters, users, holds, holdsMore: waiters > 5 };
 }

@@ -2,6 +2,7 @@
 import type { AcquireOptions, GroupLease } from "../../core/api.ts";
 import { LockBackendError, LockClosedError, LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 // Loaded beforehand: in the simulation no time passes while a module is fetched.
+import "../../core/deadlocks.ts";
 import "../../core/extend.ts";
 import "../../core/once.ts";
 import type { SeededChance } from "../seeded-random.ts";

@@ -1,5 +1,7 @@
 /** The way to the cluster: one connection at a time, replaced by one to another member when it ends or its member is of no use. */
 import type { ConnectionOptions } from "node:tls";
+import { systemClock } from "../../../contract/clock.ts";
+import { within } from "../../../contract/time-limit.ts";
 import { DialBackoff } from "./backoff.ts";
 import type { Rank } from "./call-window.ts";
 import { writeAuthenticate, readToken } from "./cluster-messages.ts";
@@ -21,6 +23,8 @@ const NEEDS_LEADER: Metadata = { hasleader: "true" };
 /** Once every member has failed, a call waits no longer than this for one. */
 const ALL_FAILED_MS = 1000;
 const AUTHENTICATE = "/etcdserverpb.Auth/Authenticate";
+/** Of its own: a member takes long for it, and a call with less time is not the last that needs a token. */
+const AUTHENTICATE_MS = 3000;
 
 interface Waiter {
   readonly sinceMs: number;
@@ -80,11 +84,11 @@ export class Channel {
         if (performance.now() < deadlineMs) continue;
         throw unsent(`${connection.endpoint}: no call was answered within ${Math.round(limitMs)} ms`);
       }
-      const login = this.#login(connection, deadlineMs);
+      const login = this.#login(connection);
       let token: string | undefined;
       let isAnswered = true;
       try {
-        token = await login;
+        token = await this.#inTime(login, deadlineMs);
         const restMs = deadlineMs - performance.now();
         if (restMs <= 0) throw unsent(`${connection.endpoint}: no time was left`);
         return await this.#callOn(connection, path, withToken(metadata, token), message, restMs);
@@ -105,8 +109,8 @@ export class Channel {
   async open(path: string, listener: GrpcListener, limitMs: number): Promise<GrpcStream | undefined> {
     const deadlineMs = performance.now() + limitMs;
     const connection = await this.#connected(deadlineMs);
-    const login = this.#login(connection, deadlineMs);
-    const token = await login;
+    const login = this.#login(connection);
+    const token = await this.#inTime(login, deadlineMs);
     return connection.open(path, withToken(NEEDS_LEADER, token), {
       message: (bytes) => listener.message(bytes),
       ended: (error) => {
@@ -234,13 +238,21 @@ export class Channel {
   }
 
   /** One for all calls until it is forgotten. `undefined`: there is no user. */
-  #login(connection: Connection, deadlineMs: number): Promise<string> | undefined {
+  #login(connection: Connection): Promise<string> | undefined {
     const { auth } = this.#options;
     if (auth === undefined || this.#token !== undefined) return this.#token;
-    const login = this.#authenticate(connection, auth, deadlineMs);
+    const login = this.#authenticate(connection, auth);
     this.#token = login;
     login.catch(() => this.#forget(login));
     return login;
+  }
+
+  /** Rejects when the call's own time is over. The login goes on, for the next call. */
+  async #inTime(login: Promise<string> | undefined, deadlineMs: number): Promise<string | undefined> {
+    if (login === undefined) return undefined;
+    const token = await within(systemClock, login, Math.max(0, deadlineMs - performance.now()));
+    if (token === undefined) throw unsent("no time was left for a call: authentication takes longer");
+    return token;
   }
 
   /** Its token is of no use any more. A later one may be there: a member takes long for each, so one must serve all calls. */
@@ -251,13 +263,10 @@ export class Channel {
   async #authenticate(
     connection: Connection,
     { user, password }: { readonly user: string; readonly password: string },
-    deadlineMs: number,
   ): Promise<string> {
     const message = writeAuthenticate(user, password).take();
-    const restMs = deadlineMs - performance.now();
-    if (restMs <= 0) throw unsent(`${connection.endpoint}: no time was left`);
     try {
-      return readToken(await this.#callOn(connection, AUTHENTICATE, NEEDS_LEADER, message, restMs));
+      return readToken(await this.#callOn(connection, AUTHENTICATE, NEEDS_LEADER, message, AUTHENTICATE_MS));
     } catch (error) {
       // A cluster without authentication takes all calls.
       if (hasCode(error, "FAILED_PRECONDITION")) return "";

@@ -136,8 +136,11 @@ export class EtcdClient {
     return this.#call("Lease/LeaseTimeToLive", writeLease(id), readTimeToLive, limitMs);
   }
 
-  /** Tells of keys that are deleted from `fromRevision` on. A hint, which may never come. Returns what stops it. */
-  watchDeletes(range: KeyRange, fromRevision: bigint, listener: WatchListener): () => void {
+  /**
+   * Tells of keys that are deleted from `fromRevision` on. A hint, which may never come. Returns what stops it. `undefined`: from when
+   * the watch begins. That is quicker where anything was written since: a member looks back for watches of the past ten times a second.
+   */
+  watchDeletes(range: KeyRange, fromRevision: bigint | undefined, listener: WatchListener): () => void {
     return this.#watches.add("deletes", range, fromRevision, listener);
   }
 

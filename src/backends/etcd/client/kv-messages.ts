@@ -30,6 +30,8 @@ export interface RangeRequest {
   readonly byCreation?: "ascending" | "descending" | undefined;
   readonly keysOnly?: boolean | undefined;
   readonly maxCreateRevision?: bigint | undefined;
+  /** As it was then. Refused where that is compacted. @default now */
+  readonly revision?: bigint | undefined;
   /** Read from the member's own memory, however old. */
   readonly serializable?: boolean | undefined;
 }
@@ -51,13 +53,20 @@ export type Compare = {
 export type Operation =
   | { readonly range: RangeRequest }
   | { readonly put: { readonly key: Uint8Array; readonly value: Uint8Array; readonly lease: bigint } }
-  | { readonly remove: { readonly key: Uint8Array } };
+  | { readonly remove: { readonly key: Uint8Array } }
+  /** Writes the key as it is: only its last revision changes. Where it does not exist, all is refused. */
+  | { readonly touch: { readonly key: Uint8Array } }
+  /** On conditions of its own, which are judged before anything of the whole is done. */
+  | { readonly txn: Branches };
 
-export interface TxnRequest {
+interface Branches {
   /** All must hold for `success`. */
   readonly when: readonly Compare[];
   readonly success: readonly Operation[];
   readonly failure?: readonly Operation[] | undefined;
+}
+
+export interface TxnRequest extends Branches {
   /** Where many calls are out. @default "end" */
   readonly rank?: Rank | undefined;
 }
@@ -85,6 +94,7 @@ export function writeRange(request: RangeRequest, writer: Writer = new Writer())
     .bytes(1, request.key)
     .bytes(2, request.end)
     .int(3, request.limit)
+    .int(4, request.revision)
     .int(5, byCreation && ORDER[byCreation])
     .int(6, byCreation && BY_CREATION)
     .bool(7, request.serializable)
@@ -92,8 +102,7 @@ export function writeRange(request: RangeRequest, writer: Writer = new Writer())
     .int(13, request.maxCreateRevision);
 }
 
-export function writeTxn({ when, success, failure = [] }: TxnRequest): Writer {
-  const writer = new Writer(512);
+export function writeTxn({ when, success, failure = [] }: Branches, writer: Writer = new Writer(512)): Writer {
   for (const compare of when) writer.message(1, (part) => writeCompare(compare, part));
   for (const operation of success) writer.message(2, (part) => writeOperation(operation, part));
   for (const operation of failure) writer.message(3, (part) => writeOperation(operation, part));
@@ -117,7 +126,11 @@ function writeOperation(operation: Operation, writer: Writer): void {
   else if ("put" in operation) {
     const { key, value, lease } = operation.put;
     writer.message(2, (part) => part.bytes(1, key).bytes(2, value).int(3, lease));
-  } else writer.message(3, (part) => part.bytes(1, operation.remove.key));
+  } else if ("remove" in operation) writer.message(3, (part) => part.bytes(1, operation.remove.key));
+  else if ("touch" in operation) {
+    const { key } = operation.touch;
+    writer.message(2, (part) => part.bytes(1, key).bool(5, true).bool(6, true));
+  } else writer.message(4, (part) => writeTxn(operation.txn, part));
 }
 
 export const NO_HEADER: Header = { clusterId: 0n, memberId: 0n, revision: 0n, term: 0n };

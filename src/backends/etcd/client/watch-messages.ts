@@ -1,6 +1,6 @@
 /** The messages of a stream of watches. */
 import { MalformedError, Reader, Writer } from "./codec.ts";
-import { type Header, NO_HEADER, readHeader, readKeyValue } from "./kv-messages.ts";
+import { type Header, type KeyValue, NO_HEADER, readHeader, readKeyValue } from "./kv-messages.ts";
 
 export interface WatchResponse {
   readonly header: Header;
@@ -12,6 +12,8 @@ export interface WatchResponse {
   readonly reason: string;
   /** The keys that were written or deleted. */
   readonly changed: readonly Buffer[];
+  /** When the last of them was. 0: none was. */
+  readonly changedRevision: bigint;
 }
 
 /** One key, or all from `key` up to `end`, which is not among them. */
@@ -32,7 +34,13 @@ const FILTERS: Readonly<Record<WatchedEvents, Uint8Array>> = {
 /** The watch is begun again where there are more; what they were is looked for then. */
 const CHANGED_MAX = 100_000;
 
-export function writeWatch(watchId: number, events: WatchedEvents, range: KeyRange, fromRevision: bigint): Writer {
+/** `fromRevision` absent: from now on. */
+export function writeWatch(
+  watchId: number,
+  events: WatchedEvents,
+  range: KeyRange,
+  fromRevision: bigint | undefined,
+): Writer {
   const { key, end } = range;
   return new Writer().message(1, (part) =>
     part.bytes(1, key).bytes(2, end).int(3, fromRevision).bytes(5, FILTERS[events]).int(7, watchId),
@@ -45,7 +53,7 @@ export function writeWatchCancel(watchId: number): Writer {
 
 export function readWatch(bytes: Uint8Array): WatchResponse {
   const reader = new Reader(bytes);
-  let [header, watchId, compactRevision, reason] = [NO_HEADER, 0n, 0n, ""];
+  let [header, watchId, compactRevision, changedRevision, reason] = [NO_HEADER, 0n, 0n, 0n, ""];
   let [created, canceled] = [false, false];
   const changed: Buffer[] = [];
   while (reader.next()) {
@@ -55,19 +63,22 @@ export function readWatch(bytes: Uint8Array): WatchResponse {
     else if (reader.field === 4) canceled = reader.bool();
     else if (reader.field === 5) compactRevision = reader.natural();
     else if (reader.field === 6) reason = reader.text();
-    else if (reader.field === 11) changed.push(...readChanged(reader.message()));
-    else reader.skip();
+    else if (reader.field === 11) {
+      const kv = readChanged(reader.message());
+      if (kv !== undefined) changed.push(kv.key);
+      changedRevision = kv?.modRevision ?? changedRevision;
+    } else reader.skip();
     if (changed.length > CHANGED_MAX) throw new MalformedError(`more than ${CHANGED_MAX} changes at once`);
   }
-  return { header, watchId, created, canceled, compactRevision, reason, changed };
+  return { header, watchId, created, canceled, compactRevision, reason, changed, changedRevision };
 }
 
 /** The server has kept back what was not asked for. */
-function readChanged(reader: Reader): readonly Buffer[] {
-  let key: Buffer | undefined;
+function readChanged(reader: Reader): KeyValue | undefined {
+  let kv: KeyValue | undefined;
   while (reader.next()) {
-    if (reader.field === 2) ({ key } = readKeyValue(reader.message()));
+    if (reader.field === 2) kv = readKeyValue(reader.message());
     else reader.skip();
   }
-  return key === undefined ? [] : [key];
+  return kv;
 }

@@ -11,7 +11,10 @@ const PATH = "/etcdserverpb.Watch/Watch";
 const OPEN_MS = 5000;
 
 export interface WatchListener {
-  changed(keys: readonly Buffer[]): void;
+  /** `revision`: of the last change among them. */
+  changed(keys: readonly Buffer[], revision: bigint): void;
+  /** The member watches, from after `revision` on. Called at most once, before any change is reported. */
+  began?(revision: bigint): void;
   /** Called once: nothing more will be heard, and something may have been missed. */
   ended(): void;
 }
@@ -20,7 +23,7 @@ interface Watch {
   readonly id: number;
   readonly events: WatchedEvents;
   readonly range: KeyRange;
-  readonly fromRevision: bigint;
+  readonly fromRevision: bigint | undefined;
   readonly listener: WatchListener;
 }
 
@@ -39,8 +42,8 @@ export class Watches {
     return this.#watches.size;
   }
 
-  /** Tells of such events from `fromRevision` on. Returns what stops it. */
-  add(events: WatchedEvents, range: KeyRange, fromRevision: bigint, listener: WatchListener): () => void {
+  /** Tells of such events from `fromRevision` on; without it, from when the watch begins. Returns what stops it. */
+  add(events: WatchedEvents, range: KeyRange, fromRevision: bigint | undefined, listener: WatchListener): () => void {
     const watch: Watch = { id: ++this.#lastId, events, range, fromRevision, listener };
     this.#watches.set(watch.id, watch);
     void this.#send(watch);
@@ -95,9 +98,10 @@ export class Watches {
   }
 
   #read(bytes: Buffer): void {
-    const { watchId, canceled, changed } = readWatch(bytes);
+    const { header, watchId, created, canceled, changed, changedRevision } = readWatch(bytes);
     const watch = this.#watches.get(Number(watchId));
-    if (changed.length > 0) watch?.listener.changed(changed);
+    if (created && !canceled) watch?.listener.began?.(header.revision);
+    if (changed.length > 0) watch?.listener.changed(changed, changedRevision);
     // A member cancels what it cannot serve: its revision is compacted, or it is not permitted.
     if (canceled && watchId < 0n) this.#endAll();
     else if (canceled) this.#end(Number(watchId));

@@ -19,11 +19,26 @@ import {
   type PgResult,
 } from "./structure.ts";
 
+/** How long a connection of ours may take to end. */
+const END_MS = 1000;
 const IDLE = "I";
 const IN_TRANSACTION = "the client was in a transaction that is still open, so the answer may be rolled back";
 /** For versions of pg that do not know the state of their transaction: this step wrote, so one that is still open has an id. */
 const IS_OPEN = "select (pg_catalog.txid_current_if_assigned() is not null)::text as answer";
 const WHO_SERVES = "select pg_catalog.pg_backend_pid()::text as answer";
+
+const untyped = new Map<string, string>();
+
+/**
+ * The statement without the casts of its parameters. `pg` sends text that says no type, so the server reads each as the type that the function
+ * has. To cast it, as other libraries need it, takes the server as long as to plan the rest of such a statement.
+ */
+function withoutCasts(text: string): string {
+  let bare = untyped.get(text);
+  if (bare === undefined)
+    untyped.set(text, (bare = text.replaceAll(/(\$\d+)::text(?:::\w+(?:\[\])?)?(?=[,)])/gu, "$1")));
+  return bare;
+}
 
 /**
  * One statement on one client, judged by the state in which it leaves the client. That is read when the client hears of it, in the same turn: a
@@ -32,7 +47,7 @@ const WHO_SERVES = "select pg_catalog.pg_backend_pid()::text as answer";
 async function askOn(client: KnowsState, clock: Clock, text: string, values: Values): Promise<Reply> {
   const sentMs = clock.now();
   const { rows, state } = await new Promise<{ rows: unknown[]; state: unknown }>((resolve, reject) => {
-    client.query(text, [...values], (error, result) => {
+    client.query(withoutCasts(text), [...values], (error, result) => {
       if (error) reject(error);
       else resolve({ rows: result.rows, state: client.getTransactionStatus() });
     });
@@ -44,7 +59,7 @@ async function askOn(client: KnowsState, clock: Clock, text: string, values: Val
 /** The same with a version of pg that does not know it. Only for a client that no other uses meanwhile: the state is asked for afterwards. */
 async function askAndLook(client: PgClient, clock: Clock, text: string, values: Values): Promise<Reply> {
   const sentMs = clock.now();
-  const { rows } = await client.query(text, [...values]);
+  const { rows } = await client.query(withoutCasts(text), [...values]);
   const open = answersOf((await client.query(IS_OPEN)).rows);
   if (open[0] !== "false") throw new OpenTransaction(IN_TRANSACTION);
   return { answers: answersOf(rows), sentMs };
@@ -96,14 +111,18 @@ export class PoolConnection implements Connection {
     const made = new (Client as new (options: unknown) => PgClient & Connects)(options);
     const ignore = (): void => undefined;
     made.on("error", ignore);
-    const end = (): Promise<void> => made.end().catch(ignore);
+    const end = async (): Promise<void> => {
+      await within(this.#clock, END_MS, made.end()).catch(ignore);
+      // One that has fallen silent would keep the process alive until the network gives it up.
+      made.connection?.stream?.destroy?.();
+    };
     const giveUp = (): void => void end();
     signal?.addEventListener("abort", giveUp);
     try {
       await within(this.#clock, this.#limitMs, made.connect());
       const listening = await listenOn(made, this.#clock, this.#limitMs, channel, events);
       if (listening === undefined) await end();
-      return listening && { stop: () => listening.stop().then(end, end) };
+      return listening && { stop: () => (listening.leave(), end()) };
     } catch (error) {
       void end();
       throw error;
@@ -144,11 +163,25 @@ export class PoolConnection implements Connection {
 interface Connects {
   connect(): Promise<unknown>;
   end(): Promise<void>;
+  /** Absent where the library is not in JavaScript. */
+  readonly connection?: { readonly stream?: { destroy?(): void } };
 }
 
 /** Outside of a transaction. One that an application left in a failed transaction would fail for every later step, too. */
 function wasIdle(client: PgClient): boolean {
   return knowsState(client) && client.getTransactionStatus() === IDLE;
+}
+
+const STEP = /^select (holdfast\..*\) as answer)$/su;
+
+/**
+ * The step with the setting as it was, which some steps turn off for the rest of their transaction: that may be the user's, and must be flushed
+ * though the step need not be.
+ */
+function flushed(text: string): string {
+  const found = STEP.exec(text)?.[1];
+  if (found === undefined) return text;
+  return `select s.answer, pg_catalog.set_config('synchronous_commit', pg_catalog.replace(s.was, 'off', 'on'), true) from (select pg_catalog.current_setting('synchronous_commit') as was, ${found}) as s`;
 }
 
 /** The last statement by client: several backends may share a client. */
@@ -167,7 +200,7 @@ export class ClientConnection implements Connection {
   }
 
   ask(text: string, values: Values): Promise<Reply> {
-    return this.#inTurn(() => askOn(this.#client, this.#clock, text, values));
+    return this.#inTurn(() => askOn(this.#client, this.#clock, flushed(text), values));
   }
 
   read(text: string, values: Values): Promise<Reply> {
@@ -180,7 +213,7 @@ export class ClientConnection implements Connection {
 
   async listen(channel: string, events: ListenEvents): Promise<Listening | undefined> {
     const listening = await this.#inTurn(() => listenOn(this.#client, this.#clock, this.#limitMs, channel, events));
-    return listening && { stop: () => this.#inTurn(() => listening.stop()) };
+    return listening && { stop: () => this.#inTurn(() => listening.unlisten()) };
   }
 
   async close(): Promise<void> {
@@ -203,7 +236,7 @@ async function listenOn(
   limitMs: number,
   channel: string,
   events: ListenEvents,
-): Promise<Listening | undefined> {
+): Promise<{ leave(): void; unlisten(): Promise<void> } | undefined> {
   if (!(await within(clock, limitMs, isDirect(client)))) return undefined;
   const heard = (news: PgNotification): void => {
     if (news.channel === channel) events.heard(news.payload ?? "");
@@ -226,7 +259,8 @@ async function listenOn(
     throw error;
   });
   return {
-    stop: async () => {
+    leave,
+    unlisten: async () => {
       leave();
       await within(clock, limitMs, client.query(`unlisten "${channel}"`)).catch(() => undefined);
     },

@@ -1,8 +1,8 @@
 /**
- * The sockets of postgres.js where it is ours: it keeps connections that have fallen silent, as when a host vanishes or a network forgets them, and
+ * The sockets of a client library that is ours: it keeps connections that have fallen silent, as when a host vanishes or a network forgets them, and
  * waits for the other side when it ends.
  */
-import { connect, type Socket } from "node:net";
+import { Socket } from "node:net";
 
 export class Sockets {
   readonly #target: { readonly host: string; readonly port: number } | { readonly path: string };
@@ -14,14 +14,20 @@ export class Sockets {
     this.#target = host.startsWith("/") ? { path: `${host}/.s.PGSQL.${port}` } : { host, port };
   }
 
-  /** What is written before it is connected is sent then. */
+  /** For postgres.js: what is written before it is connected is sent then. */
   open(): Socket {
+    const socket = this.make().connect(this.#target);
+    socket.setNoDelay(true);
+    socket.setKeepAlive(true);
+    return socket;
+  }
+
+  /** For pg, which connects it. */
+  make(): Socket {
     // Its timers go on after its end, and would keep the process alive with new connections.
     if (this.#closed) throw new Error("closed");
     for (const socket of this.#sockets) if (socket.destroyed) this.#sockets.delete(socket);
-    const socket = connect(this.#target);
-    socket.setNoDelay(true);
-    socket.setKeepAlive(true);
+    const socket = new Socket();
     this.#sockets.add(socket);
     return socket;
   }

@@ -27,7 +27,7 @@ create table if not exists holdfast.lease (
   -- The lockDelay in it: in that last part of its time no process trusts it any more.
   delay_ms bigint not null default 0,
   min_hold_ms bigint not null default 0,
-  -- The channel on which its process listens, if it does.
+  -- The channel on which its process listens, if it does. With "!" after it, the holder wants to know when a claim begins to wait.
   inbox text collate "C",
   detail text,
   primary key (lock, place)

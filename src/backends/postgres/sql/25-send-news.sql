@@ -9,7 +9,7 @@ create or replace function holdfast.send_news(p_inbox text, p_claim text, p_news
 language plpgsql set search_path = pg_catalog, pg_temp as $function$
 begin
   if p_inbox is not null then
-    perform pg_catalog.pg_notify(p_inbox, pg_catalog.left(p_claim, 8) || ' ' || p_news || ' ' || pg_catalog.left(
+    perform pg_catalog.pg_notify(pg_catalog.rtrim(p_inbox, '!'), pg_catalog.left(p_claim, 8) || ' ' || p_news || ' ' || pg_catalog.left(
       pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p_claim || ' ' || p_news, 'UTF8')), 'hex'), 24));
   end if;
 end

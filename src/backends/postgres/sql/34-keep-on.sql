@@ -13,7 +13,8 @@ declare
 begin
   update holdfast.lease as l set
     until_us = greatest(l.until_us, new_until), keep_ms = p_terms.ttl_ms + p_terms.delay_ms,
-    delay_ms = case when l.until_us > new_until then l.delay_ms else p_terms.delay_ms end, inbox = p_terms.inbox, detail = p_terms.detail
+    delay_ms = case when l.until_us > new_until then l.delay_ms else p_terms.delay_ms end,
+    inbox = case when rtrim(l.inbox, '!') = p_terms.inbox then l.inbox else p_terms.inbox end, detail = p_terms.detail
   where l.lock = p_terms.lock and l.claim = p_terms.claim and l.until_us > p_now and not l.kept
   returning * into mine;
   return mine;

@@ -19,8 +19,11 @@ declare
   row_0 holdfast.lease;
   now_us bigint := holdfast.now_us();
   patient boolean := p_wait;
+  flushed text;
   letters text[] := array_fill('b'::text, array[cardinality(p_locks)]);
 begin
+  perform holdfast.begin_step();
+  flushed := current_setting('synchronous_commit');
   for one in
     select a.n, a.lock, a.claim, a.min_hold from unnest(p_locks, p_claims, p_min_holds) with ordinality as a (lock, claim, min_hold, n)
     order by a.lock, a.n
@@ -47,6 +50,8 @@ begin
     end if;
     letters[one.n] := left(holdfast.release(one.lock, one.claim, one.min_hold, p_quarantine), 1);
   end loop;
+  -- A release that no claim waits for turns it off, for the whole transaction: others in it may have granted.
+  perform set_config('synchronous_commit', flushed, true);
   return array_to_string(letters, '');
 end
 $function$;

@@ -37,7 +37,8 @@ begin
     if found then
       perform holdfast.promote(asked.lock, now_us, asked.claim, young);
     end if;
-    update holdfast.lease as l set until_us = greatest(l.until_us, now_us + l.keep_ms * 1000), inbox = p_inbox
+    update holdfast.lease as l set until_us = greatest(l.until_us, now_us + l.keep_ms * 1000),
+      inbox = case when rtrim(l.inbox, '!') = p_inbox then l.inbox else p_inbox end
     where l.lock = asked.lock and l.claim = asked.claim and l.until_us > now_us and not l.kept
     returning * into mine;
     if found then

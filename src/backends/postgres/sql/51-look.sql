@@ -14,7 +14,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $f
   select json_build_object(
     'kind', 'waiting', 'lock', encode(w.lock, 'hex'), 'id', w.claim, 'shared', w.shared, 'most', w.most,
     'waiting', (at.us - w.since_us) / 1000, 'place', row_number() over (partition by w.lock order by w.ticket),
-    'detail', w.detail)::text
+    'since', w.since_us::text, 'detail', w.detail)::text
   from holdfast.waiter as w, at
   where w.lock >= p_from and (p_to is null or w.lock < p_to) and w.till_us > at.us
   union all

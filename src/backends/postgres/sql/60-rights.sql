@@ -10,7 +10,7 @@ begin
     where n.nspname = 'holdfast' and p.proname in (
       'now_us', 'begin_step', 'open_lock', 'young', 'grant_lease', 'send_news', 'wanted', 'promote', 'leave', 'run', 'holding', 'refusal',
       'kept_outcome', 'enter', 'keep_on', 'tell_holders', 'end_by_force', 'attempt', 'release', 'release_many', 'finish', 'swap', 'renew', 'beat',
-      'force_release', 'steal', 'forget', 'look_wanted', 'look', 'inspect', 'why', 'clean', 'store_facts', 'end_quarantine')
+      'force_release', 'steal', 'forget', 'look_wanted', 'expect_wanted', 'look', 'inspect', 'why', 'clean', 'store_facts', 'end_quarantine')
   loop
     execute pg_catalog.format('revoke all on function %s from public', made.signature);
   end loop;

@@ -208,6 +208,7 @@ end
 local function close(lock, till, idle)
 if lock.stays then till, idle = math.max(till or 0, lock.stays), math.max(idle or 0, lock.idle) end
 local moved = till and till + idle > lock.death
+if lock.death == 0 and lock.fence == 0 and lock.n + lock.queued == 0 and not moved then return end
 if moved then
 lock.death = till + idle + math.floor(idle / 2)
 lock.death_text = string.format('%013.0f', lock.death)
@@ -647,7 +648,7 @@ end`;
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "604615adb8177642967d6dee65cd5e0349c1645c",
+  sha: "feee317ddef909700ccd7eafb9ab4b2d3c50b628",
   source: `local call, match, sub = redis.call, string.match, string.sub
 local id, terms = ARGV[1], ARGV[2]
 local state = call('HGET', KEYS[1], 's')
@@ -749,7 +750,7 @@ return enter(lock, id, parse(terms), young)`,
 
 export const beat: Script = {
   name: "beat",
-  sha: "0c5b32916051d6dd0b9efce145b83b90e1a78086",
+  sha: "b614ce370ff0802e38d5d2b479299e42f0d4dfa6",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -810,7 +811,7 @@ return 1`,
 
 export const finish: Script = {
   name: "finish",
-  sha: "04a2079200644e65b4abfc8a3e34bfb545352fb6",
+  sha: "f52228d6ba447ab2183a86ab9f747419a03e3783",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -857,7 +858,7 @@ return { lock.busy and ended + 4 or ended, next_place }`,
 
 export const force: Script = {
   name: "force",
-  sha: "a7815db888f03ff6a36a8ed8549cb4765275422f",
+  sha: "ec18cec9cf9d3cc74e70a97e9f8ba3ff47b661d9",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -888,7 +889,7 @@ return 0`,
 
 export const forget: Script = {
   name: "forget",
-  sha: "59f8d54519f23f108371ed6c06ab6982586c0f37",
+  sha: "e78c12c283b989502ccecbbdffb92abb4d20e56f",
   source: `${LOCK}
 ${OUTCOME}
 local outcome, _, number = outcome_in(redis.call('HGET', KEYS[1], 'r'))
@@ -959,7 +960,7 @@ return 0`,
 
 export const release: Script = {
   name: "release",
-  sha: "fb09bab3a60b6af6a2e02b864627e58dcd6e36fb",
+  sha: "57a8557cd4782daca4bf02274fca8c619dfe5901",
   source: `local call, match, sub = redis.call, string.match, string.sub
 local state = call('HGET', KEYS[1], 's')
 local alone = ' =' .. ARGV[1] .. ' '
@@ -1046,7 +1047,7 @@ return lock.busy and ended + 4 or ended`,
 
 export const renew: Script = {
   name: "renew",
-  sha: "67602c994a1aed11fad6fc60d69ef611aead362f",
+  sha: "70e3c30c312e468a84013a9bd5044853dada9015",
   source: `${REPLICAS}
 local silence = tonumber(ARGV[4])
 if not silence then
@@ -1126,7 +1127,7 @@ return answers`,
 
 export const steal: Script = {
   name: "steal",
-  sha: "02db4c9ccb1f2ab518cde0790260c9f335271b35",
+  sha: "43d221f605207c01fae67cf5929c6c2b34ceb48f",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -1151,14 +1152,11 @@ prune(lock)
 local fields = fields_of(lock, 'h')
 local records, all = values_of(lock, fields), {}
 for i, record in ipairs(records) do
-local till, known = read(record)
-if not known then return redis.error_reply('HOLDFAST_FOREIGN') end
-all[i] = { till = till, terms = known }
+all[i] = select(2, read(record))
+if not all[i] then return redis.error_reply('HOLDFAST_FOREIGN') end
 end
 if #fields > 0 then sweep(lock, keep) end
-for i, field in ipairs(fields) do
-if all[i].till > now then end_by_force(lock, field, records[i], all[i].terms, ARGV[3]) else redis.call('HDEL', KEYS[1], field) end
-end
+for i, field in ipairs(fields) do end_by_force(lock, field, records[i], all[i], ARGV[3]) end
 lock.n, lock.first, lock.latest = 0, 0, '-'
 if lock.waits then
 leave_queue(lock, id, place_of(lock.waits))
@@ -1174,7 +1172,7 @@ return answer`,
 
 export const swap: Script = {
   name: "swap",
-  sha: "b2fd56d4a081f4d47d3aac38de8aca9988e7d593",
+  sha: "6f77c784bf50c6245734ef095cc82bd578bc1ee0",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -1200,7 +1198,7 @@ return { released, answer }`,
 
 export const vote: Script = {
   name: "vote",
-  sha: "21248708f49b7637b7f26da9bf5785534fe772a2",
+  sha: "09264775cd9a569d9fa298083013d123d9b7eb2e",
   source: `${REPLICAS}
 ${INCARNATION}
 local state = redis.call('HGET', KEYS[1], 's')
@@ -1267,7 +1265,7 @@ return yes`,
 
 export const wake: Script = {
   name: "wake",
-  sha: "a32ddc58daa1cda6b04a09cf1a2208e552562f21",
+  sha: "6c0465463c1839d420ea5be1dc6d1b4e5ccf5e54",
   source: `${REPLICAS}
 ${INCARNATION}
 ${IDENTITY}
@@ -1289,7 +1287,7 @@ return next_place`,
 
 export const withdraw: Script = {
   name: "withdraw",
-  sha: "1e5f80350e76101ff8f9c43179b009ab11703e91",
+  sha: "7aa84f14fe3ab63f6be096b8ee7e77eb68574c73",
   source: `local fields = redis.call('HMGET', KEYS[1], 's', 'b')
 local state = fields[1]
 local voter, before = string.match(fields[2] or '', '^(%S+) (%d+)$')

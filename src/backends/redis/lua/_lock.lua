@@ -114,6 +114,8 @@ local function close(lock, till, idle)
   if lock.stays then till, idle = math.max(till or 0, lock.stays), math.max(idle or 0, lock.idle) end
   -- Half an idle time in reserve, so most calls need not change the key's own expiry.
   local moved = till and till + idle > lock.death
+  -- Refused before anything was ever kept here, as in a quarantine: a hash with nothing in it would have no end, either.
+  if lock.death == 0 and lock.fence == 0 and lock.n + lock.queued == 0 and not moved then return end
   if moved then
     lock.death = till + idle + math.floor(idle / 2)
     lock.death_text = string.format(STATE.death.format, lock.death)

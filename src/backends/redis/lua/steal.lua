@@ -38,14 +38,11 @@ local fields = fields_of(lock, FIELD.holder)
 local records, all = values_of(lock, fields), {}
 -- Nothing is changed before it is certain that all of it can be.
 for i, record in ipairs(records) do
-  local till, known = read(record)
-  if not known then return redis.error_reply(WORD.foreign) end
-  all[i] = { till = till, terms = known }
+  all[i] = select(2, read(record))
+  if not all[i] then return redis.error_reply(WORD.foreign) end
 end
 if #fields > 0 then sweep(lock, keep) end
-for i, field in ipairs(fields) do
-  if all[i].till > now then end_by_force(lock, field, records[i], all[i].terms, ARGV[3]) else redis.call('HDEL', KEYS[1], field) end
-end
+for i, field in ipairs(fields) do end_by_force(lock, field, records[i], all[i], ARGV[3]) end
 lock.n, lock.first, lock.latest = 0, 0, WORD.nobody
 if lock.waits then
   leave_queue(lock, id, place_of(lock.waits))

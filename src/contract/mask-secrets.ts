@@ -1,10 +1,10 @@
 /**
- * Hides passwords in whatever the CLI prints: messages, errors of client libraries, JSON. Every step takes time in
+ * Hides passwords in what is printed or logged: messages, errors of client libraries, JSON. Every step takes time in
  * proportion to the text, because the text may come from a store, and be made to take long.
  */
 
 const HIDDEN = "***";
-const SECRET_PARAM = /pass|secret|token|auth|credential|api-?key/i;
+const SECRET_PARAM = new RegExp("pass|secret|token|auth|credential|api[-_]?key", "i");
 /** Where a URL ends for sure. A password with such a character in it is only found where the whole URL is known. */
 const BREAK = /([\s"`<>]+)/;
 const SCHEME_END = /[a-z][a-z0-9+.-]{0,40}$/i;
@@ -12,6 +12,11 @@ const SCHEME_END = /[a-z][a-z0-9+.-]{0,40}$/i;
 const HOST = /^(?:\[[^\]]*\]|[^:[\]]*)(?::\d*)?$/;
 /** Neither part can contain what begins the next, so that nothing is looked at twice. */
 const QUERY_PARAM = /([?&;])([^=&;?\s#]+)=([^&;\s#"']*)/g;
+
+/** What a field of this name holds is a secret, whatever it looks like. */
+export function isSecretName(name: string): boolean {
+  return SECRET_PARAM.test(name);
+}
 
 /** The secrets in a URL, raw and decoded, longest first: what must never be printed. */
 export function secretsOf(url: string): readonly string[] {
@@ -24,7 +29,7 @@ export function secretsOf(url: string): readonly string[] {
     addForms(secrets, password.split("@", 1)[0] ?? "");
   }
   for (const [, , name = "", value = ""] of url.matchAll(QUERY_PARAM)) {
-    if (SECRET_PARAM.test(name)) addForms(secrets, value);
+    if (isSecretName(name)) addForms(secrets, value);
   }
   return [...secrets].toSorted((a, b) => b.length - a.length);
 }
@@ -36,7 +41,7 @@ export function withoutSecrets(url: string): string {
   const at = rest.indexOf("?");
   if (at < 0) return start + bare + rest;
   const pairs = rest.slice(at + 1).split("&");
-  const kept = pairs.filter((pair) => !SECRET_PARAM.test(pair.split("=", 1)[0] ?? ""));
+  const kept = pairs.filter((pair) => !isSecretName(pair.split("=", 1)[0] ?? ""));
   return start + bare + rest.slice(0, at) + (kept.length === 0 ? "" : `?${kept.join("&")}`);
 }
 
@@ -44,7 +49,7 @@ export function withoutSecrets(url: string): string {
 export function maskSecrets(text: string, known: Iterable<string> = []): string {
   let masked = text.includes("://") ? text.split(BREAK).map(maskWord).join("") : text;
   masked = masked.replace(QUERY_PARAM, (whole, mark: string, name: string) =>
-    SECRET_PARAM.test(name) ? `${mark}${name}=${HIDDEN}` : whole,
+    isSecretName(name) ? `${mark}${name}=${HIDDEN}` : whole,
   );
   for (const secret of known) masked = masked.replaceAll(secret, HIDDEN);
   return masked;

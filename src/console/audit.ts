@@ -1,0 +1,31 @@
+/** A line for every action, and for every try of one. */
+import type { IncomingMessage } from "node:http";
+import { toPrintableJson } from "../contract/foreign.ts";
+import { messageOf } from "../contract/errors.ts";
+import { clean } from "../telemetry/clean.ts";
+import type { AuditEntry, CheckedOptions } from "./options.ts";
+
+export class Audit {
+  readonly #options: Pick<CheckedOptions, "audit" | "clock">;
+
+  constructor(options: Pick<CheckedOptions, "audit" | "clock">) {
+    this.#options = options;
+  }
+
+  /** What the action did is done: a fault of the app's function is a warning. */
+  write(request: IncomingMessage, facts: Omit<AuditEntry, "at" | "address">): void {
+    const { audit = toStderr, clock } = this.#options;
+    const at = new Date(clock.wall()).toISOString();
+    try {
+      audit({ at, ...facts, address: request.socket?.remoteAddress });
+    } catch (error) {
+      process.emitWarning(clean(`holdfast/console: the audit failed: ${messageOf(error)}`), {
+        code: "HOLDFAST_CONSOLE",
+      });
+    }
+  }
+}
+
+function toStderr(entry: AuditEntry): void {
+  process.stderr.write(`${toPrintableJson({ audit: "holdfast/console", ...entry })}\n`);
+}
