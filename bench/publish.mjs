@@ -18,12 +18,14 @@ const ORDER = [
   "hot-one-process",
   "hot-processes",
   "hand-over",
+  "work",
   "herd",
   "held",
   "quorum",
   "file",
   "zookeeper",
   "etcd",
+  "postgres",
 ];
 const sources = process.argv.slice(2);
 if (sources.length === 0) {

@@ -16,6 +16,7 @@ const SUITES = [
   "hot-one-process",
   "hot-processes",
   "hand-over",
+  "work",
   "herd",
   "held",
   "quorum",
@@ -24,18 +25,21 @@ const SUITES = [
   "postgres",
   "etcd",
   "memory",
+  "telemetry",
 ];
+/** They compare Holdfast with itself, and run when they are asked for. */
+const ALONE = ["memory", "telemetry"];
 const HELP = `npm run bench -- [suite…] [options]
 
 Suites: ${SUITES.join(", ")}.
-Without any, all but memory run, which takes about twenty minutes.
+Without any, all but ${ALONE.join(" and ")} run, which takes about twenty minutes.
 
   --json            print the results as JSON on stdout; tables and progress go to stderr
   --out FILE        also write the JSON to FILE
   --plot DIR        draw charts (SVG) into DIR
   --seconds N       length of a slice (default 1; contended slices take twice as long)
   --rounds N        slices per contestant (default 3, and one to warm up)
-  --only A,B        only these contestants
+  --only A,B        only these contestants; may be given several times
   --no-peers        only Holdfast and the raw limit; installs nothing
   --strict          exit with 1 when a bar is not met
 `;
@@ -48,7 +52,7 @@ const { values, positionals } = parseArgs({
     plot: { type: "string" },
     seconds: { type: "string", default: "1" },
     rounds: { type: "string", default: "3" },
-    only: { type: "string" },
+    only: { type: "string", multiple: true },
     "no-peers": { type: "boolean", default: false },
     strict: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
@@ -60,7 +64,7 @@ else process.exitCode = await main();
 
 async function main() {
   const context = toContext();
-  const names = positionals.length > 0 ? positionals : SUITES.filter((name) => name !== "memory");
+  const names = positionals.length > 0 ? positionals : SUITES.filter((name) => !ALONE.includes(name));
   const unknown = names.find((name) => !SUITES.includes(name));
   if (unknown !== undefined) {
     process.stderr.write(`There is no suite "${unknown}". Suites: ${SUITES.join(", ")}.\n`);
@@ -93,7 +97,8 @@ async function main() {
 }
 
 function toContext() {
-  const only = values.only?.split(",");
+  // A name may have a comma in it.
+  const only = values.only?.flatMap((names) => [names, ...names.split(",")]);
   const tty = process.stderr.isTTY === true;
   return {
     seconds: positive("seconds"),

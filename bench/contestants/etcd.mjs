@@ -5,19 +5,10 @@
 import { built } from "../lib/holdfast.mjs";
 
 export const contestants = {
-  holdfast: {
-    own: true,
-    open: async ({ endpoints }) => {
-      const [{ createLocks }, { etcd }] = await Promise.all([built("index.js"), built("backends/etcd/index.js")]);
-      const locks = createLocks(etcd({ endpoints, names: "paths" }));
-      await (await locks.acquire(`warm-${process.pid}`)).release();
-      return {
-        acquire: (name) => locks.acquire(name, { wait: Infinity }),
-        release: (lease) => lease.release(),
-        fence: (lease) => lease.fence,
-      };
-    },
-  },
+  holdfast: { own: true, open: (env) => holdfastOver(env) },
+
+  /** Another build, for before and after: only when HOLDFAST_BEFORE names its folder. */
+  "holdfast before": { own: true, open: (env) => holdfastOver(env, process.env.HOLDFAST_BEFORE) },
 
   etcd3: {
     package: "etcd3",
@@ -55,3 +46,17 @@ export const contestants = {
     },
   },
 };
+
+async function holdfastOver({ endpoints }, dist) {
+  const [{ createLocks }, { etcd }] = await Promise.all([
+    built("index.js", dist),
+    built("backends/etcd/index.js", dist),
+  ]);
+  const locks = createLocks(etcd({ endpoints, names: "paths" }));
+  await (await locks.acquire(`warm-${process.pid}`)).release();
+  return {
+    acquire: (name) => locks.acquire(name, { wait: Infinity }),
+    release: (lease) => lease.release(),
+    fence: (lease) => lease.fence,
+  };
+}

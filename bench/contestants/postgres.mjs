@@ -9,8 +9,8 @@ const BATCH = 40;
 /** As often as pg-boss asks for jobs at most: every half second. */
 const POLL_MS = 500;
 
-function urlOf({ port }) {
-  return `postgres://postgres:${process.env.HOLDFAST_LAB_PASSWORD}@127.0.0.1:${port}/postgres`;
+function urlOf({ port, database = "postgres" }) {
+  return `postgres://postgres:${process.env.HOLDFAST_LAB_PASSWORD}@127.0.0.1:${port}/${database}`;
 }
 
 async function poolOf(env, max = 4) {
@@ -68,6 +68,75 @@ async function takingTurns(env, give) {
   };
 }
 
+/**
+ * The least with which LISTEN/NOTIFY is a lock that is first come, first served: a row that is locked first, a queue, and the grant in the release.
+ * As durable as ours: a grant is flushed, a place in the queue is not. No time, no fence, no modes, and a dead process keeps it for ever.
+ */
+export const QUEUE_SQL = `
+create table bench_queued (name text primary key, claim text) with (fillfactor = 50);
+create table bench_queue (name text, ticket bigserial, claim text, channel text, primary key (name, ticket)) with (fillfactor = 60);
+create function bench_take(p_name text, p_claim text, p_channel text) returns boolean language plpgsql as $function$
+declare
+  holder text;
+begin
+  select claim into holder from bench_queued where name = p_name for update;
+  if holder = '' then
+    update bench_queued set claim = p_claim where name = p_name;
+    return true;
+  end if;
+  insert into bench_queue (name, claim, channel) values (p_name, p_claim, p_channel);
+  perform set_config('synchronous_commit', 'off', true);
+  return false;
+end
+$function$;
+create function bench_give(p_name text, p_claim text) returns boolean language plpgsql as $function$
+declare
+  holder text;
+  next_one record;
+begin
+  select claim into holder from bench_queued where name = p_name for update;
+  if holder <> p_claim then
+    return false;
+  end if;
+  delete from bench_queue as q where q.name = p_name and q.ticket = (select min(f.ticket) from bench_queue as f where f.name = p_name)
+  returning q.claim, q.channel into next_one;
+  if not found then
+    update bench_queued set claim = '' where name = p_name;
+    return true;
+  end if;
+  update bench_queued set claim = next_one.claim where name = p_name;
+  perform pg_notify(next_one.channel, next_one.claim);
+  return true;
+end
+$function$`;
+
+async function queued(env) {
+  const [pool, ears] = [await poolOf(env), await (await poolOf(env, 1)).connect()];
+  const channel = `bench_${process.pid}`;
+  const waiting = new Map();
+  // A message may come before the answer to the statement that queued.
+  const early = new Set();
+  ears.on("notification", ({ payload }) => (waiting.has(payload) ? waiting.get(payload)() : early.add(payload)));
+  await ears.query(`listen "${channel}"`);
+  const made = new Set();
+  let n = 0;
+  return {
+    acquire: async (name) => {
+      if (!made.has(name))
+        await pool.query("insert into bench_queued (name, claim) values ($1, '') on conflict do nothing", [name]);
+      made.add(name);
+      const claim = `${process.pid}-${++n}`;
+      const { rows } = await pool.query("select bench_take($1, $2, $3) as taken", [name, claim, channel]);
+      if (!rows[0].taken && !early.delete(claim)) {
+        await new Promise((resolve) => waiting.set(claim, resolve));
+        waiting.delete(claim);
+      }
+      return { name, claim };
+    },
+    release: ({ name, claim }) => pool.query("select bench_give($1, $2)", [name, claim]),
+  };
+}
+
 async function polled(env) {
   const pool = await poolOf(env);
   let n = 0;
@@ -79,6 +148,38 @@ async function polled(env) {
       return { name, claim };
     },
     release: ({ name, claim }) => pool.query(LET_GO, [name, claim]),
+  };
+}
+
+/** The database of another build's tables. */
+export const BEFORE = "before";
+
+async function holdfastOver(env, dist) {
+  const [{ createLocks }, { postgres }] = await Promise.all([
+    built("index.js", dist),
+    built("backends/postgres/index.js", dist),
+  ]);
+  const backend = postgres(await poolOf(env));
+  const locks = createLocks(backend);
+  await (await locks.acquire(`warm-${process.pid}`)).release();
+  let leases = [];
+  return {
+    cycle: async (name) => {
+      const lease = await locks.acquire(name);
+      await lease.release();
+    },
+    acquire: (name) => locks.acquire(name, { wait: Infinity }),
+    release: (lease) => lease.release(),
+    fence: (lease) => lease.fence,
+    hold: async ({ count, ttlMs, name }) => {
+      leases = [];
+      for (let from = 0; from < count; from += BATCH) {
+        const names = Array.from({ length: Math.min(BATCH, count - from) }, (_, i) => `${name}-${from + i}`);
+        leases.push(...(await Promise.all(names.map((one) => locks.acquire(one, { ttl: ttlMs })))));
+      }
+    },
+    drop: async () =>
+      (await Promise.all(leases.map((lease) => lease.release()))).filter((was) => was !== "released").length,
   };
 }
 
@@ -113,6 +214,9 @@ export const contestants = {
       ),
   },
 
+  /** The limit for a hand-over: what a lock over LISTEN/NOTIFY must do at least. */
+  "raw NOTIFY with a queue": { package: "pg", limit: true, waits: true, open: queued },
+
   /** Its transaction writes nothing, so that Postgres flushes nothing. */
   "raw NOTIFY": {
     package: "pg",
@@ -142,36 +246,12 @@ export const contestants = {
     },
   },
 
-  holdfast: {
+  holdfast: { own: true, open: (env) => holdfastOver(env) },
+
+  /** Another build with tables of its own, for before and after: only when HOLDFAST_BEFORE names its folder. */
+  "holdfast before": {
     own: true,
-    open: async (env) => {
-      const [{ createLocks }, { postgres }] = await Promise.all([
-        built("index.js"),
-        built("backends/postgres/index.js"),
-      ]);
-      const backend = postgres(await poolOf(env));
-      const locks = createLocks(backend);
-      await (await locks.acquire(`warm-${process.pid}`)).release();
-      let leases = [];
-      return {
-        cycle: async (name) => {
-          const lease = await locks.acquire(name);
-          await lease.release();
-        },
-        acquire: (name) => locks.acquire(name, { wait: Infinity }),
-        release: (lease) => lease.release(),
-        fence: (lease) => lease.fence,
-        hold: async ({ count, ttlMs, name }) => {
-          leases = [];
-          for (let from = 0; from < count; from += BATCH) {
-            const names = Array.from({ length: Math.min(BATCH, count - from) }, (_, i) => `${name}-${from + i}`);
-            leases.push(...(await Promise.all(names.map((one) => locks.acquire(one, { ttl: ttlMs })))));
-          }
-        },
-        drop: async () =>
-          (await Promise.all(leases.map((lease) => lease.release()))).filter((was) => was !== "released").length,
-      };
-    },
+    open: (env) => holdfastOver({ ...env, database: BEFORE }, process.env.HOLDFAST_BEFORE),
   },
 
   /** Both in one process, by turns: what disturbs one disturbs the other. */

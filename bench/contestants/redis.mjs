@@ -11,9 +11,12 @@ import { holding, waiting } from "./redis-held.mjs";
 const TTL_MS = 30_000;
 const RELEASE = 'if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0';
 
-async function connect({ port }) {
+async function connect({ port, autoPipelining = false }) {
   const { Redis } = await import("ioredis");
-  const client = new Redis(port, "127.0.0.1", { password: process.env.HOLDFAST_LAB_PASSWORD });
+  const client = new Redis(port, "127.0.0.1", {
+    password: process.env.HOLDFAST_LAB_PASSWORD,
+    enableAutoPipelining: autoPipelining,
+  });
   await client.ping();
   return client;
 }
@@ -166,9 +169,12 @@ export const contestants = {
 
   "node-redisson": {
     package: "node-redisson",
-    open: async ({ port }) => {
+    open: async ({ port, autoPipelining = false }) => {
       const { Redisson } = await import("node-redisson");
-      const options = { redis: { options: { host: "127.0.0.1", port } } };
+      const password = process.env.HOLDFAST_LAB_PASSWORD;
+      const options = {
+        redis: { options: { host: "127.0.0.1", port, password, enableAutoPipelining: autoPipelining } },
+      };
       const redisson = new Redisson(options);
       const client = await connect({ port });
       let n = 0;
@@ -187,6 +193,8 @@ export const contestants = {
 
   "simple-redis-mutex": {
     package: "simple-redis-mutex",
+    /** node-redis sends what a turn asks for together, by itself. */
+    autoPipelines: true,
     sends: ["set", "incr"],
     open: async ({ port }) => {
       const [{ createClient }, { lock }] = await Promise.all([import("redis"), import("simple-redis-mutex")]);

@@ -27,9 +27,14 @@ export function find(rows, name) {
   return rows.find((row) => row.name === name && row.ran);
 }
 
-/** The other libraries for Node that ran: neither ours nor the raw limit. */
+/** The other libraries that ran, in any language: neither ours nor the raw limit. */
 export function peersOf(rows) {
-  return rows.filter((row) => row.ran && !row.own && !row.limit && row.node);
+  return rows.filter((row) => row.ran && !row.own && !row.limit);
+}
+
+/** Those for Node. */
+export function nodePeersOf(rows) {
+  return peersOf(rows).filter((row) => row.node);
 }
 
 /** The row with the greatest (or, with `sign` -1, the least) figure; `undefined` for no rows. */

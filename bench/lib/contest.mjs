@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pin } from "./cores.mjs";
+import { othersSince, readMachine } from "./others.mjs";
 import { versionOf } from "./peers.mjs";
 import { rotate } from "./rotation.mjs";
 import { handOvers, merge, summary } from "./sections.mjs";
@@ -58,7 +59,11 @@ export async function contest({
     const results = await rotate(
       running,
       rounds ?? context.rounds,
-      (entrant, round) => slice(teams.get(entrant), entrant, round),
+      async (entrant, round) => {
+        const before = readMachine();
+        const figures = await slice(teams.get(entrant), entrant, round);
+        return { ...figures, othersPart: othersSince(before) };
+      },
       {
         warm,
         progress: (round, entrant) =>
@@ -133,15 +138,20 @@ export async function sectionsSlice(team, order, store, { sends, verb = "section
   }
 }
 
-/** Each figure's median over the quietest slices; of violations and starved loops the worst over all. */
-export function medians(slices, cost) {
-  const kept = quietest(slices, cost);
+/** Each figure's median over the quietest slices; of violations, starved loops and the longest times the worst over all. */
+export function medians(slices) {
+  const kept = quietest(slices);
   const result = {};
   for (const figure of Object.keys(slices[0] ?? {})) {
     const value = slices[0][figure];
     if (typeof value === "object") {
       result[figure] = Object.fromEntries(
-        Object.keys(value).map((name) => [name, median(kept.map((slice) => slice[figure][name]))]),
+        Object.keys(value).map((name) => [
+          name,
+          name === "max"
+            ? Math.max(...slices.map((slice) => slice[figure].max))
+            : median(kept.map((slice) => slice[figure][name])),
+        ]),
       );
     } else if (figure === "violations") result[figure] = slices.reduce((sum, slice) => sum + slice.violations, 0);
     else if (figure === "starved") result[figure] = Math.max(...slices.map((slice) => slice.starved));
@@ -149,9 +159,6 @@ export function medians(slices, cost) {
   }
   return result;
 }
-
-export const byCpu = (slice) => slice.clientCpuUs;
-export const bySpeed = (slice) => -slice.perSecond;
 
 function perCycle(spent, cycles) {
   if (spent === undefined || cycles === 0) return {};

@@ -1,4 +1,5 @@
 /** Real servers for one suite, started and stopped around it. */
+import { BEFORE, QUEUE_SQL } from "../contestants/postgres.mjs";
 import { built } from "./holdfast.mjs";
 import { cpuUsOf } from "./machine.mjs";
 import { Store } from "./store.mjs";
@@ -78,6 +79,17 @@ export async function withPostgres(use) {
     await server.sql(
       "create table bench_lock (name text primary key, claim text, until timestamptz) with (fillfactor = 50)",
     );
+    await server.sql(QUEUE_SQL);
+    const dist = process.env.HOLDFAST_BEFORE;
+    if (dist !== undefined) {
+      const before = await built("backends/postgres/index.js", dist);
+      await server.sql(`create database ${BEFORE}`);
+      const { default: pg } = await import("pg");
+      const client = new pg.Client({ connectionString: server.url.replace(/\w+$/, BEFORE) });
+      await client.connect();
+      await client.query(before.LOCKS_MIGRATION);
+      await client.end();
+    }
     return await use({ server, port: server.port });
   } finally {
     await server.stop();

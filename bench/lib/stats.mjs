@@ -36,9 +36,10 @@ export function spread(numbers) {
 }
 
 /**
- * Keeps the quietest two thirds of the slices (at least one), because a noisy machine only ever adds: `cost` tells how
- * much a slice was disturbed, for example its CPU time per cycle.
+ * Keeps the two thirds of the slices (at least one) in which others used least of the machine: `othersPart` of it. Which are
+ * kept never depends on the figure that is measured.
  */
-export function quietest(slices, cost) {
-  return slices.toSorted((a, b) => cost(a) - cost(b)).slice(0, Math.max(1, Math.ceil((slices.length * 2) / 3)));
+export function quietest(slices) {
+  const keep = Math.max(1, Math.ceil((slices.length * 2) / 3));
+  return slices.toSorted((a, b) => a.othersPart - b.othersPart).slice(0, keep);
 }

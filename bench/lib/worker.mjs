@@ -48,6 +48,17 @@ async function timed(order, loop) {
   };
 }
 
+function turn() {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Until that instant: asleep, as one waits for a database, and the last fraction of a millisecond by turns, because timers are coarse. */
+async function work(untilMs) {
+  const sleepMs = Math.floor(untilMs - performance.now());
+  if (sleepMs > 0) await new Promise((resolve) => setTimeout(resolve, sleepMs));
+  while (performance.now() < untilMs) await turn();
+}
+
 const orders = {
   /** Every loop has locks of its own, so none ever waits. */
   async cycles(one, order) {
@@ -80,7 +91,7 @@ const orders = {
     return { took: Object.fromEntries(Object.entries(took).map(([name, times]) => [name, spread(times)])) };
   },
 
-  /** All loops want one lock. A section is: acquired, one turn of the event loop, released. */
+  /** All loops want one lock. A section is: acquired, one turn of the event loop (or work for `insideMs`), released. */
   async sections(one, order) {
     const log = new SectionLog();
     const waitingSinceMs = new Map();
@@ -91,7 +102,7 @@ const orders = {
         waitingSinceMs.delete(loop);
         if (held === undefined) break;
         const enteredMs = performance.now();
-        await new Promise((resolve) => setImmediate(resolve));
+        await (order.insideMs === undefined ? turn() : work(enteredMs + order.insideMs));
         log.push(
           nowMs + ORIGIN_MS,
           enteredMs + ORIGIN_MS,
@@ -101,6 +112,7 @@ const orders = {
         );
         await one.release(held);
         counts[loop]++;
+        if (order.betweenMs !== undefined) await new Promise((resolve) => setTimeout(resolve, order.betweenMs));
       }
     });
     const nowMs = performance.now();

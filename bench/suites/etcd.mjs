@@ -1,8 +1,8 @@
 /** One etcd member: uncontended with 1 and 64 loops, one hot lock, and the hand-over between two processes. */
 import { contestants } from "../contestants/etcd.mjs";
 import { goMutex } from "../etcd-mutex/driver.mjs";
-import { atMost, best, find, peersOf, ratio } from "../lib/bars.mjs";
-import { byCpu, bySpeed, contest, cyclesSlice, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
+import { atMost, best, find, nodePeersOf, ratio } from "../lib/bars.mjs";
+import { contest, cyclesSlice, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
 import { processStore, withEtcd } from "../lib/servers.mjs";
 import { COLUMNS as HOT_COLUMNS } from "./hot.mjs";
 
@@ -28,7 +28,7 @@ export const etcd = {
           entrants: all,
           slice: (team, _, round) =>
             cyclesSlice(team, { loops, seconds: context.seconds * (round < 0 ? 4 : 1) }, store),
-          sum: (slices) => medians(slices, byCpu),
+          sum: medians,
         });
         parts.push({ id: `${loops}-loops`, title: `uncontended, ${title}, one connection`, columns: COLUMNS, rows });
         bars.push(cpuBar(rows, loops), limitBar(rows, loops));
@@ -40,7 +40,7 @@ export const etcd = {
         entrants: waiting,
         processes: 2,
         slice: (team) => sectionsSlice(team, { loops: 8, seconds: context.seconds * 2 }, store),
-        sum: (slices) => medians(slices, bySpeed),
+        sum: medians,
       });
       parts.push({
         id: "2x8",
@@ -53,7 +53,7 @@ export const etcd = {
         entrants: waiting,
         processes: 2,
         slice: (team) => sectionsSlice(team, { loops: 1, seconds: context.seconds * 2 }, store),
-        sum: (slices) => medians(slices, (slice) => slice.handOverMs.p50),
+        sum: medians,
       });
       parts.push({
         id: "2x1",
@@ -87,7 +87,7 @@ function limitBar(rows, loops) {
 }
 
 function cpuBar(rows, loops) {
-  const peer = best(peersOf(rows), (row) => row.clientCpuUs, -1);
+  const peer = best(nodePeersOf(rows), (row) => row.clientCpuUs, -1);
   const own = find(rows, "holdfast");
   return atMost(
     `etcd-${loops}`,

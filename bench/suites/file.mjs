@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { contestants } from "../contestants/file.mjs";
 import { atLeast, atMost, find, ratio } from "../lib/bars.mjs";
-import { byCpu, bySpeed, contest, cyclesSlice, entrants, freshName, medians, sectionsSlice } from "../lib/contest.mjs";
+import { contest, cyclesSlice, entrants, freshName, medians, sectionsSlice } from "../lib/contest.mjs";
 import { median } from "../lib/stats.mjs";
 import { shown } from "../lib/table.mjs";
 import { Team } from "../lib/team.mjs";
@@ -28,7 +28,7 @@ export const file = {
         entrants: all,
         part: "file, uncontended",
         slice: (team) => cyclesSlice(team, { loops: 1, seconds: context.seconds, times: true }),
-        sum: (slices) => medians(slices, byCpu),
+        sum: medians,
       });
       const killed = await contest({
         ...shared,
@@ -42,7 +42,7 @@ export const file = {
         part: "file, six processes",
         processes: 6,
         slice: (team) => sectionsSlice(team, { loops: 1, seconds: context.seconds * 2 }),
-        sum: (slices) => medians(slices, bySpeed),
+        sum: medians,
       });
       const parts = [
         { id: "uncontended", title: "1 process, 1 loop", columns: ["tookMs", "perSecond", "clientCpuUs"], rows: alone },

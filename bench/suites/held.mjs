@@ -37,7 +37,7 @@ export const held = {
           warm: count < 50_000,
           slice: (team, { sends }) => heldSlice(team, store, { count, ttlMs, seconds, sends }),
           sum: (slices) => ({
-            ...medians(slices, (slice) => slice.cpuPercent),
+            ...medians(slices),
             lost: slices.reduce((sum, { lost }) => sum + lost, 0),
           }),
         });

@@ -35,7 +35,7 @@ export const herd = {
           env: { port },
           slice: (team, { own, sends }) =>
             own === true ? herdSlice(team, order, store) : sectionsSlice(team, order, store, { sends }),
-          sum: (slices) => medians(slices, (slice) => slice.handOverMs.p50),
+          sum: medians,
         });
         parts.push({
           id: String(size),

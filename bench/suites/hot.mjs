@@ -2,7 +2,7 @@
 import { contestants } from "../contestants/redis.mjs";
 import { redisson } from "../redisson/driver.mjs";
 import { atLeast, atMost, best, find, peersOf, ratio } from "../lib/bars.mjs";
-import { bySpeed, contest, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
+import { contest, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
 import { withRedis } from "../lib/servers.mjs";
 
 export const COLUMNS = [
@@ -40,7 +40,7 @@ async function hot(context, processes, loops, barsOf) {
       processes,
       env: { port },
       slice: (team, { sends }) => sectionsSlice(team, { loops, seconds: context.seconds * 2 }, store, { sends }),
-      sum: (slices) => medians(slices, bySpeed),
+      sum: medians,
     });
     const title = `${processes} process${processes === 1 ? "" : "es"} × ${loops} loops, section: one turn of the event loop`;
     return { parts: [{ id: `${processes}x${loops}`, title, columns: COLUMNS, rows }], bars: barsOf(rows) };

@@ -1,7 +1,7 @@
 /** No store at all: what the library itself costs. Needs no server and no peers; the harness's own test runs it. */
 import { contestants } from "../contestants/memory.mjs";
 import { atLeast, atMost, find } from "../lib/bars.mjs";
-import { byCpu, bySpeed, contest, cyclesSlice, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
+import { contest, cyclesSlice, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
 import { COLUMNS as HOT_COLUMNS } from "./hot.mjs";
 
 export const memory = {
@@ -13,13 +13,13 @@ export const memory = {
       ...shared,
       part: "memory, uncontended",
       slice: (team) => cyclesSlice(team, { loops: 1, seconds: context.seconds }),
-      sum: (slices) => medians(slices, byCpu),
+      sum: medians,
     });
     const hot = await contest({
       ...shared,
       part: "memory, hot",
       slice: (team) => sectionsSlice(team, { loops: 32, seconds: context.seconds }),
-      sum: (slices) => medians(slices, bySpeed),
+      sum: medians,
     });
     const parts = [
       { id: "1-loop", title: "uncontended, 1 loop", columns: ["perSecond", "clientCpuUs"], rows: alone },

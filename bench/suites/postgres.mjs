@@ -1,7 +1,7 @@
 /** One Postgres that flushes its commits: uncontended, one hot lock over four processes, hand-over, and 5,000 leases kept alive. */
 import { contestants } from "../contestants/postgres.mjs";
 import { atLeast, atMost, best, find, peersOf, ratio } from "../lib/bars.mjs";
-import { byCpu, bySpeed, contest, cyclesSlice, entrants, freshName, medians, sectionsSlice } from "../lib/contest.mjs";
+import { contest, cyclesSlice, entrants, freshName, medians, sectionsSlice } from "../lib/contest.mjs";
 import { withPostgres } from "../lib/servers.mjs";
 
 const LEASES = 5000;
@@ -29,35 +29,35 @@ export const postgres = {
         ({ handOverOnly, turnsOnly }) => handOverOnly !== true && turnsOnly !== true,
         1,
         (team) => cyclesSlice(team, { loops: 1, seconds: context.seconds, times: true }),
-        (slices) => medians(slices, byCpu),
+        medians,
       );
       const [byTurns] = await part(
         "by turns",
         ({ turnsOnly }) => turnsOnly === true,
         1,
         (team) => turnsSlice(team, context.seconds * 4),
-        (slices) => medians(slices, (slice) => slice.holdfast.p50),
+        medians,
       );
       const hot = await part(
         "hot",
         ({ limit, waits, turnsOnly }) => (limit !== true || waits === true) && turnsOnly !== true,
         4,
         (team) => sectionsSlice(team, { loops: 8, seconds: context.seconds * 2 }),
-        (slices) => medians(slices, bySpeed),
+        medians,
       );
       const turns = await part(
         "hand-over",
         ({ own, handOverOnly, waits }) => own === true || handOverOnly === true || waits === true,
         2,
         (team) => sectionsSlice(team, { loops: 1, seconds: context.seconds * 2 }),
-        (slices) => medians(slices, (slice) => slice.handOverMs.p50),
+        medians,
       );
       const held = await part(
         "held",
         ({ own }) => own === true,
         1,
         (team) => heldSlice(team, server, context.seconds * 10),
-        (slices) => medians(slices, ({ commandsPerSecond }) => commandsPerSecond),
+        medians,
       );
       return {
         parts: [

@@ -1,7 +1,7 @@
 /** Five independent members: acquire and release with none, one or two of them killed or hung; and one hot lock over all. */
 import { contestants } from "../contestants/quorum.mjs";
 import { atLeast, atMost, find, peersOf, ratio } from "../lib/bars.mjs";
-import { bySpeed, contest, cyclesSlice, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
+import { contest, cyclesSlice, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
 import { endQuarantine, withMembers } from "../lib/servers.mjs";
 import { COLUMNS as HOT_COLUMNS } from "./hot.mjs";
 
@@ -32,7 +32,7 @@ export const quorum = {
         processes: 4,
         env,
         slice: (team) => sectionsSlice(team, { loops: 2, seconds: context.seconds * 2 }),
-        sum: (slices) => medians(slices, bySpeed),
+        sum: medians,
       });
       hot = { id: "hot", title: "one hot lock, 4 processes × 2 loops", columns: HOT_COLUMNS.slice(0, 6), rows };
     });
@@ -56,7 +56,7 @@ async function troubled(context, servers, env, all, { id, title, count, hurt, he
       if (figures.cycles === 0) throw new Error(`no cycle in ${context.seconds + 5} s`);
       return figures;
     },
-    sum: (slices) => medians(slices, (slice) => slice.tookMs.p50),
+    sum: medians,
   });
   await Promise.all(victims.map((server) => heal(server)));
   return { id, title, columns: COLUMNS, rows };

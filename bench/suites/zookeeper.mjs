@@ -1,8 +1,8 @@
 /** One ZooKeeper server: uncontended with 1 and 64 loops, and one hot lock. Throughput is bound by the server. */
 import { contestants } from "../contestants/zookeeper.mjs";
 import { curator } from "../curator/driver.mjs";
-import { atMost, best, find, peersOf, ratio } from "../lib/bars.mjs";
-import { byCpu, bySpeed, contest, cyclesSlice, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
+import { atMost, best, find, nodePeersOf, ratio } from "../lib/bars.mjs";
+import { contest, cyclesSlice, entrants, medians, sectionsSlice } from "../lib/contest.mjs";
 import { processStore, withZooKeeper } from "../lib/servers.mjs";
 import { COLUMNS as HOT_COLUMNS } from "./hot.mjs";
 
@@ -25,7 +25,7 @@ export const zookeeper = {
           env: { port: server.port },
           slice: (team, _, round) =>
             cyclesSlice(team, { loops, seconds: context.seconds * (round < 0 ? 4 : 1) }, store),
-          sum: (slices) => medians(slices, byCpu),
+          sum: medians,
         });
         parts.push({
           id: `${loops}-loops`,
@@ -43,7 +43,7 @@ export const zookeeper = {
         processes: 2,
         env: { port: server.port },
         slice: (team) => sectionsSlice(team, { loops: 8, seconds: context.seconds * 2 }, store),
-        sum: (slices) => medians(slices, bySpeed),
+        sum: medians,
       });
       parts.push({ id: "2x8", title: "one hot lock, 2 processes × 8 loops", columns: HOT_COLUMNS.slice(0, 7), rows });
       bars.push(atMost("zookeeper-violations", "sections that overlapped", find(rows, "holdfast")?.violations, 0));
@@ -53,7 +53,7 @@ export const zookeeper = {
 };
 
 function barsOf(rows, loops) {
-  const peer = best(peersOf(rows), (row) => row.clientCpuUs, -1);
+  const peer = best(nodePeersOf(rows), (row) => row.clientCpuUs, -1);
   const own = find(rows, "holdfast");
   return [
     atMost(

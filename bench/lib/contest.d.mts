@@ -1,0 +1,1 @@
+export function medians<T extends object>(slices: readonly (T & { readonly othersPart: number })[]): T;
