@@ -9,15 +9,16 @@
 //   … --results file.jsonl                                goes on where an earlier run with this file stopped
 //   … --quick                                             without the slow tests, and without Vitest; a later run without
 //                                                         it looks at survivors only
+//   … --tests a.test.ts,b.test.ts                         these instead of the nearest
 //   … --list                                              shows the mutants and runs nothing
 //   … --workers 1                                         mutants at a time (2)
 //   … --json                                              one JSON line for each mutant, and one for the sum
 //
-// A mutant counts as caught when a test is red or does not end. Exit code 1: tests are red without any bug, so that nothing can be
-// said; 2: a planted bug was not noticed.
+// A mutant counts as caught when a test is red, or does not end where it ends without the bug. Exit code 1: tests are red without
+// any bug, so that nothing can be said; 2: a planted bug was not noticed.
 import { createHash } from "node:crypto";
 import { appendFileSync, existsSync, readFileSync, readdirSync } from "node:fs";
-import { setPriority } from "node:os";
+import { getPriority, setPriority } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { argumentsOf } from "./arguments.mjs";
@@ -36,6 +37,7 @@ const { values } = argumentsOf(import.meta.url, {
     planted: { type: "boolean", default: false },
     only: { type: "string", default: "" },
     results: { type: "string" },
+    tests: { type: "string" },
     workers: { type: "string", default: "2" },
     quick: { type: "boolean", default: false },
     list: { type: "boolean", default: false },
@@ -49,8 +51,10 @@ const read = (file) => readFileSync(join(root, file), "utf8");
 const sha1 = (text) => createHash("sha1").update(text).digest("hex");
 /** A test may take this much longer than it did without a bug. */
 const SLACK = 4;
-const SLACK_MS = 30_000;
-const TEST_SLACK_MS = 20_000;
+const SLACK_MS = 60_000;
+const TEST_SLACK_MS = 30_000;
+/** What is red no later than this after the usual time was not waiting for a busy machine. */
+const SOON_MS = 5000;
 
 /** Where a mutant is and what it changes. Its key survives changes elsewhere in the file. */
 function described(file, text, mutant) {
@@ -123,15 +127,20 @@ if (values.list) {
   process.exit();
 }
 
-setPriority(10);
+// A priority that was chosen for it stays.
+if (getPriority() === 0) setPriority(10);
 /** By key: what an earlier run found. */
 const known = new Map();
+/** By key: those for which the quick tests were green. */
+const livedQuick = new Set();
 if (values.results !== undefined && existsSync(values.results)) {
   for (const line of readFileSync(values.results, "utf8").split("\n")) {
     if (line === "") continue;
     const outcome = JSON.parse(line);
     // What only the quick tests let live has not been judged yet.
-    if (outcome.caught || !outcome.quick || values.quick) known.set(outcome.key, outcome);
+    if (outcome.anyway === undefined && (outcome.caught || !outcome.quick || values.quick))
+      known.set(outcome.key, outcome);
+    else if (outcome.anyway === undefined) livedQuick.add(outcome.key);
   }
 }
 const without = values.quick ? SLOW_TESTS : [];
@@ -141,21 +150,28 @@ const catches = new Map();
 const outcomes = [];
 const queue = mutants.filter(({ key }) => !known.has(key));
 for (const { key } of mutants) if (known.has(key)) outcomes.push(known.get(key));
-const workshops = Array.from(
-  { length: Math.min(Number(values.workers), Math.max(1, queue.length)) },
-  () => new Workshop(root, values.quick),
-);
-const end = () => {
+const workshops = [];
+// Before the first copy is made: a signal that comes meanwhile waits for it, and then it is removed.
+process.once("exit", () => {
   for (const workshop of workshops) workshop.remove();
-};
-process.once("exit", end);
+});
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(130));
+const wanted = Math.min(Number(values.workers), Math.max(1, queue.length));
+while (workshops.length < wanted) workshops.push(new Workshop(root, values.quick));
+
+/** What the quick tests let live is tried with the others. */
+function testsFor({ key, file, tests }) {
+  if (values.tests !== undefined) return values.tests.split(",");
+  if (tests !== undefined) return tests;
+  const all = testsOf(root, file, values.quick);
+  if (!livedQuick.has(key)) return all;
+  const tried = new Set(testsOf(root, file, true));
+  return all.filter((test) => !tried.has(test));
+}
 
 /** Without a bug every test must be green, and takes so long. */
 async function calibrate() {
-  const tests = [
-    ...new Set(queue.flatMap((mutant) => mutant.tests ?? testsOf(workshops[0].dir, mutant.file, values.quick))),
-  ];
+  const tests = [...new Set(queue.flatMap(testsFor))];
   const shares = workshops.map((_, index) => tests.filter((_test, at) => at % workshops.length === index));
   const answers = await Promise.all(
     workshops.map(async (workshop, index) =>
@@ -177,42 +193,57 @@ async function calibrate() {
 
 /** The red test of these files, if any. It must be red a second time, alone: else something that ran before it was in its way. */
 async function firstRed(workshop, { files, ms }) {
-  const { red } = await workshop.test(files, ms * SLACK + SLACK_MS, { without, mostMs });
+  const limitMs = ms * SLACK + SLACK_MS;
+  const { red } = await workshop.test(files, limitMs, { without, mostMs });
   if (red === undefined) return undefined;
   const at = files.indexOf(red.test.split(":")[0]);
-  const again = await workshop.test(at < 0 ? files : [files[at]], ms * SLACK + SLACK_MS, { without, mostMs });
-  if (again.red !== undefined || at < 0) return again.red;
+  const again = await redAgain(workshop, at < 0 ? files : [files[at]], limitMs);
+  if (again !== undefined || at < 0) return again;
   for (const file of files.slice(at + 1)) {
-    const alone = await workshop.test([file], ms * SLACK + SLACK_MS, { without, mostMs });
-    if (alone.red !== undefined) return alone.red;
+    const { red: alone } = await workshop.test([file], limitMs, { without, mostMs });
+    if (alone !== undefined) return await redAgain(workshop, [file], limitMs);
   }
   return undefined;
 }
 
+/** What is red after a long time may be red because the machine is busy: then it is red without the bug, too, and says nothing. */
+async function redAgain(workshop, files, limitMs) {
+  const startedMs = Date.now();
+  const { red } = await workshop.test(files, limitMs, { without, mostMs });
+  const usualMs = files.reduce((sum, file) => sum + (times.get(file) ?? 0), 0);
+  if (red === undefined || Date.now() - startedMs < usualMs + SOON_MS) return red;
+  const { red: anyway } = await workshop.unbroken(() => workshop.test(files, limitMs, { without, mostMs }));
+  return anyway === undefined ? red : { ...red, anyway: anyway.test };
+}
+
 async function judge(workshop, { tests, text, ...mutant }) {
   const startedMs = Date.now();
-  const { mend, refused } = workshop.plant(mutant.file, text);
+  const { refused } = workshop.plant(mutant.file, text);
   let red = refused === undefined ? undefined : { test: "(build)", message: refused.slice(0, 300) };
   try {
-    const tested = tests ?? testsOf(workshops[0].dir, mutant.file, values.quick);
-    for (const group of inGroups(mutant.file, tested, times, catches)) {
+    for (const group of inGroups(mutant.file, testsFor({ ...mutant, tests }), times, catches)) {
       red ??= await firstRed(workshop, group);
       if (red !== undefined) break;
     }
   } finally {
-    mend();
+    workshop.mend();
   }
   const test = red?.test.split(":")[0];
   catches.set(test, (catches.get(test) ?? 0) + 1);
   return {
     ...mutant,
     quick: values.quick,
-    caught: red !== undefined,
+    tests: values.tests,
+    caught: red !== undefined && red.anyway === undefined,
+    // Red with and without the bug: it has to be judged again when the machine has time.
+    anyway: red?.anyway,
     by: red?.test,
     message: red?.message,
     ms: Date.now() - startedMs,
   };
 }
+
+const verdict = ({ caught, anyway }) => (caught ? "caught  " : anyway === undefined ? "SURVIVED" : "UNJUDGED");
 
 async function work(workshop) {
   for (let mutant = queue.shift(); mutant !== undefined; mutant = queue.shift()) {
@@ -222,22 +253,24 @@ async function work(workshop) {
     if (values.json) console.log(JSON.stringify(outcome));
     else
       console.log(
-        `${outcomes.length}/${mutants.length} ${outcome.caught ? "caught  " : "SURVIVED"} ${show(outcome)}${outcome.caught ? `  [${outcome.by}]` : ""}`,
+        `${outcomes.length}/${mutants.length} ${verdict(outcome)} ${show(outcome)}${outcome.caught ? `  [${outcome.by}]` : ""}`,
       );
   }
 }
 
 if (queue.length > 0) await calibrate();
 await Promise.all(workshops.map(work));
-const survivors = outcomes.filter(({ caught }) => !caught);
-const share = (100 * (outcomes.length - survivors.length)) / outcomes.length;
-if (values.json)
-  console.log(JSON.stringify({ mutants: outcomes.length, of, caught: outcomes.length - survivors.length, share }));
+const judged = outcomes.filter(({ anyway }) => anyway === undefined);
+const survivors = judged.filter(({ caught }) => !caught);
+const unjudged = outcomes.length - judged.length;
+const caught = judged.length - survivors.length;
+const share = (100 * caught) / judged.length;
+if (values.json) console.log(JSON.stringify({ mutants: outcomes.length, of, unjudged, caught, share }));
 else {
   console.log(
-    `\n${outcomes.length - survivors.length} of ${outcomes.length} caught (${share.toFixed(1)} %); ${of} mutants in all.`,
+    `\n${caught} of ${judged.length} caught (${share.toFixed(1)} %); ${unjudged} not judged; ${of} mutants in all.`,
   );
   for (const survivor of survivors.toSorted((a, b) => a.file.localeCompare(b.file) || a.line - b.line))
     console.log(show(survivor));
 }
-if (values.planted && survivors.length > 0) process.exitCode = 2;
+if (values.planted && survivors.length + unjudged > 0) process.exitCode = 2;

@@ -115,6 +115,7 @@ class ${Name}Backend implements Backend {
     wanted: "the ${name} backend is still to be built",
     otherTtl: "the ${name} backend is still to be built",
     steal: "the ${name} backend is still to be built",
+    waiters: "the ${name} backend is still to be built",
   };
 
   async attempt(claim: Claim): Promise<Granted | Refused> {
@@ -232,7 +233,7 @@ const locks = await connect("${scheme}://localhost:1234");
 const touched = {
   "src/backends/all.ts": (text) =>
     insertBehind(
-      text.replace(/(export type BackendName = [^;]*);/, `$1 | "${name}";`),
+      text.replace(/(export type BackendName =[^;]*);/, `$1 | "${name}";`),
       /^ {2}zookeeper: .*$/m,
       `\n  ${name}: { schemes: ["${scheme}"], clients: [], load: () => import("./${name}/open.ts") },`,
     ),

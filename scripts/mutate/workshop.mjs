@@ -26,6 +26,8 @@ const NEVER_STALE = new Date("2100-01-01");
 export class Workshop {
   /** The group of processes that tests at this moment. */
   running;
+  /** By path: what stood there before, and what stands there now. */
+  #changed = new Map();
 
   /**
    * @param {string} root the repository, with dist/ built from src/
@@ -58,25 +60,42 @@ export class Workshop {
     );
   }
 
-  /** Breaks one file, in src/ and in dist/. Returns why that cannot be built, if so; and how to mend it. */
+  /** Breaks one file, in src/ and in dist/, until mend(). Returns why that cannot be built, if so. */
   plant(file, text) {
-    const changed = new Map();
     const write = (path, contents) => {
       const whole = join(this.dir, path);
-      changed.set(whole, existsSync(whole) ? readFileSync(whole) : undefined);
+      const known = this.#changed.get(whole);
+      const before = known === undefined ? existsSync(whole) && readFileSync(whole) : known.before;
+      this.#changed.set(whole, { before, now: contents });
       writeFileSync(whole, contents);
-    };
-    const mend = () => {
-      for (const [path, before] of changed) {
-        if (before === undefined) rmSync(path);
-        else writeFileSync(path, before);
-      }
     };
     write(file, text);
     let refused;
     if (file.endsWith(".lua")) refused = this.#buildLua(write);
     else this.#emit(file, text, write);
-    return { mend, refused };
+    return { refused };
+  }
+
+  mend() {
+    this.#put("before");
+    this.#changed.clear();
+  }
+
+  /** Without the bug meanwhile. */
+  async unbroken(work) {
+    this.#put("before");
+    try {
+      return await work();
+    } finally {
+      this.#put("now");
+    }
+  }
+
+  #put(which) {
+    for (const [path, contents] of this.#changed) {
+      if (contents[which] === false) rmSync(path, { force: true });
+      else writeFileSync(path, contents[which]);
+    }
   }
 
   /** Runs test files one after the other until one is red: `undefined` where all are green. */
@@ -177,7 +196,11 @@ export class Workshop {
     } catch (error) {
       return String(error.stderr);
     }
-    for (const path of modules) this.#emit(path, readFileSync(join(this.dir, path), "utf8"), write);
+    for (const path of modules) {
+      const text = readFileSync(join(this.dir, path), "utf8");
+      write(path, text);
+      this.#emit(path, text, write);
+    }
     return undefined;
   }
 }

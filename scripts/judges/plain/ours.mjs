@@ -1,0 +1,14 @@
+// A process of Holdfast that takes turns on one plain lock: see take-turns.mjs.
+import { connect } from "../../../dist/index.js";
+import { work } from "./worker.mjs";
+
+const { url, name, ttlMs } = JSON.parse(process.argv[2]);
+const locks = await connect(url);
+await work(async (section) => {
+  const lease = await locks.acquire(name, { ttl: ttlMs, wait: "1h" });
+  const isHeld = await section();
+  const stayed = !lease.signal.aborted;
+  await lease.release().catch(() => {});
+  return isHeld && stayed;
+});
+await locks.close();
