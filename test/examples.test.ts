@@ -20,6 +20,11 @@ import { EtcdClient } from "../src/backends/etcd/index.ts";
 import { ZooKeeperClient } from "../src/backends/zookeeper/index.ts";
 import { ROOT } from "./dist.ts";
 
+/** The same in each framework. */
+const HTTP = [
+  /^charging 100\n201 \{"paid":100\} replayed: null\n201 \{"paid":100\} replayed: true\n/,
+  /^this request has the order, another one gets 409$/m,
+];
 const REFUSED = /^refused: ERR_FENCE_REJECTED$/m;
 
 /** What each example prints, whatever the fences are. */
@@ -30,6 +35,20 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
   "shared.mjs": [/(reads "spring" together with 2 others\n\w* ?){3}/, /writes "summer" while 0 read/],
   "limit.mjs": [/^10 files, never more than 3 at a time$/m],
   "several.mjs": [/^account 1: 90, account 2: 110, together: 200$/m],
+  "once-per-slot.mjs": [/^3 runs of 3 slots by 3 pods$/m, /^fences rise from run to run: true$/m],
+  "bullmq.mjs": [
+    /^8 orders, never more than 1 of a customer at a time, different customers together: true$/m,
+    /^in order: ada 0, 2, 4, 6; ben 1, 3, 5, 7$/m,
+  ],
+  "express.mjs": HTTP,
+  "fastify.mjs": HTTP,
+  "hono.mjs": HTTP,
+  "console.mjs": [
+    /^a stranger: 403, ben: 200$/m,
+    /^ben may not end it: 403$/m,
+    /^audit: ada release report:nightly done: it hangs$/m,
+    /^the holder hears why: ended by force by ada: it hangs$/m,
+  ],
   "fence-etcd.mjs": [REFUSED, /the invoice is paid/],
   "fence-file.mjs": [REFUSED, /written by the next holder/],
   "fence-http.mjs": [/^not sent: ERR_LOCK_LOST$/m, REFUSED, /the invoice is paid/],
@@ -39,12 +58,22 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
     /^(?:ada|ben) sends, fence \d+\n(?:ada|ben) sends, fence \d+\nadding up\ntotal 4711, and again 4711, replayed: true\n/,
     /^in a transaction, alone$/m,
   ],
+  "telemetry.mjs": [
+    /^log: an acquire of lock order:4711 has waited for \d+ ms, and still does/m,
+    /(trace: charge is inside "hold order:\{id\}", inside "(?:ada|ben|cyd)"\n){3}/,
+    /(trace: (?:ben|cyd) waited for ada\n){2}/,
+    /^holdfast_acquire_duration_seconds_count\{.*template="order:\{id\}",outcome="acquired"\} 3$/m,
+    /^holdfast_held\{.*\} 0$/m,
+  ],
+  "redis-plain.mjs": [
+    /^the new pod holds it; the old one gets it: false\nthe old pod holds it; the new one gets it: false\nthe new pod had its turn\n/,
+  ],
   "fence-redis.mjs": [REFUSED, /the invoice is paid/],
   "fence-zookeeper.mjs": [REFUSED, /the invoice is paid/],
 };
 
-/** Parts of an example, not examples. */
-const PARTS = new Set(["object-store.mjs"]);
+/** Parts of an example, not examples; what is compiled first, in test/adapters/nestjs-compiled.test.ts; and what `npm run test:next` builds. */
+const PARTS = new Set(["object-store.mjs", "nestjs", "nextjs"]);
 
 let redis: RedisServer;
 let postgres: PostgresServer;

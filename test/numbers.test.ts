@@ -191,6 +191,12 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
     constant("src/contract", "REASON_MAX"),
     constant("src/contract", "META_BYTES_MAX") / 1024,
   ],
+  [
+    "docs/telemetry.md",
+    "the first {} are kept apart, at {} characters each",
+    constant("src/telemetry", "TEMPLATES_MAX"),
+    constant("src/telemetry", "TEMPLATE_LENGTH_MAX"),
+  ],
   ["docs/fencing.md", "after `idle` ({} s by default)", defaultOf("src/fence/postgres/check.ts", "idle") / 1000],
   ["docs/backends/file.md", "about every {} ms without", constant(FILE, "BARE_POLL_MS")],
   ["docs/backends/file.md", "the clock by more than {} ms", Math.ceil(constant(FILE, "AHEAD_MAX_US") / 1000)],
@@ -256,9 +262,20 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   [
     "docs/backends/postgres.md",
     "a holder that reads `lease.wanted`, every {} ms",
-    constant("src/backends/postgres/wanted.ts", "PACE_MS"),
+    constant("src/backends/postgres/wanted-news.ts", "PACE_MS"),
   ],
   ["docs/backends/shedlock.md", "asks again every {} ms", constant("src/backends/shedlock", "POLL_MS")],
+  [
+    "docs/backends/redis-plain.md",
+    "asked for every {} s or so",
+    constant("src/backends/redis-plain", "SAFETY_MS") / 1000,
+  ],
+  [
+    "docs/backends/redis-plain.md",
+    "without them from every {} ms to every {} ms",
+    constant("src/backends/redis-plain", "POLL_MIN_MS"),
+    constant("src/backends/redis-plain", "POLL_MAX_MS"),
+  ],
   ["docs/backends/shedlock.md", "less than {} characters", constant("src/backends/shedlock", "LOCKED_BY_MAX")],
   ["docs/backends/zookeeper.md", "Frames above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
   ["docs/backends/zookeeper.md", "A list or a node above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
@@ -277,6 +294,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
 
 /** Numbers with a unit that are no constant of ours, and what they are. */
 const OTHERS: Readonly<Record<string, readonly (readonly [page: string, words: string])[]>> = {
+  "of a pattern in Lua": [["docs/backends/redis-plain.md", "(16 to 128 characters without spaces)"]],
   "of ShedLock's own": [["docs/backends/shedlock.md", "Names of more than 64 characters"]],
   "of ZooKeeper's own": [
     ["docs/backends/zookeeper.md", "(4 s to 40 s with the defaults)"],

@@ -6,6 +6,7 @@ test("holdfast exports these names and no others", () => {
   expect(Object.keys(holdfast).toSorted()).toEqual([
     "LockBackendError",
     "LockClosedError",
+    "LockDeadlockError",
     "LockError",
     "LockLostError",
     "LockOutcomeError",

@@ -1,6 +1,10 @@
 /** The harness's arithmetic: wrong statistics would be believed. */
 import { describe, expect, test } from "vitest";
 import { handOvers, merge, SectionLog, summary, violations } from "../../bench/lib/sections.mjs";
+import { seeded } from "../../src/testing/seeded-random.ts";
+import { medians } from "../../bench/lib/contest.mjs";
+import { othersSince, readMachine } from "../../bench/lib/others.mjs";
+import { rotate } from "../../bench/lib/rotation.mjs";
 import { jain, median, percentile, quietest, sorted, spread } from "../../bench/lib/stats.mjs";
 
 describe("statistics", () => {
@@ -26,10 +30,50 @@ describe("statistics", () => {
     expect(jain([0, 0])).toBeNaN();
   });
 
-  test("the quietest two thirds of the slices are kept, and one at least", () => {
-    const cost = (slice: { us: number }): number => slice.us;
-    expect(quietest([{ us: 9 }, { us: 1 }, { us: 5 }], cost)).toEqual([{ us: 1 }, { us: 5 }]);
-    expect(quietest([{ us: 9 }], cost)).toEqual([{ us: 9 }]);
+  test("the two thirds of the slices in which others did least are kept, and one at least, whatever was measured", () => {
+    const slices = [
+      { us: 1, othersPart: 0.9 },
+      { us: 9, othersPart: 0.1 },
+      { us: 5, othersPart: 0.2 },
+    ];
+    expect(quietest(slices).map(({ us }) => us)).toEqual([9, 5]);
+    expect(quietest(slices.slice(0, 1)).map(({ us }) => us)).toEqual([1]);
+  });
+
+  test("of the slices of a contestant the median counts, and of the longest waits the longest, also of a slice that is not kept", () => {
+    const slice = (p50: number, max: number, othersPart: number, violated = 0) => ({
+      waitMs: { p50, p99: p50, max },
+      violations: violated,
+      othersPart,
+    });
+    const sum = medians([slice(1, 10, 0.1), slice(3, 20, 0.2), slice(9, 900, 0.8, 1)]);
+    expect(sum).toMatchObject({ waitMs: { p50: 2, p99: 2, max: 900 }, violations: 1 });
+  });
+
+  test("the order of the contestants is drawn anew in every round, and each has its slice in each", async () => {
+    const all = ["a", "b", "c", "d", "e", "f"];
+    const ran: string[][] = [];
+    const chance = seeded(7);
+    const slice = (one: string, round: number) => {
+      (ran[round + 1] ??= []).push(one);
+      return Promise.resolve({ round });
+    };
+    const results = await rotate(all, 5, slice, { random: () => chance.fraction() });
+    expect(ran.map((round) => round.toSorted().join(""))).toEqual(Array.from({ length: 6 }, () => "abcdef"));
+    expect(new Set(ran.map((round) => round.join(""))).size).toBeGreaterThan(3);
+    expect(results.get("a")).toMatchObject({ slices: Array.from({ length: 5 }, (_, round) => ({ round })) });
+  });
+
+  test("what others use of the machine is counted apart from what this process and its children use", () => {
+    const before = { busy: 100, all: 1000, own: 50 };
+    expect(othersSince(before, { busy: 180, all: 1100, own: 110 })).toBeCloseTo(0.2);
+    expect(othersSince(before, { busy: 180, all: 1100, own: 130 })).toBe(0);
+    expect(othersSince(undefined, undefined)).toBe(0);
+    // Work of our own counts as our own: a fifth of a second is 20 ticks.
+    const start = readMachine();
+    const used = process.cpuUsage();
+    while (process.cpuUsage(used).user < 200_000);
+    expect(readMachine()!.own - start!.own).toBeGreaterThan(10);
   });
 });
 

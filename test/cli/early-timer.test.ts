@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { WardenOrder } from "../../src/cli/run/warden-process.ts";
-import { machineMs } from "../../src/contract/clock.ts";
+import { machineMs } from "../../src/contract/machine-clock.ts";
 import { newMarks } from "../../src/cli/run/process-marks.ts";
 import { startTimeOf } from "../../src/cli/run/processes.ts";
 import { isRunning, SHIPPED, until } from "./harness.ts";

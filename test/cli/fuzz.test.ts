@@ -16,7 +16,7 @@ import { fenceOf } from "../../src/cli/fence-flag.ts";
 import { COMMON_FLAGS, parseFlags } from "../../src/cli/flags.ts";
 import type { Io } from "../../src/cli/io.ts";
 import { readLockFlags } from "../../src/cli/lock-flags.ts";
-import { maskSecrets, secretsOf, withoutSecrets } from "../../src/cli/mask-secrets.ts";
+import { maskSecrets, secretsOf, withoutSecrets } from "../../src/contract/mask-secrets.ts";
 import { parseUrl as parseQuorum } from "../../src/backends/quorum/open.ts";
 import { parseUrl as parseRedis } from "../../src/backends/redis/url.ts";
 import { resolveUrl } from "../../src/backends/url-source.ts";

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
 
-import { maskSecrets, secretsOf } from "../../src/cli/mask-secrets.ts";
+import { maskSecrets, secretsOf } from "../../src/contract/mask-secrets.ts";
 import { Bench } from "./harness.ts";
 
 const bench = new Bench();

@@ -41,6 +41,11 @@ async function stopped<Server extends { stop(): Promise<void> }>(started: Promis
 const STORES: Readonly<Record<string, Store>> = {
   file: { url: async () => bench.url, outlives: true, common: true },
   redis: { url: async () => (await stopped(startRedis())).url, outlives: true, common: true },
+  "redis-plain": {
+    url: async () => `${(await stopped(startRedis())).url}?layout=plain`,
+    outlives: true,
+    common: true,
+  },
   "redis+sentinel": { url: async () => (await stopped(startSentinels())).url, outlives: true, common: true },
   "redis+cluster": { url: async () => (await stopped(startCluster())).url, outlives: true, common: true },
   redlock: {

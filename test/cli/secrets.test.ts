@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { withoutSecrets } from "../../src/cli/mask-secrets.ts";
+import { withoutSecrets } from "../../src/contract/mask-secrets.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { Bench, MAIN, until } from "./harness.ts";
 

@@ -150,6 +150,37 @@ describe("top", () => {
     await waiter.done;
   });
 
+  test("--by wait shows for whom it was waited, also when that is over; --json is for scripts", async () => {
+    const alpha = await holds("alpha", "--reason", "import");
+    const waiter = bench.start(["run", "alpha", "--", "true"], { input: "" });
+    const asked = ["top", "--by", "wait", "--json", "--every", "50ms", "--for", "300ms"];
+    interface Waits {
+      readonly looks: number;
+      readonly locks: readonly { readonly waitMs: number; readonly holders: readonly Record<string, unknown>[] }[];
+    }
+    const sampled = await until(async () => {
+      const waits = JSON.parse((await bench.run(asked)).stdout) as Waits;
+      return waits.locks.length > 0 ? waits : undefined;
+    }, "the waiter is seen");
+    expect(sampled.looks).toBeGreaterThan(1);
+    expect(sampled.locks).toMatchObject([
+      { name: "alpha", waiting: 1, holders: [{ reason: "import", pid: alpha.pid }] },
+    ]);
+    expect(sampled.locks[0]?.holders[0]?.["waitMs"]).toBe(sampled.locks[0]?.waitMs);
+
+    terminal.type("holdfast top --by wait --every 100ms");
+    await terminal.shows(/^NAME +WAITERS +WAITED▾ +FOR/m);
+    await terminal.shows(new RegExp(`^alpha +1 +\\S+ m?s +100 % \\S+:${alpha.pid} import`, "m"));
+    await release(alpha);
+    await waiter.done;
+    await terminal.shows(new RegExp(`^alpha +\\S+ m?s +100 % \\S+:${alpha.pid} import`, "m"));
+    terminal.keys("s");
+    await terminal.shows(/NAME▴ +MODE/);
+    await terminal.lacks(/^alpha/m);
+    terminal.keys("q");
+    await restored();
+  });
+
   test.each([
     ["q", (): void => terminal.keys("q"), 0],
     ["Ctrl-C", (): void => terminal.keys("C-c"), 130],

@@ -3,7 +3,8 @@ import { describe, expect, test } from "vitest";
 import { parseDurationMs } from "../../src/cli/duration-flag.ts";
 import { nearest } from "../../src/cli/suggest.ts";
 import { fit, table, width } from "../../src/cli/format-text.ts";
-import { hostAndPid, ordinal, snapshotJson } from "../../src/cli/format-lock.ts";
+import { ordinal, snapshotJson } from "../../src/cli/format-lock.ts";
+import { hostAndPid } from "../../src/core/read-snapshot.ts";
 import { printable } from "../../src/contract/foreign.ts";
 
 describe("durations at the prompt", () => {

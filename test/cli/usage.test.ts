@@ -102,6 +102,9 @@ describe.concurrent("wrong usage exits with 64 and says what was meant", () => {
     [["release", "a", "--fence", "1", "--reason", " "], "--reason must not be empty"],
     [["renew", "a"], "which lease?"],
     [["top"], "top needs a terminal"],
+    [["top", "--by", "wait"], "top needs a terminal"],
+    [["top", "--by", "size"], "--by is one of name, held, left, waiters, fence, wait"],
+    [["top", "--by", "wait", "--for", "1s"], "--for goes with --by wait and --json"],
     [["completion", "tcsh"], "for which shell? bash, zsh, fish"],
     [["ls", "--url", "mysql://x"], "mysql:"],
     // S145: an unset variable in a script must not mean "this machine only".

@@ -3,7 +3,7 @@ import type { Abilities } from "../../src/contract/backend.ts";
 import type { Declined } from "../../src/testing/index.ts";
 
 /** A quorum says why itself. */
-export const quorumCannot: readonly (keyof Abilities)[] = ["outcomes", "wanted", "steal"];
+export const quorumCannot: readonly (keyof Abilities)[] = ["outcomes", "wanted", "steal", "waiters"];
 
 const NO_QUEUE = "members of a quorum keep no queue: votes decide who is granted next, not the order of arrival";
 const NO_WAITERS =

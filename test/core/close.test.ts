@@ -2,6 +2,8 @@
 import { expect, test } from "vitest";
 import { LockClosedError, LockLostError } from "../../src/contract/errors.ts";
 import { createLocks } from "../../src/core/locks.ts";
+import { memory } from "../../src/backends/memory/index.ts";
+import { subscribe } from "../../src/core/subscribe.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 test("close stops acquiring, tells the work, waits for it, then releases and closes the backend", async () => {
@@ -233,3 +235,36 @@ test("close() waits for as long as the store goes on answering, however many lea
   expect(clock.now()).toBeGreaterThanOrEqual(2000 * names.length);
   expect(await other().query()).toMatchObject({ held: [], pending: [] });
 });
+
+type Listening = "no one" | "leases" | "acquires" | "contention()";
+
+test.each<Listening>(["no one", "leases", "acquires", "contention()"])(
+  "no caller gets a lease that close() has released, whenever that is called; who listens: %s",
+  async (listening) => {
+    const ends: (() => void)[] = [];
+    if (listening === "leases") ends.push(subscribe("hold", () => {}));
+    if (listening === "acquires") ends.push(subscribe("acquire", () => {}));
+    const over: string[] = [];
+    let closed = 0;
+    for (const names of ["a", ["a", "b"]]) {
+      for (let turns = 0; turns < 30; turns++) {
+        const locks = createLocks(memory());
+        if (listening === "contention()") await locks.contention();
+        const taken = locks.acquire(names).then(
+          (lease) => {
+            if (lease.remaining() <= 0) over.push(`${String(names)} after ${turns}`);
+          },
+          (error: unknown) => {
+            expect(error).toBeInstanceOf(LockClosedError);
+            closed++;
+          },
+        );
+        for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+        await Promise.all([locks.close(), taken]);
+      }
+    }
+    for (const end of ends) end();
+    expect(over).toEqual([]);
+    expect(closed).toBeGreaterThan(1);
+  },
+);

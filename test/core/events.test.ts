@@ -58,10 +58,14 @@ test("a hold is traced from grant to release, and its loss is reported", async (
   expect(starts).toMatchObject([{ name: "a", fence: lease.fence }]);
   expect(ends).toMatchObject([{ name: "a", end: "released", heldMs: 1000 }]);
   const second = await locks.acquire("a");
+  await clock.advance(500);
   backend.listener!.lost(backend.steps.at(-1)!.claims[0]!.id, "evicted");
+  // At once: its user may never release it.
+  expect(errors).toMatchObject([{ name: "a", fence: second.fence, heldMs: 500 }]);
+  await clock.advance(500);
   expect(losses).toMatchObject([{ backend: "scripted", name: "a", fence: second.fence, reason: "evicted" }]);
   await second.release();
-  expect(ends[1]).toMatchObject({ end: "lost" });
+  expect(ends[1]).toMatchObject({ end: "lost", heldMs: 500 });
   expect(errors).toHaveLength(1);
 });
 
@@ -183,6 +187,23 @@ test("what is handed on in memory is contended, and asks the store for nothing",
   ]);
 });
 
+test("how long a lease was held counts from its own beginning, also where it was handed on", async () => {
+  const { clock, locks } = stage();
+  const ended: HoldEvent[] = [];
+  onTestFinished(subscribeTyped("hold", (event) => void ended.push({ ...event })));
+  const first = await locks.acquire("a");
+  await clock.advance(6);
+  const second = locks.acquire("a");
+  await first.release();
+  const next = await second;
+  await clock.advance(10);
+  await next.release();
+  expect(ended).toMatchObject([
+    { heldMs: 6, localHandOver: false },
+    { heldMs: 10, localHandOver: true },
+  ]);
+});
+
 test("a try on a busy lock says who holds it; a call that gave up says it, too", async () => {
   const { clock, locks, other } = stage();
   await other().acquire("a");
@@ -283,6 +304,49 @@ test("what a subscriber of the hold's beginning runs is no re-entry into it", as
   expect(new Set(fences).size).toBe(2);
 });
 
+test("a hold knows its acquire, and what a subscriber adds to the claim is there for others, beside what its caller wrote", async () => {
+  const { locks, other } = stage();
+  const begun: HoldEvent[] = [];
+  onTestFinished(subscribeTyped("hold:start", (event) => void begun.push(event)));
+  const meta = { traceparent: "mine", reason: "not this" };
+  onTestFinished(subscribeTyped("acquire:start", (event) => void (event.meta = meta)));
+  await locks.acquire("a", { meta: { reason: "nightly" } });
+  expect(begun[0]?.acquired).toMatchObject({ name: "a", outcome: "acquired", waitedMs: 0 });
+  expect((await other().inspect("a")).held[0]?.meta).toEqual({ traceparent: "mine", reason: "nightly" });
+});
+
+test.each([{ much: "x".repeat(5000) }, { no: 1 }, "text", []])(
+  "what a subscriber may not add is left out: %#",
+  async (meta) => {
+    const { locks, other } = stage();
+    onTestFinished(subscribeTyped("acquire:start", (event) => void (event.meta = meta as never)));
+    await locks.acquire("a", { meta: { reason: "nightly" } });
+    expect((await other().inspect("a")).held[0]?.meta).toEqual({ reason: "nightly" });
+  },
+);
+
+test("a renewal says how late its answer came, counting the tries that failed", async () => {
+  const { clock, backend, locks } = stage({ ttl: "30s" });
+  const renewals = listen("holdfast:renew");
+  await locks.acquire("a");
+  const dueMs = clock.now() + 10_000;
+  backend.interfere.renew = () => Promise.reject(new Error("cut off"));
+  await clock.advance(14_000);
+  const failed = renewals.length;
+  expect(failed).toBeGreaterThan(0);
+  backend.interfere.renew = undefined;
+  await clock.advance(6000);
+  const late = renewals[failed]!;
+  expect(late).toMatchObject({ renewed: 1, tookMs: 0, ttlMs: 30_000 });
+  // The renewal was due up to a tenth of ten seconds early, and was confirmed after the store had come back.
+  expect(late["delayMs"]).toBeGreaterThanOrEqual(4000);
+  expect(late["delayMs"]).toBeLessThanOrEqual(clock.now() - dueMs + 1000);
+  renewals.length = 0;
+  await clock.advance(12_000);
+  // Timers count whole milliseconds.
+  expect(renewals[0]!["delayMs"]).toBeLessThan(1);
+});
+
 test("subscribe() ends with what it returns, and knows its names", async () => {
   const { locks } = stage();
   const seen: HoldEvent[] = [];
@@ -296,4 +360,28 @@ test("subscribe() ends with what it returns, and knows its names", async () => {
       /Expected `name` to be one of "acquire:start", "acquire"/,
     );
   expect(() => subscribeTyped("lost", undefined as never)).toThrow(/`listener` to be a function/);
+});
+
+test("how often the store was asked is said whatever came of it: no answer, a failure, an outcome", async () => {
+  const { backend, clock, locks } = stage();
+  await locks.once("done", { keep: "1h" }, () => 1);
+  const seen = acquires();
+  await locks.once("done", { keep: "1h" }, () => 2);
+  backend.interfere.attempt = () => new Promise(() => {});
+  const [late, first] = [failure(locks.acquire("a", { wait: "1s" })), failure(locks.acquire("b", { wait: "1s" }))];
+  const heir = failure(locks.acquire("b", { wait: "2s" }));
+  await clock.advance(2000);
+  await Promise.all([late, first, heir]);
+  backend.interfere.attempt = () => Promise.reject(new LockBackendError("scripted", "c", "no", { fatal: true }));
+  await failure(locks.acquire("c"));
+  await failure(locks.tryAcquire("c"));
+  expect(seen.map(({ name, outcome, attempts }) => [name, outcome, attempts])).toEqual([
+    ["done", "done", 1],
+    ["a", "error", 1],
+    ["b", "error", 1],
+    // The question was for the one before it.
+    ["b", "error", 0],
+    ["c", "error", 1],
+    ["c", "error", 1],
+  ]);
 });

@@ -60,3 +60,15 @@ test("forceRelease() that ended nothing ends nothing here", async () => {
   lease.assertHeld();
   expect(await lease.release()).toBe("released");
 });
+
+test("forceRelease() keeps who did it, where that is another than these locks", async () => {
+  const { locks, other } = withoutNews();
+  const lease = await locks.acquire("a");
+  expect(await other.forceRelease("a", { fence: lease.fence, reason: "stuck", by: "ada@laptop" })).toBe(true);
+  expect((await other.inspect("a")).forced).toMatchObject([{ by: "ada@laptop", reason: "stuck" }]);
+  const own = await locks.acquire("b");
+  expect(await locks.forceRelease("b", { fence: own.fence, reason: "stuck", by: "ada@laptop" })).toBe(true);
+  expect(own.signal.reason).toMatchObject({ loss: { kind: "forced", by: "ada@laptop", reason: "stuck" } });
+  for (const by of ["", 7, "x".repeat(201)] as string[])
+    await expect(locks.forceRelease("b", { fence: 1n, reason: "stuck", by })).rejects.toThrow("`by`");
+});

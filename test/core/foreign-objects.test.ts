@@ -332,17 +332,20 @@ describe("S157: renewals and releases that cannot be read", () => {
 
   test("query() and forceRelease()", async () => {
     const snapshots = [
-      throwing("held"),
-      { held: [throwing("holder")], pending: [], forced: [] },
-      { held: [{}], pending: [], forced: [] },
-      { held: [], pending: [], forced: [hostile()] },
-    ];
-    for (const snapshot of snapshots) {
+      [throwing("held"), "what cannot be read ("],
+      [{ held: [throwing("holder")], pending: [], forced: [] }, "what cannot be read ("],
+      [{ held: [{}], pending: [], forced: [] }, "what cannot be read ("],
+      [{ held: [], pending: [], forced: [hostile()] }, "what cannot be read ("],
+      [{ held: [], pending: [] }, ""],
+      [undefined, "undefined"],
+    ] as const;
+    for (const [snapshot, words] of snapshots) {
       const { backend, locks } = stage();
       backend.query = async () => snapshot as never;
       const error = await failure(locks.query());
       expect(error).toBeInstanceOf(LockBackendError);
-      expect(error.message).toContain("answered query() with");
+      expect(error.message).toContain(`The scripted backend answered query() with ${words}`);
+      expect(error.message).toContain(", not with the lists `held`, `pending` and `forced`.");
     }
     for (const answer of [undefined, "ok", 1, null]) {
       const { backend, locks } = stage();

@@ -6,6 +6,34 @@ import { failure, gate, type Stage, stage } from "./scripted.ts";
 
 const never = (): Promise<never> => new Promise(() => {});
 
+describe("what a release says", () => {
+  const names = ["a", "b", "c"];
+
+  test("is released where all parts are, also when asked again", async () => {
+    const { locks } = stage();
+    const lease = await locks.acquire(names);
+    expect(await lease.release()).toBe("released");
+    expect(await lease.release()).toBe("released");
+  });
+
+  test("is unknown where one part is, and lost where one is, whatever the others are", async () => {
+    for (const [lost, result] of [
+      ["", "unknown"],
+      ["c", "lost"],
+    ] as const) {
+      const { backend, clock, locks } = stage();
+      const lease = await locks.acquire(names, { ttl: "3s" });
+      const claims = backend.steps.map(({ claims: [claim] }) => claim!);
+      backend.interfere.release = (pass, [claim]) =>
+        claim!.name === "b" ? Promise.reject(new Error("cut off")) : pass();
+      for (const { id, name } of claims) if (name === lost) backend.listener!.lost(id, "broken by hand");
+      const released = lease.release();
+      await clock.advance(30_000);
+      expect(await released).toBe(result);
+    }
+  });
+});
+
 describe("who gives up", () => {
   for (const order of ["the loss first", "the abort first"]) {
     test(`S124: a part is lost and the caller aborts, ${order}: the caller gets its own reason`, async () => {

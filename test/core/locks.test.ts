@@ -70,6 +70,21 @@ describe("run", () => {
     );
     expect(error.cause).toBe(cause);
   });
+
+  test("what is thrown and is no error stays exactly as it is, also where the lease was lost", async () => {
+    for (const thrown of [{ status: 503 }, "in words", undefined, null]) {
+      const { backend, locks } = stage();
+      const caught = await locks
+        .run("a", () => {
+          backend.listener!.lost(backend.steps[0]!.claims[0]!.id, "evicted");
+          // oxlint-disable-next-line typescript/only-throw-error -- that is what this is about
+          throw thrown;
+        })
+        .catch((error: unknown) => error);
+      expect(caught).toBe(thrown);
+      if (typeof caught === "object" && caught !== null) expect(Object.keys(caught)).toEqual(["status"]);
+    }
+  });
 });
 
 describe("acquire", () => {

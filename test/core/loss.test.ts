@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { readLoss } from "../../src/contract/answer.ts";
 import { LockLostError, LockTimeoutError } from "../../src/contract/errors.ts";
 import { describeLoss, type LossReason } from "../../src/contract/loss.ts";
+import { stage } from "./scripted.ts";
 
 const FORCED: LossReason = { kind: "forced", by: "ops", reason: "stuck" };
 
@@ -92,4 +93,65 @@ test("a time-out in a quarantine says so, and names no holder", () => {
     /^Lock "invoice:42" cannot be granted yet: the store may have lost its data, and is in quarantine for 12 s; gave up after 2 s/,
   );
   expect(new LockTimeoutError("invoice:42", 2000).quarantineMs).toBeUndefined();
+});
+
+describe("the cause of a loss", () => {
+  const refusal = new Error("permission denied");
+
+  test("is what the last renewal failed with", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    const failures = [new Error("cut off"), refusal];
+    backend.interfere.renew = () => Promise.reject(failures.length > 1 ? failures.shift() : refusal);
+    await clock.advance(30_000);
+    const lost = lease.signal.reason as LockLostError;
+    expect(lost.loss).toMatchObject({ kind: "expired", renewal: "failed" });
+    expect(lost.cause).toBe(refusal);
+    // That is data, which can be sent and written down.
+    expect(JSON.parse(JSON.stringify(lost.loss))).toEqual(lost.loss);
+    expect(() => lease.assertHeld()).toThrow(lost);
+    expect(await lease.release()).toBe("lost");
+  });
+
+  test("is its own, of several that are renewed together", async () => {
+    const { clock, backend, locks } = stage();
+    const leases = [await locks.acquire("a"), await locks.acquire("b"), await locks.acquire("c")];
+    const causes: Record<string, Error> = { a: refusal, b: new Error("too long") };
+    backend.interfere.renew = async (_, claims) =>
+      claims.map(({ name }) => (name in causes ? { held: "unknown", cause: causes[name] } : { held: true }));
+    await clock.advance(30_000);
+    const [a, b] = leases.map(({ signal }) => signal.reason as LockLostError | undefined);
+    expect([a!.cause, b!.cause]).toEqual([causes.a, causes.b]);
+    leases[2]!.assertHeld();
+  });
+
+  test("is reported as well where a call of the lease notices the loss first", async () => {
+    const { clock, backend, locks } = stage();
+    const lease = await locks.acquire("a");
+    backend.interfere.renew = () => Promise.reject(refusal);
+    while (backend.count("renew") === 0) await clock.step();
+    clock.block(30_000);
+    expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ cause: refusal }));
+    expect(await lease.release()).toBe("lost");
+    expect((lease.signal.reason as LockLostError).cause).toBe(refusal);
+  });
+
+  test("is none of a renewal that was followed by an answer, nor of a lease that ended for another reason", async () => {
+    const { clock, backend, locks } = stage();
+    const [lease, other] = [await locks.acquire("a"), await locks.acquire("b")];
+    backend.interfere.renew = () => Promise.reject(refusal);
+    await clock.advance(12_000);
+    const failed = backend.count("renew");
+    expect(failed).toBeGreaterThan(0);
+    await locks.forceRelease("b", { fence: other.fence, reason: "stuck" });
+    await clock.advance(1);
+    expect((other.signal.reason as LockLostError).loss.kind).toBe("forced");
+    expect(other.signal.reason).not.toHaveProperty("cause");
+    backend.interfere.renew = undefined;
+    await clock.advance(10_000);
+    backend.interfere.renew = () => new Promise(() => {});
+    await clock.advance(30_000);
+    expect(lease.signal.reason).toMatchObject({ loss: { kind: "expired", renewal: "late" } });
+    expect(lease.signal.reason).not.toHaveProperty("cause");
+  });
 });

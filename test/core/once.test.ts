@@ -35,6 +35,25 @@ describe("once()", () => {
     expect([late.value, late.replayed, runs.length]).toEqual([{ by: "here" }, true, 1]);
   });
 
+  test("who only wants the lock, and stands in line among those who want the value, gets the lock", async () => {
+    const { clock, locks, other } = stage();
+    const held = gate();
+    const work = other().once("a", KEEP, () => held.opened.then(() => "done"));
+    await clock.advance(1);
+    const first = locks.once("a", KEEP, () => "not done");
+    await clock.advance(1);
+    const plain = locks.acquire("a", { wait: "1m" });
+    const last = locks.once("a", KEEP, () => "not done");
+    await clock.advance(1);
+    held.open();
+    await clock.advance(100);
+    expect([(await work).value, (await first).value, (await last).value]).toEqual(["done", "done", "done"]);
+    await clock.advance(1000);
+    const lease = await plain;
+    lease.assertHeld();
+    expect(await lease.release()).toBe("released");
+  });
+
   test("runs again when its time is over, and run() takes no notice of it", async () => {
     const { clock, locks } = stage();
     let runs = 0;

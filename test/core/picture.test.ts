@@ -45,6 +45,16 @@ describe("the true picture", () => {
     await Promise.all(all);
   });
 
+  test("a lease that is not renewed shows what was so when it was granted", async () => {
+    const { clock, locks, other } = stage();
+    const lease = await locks.acquire("a", { renew: false });
+    const waiting = locks.acquire("a", { wait: Infinity });
+    await clock.advance(25_000);
+    expect((await other().inspect("a")).held.map(({ processWaiters }) => processWaiters)).toEqual([0]);
+    await lease.release();
+    await (await waiting).release();
+  });
+
   test("those who wait behind a claim stand where it stands, before a claim that queued after it", async () => {
     const { clock, locks, other } = stage();
     const held = gate();

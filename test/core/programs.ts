@@ -540,6 +540,52 @@ export const programs: readonly OldProgram[] = [
     },
   },
   {
+    id: "S132",
+    title: "close() waits for a lease whose renewal was on its way when its release was lost", // seed 285037
+    broke: "left after close",
+    program: {
+      seed: 285_037,
+      run: 1,
+      lagMs: 90,
+      faults: [
+        { client: 0, operation: "renew", nth: 1, fault: { fault: "request-lost" } },
+        { client: 0, operation: "release", nth: 2, fault: { fault: "request-lost" } },
+        { client: 0, operation: "release", nth: 4, fault: { fault: "hang" } },
+      ],
+      threads: [
+        { client: 0, steps: [run("x")] },
+        {
+          client: 0,
+          steps: [
+            { do: "acquire", lock: "x", with: { ttl: 1000 } },
+            { do: "try", lock: "y", with: { ttl: 1000 } },
+            { do: "acquire", lock: "x", with: { mode: "shared" } },
+            { do: "acquire", lock: "x", with: { mode: "shared" } },
+          ],
+        },
+      ],
+    },
+  },
+  {
+    id: "S165",
+    title: "a lease that was extended is asked for after a third of its longer ttl, also after a sleep", // seed 330424: the judge was wrong
+    broke: "signal too late",
+    program: {
+      seed: 0,
+      threads: [
+        { client: 0, steps: [sleep(0), { do: "extend", slot: 0, ttl: 30_000 }, sleep(3240)] },
+        {
+          client: 0,
+          steps: [
+            { do: "try", lock: "x" },
+            { do: "listen", slot: 0, steps: [] },
+            { do: "suspend", ms: 32_400 },
+          ],
+        },
+      ],
+    },
+  },
+  {
     id: "S142",
     title: "a try of several locks gives each answer its time", // seeds 297841 and 236905
     broke: "unexpected error",

@@ -9,8 +9,13 @@ import { expect, test } from "vitest";
 // 1,600 bytes more for the contract of 0.2: outcomes, wanted, and what a claim shows of its process.
 // 600 bytes more for closeOnSignals(), tryRun(), inspect(), isHeld(), outcome() and forget(), most of which is loaded on demand.
 // 100 bytes more: a renewal must be about the same lease, where a question for its claim had no answer (S165). 200 more, so that an outcome is only believed to
-// be kept by the store's word. 450 more for extend() (most of it loaded on demand) and fenceOf(). 500 more for what subscribers hear of an acquire, and subscribe().
-test("the core is at most 20.9 kB, bundled, minified and compressed", async () => {
+// be kept by the store's word. 450 more for extend() (most of it loaded on demand) and fenceOf(). 500 more for what subscribers hear of an acquire, and subscribe(). 200 more
+// for what telemetry needs of the events: a loss when it happens, how late a renewal is, and what is added to a claim's meta.
+// 200 more for what the last renewal failed with: a loss says why. 200 more for contention(), whose code is loaded on demand, and for how often the store was asked.
+// 200 more, so that no subscriber can break a lock by what it does to an event, and each hears the whole story of a lease.
+// 200 more for what an attack found in these: a line that is read once, and a lease that close() has released.
+// 600 more for deadlocks: the option, the error, when to look, and that the store learns at once who waits no longer; what looks at them is loaded on demand.
+test("the core is at most 22.7 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -22,5 +27,5 @@ test("the core is at most 20.9 kB, bundled, minified and compressed", async () =
   for (const name of loaded) for (const needed of chunks.get(name)?.imports ?? []) loaded.add(needed);
   const bytes = brotliCompressSync([...loaded].map((name) => chunks.get(name)?.code ?? "").join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(20_900);
+  expect(bytes).toBeLessThanOrEqual(22_700);
 });

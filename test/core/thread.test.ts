@@ -429,3 +429,31 @@ test("S136: a renewal that fails in the thread is asked for again soon, not afte
     await locks.close();`);
   expect(result).toEqual({ asked: 2, failed: true, result: "released" });
 });
+
+test("why its renewals fail is known here, for the error that a loss becomes, until one succeeds", async () => {
+  const result = await script(`
+    const { RenewThread } = await import("${DIST}/core/renew-thread.js");
+    const { systemClock: clock } = await import("${DIST}/contract/clock.js");
+    const thread = new RenewThread(backend, clock, () => {});
+    const claim = { id: "1", name: "a", ttlMs: 3_600_000 };
+    const hold = { claim, firstFence: 1n, ttlMs: claim.ttlMs, endAtMs: Infinity, fromMs: clock.now(), follow: () => {}, trouble: undefined };
+    // Such a wait keeps the process alive; the thread does not.
+    let isReady = false;
+    void thread.ready().then(() => (isReady = true));
+    await until(() => isReady);
+    view[0] = nowMs() + claim.ttlMs;
+    view[12] = Infinity;
+    thread.keep(hold);
+    const seen = [];
+    for (const more of [1, 2]) {
+      thread.renewNow(hold, true);
+      await until(() => hold.trouble?.failures >= more);
+      seen.push(hold.trouble.cause.message);
+    }
+    view[12] = 0;
+    thread.renewNow(hold, true);
+    await until(() => hold.trouble === undefined);
+    tell(seen);
+    await thread.close();`);
+  expect(result).toEqual(["cut off", "cut off"]);
+});

@@ -295,6 +295,31 @@ describe("beside those who wait", () => {
     expect((await trying).message).toContain("no answer for 5 s");
   });
 
+  test("tries for other terms do not go out beside one that a waiter lets come back first: it would wait for ever", async () => {
+    const { backend, clock, locks } = stage();
+    const answer = gate();
+    const asked: string[] = [];
+    backend.interfere.attempt = async (pass, [claim]) => {
+      asked.push(`${claim!.mode} ${claim!.ttlMs}`);
+      if (asked.length === 1) await answer.opened;
+      return await pass();
+    };
+    const first = locks.tryAcquire("a", { mode: "shared", ttl: "10s" });
+    await clock.settle();
+    const writer = locks.acquire("a", { wait: "1m" });
+    const later = (["20s", "30s"] as const).map((ttl) => locks.tryAcquire("a", { mode: "shared", ttl }));
+    await clock.settle();
+    expect(asked).toEqual(["shared 10000"]);
+    answer.open();
+    await clock.settle();
+    // The waiter is next, and those who came after it find it there.
+    expect(asked[1]).toBe("exclusive 30000");
+    await (await first)!.release();
+    await clock.advance(100);
+    await (await writer).release();
+    await Promise.all(later);
+  });
+
   test("a try whose question the store never answers is asked for anew", async () => {
     const { backend, clock, locks } = stage();
     backend.interfere.attempt = () => {

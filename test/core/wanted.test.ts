@@ -1,6 +1,6 @@
 /** `lease.wanted`, and what a claim shows of its process: hints and facts that decide nothing. */
 import { describe, expect, test } from "vitest";
-import type { Waiting } from "../../src/contract/backend.ts";
+import type { Claim, Waiting } from "../../src/contract/backend.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 describe("lease.wanted", () => {
@@ -47,6 +47,25 @@ describe("lease.wanted", () => {
     await first.release();
     expect((await second).wanted.aborted).toBe(false);
     await (await second).release();
+  });
+
+  test("is asked of the store by the first who wants to know it of a lease, once, and not before", async () => {
+    const { backend, clock, locks } = stage();
+    const expected: string[] = [];
+    Object.assign(backend, { expectWanted: ({ name, mode }: Claim) => expected.push(`${mode} ${name}`) });
+    const readers = await Promise.all(["a", "a", "b"].map((name) => locks.acquire(name, { mode: "shared" })));
+    await clock.advance(15_000);
+    expect(expected).toEqual([]);
+    for (const { wanted } of [...readers.slice(0, 2), ...readers.slice(0, 2)]) expect(wanted.aborted).toBe(false);
+    // Both readers of `a` are one lease of the store's.
+    expect(expected).toEqual(["shared a"]);
+    void readers[2]!.wanted;
+    expect(expected).toEqual(["shared a", "shared b"]);
+    await Promise.all(readers.map((lease) => lease.release()));
+    const again = await locks.acquire("a", { mode: "shared" });
+    void again.wanted;
+    expect(expected).toEqual(["shared a", "shared b", "shared a"]);
+    await again.release();
   });
 
   test("is learnt from the next renewal where the message was lost", async () => {

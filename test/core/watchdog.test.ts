@@ -30,6 +30,31 @@ test("many leases share one timer and few batches", async () => {
   expect(clock.timers).toBeLessThanOrEqual(2);
 });
 
+test("each lease is renewed after a third of its ttl, and at most a tenth of its ttl earlier, whatever the ttl of others is", async () => {
+  const { clock, backend, locks } = stage();
+  const askedMs = new Map<string, number>();
+  const gaps = new Map<number, number[]>([3000, 9000, 60_000, 300_000].map((ttlMs) => [ttlMs, []]));
+  backend.interfere.renew = (pass, claims) => {
+    for (const { id, ttlMs } of claims) {
+      gaps.get(ttlMs)!.push((clock.now() - askedMs.get(id)!) / ttlMs);
+      askedMs.set(id, clock.now());
+    }
+    return pass();
+  };
+  for (let index = 0; index < 12; index++) {
+    await locks.acquire(`lock ${index}`, { ttl: [...gaps.keys()][index % 4]! });
+    askedMs.set(backend.steps.at(-1)!.claims[0]!.id, clock.now());
+    await clock.advance(777);
+  }
+  await clock.advance(600_000);
+  for (const [ttlMs, all] of gaps) {
+    expect(all.length).toBeGreaterThanOrEqual((3 * 2 * 600_000) / ttlMs);
+    // 0.3 to 0.333, less a tenth; and by its first group a lease is taken along a thirtieth early.
+    expect(Math.min(...all)).toBeGreaterThanOrEqual(0.3 - 0.1 - 1 / 30);
+    expect(Math.max(...all)).toBeLessThanOrEqual(1 / 3 + 0.001);
+  }
+});
+
 test("S18: one lease that the store no longer knows does not harm the others of its batch", async () => {
   const { clock, backend, locks } = stage();
   const leases = await Promise.all(["a", "b", "c"].map((name) => locks.acquire(name)));

@@ -1,3 +1,4 @@
+import "../fixed-seed.ts";
 import { execFileSync, fork } from "node:child_process";
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { machineMs } from "../../src/contract/clock.ts";
+import { machineMs } from "../../src/contract/machine-clock.ts";
+import { judgeEnd } from "../../src/lab/soak/end.ts";
 import { SoakRecord } from "../../src/lab/soak/record.ts";
 import { DIST } from "../dist.ts";
 
@@ -60,4 +61,34 @@ test("a short soak with faults finds no violation and no leak", async () => {
       leakedHandles: [],
     });
   }
+});
+
+test("a close() that rejects is a finding, unless the store did not answer the lab in time either", async () => {
+  let nowMs = 0;
+  const closed = [{ left: ["a timer"] }, { left: [], unconfirmed: "the store did not confirm it" }];
+  const nothing = { held: [], pending: [], forced: [] };
+  const judged = async (answerMs: number, isAnswered = true): ReturnType<typeof judgeEnd> => {
+    let asked: (() => void) | undefined;
+    const once = new Promise<void>((resolve) => (asked = resolve));
+    const look = async (): Promise<typeof nothing> => {
+      nowMs += answerMs;
+      asked!();
+      if (!isAnswered) throw new Error("no answer");
+      return nothing;
+    };
+    const stop = async (): Promise<typeof closed> => {
+      await once;
+      return closed;
+    };
+    return await judgeEnd([{ look }], stop, () => nowMs);
+  };
+  expect(await judged(10)).toEqual({
+    findings: [
+      "a timer",
+      "close() failed, though the store answered each question of the lab within 10 ms: the store did not confirm it",
+    ],
+    unconfirmed: 0,
+  });
+  expect(await judged(2000)).toEqual({ findings: ["a timer"], unconfirmed: 1 });
+  expect(await judged(10, false)).toEqual({ findings: ["a timer"], unconfirmed: 1 });
 });

@@ -101,7 +101,7 @@ test("the zone's own role has all the rights that locks need, and another zone's
     expect(await a.steal?.(next, "needed")).toMatchObject({ granted: true });
     const billing = poolOf("billing", "pw-billing", "billing");
     await billing.query(
-      "select holdfast.clean('', 100, 1000), holdfast.store_facts(), holdfast.look_wanted('{}', '{}'), holdfast.release_many('{}', '{}', '{}', 0, false)",
+      "select holdfast.clean('', 100, 1000), holdfast.store_facts(), holdfast.look_wanted('{}', '{}'), holdfast.expect_wanted('{}', '{}', ''), holdfast.release_many('{}', '{}', '{}', 0, false)",
     );
     for (const deed of [
       "select * from holdfast.lease",

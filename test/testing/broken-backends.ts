@@ -257,6 +257,10 @@ export const broken: Readonly<Record<string, Change>> = {
   "shows one lock by its exact name: who holds it, who waits in which order, who was forced out": (right) => ({
     inspect: (name) => right.query(name),
   }),
+  // Counted for each lock by itself.
+  "says in which order claims were queued, for one lock or for several: the same in every answer": onInspect(
+    ({ pending }) => ({ pending: pending.map((waiting) => ({ ...waiting, order: BigInt(waiting.position) })) }),
+  ),
   "says of a lock that is only kept for its minHold that no claim holds it": onInspect(({ held }) => ({
     held: held.map((holding) => ({ ...holding, remainder: undefined })),
   })),

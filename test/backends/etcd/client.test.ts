@@ -316,6 +316,24 @@ describe("a user's token", () => {
     expect(calls).toEqual(["Auth/Authenticate", "KV/Range"]);
   });
 
+  test("has time of its own: calls with less do not end its being asked for, and the next finds it", async () => {
+    let giveToken = (): void => {};
+    const asked = new Promise<void>((resolve) => {
+      giveToken = resolve;
+    });
+    const { endpoint, calls } = await serve(async (method) => {
+      if (method !== "Auth/Authenticate") return rangeAnswer([]);
+      await asked;
+      return token("t");
+    });
+    const client = clientOf(endpoint, { auth: { user: "app", password: "p" } });
+    await eventually("a connection", () => client.isConnected || undefined);
+    for (let i = 0; i < 3; i++) await expect(client.range({ key: KEY }, 30)).rejects.toMatchObject({ isRefusal: true });
+    giveToken();
+    await client.range({ key: KEY });
+    expect(calls).toEqual(["Auth/Authenticate", "KV/Range"]);
+  });
+
   test("that is refused again is not asked for without end; nor is a wrong password, which is not repeated", async () => {
     const stale = await serve((method) =>
       method === "Auth/Authenticate" ? token("t") : { status: 16, reason: "etcdserver: invalid auth token" },

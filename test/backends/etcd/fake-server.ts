@@ -23,7 +23,7 @@ export interface FakeServer {
 
 /** `answer` is called for each message of each call, with the metadata. */
 export async function fakeServer(
-  answer: (method: string, message: Buffer, metadata: Readonly<Record<string, unknown>>) => Answer,
+  answer: (method: string, message: Buffer, metadata: Readonly<Record<string, unknown>>) => Answer | Promise<Answer>,
 ): Promise<FakeServer> {
   const server: Http2Server = createServer();
   const sessions = new Set<ServerHttp2Session>();
@@ -40,7 +40,10 @@ export async function fakeServer(
     stream.on("data", (chunk: Buffer) =>
       deframer.push(chunk, (message) => {
         calls.push(method);
-        reply(stream, answer(method, message, headers), STREAMS.has(method));
+        const answered = answer(method, message, headers);
+        const send = (known: Answer): void => reply(stream, known, STREAMS.has(method));
+        if (answered instanceof Promise) void answered.then(send);
+        else send(answered);
       }),
     );
   });

@@ -156,7 +156,7 @@ describe.concurrent("a waiter", () => {
       await holder.release(other);
     }
     await lab.etcdctl("compact", String(holder.client.revision));
-    // The watch that was to tell begins only now, at a revision that is compacted.
+    // The watch that was to tell begins only now, when all of it is compacted.
     const watching = waiter.watch(waiting, AbortSignal.timeout(60_000));
     await proxy.heal();
     proxy.cut();

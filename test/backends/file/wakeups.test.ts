@@ -4,7 +4,8 @@
  */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Claim, Granted } from "../../../src/contract/backend.ts";
-import { type Clock, machineMs, systemClock } from "../../../src/contract/clock.ts";
+import { type Clock, systemClock } from "../../../src/contract/clock.ts";
+import { machineMs } from "../../../src/contract/machine-clock.ts";
 import type { FileBackend } from "../../../src/backends/file/index.ts";
 import { claim, eventually, granted, Scratch } from "./peers.ts";
 

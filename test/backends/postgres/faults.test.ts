@@ -67,28 +67,43 @@ describe("connections", () => {
   });
 
   test("a process ends by itself after close(), also when its connections have fallen silent", async () => {
-    await using proxy = await startProxy({ port: server.port });
-    const body = `import { connect } from "${DIST}/index.js";
-      const locks = await connect(process.env.URL_OF_LOCKS, { ttl: "5s" });
-      await locks.acquire("silent", { renew: false });
-      console.log("held");
-      process.stdin.once("data", async () => {
-        // Several connections wait for an answer.
-        for (let at = 0; at < 3; at++) locks.inspect("silent").catch(() => undefined);
-        await locks.close({ grace: 0, force: true }).catch(() => undefined);
-        process.stdin.destroy();
-        setTimeout(() => process.exit(3), 20_000).unref();
-      });`;
-    const child = spawn(process.execPath, ["--input-type=module", "-e", body], {
-      stdio: ["pipe", "pipe", "inherit"],
-      env: { ...process.env, URL_OF_LOCKS: `${urlOf(proxy.port)}?client=postgres&answer=5m` },
-    });
-    const closed = once(child, "close");
-    await once(child.stdout, "data");
-    proxy.drop("both");
-    child.stdin.write("close");
-    expect(await closed).toEqual([0, null]);
-    await proxy.heal();
+    const byUrl = (query: string): string => `
+      const locks = await connect(process.env.URL_OF_LOCKS + "?answer=5m&${query}", { ttl: "5s" });`;
+    // Such a pool keeps no process alive; only what we open beside it could.
+    const onPool = `
+      const pool = new pg.Pool({ connectionString: process.env.URL_OF_LOCKS, allowExitOnIdle: true, connectionTimeoutMillis: 3000 }).on("error", () => {});
+      const locks = createLocks(postgres(pool, { answer: "3s" }), { ttl: "5s" });`;
+    const endOf = async (open: string, name: string): Promise<unknown> => {
+      await using proxy = await startProxy({ port: server.port });
+      const body = `import pg from "pg"; import { connect, createLocks } from "${DIST}/index.js";
+        import { postgres } from "${DIST}/backends/postgres/index.js"; ${open}
+        await locks.acquire("${name}", { renew: false });
+        console.log("held");
+        process.stdin.once("data", async () => {
+          // Several connections wait for an answer.
+          for (let at = 0; at < 3; at++) locks.inspect("${name}").catch(() => undefined);
+          await locks.close({ grace: 0, force: true }).catch(() => undefined);
+          process.stdin.destroy();
+          setTimeout(() => process.exit(3), 60_000).unref();
+        });`;
+      const child = spawn(process.execPath, ["--input-type=module", "-e", body], {
+        stdio: ["pipe", "pipe", "inherit"],
+        env: { ...process.env, URL_OF_LOCKS: urlOf(proxy.port) },
+      });
+      const closed = once(child, "close");
+      await once(child.stdout, "data");
+      proxy.drop("both");
+      child.stdin.write("close");
+      const how = await closed;
+      await proxy.heal();
+      return how;
+    };
+    const ends = [
+      endOf(byUrl("client=pg"), "silent-pg"),
+      endOf(byUrl("client=postgres"), "silent-js"),
+      endOf(onPool, "silent-pool"),
+    ];
+    expect(await Promise.all(ends)).toEqual(Array(3).fill([0, null]));
   });
 
   test("S81: the server ends the connection of a holder, and the lease goes on", async () => {

@@ -97,3 +97,28 @@ export async function waitFor(backend: Backend, claim: Claim): Promise<Granted> 
     return backend.watch?.(claim, AbortSignal.timeout(answer.retryMs ?? 1000));
   });
 }
+
+/** Everything that the store sends to the process of this claim, held or queued, from now on. */
+export async function tapInbox(server: PostgresServer, clients: Clients, { id }: Claim): Promise<readonly string[]> {
+  const inbox = await server.sql(
+    `select rtrim(inbox, '!') from holdfast.lease where claim = '${id}' union all select inbox from holdfast.waiter where claim = '${id}'`,
+  );
+  const ear = await clients.client(server.port);
+  const heard: string[] = [];
+  ear.on("notification", ({ payload = "" }) => heard.push(payload.split(" ")[1] ?? ""));
+  await ear.query(`listen "${inbox}"`);
+  return heard;
+}
+
+/** Messages of one channel come in the order of commits: when this one is there, all before it are. */
+export async function whenTold(
+  server: PostgresServer,
+  clients: Clients,
+  heard: readonly string[],
+  claim: Claim,
+): Promise<void> {
+  const inbox = await server.sql(`select rtrim(inbox, '!') from holdfast.lease where claim = '${claim.id}'`);
+  const sender = await clients.client(server.port);
+  await sender.query("select pg_notify($1, 'x last x')", [inbox]);
+  await eventually("the last message", () => (heard.includes("last") ? true : undefined));
+}

@@ -1,9 +1,20 @@
-/** Outcomes, wanted and steal where only real transactions show it: races for one row, how many messages are sent, what stays in the tables. */
+/** Outcomes and steal where only real transactions show it: races for one row, how many messages are sent, what stays in the tables. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
 import { startProxy } from "../../../src/lab/proxy.ts";
 import type { Claim } from "../../../src/contract/backend.ts";
-import { claimOf, Clients, eventually, granted, refused, rivalOf, startMigrated, waitFor } from "./lab.ts";
+import {
+  claimOf,
+  Clients,
+  eventually,
+  granted,
+  refused,
+  rivalOf,
+  startMigrated,
+  tapInbox,
+  waitFor,
+  whenTold,
+} from "./lab.ts";
 
 let server: PostgresServer;
 beforeAll(async () => {
@@ -19,26 +30,6 @@ function bytes(name: string): string {
 
 function wanting(like: Claim): Claim {
   return rivalOf(like, { wantsOutcome: true });
-}
-
-/** Everything that the store sends to the process of this claim, held or queued, from now on. */
-async function tapInbox(clients: Clients, { id }: Claim): Promise<readonly string[]> {
-  const inbox = await server.sql(
-    `select inbox from holdfast.lease where claim = '${id}' union all select inbox from holdfast.waiter where claim = '${id}'`,
-  );
-  const ear = await clients.client(server.port);
-  const heard: string[] = [];
-  ear.on("notification", ({ payload = "" }) => heard.push(payload.split(" ")[1] ?? ""));
-  await ear.query(`listen "${inbox}"`);
-  return heard;
-}
-
-/** Messages of one channel come in the order of commits: when this one is there, all before it are. */
-async function whenTold(clients: Clients, heard: readonly string[], claim: Claim): Promise<void> {
-  const inbox = await server.sql(`select inbox from holdfast.lease where claim = '${claim.id}'`);
-  const sender = await clients.client(server.port);
-  await sender.query("select pg_notify($1, 'x last x')", [inbox]);
-  await eventually("the last message", () => (heard.includes("last") ? true : undefined));
 }
 
 test.each(["free when it asked", "held when it asked"])(
@@ -99,35 +90,15 @@ test("an outcome is one message for each process, however many of its claims wai
   for (const waiter of waiters) await refused(b, waiter);
   const stays = claimOf();
   await granted(b, stays);
-  const heard = await tapInbox(clients, waiters[0]!);
+  const heard = await tapInbox(server, clients, waiters[0]!);
   const stop = AbortSignal.timeout(60_000);
   const news = waiters.map((waiter) => b.watch!(waiter, stop));
   expect(await a.release(holder, { value: "all", keepMs: KEEP_MS, fence })).toBe("held");
   expect(await Promise.all(news)).toEqual([undefined, undefined, undefined]);
   expect(stop.aborted).toBe(false);
-  await whenTold(clients, heard, stays);
+  await whenTold(server, clients, heard, stays);
   expect(heard).toEqual(["outcome", "last"]);
   for (const waiter of waiters) expect(await b.attempt(waiter)).toMatchObject({ outcome: { value: "all" } });
-});
-
-test("only the claim with which the queue begins sends a message that the lock is wanted", async () => {
-  await using clients = new Clients();
-  const [a, b] = [clients.backend(server.port), clients.backend(server.port)];
-  const wanted: string[] = [];
-  a.listen!({ lost: () => undefined, doubt: () => undefined, wanted: (id) => wanted.push(id) });
-  const reader = claimOf({ mode: "shared" });
-  const readers = [reader, rivalOf(reader)];
-  for (const claim of readers) await granted(a, claim);
-  const heard = await tapInbox(clients, reader);
-  await refused(b, rivalOf(reader, { mode: "exclusive", queues: false }));
-  const writers = [1, 2, 3].map(() => rivalOf(reader, { mode: "exclusive", ttlMs: 60_000 }));
-  for (const writer of writers) await refused(b, writer);
-  // Asked again, it is the same place in the queue.
-  await refused(b, writers[0]!);
-  await whenTold(clients, heard, reader);
-  expect(heard).toEqual(["wanted", "last"]);
-  await eventually("all readers of the process learn it", () => (wanted.length >= 2 ? true : undefined));
-  expect(wanted.toSorted()).toEqual(readers.map(({ id }) => id).toSorted());
 });
 
 test("an outcome outlives the idle time of its lock, and goes when its own time is over", async () => {

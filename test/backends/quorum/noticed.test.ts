@@ -8,7 +8,7 @@ import { ReleaseHints } from "../../../src/backends/quorum/release-hints.ts";
 import { Backoff } from "../../../src/backends/quorum/backoff.ts";
 import type { Round } from "../../../src/backends/quorum/round.ts";
 import { ClaimState } from "../../../src/backends/quorum/claim-state.ts";
-import { describe as described, inWords } from "../../../src/backends/quorum/errors.ts";
+import { describe as described, inWords, noQuorum } from "../../../src/backends/quorum/errors.ts";
 import { ballotToRaise, heldBy, type NoVote } from "../../../src/backends/quorum/votes.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { newClaim } from "./servers.ts";
@@ -175,6 +175,16 @@ describe("words", () => {
     expect(inWords([described("m", { vote: "granted" }), described("n", undefined)])).toBe(
       "m granted; n too slow (did not answer before the decision)",
     );
+  });
+
+  test("only where a member lost its data there is advice how to end its silence", () => {
+    const refused = described("m", { vote: "held", by: "x", fence: 130n, remainingMs: 2000 });
+    const lost = described("n", { vote: "recovering", forMs: 2000 });
+    const say = (...votes: (typeof lost)[]): string => noQuorum("a", 2, votes, false).message;
+    expect(say(refused, lost)).toMatch(
+      /^Lock "a" needs the votes of 2 of 2 members: m held .*`holdfast doctor --init`\.$/,
+    );
+    expect(say(refused, refused)).not.toContain("doctor");
   });
 
   test("who is in the way is one entry for each lease, with its longest times", () => {
@@ -445,4 +455,36 @@ test("who waits is woken when those that were free and those that have been free
   expect(wokenBy(1, 0)).toBe(0);
   expect(wokenBy(0, 1)).toBe(0);
   expect(wokenBy(0, 1, 2)).toBe(1);
+});
+
+test("members that always have a greater fence are asked with a greater ballot a few times, and not for ever", async () => {
+  const { clock, fakes, open } = fakeQuorum(3);
+  let last = 2n ** 60n;
+  for (const { asked, member } of fakes) {
+    Object.assign(member, {
+      vote: () => (
+        asked.vote++,
+        Promise.resolve({ vote: "low", fence: (last += 1000n), wallMs: clock.wall() } as Vote)
+      ),
+    });
+  }
+  const attempt = open().attempt(newClaim({ name }));
+  void attempt.catch(() => undefined);
+  for (let step = 0; step < 200; step++) await clock.advance(10);
+  expect(
+    await attempt.then(
+      ({ granted: is }) => is,
+      () => false,
+    ),
+  ).toBe(false);
+  // The first question, and three that are raised.
+  expect(fakes.map(({ asked }) => asked.vote)).toEqual([4, 4, 4]);
+});
+
+test("what a member fails with is shown, also where it is no error", async () => {
+  const { clock, fakes, open } = fakeQuorum(3);
+  for (const { member } of fakes) Object.assign(member, { query: () => Promise.reject("in words" as never) });
+  const asked = failure(open().query(""));
+  await clock.advance(10_000);
+  expect((await asked).message).toContain("(in words)");
 });

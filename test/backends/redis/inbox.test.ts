@@ -4,6 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { type RedisBackend, redis } from "../../../src/backends/redis/index.ts";
+import { FakeClock } from "../../../src/testing/fake-clock.ts";
 import { libraries } from "./clients.ts";
 import { claimOf, Clients, eventually, granted } from "./lab.ts";
 
@@ -85,6 +86,49 @@ async function listens(server: RedisServer, ending: string): Promise<void> {
 async function asked(gate: Gate): Promise<void> {
   await eventually("SUBSCRIBE was sent", () => (gate.inboxes.size > 0 ? true : undefined));
 }
+
+describe("the first claim of a process", () => {
+  /** A claim that the store has granted, and whose answer has arrived here: whether its caller has it. */
+  async function entered(
+    testClients: Clients,
+    gate: Gate,
+    clock: FakeClock,
+  ): Promise<{ readonly isAnswered: () => boolean; readonly answer: Promise<unknown> }> {
+    const client = testClients.client(await gate.open());
+    const backend = testClients.own(redis(client, { clock }));
+    const claim = claimOf({ ttlMs: 2000 });
+    let known = false;
+    const answer = granted(backend, claim).then(() => (known = true));
+    await asked(gate);
+    await eventually("the store holds it", async () => ((await client.dbsize()) > 0 ? true : undefined));
+    // Answers come in order: that of the claim was there before this one.
+    await client.ping();
+    await clock.settle();
+    return { isAnswered: () => known, answer };
+  }
+
+  test("is answered when its process hears of a forced end", async () => {
+    await using server = await startRedis();
+    await using gate = new Gate(server.port);
+    await using testClients = new Clients();
+    const { isAnswered, answer } = await entered(testClients, gate, new FakeClock());
+    expect(isAnswered()).toBe(false);
+    gate.heal();
+    await answer;
+  });
+
+  test("is answered without that after a quarter of its ttl", async () => {
+    await using server = await startRedis();
+    await using gate = new Gate(server.port);
+    await using testClients = new Clients();
+    const clock = new FakeClock();
+    const { isAnswered, answer } = await entered(testClients, gate, clock);
+    await clock.advance(499);
+    expect(isAnswered()).toBe(false);
+    await clock.advance(1);
+    await answer;
+  });
+});
 
 describe.concurrent.each(Object.values(libraries))("a SUBSCRIBE that is not answered, with $name", (library) => {
   async function open(testClients: Clients, gate: Gate): Promise<RedisBackend> {

@@ -53,9 +53,9 @@ test("a quarantine is a field of its own: before the first grant, while it lasts
   await granted(careful, claim);
   // Another life of the server: the marker says so, and looking does not make a new one.
   const marker = await admin.hgetall("holdfast:{marker}");
-  await admin.hset("holdfast:{marker}", "run", "run_id:0");
+  await admin.hset("holdfast:{marker}", "run", "run_id:another");
   expect((await plain.inspect(claim.name)).quarantineMs).toBe(61_000);
-  expect(await admin.hgetall("holdfast:{marker}")).toEqual({ ...marker, run: "run_id:0" });
+  expect(await admin.hgetall("holdfast:{marker}")).toEqual({ ...marker, run: "run_id:another" });
 });
 
 test("S15: a key that holds something else is an error that says so", async () => {

@@ -36,6 +36,22 @@ describe.concurrent("a minHold", () => {
 });
 
 describe("a full server", () => {
+  test("S135: keeps a waiter that is the only one of its process: its signs of life count", async () => {
+    await using own = await startRedis();
+    await using testClients = new Clients();
+    const client = testClients.client(own.port);
+    const [near, far] = [testClients.backend(own.port), testClients.backend(own.port, { ticket: 1500 })];
+    const holder = claimOf();
+    const waiter = rivalOf(holder);
+    await granted(near, holder);
+    await refused(far, waiter);
+    await client.config("SET", "maxmemory", "1");
+    const ticket = async (): Promise<string | null> => client.hget(keyOf(holder.name), `w${waiter.id}`);
+    const before = await ticket();
+    await eventually("its ticket is longer", async () => ((await ticket()) === before ? undefined : true));
+    expect(await ticket()).not.toBeNull();
+  });
+
   test("S135: keeps its waiters: their signs of life and repeated attempts count, and they are served", async () => {
     await using own = await startRedis();
     await using testClients = new Clients();

@@ -45,6 +45,21 @@ async function linked(replica: RedisServer): Promise<void> {
 }
 
 describe.concurrent("a member abstains for a quarantine", () => {
+  test("from when it is met, by its own clock, and the marker says so", async () => {
+    await using server = await startRedis();
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const nowMs = async (): Promise<number> => {
+      const [seconds, microseconds] = (await admin.time()) as unknown as [string, string];
+      return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000);
+    };
+    const before = await nowMs();
+    await testClients.backend(server.port).join(TERMS);
+    const since = Number(await admin.hget("holdfast:{marker}", "since"));
+    expect(since).toBeGreaterThanOrEqual(before);
+    expect(since).toBeLessThanOrEqual(await nowMs());
+  });
+
   test("at its very first vote, unless an operator confirms that it lost nothing", async () => {
     await using server = await startRedis();
     await using testClients = new Clients();

@@ -8,6 +8,7 @@ import type { Connection } from "../../../src/backends/redis/connection.ts";
 import { toBackendError } from "../../../src/backends/redis/errors.ts";
 import { beat } from "../../../src/backends/redis/generated/scripts.ts";
 import { Inbox, type Recipients } from "../../../src/backends/redis/inbox.ts";
+import type { RedisBackend } from "../../../src/backends/redis/index.ts";
 import { toSettings } from "../../../src/backends/redis/options.ts";
 import { Renewals } from "../../../src/backends/redis/renewals.ts";
 import { FakeClock } from "../../../src/testing/fake-clock.ts";
@@ -195,6 +196,45 @@ test("a limit that others do not share is reported with both numbers", async () 
   const holder = claimOf({ limit: 37 });
   await granted(backend, holder);
   await expect(backend.attempt(rivalOf(holder, { limit: 41 }))).rejects.toThrow(/37.*41|41.*37/u);
+});
+
+test("a steal ends by force what is held, and not what had ended before", async () => {
+  await using testClients = new Clients();
+  const backend = testClients.backend(server.port);
+  const forced = async (ttlMs: number): Promise<number> => {
+    const holder = claimOf({ ttlMs });
+    await granted(backend, holder);
+    if (ttlMs < 1000)
+      await eventually("it has ended", async () =>
+        (await backend.inspect(holder.name)).held.length === 0 ? true : undefined,
+      );
+    expect((await backend.steal(rivalOf(holder), "test")).granted).toBe(true);
+    return (await backend.inspect(holder.name)).forced.length;
+  };
+  expect([await forced(60_000), await forced(20)]).toEqual([1, 0]);
+});
+
+describe("a hash of other people's making", () => {
+  const calls: Record<string, (backend: RedisBackend, claim: Claim) => Promise<unknown>> = {
+    "an attempt": (backend, claim) => backend.attempt({ ...claim, queues: false }),
+    "an attempt that queues": (backend, claim) => backend.attempt(claim),
+    "an attempt by a reader": (backend, claim) => backend.attempt({ ...claim, mode: "shared" }),
+    "a swap": (backend, claim) => backend.swap!(rivalOf(claim), claim),
+    "a steal": (backend, claim) => backend.steal(claim, "test"),
+    "a vote": (backend, claim) => backend.vote(claim, 7n),
+    "a forced release": (backend, claim) => backend.forceRelease(claim.name, 7n, "ops", "stuck"),
+  };
+  test.each(Object.keys(calls))("is an error for %s, and stays as it is", async (call) => {
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
+    const claim = claimOf();
+    const theirs = { color: "green", size: "7" };
+    await admin.hset(keyOf(claim), theirs);
+    await expect(calls[call]!(backend, claim)).rejects.toThrow(/holds something else/u);
+    expect(await admin.hgetall(keyOf(claim))).toEqual(theirs);
+    expect(await admin.pttl(keyOf(claim))).toBe(-1);
+  });
 });
 
 describe("the hash of a lock", () => {

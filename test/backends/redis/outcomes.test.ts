@@ -156,6 +156,41 @@ describe("those who wait", () => {
     expect(Object.keys(await admin.hgetall(keyOf(worker.name))).toSorted()).toEqual(["r", "s"]);
   });
 
+  test("who waits for it leaves the queue in the step that keeps it, and no other does", async () => {
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
+    const holder = wanting();
+    const waiters = [rivalOf(holder), rivalOf(holder, { wantsOutcome: false }), rivalOf(holder)];
+    const { fence } = await granted(backend, holder);
+    for (const waiter of waiters) await refused(backend, waiter);
+    expect(await backend.release(holder, { value: "done", keepMs: DAY_MS, fence })).toBe("held");
+    const fields = await admin.hkeys(keyOf(holder.name));
+    expect(fields.filter((field) => field.startsWith("w"))).toEqual([]);
+    // The one that wants no outcome has got the lock.
+    expect(await backend.release(waiters[1]!)).toBe("held");
+  });
+
+  test("one that asks again before its portion of the queue has learned of it gets it, and leaves the queue", async () => {
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
+    const holder = wanting();
+    const [first, second] = [rivalOf(holder), rivalOf(holder)];
+    await granted(backend, holder);
+    await refused(backend, first);
+    await refused(backend, second);
+    // As it stands between the end of the work and the portion in which these two are.
+    const other = wanting();
+    await finished(backend, other, "done");
+    await admin.hset(keyOf(holder.name), "r", (await admin.hget(keyOf(other.name), "r"))!);
+    for (const waiter of [second, first]) {
+      expect((await done(backend, waiter)).value).toBe("done");
+      expect(await admin.hexists(keyOf(holder.name), `w${waiter.id}`)).toBe(0);
+    }
+    expect((await backend.query(holder.name)).pending).toEqual([]);
+  });
+
   test("a queue of thousands learns of it in portions: no call looks at more than 500, and the work is not done again", async () => {
     await using own = await startRedis();
     await using testClients = new Clients();

@@ -135,7 +135,7 @@ describe.concurrent("S160: the longest quarantine that any process asked for", (
     await granted(plain, held);
     // As if another node had been promoted: the marker came with the data, and was written by another server.
     const bucket = /\{..\}/.exec(namesOf("holdfast", true).lock(held.name))![0];
-    await (opened.client as Redis).hset(`holdfast:${bucket}`, "run", "\nrun_id:0\r");
+    await (opened.client as Redis).hset(`holdfast:${bucket}`, "run", "\nrun_id:another\r");
     const waiting = rivalOf(held);
     await refused(plain, waiting);
     await plain.release(held);

@@ -1,0 +1,475 @@
+/**
+ * The scripts on a clock of the test's own: random histories, in which time goes on to the very instants that matter and to those
+ * beside them. Every answer and every end must be as a small model of the rules says (model-lock.ts), to the millisecond and to the
+ * fence; after each step the hash must be well-formed: its counts count what is there, and its queue has neither holes nor strangers.
+ * Both ways through the scripts are played: the short ones, and, where there is a marker, the long one.
+ */
+import "../../fixed-seed.ts";
+import fc from "fast-check";
+import type { Redis } from "ioredis";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
+import { write } from "../../../src/backends/redis/columns.ts";
+import * as generated from "../../../src/backends/redis/generated/scripts.ts";
+import { TERMS } from "../../../src/backends/redis/wire.ts";
+import { Clients } from "./lab.ts";
+import { type Held, ModelLock, type Terms } from "./model-lock.ts";
+
+const IDLE = 3_600_000;
+const FORCED_KEEP = 86_400_000;
+const [HEARD, DEAF] = ["timed:heard", "timed:deaf"];
+const CLOCK = "timed:clock";
+const MARKER = "timed:marker";
+
+let server: RedisServer;
+let clients: Clients;
+let client: Redis;
+let inbox: Redis;
+let messages: string[] = [];
+const shas = new Map<generated.Script, string>();
+
+beforeAll(async () => {
+  server = await startRedis();
+  clients = new Clients();
+  client = clients.client(server.port);
+  inbox = clients.client(server.port);
+  inbox.on("message", (_, text: string) => messages.push(text));
+  await inbox.subscribe(HEARD);
+  for (const script of Object.values(generated) as generated.Script[]) {
+    // Time stands in a key. An undeclared one, which only a test may do.
+    const source = script.source.replaceAll(/(?:redis\.)?call\('TIME'\)/g, `redis.call('HMGET','${CLOCK}','s','u')`);
+    expect(source).not.toContain("'TIME'");
+    shas.set(script, (await client.script("LOAD", source)) as string);
+  }
+});
+afterAll(async () => {
+  await clients[Symbol.asyncDispose]();
+  await server.stop();
+});
+
+const run = (script: generated.Script, keys: readonly string[], args: readonly string[]): Promise<unknown> =>
+  client.evalsha(shas.get(script)!, keys.length, ...keys, ...args);
+
+const textOf = ({ mode, limit, ttl, delay, ticket, minhold, more, heard, wants }: Terms, voted = false): string =>
+  write(TERMS, {
+    flag: minhold === 0 ? (voted ? "v" : ".") : voted ? "w" : "!",
+    mode,
+    keep: ttl + delay,
+    more,
+    idle: IDLE,
+    limit,
+    ttl,
+    delay,
+    ticket,
+    minhold,
+    inbox: heard ? HEARD : DEAF,
+    who: `["me",{}]${wants ? " " : ""}`,
+  });
+
+interface Seen {
+  readonly holders: string[];
+  readonly queue: string[];
+  readonly outcome: string;
+}
+
+/** What stands in the hash, read without any of our own code; and whether it may stand there. */
+function readHash(hash: Readonly<Record<string, string>>, expiryMs: number, now: number, limit: number): Seen {
+  const { s } = hash;
+  if (s === undefined) {
+    expect(hash).toEqual({});
+    return { holders: [], queue: [], outcome: "" };
+  }
+  const [, last, death, more = ""] = /^(\d{16}) (\d{13})(?: (.*))?$/s.exec(s)!;
+  expect(Number(death)).toBe(expiryMs);
+  const record = (text: string): { till: number; since: number; number: number; terms: string } => {
+    const [, till, since, number, terms] = /^(\d{13}) (\d{13}) (\d{16}) (.*)$/s.exec(text)!;
+    return { till: Number(till), since: Number(since), number: Number(number), terms: terms! };
+  };
+  const moreOf = (terms: string): number => Number(terms.split(" ")[2]);
+  const named = (start: string): [string, string][] =>
+    Object.entries(hash).flatMap(([field, value]) => (field.startsWith(start) ? [[field.slice(1), value]] : []));
+  const [all, waiters, places] = [named("h"), named("w"), named("q")] as const;
+  const alone = /^=(\S+) (.*)$/s.exec(more);
+  if (alone !== null) {
+    expect([all, waiters, places]).toEqual([[], [], []]);
+    all.push([alone[1]!, alone[2]!]);
+    expect(record(alone[2]!).terms).toMatch(/^.x \d+ \d+ \d+ 1 /);
+  } else if (more === "") {
+    expect([all, waiters, places, hash["e"]]).toEqual([[], [], [], undefined]);
+  } else {
+    const [n, mode, atMost, first, latest, queued, head, tail] = more.split(" ") as string[];
+    // Once the first has ended, the next call counts anew.
+    if (Number(first) > now) expect(Number(n)).toBe(all.length);
+    else expect(Number(n)).toBeGreaterThanOrEqual(all.length);
+    for (const [, text] of all) {
+      expect(Number(first)).toBeLessThanOrEqual(record(text).till);
+      expect(record(text).terms[1]).toBe(mode);
+    }
+    if (latest !== "-" && Number(first) > now) expect(hash).toHaveProperty(`h${latest}`);
+    const exclusive = [...all, ...waiters].some(([, text]) => record(text).terms[1] === "x");
+    if (exclusive) expect(Number(atMost)).toBe(limit);
+    expect(Number(queued)).toBe(waiters.length);
+    // Every place from the head to the tail is a claim's, or in a gap that says where it ends.
+    const left = new Set(places.map(([place]) => Number(place)));
+    for (let place = Number(head); place <= Number(tail); place++) {
+      const text = hash[`q${place}`]!;
+      left.delete(place);
+      if (!text.startsWith(" ")) {
+        expect(record(hash[`w${text}`]!).number).toBe(place);
+        continue;
+      }
+      const end = Number(text);
+      expect([place > Number(head), end >= place, end < Number(tail)]).toEqual([true, true, true]);
+      expect(Number(hash[`q${end}`])).toBe(place);
+      left.delete(end);
+      place = end;
+    }
+    expect([...left]).toEqual([]);
+    if (waiters.length === 0) expect([Number(head) - Number(tail), places.length]).toEqual([1, 0]);
+  }
+  // No fence twice, none above the last, and the hash outlives all that counts.
+  const runs = all.map(([, text]) => record(text)).toSorted((a, b) => a.number - b.number);
+  for (const [at, { number, terms, till }] of runs.entries()) {
+    const end = number + moreOf(terms);
+    expect(end).toBeLessThan(runs[at + 1]?.number ?? Infinity);
+    expect(end).toBeLessThanOrEqual(Number(last));
+    expect(Number(death)).toBeGreaterThanOrEqual(till + IDLE);
+  }
+  for (const [, text] of waiters) expect(Number(death)).toBeGreaterThanOrEqual(record(text).till + IDLE);
+  if (hash["r"] !== undefined) expect(Number(death)).toBeGreaterThanOrEqual(Number(hash["r"].slice(0, 13)) + IDLE);
+  return {
+    holders: all
+      .map(([id, text]) => ({ id, ...record(text) }))
+      .filter(({ till }) => till > now)
+      .map(({ id, till, since, number, terms }) => `${id} ${till} ${since} ${number}+${moreOf(terms)}`)
+      .toSorted(),
+    queue: waiters
+      .map(([id, text]) => ({ id, ...record(text) }))
+      .toSorted((a, b) => a.number - b.number)
+      .map(({ id, till, since }) => `${id} ${till} ${since}`),
+    outcome: hash["r"] !== undefined && Number(hash["r"].slice(0, 13)) > now ? hash["r"].slice(0, 13) : "",
+  };
+}
+
+const ofModel = (model: ModelLock): Seen => ({
+  holders: model.holders
+    .filter(({ till }) => till > model.now)
+    .map(({ id, till, since, fence, more, kept }) => `${kept ? "~" : ""}${id} ${till} ${since} ${fence}+${more}`)
+    .toSorted(),
+  queue: model.queue.map(({ id, till, since }) => `${id} ${till} ${since}`),
+  outcome: model.hasOutcome ? String(model.outcome!.over) : "",
+});
+
+const WHATS =
+  "attempt attempt attempt attempt release release swap renew force steal finish beat forget time time time";
+const VOTES = "vote vote vote withdraw release renew time";
+const stepOf = (whats: string) =>
+  fc.record({
+    what: fc.constantFrom(...whats.split(" ")),
+    who: fc.nat(5),
+    other: fc.nat(5),
+    keeps: fc.boolean(),
+    /** Which end time goes on to, and how far from it. */
+    which: fc.nat(12),
+    beside: fc.constantFrom(-1, 0, 0, 1, 400),
+    micros: fc.constantFrom(0, 7, 999, 1_000, 50_000, 999_999),
+  });
+const terms = (limit: number): fc.Arbitrary<Terms> =>
+  fc
+    .record({
+      mode: fc.constantFrom("x" as const, "x" as const, "x" as const, "s" as const),
+      ttl: fc.constantFrom(10_000, 30_000),
+      delay: fc.constantFrom(0, 0, 5000),
+      ticket: fc.constantFrom(0, 4000, 10_000, 10_000),
+      minhold: fc.constantFrom(0, 0, 3000),
+      more: fc.constantFrom(0, 63, 999),
+      heard: fc.boolean(),
+      wants: fc.constantFrom(false, false, true),
+    })
+    .map((one) => ({
+      ...one,
+      limit: one.mode === "s" ? 1 : limit,
+      more: one.mode === "s" || limit > 1 ? 0 : one.more,
+    }));
+
+type Step = ReturnType<typeof stepOf> extends fc.Arbitrary<infer S> ? S : never;
+let locks = 0;
+/** Years ahead, so that no key passes by the server's own clock. */
+let nowMs = Date.now() + 40 * 86_400_000;
+
+/** Everything that is compared after one step: what the model said then, and what the store will have said. */
+interface Look {
+  readonly step: unknown;
+  readonly nowMs: number;
+  readonly expected: unknown;
+  readonly answer: Promise<unknown>;
+  readonly state: Seen;
+  readonly hash: Promise<Record<string, string>>;
+  readonly expiryMs: Promise<number>;
+  /** For how much longer nothing is granted, as those learn who only look. */
+  readonly restMs: number;
+  readonly inspected: Promise<unknown>;
+  readonly news: News;
+}
+
+interface News {
+  readonly granted: string[];
+  readonly done: string[];
+  readonly wanted: string[];
+}
+
+/** A whole history is sent at once: no step needs the answer to the one before it, since the model knows it. */
+class Play {
+  readonly #model = new ModelLock();
+  readonly #key = `timed:{aa}:${locks++}`;
+  readonly #keys: string[];
+  readonly #limit: number;
+  readonly #ids: string[];
+  readonly #terms: readonly Terms[];
+  readonly #marker: Marker;
+  #made = 0;
+
+  constructor(limit: number, claims: readonly Terms[], marker: Marker) {
+    this.#limit = limit;
+    this.#terms = claims;
+    this.#ids = claims.map((_, at) => this.#newId(at));
+    this.#keys = [this.#key, marker === "none" ? `${MARKER}:none` : MARKER];
+    this.#marker = marker;
+  }
+
+  #newId(at: number): string {
+    // Messages show the first eight.
+    return `${at}.${String(this.#made++).padStart(6, "0")}`.padEnd(22, "x");
+  }
+
+  #setTime(ms: number, micros: number): void {
+    nowMs = Math.max(nowMs, ms);
+    const seconds = Math.floor(nowMs / 1000);
+    const us = (nowMs % 1000) * 1000 + (micros % 1000);
+    this.#model.now = nowMs;
+    this.#model.nowUs = seconds * 1_000_000 + us;
+    void client.hset(CLOCK, "s", String(seconds), "u", String(us));
+  }
+
+  /** A grant as it is answered, or its place in the queue. */
+  #said(held: Held | "done" | undefined, id: string): string {
+    if (held === "done") return held;
+    if (held !== undefined) return `${held.fence}+${held.more}${this.#model.isWanted(held) ? "*" : ""}`;
+    return `place ${this.#model.queue.findIndex((one) => one.id === id) + 1}`;
+  }
+
+  /** What the model says to a step, and what the script will say. */
+  #step({ what, who: any, other, keeps, which, beside, micros }: Step): readonly [unknown, Promise<unknown>] {
+    // What ends or lasts is mostly a lease that there is.
+    const holders = this.#ids.flatMap((one, at) => (this.#model.find(one) === undefined ? [] : [at]));
+    const isOfHolder = which % 3 > 0 && holders.length > 0 && /release|swap|renew|finish|withdraw/.test(what);
+    const who = isOfHolder ? holders[any % holders.length]! : any;
+    const [model, keys, id] = [this.#model, this.#keys, this.#ids[who]!];
+    // Sometimes one that queued asks once more without queueing.
+    const its = what === "attempt" && other === 5 ? { ...this.#terms[who]!, ticket: 0 } : this.#terms[who]!;
+    const kept = keeps && its.minhold > 0;
+    const marked = (one: string, is: boolean): string => (is ? `${one}!` : one);
+    const isNew = other > 0;
+    switch (what) {
+      case "attempt":
+        return [this.#said(model.attempt(id, its), id), run(generated.attempt, keys, [id, textOf(its)]).then(heard)];
+      case "release":
+        // An id holds one lease in its life; sometimes it is released once more.
+        if (isNew) this.#ids[who] = this.#newId(who);
+        return [model.release(id, kept), run(generated.release, keys, [marked(id, kept)])];
+      case "swap": {
+        const [next, theirs] = [this.#ids[other]!, this.#terms[other]!];
+        if (who === other) return [0, Promise.resolve(0)];
+        this.#ids[who] = this.#newId(who);
+        const [was, held] = model.swap(id, kept, next, theirs);
+        const reply = run(generated.swap, keys, [next, textOf(theirs), marked(id, kept)]);
+        const read = ([released, answer]: [number, unknown]): unknown => [released, heard(answer)];
+        return [[was, this.#said(held, next)], (reply as Promise<[number, unknown]>).then(read)];
+      }
+      case "renew": {
+        const keep = its.ttl + its.delay + (keeps ? 7000 : 0);
+        const held = model.renew(id, keep);
+        const said = held === undefined ? "gone" : model.isWanted(held) ? 2 : 1;
+        const reply = run(generated.renew, [keys[0]!], [`${id} `, String(keep), String(IDLE), keys[1]!]);
+        const first = (all: unknown): unknown => (Array.isArray(all) ? (all as unknown[])[0] : all);
+        return [said, reply.then(first).then((one) => (typeof one === "string" ? one.slice(0, 4) : one))];
+      }
+      case "force": {
+        const hit = model.holders[other % Math.max(1, model.holders.length)];
+        const fence = hit === undefined ? 5 : hit.fence + (keeps ? hit.more : 0);
+        return [model.force(fence) ? 1 : 0, run(generated.force, keys, [String(fence), OPS, String(FORCED_KEEP)])];
+      }
+      case "steal": {
+        const reply = run(generated.steal, keys, [id, textOf(its), OPS, String(FORCED_KEEP)]);
+        return [this.#said(model.steal(id, its), id), reply.then(heard)];
+      }
+      case "finish": {
+        // Mostly of the lease under which the work was done.
+        const fence = (other === 0 ? undefined : model.find(id)?.fence) ?? model.outcome?.fence ?? 5;
+        const args = [marked(id, kept), "20000", String(fence).padStart(16, "0"), '["me"]', "value"];
+        if (other > 2) this.#ids[who] = this.#newId(who);
+        return [
+          model.finish(id, kept, 20_000, fence),
+          run(generated.finish, keys, args).then((all) => (all as [number])[0]),
+        ];
+      }
+      case "forget": {
+        const fence = keeps ? (model.outcome?.fence ?? 5) : 7;
+        return [model.forget(fence) ? 1 : 0, run(generated.forget, [keys[0]!], [String(fence).padStart(16, "0")])];
+      }
+      case "beat": {
+        const said = model.beat(id);
+        // The head asks again when the first of the holders has ended, or earlier.
+        const firstMs = Math.min(...model.holders.map(({ till }) => till)) - model.now;
+        const isHead = model.queue[0]?.id === id;
+        const read = ([reply]: [string]): unknown => {
+          const learned = /^=(\d{16}) (\d+)/.exec(reply);
+          if (learned === null) return heard(reply);
+          expect([Number(learned[2]) > 0, Number(learned[2]) <= firstMs]).toEqual([isHead, true]);
+          return Number(learned[1]);
+        };
+        const expected = said === undefined ? "-" : said === "queued" ? model.last : this.#said(said, id);
+        return [expected, (run(generated.beat, keys, ["1", "0", id]) as Promise<[string]>).then(read)];
+      }
+      case "vote": {
+        const ballot = Math.max(1, model.last + [0, 1, 2, 50, -1, 1][other]!);
+        const args = [id, textOf({ ...its, more: 0 }, true), `${String(ballot).padStart(16, "0")} 0`];
+        const now = String(model.now);
+        const read = (reply: unknown): unknown => {
+          // No connection listens for the release of this lock: none is counted.
+          if (typeof reply === "string") return /^\d+ [0-9a-f]{20}$/.test(reply.replace(now, "5")) ? "granted" : reply;
+          const [vote, at, , detail] = reply as [string, string, string, string];
+          return at !== now ? at : vote === "low" ? Number(detail) : vote;
+        };
+        return [model.vote(id, its, ballot), run(generated.vote, keys, args).then(read)];
+      }
+      case "withdraw":
+        if (isNew) this.#ids[who] = this.#newId(who);
+        return [model.withdraw(id), run(generated.withdraw, keys, [id])];
+      default: {
+        const ends = [...model.holders, ...model.queue].map(({ till }) => till).filter((till) => till > model.now);
+        if (model.youngUntil > model.now) ends.push(model.youngUntil);
+        const end = ends.length === 0 ? model.now : ends.toSorted((a, b) => a - b)[which % ends.length]!;
+        // Or only to the next millisecond, or to the last one of this second: fences are made of the clock, and get ahead of it.
+        const next = which === 12 ? model.now + 1 : which === 11 ? model.now - (model.now % 1000) + 999 : end + beside;
+        this.#setTime(next, micros);
+        // Whose ticket has lapsed loses its place when the next call comes: a call for a claim that there is not.
+        const stranger = this.#newId(9);
+        return [model.release(stranger, false), run(generated.release, keys, [stranger])];
+      }
+    }
+  }
+
+  #look(step: Step, at: number): Look {
+    const [expected, answer] = this.#step(step);
+    const model = this.#model;
+    const { handed, done, wanted } = model;
+    Object.assign(model, { handed: [], done: [], wanted: [] });
+    const shown = (id: string): string => id.slice(0, 8);
+    const news = {
+      granted: handed.map(({ id, fence, more }) => `${shown(id)}:${fence}+${more}`).toSorted(),
+      done: done.map(shown).toSorted(),
+      wanted: wanted.map(shown).toSorted(),
+    };
+    const look = {
+      step,
+      nowMs: model.now,
+      expected,
+      answer,
+      state: ofModel(model),
+      news,
+      hash: client.hgetall(this.#key),
+      expiryMs: client.call("PEXPIRETIME", this.#key) as Promise<number>,
+      restMs: Math.max(0, model.youngUntil - model.now),
+      inspected: run(generated.inspect, this.#keys, []),
+    };
+    // Behind all messages of this step.
+    void client.publish(HEARD, `step ${at}`);
+    return look;
+  }
+
+  #mark(): void {
+    if (this.#marker === "none") return;
+    void run(generated.endQuarantine, [MARKER], ["0"]);
+    if (this.#marker === "old") return;
+    // As if the server had begun just now, and had lost its memory.
+    void client.hset(MARKER, "since", String(nowMs), "span", String(QUARANTINE));
+    this.#model.youngUntil = nowMs + QUARANTINE;
+  }
+
+  async play(steps: readonly Step[]): Promise<void> {
+    messages = [];
+    this.#setTime(nowMs + 100_000, 0);
+    this.#mark();
+    const looks = steps.map((step, at) => this.#look(step, at));
+    const answers = await Promise.allSettled(looks.map(({ answer }) => answer));
+    // Its answer comes behind all messages.
+    await inbox.ping();
+    let from = 0;
+    for (const [at, look] of looks.entries()) {
+      const hash = await look.hash;
+      const said = `after ${JSON.stringify(look.step)}: ${JSON.stringify(hash)}`;
+      const answer = answers[at]!;
+      if (answer.status === "rejected") throw answer.reason;
+      expect(answer.value, said).toEqual(look.expected);
+      expect(readHash(hash, await look.expiryMs, look.nowMs, this.#limit), said).toEqual(look.state);
+      const [now, restMs] = (await look.inspected) as [string, string];
+      expect([Number(now), Number(restMs)], said).toEqual([look.nowMs, look.restMs]);
+      const till = messages.indexOf(`step ${at}`);
+      expect(readNews(messages.slice(from, till)), said).toEqual(look.news);
+      from = till + 1;
+    }
+  }
+}
+
+type Marker = "none" | "old" | "young";
+const QUARANTINE = 25_000;
+const OPS = '{"by":"ops","reason":"test"}';
+
+/** A grant, or a place in the queue. Of a run the zeros before it say nothing. */
+function heard(reply: unknown): string {
+  if (typeof reply === "string") return reply.replace(/\+0*(\d)/, "+$1");
+  const [place, , , record] = reply as [number, number, string, string];
+  return record === "done" ? "done" : `place ${place}`;
+}
+
+/** Exactly those learn of it whom it concerns, and those with the grant that they have. */
+function readNews(texts: readonly string[]): News {
+  const news: News = { granted: [], done: [], wanted: [] };
+  for (const text of texts) {
+    const [, word, list] = /^(\w+) (.*)$/s.exec(text)!;
+    for (const one of list!.split(",")) {
+      const [, shown, mark, more = ""] = /^(.{8})([:?!*=])(?:(.*))?\.[0-9a-f]{20}$/.exec(one) ?? [];
+      if (shown === undefined || shown.startsWith("~")) continue;
+      if (word === "granted") news.granted.push(heard(`${shown}${mark}${more.replace(/@.*$/, "")}`));
+      else if (word === "done" || word === "wanted") news[word].push(shown);
+    }
+  }
+  return { granted: news.granted.toSorted(), done: news.done.toSorted(), wanted: news.wanted.toSorted() };
+}
+
+const CASES = [
+  ["claims", WHATS, 1, "none", 120],
+  ["claims", WHATS, 3, "none", 90],
+  ["claims, the long way", WHATS, 1, "old", 40],
+  ["claims, the long way", WHATS, 3, "old", 40],
+  ["claims, in quarantine", WHATS, 1, "young", 40],
+  ["claims, in quarantine", WHATS, 3, "young", 30],
+  ["votes", VOTES, 1, "old", 50],
+  ["votes", VOTES, 3, "old", 40],
+] as const;
+
+test.each(CASES)(
+  "a lock keeps its %s as the rules say, to the millisecond and to the fence (%s; limit %i)",
+  async (_, whats, limit, marker, runs) => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(terms(limit), { minLength: 6, maxLength: 6 }),
+        fc.array(stepOf(whats), { minLength: 10, maxLength: 40 }),
+        (claims, steps) => new Play(limit, claims, marker).play(steps),
+      ),
+      { numRuns: runs },
+    );
+  },
+  240_000,
+);
