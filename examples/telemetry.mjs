@@ -1,0 +1,59 @@
+// Who waited for whom, how long, and what the logs say: spans, metrics and log lines of the same three jobs.
+//
+//   node examples/telemetry.mjs
+import { connect } from "holdfast";
+import { logEvents } from "holdfast/log";
+import { instrument } from "holdfast/otel";
+import { collectMetrics } from "holdfast/prometheus";
+import { context } from "@opentelemetry/api";
+import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
+import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
+import { setTimeout as sleep } from "node:timers/promises";
+
+// Your program has an SDK already, most likely; this one keeps its spans in memory.
+const exporter = new InMemorySpanExporter();
+const tracerProvider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] });
+context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+
+// Names of locks stay here: what is shown of them is their kind.
+const template = (name) => name.replace(/\d+$/, "{id}");
+const telemetry = instrument({ tracerProvider, metrics: false, template });
+const metrics = collectMetrics({ template });
+const write = (fields, message) => console.log(`log: ${message}`);
+const log = logEvents({ info: write, warn: write, error: write }, { longWait: "50ms" });
+
+const tracer = tracerProvider.getTracer("shop");
+const locks = await connect();
+
+async function job(name, started) {
+  await tracer.startActiveSpan(name, async (span) => {
+    await locks.run("order:4711", async () => {
+      started?.();
+      await tracer.startActiveSpan("charge", async (charge) => {
+        await sleep(100);
+        charge.end();
+      });
+    });
+    span.end();
+  });
+}
+const jobs = [];
+await new Promise((started) => {
+  jobs.push(job("ada", started));
+});
+await Promise.all([...jobs, job("ben"), job("cyd")]);
+await locks.close();
+
+const spans = exporter.getFinishedSpans();
+const byId = new Map(spans.map((span) => [span.spanContext().spanId, span]));
+const parentOf = (span) => byId.get(span.parentSpanContext?.spanId);
+for (const span of spans.filter(({ name }) => name === "charge")) {
+  console.log(`trace: ${span.name} is inside "${parentOf(span).name}", inside "${parentOf(parentOf(span)).name}"`);
+}
+for (const span of spans.filter(({ name, links }) => name.startsWith("acquire") && links.length > 0)) {
+  const holder = byId.get(span.links[0].context.spanId);
+  console.log(`trace: ${parentOf(span).name} waited for ${parentOf(holder).name}`);
+}
+for (const line of metrics.text().split("\n")) if (/_count\{|^holdfast_held\{/.test(line)) console.log(line);
+
+for (const part of [telemetry, metrics, log]) part.end();
