@@ -107,7 +107,7 @@ describe("an epoch that was chosen", () => {
     await granted(backend, again);
     // As it is after the choice, and before its final name: the old epoch still there, its last entry the new one's first.
     const newest = epoch();
-    const aside = newest.replace(/\/e/, "/n");
+    const aside = newest.replace(/\/e([^/]*)$/, "/n$1");
     renameSync(newest, aside);
     const old = newest.replace(/e\d+-[^/]*$/, "e1-old");
     mkdirSync(old);
