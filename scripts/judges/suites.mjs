@@ -97,15 +97,10 @@ async function runSuite(className, url) {
   const properties = { node: process.execPath, bridge: join(HERE, "bridge.mjs") };
   // Not as an argument, which every user of the machine can read.
   process.env.HOLDFAST_URL = url;
-  const trouble = await run(
-    "java",
-    [
-      ...Object.entries(properties).map(([name, value]) => `-Dholdfast.${name}=${value}`),
-      ...["-cp", classPath(), "org.junit.platform.console.ConsoleLauncher", "execute"],
-      ...["--select-class", className, "--reports-dir", REPORTS, "--details=none", "--disable-banner"],
-    ],
-    HERE,
-  );
+  const java = Object.entries(properties).map(([name, value]) => `-Dholdfast.${name}=${value}`);
+  const launcher = ["-cp", classPath(), "org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner"];
+  const what = ["--select-class", className, "--reports-dir", REPORTS, "--details=none"];
+  const trouble = await run("java", [...java, ...launcher, ...what], HERE);
   const report = join(REPORTS, "TEST-junit-jupiter.xml");
   if (!existsSync(report)) return trouble ?? "it left no report";
   const cases = [...readFileSync(report, "utf8").matchAll(/<testcase name="([^"]*)"[^>]*>([\s\S]*?)<\/testcase>/g)];
