@@ -1,7 +1,8 @@
 /** Once per slot, independent of the scheduler: by several processes on one store. */
 import { afterEach, describe, expect, test } from "vitest";
 import { Job } from "../../src/adapters/cron/job.ts";
-import { jobName, runSlot, slotName, type SlotRun } from "../../src/adapters/cron/run-slot.ts";
+import { jobName, slotName } from "../../src/adapters/cron/names.ts";
+import { runSlot, type SlotRun } from "../../src/adapters/cron/run-slot.ts";
 import { everyMs } from "../../src/adapters/cron/schedule.ts";
 import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { quorum } from "../../src/backends/quorum/index.ts";
