@@ -83,7 +83,7 @@ async function load(kind, where) {
   await pause(1500);
   let [kills, stops] = [0, 0];
   for (let round = 0; Date.now() < untilMs - LONG_MS; round++) {
-    const at = round % 4 === 2 ? await anyMoment() : await atWork(children, log, untilMs);
+    const at = round % 4 === 2 ? await anyOne() : await atWork(children, log, untilMs);
     if (at < 0) break;
     if (round % 2 === 0) kills += await killOne(kind, store, children, at, log);
     else stops += await stopOne(children[at], log, round % 4 === 1 ? LONG_MS : SHORT_MS);
@@ -143,7 +143,7 @@ async function drained(log, expected) {
 }
 
 /** Whichever, whatever it does. */
-async function anyMoment() {
+async function anyOne() {
   await pause(Math.random() * 2 * SLOT_MS);
   return Math.floor(Math.random() * PROCESSES);
 }
