@@ -2,7 +2,9 @@
 // killed in the middle of a run and replaced, or stopped for longer than its leases last. No two runs that hold one lock at once, no run after a
 // slot or job was done, none missed, and no job before one of its lock that was added earlier. Runs that were repeated because their process was killed or stopped are counted by themselves.
 //
-//   npm run test:jobs -- --seconds 24 --store redis --kind node-cron,croner,nest,timer,bullmq
+// The clocks of the processes differ by up to `--apart` seconds, and half of the kills come at any moment, not only in the middle of a run.
+//
+//   npm run test:jobs -- --seconds 24 --store redis,postgres,file --kind node-cron,croner,nest,timer,bullmq --apart 5
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { appendFileSync, writeFileSync } from "node:fs";
@@ -11,16 +13,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
-import { parseArgs } from "node:util";
 import { Queue } from "bullmq";
+import { startPostgres } from "../dist/lab/servers/postgres.js";
 import { startRedis } from "../dist/lab/servers/redis.js";
+import { argumentsOf } from "./arguments.mjs";
 import { judgeJobs } from "./load-jobs/judge.mjs";
 
-const { values } = parseArgs({
+const { values } = argumentsOf(import.meta.url, {
   options: {
     seconds: { type: "string", default: "24" },
     store: { type: "string", default: "redis" },
     kind: { type: "string", default: "node-cron,croner,nest,timer,bullmq" },
+    apart: { type: "string", default: "5" },
   },
 });
 const PROCESS = new URL("load-jobs/process.mjs", import.meta.url);
@@ -34,17 +38,27 @@ const DRAIN_MS = 120_000;
 
 const folder = await mkdtemp(join(tmpdir(), "holdfast-jobs-"));
 const redis = await startRedis();
+const stores = values.store.split(",");
+const postgres = stores.includes("postgres") ? await startPostgres() : undefined;
 let failed = false;
 try {
-  for (const kind of values.kind.split(",")) failed = !(await load(kind)) || failed;
+  for (const store of stores) for (const kind of values.kind.split(",")) failed = !(await load(kind, store)) || failed;
 } finally {
   await redis.stop();
+  await postgres?.stop();
   await rm(folder, { recursive: true });
 }
 if (failed) process.exitCode = 1;
 
-async function start(kind, store, log) {
-  const child = fork(PROCESS, [kind, store, log, redis.url], { stdio: ["ignore", "ignore", "inherit", "ipc"] });
+/** The clock of the process in that place: early, late, or neither. */
+function aheadMs(place) {
+  return Math.round((place / (PROCESSES - 1) - 0.5) * Number(values.apart) * 1000);
+}
+
+async function start(kind, store, log, place) {
+  const child = fork(PROCESS, [kind, store, log, redis.url, String(aheadMs(place))], {
+    stdio: ["ignore", "ignore", "inherit", "ipc"],
+  });
   const exited = once(child, "exit").then(([code]) => {
     throw new Error(`a process ended with ${code} before it was ready`);
   });
@@ -53,18 +67,23 @@ async function start(kind, store, log) {
   return child;
 }
 
-async function load(kind) {
-  const log = join(folder, `${kind}.log`);
+function urlOf(store, kind) {
+  if (store === "file") return pathToFileURL(join(folder, `${kind}-locks`)).href;
+  return store === "postgres" ? `${postgres.url}?migrate=true` : redis.url;
+}
+
+async function load(kind, where) {
+  const log = join(folder, `${kind}-${where}.log`);
   writeFileSync(log, "");
   await redis.cli("FLUSHALL");
-  const store = values.store === "redis" ? redis.url : pathToFileURL(join(folder, `${kind}-locks`)).href;
-  const children = await Promise.all(Array.from({ length: PROCESSES }, () => start(kind, store, log)));
+  const store = urlOf(where, kind);
+  const children = await Promise.all(Array.from({ length: PROCESSES }, (_, place) => start(kind, store, log, place)));
   const untilMs = Date.now() + Number(values.seconds) * 1000;
   const work = kind === "bullmq" ? addJobs(untilMs) : slotsUntil(untilMs);
   await pause(1500);
   let [kills, stops] = [0, 0];
   for (let round = 0; Date.now() < untilMs - LONG_MS; round++) {
-    const at = await atWork(children, log, untilMs);
+    const at = round % 4 === 2 ? await anyOne() : await atWork(children, log, untilMs);
     if (at < 0) break;
     if (round % 2 === 0) kills += await killOne(kind, store, children, at, log);
     else stops += await stopOne(children[at], log, round % 4 === 1 ? LONG_MS : SHORT_MS);
@@ -77,7 +96,7 @@ async function load(kind) {
   const { counts, faults } = judgeJobs(await readFile(log, "utf8"), expected, orders);
   const ok = faults.length === 0 && kills > 0 && stops > 0 && counts.runs >= expected.size && expected.size > 0;
   const said = JSON.stringify({ kills, stops, expected: expected.size, ...counts });
-  console.log(`${kind} on ${values.store}: ${said}: ${ok ? "ok" : "FAILED"}`);
+  console.log(`${kind} on ${where}: ${said}: ${ok ? "ok" : "FAILED"}`);
   for (const fault of faults.slice(0, 10)) console.log(" ", fault);
   return ok;
 }
@@ -123,6 +142,12 @@ async function drained(log, expected) {
   await pause(500);
 }
 
+/** Whichever, whatever it does. */
+async function anyOne() {
+  await pause(Math.random() * 2 * SLOT_MS);
+  return Math.floor(Math.random() * PROCESSES);
+}
+
 /** One that is in the middle of a run, if there is one in time. */
 async function atWork(children, log, untilMs) {
   while (Date.now() < untilMs) {
@@ -146,7 +171,7 @@ async function killOne(kind, store, children, at, log) {
   appendFileSync(log, `killed ${child.pid}\n`);
   child.kill("SIGKILL");
   await exited;
-  children[at] = await start(kind, store, log);
+  children[at] = await start(kind, store, log, at);
   return 1;
 }
 

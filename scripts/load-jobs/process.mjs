@@ -5,10 +5,24 @@ import { connect } from "../../dist/index.js";
 import { lockedProcessor } from "../../dist/adapters/bullmq/index.js";
 import { everySlot, OncePerSlot, runCoordinator, withCroner } from "../../dist/adapters/cron/index.js";
 
-const [kind, url, log, queueUrl] = process.argv.slice(2);
+const [kind, url, log, queueUrl, aheadMs] = process.argv.slice(2);
+const Real = Date;
+/** A clock that is early or late, for all that this process uses. */
+globalThis.Date = class extends Real {
+  constructor(...args) {
+    super(...(args.length === 0 ? [Real.now() + Number(aheadMs)] : args));
+  }
+
+  static now() {
+    return Real.now() + Number(aheadMs);
+  }
+};
 const locks = await connect(url, { ttl: "4s" });
 /** Every other second: a process that is late by less still asks for the slot. */
 const [PATTERN, EVERY] = ["*/2 * * * * *", "2s"];
+
+/** What was done with another kind is kept, and clocks differ. */
+const JOB = `load-${kind}`;
 
 async function work(lock, name, fence, assertHeld, fails = false) {
   // As a careful function does. What is stopped just after this begins with a fence that a guard refuses.
@@ -38,7 +52,7 @@ const start = {
     const coordinator = runCoordinator(locks, { overlap: "queue", ttl: "4s" });
     const logger = { info() {}, warn() {}, error() {}, debug() {} };
     const task = schedule(PATTERN, (context) => runOne(coordinator.runOf(context)), {
-      name: "load",
+      name: JOB,
       distributed: true,
       runCoordinator: coordinator,
       missedExecutionTolerance: 60_000,
@@ -49,7 +63,7 @@ const start = {
   croner: async () => {
     const { Cron } = await import("croner");
     const job = new Cron(PATTERN, { catch: complain });
-    await withCroner(locks, "load", job, { missed: { run: "all", most: 100 } }, runOne).catch(complain);
+    await withCroner(locks, JOB, job, { missed: { run: "all", most: 100 } }, runOne).catch(complain);
     return () => job.stop();
   },
   nest: async () => {
@@ -63,7 +77,7 @@ const start = {
       }
     }
     const descriptor = Object.getOwnPropertyDescriptor(Reports.prototype, "report");
-    OncePerSlot({ name: "load", locks: () => locks, overlap: "queue" })(Reports.prototype, "report", descriptor);
+    OncePerSlot({ name: JOB, locks: () => locks, overlap: "queue" })(Reports.prototype, "report", descriptor);
     Cron(PATTERN)(Reports.prototype, "report", descriptor);
     Object.defineProperty(Reports.prototype, "report", descriptor);
     class App {}
@@ -73,7 +87,7 @@ const start = {
   },
   timer: async () => {
     const options = { every: EVERY, missed: { run: "all", most: 100 }, onError: complain };
-    const timer = everySlot(locks, "load", options, runOne);
+    const timer = everySlot(locks, JOB, options, runOne);
     return () => timer.stop();
   },
   bullmq: async () => {

@@ -321,6 +321,26 @@ test("a limiter that the job was not counted by gets nothing back: its period be
   expect(await redis.cli("GET", limiter)).toBe("7");
 });
 
+test.each([
+  ["an empty one", ""],
+  ["one that is too long", "x".repeat(1100)],
+  ["half a character", "\ud800"],
+])("a job whose key cannot be the name of a lock fails, and leaves nothing: %s", async (_what, key) => {
+  const jobs = queue();
+  worker(jobs, someLocks(), async () => "done");
+  const bad = await jobs.add("n", { key });
+  await jobs.add("n", { key: "a" });
+  await eventually("the other one is done", async () => (await jobs.getCompletedCount()) === 1 || undefined);
+  const { failedReason } = await eventually("it has failed", async () => {
+    const job = (await jobs.getJob(bad.id!))!;
+    return job.failedReason === undefined ? undefined : job;
+  });
+  expect(failedReason).toContain("name");
+  await eventually("nothing is left", async () =>
+    (await redis.cli("KEYS", `${jobs.toKey("")}holdfast:*`)).trim() === "" ? true : undefined,
+  );
+});
+
 test("wrong arguments are refused", () => {
   const locks = someLocks();
   const key = (): string => "a";

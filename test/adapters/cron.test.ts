@@ -1,7 +1,8 @@
 /** Once per slot, independent of the scheduler: by several processes on one store. */
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { Job } from "../../src/adapters/cron/job.ts";
-import { jobName, runSlot, slotName, type SlotRun } from "../../src/adapters/cron/run-slot.ts";
+import { jobName, slotName } from "../../src/adapters/cron/names.ts";
+import { runSlot, type SlotRun } from "../../src/adapters/cron/run-slot.ts";
 import { everyMs } from "../../src/adapters/cron/schedule.ts";
 import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { quorum } from "../../src/backends/quorum/index.ts";
@@ -360,6 +361,22 @@ describe("missed slots", () => {
       isDown = false;
       expect(await missed).toEqual([{ ran: true, slot: last, value: undefined }]);
       expect(ran).toEqual([last]);
+    },
+  );
+
+  test.each([
+    ["skip", undefined, HOUR],
+    ["all", undefined, 2 * HOUR],
+    [{ run: "last", within: "6h" }, undefined, 12 * HOUR],
+    [{ run: "all", within: "6h" }, "24h", 24 * HOUR],
+  ] as const)(
+    "that a slot was done is kept for twice as long as it is looked for, or longer: %o, %s",
+    async (missed, keep, ms) => {
+      const [a] = pods(1) as [Locks];
+      const once = vi.spyOn(a, "once");
+      await new Job(a, "hourly", hours, { missed, keep }, () => 1).due();
+      const [kept] = once.mock.calls.filter(([name]) => name === slotName("hourly", last));
+      expect(kept![1].keep).toBe(ms);
     },
   );
 

@@ -4,7 +4,6 @@ import { Module, type INestApplicationContext } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { Cron as CronAt, ScheduleModule } from "@nestjs/schedule";
 import { Cron } from "croner";
-import { createRequire } from "node:module";
 import * as nodeCron from "node-cron";
 import { getEventListeners } from "node:events";
 import { afterEach, describe, expect, test, vi } from "vitest";
@@ -17,15 +16,8 @@ import {
   type SlotRun,
   withCroner,
 } from "../../src/adapters/cron/index.ts";
-import { slotName } from "../../src/adapters/cron/run-slot.ts";
-import {
-  cronerSchedule,
-  cronTimeSchedule,
-  type CronTimeLike,
-  everyMs,
-  slotAt,
-  slotsBetween,
-} from "../../src/adapters/cron/schedule.ts";
+import { slotName } from "../../src/adapters/cron/names.ts";
+import { everyMs } from "../../src/adapters/cron/schedule.ts";
 import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import type { Locks } from "../../src/core/api.ts";
 import { createLocks } from "../../src/core/locks.ts";
@@ -65,54 +57,6 @@ function expectOncePerSecond(slots: readonly string[]): void {
   expect(slots.every((slot) => slot.endsWith(".000Z"))).toBe(true);
   expect(slots).toEqual([...new Set(slots)].toSorted());
 }
-
-describe("schedules", () => {
-  const { CronTime } = createRequire(createRequire(import.meta.url).resolve("@nestjs/schedule"))("cron") as {
-    readonly CronTime: new (source: unknown, timeZone?: string) => CronTimeLike;
-  };
-  const at = (text: string): Date => new Date(text);
-  const fixed = new Cron("0 3 * * *", { timezone: "Europe/Berlin", paused: true });
-  const BOTH = [
-    ["croner", cronerSchedule(fixed)],
-    ["cron", cronTimeSchedule(new CronTime("0 3 * * *", "Europe/Berlin"))],
-  ] as const;
-
-  test.each(BOTH)(
-    "%s: the slot that is due, in its time zone, is the last one that is not after now",
-    (_name, schedule) => {
-      const slot = at("2026-11-18T02:00:00.000Z");
-      for (const now of ["2026-11-18T02:00:00.000Z", "2026-11-19T01:59:59.999Z"]) {
-        expect(slotAt(schedule, at(now))).toEqual(slot);
-      }
-      expect(slotAt(schedule, at("2026-11-18T01:59:59.999Z"))).toEqual(at("2026-11-17T02:00:00.000Z"));
-      expect(schedule.previous(slot)).toEqual(at("2026-11-17T02:00:00.000Z"));
-      const from = at("2026-11-15T12:00:00Z").getTime();
-      expect(slotsBetween(schedule, from, at("2026-11-18T12:00:00Z"), 2)).toEqual([at("2026-11-17T02:00:00Z"), slot]);
-      expect(slotsBetween(schedule, from, at("2026-11-18T12:00:00Z"), 9)).toHaveLength(3);
-      fixed.stop();
-    },
-  );
-
-  test("both agree on slots that are far apart, and on every second", () => {
-    for (const pattern of ["* * * * * *", "0 0 1 * *", "*/15 9-17 * * 1-5"]) {
-      const job = new Cron(pattern, { timezone: "UTC", paused: true });
-      const [one, other] = [cronerSchedule(job), cronTimeSchedule(new CronTime(pattern, "UTC"))];
-      for (const now of ["2026-11-18T02:00:00.500Z", "2025-03-01T00:00:00.000Z"]) {
-        expect(slotAt(one, at(now))).toEqual(slotAt(other, at(now)));
-      }
-      job.stop();
-    }
-  });
-
-  test("a time that comes once, and intervals", () => {
-    const date = at("2999-01-01T00:00:00.000Z");
-    const once = cronTimeSchedule(new CronTime(date));
-    expect(slotAt(once, date)).toEqual(date);
-    expect(once.previous(date)).toBeUndefined();
-    expect(slotAt(everyMs(300_000), at("2026-11-18T02:04:59.999Z"))).toEqual(at("2026-11-18T02:00:00Z"));
-    expect(slotAt(everyMs(300_000), at("2026-11-18T02:05:00.000Z"))).toEqual(at("2026-11-18T02:05:00Z"));
-  });
-});
 
 const SILENT = { info: () => {}, warn: () => {}, debug: () => {}, error: () => {} };
 
@@ -199,6 +143,26 @@ describe("node-cron", () => {
     await second.onComplete(`report:${slot.toISOString()}`);
   });
 
+  test("two tasks of one process with one name: one that has lost its slot and still works does not end the other's", async () => {
+    const [a, b] = pods(2) as [Locks, Locks];
+    const slot = new Date("2026-11-18T03:00:00.000Z");
+    const key = `report:${slot.toISOString()}`;
+    // Else the second waits for the job until the first has ended.
+    const coordinator = runCoordinator(a, { overlap: "allow" });
+    expect(await coordinator.shouldRun(key, 30_000)).toBe(true);
+    const [lease] = (await b.inspect(slotName("report", slot))).held;
+    const second = coordinator.shouldRun(key, 30_000);
+    const first = coordinator.runOf({ date: slot, task: { name: "report" }, execution: { id: 1 } })!;
+    await b.forceRelease(slotName("report", slot), { fence: lease!.fence, reason: "test" });
+    await eventually("it knows", () => first.signal.aborted || undefined);
+    expect(await second).toBe(true);
+    expect(await failure(coordinator.onComplete(key))).toMatchObject({ code: "ERR_LOCK_LOST" });
+    const taken = coordinator.runOf({ date: slot, task: { name: "report" }, execution: { id: 2 } })!;
+    taken.assertHeld();
+    await coordinator.onComplete(key);
+    expect(await runCoordinator(b).shouldRun(key, 30_000)).toBe(false);
+  });
+
   test("where the store cannot be asked, node-cron skips the slot", async () => {
     const store = faulty(memory());
     const locks = createLocks(store);
@@ -263,6 +227,11 @@ describe("croner", () => {
     const [a] = pods(1) as [Locks];
     const given = { previousRuns: 1 } as unknown as Cron;
     expect(await failure(withCroner(a, "report", given, {}, () => 1))).toMatchObject({ code: "ERR_LOCK_ARGUMENT" });
+    // Its times are counted from its last run, in each process.
+    const spaced = new Cron("*/5 * * * * *", { interval: 60, paused: true });
+    closers.push(() => spaced.stop());
+    const refused = await failure(withCroner(a, "report", spaced, {}, () => 1));
+    expect(refused).toMatchObject({ code: "ERR_LOCK_ARGUMENT", message: expect.stringContaining("interval") });
   });
 });
 
@@ -313,6 +282,8 @@ describe("plain timers", () => {
     const [a, b] = pods(2) as [Locks, Locks];
     expect(() => everySlot(a, "report", { every: "1s" } as never, () => 1)).toThrow("onError");
     expect(() => everySlot(a, "report", { every: "10ms", onError: () => {} }, () => 1)).toThrow("every");
+    // Not when the first slot is due.
+    expect(() => everySlot(a, "x".repeat(1000), { every: "1s", onError: () => {} }, () => 1)).toThrow("1024 bytes");
     const errors: unknown[] = [];
     const [failed, held, end] = [gate(), gate(), gate()];
     const failing = everySlot(

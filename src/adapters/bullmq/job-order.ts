@@ -6,6 +6,7 @@
  * was not woken, because a worker died, comes back by itself, or is woken by any job of its lock that does.
  */
 import type { Job } from "bullmq";
+import { checkName } from "../../core/options.ts";
 import { wake, turn } from "./generated/scripts.ts";
 import { type BullWorker, runScript, workerInOrder } from "./worker-of.ts";
 
@@ -83,13 +84,15 @@ export class JobOrder {
     const before: string[] = [];
     for (const job of [...mine, ...found.slice(again)]) {
       if (job?.id === undefined) continue;
-      let lock: unknown;
+      let lock = "";
       try {
-        lock = await this.#keyOf(job);
+        const key = await this.#keyOf(job);
+        checkName(key);
+        lock = key;
       } catch {
-        // That job fails by itself.
+        // It needs none, or that job fails by itself.
       }
-      before.push(job.id, typeof lock === "string" ? lock : "");
+      before.push(job.id, lock);
     }
     return before;
   }

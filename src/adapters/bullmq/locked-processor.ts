@@ -6,6 +6,7 @@ import type { Job } from "bullmq";
 import { ArgumentError, got } from "../../contract/argument-error.ts";
 import { onAbort } from "../../contract/on-abort.ts";
 import type { Lease, Locks } from "../../core/api.ts";
+import { checkName } from "../../core/options.ts";
 import { giveBack } from "./generated/scripts.ts";
 import { type CheckedProcessor, checkProcessor, type LockedProcessorOptions } from "./options.ts";
 import { isOurs, redisOf, runScript, workerOf } from "./worker-of.ts";
@@ -54,9 +55,11 @@ export function lockedProcessor<D = unknown, R = unknown, N extends string = str
     const cancelled = signal ?? new AbortController().signal;
     const name = await checked.key(job);
     if (name === undefined) return await processor(job, token ?? "", cancelled, undefined);
-    if (typeof name !== "string") {
+    if (typeof name !== "string" || name === "") {
       throw new ArgumentError(`Expected the name of a lock for job ${job.id}, got ${got(name)}`);
     }
+    // Before it has a place: what cannot be locked has none.
+    checkName(name);
     const later = await checked.order?.turn(job as Job, name);
     if (later !== undefined) {
       await delay(job, token, checked.delayMs * Math.min(later.ahead, AHEAD_MAX), takenMs);

@@ -9,6 +9,7 @@ import { OUTCOME_KEEP_MAX_MS } from "../../contract/claim.ts";
 import { systemClock } from "../../contract/clock.ts";
 import type { Locks, OnceCodec, OutcomeState } from "../../core/api.ts";
 import { pause } from "../../core/pause.ts";
+import { lastName } from "./names.ts";
 
 const [PAUSE_MIN_MS, PAUSE_MAX_MS] = [100, 5000];
 
@@ -25,7 +26,7 @@ interface Place {
 
 async function places(locks: Locks, job: string): Promise<readonly [newer: Place, older: Place]> {
   const read = async (number: number): Promise<Place> => {
-    const name = `cron:last:${number}:${job}`;
+    const name = lastName(job, number);
     const kept = await locks.outcome(name, { codec: CODEC });
     const slotMs = kept.state === "done" && !Number.isNaN(kept.value) ? kept.value : -Infinity;
     return { name, slotMs, kept };

@@ -47,7 +47,8 @@ export function runCoordinator(locks: Locks, options: CoordinatorOptions = {}): 
   assertSupported("node-cron", import.meta.url);
   // Its task's name is that of the job.
   const checked = checkSlot(locks, "any", options);
-  const running = new Map<string, Running>();
+  // Two tasks of one process may have the same name: the second may take over a slot that the first has lost, and still works on.
+  const running = new Map<string, readonly Running[]>();
   return {
     shouldRun: async (key, ttlMs) => {
       const [name, slot] = partsOf(key);
@@ -65,13 +66,20 @@ export function runCoordinator(locks: Locks, options: CoordinatorOptions = {}): 
       const run = await Promise.race([begun, settled.then(() => undefined)]);
       if (run === undefined) return false;
       settled.catch(() => undefined);
-      running.set(key, { run, complete, cut, settled });
+      running.set(key, [...(running.get(key) ?? []), { run, complete, cut, settled }]);
       return true;
     },
     onComplete: async (key) => {
-      const here = running.get(key);
+      const all = running.get(key) ?? [];
+      // node-cron does not say which one. The one that is left last keeps the slot until both have ended.
+      const here = all.find(({ run: { signal } }) => signal.aborted) ?? all[0];
       if (here === undefined) return;
-      running.delete(key);
+      if (all.length === 1) running.delete(key);
+      else
+        running.set(
+          key,
+          all.filter((one) => one !== here),
+        );
       const { run, execution = {} } = here;
       if (run.signal.aborted && "error" in execution) here.cut(execution.error);
       else here.complete();
@@ -79,7 +87,8 @@ export function runCoordinator(locks: Locks, options: CoordinatorOptions = {}): 
       await here.settled;
     },
     runOf: ({ date, task, execution }) => {
-      const here = running.get(`${task?.name ?? ""}:${date.toISOString()}`);
+      const all = running.get(`${task?.name ?? ""}:${date.toISOString()}`) ?? [];
+      const here = all.find((one) => one.execution === execution) ?? all.findLast((one) => one.execution === undefined);
       if (here !== undefined) here.execution = execution;
       return here?.run;
     },

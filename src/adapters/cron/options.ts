@@ -3,6 +3,7 @@ import { ArgumentError, got } from "../../contract/argument-error.ts";
 import { OUTCOME_KEEP_MAX_MS } from "../../contract/claim.ts";
 import { type Duration, toMs } from "../../contract/duration.ts";
 import type { LockOptions, Locks } from "../../core/api.ts";
+import { checkJobName } from "./names.ts";
 
 export interface SlotOptions extends Pick<LockOptions, "ttl" | "renew" | "maxHold" | "meta"> {
   /**
@@ -63,6 +64,7 @@ const MOST_MAX = 1000;
 export function checkSlot(locks: Locks, name: string, options: SlotOptions): CheckedSlot {
   checkLocksAndOptions(locks, options);
   if (typeof name !== "string" || name === "") throw new ArgumentError(`Expected the name of a job, got ${got(name)}`);
+  checkJobName(name);
   const {
     overlap = "skip",
     wait = Infinity,

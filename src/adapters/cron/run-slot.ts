@@ -4,6 +4,7 @@
  */
 import { ArgumentError, got } from "../../contract/argument-error.ts";
 import type { Lease, Locks, OnceCodec } from "../../core/api.ts";
+import { jobName, slotName } from "./names.ts";
 import { type CheckedSlot, checkSlot, type SlotOptions } from "./options.ts";
 
 /** What the function of a job gets. */
@@ -37,14 +38,6 @@ const CODEC: OnceCodec<Kept> = {
   encode: (kept) => kept,
   decode: (text) => (text === "failed" ? "failed" : "done"),
 };
-
-export function jobName(name: string): string {
-  return `cron:job:${name}`;
-}
-
-export function slotName(name: string, slot: Date): string {
-  return `cron:slot:${slot.toISOString()}:${name}`;
-}
 
 /**
  * Runs `work` for this slot, unless it was done. Rejects as `work` does, with `LockLostError` where the slot or the job was lost, and with
