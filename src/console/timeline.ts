@@ -13,6 +13,10 @@ export const PAST_MS = 600_000;
 const SEGMENTS_MAX = 400;
 /** Of all locks that are free now; the oldest go first. */
 const FREE_LOCKS_MAX = 2000;
+/** Segments of all locks: those of the locks that changed least lately go first. */
+const KEPT_MAX = 50_000;
+/** How much there may be above these between two looks. */
+const SLACK = 1000;
 const RATE_MS = 10_000;
 /** A lease with less than this left when it was last seen ran out, as far as can be seen. */
 const OUT_MS = 1500;
@@ -44,6 +48,8 @@ export class Timeline {
   #lastMs: number | undefined;
   #sinceMs = 0;
   readonly #forced: Set<string> = new Set();
+  #shown: ReadonlyMap<string, FullRow> = new Map();
+  #kept = 0;
 
   /** When no one watched, nothing was seen: what went on meanwhile may have been anything. */
   pause(fromMs: number, toMs: number): void {
@@ -78,7 +84,8 @@ export class Timeline {
     if (isFirst) this.begun = 0;
     this.#acquires.add(nowMs, this.begun);
     this.#lastMs = nowMs;
-    this.#forget(rows, nowMs);
+    this.#shown = rows.all;
+    this.#forget(nowMs);
   }
 
   #lookAt(
@@ -130,11 +137,13 @@ export class Timeline {
   /** A lease of this process is over: known to the instant, also if it was too short to be seen. */
   ownHold(name: string, fence: string, mode: Mode, heldMs: number, end: "over" | "lost", nowMs: number): void {
     const past = this.#past(name, nowMs);
-    const seen = [...past.holds.values(), ...past.over].find((one) => one.kind === "hold" && one.fence === fence);
+    const seen = [...past.holds.values()].find((one) => one.fence === fence);
     const holder = seen?.holder ?? "this process";
     past.own.add(fence);
     const sinceMs = nowMs - heldMs;
-    push(past, { kind: "hold", holder, fence, mode, sinceMs, seenMs: nowMs, endMs: nowMs, end, exact: true });
+    this.#push(past, { kind: "hold", holder, fence, mode, sinceMs, seenMs: nowMs, endMs: nowMs, end, exact: true });
+    // Where the store cannot be looked at, events come nevertheless.
+    if (this.#free > FREE_LOCKS_MAX + SLACK || this.#kept > KEPT_MAX + SLACK) this.#forget(nowMs);
   }
 
   /** Of one lock, the oldest first. */
@@ -179,27 +188,36 @@ export class Timeline {
   }
 
   #close(past: Past, { kind, holder, fence, mode, sinceMs, seenMs }: Open, endMs: number, end: Segment["end"]): void {
-    push(past, { kind, holder, fence, mode, sinceMs, seenMs, endMs, end });
+    this.#push(past, { kind, holder, fence, mode, sinceMs, seenMs, endMs, end });
   }
 
-  #forget({ all }: Rows, nowMs: number): void {
-    let free = this.#locks.size - all.size;
+  #push(past: Past, segment: Segment): void {
+    past.over.push(segment);
+    this.#kept++;
+    const oldestMs = (segment.endMs ?? segment.seenMs) - PAST_MS;
+    while (past.over.length > SEGMENTS_MAX || (past.over[0]?.endMs ?? oldestMs) < oldestMs) {
+      const first = past.over.shift();
+      this.#kept--;
+      if (first?.fence !== undefined) past.own.delete(first.fence);
+    }
+  }
+
+  /** How many locks have a past and no row, nearly: one that was just taken may have no row yet. */
+  get #free(): number {
+    return this.#locks.size - this.#shown.size;
+  }
+
+  #forget(nowMs: number): void {
     for (const [name, past] of this.#locks) {
       const isOld = past.changedMs < nowMs - PAST_MS;
       // They are in the order of their last change.
-      if (!isOld && free <= FREE_LOCKS_MAX) break;
-      if (all.has(name)) continue;
-      this.#locks.delete(name);
-      free--;
+      if (!isOld && this.#free <= FREE_LOCKS_MAX && this.#kept <= KEPT_MAX) break;
+      const isShown = this.#shown.has(name);
+      if (isShown && !isOld && this.#kept <= KEPT_MAX) continue;
+      this.#kept -= past.over.length;
+      past.over.length = 0;
+      past.own.clear();
+      if (!isShown) this.#locks.delete(name);
     }
-  }
-}
-
-function push(past: Past, segment: Segment): void {
-  past.over.push(segment);
-  const oldestMs = (segment.endMs ?? segment.seenMs) - PAST_MS;
-  while (past.over.length > SEGMENTS_MAX || (past.over[0]?.endMs ?? oldestMs) < oldestMs) {
-    const [first] = past.over.splice(0, 1);
-    if (first?.fence !== undefined) past.own.delete(first.fence);
   }
 }
