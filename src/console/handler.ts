@@ -107,7 +107,11 @@ export class Handler {
   /** With a login, who is not known has to log in first. */
   async #who(request: GivenRequest, action: Parameters<Guard["who"]>[1]): Promise<string> {
     if (this.#login?.isKnown(request) === false)
-      throw new RefusedError(401, "login", "Open the address that `holdfast console` has printed.");
+      throw new RefusedError(
+        401,
+        "login",
+        "Open the address that holdfast console has printed, or paste its token here.",
+      );
     return await this.#guard.who(request, action);
   }
 

@@ -51,13 +51,10 @@ export class Timeline {
   #shown: ReadonlyMap<string, FullRow> = new Map();
   #kept = 0;
 
-  /** When no one watched, nothing was seen: what went on meanwhile may have been anything. */
+  /** When no one watched, nothing was seen. What is still there at the next look went on all the time; of others the end is not known. */
   pause(fromMs: number, toMs: number): void {
-    for (const past of this.#locks.values()) {
-      for (const open of [...past.holds.values(), ...past.waits.values()]) this.#close(past, open, open.seenMs, "over");
-      past.holds.clear();
-      past.waits.clear();
-    }
+    for (const past of this.#locks.values())
+      for (const open of [...past.holds.values(), ...past.waits.values()]) open.seenMs = this.#lastMs ?? open.seenMs;
     this.#unwatched.push([fromMs, toMs]);
     while ((this.#unwatched[0]?.[1] ?? toMs) < toMs - PAST_MS) this.#unwatched.shift();
     this.#lastMs = undefined;
@@ -71,7 +68,7 @@ export class Timeline {
   /** After each look: rows that did not change were seen again. */
   look(rows: Rows, { changed, gone }: Changes, forced: readonly Forced[], nowMs: number): void {
     const isFirst = this.#lastMs === undefined;
-    const lastMs = this.#lastMs ?? nowMs;
+    const lastMs = this.#lastMs;
     if (isFirst && this.#sinceMs === 0) this.#sinceMs = nowMs;
     const byForce = new Set(forced.map(({ name, fence }) => `${name}\n${fence}`));
     const isForced = (name: string, fence: string | undefined): boolean => byForce.has(`${name}\n${fence}`);
@@ -91,7 +88,7 @@ export class Timeline {
   #lookAt(
     name: string,
     row: FullRow | undefined,
-    lastMs: number,
+    lastMs: number | undefined,
     nowMs: number,
     isForced: (name: string, fence: string | undefined) => boolean,
   ): void {
@@ -101,6 +98,10 @@ export class Timeline {
     for (const [key, open] of past.holds) {
       if (holders.has(key)) continue;
       past.holds.delete(key);
+      if (lastMs === undefined) {
+        this.#close(past, open, open.seenMs, isForced(name, open.fence) ? "forced" : "over");
+        continue;
+      }
       open.seenMs = lastMs;
       const isOut = typeof open.endsMs === "number" && open.endsMs - lastMs < OUT_MS && open.endsMs <= nowMs;
       const end = isForced(name, open.fence) ? "forced" : isOut ? "out" : "over";
@@ -113,6 +114,10 @@ export class Timeline {
     for (const [key, open] of past.waits) {
       if (waiters.has(key)) continue;
       past.waits.delete(key);
+      if (lastMs === undefined) {
+        this.#close(past, open, open.seenMs, "over");
+        continue;
+      }
       open.seenMs = lastMs;
       const begunMs = holders.get(key)?.sinceMs;
       this.#close(past, open, begunMs ?? nowMs, "over");

@@ -123,6 +123,31 @@ describe("the past of a lock", () => {
     expect(looks.timeline.hold.show().count).toBe(0);
   });
 
+  test("who holds and who waits all the time while no one watches is shown once, from the beginning", async () => {
+    const looks = new Looks();
+    await looks.locks("web:1").acquire("a");
+    const stop = new AbortController();
+    const waiter = looks.locks("web:2").acquire("a", { signal: stop.signal });
+    waiter.catch(() => {});
+    await looks.look();
+    for (let visit = 0; visit < 3; visit++) {
+      await looks.look(2000);
+      const fromMs = looks.clock.now();
+      await looks.clock.advance(5000);
+      looks.timeline.pause(fromMs, looks.clock.now());
+      await looks.look();
+    }
+    expect(looks.past("a")).toEqual(["hold web:1 on 21000", "wait web:2 on 21000"]);
+    // Of one that is gone, it is known until when it was seen.
+    const fromMs = looks.clock.now();
+    stop.abort();
+    await looks.clock.advance(5000);
+    looks.timeline.pause(fromMs, looks.clock.now());
+    await looks.look(1000);
+    expect(looks.past("a").toSorted()).toEqual(["hold web:1 on 27000", "wait web:2 over 21000"]);
+    expect(looks.timeline.wait.show().count).toBe(0);
+  });
+
   test("leases of this process are known to the instant, and shown once", async () => {
     const looks = new Looks();
     const lease = await looks.locks("web:1").acquire("a");
