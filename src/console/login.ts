@@ -30,7 +30,7 @@ export class Login {
     return cookies.some((pair) => isSame(pair, `${this.#name}=${this.#cookie}`));
   }
 
-  /** The token comes in a body: neither logs nor the history of a browser have it. */
+  /** The token comes in a body, so that no log has it. */
   async accept(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { token } = await readBody(request);
     if (typeof token !== "string" || !isSame(token, this.token))

@@ -142,7 +142,9 @@ export class Timeline {
   /** A lease of this process is over: known to the instant, also if it was too short to be seen. */
   ownHold(name: string, fence: string, mode: Mode, heldMs: number, end: "over" | "lost", nowMs: number): void {
     const past = this.#past(name, nowMs);
-    const seen = [...past.holds.values()].find((one) => one.fence === fence);
+    const isIt = (one: Segment): boolean => one.kind === "hold" && one.fence === fence;
+    // A look may have seen before that it is gone.
+    const seen = [...past.holds.values()].find(isIt) ?? past.over.findLast(isIt);
     const holder = seen?.holder ?? "this process";
     past.own.add(fence);
     const sinceMs = nowMs - heldMs;

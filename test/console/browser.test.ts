@@ -346,7 +346,7 @@ test("more tabs than a browser has connections: those that are not seen leave ro
   await eventually("a few are live again", async () => ((await live()) === 3 ? true : undefined));
 });
 
-test("before the store has answered nothing is said to be zero; and who is not let in is told so", async () => {
+test("before the store has answered nothing is said to be zero; and who is not let in sees why", async () => {
   const stage = new Stage();
   stage.counts.backend.query = () => new Promise(() => {});
   await stage.start();

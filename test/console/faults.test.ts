@@ -113,7 +113,7 @@ test("behind a proxy that asks with another Host, the page's own requests are le
     expect(await tried({ origin: "http://10.0.0.7:3000", "sec-fetch-site": site })).toBe("csrf");
 });
 
-test("what compresses answers on the way is told to leave the stream alone", async () => {
+test("what compresses answers on the way leaves the stream alone", async () => {
   const stage = await new Stage().start();
   const watcher = await Watcher.open(stage.origin);
   expect(watcher.response.headers["cache-control"]).toBe("no-store, no-transform");

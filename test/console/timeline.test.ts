@@ -159,6 +159,13 @@ describe("the past of a lock", () => {
     looks.timeline.ownHold("a", "999", "exclusive", 5, "lost", looks.clock.now());
     await looks.look(700);
     expect(looks.past("a")).toEqual(["hold web:1 over 1300", "hold this process lost 5"]);
+    // Also if the store showed that it is gone before its event came.
+    const other = await looks.locks("web:1").acquire("b");
+    await looks.look(1000);
+    await other.release();
+    await looks.look(1000);
+    looks.timeline.ownHold("b", String(other.fence), "exclusive", 1500, "over", looks.clock.now());
+    expect(looks.past("b")).toEqual(["hold web:1 over 1500"]);
   });
 
   test("is bounded: 400 parts of a lock, ten minutes, 2,000 locks that are free", async () => {
