@@ -143,7 +143,7 @@ export class Timeline {
   ownHold(name: string, fence: string, mode: Mode, heldMs: number, end: "over" | "lost", nowMs: number): void {
     const past = this.#past(name, nowMs);
     const isIt = (one: Segment): boolean => one.kind === "hold" && one.fence === fence;
-    // A look may have seen before that it is gone.
+    // That it is gone may have been seen before.
     const seen = [...past.holds.values()].find(isIt) ?? past.over.findLast(isIt);
     const holder = seen?.holder ?? "this process";
     past.own.add(fence);
