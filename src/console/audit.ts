@@ -1,5 +1,6 @@
 /** A line for every action, and for every try of one. */
 import type { IncomingMessage } from "node:http";
+import { types } from "node:util";
 import { toPrintableJson } from "../contract/foreign.ts";
 import { messageOf } from "../contract/errors.ts";
 import { clean } from "../telemetry/clean.ts";
@@ -17,13 +18,17 @@ export class Audit {
     const { audit = toStderr, clock } = this.#options;
     const at = new Date(clock.wall()).toISOString();
     try {
-      audit({ at, ...facts, address: request.socket?.remoteAddress });
+      const given: unknown = audit({ at, ...facts, address: request.socket?.remoteAddress });
+      // One that is asynchronous may fail later, which would end the process.
+      if (types.isPromise(given)) given.catch(failed);
     } catch (error) {
-      process.emitWarning(clean(`holdfast/console: the audit failed: ${messageOf(error)}`), {
-        code: "HOLDFAST_CONSOLE",
-      });
+      failed(error);
     }
   }
+}
+
+function failed(error: unknown): void {
+  process.emitWarning(clean(`holdfast/console: the audit failed: ${messageOf(error)}`), { code: "HOLDFAST_CONSOLE" });
 }
 
 function toStderr(entry: AuditEntry): void {

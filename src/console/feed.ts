@@ -15,7 +15,7 @@ import { deadlockView, type Inspected, toPage } from "./lock-page.ts";
 import type { CheckedOptions } from "./options.ts";
 import { OwnEvents } from "./own-events.ts";
 import { brief, type Changes, type FullRow, Rows } from "./rows.ts";
-import { Timeline } from "./timeline.ts";
+import { PAST_MS, Timeline } from "./timeline.ts";
 import { toEvent, type Viewer } from "./viewers.ts";
 import type { DeadlockView, Overview, Point, StoreView } from "./wire.ts";
 
@@ -86,8 +86,10 @@ export class Feed {
   async show(viewer: Viewer, lock: string | undefined): Promise<void> {
     viewer.lock = lock;
     if (lock === undefined) return;
-    await this.#inspect([lock]);
-    if (viewer.lock === lock) viewer.send(this.#lockEvent(lock));
+    const { clock } = this.#options;
+    const isOld = clock.now() - (this.#inspected.get(lock)?.atMs ?? -Infinity) >= EVERY_MS;
+    if (isOld) await this.#inspect([lock]);
+    if (viewer.lock === lock && viewer.isReady(clock.now())) viewer.send(this.#lockEvent(lock));
   }
 
   /** Looks now, unless it is doing so: for who needs the figures once. */
@@ -106,7 +108,8 @@ export class Feed {
 
   #start(): void {
     const { clock } = this.#options;
-    if (this.#stoppedMs !== undefined) this.#timeline.pause(this.#stoppedMs, clock.now());
+    const nowMs = clock.now();
+    this.#timeline.pause(this.#stoppedMs ?? nowMs - PAST_MS, nowMs);
     this.#store = { ...this.#store, state: "asking" };
     this.#own.start();
     this.#tick();
@@ -191,8 +194,8 @@ export class Feed {
     const own = await this.#own.figures();
     const overview = toEvent("overview", this.#overview(own, this.#points.slice(-1)));
     const some = changes === undefined ? [] : this.#rowEvents(changes, false);
-    let all: readonly string[] | undefined;
-    const pages = new Map<string, string>();
+    let all: readonly Buffer[] | undefined;
+    const pages = new Map<string, Buffer>();
     for (const viewer of viewers) {
       if (!viewer.isReady(nowMs)) continue;
       if (viewer.wantsAll) {
@@ -214,9 +217,9 @@ export class Feed {
     }
   }
 
-  #rowEvents({ changed, gone }: Changes, reset: boolean): readonly string[] {
+  #rowEvents({ changed, gone }: Changes, reset: boolean): readonly Buffer[] {
     const nowMs = this.#options.clock.now();
-    const events: string[] = [];
+    const events: Buffer[] = [];
     for (let at = 0; at < changed.length || (at === 0 && (reset || gone.length > 0)); at += ROWS_AT_ONCE) {
       const rows = changed.slice(at, at + ROWS_AT_ONCE).map(brief);
       const isFirst = at === 0;
@@ -253,7 +256,7 @@ export class Feed {
     };
   }
 
-  #lockEvent(name: string): string {
+  #lockEvent(name: string): Buffer {
     const nowMs = this.#options.clock.now();
     const known = { row: this.#rows.all.get(name), inspected: this.#inspected.get(name), deadlocks: this.#deadlocks };
     return toEvent("lock", { nowMs, page: toPage(name, known, this.#timeline, nowMs) });

@@ -47,11 +47,10 @@ export class Guard {
   }
 
   checkSameSite({ headers }: IncomingMessage): void {
-    const site = headers["sec-fetch-site"];
-    if (site !== undefined && site !== "same-origin")
-      throw new RefusedError(403, "csrf", "The request came from another site.");
-    const { origin, host } = headers;
-    if (origin !== undefined && !isOf(origin, host))
+    const { "sec-fetch-site": site, origin, host } = headers;
+    // No page can set this header. It is right also behind a proxy that asks with another `Host`; without it, the origin has to be that.
+    if (site === "same-origin") return;
+    if (site !== undefined || (origin !== undefined && !isOf(origin, host)))
       throw new RefusedError(403, "csrf", "The request came from another site.");
   }
 

@@ -62,15 +62,16 @@ export class Handler {
 
   /** Never rejects: what goes wrong is an answer. */
   async handle(request: GivenRequest, response: ServerResponse): Promise<void> {
-    setHeaders(response);
     try {
+      setHeaders(response);
       if (this.#isClosed) throw new RefusedError(503, "busy", "The console is closed.");
       this.#guard.checkHost(request);
       const route = routeOf(request, this.#options.path);
       if (route === undefined) return redirect(request, response);
       const methods = Object.hasOwn(this.#routes, route) ? this.#routes[route]! : undefined;
       if (methods === undefined) throw new RefusedError(404, "gone", "There is nothing here.");
-      const answer = methods[request.method === "HEAD" ? "GET" : (request.method ?? "")];
+      const method = request.method === "HEAD" ? "GET" : (request.method ?? "");
+      const answer = Object.hasOwn(methods, method) ? methods[method] : undefined;
       if (answer === undefined) {
         response.setHeader("allow", Object.keys(methods).join(", "));
         throw new RefusedError(405, "bad-request", "This is not how to ask for it.");
@@ -106,7 +107,11 @@ export class Handler {
   /** With a login, who is not known has to log in first. */
   async #who(request: GivenRequest, action: Parameters<Guard["who"]>[1]): Promise<string> {
     if (this.#login?.isKnown(request) === false)
-      throw new RefusedError(401, "login", "Open the address that `holdfast console` has printed.");
+      throw new RefusedError(
+        401,
+        "login",
+        "Open the address that holdfast console has printed, or paste its token here.",
+      );
     return await this.#guard.who(request, action);
   }
 
@@ -131,6 +136,8 @@ export class Handler {
       throw new RefusedError(503, "busy", "Too many pages watch already. Close some, or raise `maxViewers`.");
     }
     if (request.method === "HEAD") return void response.writeHead(200).end();
+    // It may be gone since it was authorized, and would never be seen to go.
+    if (response.destroyed) return;
     const viewer = new Viewer(response, who, this.#options.clock.now());
     response.on("close", () => this.#feed.remove(viewer));
     this.#feed.add(viewer);

@@ -75,10 +75,15 @@ export async function readBody(request: GivenRequest): Promise<Readonly<Record<s
 async function readText(request: IncomingMessage): Promise<string> {
   const parts: Buffer[] = [];
   let size = 0;
-  for await (const part of request as AsyncIterable<Buffer>) {
-    size += part.length;
-    if (size > BODY_MAX_BYTES) throw new RefusedError(413, "bad-request", "The body is too large.");
-    parts.push(part);
+  try {
+    for await (const part of request as AsyncIterable<Buffer>) {
+      size += part.length;
+      if (size > BODY_MAX_BYTES) throw new RefusedError(413, "bad-request", "The body is too large.");
+      parts.push(part);
+    }
+  } catch (error) {
+    // Who hangs up in the middle of it is no fault of the app's.
+    throw request.errored === error ? new RefusedError(400, "bad-request", "The body is not whole.") : error;
   }
   return Buffer.concat(parts).toString();
 }

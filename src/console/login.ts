@@ -1,15 +1,23 @@
 /** The login of `holdfast console`: a token that is printed once, and a cookie for who has it. */
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isSame } from "./guard.ts";
 import { readBody, RefusedError } from "./http.ts";
+
+/**
+ * Browsers share cookies among the ports of a name, and those of several machines are all 127.0.0.1 behind `ssh -L`: so each console has a
+ * name of its own, and the same when it is started again.
+ */
+export function cookieName(hostname: string, port: number): string {
+  return `holdfast_console_${createHash("sha256").update(`${hostname} ${port}`).digest("hex").slice(0, 16)}`;
+}
 
 export class Login {
   readonly token: string = randomBytes(32).toString("base64url");
   readonly #cookie: string = randomBytes(32).toString("base64url");
   readonly #name: string;
 
-  /** `name`: of the cookie. Browsers share cookies among the ports of a machine, so each console has its own. */
+  /** `name`: of the cookie. */
   constructor(name: string) {
     this.#name = name;
   }
@@ -22,7 +30,7 @@ export class Login {
     return cookies.some((pair) => isSame(pair, `${this.#name}=${this.#cookie}`));
   }
 
-  /** The token comes in a body: neither logs nor the history of a browser have it. */
+  /** The token comes in a body, so that no log has it. */
   async accept(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { token } = await readBody(request);
     if (typeof token !== "string" || !isSame(token, this.token))

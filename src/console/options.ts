@@ -55,8 +55,8 @@ export interface ConsoleOptions {
   readonly path?: string | undefined;
   /** Names under which it may be asked for, without ports: others are refused. @default any */
   readonly hosts?: readonly string[] | undefined;
-  /** Gets a line for every action. @default one JSON line on stderr */
-  readonly audit?: ((entry: AuditEntry) => void) | undefined;
+  /** Gets a line for every action. It is not waited for. @default one JSON line on stderr */
+  readonly audit?: ((entry: AuditEntry) => unknown) | undefined;
   /** What stands at the top of the page: which store this is. @default "" */
   readonly title?: string | undefined;
   /** Where traces are shown, such as `https://traces.example/trace/{traceId}`. @default none: the id is shown */

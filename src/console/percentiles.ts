@@ -2,6 +2,7 @@
 import type { SpreadView } from "./wire.ts";
 
 const VALUES_MAX = 512;
+const STEP_MS = 100;
 
 export class LastValues {
   readonly #values: number[] = [];
@@ -22,14 +23,17 @@ export class LastValues {
 /** How many happened within the last seconds, for each second. */
 export class Rate {
   readonly #spanMs: number;
-  #counts: { readonly atMs: number; readonly count: number }[] = [];
+  #counts: { readonly atMs: number; count: number }[] = [];
 
   constructor(spanMs: number) {
     this.#spanMs = spanMs;
   }
 
   add(atMs: number, count: number): void {
-    if (count > 0) this.#counts.push({ atMs, count });
+    const last = this.#counts.at(-1);
+    // Of many within an instant one is kept.
+    if (last !== undefined && atMs - last.atMs < STEP_MS) last.count += count;
+    else if (count > 0) this.#counts.push({ atMs, count });
   }
 
   /** `sinceMs`: since when it is counted. */

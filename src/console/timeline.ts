@@ -13,6 +13,10 @@ export const PAST_MS = 600_000;
 const SEGMENTS_MAX = 400;
 /** Of all locks that are free now; the oldest go first. */
 const FREE_LOCKS_MAX = 2000;
+/** Segments of all locks: those of the locks that changed least lately go first. */
+const KEPT_MAX = 50_000;
+/** How much there may be above these between two looks. */
+const SLACK = 1000;
 const RATE_MS = 10_000;
 /** A lease with less than this left when it was last seen ran out, as far as can be seen. */
 const OUT_MS = 1500;
@@ -44,14 +48,13 @@ export class Timeline {
   #lastMs: number | undefined;
   #sinceMs = 0;
   readonly #forced: Set<string> = new Set();
+  #shown: ReadonlyMap<string, FullRow> = new Map();
+  #kept = 0;
 
-  /** When no one watched, nothing was seen: what went on meanwhile may have been anything. */
+  /** When no one watched, nothing was seen. What is still there at the next look went on all the time; of others the end is not known. */
   pause(fromMs: number, toMs: number): void {
-    for (const past of this.#locks.values()) {
-      for (const open of [...past.holds.values(), ...past.waits.values()]) this.#close(past, open, open.seenMs, "over");
-      past.holds.clear();
-      past.waits.clear();
-    }
+    for (const past of this.#locks.values())
+      for (const open of [...past.holds.values(), ...past.waits.values()]) open.seenMs = this.#lastMs ?? open.seenMs;
     this.#unwatched.push([fromMs, toMs]);
     while ((this.#unwatched[0]?.[1] ?? toMs) < toMs - PAST_MS) this.#unwatched.shift();
     this.#lastMs = undefined;
@@ -65,7 +68,7 @@ export class Timeline {
   /** After each look: rows that did not change were seen again. */
   look(rows: Rows, { changed, gone }: Changes, forced: readonly Forced[], nowMs: number): void {
     const isFirst = this.#lastMs === undefined;
-    const lastMs = this.#lastMs ?? nowMs;
+    const lastMs = this.#lastMs;
     if (isFirst && this.#sinceMs === 0) this.#sinceMs = nowMs;
     const byForce = new Set(forced.map(({ name, fence }) => `${name}\n${fence}`));
     const isForced = (name: string, fence: string | undefined): boolean => byForce.has(`${name}\n${fence}`);
@@ -78,13 +81,14 @@ export class Timeline {
     if (isFirst) this.begun = 0;
     this.#acquires.add(nowMs, this.begun);
     this.#lastMs = nowMs;
-    this.#forget(rows, nowMs);
+    this.#shown = rows.all;
+    this.#forget(nowMs);
   }
 
   #lookAt(
     name: string,
     row: FullRow | undefined,
-    lastMs: number,
+    lastMs: number | undefined,
     nowMs: number,
     isForced: (name: string, fence: string | undefined) => boolean,
   ): void {
@@ -94,6 +98,10 @@ export class Timeline {
     for (const [key, open] of past.holds) {
       if (holders.has(key)) continue;
       past.holds.delete(key);
+      if (lastMs === undefined) {
+        this.#close(past, open, open.seenMs, isForced(name, open.fence) ? "forced" : "over");
+        continue;
+      }
       open.seenMs = lastMs;
       const isOut = typeof open.endsMs === "number" && open.endsMs - lastMs < OUT_MS && open.endsMs <= nowMs;
       const end = isForced(name, open.fence) ? "forced" : isOut ? "out" : "over";
@@ -106,6 +114,10 @@ export class Timeline {
     for (const [key, open] of past.waits) {
       if (waiters.has(key)) continue;
       past.waits.delete(key);
+      if (lastMs === undefined) {
+        this.#close(past, open, open.seenMs, "over");
+        continue;
+      }
       open.seenMs = lastMs;
       const begunMs = holders.get(key)?.sinceMs;
       this.#close(past, open, begunMs ?? nowMs, "over");
@@ -130,11 +142,15 @@ export class Timeline {
   /** A lease of this process is over: known to the instant, also if it was too short to be seen. */
   ownHold(name: string, fence: string, mode: Mode, heldMs: number, end: "over" | "lost", nowMs: number): void {
     const past = this.#past(name, nowMs);
-    const seen = [...past.holds.values(), ...past.over].find((one) => one.kind === "hold" && one.fence === fence);
+    const isIt = (one: Segment): boolean => one.kind === "hold" && one.fence === fence;
+    // That it is gone may have been seen before.
+    const seen = [...past.holds.values()].find(isIt) ?? past.over.findLast(isIt);
     const holder = seen?.holder ?? "this process";
     past.own.add(fence);
     const sinceMs = nowMs - heldMs;
-    push(past, { kind: "hold", holder, fence, mode, sinceMs, seenMs: nowMs, endMs: nowMs, end, exact: true });
+    this.#push(past, { kind: "hold", holder, fence, mode, sinceMs, seenMs: nowMs, endMs: nowMs, end, exact: true });
+    // Where the store cannot be looked at, events come nevertheless.
+    if (this.#free > FREE_LOCKS_MAX + SLACK || this.#kept > KEPT_MAX + SLACK) this.#forget(nowMs);
   }
 
   /** Of one lock, the oldest first. */
@@ -179,27 +195,36 @@ export class Timeline {
   }
 
   #close(past: Past, { kind, holder, fence, mode, sinceMs, seenMs }: Open, endMs: number, end: Segment["end"]): void {
-    push(past, { kind, holder, fence, mode, sinceMs, seenMs, endMs, end });
+    this.#push(past, { kind, holder, fence, mode, sinceMs, seenMs, endMs, end });
   }
 
-  #forget({ all }: Rows, nowMs: number): void {
-    let free = this.#locks.size - all.size;
+  #push(past: Past, segment: Segment): void {
+    past.over.push(segment);
+    this.#kept++;
+    const oldestMs = (segment.endMs ?? segment.seenMs) - PAST_MS;
+    while (past.over.length > SEGMENTS_MAX || (past.over[0]?.endMs ?? oldestMs) < oldestMs) {
+      const first = past.over.shift();
+      this.#kept--;
+      if (first?.fence !== undefined) past.own.delete(first.fence);
+    }
+  }
+
+  /** How many locks have a past and no row, nearly: one that was just taken may have no row yet. */
+  get #free(): number {
+    return this.#locks.size - this.#shown.size;
+  }
+
+  #forget(nowMs: number): void {
     for (const [name, past] of this.#locks) {
       const isOld = past.changedMs < nowMs - PAST_MS;
       // They are in the order of their last change.
-      if (!isOld && free <= FREE_LOCKS_MAX) break;
-      if (all.has(name)) continue;
-      this.#locks.delete(name);
-      free--;
+      if (!isOld && this.#free <= FREE_LOCKS_MAX && this.#kept <= KEPT_MAX) break;
+      const isShown = this.#shown.has(name);
+      if (isShown && !isOld && this.#kept <= KEPT_MAX) continue;
+      this.#kept -= past.over.length;
+      past.over.length = 0;
+      past.own.clear();
+      if (!isShown) this.#locks.delete(name);
     }
-  }
-}
-
-function push(past: Past, segment: Segment): void {
-  past.over.push(segment);
-  const oldestMs = (segment.endMs ?? segment.seenMs) - PAST_MS;
-  while (past.over.length > SEGMENTS_MAX || (past.over[0]?.endMs ?? oldestMs) < oldestMs) {
-    const [first] = past.over.splice(0, 1);
-    if (first?.fence !== undefined) past.own.delete(first.fence);
   }
 }

@@ -139,6 +139,32 @@ test("a lease is ended end to end: the fence is shown, a reason is required, and
   expect(errors).toEqual([]);
 });
 
+test("what is pressed or marked stays while the page goes on", async () => {
+  const stage = await new Stage().start({ allowRelease: true });
+  const lease = await stage.other("web:1").acquire("a");
+  const { page } = await open(`${stage.origin}/#/lock/a`);
+  const draws = (): Promise<number> => page.evaluate(() => performance.getEntriesByName("holdfast:draw").length);
+  const drawn = async (): Promise<void> => {
+    const before = await draws();
+    await eventually("it is drawn twice", async () => ((await draws()) >= before + 2 ? true : undefined));
+  };
+  const button = page.getByRole("button", { name: "Force release …" });
+  await page.locator(".timeline svg").waitFor();
+  await button.hover();
+  await page.mouse.down();
+  await drawn();
+  await page.mouse.up();
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.press("Escape");
+  await page.locator(".facts code").first().selectText();
+  await drawn();
+  expect(await page.evaluate("String(getSelection())")).toBe(String(lease.fence));
+  // And it goes on when nothing is.
+  await page.evaluate("getSelection().removeAllRanges()");
+  await lease.release();
+  await page.getByText("Free: it is neither held nor waited for.").waitFor();
+});
+
 test("read-only, there is no button", async () => {
   const stage = await new Stage().start();
   await stage.other("web:1").acquire("a");
@@ -155,6 +181,8 @@ test("names, holders, metas and reasons that try to be markup, script or other t
     "<svg/onload=alert(4)>",
     "{{constructor.constructor('alert(5)')()}}",
     "\u202Egnp.exe",
+    "\u3164pay\u00a0roll\u2800",
+    "x".repeat(400),
     "a\u0000b\nc",
   ];
   const stage = await new Stage().start({
@@ -164,9 +192,9 @@ test("names, holders, metas and reasons that try to be markup, script or other t
   });
   for (const [at, text] of attacks.entries()) {
     const meta = { reason: text, app: text, version: text, [text.slice(0, 40)]: text, traceparent: text };
-    const lease = await stage.other(`${text}:${at}`).acquire(`${text}`, { meta });
+    const lease = await stage.other(`${text.slice(0, 100)}:${at}`).acquire(`${text}`, { meta });
     void stage
-      .other(`${text}:9${at}`)
+      .other(`${text.slice(0, 100)}:9${at}`)
       .acquire(`${text}`, { meta })
       .catch(() => {});
     if (at === 0) await stage.locks.forceRelease(text, { fence: lease.fence, reason: text, by: text });
@@ -176,12 +204,18 @@ test("names, holders, metas and reasons that try to be markup, script or other t
     (await page.locator(".rows .row:visible").count()) === attacks.length ? true : undefined,
   );
   expect(await page.locator(".part-name", { hasText: "gnp.exe" }).textContent()).toBe("\\u{202e}gnp.exe");
+  // Neither blank letters nor odd spaces make two names look the same.
+  expect(await page.locator(".part-name", { hasText: "roll" }).textContent()).toBe("\\u{3164}pay\\u{a0}roll\\u{2800}");
   for (const text of attacks) {
     await page.evaluate(`location.hash = ${JSON.stringify(`#/lock/${encodeURIComponent(text)}`)}`);
     await page.locator(".timeline svg").waitFor();
     expect(await page.locator("main img, main script, main iframe, main [onerror], main [onload]").count()).toBe(0);
     expect(await page.locator('a[href^="javascript"]').count()).toBe(0);
   }
+  await page.getByRole("button", { name: "Force release …" }).click();
+  const isIn = "(document.querySelector('dialog').scrollWidth <= document.querySelector('dialog').clientWidth)";
+  expect(await page.evaluate(isIn)).toBe(true);
+  await page.keyboard.press("Escape");
   await page.evaluate('location.hash = "#/overview"');
   await page.locator(".findings").getByText(attacks[1]!).waitFor();
   expect(errors).toEqual([]);
@@ -278,6 +312,65 @@ test("under another name of the host, as after DNS rebinding, nothing is shown",
   const answer = await page.goto(stage.origin.replace("127.0.0.1", "evil.test"));
   expect(answer?.status()).toBe(421);
   expect(await page.locator("body").innerText()).toContain("not served under this name");
+});
+
+/** A tab behind another, until it is looked at: headless, all tabs are seen. As text: it runs in the browser. */
+const BEHIND = `Object.defineProperty(document, "hidden", { configurable: true, get: () => !globalThis.isSeen });`;
+
+test("more tabs than a browser has connections: those that are not seen leave room, and one that is looked at is live", async () => {
+  const stage = await new Stage().start();
+  await stage.other("web:1").acquire("a");
+  const context = await browser.newContext();
+  context.setDefaultTimeout(PATIENCE_MS);
+  onTestFinished(() => context.close());
+  await context.addInitScript(BEHIND);
+  const tabs: Page[] = [];
+  for (let i = 0; i < 9; i++) {
+    const tab = await context.newPage();
+    await tab.goto(stage.origin);
+    tabs.push(tab);
+  }
+  const live = async (): Promise<number> =>
+    (await Promise.all(tabs.map((tab) => tab.locator(".status.ok").count()))).reduce((sum, count) => sum + count, 0);
+  await eventually("a few are live", async () => ((await live()) === 3 ? true : undefined));
+  const turn = async (tab: Page, isSeen: boolean): Promise<void> => {
+    await tab.evaluate(`isSeen = ${isSeen}; document.dispatchEvent(new Event("visibilitychange"))`);
+  };
+  for (const tab of tabs) {
+    await turn(tab, true);
+    await tab.locator(".status.ok").waitFor();
+    await row(tab, "a").click();
+    await tab.getByText("pid 1").waitFor();
+    await turn(tab, false);
+  }
+  await eventually("a few are live again", async () => ((await live()) === 3 ? true : undefined));
+});
+
+test("before the store has answered nothing is said to be zero; and who is not let in sees why", async () => {
+  const stage = new Stage();
+  stage.counts.backend.query = () => new Promise(() => {});
+  await stage.start();
+  const { page } = await open(`${stage.origin}/#/overview`);
+  await page.locator(".tile").first().waitFor();
+  expect(await page.locator(".tile dd").allTextContents()).toEqual(Array.from({ length: 6 }, () => "—"));
+  expect(await page.locator(".status").textContent()).toBe("asking");
+  await page.getByText("read-only").waitFor();
+  // An app whose session is over sends its own page.
+  let isLoggedOut = false;
+  const console = createConsole(stage.locks, { authorize: () => "ada" });
+  onTestFinished(() => console.close());
+  const origin = await serve((request, response) => {
+    if (isLoggedOut && request.url === "/hello") response.writeHead(302, { location: "/log-in" }).end();
+    else if (request.url === "/log-in") response.writeHead(200, { "content-type": "text/html" }).end("<h1>Log in</h1>");
+    else console(request, response);
+  });
+  isLoggedOut = true;
+  const out = await open(origin);
+  await out.page.getByRole("heading", { name: "No permission" }).waitFor();
+  expect(await out.page.locator(".status").textContent()).toBe("no permission");
+  isLoggedOut = false;
+  await out.page.getByRole("button", { name: "Try again" }).click();
+  await out.page.getByText("Asking the store").waitFor();
 });
 
 test("10,000 locks: few rows are there, an update takes little time, and filter, sort and groups work", async () => {
@@ -386,7 +479,7 @@ test("the states: store down, connection lost, no permission, no room, nothing f
   const denied = createConsole(stage.locks, { authorize: () => null });
   const origin = await serve(denied);
   const third = await open(origin);
-  await third.page.getByText("No permission").waitFor();
+  await third.page.getByRole("heading", { name: "No permission" }).waitFor();
 });
 
 test.each(["light", "dark"] as const)("axe finds nothing wrong, %s, in no view and no state", async (colorScheme) => {

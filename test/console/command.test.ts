@@ -78,6 +78,23 @@ test("it is read-only by itself, and a port that is taken is said to be", async 
   const [, origin] = /^(http:\/\/127\.0\.0\.1:\d+)\//.exec(served.stdout()) ?? [];
   const hello = await ask(`${origin}/hello`, { headers: { authorization: `Bearer ${token}` } });
   expect(hello.json()).toMatchObject({ canRelease: false });
+  // No other address of this machine.
+  await expect(ask(`${origin?.replace("127.0.0.1", "127.0.0.2")}/`)).rejects.toThrow();
+  // What is asked for is printed, and can not drive the terminal.
+  const denied = await ask(`${origin}/release`, {
+    method: "POST",
+    body: JSON.stringify({ name: "a\u001b[2J\nb", fence: "1", reason: "\u009b2Jx" }),
+    headers: { authorization: `Bearer ${token}`, "x-holdfast-csrf": String(hello.json()["csrf"]) },
+  });
+  expect(denied.json()).toMatchObject({ code: "read-only" });
+  const line = await eventually("it is written down", () =>
+    served
+      .stderr()
+      .split("\n")
+      .find((text) => text.startsWith("audit ")),
+  );
+  expect(line).toContain(String.raw`release of a\x1b[2J\x0ab (fence 1) refused`);
+  expect(line).toMatch(/^[ -~]+$/);
   await eventually("it says so", () => (served.stderr().includes("read-only") ? true : undefined));
   served.process.kill("SIGTERM");
   expect((await served.done).code).toBe(143);

@@ -1,9 +1,9 @@
 /** What a request may do: who is let in, what another site can not do, and what is written down. */
-import { expect, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { createConsole } from "../../src/console/create.ts";
 import { withLogin } from "../../src/console/create.ts";
 import * as surface from "../../src/console/index.ts";
-import { Login } from "../../src/console/login.ts";
+import { cookieName, Login } from "../../src/console/login.ts";
 import type { ConsoleAction, ConsoleOptions } from "../../src/console/options.ts";
 import { collectMetrics } from "../../src/telemetry/prometheus/index.ts";
 import { eventually } from "../../src/testing/eventually.ts";
@@ -233,6 +233,39 @@ test("the login: a wrong token is refused, the right one is a cookie that no scr
     "login done",
   ]);
   page.close();
+});
+
+test("consoles of other ports and machines have cookies of other names, and one that is started again the same", () => {
+  const names = [cookieName("db-1", 8437), cookieName("db-2", 8437), cookieName("db-1", 8438)];
+  expect(new Set(names).size).toBe(3);
+  expect(cookieName("db-1", 8437)).toBe(names[0]);
+  for (const name of names) expect(name).toMatch(/^holdfast_console_\w+$/);
+});
+
+test("what is not ours to show another site: no stream, and no page that it chooses", async () => {
+  const stage = await new Stage().start();
+  for (const headers of [{ "sec-fetch-site": "cross-site" }, { origin: "http://evil.example" }] as Record<
+    string,
+    string
+  >[]) {
+    const answer = await stage.ask("/events", { headers });
+    expect([answer.status, answer.json()["code"]]).toEqual([403, "csrf"]);
+  }
+  const { id } = await (await Watcher.open(stage.origin)).hears("stream");
+  const body = JSON.stringify({ stream: id, lock: "a" });
+  const answer = await stage.ask("/watch", { method: "POST", body });
+  expect([answer.status, answer.json()["code"]]).toEqual([403, "csrf"]);
+});
+
+test("a line of the audit is one line, and moves no cursor, whatever a name or a reason says", async () => {
+  const written = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  onTestFinished(() => written.mockRestore());
+  const stage = await new Stage().start({ audit: undefined });
+  await stage.release({ name: "a\u001b[2J\nb", fence: "1", reason: "\u009b2J\u202e\u2028x" });
+  const lines = written.mock.calls.map(([text]) => String(text)).filter((text) => text.includes("holdfast/console"));
+  expect(lines).toHaveLength(1);
+  expect(lines[0]).toMatch(/^[ -~]+\n$/);
+  expect(JSON.parse(lines[0]!)).toMatchObject({ lock: "a\u001b[2J\nb", reason: "\u009b2J\u202e\u2028x" });
 });
 
 test("GET metrics: the figures of this process and of the store, without names of locks", async () => {

@@ -123,6 +123,31 @@ describe("the past of a lock", () => {
     expect(looks.timeline.hold.show().count).toBe(0);
   });
 
+  test("who holds and who waits all the time while no one watches is shown once, from the beginning", async () => {
+    const looks = new Looks();
+    await looks.locks("web:1").acquire("a");
+    const stop = new AbortController();
+    const waiter = looks.locks("web:2").acquire("a", { signal: stop.signal });
+    waiter.catch(() => {});
+    await looks.look();
+    for (let visit = 0; visit < 3; visit++) {
+      await looks.look(2000);
+      const fromMs = looks.clock.now();
+      await looks.clock.advance(5000);
+      looks.timeline.pause(fromMs, looks.clock.now());
+      await looks.look();
+    }
+    expect(looks.past("a")).toEqual(["hold web:1 on 21000", "wait web:2 on 21000"]);
+    // Of one that is gone, it is known until when it was seen.
+    const fromMs = looks.clock.now();
+    stop.abort();
+    await looks.clock.advance(5000);
+    looks.timeline.pause(fromMs, looks.clock.now());
+    await looks.look(1000);
+    expect(looks.past("a").toSorted()).toEqual(["hold web:1 on 27000", "wait web:2 over 21000"]);
+    expect(looks.timeline.wait.show().count).toBe(0);
+  });
+
   test("leases of this process are known to the instant, and shown once", async () => {
     const looks = new Looks();
     const lease = await looks.locks("web:1").acquire("a");
@@ -134,6 +159,13 @@ describe("the past of a lock", () => {
     looks.timeline.ownHold("a", "999", "exclusive", 5, "lost", looks.clock.now());
     await looks.look(700);
     expect(looks.past("a")).toEqual(["hold web:1 over 1300", "hold this process lost 5"]);
+    // Also if the store showed that it is gone before its event came.
+    const other = await looks.locks("web:1").acquire("b");
+    await looks.look(1000);
+    await other.release();
+    await looks.look(1000);
+    looks.timeline.ownHold("b", String(other.fence), "exclusive", 1500, "over", looks.clock.now());
+    expect(looks.past("b")).toEqual(["hold web:1 over 1500"]);
   });
 
   test("is bounded: 400 parts of a lock, ten minutes, 2,000 locks that are free", async () => {

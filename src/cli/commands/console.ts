@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { hostname } from "node:os";
 import { withLogin } from "../../console/create.ts";
-import { Login } from "../../console/login.ts";
+import { cookieName, Login } from "../../console/login.ts";
 import type { AuditEntry, StoreHealth } from "../../console/options.ts";
 import { printable, toPrintableJson } from "../../contract/foreign.ts";
 import { maskSecrets } from "../../contract/mask-secrets.ts";
@@ -76,7 +76,7 @@ async function serve(io: Io, store: OpenStore, options: ServeOptions, signals: S
   const server = createServer();
   await listening(server, options.port);
   const { port } = server.address() as AddressInfo;
-  const login = new Login(`holdfast_console_${port}`);
+  const login = new Login(cookieName(hostname(), port));
   const who = operator(hostname());
   const page = withLogin(
     store.locks,

@@ -43,10 +43,12 @@ export function app({ app: name, version }: Pick<Who, "app" | "version">): strin
   return [name, version].filter((text) => text !== undefined).join(" ");
 }
 
+/** Also letters that are blank, spaces that are none, and spaces where no one sees them. */
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|^ +| +$| (?= )/gu;
+
 /** What cannot be seen is shown as an escape: a name must not look like another. */
 export function visible(text: string): string {
-  return text.replace(
-    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu,
-    (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`,
+  return text.replace(UNSEEN, (unseen) =>
+    Array.from(unseen, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`).join(""),
   );
 }

@@ -48,7 +48,17 @@ export function graphView({ members, description }: DeadlockView): HTMLElement {
       ...members.map(({ holder }, at) => node(spots.get(`caller ${at}`)!, holder, "caller")),
       ...locks.map((lock) => node(spots.get(`lock ${lock}`)!, lock, "lock")),
     ),
-    h("figcaption", {}, visible(description)),
+    h(
+      "figcaption",
+      {},
+      h(
+        "p",
+        { class: "legend" },
+        h("span", { class: "edge waits" }, "waits for"),
+        h("span", { class: "edge held" }, "is held by"),
+      ),
+      visible(description),
+    ),
   );
 }
 

@@ -4,9 +4,9 @@ import { h } from "./dom.ts";
 import { app, bytes, clock, duration, plural, visible } from "./format.ts";
 import { graphView } from "./graph-view.ts";
 import type { Model } from "./model.ts";
-
+import { queueView } from "./queue-view.ts";
 import { handOvers, timelineView } from "./timeline-view.ts";
-import type { HolderView, LockPage, LockRow, Meta, WaiterView } from "../wire.ts";
+import type { HolderView, LockPage, LockRow, Meta } from "../wire.ts";
 
 const SPANS: readonly (readonly [label: string, ms: number])[] = [
   ["1 min", 60_000],
@@ -37,15 +37,19 @@ export function lockView(
     h("p", { class: "crumbs" }, h("a", { href: "#/", "data-key": "back" }, "← All locks")),
     h("h1", { class: "lock-name" }, visible(name), ...chips(row, nowMs)),
     h("p", { class: "summary" }, summary(row)),
-    panel("Holders", holders(model, row, actions)),
-    panel(
-      row !== undefined && row.waiting > 0 ? `Queue, ${plural(row.waiting, "waiter")}` : "Queue",
-      queue(row, nowMs),
+    ...(page?.deadlocks ?? []).map((deadlock) => panel("Deadlock", graphView(deadlock))),
+    h(
+      "div",
+      { class: (row?.holders.length ?? 0) > 1 ? "stack" : "columns lock" },
+      panel("Holders", holders(model, row, actions)),
+      panel(
+        row !== undefined && row.waiting > 0 ? `Queue, ${plural(row.waiting, "waiter")}` : "Queue",
+        queueView(row, nowMs),
+      ),
     ),
     page === undefined
       ? h("p", { class: "note" }, "Asking the store …")
       : timeline(page, nowMs, state, actions, widthPx),
-    ...(page?.deadlocks ?? []).map((deadlock) => panel("Deadlock", graphView(deadlock))),
     page === undefined || page.forced.length === 0 ? null : panel("Ended by force", forced(page, nowMs)),
     page?.outcome === undefined ? null : panel("Outcome of its work", outcome(page, nowMs)),
   ];
@@ -143,45 +147,6 @@ function metaFacts(meta: Meta, traceUrl: string | undefined): readonly HTMLEleme
     });
 }
 
-function queue(row: LockRow | undefined, nowMs: number): HTMLElement {
-  if (row === undefined || row.waiters.length === 0) return h("p", { class: "note" }, "The queue is empty.");
-  return h(
-    "table",
-    { class: "plain queue" },
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        ...["Place", "Who", "Waiting for", "Mode", "Behind it", "Says"].map((title) =>
-          h("th", { scope: "col" }, title),
-        ),
-      ),
-    ),
-    h("tbody", {}, ...row.waiters.map((waiter) => queueRow(waiter, nowMs))),
-  );
-}
-
-function queueRow(waiter: WaiterView, nowMs: number): HTMLElement {
-  const says = Object.entries(waiter.meta).filter(([field]) => field !== "app" && field !== "version");
-  return h(
-    "tr",
-    {},
-    h("td", {}, String(waiter.position)),
-    h(
-      "th",
-      { scope: "row" },
-      visible(waiter.holder),
-      app(waiter) === "" ? null : h("span", { class: "dim" }, ` ${visible(app(waiter))}`),
-    ),
-    h("td", {}, clock(nowMs - waiter.sinceMs)),
-    h("td", {}, waiter.mode),
-    h("td", {}, waiter.behind > 0 ? `${waiter.behind} of its process` : "—"),
-    h("td", { class: "dim" }, says.map(([field, text]) => `${visible(field)}=${visible(text)}`).join("  ")),
-  );
-}
-
 function timeline(
   page: LockPage,
   nowMs: number,
@@ -228,6 +193,7 @@ function timeline(
       : h(
           "table",
           { class: "plain" },
+          h("caption", {}, "Hand-overs, the last first"),
           h(
             "thead",
             {},

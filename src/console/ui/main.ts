@@ -1,6 +1,7 @@
 /** The page: logs in, listens to the one stream, and shows what it hears. */
 import { h, replace, setText } from "./dom.ts";
-import { count, duration, visible } from "./format.ts";
+import { duration, plural, visible } from "./format.ts";
+import { isInUse, watchPresses } from "./in-use.ts";
 import { lockView } from "./lock-view.ts";
 import { Model, type Only } from "./model.ts";
 import { overviewView } from "./overview-view.ts";
@@ -9,6 +10,7 @@ import { ask, type Heard, listen, post, RefusedError } from "./stream.ts";
 import { Table } from "./table.ts";
 import type { Hello } from "../wire.ts";
 import { stateView } from "./states.ts";
+import { Turn } from "./turn.ts";
 
 const MOVE_MS = 250;
 const RETRY_MS = 2000;
@@ -21,10 +23,12 @@ const ONLY: readonly (readonly [Only, string])[] = [
 type Route = { readonly view: "locks" | "overview" } | { readonly view: "lock"; readonly name: string };
 
 const model = new Model();
+const turn = new Turn();
 const lockState = { spanMs: 300_000 };
 let route: Route = { view: "locks" };
 let stream: string | undefined;
 let isDirty = false;
+let shown = "";
 let refused: RefusedError | undefined;
 
 const table = new Table(
@@ -34,6 +38,7 @@ const table = new Table(
 );
 const status = h("span", { class: "status", role: "status" });
 const store = h("span", { class: "store" });
+const mode = h("span", { class: "access" });
 const banner = h("div", { class: "banner", role: "alert", hidden: true });
 const filter = h("input", {
   type: "search",
@@ -68,6 +73,7 @@ document.body.append(
     { class: "top" },
     h("span", { class: "brand" }, "Holdfast"),
     store,
+    mode,
     h("nav", { "aria-label": "Views" }, navLinks.locks, navLinks.overview),
     status,
   ),
@@ -95,6 +101,7 @@ addEventListener("keydown", (event) => {
     requestAnimationFrame(() => filter.focus());
   } else if (event.key === "Escape" && route.view !== "locks") location.hash = "#/";
 });
+watchPresses(() => changed(false));
 setInterval(move, MOVE_MS);
 new ResizeObserver(() => draw()).observe(main);
 follow();
@@ -157,16 +164,17 @@ async function start(): Promise<void> {
     await logIn(token);
   }
   for (;;) {
+    const mayListen = await turn.next();
     try {
       refused = undefined;
       model.hello = await ask<Hello>("hello");
       setText(store, visible(model.hello.title));
-      await listen(hear);
+      await listen(hear, mayListen);
     } catch (error) {
       if (error instanceof RefusedError) {
         refused = error;
         model.connection = error.code === "busy" ? "busy" : "lost";
-      } else model.connection = "lost";
+      } else model.connection = mayListen.aborted ? "connecting" : "lost";
     }
     if (refused === undefined && model.connection === "live") model.connection = "connecting";
     stream = undefined;
@@ -228,22 +236,21 @@ function draw(): void {
   if (special === undefined) table.render();
   else if (state.firstElementChild?.getAttribute("data-state") !== special.getAttribute("data-state"))
     state.replaceChildren(special);
+  const all = plural(model.rows.size, "lock");
   const isAll = model.shown === model.rows.size;
-  setText(
-    total,
-    isAll ? `${count(model.rows.size)} locks` : `${count(model.shown)} of ${count(model.rows.size)} locks`,
-  );
+  setText(total, model.hasRows ? (isAll ? all : `${model.shown.toLocaleString("en-US")} of ${all}`) : "");
 }
 
 function drawOther(): void {
-  if (document.querySelector("dialog") !== null && route.view === "lock") return;
+  if (isInUse(otherView) && shown === location.hash) return;
+  shown = location.hash;
   if (route.view === "overview") replace(otherView, ...overviewView(model));
   if (route.view !== "lock") return;
   const { name } = route;
   const actions = {
     redraw: () => changed(false),
     release: (row: Parameters<typeof askRelease>[1], holder: Parameters<typeof askRelease>[2]) =>
-      askRelease(name, row, holder, model.hello?.csrf ?? ""),
+      askRelease(name, row, holder, model.hello),
   };
   replace(otherView, ...lockView(model, name, lockState, actions, otherView.clientWidth - 82));
 }
@@ -251,29 +258,35 @@ function drawOther(): void {
 function drawStatus(): void {
   const { overview, connection } = model;
   const down = overview?.store.state === "down" ? overview.store : undefined;
-  const words =
-    connection === "live"
-      ? down === undefined
-        ? "live"
-        : "store down"
-      : connection === "connecting"
-        ? "connecting"
-        : "no connection";
+  const [words, look] = statusOf(down !== undefined);
   setText(status, words);
-  status.className = `status ${connection === "live" ? (down === undefined ? "ok" : "bad") : connection === "connecting" ? "" : "warn"}`;
+  status.className = `status ${look}`;
+  setText(mode, model.hello === undefined || model.hello.canRelease ? "" : "read-only");
   const isLost = connection === "lost" && refused === undefined;
+  main.classList.toggle("stale", isLost || down !== undefined);
   banner.hidden = (down === undefined && !isLost) || (refused !== undefined && refused.code !== "busy");
   if (banner.hidden) return;
+  const { answeredMs } = overview?.store ?? {};
   const since =
-    down?.answeredMs === undefined
+    answeredMs === undefined
       ? ""
-      : ` What is shown is ${duration(Math.floor((model.now() - down.answeredMs) / 1000) * 1000).replace(".0 s", " s")} old.`;
+      : ` What is shown is ${duration(Math.floor((model.now() - answeredMs) / 1000) * 1000).replace(".0 s", " s")} old.`;
   setText(
     banner,
     isLost
-      ? "The connection to the console is lost. Trying again …"
+      ? `The connection to the console is lost. Trying again …${since}`
       : `The store does not answer: ${visible(down?.error ?? "")}${since}`,
   );
+}
+
+function statusOf(isDown: boolean): readonly [words: string, look: string] {
+  if (refused?.code === "login") return ["not logged in", ""];
+  if (refused?.code === "forbidden") return ["no permission", "warn"];
+  if (refused?.code === "busy") return ["no room", "warn"];
+  if (model.connection === "connecting") return ["connecting", ""];
+  if (model.connection !== "live") return ["no connection", "warn"];
+  if (isDown) return ["store down", "bad"];
+  return model.overview?.store.answeredMs === undefined ? ["asking", ""] : ["live", "ok"];
 }
 
 /** Ages and bars go on between two looks. */

@@ -14,17 +14,20 @@ export function overviewView(model: Model): readonly (HTMLElement | null)[] {
   if (overview === undefined) return [h("p", { class: "note" }, "Asking the store …")];
   const { held, waiting, seen, own, deadlocks, store } = overview;
   const nowMs = model.now();
+  // Before the first answer nothing is known: that is not zero.
+  const isKnown = store.answeredMs !== undefined;
+  const known = (n: number): string => (isKnown ? count(n) : "—");
   return [
     h("h1", { class: "sr" }, "Overview"),
     h(
       "dl",
       { class: "tiles" },
-      tile("Held", count(held)),
-      tile("Waiting", count(waiting), waiting > 0 ? "note-waited" : ""),
-      tile("Acquires a second", rate(Math.max(seen.acquiresPerSecond, own?.acquiresPerSecond ?? 0))),
-      tile("Lost", count(Math.max(seen.lost, own?.lost ?? 0)), seen.lost > 0 ? "bad" : ""),
-      tile("Renewals late", count(seen.renewalsLate), seen.renewalsLate > 0 ? "warn" : ""),
-      tile("Deadlocks", count(deadlocks.length), deadlocks.length > 0 ? "bad" : ""),
+      tile("Held", known(held)),
+      tile("Waiting", known(waiting), waiting > 0 ? "note-waited" : ""),
+      tile("Acquires a second", isKnown ? rate(Math.max(seen.acquiresPerSecond, own?.acquiresPerSecond ?? 0)) : "—"),
+      tile("Lost", known(Math.max(seen.lost, own?.lost ?? 0)), seen.lost > 0 ? "bad" : ""),
+      tile("Renewals late", known(seen.renewalsLate), seen.renewalsLate > 0 ? "warn" : ""),
+      tile("Deadlocks", known(deadlocks.length), deadlocks.length > 0 ? "bad" : ""),
     ),
     h(
       "div",
@@ -182,7 +185,7 @@ function health(store: StoreView, nowMs: number): readonly HTMLElement[] {
   const { state, backend, answerMs, answeredMs, error, findings, findingsError } = store;
   const says =
     state === "up"
-      ? `${backend ?? "The store"} answered in ${duration(answerMs ?? 0)}.`
+      ? `The store${backend === undefined ? "" : ` (${backend})`} answered in ${duration(answerMs ?? 0)}.`
       : state === "down"
         ? `${error ?? "It does not answer."}${answeredMs === undefined ? "" : ` Its last answer was ${duration(nowMs - answeredMs)} ago.`}`
         : "Asking …";
@@ -227,6 +230,7 @@ function chart(
   return h(
     "div",
     { class: "chart" },
+    h("p", { class: "scale" }, count(most)),
     svg(
       "svg",
       {
@@ -244,13 +248,13 @@ function chart(
         }),
       ),
     ),
+    h("p", { class: "scale ends" }, h("span", {}, `−${duration(CHART_MS).replace(" 00 s", "")}`), h("span", {}, "now")),
     h(
       "p",
       { class: "legend" },
       ...series.map(([name, of]) =>
-        h("span", { class: `key ${name}` }, `${name} ${last === undefined ? 0 : count(of(last))}`),
+        h("span", { class: `key ${name}` }, `${name} ${last === undefined ? "—" : count(of(last))}`),
       ),
-      h("span", { class: "most" }, `most ${count(most)}`),
     ),
   );
 }

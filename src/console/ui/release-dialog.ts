@@ -2,11 +2,11 @@
 import { h, replace } from "./dom.ts";
 import { visible } from "./format.ts";
 import { post } from "./stream.ts";
-import type { HolderView, LockRow } from "../wire.ts";
+import type { Hello, HolderView, LockRow } from "../wire.ts";
 
 const REASON_MAX = 1000;
 
-export function askRelease(name: string, row: LockRow, holder: HolderView, csrf: string): void {
+export function askRelease(name: string, row: LockRow, holder: HolderView, hello: Hello | undefined): void {
   const reason = h("textarea", {
     id: "reason",
     rows: 3,
@@ -29,7 +29,7 @@ export function askRelease(name: string, row: LockRow, holder: HolderView, csrf:
       const { done } = await post<{ done: boolean }>(
         "release",
         { name, fence: holder.fence, reason: reason.value },
-        csrf,
+        hello?.csrf,
       );
       replace(
         result,
@@ -69,7 +69,7 @@ export function askRelease(name: string, row: LockRow, holder: HolderView, csrf:
     ),
     h("label", { for: "reason" }, "Reason"),
     reason,
-    h("p", { class: "note", id: "reason-help" }, "Kept in the store with your name."),
+    h("p", { class: "note", id: "reason-help" }, `Kept in the store with your name, ${visible(hello?.who ?? "")}.`),
     result,
     h("div", { class: "buttons" }, close, go),
   );

@@ -10,7 +10,12 @@ export function stateView(
 ): HTMLElement | undefined {
   if (refused?.code === "login") return loginForm(refused, logIn);
   if (refused?.code === "forbidden")
-    return card("forbidden", "No permission", "You are not allowed to see these locks. Ask those who run this app.");
+    return card(
+      "forbidden",
+      "No permission",
+      "You are not allowed to see these locks, or no longer logged in. Log in to the app, or ask those who run it.",
+      h("button", { type: "button", onclick: () => location.reload() }, "Try again"),
+    );
   if (refused?.code === "busy") return card("busy", "Too many viewers", `${refused.message} Trying again …`);
   if (refused !== undefined) return card("refused", "Not served", refused.message);
   if (!model.hasRows) {

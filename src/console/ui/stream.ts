@@ -21,8 +21,11 @@ const SILENCE_MS = 6000;
 
 export async function ask<T>(path: string, options: RequestInit = {}): Promise<T> {
   const response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
-  const answer: unknown = await response.json().catch(() => ({}));
-  if (!response.ok) throw new RefusedError(response.status, answer as Partial<Refusal>);
+  const answer: unknown = await response.json().catch(() => undefined);
+  // The app's own page to log in, most likely: the console answers with JSON.
+  if (response.ok && answer === undefined)
+    throw new RefusedError(response.status, { code: "forbidden", message: "The app answered with another page." });
+  if (!response.ok) throw new RefusedError(response.status, (answer ?? {}) as Partial<Refusal>);
   return answer as T;
 }
 
@@ -31,9 +34,11 @@ export function post<T>(path: string, body: object, csrf = ""): Promise<T> {
   return ask(path, { method: "POST", headers, body: JSON.stringify(body) });
 }
 
-/** Calls `hear` for each event. Resolves when the stream ends; rejects when it is refused or falls silent. */
-export async function listen(hear: (heard: Heard) => void): Promise<void> {
+/** Calls `hear` for each event. Resolves when the stream ends; rejects when it is refused, falls silent, or has to stop. */
+export async function listen(hear: (heard: Heard) => void, signal: AbortSignal): Promise<void> {
   const stop = new AbortController();
+  signal.addEventListener("abort", () => stop.abort());
+  if (signal.aborted) stop.abort();
   let timer = setTimeout(() => stop.abort(), SILENCE_MS);
   const alive = (): void => {
     clearTimeout(timer);

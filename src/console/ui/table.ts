@@ -256,11 +256,9 @@ function bindLock(element: HTMLElement, parts: Slot["parts"], row: LockRow): voi
   parts["chip"]!.className = `part-chip ${chip === "" ? "" : chip === "deadlock" ? "chip bad" : "chip warn"}`;
   setText(parts["mode"]!, modeText(row));
   setText(parts["host"]!, first === undefined ? "—" : visible(first.holder));
-  const more = others.length > 0 ? `+${others.length} more` : "";
-  setText(
-    parts["app"]!,
-    [more, first === undefined ? "" : visible(app(first))].filter((text) => text !== "").join(" "),
-  );
+  // Of several, the first stands for all: what they are is on the page of the lock.
+  const more = others.length > 0 ? `and ${plural(others.length, "other")}` : undefined;
+  setText(parts["app"]!, more ?? (first === undefined ? "" : visible(app(first))));
   setText(parts["fence"]!, first?.fence ?? "");
   setText(parts["waiting"]!, row.waiting > 0 ? count(row.waiting) : "");
   parts["left"]!.hidden = false;
