@@ -24,8 +24,14 @@ const KEY = { "idempotency-key": "k" };
 
 test("a plugin counts in its own context and inside of it, and is applied once to GET and its HEAD", async () => {
   app = Fastify();
+  let asked = 0;
   await app.register(async (inner) => {
-    await inner.register(locked(locks, () => "inner"));
+    await inner.register(
+      locked(locks, () => {
+        asked += 1;
+        return "inner";
+      }),
+    );
     await inner.register(async (child) => {
       child.get("/child", async ({ lease }) => lease?.name);
     });
@@ -33,6 +39,7 @@ test("a plugin counts in its own context and inside of it, and is applied once t
   app.get("/outer", async ({ lease }) => lease?.name ?? "none");
   expect((await app.inject("/child")).body).toBe("inner");
   expect((await app.inject({ method: "HEAD", url: "/child" })).statusCode).toBe(200);
+  expect(asked).toBe(2);
   expect((await app.inject("/outer")).body).toBe("none");
 });
 
