@@ -45,7 +45,7 @@ export function idempotent<R extends FastifyRequest = FastifyRequest>(
     (call) => (isSafeMethod(call.request.method) ? call.handle() : pass(locks, checked, working, bodies, call)),
     (app) => {
       app.addHook("preParsing", (request, _reply, payload, done) => {
-        // Where there is none, nobody would read it: then Fastify hears of its end, and takes that for a client that has gone.
+        // Where there is none, it is not read: Fastify would hear of its end, and take that for a client that has gone.
         if (isSafeMethod(request.method) || !hasBody(request.raw)) return done(null, payload);
         const body = new CountedBody(payload);
         bodies.set(request, body);

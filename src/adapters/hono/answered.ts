@@ -12,14 +12,14 @@ const handled = new AsyncLocalStorage<Context>();
 export async function isAnsweredMeanwhile(c: Context, next: Next): Promise<boolean> {
   // One around another has put its own there.
   const own = Object.getOwnPropertyDescriptor(c, "res");
-  const { get, set } = own ?? Object.getOwnPropertyDescriptor(Object.getPrototypeOf(c), "res") ?? {};
+  const given = own ?? Object.getOwnPropertyDescriptor(Object.getPrototypeOf(c), "res");
   let isOthers = false;
   Object.defineProperty(c, "res", {
     configurable: true,
-    get: () => get?.call(c) as unknown,
+    get: () => given?.get?.call(c) as unknown,
     set: (response: unknown) => {
       isOthers = handled.getStore() !== c;
-      set?.call(c, response);
+      given?.set?.call(c, response);
     },
   });
   try {

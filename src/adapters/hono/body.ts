@@ -24,7 +24,9 @@ function keepForm(bodyCache: HonoRequest["bodyCache"], bytes: ArrayBuffer, type:
     configurable: true,
     enumerable: true,
     get: () => (form ??= new Response(bytes, { headers: { "content-type": type } }).formData()),
-    set: (given: typeof form) => void (form = given),
+    set: (given: typeof form) => {
+      form = given;
+    },
   });
 }
 
