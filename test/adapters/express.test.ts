@@ -2,9 +2,11 @@
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect } from "node:net";
+import { pipeline, Readable } from "node:stream";
 import express, { type RequestHandler } from "express";
 import { afterEach, expect, test } from "vitest";
 import { idempotent, locked } from "../../src/adapters/express/index.ts";
+import { outcomeName } from "../../src/adapters/http/names.ts";
 import { memory } from "../../src/backends/memory/index.ts";
 import { createLocks } from "../../src/core/locks.ts";
 import { gate } from "../core/scripted.ts";
@@ -73,6 +75,42 @@ test("writeHead() with a list keeps each cookie, and a status as text is one", a
   expect([first.status, first.headers.getSetCookie(), first.headers.get("x-a")]).toEqual([201, ["a=1", "b=2"], "1"]);
   expect([again.status, again.headers.getSetCookie(), again.headers.get("x-a")]).toEqual([201, [], "1"]);
   expect(again.headers.get("idempotency-replayed")).toBe("true");
+});
+
+test("writeHead() without a message has its headers, wherever they stand", async () => {
+  const url = await listen(idempotent(locks, { scope }), (_request, response) => {
+    response.writeHead(201, undefined, { "x-a": "1" }).end("done");
+  });
+  for (const replayed of [null, "true"]) {
+    const { status, headers } = await post(url, "no message", "");
+    expect([status, headers.get("x-a"), headers.get("idempotency-replayed")]).toEqual([201, "1", replayed]);
+  }
+});
+
+test("a handler that destroys its response has ended it: its lock and its key are free", async () => {
+  let runs = 0;
+  const guards = [idempotent(locks, { scope, grace: Infinity }), locked(locks, () => "destroyed", { grace: Infinity })];
+  const url = await listen(...guards, (_request, response) => {
+    runs += 1;
+    if (runs === 1) return void response.destroy();
+    if (runs === 3) return void response.end("done");
+    const source = Readable.from(
+      (async function* () {
+        yield "a part";
+        throw new Error("it fails");
+      })(),
+    );
+    pipeline(source, response, () => undefined);
+  });
+  await expect(post(url, "destroyed", "")).rejects.toThrow();
+  // By then it may not have heard that the connection is closed.
+  const isHeld = (): Promise<boolean> => locks.isHeld(outcomeName("ada", "destroyed"));
+  await expect.poll(isHeld, { timeout: 60_000 }).toBe(false);
+  const sent = post(url, "destroyed", "").then((response) => response.text());
+  await expect(sent).rejects.toThrow();
+  await expect.poll(isHeld, { timeout: 60_000 }).toBe(false);
+  expect((await post(url, "destroyed", "")).status).toBe(200);
+  expect(runs).toBe(3);
 });
 
 test("a head that cannot be sent is the handler's error, and is not kept", async () => {

@@ -4,9 +4,10 @@ import { connect, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "nod
 import { request as httpRequest } from "node:http";
 import { Readable } from "node:stream";
 import { setImmediate as turn } from "node:timers/promises";
-import Fastify, { type FastifyInstance, type FastifyReply } from "fastify";
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { afterEach, expect, test } from "vitest";
 import { idempotent, locked } from "../../src/adapters/fastify/index.ts";
+import { outcomeName } from "../../src/adapters/http/names.ts";
 import { memory } from "../../src/backends/memory/index.ts";
 import { createLocks } from "../../src/core/locks.ts";
 import { gate } from "../core/scripted.ts";
@@ -23,8 +24,14 @@ const KEY = { "idempotency-key": "k" };
 
 test("a plugin counts in its own context and inside of it, and is applied once to GET and its HEAD", async () => {
   app = Fastify();
+  let asked = 0;
   await app.register(async (inner) => {
-    await inner.register(locked(locks, () => "inner"));
+    await inner.register(
+      locked(locks, () => {
+        asked += 1;
+        return "inner";
+      }),
+    );
     await inner.register(async (child) => {
       child.get("/child", async ({ lease }) => lease?.name);
     });
@@ -32,6 +39,7 @@ test("a plugin counts in its own context and inside of it, and is applied once t
   app.get("/outer", async ({ lease }) => lease?.name ?? "none");
   expect((await app.inject("/child")).body).toBe("inner");
   expect((await app.inject({ method: "HEAD", url: "/child" })).statusCode).toBe(200);
+  expect(asked).toBe(2);
   expect((await app.inject("/outer")).body).toBe("none");
 });
 
@@ -79,6 +87,51 @@ test("a hijacked reply is done, and not kept", async () => {
   expect((await app.inject({ method: "POST", url: "/" })).body).toBe("raw");
   const again = await app.inject({ method: "POST", url: "/" });
   expect([again.statusCode, again.json()]).toMatchObject([409, {}]);
+});
+
+test("a handler that Fastify no longer waits for has its key until it ends, and is not run again where it succeeded", async () => {
+  app = Fastify();
+  await app.register(idempotent(locks, { scope, key: ({ url }) => url }));
+  const held = gate();
+  let runs = 0;
+  const handler = async ({ params }: FastifyRequest): Promise<string> => {
+    runs += 1;
+    await held.opened;
+    if ((params as { end: string }).end === "fails") throw new Error("it fails");
+    return "done";
+  };
+  app.post("/:end", handler);
+  app.post("/:end", { handlerTimeout: 5, constraints: { host: "impatient" } }, handler);
+  for (const url of ["/works", "/fails"]) {
+    expect((await app.inject({ method: "POST", url, headers: { host: "impatient" } })).statusCode).toBe(503);
+    const busy = await app.inject({ method: "POST", url });
+    expect([busy.statusCode, busy.headers["retry-after"]]).toEqual([409, "1"]);
+  }
+  held.open();
+  const stateOf = async (url: string): Promise<string> => (await locks.outcome(outcomeName("ada", url))).state;
+  await expect.poll(() => stateOf("/works"), { timeout: 60_000 }).toBe("done");
+  await expect.poll(() => stateOf("/fails"), { timeout: 60_000 }).toBe("none");
+  const again = await app.inject({ method: "POST", url: "/works" });
+  expect([again.statusCode, again.headers["retry-after"], runs]).toEqual([409, undefined, 2]);
+  expect((await app.inject({ method: "POST", url: "/fails" })).statusCode).toBe(500);
+  expect(runs).toBe(3);
+});
+
+test("a request without a body is not read: Fastify would take its end for a client that has gone", async () => {
+  app = Fastify();
+  await app.register(idempotent(locks, { scope, key: () => "unread" }));
+  let isAborted: boolean | undefined;
+  app.post("/", { handlerTimeout: 60_000 }, async ({ signal }) => {
+    // Longer than it takes to read nothing.
+    for (let i = 0; i < 20; i++) await turn();
+    isAborted = signal.aborted;
+    return "done";
+  });
+  const url = await app.listen({ port: 0, host: "127.0.0.1" });
+  for (const replayed of [null, "true"]) {
+    const { headers, status } = await fetch(url, { method: "POST" });
+    expect([status, headers.get("idempotency-replayed"), isAborted]).toEqual([200, replayed, false]);
+  }
 });
 
 test("a success of a handler that returns nothing is a 503 where the lock was lost", async () => {

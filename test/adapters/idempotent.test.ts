@@ -6,6 +6,7 @@ import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import type { Locks } from "../../src/core/api.ts";
 import { createLocks } from "../../src/core/locks.ts";
 import { outcomeName } from "../../src/adapters/http/names.ts";
+import { faulty } from "../../src/testing/faulty.ts";
 import { gate } from "../core/scripted.ts";
 import { type App, type Host, HOSTS, type Result } from "./hosts.ts";
 
@@ -71,6 +72,8 @@ describe.each(Object.entries(HOSTS))("idempotent() in %s", (_name, start) => {
           location: "/orders/7",
           "set-cookie": "session=ada",
           "x-fence": String(lease?.fence),
+          connection: "X-Hop, close",
+          "x-hop": "of this connection",
         };
         return { status: 201, headers, body: '{"é":"1"}' };
       },
@@ -82,7 +85,9 @@ describe.each(Object.entries(HOSTS))("idempotent() in %s", (_name, start) => {
       "session=ada",
     ]);
     expect(first.headers.get("idempotency-replayed")).toBeNull();
+    expect(first.headers.get("x-hop")).toBe("of this connection");
     const again = await send(url);
+    expect(again.headers.get("x-hop")).toBeNull();
     expect([again.status, await again.text(), again.headers.get("set-cookie")]).toEqual([201, '{"é":"1"}', null]);
     for (const name of ["location", "x-fence", "x-request-id"])
       expect(again.headers.get(name)).toBe(first.headers.get(name));
@@ -294,6 +299,23 @@ describe.each(Object.entries(HOSTS))("idempotent() in %s", (_name, start) => {
       { code: "ERR_LOCK_OUTCOME" },
       0,
     ]);
+  });
+
+  test("a response whose lease was held is sent, also where the store does not say whether it is kept", async () => {
+    const backend = faulty(memory());
+    const locks = createLocks(backend);
+    closers.push(() => locks.close());
+    const { url } = await host({
+      locks,
+      idempotent: { ttl: "1s" },
+      handle: async () => {
+        backend.faults.always("release", { fault: "request-lost" });
+        return { status: 201, body: "done" };
+      },
+    });
+    const sent = await send(url);
+    expect([sent.status, await sent.text()]).toEqual([201, "done"]);
+    backend.faults.heal();
   });
 
   test("keys, scopes and bodies cannot be read in the store's names", async () => {

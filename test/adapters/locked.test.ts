@@ -2,8 +2,12 @@
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
 import { setImmediate as turn } from "node:timers/promises";
+import { Hono } from "hono";
 import { afterEach, describe, expect, test } from "vitest";
+import { idempotent, locked } from "../../src/adapters/hono/index.ts";
 import { memory } from "../../src/backends/memory/index.ts";
+import type { Duration } from "../../src/contract/duration.ts";
+import { LockTimeoutError } from "../../src/contract/errors.ts";
 import type { Lease, Locks } from "../../src/core/api.ts";
 import { createLocks } from "../../src/core/locks.ts";
 import { gate } from "../core/scripted.ts";
@@ -259,3 +263,30 @@ describe.each(Object.entries(HOSTS))("locked() in %s", (_name, start) => {
     expect(said).not.toMatch(/order:7|memory/);
   });
 });
+
+test.each<[Duration | undefined, number | undefined, string]>([
+  [undefined, undefined, "1"],
+  ["1ms", undefined, "1"],
+  ["1500ms", undefined, "2"],
+  ["3s", 1200, "3"],
+  ["3s", 7200, "8"],
+])(
+  "Retry-After: of %s, with a quarantine of %s ms, it is %s s, and never 0",
+  async (retryAfter, quarantineMs, said) => {
+    // No store in this process has a quarantine.
+    const locks: Locks = Object.assign(Object.create(someLocks()) as Locks, {
+      tryRun: async () => ({ ran: false, heldBy: [], quarantineMs }),
+      run: async () => Promise.reject(new LockTimeoutError("a", 0, undefined, quarantineMs)),
+      once: async () => Promise.reject(new LockTimeoutError("a", 0, undefined, quarantineMs)),
+    });
+    for (const guard of [
+      locked(locks, () => "a", { retryAfter }),
+      locked(locks, () => "a", { retryAfter, wait: "1s" }),
+      idempotent(locks, { scope: () => "ada", key: () => "k", retryAfter }),
+    ]) {
+      const app = new Hono().post("/", guard, (c) => c.text("done"));
+      const busy = await app.request("/", { method: "POST" });
+      expect([busy.status, busy.headers.get("retry-after")]).toEqual([409, said]);
+    }
+  },
+);

@@ -7,8 +7,8 @@ import type { Answer } from "../http/answer.ts";
 import { onClosed } from "../http/connection.ts";
 
 export interface Ended {
-  /** `abandoned`: the connection was closed, and the handler has not ended the response in time. */
-  readonly how: "whole" | "stream" | "abandoned";
+  /** `abandoned`: the connection was closed, and the handler has not ended the response in time. `destroyed`: by the handler itself. */
+  readonly how: "whole" | "stream" | "abandoned" | "destroyed";
   readonly status: number;
   readonly headers: OutgoingHttpHeaders;
   /** Empty where it was no `whole` one. */
@@ -34,6 +34,7 @@ export function holdResponse(response: ServerResponse, graceMs: number): Promise
   const end = response.end.bind(response) as (...args: unknown[]) => ServerResponse;
   const writeHead = response.writeHead.bind(response) as (...args: unknown[]) => ServerResponse;
   const flushHeaders = response.flushHeaders.bind(response);
+  const destroy = response.destroy.bind(response);
   let state: "open" | "stream" | "ended" | "free" = "open";
   let grace: NodeJS.Timeout | undefined;
   let off = (): void => undefined;
@@ -49,13 +50,16 @@ export function holdResponse(response: ServerResponse, graceMs: number): Promise
       state = "free";
       for (const sign of ENDED_SIGNS) Reflect.deleteProperty(response, sign);
     };
+    const leave = (how: "abandoned" | "destroyed"): void => {
+      letGo();
+      const nothing = (): void => undefined;
+      settle({ ...facts(response), how, body: Buffer.alloc(0), send: nothing, replace: nothing });
+    };
+    let isClosed = false;
     const onClose = (): void => {
+      isClosed = true;
       if (graceMs === Infinity) return;
-      grace = setTimeout(() => {
-        letGo();
-        const nothing = (): void => undefined;
-        settle({ ...facts(response), how: "abandoned", body: Buffer.alloc(0), send: nothing, replace: nothing });
-      }, graceMs);
+      grace = setTimeout(() => leave("abandoned"), graceMs);
       grace.unref();
     };
     const startStream = (): void => {
@@ -71,6 +75,11 @@ export function holdResponse(response: ServerResponse, graceMs: number): Promise
       if (state === "ended") return;
       startStream();
       flushHeaders();
+    };
+    // As pipeline() does when its source fails. Of a connection that is closed already it does so, too, while the handler may still work.
+    response.destroy = function (this: ServerResponse, ...args: Parameters<typeof destroy>) {
+      if (!isClosed && (state === "open" || state === "stream")) leave("destroyed");
+      return destroy(...args);
     };
     response.writeHead = function (this: ServerResponse, ...args: unknown[]) {
       if (state === "open") setHead(response, args);
@@ -135,7 +144,7 @@ function checkHead(status: number, statusMessage: string | undefined): void {
 /** As writeHead(status, message?, headers?) does, but nothing is sent yet. */
 function setHead(response: ServerResponse, [status, ...rest]: readonly unknown[]): void {
   response.statusCode = status as number;
-  const [message, headers] = typeof rest[0] === "string" ? rest : [undefined, rest[0]];
+  const [message, headers] = typeof rest[0] === "string" ? rest : [undefined, rest[1] ?? rest[0]];
   if (typeof message === "string") response.statusMessage = message;
   if (!Array.isArray(headers)) {
     for (const [name, value] of Object.entries((headers ?? {}) as Record<string, string>))

@@ -56,11 +56,9 @@ async function pass<R extends LeasedRequest>(
       const held = holdResponse(response, options.graceMs);
       next();
       ended = await held;
-      if (ended.how === "abandoned") {
-        await takeAway(locks, lease);
-        return undefined;
-      }
       const { how, status, headers } = ended;
+      if (how === "abandoned") await takeAway(locks, lease);
+      if (how === "abandoned" || how === "destroyed") return undefined;
       return { status, headers: safeHeaders(headers, before), body: how === "whole" ? ended.body : undefined };
     });
     delivered = true;

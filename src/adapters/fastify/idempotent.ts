@@ -1,7 +1,8 @@
 /** Fastify: a request with an idempotency key is done once, and answered again from what is kept. */
 import type { FastifyPluginCallback, FastifyReply, FastifyRequest } from "fastify";
 import type { Lease, Locks } from "../../core/api.ts";
-import { withStatus } from "../http/answer.ts";
+import { hasCode, withStatus } from "../http/answer.ts";
+import { hasBody } from "../http/body.ts";
 import { whenGone } from "../http/connection.ts";
 import {
   answerOnce,
@@ -13,7 +14,8 @@ import {
   type Reply,
 } from "../http/idempotency.ts";
 import { takeAway } from "../http/lock-request.ts";
-import { type Made, replayHeaders, safeHeaders } from "../http/record.ts";
+import { digestOf } from "../http/names.ts";
+import { isTransient, type Made, replayHeaders, safeHeaders } from "../http/record.ts";
 import { CountedBody } from "./counted-body.ts";
 import { type Call, isStream, isThenable, pluginOf, setAnswer, whenOver, whenSent } from "./plugin.ts";
 
@@ -43,7 +45,8 @@ export function idempotent<R extends FastifyRequest = FastifyRequest>(
     (call) => (isSafeMethod(call.request.method) ? call.handle() : pass(locks, checked, working, bodies, call)),
     (app) => {
       app.addHook("preParsing", (request, _reply, payload, done) => {
-        if (isSafeMethod(request.method)) return done(null, payload);
+        // Where there is none, it is not read: Fastify would hear of its end, and take that for a client that has gone.
+        if (isSafeMethod(request.method) || !hasBody(request.raw)) return done(null, payload);
         const body = new CountedBody(payload);
         bodies.set(request, body);
         done(null, body);
@@ -89,9 +92,9 @@ async function pass(
       gone.off();
       began = true;
       request.lease = lease;
-      return work(locks, lease, call, options.graceMs, (made) =>
-        working.set(request, { made, replied: isReplied, before: { ...reply.getHeaders() } }),
-      );
+      const expect = (made: (made: Made) => void): unknown =>
+        working.set(request, { made, replied: isReplied, before: { ...reply.getHeaders() } });
+      return work(locks, lease, call, options.graceMs, expect, () => replied({ kind: "made" }));
     });
     working.delete(request);
     replied(answer);
@@ -108,41 +111,65 @@ async function pass(
   }
 }
 
-/** Calls the handler, and has Fastify make a response of what it gives. Resolves to that, or to nothing where there will be none. */
+/**
+ * Calls the handler, and has Fastify make a response of what it gives. Resolves to that, or to nothing where there will be none. `sendNow`: what was
+ * made may be sent, although the handler still works.
+ */
 async function work(
   locks: Locks,
   lease: Lease,
-  { reply, handle }: Call,
+  { request, reply, handle }: Call,
   graceMs: number,
-  expect: (made: (made: Made) => void) => void,
+  expect: (made: (made: Made) => void) => unknown,
+  sendNow: () => void,
 ): Promise<Made | undefined> {
-  const isMade = new Promise<Made>((resolve) => expect(resolve));
+  const isMade = new Promise<Made>((resolve) => void expect(resolve));
   const { over, off } = whenOver(reply, graceMs);
   try {
-    await settle(reply, handle, isMade);
+    const settled = begin(handle);
+    await settle(reply, settled, isMade);
     // Hijacked: the handler writes to the socket itself, and nothing of that is known.
     const streamed = (): Made => ({ status: reply.raw.statusCode, headers: [], body: undefined });
     if (reply.sent) return await Promise.race([isMade, whenSent(reply).then(streamed)]);
     const made = await Promise.race([isMade, over.then(() => (reply.raw.writableFinished ? streamed() : undefined))]);
     if (made === undefined) await takeAway(locks, lease);
-    return made;
+    if (made === undefined || !isTransient(made) || !isTimedOut(request)) return made;
+    sendNow();
+    // Its key is not free while it works. What it comes to is not known, only whether it failed.
+    const { failed } = await settled;
+    return failed ? made : { status: 200, headers: [], body: undefined };
   } finally {
     off();
   }
 }
 
-/** As Fastify does it with what a handler returns, resolves to or throws. */
-async function settle(reply: FastifyReply, handle: () => unknown, isMade: Promise<Made>): Promise<void> {
+/** Fastify has answered in the place of the handler, which works on. */
+function isTimedOut({ signal }: FastifyRequest): boolean {
+  return hasCode((signal as AbortSignal | undefined)?.reason, "FST_ERR_HANDLER_TIMEOUT");
+}
+
+type Settled = { readonly value: unknown; readonly failed: boolean; readonly isNow: boolean };
+
+/** Calls the handler. Resolves to what it returns, resolves to or throws. `isNow`: it has not returned a promise. */
+async function begin(handle: () => unknown): Promise<Settled> {
+  let isNow = true;
   try {
     const returned = handle();
-    if (!isThenable(returned)) {
-      if (returned !== undefined) reply.send(returned);
-      return;
-    }
+    isNow = !isThenable(returned);
+    return { value: await returned, failed: false, isNow };
+  } catch (value) {
+    return { value, failed: true, isNow };
+  }
+}
+
+/** As Fastify does it with what a handler returns, resolves to or throws. */
+async function settle(reply: FastifyReply, settled: Promise<Settled>, isMade: Promise<Made>): Promise<void> {
+  try {
     // One that returns the reply itself waits until it was sent, which is after all this.
-    const settled = Promise.resolve(returned).then((value) => ({ value }));
     const first = await Promise.race([settled, isMade.then(() => undefined)]);
-    if (first !== undefined && !reply.sent) reply.send(first.value);
+    if (first === undefined) return;
+    const { value, failed, isNow } = first;
+    if (failed || (isNow ? value !== undefined : !reply.sent)) reply.send(value);
   } catch (error) {
     reply.send(error);
   }
@@ -167,6 +194,6 @@ function askedOf(request: FastifyRequest, bodies: Bodies): Asked {
     path: url,
     key: Array.isArray(key) ? key.join(", ") : key,
     contentType: headers["content-type"],
-    bodyDigest: () => bodies.get(request)!.digest(request),
+    bodyDigest: () => bodies.get(request)?.digest(request) ?? digestOf(""),
   };
 }

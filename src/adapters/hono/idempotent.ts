@@ -11,7 +11,8 @@ import {
   isSafeMethod,
   type Reply,
 } from "../http/idempotency.ts";
-import { digestOf } from "../http/names.ts";
+import { isAnsweredMeanwhile } from "./answered.ts";
+import { bodyDigestOf } from "./body.ts";
 import { type Kept, type Made, replayHeaders, safeHeaders } from "../http/record.ts";
 import {
   joined,
@@ -53,7 +54,7 @@ async function pass(
   const reply: Promise<Reply> = answerOnce(locks, options, c, askedOf(c), c.req.raw.signal, async (lease) => {
     began = true;
     c.set("lease", lease);
-    await next();
+    if (await isAnsweredMeanwhile(c, next)) return { status: 200, headers: [], body: undefined };
     return await madeOf(c, before, () => reply, streams);
   });
   const first = await Promise.race([reply, isStreaming]);
@@ -97,8 +98,9 @@ async function madeOf(c: Context, before: Headers, reply: () => Promise<Reply>, 
 function replayOf(kept: Kept & { readonly body: Uint8Array }): Response {
   const { status, body } = kept;
   const headers = Object.fromEntries(replayHeaders(kept));
-  // These have no body, and `Response` refuses an empty one, too.
-  return new Response([204, 205, 304].includes(status) ? null : Buffer.from(body), { status, headers });
+  // Statuses without a body refuse an empty one, too; and a server may say of an empty one that it is text.
+  const isNone = [204, 205, 304].includes(status) || body.length === 0;
+  return new Response(isNone ? null : Buffer.from(body), { status, headers });
 }
 
 function askedOf(c: Context): Asked {
@@ -108,6 +110,6 @@ function askedOf(c: Context): Asked {
     path: `${pathname}${search}`,
     key: c.req.header("idempotency-key"),
     contentType: c.req.header("content-type"),
-    bodyDigest: async () => digestOf(new Uint8Array(await c.req.arrayBuffer())),
+    bodyDigest: () => bodyDigestOf(c.req),
   };
 }

@@ -1,5 +1,6 @@
 /** One request under one idempotency key, independent of the framework: done once, and answered again from what is kept. */
 import { ArgumentError, got } from "../../contract/argument-error.ts";
+import { OUTCOME_KEEP_MAX_MS, OUTCOME_KEEP_MIN_MS } from "../../contract/claim.ts";
 import { type Duration, toMs } from "../../contract/duration.ts";
 import type { Lease, LockOptions, Locks } from "../../core/api.ts";
 import {
@@ -14,7 +15,7 @@ import {
   unavailable,
 } from "./answer.ts";
 import { mediaType } from "./body.ts";
-import { checkLocks, toGraceMs } from "./lock-request.ts";
+import { checkLockOptions, checkLocks, toGraceMs } from "./lock-request.ts";
 import { fingerprint, outcomeName } from "./names.ts";
 import { CODEC, isTransient, type Kept, type Made } from "./record.ts";
 
@@ -92,7 +93,8 @@ export function checkIdempotent<R>(locks: Locks, options: IdempotentOptions<R>):
     throw new ArgumentError(`Expected \`key\` to be a function that gives the key of a request, got ${got(key)}`);
   }
   toMs(wait, "wait", { minMs: 0, maxMs: Infinity });
-  toMs(keep, "keep", { minMs: 1000 });
+  toMs(keep, "keep", { minMs: OUTCOME_KEEP_MIN_MS, maxMs: OUTCOME_KEEP_MAX_MS });
+  checkLockOptions(lock, ["signal", "mode", "limit"]);
   return {
     scope,
     key,

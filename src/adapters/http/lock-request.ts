@@ -2,6 +2,7 @@
 import { ArgumentError, got } from "../../contract/argument-error.ts";
 import { type Duration, toMs } from "../../contract/duration.ts";
 import type { Lease, LockOptions, Locks } from "../../core/api.ts";
+import { checkOptions } from "../../core/options.ts";
 import { type Answer, busy, hasCode, lost, toSeconds, unavailable } from "./answer.ts";
 
 export interface LockedOptions extends LockOptions {
@@ -41,7 +42,15 @@ export function checkLocked(locks: Locks, key: unknown, options: LockedOptions):
   if (status !== 409 && status !== 423)
     throw new ArgumentError(`Expected \`status\` to be 409 or 423, got ${got(status)}`);
   if (wait !== undefined) toMs(wait, "wait", { minMs: 0, maxMs: Infinity });
+  checkLockOptions(lock, ["signal"]);
   return { lock, wait, status, retrySeconds: toSeconds(retryAfter), graceMs: toGraceMs(grace) };
+}
+
+/** What is wrong for every request is an error where the route is declared. `others`: known ones, which have no meaning here. */
+export function checkLockOptions(lock: LockOptions, others: readonly string[]): void {
+  for (const option of others)
+    if (option in lock) throw new ArgumentError(`Expected no \`${option}\` in the options of a request`);
+  checkOptions(lock, {});
 }
 
 export function checkLocks(locks: Locks): void {

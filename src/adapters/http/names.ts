@@ -5,19 +5,19 @@
 import { createHash } from "node:crypto";
 
 export function outcomeName(scope: string, key: string): string {
-  return `idempotency:${digest(scope, key)}`;
+  return `idempotency:${digestOfParts(scope, key)}`;
 }
 
 /** `type`: the media type of the body, because the same bytes are another request as another type. `bodyDigest`: of the raw body. */
 export function fingerprint(method: string, path: string, type: string, bodyDigest: string): string {
-  return digest(method, path, type, bodyDigest);
+  return digestOfParts(method, path, type, bodyDigest);
 }
 
 export function digestOf(body: Uint8Array | string): string {
   return createHash("sha256").update(body).digest("base64url");
 }
 
-function digest(...parts: readonly string[]): string {
+export function digestOfParts(...parts: readonly string[]): string {
   const hash = createHash("sha256");
   for (const part of parts) {
     // UTF-16, because half of a surrogate pair is not lost there.
