@@ -6,6 +6,7 @@ import { memory } from "../../src/backends/memory/index.ts";
 import { LockBackendError } from "../../src/contract/errors.ts";
 import { deadlockChannel, fenceRejectedChannel, holdChannel, type HoldEvent } from "../../src/contract/events.ts";
 import { createLocks } from "../../src/core/locks.ts";
+import { subscribe } from "../../src/core/subscribe.ts";
 import { METRICS } from "../../src/telemetry/metrics.ts";
 import { logEvents } from "../../src/telemetry/log/index.ts";
 import { instrument } from "../../src/telemetry/otel/index.ts";
@@ -419,6 +420,15 @@ test.each([
 ])("a wrong option is refused, and nothing is on: %j", (options, message) => {
   expect(() => instrument(options as never)).toThrow(message);
   instrument({ metrics: false }).end();
+});
+
+test("a subscriber that freezes an acquire at its start costs its traceparent, and not its span", async () => {
+  const end = subscribe("acquire:start", (event) => void Object.freeze(event));
+  onTestFinished(end);
+  const { spans } = sdk({}, true);
+  const { locks } = stage();
+  await (await locks.acquire("a")).release();
+  expect(spans().map(({ name }) => name)).toEqual(["acquire", "hold"]);
 });
 
 test("a span ends, whatever fails at its end", async () => {
