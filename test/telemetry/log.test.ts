@@ -194,10 +194,13 @@ test("what is masked: passwords in URLs, wherever they stand, and fields of meta
     password: "hunter2",
     apiKey: "hunter2",
     privateKey: "hunter2",
+    privateKeyPem: "hunter2",
+    SIGNING_KEY_BASE64: "hunter2",
     pwd: "hunter2",
     cookie: "hunter2",
     store: url,
     reason: "nightly\u001b[2J",
+    keyspace: "orders",
   };
   const lease = await other({ holder: `w ${url}` }).acquire(`lock of ${url}`, { meta });
   const waiting = locks.acquire(`lock of ${url}`);
@@ -207,7 +210,7 @@ test("what is masked: passwords in URLs, wherever they stand, and fields of meta
   expect(written.length).toBeGreaterThanOrEqual(3);
   expect(JSON.stringify(written)).not.toContain("hunter2");
   expect(JSON.stringify(written)).not.toContain("\\u001b");
-  expect(written[0]!["heldBy"]).toMatchObject([{ meta: { password: "***", apiKey: "***" } }]);
+  expect(written[0]!["heldBy"]).toMatchObject([{ meta: { password: "***", apiKey: "***", keyspace: "orders" } }]);
   expect((written[0]!["heldBy"] as { meta: Record<string, string> }[])[0]!.meta["store"]).toMatch(
     /^redis:\/\/user:\*\*\*@db/,
   );
