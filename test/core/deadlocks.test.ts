@@ -583,6 +583,23 @@ describe("who rejects itself", () => {
     expect(await other).toBe("ba");
   });
 
+  test("of two readers that share a lease and wait, both do, one after the other, and each is told of", async () => {
+    const at = stage();
+    const [p, begun] = [processes(at, { deadlock: "reject" }), gate()];
+    const read = (): Promise<string> =>
+      p(0).run("a", { mode: "shared", wait: Infinity }, async () => {
+        await begun.opened;
+        return await p(0).run("b", PATIENT, () => "read");
+      });
+    const settled = Promise.allSettled([read(), read(), nest(p(0), "b", "a", begun.opened, { deadlock: "report" })]);
+    await pass(at, 100);
+    begun.open();
+    await pass(at, 9000);
+    expect((await settled).map(({ status }) => status)).toEqual(["rejected", "rejected", "fulfilled"]);
+    expect(events.map(({ rejects }) => rejects)).toEqual([true, true]);
+    expect(at.store.view()).toEqual([]);
+  });
+
   test("rejects no one who was served in the meantime: a subscriber may do anything", async () => {
     const at = stage();
     const p = processes(at, { deadlock: "reject" });
