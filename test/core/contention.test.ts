@@ -503,6 +503,20 @@ describe("in bounded memory", () => {
     expect(shown.locks.some(({ name }) => name === "lock 99999")).toBe(true);
   });
 
+  test("of those with the same wait, the ones that were not used for longest give way", async () => {
+    const { clock, locks } = stage();
+    await locks.contention();
+    const use = async (name: string): Promise<void> => {
+      await (await locks.acquire(name)).release();
+      await clock.advance(1);
+    };
+    for (let index = 0; index < 512; index++) await use(`lock ${index}`);
+    await use("lock 3");
+    await use("one more");
+    const names = (await locks.contention()).locks.map(({ name }) => name);
+    expect([names.length, names.includes("lock 3"), names.includes("lock 4")]).toEqual([257, true, false]);
+  });
+
   test("locks that give way while they are held, or waited for, are added up when they are over", async () => {
     const { clock, locks, other } = stage();
     await locks.contention();

@@ -100,6 +100,16 @@ test("all seven figures, as text: each with its help and type, and histograms ad
   }
 });
 
+test("buckets rise, from a millisecond to a minute for waits, an hour for holds and 30 s for renewals", () => {
+  const histograms = Object.values(METRICS).filter(({ kind }) => kind === "histogram");
+  for (const { buckets } of histograms) {
+    expect(buckets).toEqual(buckets.toSorted((a, b) => a - b));
+    expect(new Set(buckets).size).toBe(buckets.length);
+    expect(buckets[0]).toBe(0.001);
+  }
+  expect(histograms.map(({ buckets }) => buckets.at(-1))).toEqual([60, 3600, 30]);
+});
+
 test("what is held and waited for is as it is now; a lease that is lost and never released is not held", async () => {
   const metrics = collect();
   const { backend, locks } = stage();
