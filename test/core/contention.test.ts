@@ -420,7 +420,17 @@ test("`reset` begins anew, and what goes on goes on; `end` stops until the next 
   expect(await shares(locks)).toEqual({ "there:2": [200, 1] });
   await lease.release();
   await (await mine).release();
-  expect(await locks.contention({ end: true })).toMatchObject({ locks: [{ acquires: 1, waitMs: 200 }] });
+  expect(await locks.contention({ reset: true })).toMatchObject({ locks: [{ acquires: 1, waitMs: 200 }] });
+  const held = await locks.acquire("a");
+  const next = locks.acquire("a");
+  await held.release();
+  await locks.contention({ reset: true });
+  const none = { count: 0 };
+  expect((await locks.contention()).locks).toMatchObject([
+    { name: "a", acquires: 0, wait: none, hold: none, handOver: { memory: none, store: none } },
+  ]);
+  await (await next).release();
+  await locks.contention({ end: true });
   await (await locks.acquire("a")).release();
   await clock.advance(10);
   expect(await locks.contention()).toMatchObject({ sinceMs: clock.wall(), forMs: 0, locks: [] });

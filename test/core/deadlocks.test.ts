@@ -567,6 +567,33 @@ describe("who rejects itself", () => {
     expect(at.store.view()).toEqual([]);
   });
 
+  test("where a store does not say who was queued last, is the one with the greatest id", async () => {
+    const at = stage();
+    const begun = [gate(), gate()];
+    const named = (letter: string): Locks => {
+      const backend = memory({ store: at.store });
+      const inspect = backend.inspect.bind(backend);
+      backend.inspect = async (name) => {
+        const state = await inspect(name);
+        return { ...state, pending: state.pending.map((one) => ({ ...one, order: undefined })) };
+      };
+      let ids = 0;
+      const chance = { id: () => `${letter}${++ids}`.padEnd(22, "0"), fraction: () => 0.5 };
+      return createLocks(backend, { clock: at.clock, holder: letter, deadlock: "reject", chance });
+    };
+    const settled = Promise.allSettled([
+      nest(named("z"), "a", "b", begun[0]!.opened),
+      nest(named("m"), "b", "a", begun[1]!.opened),
+    ]);
+    await pass(at, 100);
+    for (const one of begun) {
+      one.open();
+      await pass(at, 100);
+    }
+    await pass(at, 6000);
+    expect((await settled).map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
+  });
+
   test("is one that asked for it, though another was queued later", async () => {
     const at = stage();
     const p = processes(at);

@@ -443,13 +443,24 @@ test("a span ends, whatever fails at its end", async () => {
     // No addLink(): that of another make.
     end: () => void ended.push(name),
   });
-  sdk({ metrics: false, tracerProvider: { getTracer: () => ({ startSpan }) as never } });
+  const { telemetry } = sdk({ metrics: false, tracerProvider: { getTracer: () => ({ startSpan }) as never } });
   const { locks } = stage();
   const first = await locks.acquire("a");
   const second = locks.acquire("a");
   await first.release();
   await (await second).release();
+  // Once: nothing of it is kept.
+  telemetry.end();
   expect(ended.toSorted()).toEqual(["acquire", "acquire", "hold", "hold"]);
+});
+
+test("a provider that fails is the caller's to hear of, and leaves nothing turned on", () => {
+  const getMeter = (): never => {
+    throw new Error("no meter");
+  };
+  expect(() => instrument({ meterProvider: { getMeter } })).toThrow("no meter");
+  expect(holdChannel.hasSubscribers).toBe(false);
+  instrument({ traces: false }).end();
 });
 
 test("the holder's text in a span has no password, and cannot drive a terminal", async () => {

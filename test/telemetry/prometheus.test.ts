@@ -214,6 +214,17 @@ test("a template that returns the name itself: the text stays bounded", async ()
   expect(counts.at(-1)?.slice(1)).toEqual(["other", "50"]);
 });
 
+test("counters count on: each series for itself", () => {
+  const metrics = collect();
+  const event = { guard: "redis", name: "a", current: 2n, offered: 1n };
+  for (const guard of ["redis", "http", "redis", "redis"]) fenceRejectedChannel.publish({ ...event, guard });
+  const rejected = parse(metrics.text()).get("holdfast_fence_rejected_total")!.samples;
+  expect([...rejected]).toEqual([
+    ['holdfast_fence_rejected_total{guard="redis"}', 3],
+    ['holdfast_fence_rejected_total{guard="http"}', 1],
+  ]);
+});
+
 test("two of them are kept apart by nothing: each counts for itself, and an ended one stands still", async () => {
   const [one, two] = [collect(), collect()];
   const { locks } = stage();
