@@ -113,7 +113,7 @@ export class DeadlockWatch {
     const lines = new Map(own.map((waiter) => [waiter, engine.queueOf(waiter.lock)!.waiting.requests]));
     for (const request of [...lines.values()].flat()) request.deadlock = deadlock;
     const victim = victimOf(engine, graph, knot, lines);
-    // Each that is rejected is told of: of several that share a lease, the next is in the same deadlock.
+    // Each that is rejected is reported: of several that share a lease, the next is in the same deadlock.
     if (victim !== undefined || this.#isNew(knot)) this.#publish(deadlock, victim !== undefined);
     if (victim !== undefined) engine.giveUp(victim, new LockDeadlockError(victim.queue.name, deadlock));
   }

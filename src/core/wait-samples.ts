@@ -85,7 +85,7 @@ export class WaitSamples {
 
   #forget(): void {
     const byWait = [...this.#locks].toSorted(([, a], [, b]) => b.shares.waitMs - a.shares.waitMs);
-    // One look may bring any number of them.
+    // A single snapshot may bring any number of them.
     for (const [name] of byWait.slice(LOCKS_MAX / 2)) this.#locks.delete(name);
   }
 

@@ -87,7 +87,7 @@ test("of many locks those with the greatest wait are kept", () => {
   expect(kept[0]).toMatchObject({ name: "lock 7", waitMs: 9000 });
 });
 
-test("of many that are seen in one look, too, however often others take their place", () => {
+test("of many that are in a single snapshot, too, however often others take their place", () => {
   const samples = new WaitSamples();
   for (let look = 0; look < 5; look++) {
     const names = Array.from({ length: 1200 }, (_, index) => `lock ${look} ${index}`);

@@ -610,7 +610,7 @@ describe("who rejects itself", () => {
     expect(await other).toBe("ba");
   });
 
-  test("of two readers that share a lease and wait, both do, one after the other, and each is told of", async () => {
+  test("of two readers that share a lease and wait, both do, one after the other, and each is reported", async () => {
     const at = stage();
     const [p, begun] = [processes(at, { deadlock: "reject" }), gate()];
     const read = (): Promise<string> =>
