@@ -96,7 +96,7 @@ export interface FenceRejectedEvent {
   readonly offered: bigint;
 }
 
-/** The message of `holdfast:deadlock`: once for each deadlock that a waiter of this process is part of. */
+/** The message of `holdfast:deadlock`: once for each that a waiter of this process is part of, and for each waiter that is rejected. */
 export interface DeadlockEvent extends Deadlock {
   readonly backend: string;
   /** True: the waiter of this process is rejected to end it. */

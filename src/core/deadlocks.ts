@@ -113,16 +113,22 @@ export class DeadlockWatch {
     const lines = new Map(own.map((waiter) => [waiter, engine.queueOf(waiter.lock)!.waiting.requests]));
     for (const request of [...lines.values()].flat()) request.deadlock = deadlock;
     const victim = victimOf(engine, graph, knot, lines);
-    this.#publish(deadlock, `${marksOf(knot).toSorted().join("\n\n")}${victim === undefined ? "" : "!"}`, victim);
+    // Each that is rejected is reported: of several that share a lease, the next is in the same deadlock.
+    if (victim !== undefined || this.#isNew(knot)) this.#publish(deadlock, victim !== undefined);
     if (victim !== undefined) engine.giveUp(victim, new LockDeadlockError(victim.queue.name, deadlock));
   }
 
-  #publish(deadlock: Deadlock, key: string, victim: Request | undefined): void {
-    if (this.#reported.has(key)) return;
+  #isNew(knot: readonly Waiter[]): boolean {
+    const key = marksOf(knot).toSorted().join("\n\n");
+    if (this.#reported.has(key)) return false;
     if (this.#reported.size >= REPORTED_MAX) this.#reported.clear();
     this.#reported.add(key);
+    return true;
+  }
+
+  #publish(deadlock: Deadlock, rejects: boolean): void {
     if (!deadlockChannel.hasSubscribers) return;
-    const event: DeadlockEvent = { ...deadlock, backend: this.#engine.backend.name, rejects: victim !== undefined };
+    const event: DeadlockEvent = { ...deadlock, backend: this.#engine.backend.name, rejects };
     deadlockChannel.publish(event);
   }
 

@@ -7,7 +7,7 @@ import type { LocksSnapshot, LockWaiter } from "./api.ts";
 import { countWaiters, grouped } from "./read-snapshot.ts";
 import { WaitShares } from "./wait-shares.ts";
 
-/** One more, and half of them are forgotten. */
+/** One more, and only half as many are kept. */
 const LOCKS_MAX = 512;
 
 /** For whom it was waited at one lock, since the first look. */
@@ -84,8 +84,9 @@ export class WaitSamples {
   }
 
   #forget(): void {
-    const byWait = [...this.#locks].toSorted(([, a], [, b]) => a.shares.waitMs - b.shares.waitMs);
-    for (const [name] of byWait.slice(0, LOCKS_MAX / 2)) this.#locks.delete(name);
+    const byWait = [...this.#locks].toSorted(([, a], [, b]) => b.shares.waitMs - a.shares.waitMs);
+    // A single snapshot may bring any number of them.
+    for (const [name] of byWait.slice(LOCKS_MAX / 2)) this.#locks.delete(name);
   }
 
   rows(): readonly WaitRow[] {

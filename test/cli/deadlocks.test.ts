@@ -44,13 +44,17 @@ function said(child: Started): readonly Said[] {
 }
 
 /** Two processes with three locks: one has two contexts, which wait for each other only through the other process. */
-async function start(url: string, deadlock: "report" | "reject"): Promise<readonly Started[]> {
+async function start(
+  url: string,
+  deadlock: "report" | "reject",
+  [a, b, c]: readonly string[] = ["a", "b", "c"],
+): Promise<readonly Started[]> {
   const pairs = [
     [
-      ["a", "b"],
-      ["b", "c"],
+      [a, b],
+      [b, c],
     ],
-    [["c", "a"]],
+    [[c, a]],
   ];
   const all = pairs.map((own) => bench.start([MODULE, url, deadlock, JSON.stringify(own)], { main: SCRIPT }));
   await eventually("all hold their first lock", () =>
@@ -102,7 +106,7 @@ describe("holdfast deadlocks", () => {
     const dot = await bench.run(["deadlocks", "--dot", "--url", url]);
     expect(dot.stdout).toMatch(/^digraph deadlocks \{\n[^]*\n\}\n$/u);
     expect(dot.stdout.match(/ -> "[abc]" \[label="waits for"\];/gu)?.length).toBe(3);
-    expect(dot.stdout.match(/ {2}"[abc]" -> "1\.\d /gu)?.length).toBe(3);
+    expect(dot.stdout.match(/ {2}"[abc]" -> "1\.\d\\n[^\\"]+"/gu)?.length).toBe(3);
     expect((await bench.run(["deadlocks", "-q", "--url", url])).stdout).toBe("");
     // No one is rejected: only who gives up ends it.
     expect(results(all)).toEqual([]);
@@ -114,6 +118,29 @@ describe("holdfast deadlocks", () => {
         .toSorted(),
     ).toEqual(["done", "done", "stopped"]);
     expect((await bench.run(["deadlocks", "--url", url])).code).toBe(0);
+  });
+
+  test("names that drive a terminal, end a string of Graphviz or look like a caller are only names", async () => {
+    const url = `file://${bench.path("odd")}`;
+    const names = ['a"\\', "b\u001b[2J\u202e\n", "1.1\nc"];
+    const all = await start(url, "report", names);
+    const shown = async (format: string): Promise<string> =>
+      await eventually("it is seen", async () => {
+        const { code, stdout } = await bench.run(["deadlocks", ...(format === "" ? [] : [format]), "--url", url]);
+        return code === 1 ? stdout : undefined;
+      });
+    // oxlint-disable-next-line no-control-regex
+    const unprintable = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/u;
+    const [text, json, dot] = [await shown(""), await shown("--json"), await shown("--dot")];
+    for (const one of [text, json, dot]) expect(one).not.toMatch(unprintable);
+    for (const name of ['a"\\', "b\\x1b[2J\\u{202e}\\x0a", "1.1\\x0ac"]) expect(text).toContain(`waits for  ${name}, `);
+    expect(json.match(/"waitsFor": "1\.1\\nc"/gu)?.length).toBe(1);
+    for (const name of ['a\\"\\\\', "b\\\\x1b[2J\\\\u{202e}\\\\x0a", "1.1\\\\x0ac"])
+      expect(dot).toContain(` -> "${name}" [label="waits for"];`);
+    // A caller's name has a line break, where a lock's can only have what looks like one.
+    expect(dot.match(/^ {2}"1\.\d\\n[^\\"]+" \[shape=ellipse\];$/gmu)?.length).toBe(3);
+    all[1]!.process.stdin?.write("stop\n");
+    for (const child of all) expect((await child.done).code).toBe(0);
   });
 
   test("exits with 64 for two formats at once, and with 69 where the store does not show who waits", async () => {

@@ -87,6 +87,23 @@ test("of many locks those with the greatest wait are kept", () => {
   expect(kept[0]).toMatchObject({ name: "lock 7", waitMs: 9000 });
 });
 
+test("of many that are in a single snapshot, too, however often others take their place", () => {
+  const samples = new WaitSamples();
+  for (let look = 0; look < 5; look++) {
+    const names = Array.from({ length: 1200 }, (_, index) => `lock ${look} ${index}`);
+    const waitMs = (name: string): number => (name === "lock 1 7" ? 9000 : 10);
+    samples.look(
+      seen(
+        names.map((name) => holder({ name, heldMs: 10_000 })),
+        names.map((name) => waiter({ name, waitingMs: waitMs(name), id: name })),
+      ),
+      look * 1000,
+    );
+    expect(samples.rows().length).toBeLessThanOrEqual(512);
+  }
+  expect(samples.rows()[0]).toMatchObject({ name: "lock 1 7", waitMs: 9000 });
+});
+
 test("what others wrote cannot drive the terminal, and lines are cut to its width", () => {
   const waits = rows([
     9000,

@@ -420,7 +420,17 @@ test("`reset` begins anew, and what goes on goes on; `end` stops until the next 
   expect(await shares(locks)).toEqual({ "there:2": [200, 1] });
   await lease.release();
   await (await mine).release();
-  expect(await locks.contention({ end: true })).toMatchObject({ locks: [{ acquires: 1, waitMs: 200 }] });
+  expect(await locks.contention({ reset: true })).toMatchObject({ locks: [{ acquires: 1, waitMs: 200 }] });
+  const held = await locks.acquire("a");
+  const next = locks.acquire("a");
+  await held.release();
+  await locks.contention({ reset: true });
+  const none = { count: 0 };
+  expect((await locks.contention()).locks).toMatchObject([
+    { name: "a", acquires: 0, wait: none, hold: none, handOver: { memory: none, store: none } },
+  ]);
+  await (await next).release();
+  await locks.contention({ end: true });
   await (await locks.acquire("a")).release();
   await clock.advance(10);
   expect(await locks.contention()).toMatchObject({ sinceMs: clock.wall(), forMs: 0, locks: [] });
@@ -501,6 +511,20 @@ describe("in bounded memory", () => {
     expect(shown.others.acquires + shown.locks.reduce((sum, { acquires }) => sum + acquires, 0)).toBe(100_001);
     // Those that were used last are there.
     expect(shown.locks.some(({ name }) => name === "lock 99999")).toBe(true);
+  });
+
+  test("of those with the same wait, the ones that were not used for longest give way", async () => {
+    const { clock, locks } = stage();
+    await locks.contention();
+    const use = async (name: string): Promise<void> => {
+      await (await locks.acquire(name)).release();
+      await clock.advance(1);
+    };
+    for (let index = 0; index < 512; index++) await use(`lock ${index}`);
+    await use("lock 3");
+    await use("one more");
+    const names = (await locks.contention()).locks.map(({ name }) => name);
+    expect([names.length, names.includes("lock 3"), names.includes("lock 4")]).toEqual([257, true, false]);
   });
 
   test("locks that give way while they are held, or waited for, are added up when they are over", async () => {

@@ -567,6 +567,33 @@ describe("who rejects itself", () => {
     expect(at.store.view()).toEqual([]);
   });
 
+  test("where a store does not say who was queued last, is the one with the greatest id", async () => {
+    const at = stage();
+    const begun = [gate(), gate()];
+    const named = (letter: string): Locks => {
+      const backend = memory({ store: at.store });
+      const inspect = backend.inspect.bind(backend);
+      backend.inspect = async (name) => {
+        const state = await inspect(name);
+        return { ...state, pending: state.pending.map((one) => ({ ...one, order: undefined })) };
+      };
+      let ids = 0;
+      const chance = { id: () => `${letter}${++ids}`.padEnd(22, "0"), fraction: () => 0.5 };
+      return createLocks(backend, { clock: at.clock, holder: letter, deadlock: "reject", chance });
+    };
+    const settled = Promise.allSettled([
+      nest(named("z"), "a", "b", begun[0]!.opened),
+      nest(named("m"), "b", "a", begun[1]!.opened),
+    ]);
+    await pass(at, 100);
+    for (const one of begun) {
+      one.open();
+      await pass(at, 100);
+    }
+    await pass(at, 6000);
+    expect((await settled).map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
+  });
+
   test("is one that asked for it, though another was queued later", async () => {
     const at = stage();
     const p = processes(at);
@@ -581,6 +608,23 @@ describe("who rejects itself", () => {
     await pass(at, 6000);
     expect(await willing).toBeInstanceOf(LockDeadlockError);
     expect(await other).toBe("ba");
+  });
+
+  test("of two readers that share a lease and wait, both do, one after the other, and each is reported", async () => {
+    const at = stage();
+    const [p, begun] = [processes(at, { deadlock: "reject" }), gate()];
+    const read = (): Promise<string> =>
+      p(0).run("a", { mode: "shared", wait: Infinity }, async () => {
+        await begun.opened;
+        return await p(0).run("b", PATIENT, () => "read");
+      });
+    const settled = Promise.allSettled([read(), read(), nest(p(0), "b", "a", begun.opened, { deadlock: "report" })]);
+    await pass(at, 100);
+    begun.open();
+    await pass(at, 9000);
+    expect((await settled).map(({ status }) => status)).toEqual(["rejected", "rejected", "fulfilled"]);
+    expect(events.map(({ rejects }) => rejects)).toEqual([true, true]);
+    expect(at.store.view()).toEqual([]);
   });
 
   test("rejects no one who was served in the meantime: a subscriber may do anything", async () => {

@@ -187,6 +187,29 @@ test("lines of a kind are limited; the rest is counted, and said when it is over
   expect(counts()).toEqual([6]);
 });
 
+test("unless said otherwise: waits of 5 s, holds of a minute, ten lines of a kind in 10 s", async () => {
+  const { clock, locks, other, written } = logged();
+  const lease = await locks.acquire("a");
+  const waiting = other().acquire("a", { wait: "2m" });
+  await clock.advance(4999);
+  expect(written).toEqual([]);
+  await clock.advance(1);
+  expect(written).toMatchObject([{ event: "holdfast:long-wait", waitedMs: 5000 }]);
+  await clock.advance(54_999);
+  expect(written).toHaveLength(1);
+  await clock.advance(1);
+  expect(written.slice(1)).toMatchObject([{ event: "holdfast:long-hold", heldMs: 60_000 }]);
+  for (let times = 0; times < 12; times++) await locks.forceRelease("b", { fence: 99n, reason: "none" });
+  const forced = (): readonly Line[] => written.filter(({ event }) => event === "holdfast:force-release");
+  expect(forced()).toHaveLength(10);
+  await clock.advance(9999);
+  expect(forced()).toHaveLength(10);
+  await clock.advance(1);
+  expect(forced().slice(10)).toMatchObject([{ suppressed: 2 }]);
+  await lease.release();
+  await (await waiting).release();
+});
+
 test("what is masked: passwords in URLs, wherever they stand, and fields of meta with a name of a secret", async () => {
   const { clock, locks, other, written } = logged();
   const url = "redis://user:hunter2@db:6379/0?token=hunter2";
@@ -194,10 +217,13 @@ test("what is masked: passwords in URLs, wherever they stand, and fields of meta
     password: "hunter2",
     apiKey: "hunter2",
     privateKey: "hunter2",
+    privateKeyPem: "hunter2",
+    SIGNING_KEY_BASE64: "hunter2",
     pwd: "hunter2",
     cookie: "hunter2",
     store: url,
     reason: "nightly\u001b[2J",
+    keyspace: "orders",
   };
   const lease = await other({ holder: `w ${url}` }).acquire(`lock of ${url}`, { meta });
   const waiting = locks.acquire(`lock of ${url}`);
@@ -207,7 +233,7 @@ test("what is masked: passwords in URLs, wherever they stand, and fields of meta
   expect(written.length).toBeGreaterThanOrEqual(3);
   expect(JSON.stringify(written)).not.toContain("hunter2");
   expect(JSON.stringify(written)).not.toContain("\\u001b");
-  expect(written[0]!["heldBy"]).toMatchObject([{ meta: { password: "***", apiKey: "***" } }]);
+  expect(written[0]!["heldBy"]).toMatchObject([{ meta: { password: "***", apiKey: "***", keyspace: "orders" } }]);
   expect((written[0]!["heldBy"] as { meta: Record<string, string> }[])[0]!.meta["store"]).toMatch(
     /^redis:\/\/user:\*\*\*@db/,
   );

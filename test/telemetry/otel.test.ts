@@ -6,6 +6,7 @@ import { memory } from "../../src/backends/memory/index.ts";
 import { LockBackendError } from "../../src/contract/errors.ts";
 import { deadlockChannel, fenceRejectedChannel, holdChannel, type HoldEvent } from "../../src/contract/events.ts";
 import { createLocks } from "../../src/core/locks.ts";
+import { subscribe } from "../../src/core/subscribe.ts";
 import { METRICS } from "../../src/telemetry/metrics.ts";
 import { logEvents } from "../../src/telemetry/log/index.ts";
 import { instrument } from "../../src/telemetry/otel/index.ts";
@@ -421,6 +422,15 @@ test.each([
   instrument({ metrics: false }).end();
 });
 
+test("a subscriber that freezes an acquire at its start costs its traceparent, and not its span", async () => {
+  const end = subscribe("acquire:start", (event) => void Object.freeze(event));
+  onTestFinished(end);
+  const { spans } = sdk({}, true);
+  const { locks } = stage();
+  await (await locks.acquire("a")).release();
+  expect(spans().map(({ name }) => name)).toEqual(["acquire", "hold"]);
+});
+
 test("a span ends, whatever fails at its end", async () => {
   const ended: string[] = [];
   const startSpan = (name: string): unknown => ({
@@ -433,13 +443,24 @@ test("a span ends, whatever fails at its end", async () => {
     // No addLink(): that of another make.
     end: () => void ended.push(name),
   });
-  sdk({ metrics: false, tracerProvider: { getTracer: () => ({ startSpan }) as never } });
+  const { telemetry } = sdk({ metrics: false, tracerProvider: { getTracer: () => ({ startSpan }) as never } });
   const { locks } = stage();
   const first = await locks.acquire("a");
   const second = locks.acquire("a");
   await first.release();
   await (await second).release();
+  // Once: nothing of it is kept.
+  telemetry.end();
   expect(ended.toSorted()).toEqual(["acquire", "acquire", "hold", "hold"]);
+});
+
+test("a provider that fails is the caller's to hear of, and leaves nothing turned on", () => {
+  const getMeter = (): never => {
+    throw new Error("no meter");
+  };
+  expect(() => instrument({ meterProvider: { getMeter } })).toThrow("no meter");
+  expect(holdChannel.hasSubscribers).toBe(false);
+  instrument({ traces: false }).end();
 });
 
 test("the holder's text in a span has no password, and cannot drive a terminal", async () => {

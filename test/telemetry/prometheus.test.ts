@@ -100,6 +100,16 @@ test("all seven figures, as text: each with its help and type, and histograms ad
   }
 });
 
+test("buckets rise, from a millisecond to a minute for waits, an hour for holds and 30 s for renewals", () => {
+  const histograms = Object.values(METRICS).filter(({ kind }) => kind === "histogram");
+  for (const { buckets } of histograms) {
+    expect(buckets).toEqual(buckets.toSorted((a, b) => a - b));
+    expect(new Set(buckets).size).toBe(buckets.length);
+    expect(buckets[0]).toBe(0.001);
+  }
+  expect(histograms.map(({ buckets }) => buckets.at(-1))).toEqual([60, 3600, 30]);
+});
+
 test("what is held and waited for is as it is now; a lease that is lost and never released is not held", async () => {
   const metrics = collect();
   const { backend, locks } = stage();
@@ -202,6 +212,17 @@ test("a template that returns the name itself: the text stays bounded", async ()
   const counts = [...metrics.text().matchAll(/^holdfast_hold_duration_seconds_count\{.*template="(.*?)".*\} (\d+)$/gm)];
   expect(counts).toHaveLength(101);
   expect(counts.at(-1)?.slice(1)).toEqual(["other", "50"]);
+});
+
+test("counters count on: each series for itself", () => {
+  const metrics = collect();
+  const event = { guard: "redis", name: "a", current: 2n, offered: 1n };
+  for (const guard of ["redis", "http", "redis", "redis"]) fenceRejectedChannel.publish({ ...event, guard });
+  const rejected = parse(metrics.text()).get("holdfast_fence_rejected_total")!.samples;
+  expect([...rejected]).toEqual([
+    ['holdfast_fence_rejected_total{guard="redis"}', 3],
+    ['holdfast_fence_rejected_total{guard="http"}', 1],
+  ]);
 });
 
 test("two of them are kept apart by nothing: each counts for itself, and an ended one stands still", async () => {

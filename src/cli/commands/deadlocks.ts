@@ -84,14 +84,16 @@ function memberLines({ holder, waitsFor, mode, waitingMs, holds, meta }: Deadloc
 
 /** A caller points to the lock that it waits for, and a lock to the caller that holds it. */
 function toDot(found: readonly Deadlock[]): string {
-  const text = (value: string): string => `"${printable(value).replaceAll(/["\\]/g, "\\$&")}"`;
+  const text = (value: string): string => printable(value).replaceAll(/["\\]/g, "\\$&");
+  const lockId = (name: string): string => `"${text(name)}"`;
   const lines = found.flatMap(({ members }, at) =>
     members.flatMap(({ holder, waitsFor, holds }, index) => {
-      const caller = text(`${at + 1}.${index + 1} ${holder}`);
+      // A line break, which no name has here: no lock can be taken for a caller.
+      const caller = `"${at + 1}.${index + 1}\\n${text(holder)}"`;
       return [
         `  ${caller} [shape=ellipse];`,
-        `  ${caller} -> ${text(waitsFor)} [label="waits for"];`,
-        ...holds.map(({ name, fence }) => `  ${text(name)} -> ${caller} [label="held by, fence ${fence}"];`),
+        `  ${caller} -> ${lockId(waitsFor)} [label="waits for"];`,
+        ...holds.map(({ name, fence }) => `  ${lockId(name)} -> ${caller} [label="held by, fence ${fence}"];`),
       ];
     }),
   );

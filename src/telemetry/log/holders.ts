@@ -8,18 +8,24 @@ import type { Fields } from "./logger.ts";
 
 const HIDDEN = "***";
 /** Names of secrets that are none in a URL: keys of all kinds, and what a browser sends to log in. */
-const SECRET_FIELD = /keys?$|pwd|cookie|jwt|bearer/i;
+const SECRET_FIELD = /keys?(?![a-z])|pwd|cookie|jwt|bearer/;
 const META_FIELDS_MAX = 20;
 /** Of a lock with a limit, the first few say enough. */
 const HOLDERS_MAX = 5;
 const MEMBERS_MAX = 16;
+
+/** By its words: `privateKeyPem` is as much a key as `private_key_pem`, and a `keyspace` is none. */
+function isSecretField(name: string): boolean {
+  const words = name.replaceAll(/([a-z\d])([A-Z])/g, "$1_$2").toLowerCase();
+  return isSecretName(name) || SECRET_FIELD.test(words);
+}
 
 function cleanMeta(meta: Meta): Readonly<Record<string, string>> {
   const fields = Object.entries(meta).slice(0, META_FIELDS_MAX);
   return Object.fromEntries(
     fields.map(([name, text]) => [
       clean(name, HOLDER_MAX),
-      isSecretName(name) || SECRET_FIELD.test(name) ? HIDDEN : clean(String(text), HOLDER_MAX),
+      isSecretField(name) ? HIDDEN : clean(String(text), HOLDER_MAX),
     ]),
   );
 }

@@ -17,7 +17,7 @@ import {
   TraceFlags,
   type Tracer,
 } from "@opentelemetry/api";
-import { acquireChannel, type AcquireEvent, holdChannel, type HoldEvent } from "../../contract/events.ts";
+import { acquireChannel, type AcquireEvent, fill, holdChannel, type HoldEvent } from "../../contract/events.ts";
 import { HOLDER_MAX } from "../../contract/foreign.ts";
 import { clean } from "../clean.ts";
 import type { Templates } from "../groups.ts";
@@ -88,8 +88,8 @@ export class Spans {
     const span = this.#start("acquire", event, {}, undefined);
     const spanContext = span.spanContext();
     if ((spanContext.traceFlags & TraceFlags.SAMPLED) !== 0) {
-      // Another subscriber may have added something, too.
-      event.meta = { traceparent: toTraceparent(spanContext), ...event.meta };
+      // Another subscriber may have added something, too, or have frozen it: the span is there all the same.
+      this.#guard.call(() => fill(event, { meta: { traceparent: toTraceparent(spanContext), ...event.meta } }));
     }
     return span;
   }
