@@ -62,6 +62,9 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
     ${POOL} declare const app: import("express").Express;`,
     `${ANY("text")} declare const marks: import("holdfast/fence").MarkStore;`,
   ],
+  "docs/from-curator.md": [""],
+  "docs/from-etcdctl.md": [""],
+  "docs/from-shedlock.md": [POOL],
   "docs/http.md": [
     `${LOCKS} ${ANY("handler")} declare const app: import("express").Express;
     declare global { namespace Express { interface Request { user: { readonly id: string } } } }`,
