@@ -78,7 +78,7 @@ async function runSuite(url) {
 }
 
 /** The cases of the suite, as functions. */
-export function casesOf(createStore) {
+function casesOf(createStore) {
   const cases = [];
   const test = (title, body) => {
     const one = { title, run: () => body({ assert: ASSERT }) };

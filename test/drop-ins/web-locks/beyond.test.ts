@@ -1,5 +1,6 @@
 /** What a distributed lock adds to the standard: fences, losses, stores that cannot steal, closing, and the names of Holdfast. */
 import "../../fixed-seed.ts";
+import { setTimeout as pause } from "node:timers/promises";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { memory } from "../../../src/backends/memory/index.ts";
@@ -212,6 +213,57 @@ describe("a steal", () => {
       expect(forced).toMatchObject([{ fence: robbed.lock.fence, reason: "stolen by a request of Web Locks" }]);
       expect(modes((await manager.query()).held, "a")).toEqual(["exclusive"]);
     });
+  });
+});
+
+describe("on a store that is slow to answer", () => {
+  function slow(): WebLockManager {
+    const backend = memory();
+    return over({ ...methods(backend), attempt: async (claim) => (await pause(30), await backend.attempt(claim)) });
+  }
+
+  test("a snapshot waits until what was requested before it is decided", async () => {
+    const late = slow();
+    let release = (): void => {};
+    const first = late.request("a", () => new Promise<void>((resolve) => (release = resolve)));
+    const second = late.request("a", () => {});
+    const { held, pending } = await late.query();
+    expect([modes(held, "a"), modes(pending, "a")]).toEqual([["exclusive"], ["exclusive"]]);
+    release();
+    await Promise.all([first, second]);
+  });
+
+  test("a steal robs what was requested before it, though that had no answer yet", async () => {
+    const late = slow();
+    const rejected = rejectsWith(
+      "AbortError",
+      late.request("a", () => new Promise(() => {})),
+    );
+    expect(await late.request("a", { steal: true }, () => "stolen")).toBe("stolen");
+    await rejected;
+  });
+
+  test("an abort between the grant and the callback counts: there is no callback, and the lock goes back", async () => {
+    for (let turns = 0; turns < 40; turns++) {
+      const giveUp = new AbortController();
+      const backend = memory();
+      const own = over({
+        ...methods(backend),
+        async attempt(claim) {
+          const answer = await backend.attempt(claim);
+          void (async () => {
+            for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+            giveUp.abort("given up");
+          })();
+          return answer;
+        },
+      });
+      let wasAborted: boolean | undefined;
+      const request = own.request("a", { signal: giveUp.signal }, () => (wasAborted = giveUp.signal.aborted));
+      await request.catch((reason: unknown) => expect(reason).toBe("given up"));
+      expect(wasAborted ?? false, `after ${turns} turns`).toBe(false);
+      await eventually("nothing is left", async () => ((await backend.query("")).held.length === 0 ? true : undefined));
+    }
   });
 });
 
