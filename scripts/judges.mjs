@@ -5,6 +5,8 @@
 //   npm run judges -- shedlock        ShedLock (Java) and Holdfast on one table of Postgres
 //   npm run judges -- plain           redlock, redis-semaphore (npm), redis-py, redsync (Go) and Holdfast on one key of Redis
 //   npm run judges -- suites          Curator's tests of its mutex, and ShedLock's of a provider, on locks of Holdfast
+//   npm run judges -- verrou          Verrou's published suite for drivers (npm) over holdfast/verrou
+//   npm run judges -- web-locks       our tests of the Web Locks standard, on Node's own navigator.locks and on ours
 //   … --seconds 60                    how long they take turns on each store (30)
 //   … --suite                         also the tests of the backend, on the newer servers
 //   … --write                         writes the results into docs/judges.md
@@ -18,8 +20,17 @@ import { judgeEtcd } from "./judges/etcd.mjs";
 import { judgePlain } from "./judges/plain.mjs";
 import { judgeShedLock } from "./judges/shedlock.mjs";
 import { judgeSuites } from "./judges/suites.mjs";
+import { judgeVerrou } from "./judges/verrou.mjs";
+import { judgeWebLocks } from "./judges/web-locks.mjs";
 
-const JUDGES = { etcd: judgeEtcd, shedlock: judgeShedLock, plain: judgePlain, suites: judgeSuites };
+const JUDGES = {
+  etcd: judgeEtcd,
+  shedlock: judgeShedLock,
+  plain: judgePlain,
+  suites: judgeSuites,
+  verrou: judgeVerrou,
+  "web-locks": judgeWebLocks,
+};
 const PAGE = join(import.meta.dirname, "../docs/judges.md");
 
 const { values, positionals } = argumentsOf(import.meta.url, {

@@ -68,6 +68,15 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
   "redis-plain.mjs": [
     /^the new pod holds it; the old one gets it: false\nthe old pod holds it; the new one gets it: false\nthe new pod had its turn\n/,
   ],
+  "web-locks.mjs": [
+    /^sync, exclusive\nanother process holds it; we get it: false\nsync is held, exclusive\na fence that rises: bigint\n/,
+    /^stolen$/m,
+    /^AbortError, ERR_LOCK_LOST$/m,
+  ],
+  "verrou.mjs": [
+    /^running, fence: bigint, lost: false\nanother process gets it: false\n/,
+    /^ERR_LOCK_LOST: ended by force by …: restored and released elsewhere\nheld: false$/m,
+  ],
   "fence-redis.mjs": [REFUSED, /the invoice is paid/],
   "fence-zookeeper.mjs": [REFUSED, /the invoice is paid/],
 };

@@ -113,6 +113,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   core: ["contract"],
   fence: ["contract"],
   adapters: ["src/connect.ts", "core", "contract"],
+  "drop-ins": ["backends", "backends/*", "core", "contract"],
   telemetry: ["contract"],
   console: ["telemetry", "core", "contract"],
   testing: ["core", "backends/memory", "contract"],

@@ -10,6 +10,7 @@ import type { Backend } from "../contract/backend.ts";
 import { type Chance, systemChance } from "../contract/random.ts";
 import { type Clock, SleepDetector, systemClock } from "../contract/clock.ts";
 import { asBackendError, LockClosedError } from "../contract/errors.ts";
+import type { Hold } from "./hold.ts";
 import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
 import { type AcquireEvent, acquireChannel } from "../contract/events.ts";
@@ -102,7 +103,7 @@ export class Engine {
     event?: AcquireEvent,
   ): Promise<Taken> {
     return options.renew === "thread"
-      ? this.#takeWithThread(name, options, waitMode, waitMs, event)
+      ? this.#withThread(name, options, waitMs, (leftMs) => this.#takeNow(name, options, waitMode, leftMs, event))
       : this.#takeNow(name, options, waitMode, waitMs, event);
   }
 
@@ -114,23 +115,39 @@ export class Engine {
     event?: AcquireEvent,
   ): Promise<Taken> {
     if (this.#closing.signal.aborted) return Promise.reject(new LockClosedError(name));
-    return this.#enter(this.#queues.get(name) ?? this.#newQueue(name), options, waitMode, waitMs, event);
+    return this.#enter(this.queueFor(name), options, waitMode, waitMs, event);
   }
 
-  /** As {@link take}, after the thread that will renew the lease is there. Who never asks for one does not load it. */
-  async #takeWithThread(
+  /** As {@link takeOrOutcome}, past the queue in front of the lock: see by-claim.ts. */
+  takePast(past: Queue, options: CheckedOptions, waitMs: number, event?: AcquireEvent): Promise<Taken> {
+    const take = (leftMs: number): Promise<Taken> =>
+      this.closed ? Promise.reject(new LockClosedError(past.name)) : this.#enter(past, options, "try", leftMs, event);
+    return options.renew === "thread" ? this.#withThread(past.name, options, waitMs, take) : take(waitMs);
+  }
+
+  /** The queue in front of a lock. */
+  queueFor(name: string): LocalQueue {
+    return this.#queues.get(name) ?? this.#newQueue(name);
+  }
+
+  /** What that queue uses. */
+  get parts(): QueueParts {
+    return this.#parts;
+  }
+
+  /** Takes it after the thread that will renew the lease is there. Who never asks for one does not load it. */
+  async #withThread(
     name: string,
     options: CheckedOptions,
-    waitMode: WaitMode,
     waitMs: number,
-    event: AcquireEvent | undefined,
+    take: (leftMs: number) => Promise<Taken>,
   ): Promise<Taken> {
     const untilMs = this.clock.now() + waitMs;
     const { awaitThread, RenewThread } = await import("./renew-thread.ts");
     this.#thread ??= new RenewThread(this.backend, this.clock, (id, loss) => this.#lost(id, loss));
     this.watchdog.useThread(this.#thread);
     await awaitThread(this.#thread, this, name, options, untilMs);
-    return await this.#takeNow(name, options, waitMode, Math.max(1, untilMs - this.clock.now()), event);
+    return await take(Math.max(1, untilMs - this.clock.now()));
   }
 
   /** See {@link LocalQueue.hidesOutcome}. */
@@ -256,7 +273,13 @@ export class Engine {
   #doubtOne(claimId: string): void {
     const hold = this.watchdog.find(claimId);
     if (hold === undefined) this.#distrust(claimId);
+    else if (hold.options.renew === false) this.#lookAt(hold);
     else this.watchdog.confirm(hold, true);
+  }
+
+  /** Where the store does not answer, its ttl ends it. */
+  #lookAt(hold: Hold): void {
+    import("./lose-if-forced.ts").then((code) => code.loseIfForced(this.backend, hold)).catch(() => {});
   }
 
   /** News of a claim that has overtaken the answer to it. */

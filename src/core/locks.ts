@@ -34,6 +34,7 @@ import type { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
 import { acquireAll } from "./acquire-all.ts";
 import { askStore } from "./ask-store.ts";
+import { insides } from "./inside.ts";
 import { checkBackend, checkCreateOptions, checkWho, possible } from "./create-options.ts";
 import { Scope } from "./reentry.ts";
 import {
@@ -74,6 +75,7 @@ class BackendLocks implements Locks {
     this.#engine = new Engine(backend, defaults);
     if (backend.can?.waiters === true) this.#engine.onLongWait = (request) => this.#look(request);
     this.#closing = new Closing(this.#engine, this.#running);
+    insides.set(this, { engine: this.#engine, running: this.#running, checked: this.#checked.bind(this) });
   }
 
   async run<T>(name: LockNames, optionsOrWork: AcquireOptions | Work<T>, maybeWork?: Work<T>): Promise<T> {
@@ -106,10 +108,9 @@ class BackendLocks implements Locks {
   }
 
   async once<T>(name: string, options: OnceOptions<T>, work: Work<T>): Promise<OnceResult<T>> {
-    const parts = { engine: this.#engine, running: this.#running, checked: this.#checked.bind(this) };
     // Read now: the caller may use the object again while the code is loaded.
     const given = typeof options === "object" && options !== null ? { ...options } : options;
-    return (await import("./once.ts")).once(parts, name, given, work);
+    return (await import("./once.ts")).once(insides.get(this)!, name, given, work);
   }
 
   async outcome<T>(name: string, options: OutcomeOptions<T> = {}): Promise<OutcomeState<T>> {

@@ -10,19 +10,11 @@ import { type Duration, toMs } from "../contract/duration.ts";
 import { LockBackendError, quote } from "../contract/errors.ts";
 import { clipped, HOLDER_MAX } from "../contract/foreign.ts";
 import type { LossReason } from "../contract/loss.ts";
-import type {
-  AcquireOptions,
-  ForgetOptions,
-  OnceCodec,
-  OnceOptions,
-  OnceResult,
-  OutcomeOptions,
-  OutcomeState,
-  Work,
-} from "./api.ts";
+import type { ForgetOptions, OnceCodec, OnceOptions, OnceResult, OutcomeOptions, OutcomeState, Work } from "./api.ts";
 import { askStore } from "./ask-store.ts";
-import { attachLoss, type Call, type Running } from "./close.ts";
+import { attachLoss, type Call } from "./close.ts";
 import type { Engine } from "./engine.ts";
+import type { Inside } from "./inside.ts";
 import { HeldLease } from "./lease.ts";
 import { answerMs, type CheckedOptions, checkName, checkObject, toQuerySpec } from "./options.ts";
 import { decodeOutcome, encodeFailure, encodeValue, JSON_CODEC } from "./outcome-text.ts";
@@ -30,14 +22,8 @@ import { Scope } from "./reentry.ts";
 import { checkedState } from "./snapshot.ts";
 import { takeTraced } from "./traced.ts";
 
-export interface OnceParts {
-  readonly engine: Engine;
-  readonly running: Running;
-  readonly checked: (options: AcquireOptions) => CheckedOptions;
-}
-
 export async function once<T>(
-  { engine, running, checked }: OnceParts,
+  { engine, running, checked }: Inside,
   name: string,
   options: OnceOptions<T>,
   work: Work<T>,

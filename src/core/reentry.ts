@@ -63,6 +63,11 @@ export class Scope implements Queue {
     return undefined;
   }
 
+  /** Does something as if no function around it held a lock. */
+  static outside<T>(work: () => T): T {
+    return contexts.exit(work);
+  }
+
   /** The innermost function that holds a lock, seen from the code that asks. */
   static innermost(): Scope | undefined {
     return opened ? Scope.#living(contexts.getStore()) : undefined;

@@ -11,12 +11,15 @@ import { MultiLease } from "./multi-lease.ts";
 import { type CheckedOptions, toMeta } from "./options.ts";
 import type { Taken, WaitMode } from "./request.ts";
 
+/** An engine, or a way of its own into it. */
+export type Traced = Pick<Engine, "backend" | "clock" | "closed" | "contention" | "takeOrOutcome">;
+
 /**
  * As the engine's own, with events for those who subscribe: those of tracePromise(), in the same order and context. That one, and
  * async functions here, would make six promises of one, which cost more than all else that subscribers cost.
  */
 export function takeTraced(
-  engine: Engine,
+  engine: Traced,
   name: string,
   checked: CheckedOptions,
   waitMode: WaitMode,
@@ -64,7 +67,11 @@ function withMeta(checked: CheckedOptions, event: AcquireEvent): CheckedOptions 
 }
 
 /** These locks may have been closed before the caller had its lease, also by a subscriber. What it is inside of goes on. */
-function stillOpen<T extends HeldLease | MultiLease | KeptOutcome | null>(engine: Engine, name: string, taken: T): T {
+function stillOpen<T extends HeldLease | MultiLease | KeptOutcome | null>(
+  engine: Pick<Engine, "closed">,
+  name: string,
+  taken: T,
+): T {
   if (!engine.closed || !(taken instanceof HeldLease || taken instanceof MultiLease)) return taken;
   const parts = partsOf(taken);
   if (parts.every(({ outer }) => outer !== undefined)) return taken;

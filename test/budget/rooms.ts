@@ -24,6 +24,7 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/conformance/etcd": { cpu: 8, time: 20 },
   "test/console/": { cpu: 25, time: 90 },
   "test/core/": { cpu: 49, time: 86 },
+  "test/drop-ins/": { cpu: 14, time: 60 },
   "test/fence/": { cpu: 29, time: 40 },
   "test/backends/file/": { cpu: 80, time: 125 },
   "test/lab/": { cpu: 115, time: 155 },
