@@ -1,6 +1,6 @@
 /** A lease of its own that a process ends by force is over at once, whether or not the backend tells what happens to leases. */
-import { expect, test } from "vitest";
-import type { Backend } from "../../src/contract/backend.ts";
+import { expect, test, vi } from "vitest";
+import type { Backend, Listener } from "../../src/contract/backend.ts";
 import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { LockLostError } from "../../src/contract/errors.ts";
 import { createLocks } from "../../src/core/locks.ts";
@@ -72,3 +72,34 @@ test("forceRelease() keeps who did it, where that is another than these locks", 
   for (const by of ["", 7, "x".repeat(201)] as string[])
     await expect(locks.forceRelease("b", { fence: 1n, reason: "stuck", by })).rejects.toThrow("`by`");
 });
+
+test.each([true, false] as const)(
+  "news that only asks to look ends a lease that was ended by force elsewhere, renewed by itself or not: %s",
+  async (renew) => {
+    const clock = new FakeClock();
+    const store = memoryStore({ clock });
+    const backend: { listen?: Backend["listen"] } = memory({ store });
+    const heard: Listener[] = [];
+    // As Redis and Postgres do it: the message proves nothing by arriving.
+    backend.listen = (listener) => void heard.push(listener);
+    const locks = createLocks(backend as Backend, { clock });
+    const other = createLocks(memory({ store }), { clock, holder: "there:2" });
+    const beganMs = clock.now();
+    const lease = await locks.acquire("a", { ttl: "5s", renew });
+    const [claim] = (await other.inspect("a")).held;
+    heard[0]!.doubt(claim!.id);
+    await clock.advance(200);
+    lease.assertHeld();
+    expect(await other.forceRelease("a", { fence: lease.fence, reason: "stuck" })).toBe(true);
+    heard[0]!.doubt(claim!.id);
+    // What looks is loaded by the first such news, which takes no time of this clock.
+    await vi.waitFor(async () => {
+      await clock.advance(1);
+      expect(lease.signal.aborted).toBe(true);
+    });
+    expect(clock.now() - beganMs).toBeLessThan(4000);
+    expect(lease.signal.reason).toMatchObject({
+      loss: renew ? {} : { kind: "forced", by: "there:2", reason: "stuck" },
+    });
+  },
+);
