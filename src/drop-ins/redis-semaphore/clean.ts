@@ -1,6 +1,5 @@
 /** The clean layout: a lock is a lease of the user's `Locks`, a permit of a semaphore one of `limit` leases. */
 import { performance } from "node:perf_hooks";
-import { ArgumentError, got } from "../../contract/argument-error.ts";
 import { LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 import type { Lease, Locks } from "../../core/api.ts";
 import type { AcquireOptions } from "./options.ts";
@@ -19,9 +18,6 @@ export class Clean implements Place {
   #leases: readonly Lease[] = [];
 
   constructor(locks: Locks, terms: CleanTerms) {
-    if (typeof locks?.acquire !== "function") {
-      throw new ArgumentError(`Expected \`locks\` to be what createLocks() or connect() gives, got ${got(locks)}`);
-    }
     this.#locks = locks;
     this.#terms = terms;
   }

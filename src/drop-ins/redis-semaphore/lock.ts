@@ -1,7 +1,8 @@
 /** What all classes of redis-semaphore 5 share: acquire, refresh and release, with its options and words. */
 import { randomUUID } from "node:crypto";
 import { performance } from "node:perf_hooks";
-import { ArgumentError } from "../../contract/argument-error.ts";
+import { ArgumentError, got } from "../../contract/argument-error.ts";
+import type { Locks } from "../../core/api.ts";
 import { raised } from "../rolling/run-script.ts";
 import { LostLockError, TimeoutError } from "./errors.ts";
 import { type AcquireOptions, defaultTimeoutOptions, type LayoutOptions, type TimeoutOptions } from "./options.ts";
@@ -68,11 +69,7 @@ export abstract class Lock {
     }
     this._identifier = identifier || externallyAcquiredIdentifier || newIdentifier(identifierSuffix);
     this._acquiredExternally = !!acquiredExternally || !!externallyAcquiredIdentifier;
-    if (this._acquiredExternally && options.locks !== undefined) {
-      throw new ArgumentError(
-        "Expected no `acquiredExternally` beside `locks`: a lease of Holdfast belongs to the process that acquired it",
-      );
-    }
+    if (options.locks !== undefined) checkLocks(options.locks, this._acquiredExternally);
     this._acquireOptions = {
       identifier: this._identifier,
       lockTimeout: options.lockTimeout ?? lockTimeout,
@@ -221,6 +218,16 @@ export abstract class Lock {
   #lostError(): LostLockError {
     return new LostLockError(`Lost ${this._kind} for key ${this._key}`);
   }
+}
+
+function checkLocks(locks: unknown, isAcquiredExternally: boolean): void {
+  if (typeof (locks as Partial<Locks> | null)?.acquire !== "function") {
+    throw new ArgumentError(`Expected \`locks\` to be what createLocks() or connect() gives, got ${got(locks)}`);
+  }
+  if (!isAcquiredExternally) return;
+  throw new ArgumentError(
+    "Expected no `acquiredExternally` beside `locks`: a lease of Holdfast belongs to the process that acquired it",
+  );
 }
 
 function newIdentifier(suffix: string | undefined): string {

@@ -13,6 +13,7 @@ export class SeveralServers implements Place {
   readonly #layout: Layout;
   readonly #ttlMs: number;
   readonly #majority: number;
+  #releases = 0;
 
   constructor(clients: readonly AnyClient[], layout: Layout, ttlMs: number) {
     this.#clients = clients;
@@ -34,17 +35,19 @@ export class SeveralServers implements Place {
   }
 
   async refresh(): Promise<boolean> {
+    const releases = this.#releases;
     const { did } = await this.#ask(this.#layout.refresh, this.#clients);
     if (did.size < this.#majority) {
       await this.release();
       return false;
     }
-    // A server that has lost it, or was away when it was taken.
-    await this.#ask(this.#layout.take, this.#without(did));
+    // A server that has lost it, or was away when it was taken; not one from which it was released meanwhile.
+    if (releases === this.#releases) await this.#ask(this.#layout.take, this.#without(did));
     return true;
   }
 
   async release(): Promise<void> {
+    this.#releases++;
     await this.#ask(this.#layout.release, this.#clients);
   }
 
