@@ -13,7 +13,7 @@ import { eventually } from "../../../src/testing/eventually.ts";
 import { type Servers, startServers } from "../servers.ts";
 import { BOTH, KINDS, type Library, type Options, ours } from "./both.ts";
 
-const { LostLockError, Mutex, MultiSemaphore, RedlockMutex, Semaphore, TimeoutError } = ours;
+const { LostLockError, Mutex, MultiSemaphore, RedlockMultiSemaphore, RedlockMutex, Semaphore, TimeoutError } = ours;
 const theirs = BOTH[0]![1];
 const ONCE: Options = { acquireAttemptsLimit: 1, lockTimeout: 60_000 };
 
@@ -132,6 +132,13 @@ describe("for the better", () => {
     expect(await mutex.tryAcquire()).toBe(false);
     for (const raw of lab.raws) expect(await raw.get(`mutex:${key}`)).toBe(mutex.identifier);
     await mutex.release();
+  });
+
+  test("permits of a try without a majority are given back", async () => {
+    const key = newKey();
+    for (const raw of lab.raws.slice(0, 2)) await raw.zadd(`semaphore:${key}`, Date.now(), "aaa");
+    expect(await new RedlockMultiSemaphore([...lab.raws], key, 2, 2, ONCE).tryAcquire()).toBe(false);
+    expect(await lab.raws[2]!.zcard(`semaphore:${key}`)).toBe(0);
   });
 
   test("a refresh under way during a release writes nothing again", async () => {

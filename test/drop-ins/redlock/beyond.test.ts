@@ -191,6 +191,14 @@ describe("for the better", () => {
     await majority.release();
   });
 
+  test("a user who may not ask for the time has no fence, and the lock all the same", async () => {
+    const name = newName();
+    await lab.raw.call("ACL", "SETUSER", "few", "on", ">few", "~*", "+@all", "-time");
+    const lock = await new Redlock([lab.client(0, { username: "few", password: "few" })], ONCE).acquire([name], 60_000);
+    expect([await lab.raw.get(name), lock.fence]).toEqual([lock.value, undefined]);
+    await lock.release();
+  });
+
   test("a client of node-redis is as good", async () => {
     const name = newName();
     const { url } = lab.servers[0] as RedisServer;

@@ -59,12 +59,13 @@ return count`,
 
 export const take: Script = {
   name: "take",
-  sha: "8bb819870a4cd50dc564e14c8d9370d3a4538c4b",
+  sha: "4378336f1bac82601eafdb14a87882b4a4c4d587",
   source: `for i = 1, #KEYS do
 if redis.call('EXISTS', KEYS[i]) == 1 then return { 0 } end
 end
 for i = 1, #KEYS do redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) end
-local time = redis.call('TIME')
+local time = redis.pcall('TIME')
+if time.err then return { #KEYS } end
 return { #KEYS, string.format('%.0f', time[1] * 1000000 + time[2]) }`,
 };
 
