@@ -26,7 +26,7 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/core/": { cpu: 49, time: 86 },
   "test/drop-ins/mixed": { cpu: 16, time: 66 },
   "test/drop-ins/types": { cpu: 8, time: 20 },
-  "test/drop-ins/redlock/": { cpu: 7, time: 32 },
+  "test/drop-ins/redlock/": { cpu: 7, time: 42 },
   "test/drop-ins/redis-semaphore/": { cpu: 7, time: 60 },
   "test/fence/": { cpu: 29, time: 40 },
   "test/backends/file/": { cpu: 80, time: 125 },

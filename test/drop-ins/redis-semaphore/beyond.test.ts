@@ -144,17 +144,17 @@ describe("for the better", () => {
   test("a refresh under way during a release writes nothing again", async () => {
     const key = newKey();
     // The third server has not got the lock, and its answers come late.
-    let hold: Promise<void> | undefined;
+    const gate: { hold?: Promise<void> } = {};
     const late = {
-      evalsha: async (...args: Parameters<Redis["evalsha"]>) => (await hold, lab.raws[2]!.evalsha(...args)),
-      eval: async (...args: Parameters<Redis["eval"]>) => (await hold, lab.raws[2]!.eval(...args)),
+      evalsha: async (...args: Parameters<Redis["evalsha"]>) => (await gate.hold, lab.raws[2]!.evalsha(...args)),
+      eval: async (...args: Parameters<Redis["eval"]>) => (await gate.hold, lab.raws[2]!.eval(...args)),
     };
     const mutex = new RedlockMutex([lab.raws[0]!, lab.raws[1]!, late], key, { ...ONCE, refreshInterval: 0 });
     await lab.raws[2]!.set(`mutex:${key}`, "other");
     await mutex.acquire();
     await lab.raws[2]!.del(`mutex:${key}`);
     let go = (): void => {};
-    hold = new Promise((resolve) => (go = resolve));
+    gate.hold = new Promise((resolve) => (go = resolve));
     const refreshed = (mutex as unknown as { _refresh(): Promise<boolean> })._refresh();
     const released = mutex.release();
     go();

@@ -22,9 +22,9 @@ export interface Kind {
   readonly prefix: string;
   /** How many of these hold at once. */
   readonly holders: number;
-  make(library: Library, clients: readonly Redis[], key: string, options?: Options): AnyLock;
+  readonly make: (library: Library, clients: readonly Redis[], key: string, options?: Options) => AnyLock;
   /** Its members in the sorted set; none: its key is a string. */
-  members(identifier: string): readonly string[];
+  readonly members: (identifier: string) => readonly string[];
 }
 
 const none = (): readonly string[] => [];

@@ -230,7 +230,7 @@ describe.each(BOTH)("%s", (_, library) => {
       const seen: unknown[] = [];
       const lock = make(key, { ...KEPT, refreshInterval: 10, onLockLost: (error) => void seen.push(error) });
       let asked = 0;
-      let answer = (_: boolean): void => {};
+      let answer: (isOurs: boolean) => void = () => {};
       Object.assign(lock, { _refresh: () => (asked++, new Promise<boolean>((resolve) => (answer = resolve))) });
       await lock.acquire();
       await eventually("a refresh is under way", () => (asked > 0 ? true : undefined));
