@@ -77,6 +77,15 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
     /^running, fence: bigint, lost: false\nanother process gets it: false\n/,
     /^ERR_LOCK_LOST: ended by force by …: restored and released elsewhere\nheld: false$/m,
   ],
+  "redlock.mjs": [
+    /^the new pod holds both; the old one gets account:1: false$/m,
+    /^the old pod holds it; the new one gets an ExecutionError: true$/m,
+    /^the next fence is greater: true$/m,
+  ],
+  "redis-semaphore.mjs": [
+    /^the new pod holds it; the old one gets it: false\nlost: false, with a fence: true$/m,
+    /^two of two hold; a third gets it: false$/m,
+  ],
   "fence-redis.mjs": [REFUSED, /the invoice is paid/],
   "fence-zookeeper.mjs": [REFUSED, /the invoice is paid/],
 };

@@ -39,7 +39,7 @@ export async function judgePlain({ seconds, say }) {
 }
 
 /** Starts the servers, and lets four processes of Holdfast and four of theirs take turns on one lock there. */
-export async function onServers({ servers, prefix = "", theirs, seconds, events }) {
+export async function onServers({ servers, prefix = "", ours = node("ours.mjs"), theirs, seconds, events }) {
   const { startRedis } = await import("../../dist/lab/servers/redis.js");
   const args = events ? ["--notify-keyspace-events", "Kgx"] : [];
   const started = await Promise.all(Array.from({ length: servers }, () => startRedis({ args })));
@@ -49,7 +49,7 @@ export async function onServers({ servers, prefix = "", theirs, seconds, events 
       url: urlOf(started, prefix),
       name: "judged",
     };
-    return await takeTurns({ ours: node("ours.mjs"), theirs, order, seconds });
+    return await takeTurns({ ours, theirs, order, seconds });
   } finally {
     await Promise.all(started.map((server) => server.stop()));
   }

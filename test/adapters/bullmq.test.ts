@@ -1,4 +1,5 @@
 /** `lockedProcessor()` with real workers of BullMQ on a real Redis; the locks are elsewhere. The order of jobs: see bullmq-order.test.ts. */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Job, Queue, Worker } from "bullmq";
 import { expect, test } from "vitest";
 import { lockedProcessor, type LockedProcessorOptions } from "../../src/adapters/bullmq/index.ts";

@@ -1,0 +1,30 @@
+/** The keys of redis-semaphore: a string for a mutex, a sorted set for a semaphore. */
+import { extend, extendPermits, release, releasePermits, take, takePermits } from "../rolling/generated/scripts.ts";
+import type { Call } from "../rolling/run-script.ts";
+
+/** What is asked of a server. `take` and `refresh` have done it if they answer 1. */
+export interface Layout {
+  readonly take: Call;
+  readonly refresh: Call;
+  readonly release: Call;
+}
+
+export function mutexLayout(key: string, identifier: string, ttlMs: number): Layout {
+  const keys = [key];
+  const args = [identifier, String(ttlMs)];
+  return {
+    take: { script: take, keys, args },
+    refresh: { script: extend, keys, args },
+    release: { script: release, keys, args: [identifier] },
+  };
+}
+
+/** `members`: one for each permit. */
+export function semaphoreLayout(key: string, members: readonly string[], limit: number, ttlMs: number): Layout {
+  const keys = [key];
+  return {
+    take: { script: takePermits, keys, args: [String(ttlMs), String(limit), ...members] },
+    refresh: { script: extendPermits, keys, args: [String(ttlMs), ...members] },
+    release: { script: releasePermits, keys, args: members },
+  };
+}
