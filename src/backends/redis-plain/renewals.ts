@@ -3,10 +3,10 @@ import type { Claim, Renewal } from "../../contract/backend.ts";
 import type { Connection } from "../redis/connection.ts";
 import { slotOf } from "../redis/keys.ts";
 import { runScript } from "../redis/scripts.ts";
-import { toBackendError, unexpected } from "./errors.ts";
+import { errors } from "./errors.ts";
 import { renew as renewScript, why } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
-import { toForce, whoText } from "./records.ts";
+import { toForce, whoText } from "../redis/layouts/notes.ts";
 
 /** A call for so many takes about a millisecond of the server's time. */
 const PORTION = 250;
@@ -57,7 +57,7 @@ async function renewTogether(
   ]);
   const keys = asks.map(({ key }) => key);
   const replies: unknown = await runScript(connection, renewScript, keys, args).catch((error: unknown) =>
-    toBackendError(error, asks.length === 1 ? (asks[0] as Ask).claim.name : ""),
+    errors.toBackendError(error, asks.length === 1 ? (asks[0] as Ask).claim.name : ""),
   );
   const read = asks.map(async ({ at, claim }, index) => {
     const answer = toRenewal(claim.name, replies, index);
@@ -67,13 +67,16 @@ async function renewTogether(
 }
 
 function toRenewal(name: string, replies: unknown, index: number): Renewal {
-  if (!Array.isArray(replies)) return { held: "unknown", cause: replies instanceof Error ? replies : unexpected(name) };
+  if (!Array.isArray(replies))
+    return { held: "unknown", cause: replies instanceof Error ? replies : errors.unexpected(name) };
   const reply: unknown = replies[index];
   if (reply === 1) return RENEWED;
   if (reply === 2) return RETAKEN;
   if (reply === 0) return GONE;
-  if (typeof reply !== "string") return { held: "unknown", cause: unexpected(name) };
-  return reply.includes("WRONGTYPE") ? OVERWRITTEN : { held: "unknown", cause: toBackendError(new Error(reply), name) };
+  if (typeof reply !== "string") return { held: "unknown", cause: errors.unexpected(name) };
+  return reply.includes("WRONGTYPE")
+    ? OVERWRITTEN
+    : { held: "unknown", cause: errors.toBackendError(new Error(reply), name) };
 }
 
 /** Not to know it does not make it less gone. */
