@@ -15,7 +15,14 @@ import { rolldown } from "rolldown";
 import { checkNeeds, namesOf } from "./lua-names.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const FOLDERS = ["src/backends/redis", "src/backends/redis-plain", "src/fence", "src/adapters/bullmq"];
+const FOLDERS = [
+  "src/backends/redis",
+  "src/backends/redis-plain",
+  "src/backends/redis/layouts",
+  "src/backends/redisson",
+  "src/fence",
+  "src/adapters/bullmq",
+];
 
 /** Splits a file into the comment block at its top and the code below it. */
 export function splitHeader(text) {

@@ -3,9 +3,10 @@ import type { Forced, Holding, LockState, Snapshot } from "../../contract/backen
 import type { Connection } from "../redis/connection.ts";
 import { runScript } from "../redis/scripts.ts";
 import { errors } from "./errors.ts";
-import { forced as forcedScript, inspect as inspectScript, look } from "./generated/scripts.ts";
+import { inspect as inspectScript, look } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import { toShown } from "./records.ts";
+import { forcedAt } from "../redis/layouts/forced.ts";
 import { toForced } from "../redis/layouts/notes.ts";
 import { readOrHidden, scan } from "../redis/layouts/scan.ts";
 
@@ -28,7 +29,9 @@ export async function query(connection: Connection, names: Names, start: string)
       held.push(...shown.flatMap((one) => one ?? []).filter(({ name }) => name.startsWith(start)));
     }
     for await (const keys of scan(primary, names.notesGlob(), "hash")) {
-      const found = await Promise.all(keys.map((key) => forcedAt(connection, names, key)));
+      const found = await Promise.all(
+        keys.map((key) => forcedAt(connection, names.bare(key), (name) => names.full(names.of(name).notes) === key)),
+      );
       forced.push(...found.flat().filter(({ name }) => name.startsWith(start)));
     }
   }
@@ -42,11 +45,4 @@ async function lookAt(connection: Connection, names: Names, key: string): Promis
   if (typeof now !== "number" || typeof left !== "number" || typeof text !== "string") return undefined;
   const shown = toShown(name, now, left, text);
   return shown?.isLikely === true ? shown.holding : undefined;
-}
-
-async function forcedAt(connection: Connection, names: Names, key: string): Promise<readonly Forced[]> {
-  const [now, name, ended] = await readOrHidden(() => runScript(connection, forcedScript, [names.bare(key)], []));
-  if (typeof now !== "number" || typeof name !== "string" || typeof ended !== "string") return [];
-  // The notes of another prefix are notes of other locks.
-  return names.full(names.of(name).notes) === key ? toForced(name, now, ended) : [];
 }

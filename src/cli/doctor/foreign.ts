@@ -45,7 +45,7 @@ const STRINGS: readonly (Kind & { readonly key?: RegExp; readonly value?: RegExp
 export const examineForeign: Examine = async ({ url }) => {
   const at = url.indexOf("?");
   const params = new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
-  for (const own of ["layout", "gap", "events"]) params.delete(own);
+  for (const own of ["layout", "gap", "events", "kind", "watchdog"]) params.delete(own);
   const endpoint = parseUrl(at < 0 ? url : url.slice(0, at) + (params.size === 0 ? "" : `?${params.toString()}`));
   const opened = await openClient(endpoint);
   try {
