@@ -4,6 +4,7 @@
 //   npm run judges -- etcd            Go's concurrency.Mutex and Holdfast on one lock, on Debian's etcd and on newer ones
 //   npm run judges -- shedlock        ShedLock (Java) and Holdfast on one table of Postgres
 //   npm run judges -- plain           redlock, redis-semaphore (npm), redis-py, redsync (Go) and Holdfast on one key of Redis
+//   npm run judges -- redisson        Redisson (Java), old and new, and Holdfast on one lock of each kind and topology
 //   … --seconds 60                    how long they take turns on each store (30)
 //   … --suite                         also the tests of the backend, on the newer servers
 //   … --write                         writes the results into docs/judges.md
@@ -15,9 +16,10 @@ import { argumentsOf } from "./arguments.mjs";
 import "./ensure-built.mjs";
 import { judgeEtcd } from "./judges/etcd.mjs";
 import { judgePlain } from "./judges/plain.mjs";
+import { judgeRedisson } from "./judges/redisson.mjs";
 import { judgeShedLock } from "./judges/shedlock.mjs";
 
-const JUDGES = { etcd: judgeEtcd, shedlock: judgeShedLock, plain: judgePlain };
+const JUDGES = { etcd: judgeEtcd, shedlock: judgeShedLock, plain: judgePlain, redisson: judgeRedisson };
 const PAGE = join(import.meta.dirname, "../docs/judges.md");
 
 const { values, positionals } = argumentsOf(import.meta.url, {

@@ -1,7 +1,7 @@
-// A process of redis-semaphore (npm) that takes turns on one mutex: see take-turns.mjs.
+// A process of redis-semaphore (npm) that takes turns on one mutex: see ../take-turns.mjs.
 import { Redis } from "ioredis";
 import { Mutex } from "redis-semaphore";
-import { work } from "./worker.mjs";
+import { work } from "../worker.mjs";
 
 const { servers, name, ttlMs } = JSON.parse(process.argv[2]);
 const client = new Redis(servers[0]);

@@ -1,8 +1,8 @@
-// A process of redlock (npm) that takes turns on one lock: see take-turns.mjs.
+// A process of redlock (npm) that takes turns on one lock: see ../take-turns.mjs.
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import Redlock from "redlock";
-import { work } from "./worker.mjs";
+import { work } from "../worker.mjs";
 
 const { servers, name, ttlMs } = JSON.parse(process.argv[2]);
 const clients = servers.map((server) => new Redis(server));

@@ -41,8 +41,6 @@ const CAN: Abilities = {
   steal: "a lock of Redisson may be held by Java, which would not notice that it was stolen",
   waiters: "a lock of Redisson has no queue, so it does not show who waits, and no deadlock is found there",
 };
-/** How many of its last releases a process remembers. */
-const RELEASES_MAX = 1000;
 const REQUEST_BYTES = 16;
 
 /** What belongs to a connection that was opened for this backend, and not passed in by the user. */
@@ -72,8 +70,6 @@ export class RedissonBackend implements Backend {
   readonly #underWay: UnderWay;
   readonly #own: Own | undefined;
   readonly #asked: WeakMap<Claim, Asked> = new WeakMap();
-  /** When this process last released a lock for which others wait, by its key. */
-  readonly #left: Map<string, number> = new Map();
   readonly #stopWatching: () => void;
   #listener: Listener | undefined;
   #wrote = false;
@@ -104,13 +100,7 @@ export class RedissonBackend implements Backend {
     return await this.#step(claim.name, async () => {
       const place = this.#place(claim);
       const before = this.#asked.get(claim);
-      const gapMs = claim.queues ? this.#gapMs(place) : 0;
       const sentMs = this.#settings.clock.now();
-      const tries = (before?.tries ?? -1) + 1;
-      if (gapMs > 0) {
-        this.#asked.set(claim, { sentMs, tries });
-        return { granted: false, heldBy: [], retryMs: gapMs };
-      }
       const { lock, notes, owner, step, start } = place;
       const { ttlMs, lockDelayMs, minHoldMs } = claim;
       const third = place.token ?? place.deadline;
@@ -122,16 +112,18 @@ export class RedissonBackend implements Backend {
           ...times,
           whoText(claim),
           start,
+          String(claim.queues ? this.#settings.gapMs : 0),
         ]),
       );
       if (typeof reply === "string" && /^\d{1,16}$/u.test(reply)) {
         this.#asked.delete(claim);
         return { granted: true, fence: BigInt(reply), run: 1, fromMs: sentMs };
       }
+      const tries = (before?.tries ?? -1) + 1;
       this.#asked.set(claim, { sentMs, tries });
       const shown = toShown(claim.name, reply);
       if (shown === undefined) throw errors.unexpected(claim.name);
-      return { granted: false, heldBy: shown.held, retryMs: this.#waiting.retryMs(place, shown.leftMs, tries) };
+      return { granted: false, heldBy: shown.held, retryMs: this.#waiting.retryMs(place, shown, tries) };
     });
   }
 
@@ -156,8 +148,7 @@ export class RedissonBackend implements Backend {
   async release(claim: Claim, outcome?: Outcome): Promise<Released> {
     if (outcome !== undefined) refuseOutcomes(this.name, CAN, claim, outcome);
     return await this.#step(claim.name, async () => {
-      const place = this.#names.at(claim);
-      const { lock, notes, owner, start, channel } = place;
+      const { lock, notes, owner, start, channel } = this.#names.at(claim);
       const minHoldMs = claim.resumes === true ? -1 : Math.ceil(claim.minHoldMs);
       const request = randomBytes(REQUEST_BYTES).toString("base64url");
       const sharded = this.#connection.topology === "cluster" ? "1" : "0";
@@ -167,10 +158,8 @@ export class RedissonBackend implements Backend {
         runScript(this.#connection, releaseScript, [lock, notes], args),
       );
       this.#asked.delete(claim);
-      const [held, heard]: unknown[] = Array.isArray(reply) ? reply : [];
-      if (typeof heard !== "number" || (held !== 0 && held !== 1)) throw errors.unexpected(claim.name);
-      this.#hasLeft(place, heard);
-      if (held === 1) return "held";
+      if (reply === 1) return "held";
+      if (reply !== 0) throw errors.unexpected(claim.name);
       if (this.#connection.breaks() === breaks) return "absent";
       // A library that repeated the command was answered as before; but the server may be another one, which never had the lease.
       throw errors.unknown(
@@ -215,18 +204,6 @@ export class RedissonBackend implements Backend {
     const trouble = whyTooLong(claim, place, this.#settings);
     if (trouble !== undefined) throw errors.refusal(claim.name, trouble);
     return place;
-  }
-
-  /** Who has just released the lock would take it again before the message has reached the others, and they would never meet it free. */
-  #gapMs({ lock }: Place): number {
-    const leftMs = this.#left.get(lock);
-    return leftMs === undefined ? 0 : Math.max(0, leftMs + this.#settings.gapMs - this.#settings.clock.now());
-  }
-
-  #hasLeft(place: Place, heard: number): void {
-    if (this.#settings.gapMs === 0 || this.#waiting.others(place, heard) <= 0) return;
-    if (this.#left.size >= RELEASES_MAX) this.#left.clear();
-    this.#left.set(place.lock, this.#settings.clock.now());
   }
 
   async #step<T>(lock: string, ask: () => Promise<T>): Promise<T> {

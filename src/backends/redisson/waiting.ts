@@ -7,6 +7,7 @@ import { jitter } from "../../contract/random.ts";
 import type { Connection } from "../redis/connection.ts";
 import { Feed } from "../redis/layouts/feed.ts";
 import type { Keys } from "./keys.ts";
+import type { Shown } from "./records.ts";
 
 /** While it is not subscribed: from the least, half as long again each time, to the most. */
 const POLL_MIN_MS = 20;
@@ -27,8 +28,10 @@ export class Waiting {
     this.#clock = clock;
   }
 
-  /** When to ask again. `leftMs`: until the key expires, if it does; `tries`: how often the claim was refused before. */
-  retryMs(keys: Keys, leftMs: number, tries: number): number {
+  /** When to ask again. `tries`: how often the claim was refused before. */
+  retryMs(keys: Keys, { held, leftMs }: Shown, tries: number): number {
+    // It is free, but left to others for a moment.
+    if (held.length === 0 && leftMs >= 0) return leftMs + jitter(2, 0.1, 1);
     const pollMs = Math.min(POLL_MAX_MS, POLL_MIN_MS * POLL_GROWTH ** Math.min(tries, 20));
     const pauseMs = this.#isSubscribed(keys) ? jitter(SAFETY_MS, 0.75, 1.25) : jitter(pollMs, 0.5, 1);
     // Of a key that never expires, time says nothing.
@@ -36,7 +39,7 @@ export class Waiting {
   }
 
   /** Calls `wake` when the lock may have become free since `sinceMs`. Returns what stops it. */
-  onEnd({ lock, channel }: Keys, sinceMs: number, wake: () => void): () => void {
+  onEnd({ lock, channel, notes }: Keys, sinceMs: number, wake: () => void): () => void {
     if (this.#closed) return () => {};
     const address = this.#connection.nodeOf(lock);
     let feed = this.#feeds.get(address);
@@ -45,12 +48,13 @@ export class Waiting {
       feed = new Feed(this.#connection, this.#clock, address, { ends: () => true, sharded });
       this.#feeds.set(address, feed);
     }
-    return feed.listen(channel, sinceMs, wake);
-  }
-
-  /** How many of those who heard a release are others. In a cluster each is counted once for each kind of channel. */
-  others(keys: Keys, heard: number): number {
-    return heard - (this.#isSubscribed(keys) ? (this.#connection.topology === "cluster" ? 2 : 1) : 0);
+    // Nothing is told there: it shows, when a lock is released, how many of those who wait are ours.
+    const stopShowing = feed.listen(notes, Infinity, () => {});
+    const stop = feed.listen(channel, sinceMs, wake);
+    return () => {
+      stop();
+      stopShowing();
+    };
   }
 
   close(): void {

@@ -74,7 +74,12 @@ end
 end
 return reply
 end
-local function leave(key, owner, start, channel, sharded)
+local function foreign(publish, count, channel, ours, text)
+local heard = publish == 'PUBLISH' and redis.call(publish, channel, text) or redis.pcall(publish, channel, text)
+local known = redis.pcall('PUBSUB', count, ours)
+return (type(heard) == 'number' and heard or 0) - (tonumber(known[2]) or 0)
+end
+local function leave(key, notes, owner, start, channel, sharded)
 local mode, owners, counts = look(key)
 redis.call('HDEL', key, owner)
 if mode == 'read' then
@@ -85,24 +90,21 @@ if other ~= owner then longest = math.max(longest, reads(start, other, counts[ot
 end
 if longest > 0 then
 redis.call('PEXPIRE', key, longest)
-return 0
+return
 end
 elseif mode == 'other' or #owners > 1 then
-return 0
+return
 end
 redis.call('DEL', key)
 local text = mode == 'write' and '1' or '0'
-local heard = redis.call('PUBLISH', channel, text)
-if sharded == '1' then
-local more = redis.pcall('SPUBLISH', channel, text)
-if type(more) == 'number' then heard = heard + more end
-end
-return heard
+local others = foreign('PUBLISH', 'NUMSUB', channel, notes, text)
+if sharded == '1' then others = others + foreign('SPUBLISH', 'SHARDNUMSUB', channel, notes, text) end
+if others > 0 then redis.call('HSET', notes, 'left', now) end
 end`;
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "e6bf35f5d757f7f3584141744f4a11c3733187e8",
+  sha: "17e5e1efc630c64f6228ce5003ab10052664f338",
   source: `${LOCK}
 local owner, kind, keep, start = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[8]
 local mode, owners, counts = look(KEYS[1])
@@ -120,6 +122,10 @@ if mine and kind == 'read' then mine = reads(start, owner, 1) > 0 end
 local fence, since = noted(KEYS[2], owner)
 if not mine and mode ~= 'free' and not (kind == 'read' and mode == 'read') then
 return shown(KEYS[1], KEYS[2], kind == 'fenced' and KEYS[3], start, 5)
+end
+if mode == 'free' and ARGV[9] ~= '0' then
+local gap = (tonumber(redis.call('HGET', KEYS[2], 'left') or '') or 0) + ARGV[9] - now
+if gap > 0 and gap <= tonumber(ARGV[9]) then return { now, gap, '', mode } end
 end
 if not mine or not fence then
 local name, last, top = 'fence', 0, us
@@ -156,7 +162,7 @@ return fence`,
 
 export const force: Script = {
   name: "force",
-  sha: "ed1ecb86ddf059637eba55dcaaca242cce341ed8",
+  sha: "d813805c1103e4dba2cdc2a896e00782aa9c77e9",
   source: `${LOCK}
 local mode, owners = look(KEYS[1])
 local token = KEYS[3] and redis.call('GET', KEYS[3])
@@ -165,7 +171,7 @@ local fence = noted(KEYS[2], owner)
 if (fence or mode == 'lock' and token) == ARGV[1] then
 redis.call('HDEL', KEYS[2], 'h:' .. owner)
 redis.call('HSET', KEYS[2], 'forced', table.concat({ now, owner, ARGV[1], ARGV[2] }, ' '), 'name', ARGV[4])
-leave(KEYS[1], owner, ARGV[5], ARGV[6], ARGV[7])
+leave(KEYS[1], KEYS[2], owner, ARGV[5], ARGV[6], ARGV[7])
 lasts(KEYS[2], tonumber(ARGV[3]))
 return 1
 end
@@ -175,7 +181,7 @@ return 0`,
 
 export const inspect: Script = {
   name: "inspect",
-  sha: "537a57e4cd6b9c9ec631f6960087bc47527305a3",
+  sha: "ce10265213710098051f74cce48cd5ba41ab251d",
   source: `${LOCK}
 local forced = redis.call('HGET', KEYS[2], 'forced') or ''
 local at, _, fence, why = string.match(forced, '^(%d+) (%S+) (%d+) (.*)$')
@@ -184,37 +190,43 @@ return { at and table.concat({ at, fence, why }, ' ') or '', unpack(shown(KEYS[1
 
 export const release: Script = {
   name: "release",
-  sha: "8d931caf50da236751570941161bdc41cfb54108",
+  sha: "200508ebf99a126b9ea98c60ca83efa9d1198f61",
   source: `${LOCK}
 local owner, start = ARGV[1], ARGV[5]
-if redis.call('HGET', KEYS[2], 'over') == ARGV[3] then return { 1, 0 } end
-if redis.call('HEXISTS', KEYS[1], owner) == 0 then return { 0, 0 } end
+if redis.call('HGET', KEYS[2], 'over') == ARGV[3] then return 1 end
+if redis.call('HEXISTS', KEYS[1], owner) == 0 then return 0 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
 local fence, since, hold, _, who = noted(KEYS[2], owner)
 redis.call('HDEL', KEYS[2], 'h:' .. owner)
-if mode == 'read' and reads(start, owner, 1) <= 0 then return { 0, leave(KEYS[1], owner, start, ARGV[6], ARGV[7]) } end
+if mode == 'read' and reads(start, owner, 1) <= 0 then
+leave(KEYS[1], KEYS[2], owner, start, ARGV[6], ARGV[7])
+return 0
+end
 redis.call('HSET', KEYS[2], 'over', ARGV[3])
-lasts(KEYS[2], tonumber(ARGV[4]))
 if ARGV[2] ~= '-1' then hold = ARGV[2] end
 local rest = fence and math.min(tonumber(hold), since + hold - now) or 0
-if rest <= 0 then return { 1, leave(KEYS[1], owner, start, ARGV[6], ARGV[7]) } end
+lasts(KEYS[2], tonumber(ARGV[4]))
+if rest <= 0 then
+leave(KEYS[1], KEYS[2], owner, start, ARGV[6], ARGV[7])
+return 1
+end
 local kept = KEPT .. (mode == 'write' and ':write' or '')
 redis.call('HSET', KEYS[1], kept, 1)
 redis.call('HSET', KEYS[2], 'h:' .. kept, table.concat({ fence, since, hold, '0', who }, ':'))
 if mode == 'read' then
 local key = deadline(start, kept, 1)
 redis.call('SET', key, 1, 'PX', math.max(rest, redis.call('PTTL', key)))
-leave(KEYS[1], owner, start, ARGV[6], ARGV[7])
+leave(KEYS[1], KEYS[2], owner, start, ARGV[6], ARGV[7])
 else
 redis.call('HDEL', KEYS[1], owner)
 redis.call('PEXPIRE', KEYS[1], rest)
 end
-return { 1, 0 }`,
+return 1`,
 };
 
 export const renew: Script = {
   name: "renew",
-  sha: "77c16372c01fcc1d6903e729712e3932c62d9665",
+  sha: "b5a1053892c7e6d1ed46ad2cdf7287f684c857f9",
   source: `${LOCK}
 local function renewed(key, notes, limit, owner, kind, fence, keep, who)
 local type = redis.call('TYPE', key).ok

@@ -81,8 +81,16 @@ local function shown(key, notes, token, start, most)
   return reply
 end
 
--- Takes the owner out. When nobody is left the lock is deleted, and who waits is woken as Redisson does. Returns how many heard it.
-local function leave(key, owner, start, channel, sharded)
+-- How many more heard it on the channel than there are of ours, who also listen to another one.
+local function foreign(publish, count, channel, ours, text)
+  -- That Java is not woken must be noticed; a server before Redis 7 knows no sharded channels.
+  local heard = publish == 'PUBLISH' and redis.call(publish, channel, text) or redis.pcall(publish, channel, text)
+  local known = redis.pcall('PUBSUB', count, ours)
+  return (type(heard) == 'number' and heard or 0) - (tonumber(known[2]) or 0)
+end
+
+-- Takes the owner out. When nobody is left the lock is deleted, and who waits is woken as Redisson does. It is noted if others than ours wait.
+local function leave(key, notes, owner, start, channel, sharded)
   local mode, owners, counts = look(key)
   redis.call('HDEL', key, owner)
   if mode == 'read' then
@@ -93,19 +101,15 @@ local function leave(key, owner, start, channel, sharded)
     end
     if longest > 0 then
       redis.call('PEXPIRE', key, longest)
-      return 0
+      return
     end
   elseif mode == 'other' or #owners > 1 then
     -- Another program has written here, and what is its own stays.
-    return 0
+    return
   end
   redis.call('DEL', key)
   local text = mode == 'write' and '1' or '0'
-  local heard = redis.call('PUBLISH', channel, text)
-  if sharded == '1' then
-    -- A server before Redis 7 does not know it.
-    local more = redis.pcall('SPUBLISH', channel, text)
-    if type(more) == 'number' then heard = heard + more end
-  end
-  return heard
+  local others = foreign('PUBLISH', 'NUMSUB', channel, notes, text)
+  if sharded == '1' then others = others + foreign('SPUBLISH', 'SHARDNUMSUB', channel, notes, text) end
+  if others > 0 then redis.call('HSET', notes, 'left', now) end
 end

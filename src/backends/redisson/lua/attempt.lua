@@ -11,6 +11,7 @@
 -- ARGV[6] how long unused notes are kept, ms
 -- ARGV[7] who claims
 -- ARGV[8] what the keys of deadlines start with
+-- ARGV[9] how long the lock stays free after a lease of ours if others than ours wait, ms; 0 for a claim that need not wait for that
 --
 -- Returns the fence as a text; or what may be shown of the lock: see _lock.lua.
 
@@ -32,6 +33,10 @@ if mine and kind == 'read' then mine = reads(start, owner, 1) > 0 end
 local fence, since = noted(KEYS[2], owner)
 if not mine and mode ~= 'free' and not (kind == 'read' and mode == 'read') then
   return shown(KEYS[1], KEYS[2], kind == 'fenced' and KEYS[3], start, 5)
+end
+if mode == 'free' and ARGV[9] ~= '0' then
+  local gap = (tonumber(redis.call('HGET', KEYS[2], 'left') or '') or 0) + ARGV[9] - now
+  if gap > 0 and gap <= tonumber(ARGV[9]) then return { now, gap, '', mode } end
 end
 
 if not mine or not fence then

@@ -23,7 +23,7 @@ for _, owner in ipairs(owners) do
   if (fence or mode == 'lock' and token) == ARGV[1] then
     redis.call('HDEL', KEYS[2], 'h:' .. owner)
     redis.call('HSET', KEYS[2], 'forced', table.concat({ now, owner, ARGV[1], ARGV[2] }, ' '), 'name', ARGV[4])
-    leave(KEYS[1], owner, ARGV[5], ARGV[6], ARGV[7])
+    leave(KEYS[1], KEYS[2], owner, ARGV[5], ARGV[6], ARGV[7])
     lasts(KEYS[2], tonumber(ARGV[3]))
     return 1
   end

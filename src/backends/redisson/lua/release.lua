@@ -10,24 +10,30 @@
 -- ARGV[6] the channel on which others wait
 -- ARGV[7] "1": in a cluster, whose sharded channels are used too
 --
--- Returns 1 if the claim held the lock, 0 if not; and how many heard that the lock is free.
+-- Returns 1 if the claim held the lock, 0 if not.
 
 --- @include _lock
 
 local owner, start = ARGV[1], ARGV[5]
-if redis.call('HGET', KEYS[2], 'over') == ARGV[3] then return { 1, 0 } end
-if redis.call('HEXISTS', KEYS[1], owner) == 0 then return { 0, 0 } end
+if redis.call('HGET', KEYS[2], 'over') == ARGV[3] then return 1 end
+if redis.call('HEXISTS', KEYS[1], owner) == 0 then return 0 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
 local fence, since, hold, _, who = noted(KEYS[2], owner)
 redis.call('HDEL', KEYS[2], 'h:' .. owner)
-if mode == 'read' and reads(start, owner, 1) <= 0 then return { 0, leave(KEYS[1], owner, start, ARGV[6], ARGV[7]) } end
+if mode == 'read' and reads(start, owner, 1) <= 0 then
+  leave(KEYS[1], KEYS[2], owner, start, ARGV[6], ARGV[7])
+  return 0
+end
 
 redis.call('HSET', KEYS[2], 'over', ARGV[3])
-lasts(KEYS[2], tonumber(ARGV[4]))
 if ARGV[2] ~= '-1' then hold = ARGV[2] end
 -- A clock that was set back does not make it longer.
 local rest = fence and math.min(tonumber(hold), since + hold - now) or 0
-if rest <= 0 then return { 1, leave(KEYS[1], owner, start, ARGV[6], ARGV[7]) } end
+lasts(KEYS[2], tonumber(ARGV[4]))
+if rest <= 0 then
+  leave(KEYS[1], KEYS[2], owner, start, ARGV[6], ARGV[7])
+  return 1
+end
 
 local kept = KEPT .. (mode == 'write' and ':write' or '')
 redis.call('HSET', KEYS[1], kept, 1)
@@ -35,9 +41,9 @@ redis.call('HSET', KEYS[2], 'h:' .. kept, table.concat({ fence, since, hold, '0'
 if mode == 'read' then
   local key = deadline(start, kept, 1)
   redis.call('SET', key, 1, 'PX', math.max(rest, redis.call('PTTL', key)))
-  leave(KEYS[1], owner, start, ARGV[6], ARGV[7])
+  leave(KEYS[1], KEYS[2], owner, start, ARGV[6], ARGV[7])
 else
   redis.call('HDEL', KEYS[1], owner)
   redis.call('PEXPIRE', KEYS[1], rest)
 end
-return { 1, 0 }
+return 1
