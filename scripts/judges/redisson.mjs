@@ -16,20 +16,18 @@ const OLDEST = "3.19.0";
 /** The oldest whose RLock is tested. */
 const OLDEST_LOCK = "3.5.5";
 
-const RUNS = process.env.ONLY
-  ? JSON.parse(process.env.ONLY)
-  : [
-      { version: OLDEST_LOCK, kind: "lock", topology: "single" },
-      { version: NEWEST, kind: "lock", topology: "single" },
-      { version: OLDEST, kind: "read-write", topology: "single" },
-      { version: NEWEST, kind: "read-write", topology: "single" },
-      { version: OLDEST, kind: "fenced", topology: "single" },
-      { version: NEWEST, kind: "fenced", topology: "single" },
-      { version: NEWEST, kind: "lock", topology: "sentinel" },
-      // It publishes to all nodes; the newest uses sharded channels.
-      { version: OLDEST, kind: "lock", topology: "cluster" },
-      { version: NEWEST, kind: "read-write", topology: "cluster" },
-    ];
+const RUNS = [
+  { version: OLDEST_LOCK, kind: "lock", topology: "single" },
+  { version: NEWEST, kind: "lock", topology: "single" },
+  { version: OLDEST, kind: "read-write", topology: "single" },
+  { version: NEWEST, kind: "read-write", topology: "single" },
+  { version: OLDEST, kind: "fenced", topology: "single" },
+  { version: NEWEST, kind: "fenced", topology: "single" },
+  { version: NEWEST, kind: "lock", topology: "sentinel" },
+  // It publishes to all nodes; the newest uses sharded channels.
+  { version: OLDEST, kind: "lock", topology: "cluster" },
+  { version: NEWEST, kind: "read-write", topology: "cluster" },
+];
 /** One section in so many is longer than a ttl. */
 const LONG_ONE_IN = 250;
 /** How many of the turns on a read-write lock are those of readers. */
