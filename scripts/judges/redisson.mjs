@@ -59,10 +59,11 @@ async function onServers({ theirs, kind, topology, seconds }) {
   try {
     const query = `layout=redisson&kind=${kind}`;
     const url = lab.url + (lab.url.includes("?") ? "&" : "?") + query;
-    const { stop, addresses, ...servers } = lab;
+    const { addresses, password, service } = lab;
     const order = {
-      ...servers,
       addresses: addresses.join(" "),
+      password,
+      service,
       url,
       kind,
       topology,
@@ -80,12 +81,15 @@ async function start(topology) {
   const addressOf = ({ host, port }) => `redis://${host}:${port}`;
   if (topology === "cluster") {
     const { startCluster } = await import("../../dist/lab/servers/cluster.js");
-    const { nodes, url, stop } = await startCluster();
-    return { addresses: nodes.map(addressOf), password: nodes[0].password, url, stop };
+    const cluster = await startCluster();
+    const { nodes, url } = cluster;
+    return { addresses: nodes.map(addressOf), password: nodes[0].password, url, stop: () => cluster.stop() };
   }
   if (topology === "sentinel") {
     const { startSentinels } = await import("../../dist/lab/servers/sentinels.js");
-    const { sentinels, service, url, stop } = await startSentinels();
+    const group = await startSentinels();
+    const { sentinels, service, url } = group;
+    const stop = () => group.stop();
     return { addresses: sentinels.map(addressOf), password: sentinels[0].password, service, url, stop };
   }
   const { startRedis } = await import("../../dist/lab/servers/redis.js");

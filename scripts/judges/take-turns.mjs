@@ -104,17 +104,17 @@ function judge(workers) {
   const whole = all.filter(({ to, lost }) => to !== undefined && lost !== true);
   const handOvers = { toOurs: [], toTheirs: [] };
   let [overlaps, unordered] = [0, 0];
-  // Until when anybody was inside, and until when somebody alone.
-  let [anybody, alone, fence] = [0n, 0n, 0n];
+  // Until when a process was inside, and until when one that was alone.
+  let [inside, alone, fence] = [0n, 0n, 0n];
   for (const [at, section] of whole.entries()) {
     const isAlone = section.mode === "exclusive";
-    if (section.from < (isAlone ? anybody : alone)) overlaps++;
+    if (section.from < (isAlone ? inside : alone)) overlaps++;
     if (section.fence !== undefined && section.fence <= fence) unordered++;
     fence = section.fence ?? fence;
-    if (section.to > anybody) anybody = section.to;
+    if (section.to > inside) inside = section.to;
     if (isAlone && section.to > alone) alone = section.to;
     const next = whole[at + 1];
-    if (next === undefined || (!isAlone && next.mode === "shared") || next.from < anybody) continue;
+    if (next === undefined || (!isAlone && next.mode === "shared") || next.from < inside) continue;
     // One that was killed inside held the lock until its ttl was over.
     if (all[all.indexOf(section) + 1] !== next) continue;
     if (next.wanted < section.to && next.side !== section.side)

@@ -8,7 +8,7 @@ import { type Library, libraries, type Opened } from "../backends/redis/clients.
 import { conformanceTests } from "./conformance-tests.ts";
 
 const QUEUE =
-  "a lock of Redisson has no queue: who waits asks again when a release is told, and the first to ask is granted";
+  "a lock of Redisson has no queue: who waits asks again when a release is reported, and the first to ask is granted";
 const LIMIT = "a lock of Redisson knows no limit";
 const READERS = "an RLock and an RFencedLock of Redisson have one holder, and no readers";
 const META = "a lock of Redisson shows neither ids of claims nor what a process says of its queue";
@@ -67,7 +67,7 @@ function redissonTests<Lab extends { stop(): Promise<void> }>(
       const started = await lab();
       running = started;
       for (let i = 0; i < CLIENTS; i++) opened.push(await connect(started));
-      // No Java is there that would shorten a reader's time, and whoever releases may take it again at once: test/backends/redisson has both.
+      // No Java is there that would shorten a reader's time, and who releases may take it again at once: test/backends/redisson has both.
       const options = { kind, watchdog: "24h", gap: 0 } as const;
       return { open: () => redisson((opened[next++ % CLIENTS] as Opened).client, options) };
     },

@@ -90,7 +90,7 @@ export class RedisPlainBackend implements Member {
     this.#names = new Names(settings.prefix, connection.keyPrefix);
     this.#waiting = new Waiting(connection, settings.clock, settings.events);
     this.#voter = new Voter(connection, this.#names, settings);
-    this.#underWay = new UnderWay(settings.clock, errors.unknown);
+    this.#underWay = new UnderWay(settings.clock, errors);
     this.#own = own;
     // The server may be another one now: after a restart or a fail-over it may have lost leases.
     this.#stopWatching = connection.onReconnect(() => {

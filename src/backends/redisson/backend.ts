@@ -36,7 +36,7 @@ import { Waiting } from "./waiting.ts";
 
 const CAN: Abilities = {
   outcomes: "a lock of Redisson has no place for outcomes; use redis:// without layout=redisson for once()",
-  wanted: "a client of Redisson that begins to wait says so to nobody",
+  wanted: "a client of Redisson that begins to wait says so to no process",
   otherTtl: true,
   steal: "a lock of Redisson may be held by Java, which would not notice that it was stolen",
   waiters: "a lock of Redisson has no queue, so it does not show who waits, and no deadlock is found there",
@@ -81,7 +81,7 @@ export class RedissonBackend implements Backend {
     this.#settings = settings;
     this.#names = new Names(connection, settings);
     this.#waiting = new Waiting(connection, settings.clock);
-    this.#underWay = new UnderWay(settings.clock, errors.unknown);
+    this.#underWay = new UnderWay(settings.clock, errors);
     this.#own = own;
     // The server may be another one now: after a restart or a fail-over it may have lost leases.
     this.#stopWatching = connection.onReconnect(() => this.#listener?.doubt());
@@ -101,13 +101,13 @@ export class RedissonBackend implements Backend {
       const place = this.#place(claim);
       const before = this.#asked.get(claim);
       const sentMs = this.#settings.clock.now();
-      const { lock, notes, owner, step, start } = place;
+      const { lock, notes, field, step, start } = place;
       const { ttlMs, lockDelayMs, minHoldMs } = claim;
       const third = place.token ?? place.deadline;
       const times = [ttlMs + lockDelayMs, Math.ceil(minHoldMs), lockDelayMs, this.#settings.idleMs].map(String);
       const reply = await this.#underWay.send(claim, () =>
         runScript(this.#connection, attemptScript, third === undefined ? [lock, notes] : [lock, notes, third], [
-          owner,
+          field,
           step,
           ...times,
           whoText(claim),
@@ -148,11 +148,11 @@ export class RedissonBackend implements Backend {
   async release(claim: Claim, outcome?: Outcome): Promise<Released> {
     if (outcome !== undefined) refuseOutcomes(this.name, CAN, claim, outcome);
     return await this.#step(claim.name, async () => {
-      const { lock, notes, owner, start, channel } = this.#names.at(claim);
+      const { lock, notes, field, start, channel } = this.#names.at(claim);
       const minHoldMs = claim.resumes === true ? -1 : Math.ceil(claim.minHoldMs);
       const request = randomBytes(REQUEST_BYTES).toString("base64url");
       const sharded = this.#connection.topology === "cluster" ? "1" : "0";
-      const args = [owner, String(minHoldMs), request, String(this.#settings.idleMs), start, channel, sharded];
+      const args = [field, String(minHoldMs), request, String(this.#settings.idleMs), start, channel, sharded];
       const breaks = this.#connection.breaks();
       const reply = await this.#underWay.send(claim, () =>
         runScript(this.#connection, releaseScript, [lock, notes], args),

@@ -1,4 +1,4 @@
-/** Ends a lease by its fence: one of ours, or whoever holds a fenced lock. Another owner of Redisson has no fence, and is left to Java. */
+/** Ends a lease by its fence: one of ours, or any holder of a fenced lock. Other holders in Java have no fence, and are left to Java. */
 import type { Connection } from "../redis/connection.ts";
 import { FORCED_MS, forceText } from "../redis/layouts/notes.ts";
 import { runScript } from "../redis/scripts.ts";

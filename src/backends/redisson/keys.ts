@@ -1,13 +1,13 @@
 /**
  * Keys and channels, as Redisson names them. `{<name>}` is the name alone where it has a brace of its own.
  *
- *   <name>                                   a lock, one hash: its owners, and how often each holds it
- *   {<name>}:<owner>:rwlock_timeout:<n>      the deadline of a reader
+ *   <name>                                   a lock, one hash: a field for each holder, and how often it holds
+ *   {<name>}:<field>:rwlock_timeout:<n>      the deadline of a reader
  *   redisson_lock_token:{<name>}             the last token of a fenced lock
- *   redisson_lock__channel:{<name>}          where a release is told; of a read-write lock redisson_rwlock:{<name>}
+ *   redisson_lock__channel:{<name>}          where a release is reported; of a read-write lock redisson_rwlock:{<name>}
  *   {<name>}:holdfast                        the notes of our clients beside it, one hash
  *
- * An owner is `<client>:<thread>`, of a writer `<client>:<thread>:write`. Each claim of ours is a client of its own.
+ * A field is `<client>:<thread>`, of a writer `<client>:<thread>:write`. Each claim of ours is a client of its own.
  */
 import { createHash } from "node:crypto";
 import type { Claim } from "../../contract/backend.ts";
@@ -37,7 +37,7 @@ export interface Keys {
 /** A claim as the scripts know it. */
 export interface Place extends Keys {
   readonly step: Step;
-  readonly owner: string;
+  readonly field: string;
   /** Of a reader. */
   readonly deadline: string | undefined;
 }
@@ -87,9 +87,9 @@ export class Names {
       );
     const keys = this.of(name);
     const step = kind !== "read-write" ? kind : mode === "shared" ? "read" : "write";
-    const client = ownerOf(id);
-    const owner = step === "write" ? `${client}:write` : client;
-    return { ...keys, step, owner, deadline: step === "read" ? `${keys.start}:${owner}:rwlock_timeout:1` : undefined };
+    const client = fieldOf(id);
+    const field = step === "write" ? `${client}:write` : client;
+    return { ...keys, step, field, deadline: step === "read" ? `${keys.start}:${field}:rwlock_timeout:1` : undefined };
   }
 
   /** The lock's name; `undefined`: the key is none of these locks. */
@@ -113,8 +113,8 @@ export class Names {
   }
 }
 
-/** `<uuid>:<thread>`, as Java has it: the 128 bits of the claim's id, so that whoever has the claim finds its lease. */
-export function ownerOf(id: string): string {
+/** `<uuid>:<thread>`, as Java has it: the 128 bits of the claim's id, so that a process which has the claim finds its lease. */
+export function fieldOf(id: string): string {
   const bytes = Buffer.from(id, "base64url");
   const isWhole = bytes.length === ID_BYTES && bytes.toString("base64url") === id;
   const hex = (isWhole ? bytes : createHash("sha256").update(id).digest()).toString("hex", 0, ID_BYTES);

@@ -1,4 +1,4 @@
-/** Reads what the scripts show of a lock: leases of ours, and owners of Redisson. */
+/** Reads what the scripts show of a lock: leases of ours, and holders in Java. */
 import type { Holding } from "../../contract/backend.ts";
 import { clipped, HOLDER_MAX } from "../../contract/foreign.ts";
 import { NEVER_MS, toWho } from "../redis/layouts/notes.ts";

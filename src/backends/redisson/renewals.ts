@@ -62,7 +62,7 @@ async function renewTogether(
 ): Promise<void> {
   const keys = asks.flatMap(({ place: { lock, notes, deadline } }) => [lock, notes, deadline ?? lock]);
   const args = asks.flatMap(({ claim, place, fence }) => [
-    place.owner,
+    place.field,
     place.step,
     fence,
     String(claim.ttlMs + claim.lockDelayMs),
@@ -74,7 +74,7 @@ async function renewTogether(
   );
   const read = asks.map(async ({ at, claim, place }, index) => {
     const answer = toRenewal(claim.name, replies, index);
-    answers[at] = answer === GONE ? await whyGone(connection, place.notes, place.owner) : answer;
+    answers[at] = answer === GONE ? await whyGone(connection, place.notes, place.field) : answer;
   });
   await Promise.all(read);
 }

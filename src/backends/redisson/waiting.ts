@@ -1,5 +1,5 @@
 /**
- * How a claim waits: as Redisson does, it subscribes to the channel of the lock, on which each release is told. Messages may be lost, so it
+ * How a claim waits: as Redisson does, it subscribes to the channel of the lock, on which each release is reported. Messages may be lost, so it
  * asks again from time to time, and when the key expires.
  */
 import type { Clock } from "../../contract/clock.ts";
@@ -48,7 +48,7 @@ export class Waiting {
       feed = new Feed(this.#connection, this.#clock, address, { ends: () => true, sharded });
       this.#feeds.set(address, feed);
     }
-    // Nothing is told there: it shows, when a lock is released, how many of those who wait are ours.
+    // Nothing is sent there: it shows, when a lock is released, how many of those who wait are ours.
     const stopShowing = feed.listen(notes, Infinity, () => {});
     const stop = feed.listen(channel, sinceMs, wake);
     return () => {

@@ -47,9 +47,9 @@ describe.each(Object.values(libraries))("with $name", (library) => {
     await backend.release(claim);
   });
 
-  test("our release is told on both kinds of channels", async () => {
+  test("our release is reported on both kinds of channels", async () => {
     const backend = await backendOf(library);
-    const claim = claimOf(`told, ${library.name}`);
+    const claim = claimOf(`reported, ${library.name}`);
     const { port } = await lab.primaryOf(claim.name);
     const listener = new Redis({ port, password: PASSWORD });
     closing.push(async () => listener.disconnect());

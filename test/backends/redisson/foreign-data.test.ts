@@ -20,7 +20,7 @@ const DATA: readonly (readonly [what: string, command: readonly string[], error:
   ["a hash with a lock's field and another", ["HSET", "x", `${UUID}:1`, "1", "name", "Ada"], /no lock of Redisson/u],
   ["two holders of one lock", ["HSET", "x", `${UUID}:1`, "1", `${UUID}:2`, "1"], /no lock of Redisson/u],
   ["a mode that there is not", ["HSET", "x", "mode", "both", `${UUID}:1`, "1"], /no lock of Redisson/u],
-  ["a mode without an owner", ["HSET", "x", "mode", "read"], /no lock of Redisson/u],
+  ["a mode without a holder", ["HSET", "x", "mode", "read"], /no lock of Redisson/u],
   ["a count that is none", ["HSET", "x", `${UUID}:1`, "many"], /no lock of Redisson/u],
   ["a count that is too great", ["HSET", "x", "mode", "read", `${UUID}:1`, "99999999999"], /no lock of Redisson/u],
   ["very many fields", ["HSET", "x", ...Array.from({ length: 20_002 }, (_, i) => `${UUID}:${i}`)], /no lock/u],
@@ -74,7 +74,7 @@ describe("one name as two kinds, which do not exclude each other in Java", () =>
     expect(await lab.java.tryReadLock("joined")).toBe(true);
     expect(await backend.renew([claim])).toMatchObject([{ held: false, reason: { kind: "overwritten" } }]);
     await backend.release(claim);
-    expect(await lab.raw.hgetall("joined")).toEqual({ mode: "read", [lab.java.owner()]: "1" });
+    expect(await lab.raw.hgetall("joined")).toEqual({ mode: "read", [lab.java.field()]: "1" });
   });
 });
 

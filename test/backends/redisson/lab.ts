@@ -14,7 +14,7 @@ export interface Lab extends AsyncDisposable {
   readonly java: Java;
   client(port?: number, options?: object): Redis;
   backend(options?: RedissonOptions, port?: number): RedissonBackend;
-  /** All that is told on the channel from now on. */
+  /** All that is published on the channel from now on. */
   hear(channel: string): Promise<readonly string[]>;
   /** The whole store, to be compared. */
   dump(): Promise<readonly string[]>;

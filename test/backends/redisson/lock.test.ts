@@ -1,7 +1,7 @@
 /** RLock: both sides keep each other out and wake each other, and neither touches what is the other's. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createLocks } from "../../../src/index.ts";
-import { ownerOf } from "../../../src/backends/redisson/keys.ts";
+import { fieldOf } from "../../../src/backends/redisson/keys.ts";
 import { granted, refused } from "../../../src/testing/attempts.ts";
 import { eventually } from "../../../src/testing/eventually.ts";
 import { claimOf, type Lab, startLab, TTL_MS, waits } from "./lab.ts";
@@ -24,7 +24,7 @@ describe("while Java holds it", () => {
     expect((await backend.query("held")).held).toMatchObject([{ name: "held", fence: 0n }]);
     expect((await backend.inspect("held")).held).toHaveLength(1);
     await expect(backend.forceRelease("held", 0n, "me", "why")).rejects.toThrow(/only an RFencedLock/u);
-    expect(await raw.hgetall("held")).toEqual({ [java.owner(7)]: "2" });
+    expect(await raw.hgetall("held")).toEqual({ [java.field(7)]: "2" });
     expect(await java.unlock("held", 7)).toBe(0);
     await refused(backend, claimOf("held"));
     expect(await java.unlock("held", 7)).toBe(1);
@@ -56,7 +56,7 @@ describe("while Java holds it", () => {
   });
 
   test("a lock that never expires is shown so, and is not waited for by time", async () => {
-    await lab.raw.hset("for ever", lab.java.owner(), "1");
+    await lab.raw.hset("for ever", lab.java.field(), "1");
     const backend = lab.backend();
     const { heldBy, retryMs } = await refused(backend, claimOf("for ever", { queues: true }));
     expect(heldBy[0]!.holder).toContain("never expires");
@@ -67,13 +67,13 @@ describe("while Java holds it", () => {
 });
 
 describe("while we hold it", () => {
-  test("Java finds one owner of its own form, waits, and is woken as by its own kind", async () => {
+  test("Java finds one holder of its own form, waits, and is woken as by its own kind", async () => {
     const backend = lab.backend();
     const claim = claimOf("ours");
     const heard = await lab.hear("redisson_lock__channel:{ours}");
     await granted(backend, claim);
-    expect(await lab.raw.hgetall("ours")).toEqual({ [ownerOf(claim.id)]: "1" });
-    expect(ownerOf(claim.id)).toMatch(/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$/u);
+    expect(await lab.raw.hgetall("ours")).toEqual({ [fieldOf(claim.id)]: "1" });
+    expect(fieldOf(claim.id)).toMatch(/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$/u);
     expect(await lab.java.tryLock("ours")).toBe(false);
     expect(await lab.java.unlock("ours")).toBe(null);
     expect(await backend.release(claim)).toBe("held");
@@ -92,7 +92,7 @@ describe("while we hold it", () => {
     expect(await backend.release(claim)).toBe("absent");
   });
 
-  test("a forced end of ours wakes Java, and is told to its holder with the next renewal", async () => {
+  test("a forced end of ours wakes Java, and its holder learns of it with the next renewal", async () => {
     const backend = lab.backend();
     const claim = claimOf("forced");
     const heard = await lab.hear("redisson_lock__channel:{forced}");

@@ -1,7 +1,7 @@
 /** Replies that are lost on the way: the claim's id makes a repeated request safe, and an answer that may be wrong is none. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as scripts from "../../../src/backends/redisson/generated/scripts.ts";
-import { ownerOf } from "../../../src/backends/redisson/keys.ts";
+import { fieldOf } from "../../../src/backends/redisson/keys.ts";
 import { redisson, type RedissonBackend, type RedissonKind } from "../../../src/backends/redisson/index.ts";
 import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
 import { granted } from "../../../src/testing/attempts.ts";
@@ -46,7 +46,7 @@ describe.each([
     const lost = loseReply(proxy, scripts.attempt.sha);
     const first = await store.attempt(claim).catch(() => undefined);
     await lost;
-    expect(await lab.raw.hget(claim.name, ownerOf(claim.id))).toBe("1");
+    expect(await lab.raw.hget(claim.name, fieldOf(claim.id))).toBe("1");
     const { fence } = await granted(store, claim);
     if (first?.granted === true) expect(first.fence).toBe(fence);
     if (kind === "fenced") expect(await lab.raw.get(`redisson_lock_token:{${claim.name}}`)).toBe("1");
@@ -67,7 +67,7 @@ describe.each([
     // A successor is not touched by another request.
     await lab.java.tryLock(claim.name);
     expect(await store.release(claim)).toBe("absent");
-    expect(await lab.raw.hgetall(claim.name)).toEqual({ [lab.java.owner()]: "1" });
+    expect(await lab.raw.hgetall(claim.name)).toEqual({ [lab.java.field()]: "1" });
     await store.close();
   });
 

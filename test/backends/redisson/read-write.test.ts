@@ -51,7 +51,7 @@ describe("readers", () => {
     await lab.java.tryReadLock("stay", 10_000);
     const heard = await lab.hear("redisson_rwlock:{stay}");
     await backend.release(claim);
-    expect(await lab.raw.hgetall("stay")).toEqual({ mode: "read", [lab.java.owner()]: "2" });
+    expect(await lab.raw.hgetall("stay")).toEqual({ mode: "read", [lab.java.field()]: "2" });
     const leftMs = await lab.raw.pttl("stay");
     expect(leftMs).toBeLessThanOrEqual(10_000);
     expect(leftMs).toBeGreaterThan(0);
@@ -89,13 +89,13 @@ describe("readers", () => {
     await expect(backend.attempt(reader("short", { ttlMs: 25_001 }))).rejects.toThrow(/`watchdog`/u);
     const [renewal] = await backend.renew([{ ...claim, ttlMs: 26_000 }]);
     expect(renewal).toMatchObject({ held: "unknown" });
-    // A writer is alone, and nobody shortens its time.
+    // A writer is alone, and Java does not shorten its time.
     await granted(backend, claimOf("long writer", { ttlMs: 600_000 }));
   });
 });
 
 describe("a writer", () => {
-  test("of ours keeps all of Java out, and its release is told as that of a writer", async () => {
+  test("of ours keeps all of Java out, and its release is reported as that of a writer", async () => {
     const [backend, claim] = [backendOf(), claimOf("writer")];
     const heard = await lab.hear("redisson_rwlock:{writer}");
     await granted(backend, claim);

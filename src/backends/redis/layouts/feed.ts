@@ -40,7 +40,8 @@ export class Feed {
       },
       () => {
         // Messages may have been missed while it was not connected.
-        for (const channel of [...this.#channels.keys()]) this.#ended(channel);
+        const all = [...this.#channels.keys()];
+        for (const channel of all) this.#ended(channel);
       },
       address,
       options.sharded,

@@ -8,9 +8,9 @@ import { readOrHidden } from "./scan.ts";
 
 export const GONE: Renewal = { held: false, reason: { kind: "gone" } };
 
-/** `owner`: as the note names the claim. Not to know why it is gone does not make it less gone. */
-export async function whyGone(connection: Connection, notes: string, owner: string): Promise<Renewal> {
-  const reply = await runScript(connection, why, [notes], [owner]).catch(() => "");
+/** `id`: as the note names the claim. Not to know why it is gone does not make it less gone. */
+export async function whyGone(connection: Connection, notes: string, id: string): Promise<Renewal> {
+  const reply = await runScript(connection, why, [notes], [id]).catch(() => "");
   const force = typeof reply === "string" ? toForce(reply) : undefined;
   return force === undefined ? GONE : { held: false, reason: { kind: "forced", ...force } };
 }

@@ -2,8 +2,8 @@
 import type { Connection } from "../connection.ts";
 import { slotOf } from "../keys.ts";
 
-/** A call for so many takes about a millisecond of the server's time. */
-const PORTION = 250;
+/** A call for so many locks takes about a millisecond of the server's time. */
+const LOCKS_MAX = 250;
 
 /** In a cluster a call takes the keys of one slot, whichever they are; elsewhere as many as go in one portion. `key` as Redis knows it. */
 export function inPortions<Ask>(
@@ -13,7 +13,7 @@ export function inPortions<Ask>(
 ): readonly (readonly Ask[])[] {
   const calls = new Map<number, Ask[]>();
   for (const [at, ask] of asks.entries()) {
-    const call = connection.topology === "cluster" ? slotOf(key(ask)) : Math.floor(at / PORTION);
+    const call = connection.topology === "cluster" ? slotOf(key(ask)) : Math.floor(at / LOCKS_MAX);
     const same = calls.get(call);
     if (same === undefined) calls.set(call, [ask]);
     else same.push(ask);

@@ -17,13 +17,13 @@ interface Request {
 
 export class UnderWay {
   readonly #clock: Clock;
-  readonly #unknown: LayoutErrors["unknown"];
+  readonly #errors: LayoutErrors;
   /** By the claims' ids: settles, and never rejects, when the last request for the claim is answered. */
   readonly #requests: Map<string, Request> = new Map();
 
-  constructor(clock: Clock, unknown: LayoutErrors["unknown"]) {
+  constructor(clock: Clock, errors: LayoutErrors) {
     this.#clock = clock;
-    this.#unknown = unknown;
+    this.#errors = errors;
   }
 
   /** Sends a request for the claim, after the answers to those before it. */
@@ -46,6 +46,6 @@ export class UnderWay {
     const more = names.length > NAMES_SHOWN ? ` and ${names.length - NAMES_SHOWN} more` : "";
     const locks = names.slice(0, NAMES_SHOWN).map(quote).join(", ") + more;
     const text = `closed, but Redis did not answer within ${formatMs(CLOSE_MS)}, so leases may be left there: of ${locks}. They end after their ttl`;
-    return this.#unknown(names[0] ?? "", text);
+    return this.#errors.unknown(names[0] ?? "", text);
   }
 }

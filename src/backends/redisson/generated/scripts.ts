@@ -8,64 +8,64 @@ export interface Script {
 }
 
 const LOCK = `local KEPT = '00000000-0000-0000-0000-000000000000:0'
-local OWNERS_MAX = 10000
+local FIELDS_MAX = 10000
 local COUNTS_MAX = 100
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 local function look(key)
 if redis.call('EXISTS', key) == 0 then return 'free', {}, {} end
-if redis.call('HLEN', key) > OWNERS_MAX then return 'other', {}, {} end
+if redis.call('HLEN', key) > FIELDS_MAX then return 'other', {}, {} end
 local all = redis.call('HGETALL', key)
-local mode, owners, counts = 'lock', {}, {}
+local mode, fields, counts = 'lock', {}, {}
 for i = 1, #all, 2 do
 local field, value = all[i], all[i + 1]
 if field == 'mode' and (value == 'read' or value == 'write') then
 mode = value
 elseif string.match(field, '.:%-?%d+$') or string.match(field, '.:%-?%d+:write$') then
 if #value > 9 or not string.match(value, '^%d+$') then return 'other', {}, {} end
-owners[#owners + 1] = field
+fields[#fields + 1] = field
 counts[field] = tonumber(value)
 else
 return 'other', {}, {}
 end
 end
-if #owners == 1 or mode ~= 'lock' and #owners > 1 then return mode, owners, counts end
+if #fields == 1 or mode ~= 'lock' and #fields > 1 then return mode, fields, counts end
 return 'other', {}, {}
 end
-local function deadline(start, owner, i)
-return start .. ':' .. owner .. ':rwlock_timeout:' .. i
+local function deadline(start, field, i)
+return start .. ':' .. field .. ':rwlock_timeout:' .. i
 end
-local function reads(start, owner, count)
+local function reads(start, field, count)
 local longest = -2
 for i = count, math.max(1, count - COUNTS_MAX), -1 do
-longest = math.max(longest, redis.call('PTTL', deadline(start, owner, i)))
+longest = math.max(longest, redis.call('PTTL', deadline(start, field, i)))
 end
 return longest
 end
 local function lasts(key, keep)
 if redis.call('PTTL', key) < keep then redis.call('PEXPIRE', key, keep) end
 end
-local function noted(notes, owner)
-return string.match(redis.call('HGET', notes, 'h:' .. owner) or '', '^(%d+):(%d+):(%d+):(%d+):(.*)$')
+local function noted(notes, field)
+return string.match(redis.call('HGET', notes, 'h:' .. field) or '', '^(%d+):(%d+):(%d+):(%d+):(.*)$')
 end
 local function shown(key, notes, token, start, most)
-local mode, owners, counts = look(key)
+local mode, fields, counts = look(key)
 local left = redis.call('PTTL', key)
 local count = token and redis.pcall('GET', token)
 local reply = { now, left, type(count) == 'string' and count or '', mode }
-for i = 1, math.min(#owners, most) do
-local owner = owners[i]
+for i = 1, math.min(#fields, most) do
+local field = fields[i]
 local rest = left
 if mode == 'read' then
-local longest = reads(start, owner, counts[owner])
+local longest = reads(start, field, counts[field])
 rest = left < 0 and longest or math.min(left, longest)
 end
-if (mode ~= 'read' or rest > 0) and (mode ~= 'write' or string.match(owner, ':write$')) then
-local whose, text = 'other', owner
-if noted(notes, owner) then
-whose = string.sub(owner, 1, #KEPT) == KEPT and 'kept' or 'ours'
-text = redis.call('HGET', notes, 'h:' .. owner)
+if (mode ~= 'read' or rest > 0) and (mode ~= 'write' or string.match(field, ':write$')) then
+local whose, text = 'other', field
+if noted(notes, field) then
+whose = string.sub(field, 1, #KEPT) == KEPT and 'kept' or 'ours'
+text = redis.call('HGET', notes, 'h:' .. field)
 end
 reply[#reply + 1] = whose
 reply[#reply + 1] = rest
@@ -79,20 +79,20 @@ local heard = publish == 'PUBLISH' and redis.call(publish, channel, text) or red
 local known = redis.pcall('PUBSUB', count, ours)
 return (type(heard) == 'number' and heard or 0) - (tonumber(known[2]) or 0)
 end
-local function leave(key, notes, owner, start, channel, sharded)
-local mode, owners, counts = look(key)
-redis.call('HDEL', key, owner)
+local function leave(key, notes, field, start, channel, sharded)
+local mode, fields, counts = look(key)
+redis.call('HDEL', key, field)
 if mode == 'read' then
-redis.call('DEL', deadline(start, owner, 1))
+redis.call('DEL', deadline(start, field, 1))
 local longest = -2
-for _, other in ipairs(owners) do
-if other ~= owner then longest = math.max(longest, reads(start, other, counts[other])) end
+for _, other in ipairs(fields) do
+if other ~= field then longest = math.max(longest, reads(start, other, counts[other])) end
 end
 if longest > 0 then
 redis.call('PEXPIRE', key, longest)
 return
 end
-elseif mode == 'other' or #owners > 1 then
+elseif mode == 'other' or #fields > 1 then
 return
 end
 redis.call('DEL', key)
@@ -104,10 +104,10 @@ end`;
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "17e5e1efc630c64f6228ce5003ab10052664f338",
+  sha: "14da6c30e3d4e01dff272f0b36a3718078eac348",
   source: `${LOCK}
-local owner, kind, keep, start = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[8]
-local mode, owners, counts = look(KEYS[1])
+local field, kind, keep, start = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[8]
+local mode, fields, counts = look(KEYS[1])
 if mode == 'other' then
 return redis.error_reply('HOLDFAST its key holds a hash that is no lock of Redisson, and was left untouched: another program uses it. Choose another name or \`prefix\`')
 end
@@ -117,9 +117,9 @@ end
 if (mode == 'read' or mode == 'write') and (kind == 'lock' or kind == 'fenced') then
 return redis.error_reply('HOLDFAST it is held as an RReadWriteLock of Redisson, and not as an RLock. They do not exclude each other: use one of them for this name (\`kind\`)')
 end
-local mine = counts[owner] ~= nil
-if mine and kind == 'read' then mine = reads(start, owner, 1) > 0 end
-local fence, since = noted(KEYS[2], owner)
+local mine = counts[field] ~= nil
+if mine and kind == 'read' then mine = reads(start, field, 1) > 0 end
+local fence, since = noted(KEYS[2], field)
 if not mine and mode ~= 'free' and not (kind == 'read' and mode == 'read') then
 return shown(KEYS[1], KEYS[2], kind == 'fenced' and KEYS[3], start, 5)
 end
@@ -142,16 +142,16 @@ local number = math.max(last + 1, top)
 if number >= 9007199254740991 then return redis.error_reply('HOLDFAST the fences of this lock are used up') end
 fence, since = string.format('%.0f', number), now
 if kind == 'fenced' then redis.call('INCRBY', KEYS[3], string.format('%.0f', number - top + 1)) end
-for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
-local other = string.match(field, '^h:(.*)$')
+for _, note in ipairs(redis.call('HKEYS', KEYS[2])) do
+local other = string.match(note, '^h:(.*)$')
 if other and (mode == 'free' or mode == 'read' and reads(start, other, 1) <= 0) then
-redis.call('HDEL', KEYS[2], field)
+redis.call('HDEL', KEYS[2], note)
 redis.call('HDEL', KEYS[1], other)
 end
 end
 if kind == 'read' or kind == 'write' then redis.call('HSET', KEYS[1], 'mode', kind) end
-redis.call('HSET', KEYS[1], owner, 1)
-redis.call('HSET', KEYS[2], name, fence, 'h:' .. owner, table.concat({ fence, since, ARGV[4], ARGV[5], ARGV[7] }, ':'))
+redis.call('HSET', KEYS[1], field, 1)
+redis.call('HSET', KEYS[2], name, fence, 'h:' .. field, table.concat({ fence, since, ARGV[4], ARGV[5], ARGV[7] }, ':'))
 if kind == 'read' then redis.call('SET', KEYS[3], 1, 'PX', keep) end
 end
 lasts(KEYS[1], keep)
@@ -162,16 +162,16 @@ return fence`,
 
 export const force: Script = {
   name: "force",
-  sha: "d813805c1103e4dba2cdc2a896e00782aa9c77e9",
+  sha: "b5d9f738c2b2900be8cc81e15c2a4f22e9540f78",
   source: `${LOCK}
-local mode, owners = look(KEYS[1])
+local mode, fields = look(KEYS[1])
 local token = KEYS[3] and redis.call('GET', KEYS[3])
-for _, owner in ipairs(owners) do
-local fence = noted(KEYS[2], owner)
+for _, field in ipairs(fields) do
+local fence = noted(KEYS[2], field)
 if (fence or mode == 'lock' and token) == ARGV[1] then
-redis.call('HDEL', KEYS[2], 'h:' .. owner)
-redis.call('HSET', KEYS[2], 'forced', table.concat({ now, owner, ARGV[1], ARGV[2] }, ' '), 'name', ARGV[4])
-leave(KEYS[1], KEYS[2], owner, ARGV[5], ARGV[6], ARGV[7])
+redis.call('HDEL', KEYS[2], 'h:' .. field)
+redis.call('HSET', KEYS[2], 'forced', table.concat({ now, field, ARGV[1], ARGV[2] }, ' '), 'name', ARGV[4])
+leave(KEYS[1], KEYS[2], field, ARGV[5], ARGV[6], ARGV[7])
 lasts(KEYS[2], tonumber(ARGV[3]))
 return 1
 end
@@ -181,7 +181,7 @@ return 0`,
 
 export const inspect: Script = {
   name: "inspect",
-  sha: "ce10265213710098051f74cce48cd5ba41ab251d",
+  sha: "556036ff25e1b54448d8bd9381c17246e58cba88",
   source: `${LOCK}
 local forced = redis.call('HGET', KEYS[2], 'forced') or ''
 local at, _, fence, why = string.match(forced, '^(%d+) (%S+) (%d+) (.*)$')
@@ -190,16 +190,16 @@ return { at and table.concat({ at, fence, why }, ' ') or '', unpack(shown(KEYS[1
 
 export const release: Script = {
   name: "release",
-  sha: "200508ebf99a126b9ea98c60ca83efa9d1198f61",
+  sha: "54a34de47f4eb221ffadd3c1a2f40893fe82b252",
   source: `${LOCK}
-local owner, start = ARGV[1], ARGV[5]
+local field, start = ARGV[1], ARGV[5]
 if redis.call('HGET', KEYS[2], 'over') == ARGV[3] then return 1 end
-if redis.call('HEXISTS', KEYS[1], owner) == 0 then return 0 end
+if redis.call('HEXISTS', KEYS[1], field) == 0 then return 0 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
-local fence, since, hold, _, who = noted(KEYS[2], owner)
-redis.call('HDEL', KEYS[2], 'h:' .. owner)
-if mode == 'read' and reads(start, owner, 1) <= 0 then
-leave(KEYS[1], KEYS[2], owner, start, ARGV[6], ARGV[7])
+local fence, since, hold, _, who = noted(KEYS[2], field)
+redis.call('HDEL', KEYS[2], 'h:' .. field)
+if mode == 'read' and reads(start, field, 1) <= 0 then
+leave(KEYS[1], KEYS[2], field, start, ARGV[6], ARGV[7])
 return 0
 end
 redis.call('HSET', KEYS[2], 'over', ARGV[3])
@@ -207,7 +207,7 @@ if ARGV[2] ~= '-1' then hold = ARGV[2] end
 local rest = fence and math.min(tonumber(hold), since + hold - now) or 0
 lasts(KEYS[2], tonumber(ARGV[4]))
 if rest <= 0 then
-leave(KEYS[1], KEYS[2], owner, start, ARGV[6], ARGV[7])
+leave(KEYS[1], KEYS[2], field, start, ARGV[6], ARGV[7])
 return 1
 end
 local kept = KEPT .. (mode == 'write' and ':write' or '')
@@ -216,9 +216,9 @@ redis.call('HSET', KEYS[2], 'h:' .. kept, table.concat({ fence, since, hold, '0'
 if mode == 'read' then
 local key = deadline(start, kept, 1)
 redis.call('SET', key, 1, 'PX', math.max(rest, redis.call('PTTL', key)))
-leave(KEYS[1], KEYS[2], owner, start, ARGV[6], ARGV[7])
+leave(KEYS[1], KEYS[2], field, start, ARGV[6], ARGV[7])
 else
-redis.call('HDEL', KEYS[1], owner)
+redis.call('HDEL', KEYS[1], field)
 redis.call('PEXPIRE', KEYS[1], rest)
 end
 return 1`,
@@ -226,20 +226,20 @@ return 1`,
 
 export const renew: Script = {
   name: "renew",
-  sha: "b5a1053892c7e6d1ed46ad2cdf7287f684c857f9",
+  sha: "465467bf8751d1a5be0b59f1f163149ef9b451e7",
   source: `${LOCK}
-local function renewed(key, notes, limit, owner, kind, fence, keep, who)
+local function renewed(key, notes, limit, field, kind, fence, keep, who)
 local type = redis.call('TYPE', key).ok
 if type == 'none' then return 0 end
 if type ~= 'hash' then return 3 end
-if redis.call('HEXISTS', key, owner) == 0 then return 0 end
+if redis.call('HEXISTS', key, field) == 0 then return 0 end
 local mode = look(key)
 if mode ~= (kind == 'fenced' and 'lock' or kind) then return 3 end
 if kind == 'read' and redis.call('PTTL', limit) <= 0 then return 0 end
-local known, since, hold, delay = noted(notes, owner)
+local known, since, hold, delay = noted(notes, field)
 if fence ~= '' and not known then return 3 end
 if fence ~= '' and fence ~= known then return 2 end
-if known and who ~= '' then redis.call('HSET', notes, 'h:' .. owner, table.concat({ known, since, hold, delay, who }, ':')) end
+if known and who ~= '' then redis.call('HSET', notes, 'h:' .. field, table.concat({ known, since, hold, delay, who }, ':')) end
 lasts(key, keep)
 if kind == 'read' then lasts(limit, keep) end
 lasts(notes, keep + ARGV[1])

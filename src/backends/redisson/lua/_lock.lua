@@ -1,45 +1,45 @@
--- A lock of Redisson: a hash of owners and how often each holds it; of a read-write lock with the field "mode". Our notes lie beside it.
+-- A lock of Redisson: a hash with a field for each holder, and how often it holds; of a read-write lock also the field "mode". Our notes lie beside it.
 
--- Stands in for the owner while a minHold lasts.
+-- Stands in for the holder while a minHold lasts.
 local KEPT = '00000000-0000-0000-0000-000000000000:0'
-local OWNERS_MAX = 10000
+local FIELDS_MAX = 10000
 local COUNTS_MAX = 100
 
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
 
--- What the key is: "free", "lock", "read" or "write", its owners, and how often each holds it. "other": no lock of Redisson.
+-- What the key is: "free", "lock", "read" or "write", the fields of its holders, and how often each holds it. "other": no lock of Redisson.
 local function look(key)
   if redis.call('EXISTS', key) == 0 then return 'free', {}, {} end
-  if redis.call('HLEN', key) > OWNERS_MAX then return 'other', {}, {} end
+  if redis.call('HLEN', key) > FIELDS_MAX then return 'other', {}, {} end
   local all = redis.call('HGETALL', key)
-  local mode, owners, counts = 'lock', {}, {}
+  local mode, fields, counts = 'lock', {}, {}
   for i = 1, #all, 2 do
     local field, value = all[i], all[i + 1]
     if field == 'mode' and (value == 'read' or value == 'write') then
       mode = value
     elseif string.match(field, '.:%-?%d+$') or string.match(field, '.:%-?%d+:write$') then
       if #value > 9 or not string.match(value, '^%d+$') then return 'other', {}, {} end
-      owners[#owners + 1] = field
+      fields[#fields + 1] = field
       counts[field] = tonumber(value)
     else
       return 'other', {}, {}
     end
   end
-  if #owners == 1 or mode ~= 'lock' and #owners > 1 then return mode, owners, counts end
+  if #fields == 1 or mode ~= 'lock' and #fields > 1 then return mode, fields, counts end
   return 'other', {}, {}
 end
 
-local function deadline(start, owner, i)
-  return start .. ':' .. owner .. ':rwlock_timeout:' .. i
+local function deadline(start, field, i)
+  return start .. ':' .. field .. ':rwlock_timeout:' .. i
 end
 
 -- How long the reader still holds, ms. Not above 0: its time is over.
-local function reads(start, owner, count)
+local function reads(start, field, count)
   local longest = -2
   for i = count, math.max(1, count - COUNTS_MAX), -1 do
-    longest = math.max(longest, redis.call('PTTL', deadline(start, owner, i)))
+    longest = math.max(longest, redis.call('PTTL', deadline(start, field, i)))
   end
   return longest
 end
@@ -48,30 +48,30 @@ local function lasts(key, keep)
   if redis.call('PTTL', key) < keep then redis.call('PEXPIRE', key, keep) end
 end
 
--- What we noted of an owner: fence, since when, its minHold, its lockDelay, and who it is. Nothing: it is not ours.
-local function noted(notes, owner)
-  return string.match(redis.call('HGET', notes, 'h:' .. owner) or '', '^(%d+):(%d+):(%d+):(%d+):(.*)$')
+-- What we noted of a holder: fence, since when, its minHold, its lockDelay, and who it is. Nothing: it is not ours.
+local function noted(notes, field)
+  return string.match(redis.call('HGET', notes, 'h:' .. field) or '', '^(%d+):(%d+):(%d+):(%d+):(.*)$')
 end
 
--- What may be shown: now, how long until the key expires (-1: never), the token, and three for each owner: whose it is, for how long, and what
+-- What may be shown: now, how long until the key expires (-1: never), the token, and three for each holder: whose it is, for how long, and what
 -- was noted of it, or its field. The fields of ours do not leave the server: who knows one can release the lock.
 local function shown(key, notes, token, start, most)
-  local mode, owners, counts = look(key)
+  local mode, fields, counts = look(key)
   local left = redis.call('PTTL', key)
   local count = token and redis.pcall('GET', token)
   local reply = { now, left, type(count) == 'string' and count or '', mode }
-  for i = 1, math.min(#owners, most) do
-    local owner = owners[i]
+  for i = 1, math.min(#fields, most) do
+    local field = fields[i]
     local rest = left
     if mode == 'read' then
-      local longest = reads(start, owner, counts[owner])
+      local longest = reads(start, field, counts[field])
       rest = left < 0 and longest or math.min(left, longest)
     end
-    if (mode ~= 'read' or rest > 0) and (mode ~= 'write' or string.match(owner, ':write$')) then
-      local whose, text = 'other', owner
-      if noted(notes, owner) then
-        whose = string.sub(owner, 1, #KEPT) == KEPT and 'kept' or 'ours'
-        text = redis.call('HGET', notes, 'h:' .. owner)
+    if (mode ~= 'read' or rest > 0) and (mode ~= 'write' or string.match(field, ':write$')) then
+      local whose, text = 'other', field
+      if noted(notes, field) then
+        whose = string.sub(field, 1, #KEPT) == KEPT and 'kept' or 'ours'
+        text = redis.call('HGET', notes, 'h:' .. field)
       end
       reply[#reply + 1] = whose
       reply[#reply + 1] = rest
@@ -89,21 +89,21 @@ local function foreign(publish, count, channel, ours, text)
   return (type(heard) == 'number' and heard or 0) - (tonumber(known[2]) or 0)
 end
 
--- Takes the owner out. When nobody is left the lock is deleted, and who waits is woken as Redisson does. It is noted if others than ours wait.
-local function leave(key, notes, owner, start, channel, sharded)
-  local mode, owners, counts = look(key)
-  redis.call('HDEL', key, owner)
+-- Takes the holder out. With the last one the lock is deleted, and who waits is woken as Redisson does. It is noted if others than ours wait.
+local function leave(key, notes, field, start, channel, sharded)
+  local mode, fields, counts = look(key)
+  redis.call('HDEL', key, field)
   if mode == 'read' then
-    redis.call('DEL', deadline(start, owner, 1))
+    redis.call('DEL', deadline(start, field, 1))
     local longest = -2
-    for _, other in ipairs(owners) do
-      if other ~= owner then longest = math.max(longest, reads(start, other, counts[other])) end
+    for _, other in ipairs(fields) do
+      if other ~= field then longest = math.max(longest, reads(start, other, counts[other])) end
     end
     if longest > 0 then
       redis.call('PEXPIRE', key, longest)
       return
     end
-  elseif mode == 'other' or #owners > 1 then
+  elseif mode == 'other' or #fields > 1 then
     -- Another program has written here, and what is its own stays.
     return
   end

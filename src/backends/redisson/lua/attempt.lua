@@ -3,7 +3,7 @@
 -- KEYS[1] the lock
 -- KEYS[2] the notes of our clients beside it
 -- KEYS[3] of a fenced lock its token, of a reader its deadline; otherwise absent
--- ARGV[1] the owner: the claim's field
+-- ARGV[1] the claim's field
 -- ARGV[2] what is wanted: lock, fenced, read or write
 -- ARGV[3] for how long, ms
 -- ARGV[4] its minHold, ms
@@ -17,8 +17,8 @@
 
 --- @include _lock
 
-local owner, kind, keep, start = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[8]
-local mode, owners, counts = look(KEYS[1])
+local field, kind, keep, start = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[8]
+local mode, fields, counts = look(KEYS[1])
 if mode == 'other' then
   return redis.error_reply('HOLDFAST its key holds a hash that is no lock of Redisson, and was left untouched: another program uses it. Choose another name or `prefix`')
 end
@@ -28,9 +28,9 @@ end
 if (mode == 'read' or mode == 'write') and (kind == 'lock' or kind == 'fenced') then
   return redis.error_reply('HOLDFAST it is held as an RReadWriteLock of Redisson, and not as an RLock. They do not exclude each other: use one of them for this name (`kind`)')
 end
-local mine = counts[owner] ~= nil
-if mine and kind == 'read' then mine = reads(start, owner, 1) > 0 end
-local fence, since = noted(KEYS[2], owner)
+local mine = counts[field] ~= nil
+if mine and kind == 'read' then mine = reads(start, field, 1) > 0 end
+local fence, since = noted(KEYS[2], field)
 if not mine and mode ~= 'free' and not (kind == 'read' and mode == 'read') then
   return shown(KEYS[1], KEYS[2], kind == 'fenced' and KEYS[3], start, 5)
 end
@@ -57,16 +57,16 @@ if not mine or not fence then
   -- As Redisson does, which never lets it expire. One that was lost goes on above what we remember.
   if kind == 'fenced' then redis.call('INCRBY', KEYS[3], string.format('%.0f', number - top + 1)) end
   -- Of ours whose time is over nothing is left.
-  for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
-    local other = string.match(field, '^h:(.*)$')
+  for _, note in ipairs(redis.call('HKEYS', KEYS[2])) do
+    local other = string.match(note, '^h:(.*)$')
     if other and (mode == 'free' or mode == 'read' and reads(start, other, 1) <= 0) then
-      redis.call('HDEL', KEYS[2], field)
+      redis.call('HDEL', KEYS[2], note)
       redis.call('HDEL', KEYS[1], other)
     end
   end
   if kind == 'read' or kind == 'write' then redis.call('HSET', KEYS[1], 'mode', kind) end
-  redis.call('HSET', KEYS[1], owner, 1)
-  redis.call('HSET', KEYS[2], name, fence, 'h:' .. owner, table.concat({ fence, since, ARGV[4], ARGV[5], ARGV[7] }, ':'))
+  redis.call('HSET', KEYS[1], field, 1)
+  redis.call('HSET', KEYS[2], name, fence, 'h:' .. field, table.concat({ fence, since, ARGV[4], ARGV[5], ARGV[7] }, ':'))
   if kind == 'read' then redis.call('SET', KEYS[3], 1, 'PX', keep) end
 end
 lasts(KEYS[1], keep)

@@ -15,15 +15,15 @@
 
 --- @include _lock
 
-local mode, owners = look(KEYS[1])
+local mode, fields = look(KEYS[1])
 local token = KEYS[3] and redis.call('GET', KEYS[3])
-for _, owner in ipairs(owners) do
-  local fence = noted(KEYS[2], owner)
-  -- The token of a fenced lock is that of its holder, whoever it is.
+for _, field in ipairs(fields) do
+  local fence = noted(KEYS[2], field)
+  -- The token of a fenced lock is that of its holder, in Java too.
   if (fence or mode == 'lock' and token) == ARGV[1] then
-    redis.call('HDEL', KEYS[2], 'h:' .. owner)
-    redis.call('HSET', KEYS[2], 'forced', table.concat({ now, owner, ARGV[1], ARGV[2] }, ' '), 'name', ARGV[4])
-    leave(KEYS[1], KEYS[2], owner, ARGV[5], ARGV[6], ARGV[7])
+    redis.call('HDEL', KEYS[2], 'h:' .. field)
+    redis.call('HSET', KEYS[2], 'forced', table.concat({ now, field, ARGV[1], ARGV[2] }, ' '), 'name', ARGV[4])
+    leave(KEYS[1], KEYS[2], field, ARGV[5], ARGV[6], ARGV[7])
     lasts(KEYS[2], tonumber(ARGV[3]))
     return 1
   end
