@@ -13,7 +13,7 @@ export interface RedissonOptions {
   readonly kind?: RedissonKind | ((name: string) => RedissonKind) | undefined;
   /** Redisson's `lockWatchdogTimeout`. It shortens a read lock to this, so that no reader of ours may have a longer ttl. @default "30s" */
   readonly watchdog?: Duration | undefined;
-  /** How long waiting clients of ours leave the lock free after a lease of ours, if Java waits for it. 0: not at all. @default "10ms" */
+  /** How long waiting clients of ours leave the lock free after a lease of ours, if Java waits for it. It doubles, up to eight times as long, as long as Java does not get its turn. 0: not at all. @default "10ms" */
   readonly gap?: Duration | undefined;
   /** How long the notes beside an unused lock (its last fence) are kept. @default "1h" */
   readonly idle?: Duration | undefined;

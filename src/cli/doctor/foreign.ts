@@ -113,7 +113,8 @@ async function kindOf(primary: Primary, type: string, key: string): Promise<Kind
   if (type === "hash") {
     const reply = await primary.command(["HSCAN", key, "0", "COUNT", "10"]).catch(() => []);
     const fields: unknown = Array.isArray(reply) ? reply[1] : [];
-    const isTheirs = Array.isArray(fields) && fields.some((field) => /^[0-9a-f-]{36}:\d+$/u.test(String(field)));
+    const isTheirs =
+      Array.isArray(fields) && fields.some((field) => /^[0-9a-f-]{36}:-?\d+(?::write)?$/u.test(String(field)));
     return isTheirs ? REDISSON : undefined;
   }
   const value = String(await primary.command(["GETRANGE", key, "0", String(VALUE_MAX - 1)]).catch(() => ""));

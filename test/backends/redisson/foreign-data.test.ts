@@ -105,6 +105,17 @@ describe("what others do to our lock", () => {
   });
 });
 
+test("notes that another program has deleted are not made anew for ever", async () => {
+  const backend = lab.backend({ kind: "read-write" });
+  const claim = claimOf("without notes", { mode: "shared" });
+  await granted(backend, claim);
+  await lab.hear("redisson_rwlock:{without notes}");
+  await lab.raw.del("{without notes}:holdfast", ...(await lab.raw.keys("{without notes}:*timeout:1")));
+  expect(await backend.release(claim)).toBe("absent");
+  expect(await lab.raw.exists("without notes")).toBe(0);
+  expect(await lab.raw.pttl("{without notes}:holdfast")).toBeGreaterThan(0);
+});
+
 test("hashes that only look a little like locks are not shown by query()", async () => {
   await lab.raw.flushall();
   await lab.raw.hset("stock", "shoes:42", "3");

@@ -173,6 +173,28 @@ describe("the gap", () => {
     await granted(backend, claimOf("gap"));
   });
 
+  test("doubles while Java waits in vain, and begins anew when it had its turn", async () => {
+    const backend = lab.backend({ gap: "60s" });
+    const waiter = claimOf("doubles", { queues: true });
+    await lab.hear("redisson_lock__channel:{doubles}");
+    const gapAfterLease = async (): Promise<number> => {
+      const holder = claimOf("doubles");
+      await granted(backend, holder);
+      await backend.release(holder);
+      return (await refused(backend, waiter)).retryMs ?? 0;
+    };
+    const gaps = [await gapAfterLease(), await gapAfterLease(), await gapAfterLease(), await gapAfterLease()];
+    const most = [60_002, 120_002, 240_002, 480_002];
+    for (const [at, gapMs] of [...gaps, await gapAfterLease()].entries()) {
+      expect(gapMs).toBeLessThanOrEqual(most[at] ?? 480_002);
+      expect(gapMs).toBeGreaterThan((most[at] ?? 480_002) * 0.6);
+    }
+    await lab.java.tryLock("doubles");
+    await refused(backend, waiter);
+    await lab.java.unlock("doubles");
+    expect(await gapAfterLease()).toBeLessThanOrEqual(60_002);
+  });
+
   test("there is none if only ours wait", async () => {
     const [backend, other] = [lab.backend({ gap: "30s" }), lab.backend({ gap: "30s" })];
     const [holder, waiter] = [claimOf("no gap"), claimOf("no gap", { queues: true })];

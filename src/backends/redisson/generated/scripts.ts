@@ -10,6 +10,7 @@ export interface Script {
 const LOCK = `local KEPT = '00000000-0000-0000-0000-000000000000:0'
 local FIELDS_MAX = 10000
 local COUNTS_MAX = 100
+local GAP_DOUBLED_MAX = 3
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
@@ -99,12 +100,18 @@ redis.call('DEL', key)
 local text = mode == 'write' and '1' or '0'
 local others = foreign('PUBLISH', 'NUMSUB', channel, notes, text)
 if sharded == '1' then others = others + foreign('SPUBLISH', 'SHARDNUMSUB', channel, notes, text) end
-if others > 0 then redis.call('HSET', notes, 'left', now) end
+if others <= 0 then
+redis.call('HDEL', notes, 'left', 'turns')
+else
+redis.call('HSET', notes, 'left', now)
+redis.call('HINCRBY', notes, 'turns', 1)
+lasts(notes, 60000)
+end
 end`;
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "14da6c30e3d4e01dff272f0b36a3718078eac348",
+  sha: "6ca8a270434b62fefd51ea507695764ef8dc2efd",
   source: `${LOCK}
 local field, kind, keep, start = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[8]
 local mode, fields, counts = look(KEYS[1])
@@ -120,12 +127,18 @@ end
 local mine = counts[field] ~= nil
 if mine and kind == 'read' then mine = reads(start, field, 1) > 0 end
 local fence, since = noted(KEYS[2], field)
+for i = 1, math.min(#fields, 20) do
+if not noted(KEYS[2], fields[i]) then redis.call('HDEL', KEYS[2], 'turns') end
+end
 if not mine and mode ~= 'free' and not (kind == 'read' and mode == 'read') then
 return shown(KEYS[1], KEYS[2], kind == 'fenced' and KEYS[3], start, 5)
 end
-if mode == 'free' and ARGV[9] ~= '0' then
-local gap = (tonumber(redis.call('HGET', KEYS[2], 'left') or '') or 0) + ARGV[9] - now
-if gap > 0 and gap <= tonumber(ARGV[9]) then return { now, gap, '', mode } end
+local turns = tonumber(redis.call('HGET', KEYS[2], 'turns') or '') or 0
+local left = tonumber(redis.call('HGET', KEYS[2], 'left') or '')
+if mode == 'free' and left then
+local gap = ARGV[9] * 2 ^ math.min(turns - 1, GAP_DOUBLED_MAX)
+local rest = left + gap - now
+if rest > 0 and rest <= gap then return { now, rest, '', mode } end
 end
 if not mine or not fence then
 local name, last, top = 'fence', 0, us
@@ -162,7 +175,7 @@ return fence`,
 
 export const force: Script = {
   name: "force",
-  sha: "b5d9f738c2b2900be8cc81e15c2a4f22e9540f78",
+  sha: "590331bb4e68fc2acca631f5f4e3640db0771258",
   source: `${LOCK}
 local mode, fields = look(KEYS[1])
 local token = KEYS[3] and redis.call('GET', KEYS[3])
@@ -181,7 +194,7 @@ return 0`,
 
 export const inspect: Script = {
   name: "inspect",
-  sha: "556036ff25e1b54448d8bd9381c17246e58cba88",
+  sha: "e8e1b9de0851461f5578d5bf2ea5e8d18e69616a",
   source: `${LOCK}
 local forced = redis.call('HGET', KEYS[2], 'forced') or ''
 local at, _, fence, why = string.match(forced, '^(%d+) (%S+) (%d+) (.*)$')
@@ -190,7 +203,7 @@ return { at and table.concat({ at, fence, why }, ' ') or '', unpack(shown(KEYS[1
 
 export const release: Script = {
   name: "release",
-  sha: "54a34de47f4eb221ffadd3c1a2f40893fe82b252",
+  sha: "14d0e19b6abfb4a3412a2d358a6134880ff58d2c",
   source: `${LOCK}
 local field, start = ARGV[1], ARGV[5]
 if redis.call('HGET', KEYS[2], 'over') == ARGV[3] then return 1 end
@@ -226,7 +239,7 @@ return 1`,
 
 export const renew: Script = {
   name: "renew",
-  sha: "465467bf8751d1a5be0b59f1f163149ef9b451e7",
+  sha: "73f4566ac406763770b8b70f216c82c9e4bd5977",
   source: `${LOCK}
 local function renewed(key, notes, limit, field, kind, fence, keep, who)
 local type = redis.call('TYPE', key).ok

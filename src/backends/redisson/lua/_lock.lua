@@ -4,6 +4,7 @@
 local KEPT = '00000000-0000-0000-0000-000000000000:0'
 local FIELDS_MAX = 10000
 local COUNTS_MAX = 100
+local GAP_DOUBLED_MAX = 3
 
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
@@ -111,5 +112,12 @@ local function leave(key, notes, field, start, channel, sharded)
   local text = mode == 'write' and '1' or '0'
   local others = foreign('PUBLISH', 'NUMSUB', channel, notes, text)
   if sharded == '1' then others = others + foreign('SPUBLISH', 'SHARDNUMSUB', channel, notes, text) end
-  if others > 0 then redis.call('HSET', notes, 'left', now) end
+  if others <= 0 then
+    redis.call('HDEL', notes, 'left', 'turns')
+  else
+    redis.call('HSET', notes, 'left', now)
+    redis.call('HINCRBY', notes, 'turns', 1)
+    -- Where there were no notes before.
+    lasts(notes, 60000)
+  end
 end

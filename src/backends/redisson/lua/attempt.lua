@@ -31,12 +31,19 @@ end
 local mine = counts[field] ~= nil
 if mine and kind == 'read' then mine = reads(start, field, 1) > 0 end
 local fence, since = noted(KEYS[2], field)
+for i = 1, math.min(#fields, 20) do
+  if not noted(KEYS[2], fields[i]) then redis.call('HDEL', KEYS[2], 'turns') end
+end
 if not mine and mode ~= 'free' and not (kind == 'read' and mode == 'read') then
   return shown(KEYS[1], KEYS[2], kind == 'fenced' and KEYS[3], start, 5)
 end
-if mode == 'free' and ARGV[9] ~= '0' then
-  local gap = (tonumber(redis.call('HGET', KEYS[2], 'left') or '') or 0) + ARGV[9] - now
-  if gap > 0 and gap <= tonumber(ARGV[9]) then return { now, gap, '', mode } end
+-- The more often ours had it while others waited, the longer it is left to them: on a busy machine they need more time.
+local turns = tonumber(redis.call('HGET', KEYS[2], 'turns') or '') or 0
+local left = tonumber(redis.call('HGET', KEYS[2], 'left') or '')
+if mode == 'free' and left then
+  local gap = ARGV[9] * 2 ^ math.min(turns - 1, GAP_DOUBLED_MAX)
+  local rest = left + gap - now
+  if rest > 0 and rest <= gap then return { now, rest, '', mode } end
 end
 
 if not mine or not fence then
