@@ -173,7 +173,7 @@ describe("the gap", () => {
     await granted(backend, claimOf("gap"));
   });
 
-  test("doubles while Java waits in vain, and begins anew when it had its turn", async () => {
+  test("doubles while Java waits without success, and begins anew when it had its turn", async () => {
     const backend = lab.backend({ gap: "60s" });
     const waiter = claimOf("doubles", { queues: true });
     await lab.hear("redisson_lock__channel:{doubles}");
