@@ -18,6 +18,8 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const FOLDERS = [
   "src/backends/redis",
   "src/backends/redis-plain",
+  "src/backends/redis/layouts",
+  "src/backends/redisson",
   "src/fence",
   "src/adapters/bullmq",
   "src/drop-ins/rolling",

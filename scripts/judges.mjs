@@ -4,6 +4,7 @@
 //   npm run judges -- etcd            Go's concurrency.Mutex and Holdfast on one lock, on Debian's etcd and on newer ones
 //   npm run judges -- shedlock        ShedLock (Java) and Holdfast on one table of Postgres
 //   npm run judges -- plain           redlock, redis-semaphore (npm), redis-py, redsync (Go) and Holdfast on one key of Redis
+//   npm run judges -- redisson        Redisson (Java), old and new, and Holdfast on one lock of each kind and topology
 //   npm run judges -- suites          Curator's tests of its mutex, and ShedLock's of a provider, on locks of Holdfast
 //   npm run judges -- verrou          Verrou's published suite for drivers (npm) over holdfast/verrou
 //   npm run judges -- web-locks       our tests of the Web Locks standard, on Node's own navigator.locks and on ours
@@ -18,6 +19,7 @@ import { argumentsOf } from "./arguments.mjs";
 import "./ensure-built.mjs";
 import { judgeEtcd } from "./judges/etcd.mjs";
 import { judgePlain } from "./judges/plain.mjs";
+import { judgeRedisson } from "./judges/redisson.mjs";
 import { judgeShedLock } from "./judges/shedlock.mjs";
 import { judgeSuites } from "./judges/suites.mjs";
 import { judgeVerrou } from "./judges/verrou.mjs";
@@ -27,6 +29,7 @@ const JUDGES = {
   etcd: judgeEtcd,
   shedlock: judgeShedLock,
   plain: judgePlain,
+  redisson: judgeRedisson,
   suites: judgeSuites,
   verrou: judgeVerrou,
   "web-locks": judgeWebLocks,

@@ -33,6 +33,7 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
     `${CORE} import { quorum } from "holdfast/quorum"; import { redisPlain } from "holdfast/redis-plain"; ${ANY("c1", "c2", "c3")}`,
   ],
   "docs/backends/redis.md": [""],
+  "docs/backends/redisson.md": ['declare const client: import("ioredis").Redis;'],
   "docs/backends/shedlock.md": [POOL],
   "docs/backends/zookeeper.md": ["", CORE],
   "docs/bullmq.md": [`${LOCKS} ${ANY("charge", "connection")}`],
@@ -64,6 +65,9 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
   ],
   "docs/from-curator.md": [""],
   "docs/from-etcdctl.md": [""],
+  "docs/from-redis-semaphore.md": [`${ANY("step")} declare const redisClient: import("ioredis").Redis;`],
+  "docs/from-redisson.md": [""],
+  "docs/from-redlock.md": [`${ANY("something")} declare const [redisA, redisB, redisC]: import("ioredis").Redis[];`],
   "docs/from-shedlock.md": [POOL],
   "docs/http.md": [
     `${LOCKS} ${ANY("handler")} declare const app: import("express").Express;
@@ -90,6 +94,8 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
     ANY("logger"),
   ],
   "docs/testing.md": ["", TESTING, `${TESTING} ${ANY("backend", "context", "test")}`, SHOWN, CORE, CORE],
+  "docs/verrou.md": [ANY("pay")],
+  "docs/web-locks.md": [ANY("pay", "read", "work"), LOCKS],
   "docs/zh/story.md": STORY,
 };
 

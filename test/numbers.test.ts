@@ -276,6 +276,18 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
     constant("src/backends/redis-plain", "POLL_MIN_MS"),
     constant("src/backends/redis-plain", "POLL_MAX_MS"),
   ],
+  [
+    "docs/backends/redisson.md",
+    "(`watchdog`, {} s unless said)",
+    defaultOf("src/backends/redisson/options.ts", "watchdog") / 1000,
+  ],
+  ["docs/backends/redisson.md", "asked for every {} s or so", constant("src/backends/redisson", "SAFETY_MS") / 1000],
+  [
+    "docs/backends/redisson.md",
+    "is confirmed from every {} ms to every {} ms",
+    constant("src/backends/redisson", "POLL_MIN_MS"),
+    constant("src/backends/redisson", "POLL_MAX_MS"),
+  ],
   ["docs/backends/shedlock.md", "less than {} characters", constant("src/backends/shedlock", "LOCKED_BY_MAX")],
   ["docs/backends/zookeeper.md", "Frames above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
   ["docs/backends/zookeeper.md", "A list or a node above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],

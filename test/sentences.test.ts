@@ -23,6 +23,7 @@ const CONFORMANCE: readonly Shown[] = [
   "postgres",
   "shedlock",
   "redis-plain",
+  "redisson",
   "redis",
   "redis-cluster",
   "redis-sentinel",

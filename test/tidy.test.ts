@@ -134,6 +134,7 @@ const EXCEPTIONS: readonly (readonly [from: string, to: string])[] = [
 const FOREIGN_LAYOUTS: Readonly<Record<string, string>> = {
   "backends/shedlock": "backends/postgres",
   "backends/redis-plain": "backends/redis",
+  "backends/redisson": "backends/redis",
 };
 
 function isOpen(from: string, to: string): boolean {

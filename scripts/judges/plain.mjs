@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { spread } from "../../bench/lib/stats.mjs";
 import { run } from "../../bench/lib/peers.mjs";
-import { takeTurns } from "./plain/take-turns.mjs";
+import { takeTurns } from "./take-turns.mjs";
 
 const HERE = join(import.meta.dirname, "plain");
 const TARGET = join(HERE, "target");

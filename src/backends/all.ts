@@ -7,6 +7,7 @@ export type BackendName =
   | "file"
   | "redis"
   | "redis-plain"
+  | "redisson"
   | "quorum"
   | "zookeeper"
   | "postgres"
@@ -45,6 +46,12 @@ export const BACKENDS: Readonly<Record<BackendName, BackendEntry>> = {
     layout: "plain",
     clients: REDIS_CLIENTS,
     load: () => import("./redis-plain/open.ts"),
+  },
+  redisson: {
+    schemes: REDIS_SCHEMES,
+    layout: "redisson",
+    clients: REDIS_CLIENTS,
+    load: () => import("./redisson/open.ts"),
   },
   quorum: { schemes: ["redlock"], clients: REDIS_CLIENTS, load: () => import("./quorum/open.ts") },
   zookeeper: { schemes: ["zk", "zookeeper"], clients: [], load: () => import("./zookeeper/open.ts") },

@@ -15,6 +15,8 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/conformance/quorum": { cpu: 29, time: 44 },
   "test/conformance/redis-plain": { cpu: 12, time: 20 },
   "test/backends/redis-plain/": { cpu: 16, time: 45 },
+  "test/conformance/redisson": { cpu: 20, time: 30 },
+  "test/backends/redisson/": { cpu: 8, time: 32 },
   "test/conformance/redis": { cpu: 28, time: 36 },
   "test/conformance/zookeeper": { cpu: 16, time: 22 },
   "test/conformance/postgres": { cpu: 15, time: 30 },

@@ -46,6 +46,11 @@ const STORES: Readonly<Record<string, Store>> = {
     outlives: true,
     common: true,
   },
+  redisson: {
+    url: async () => `${(await stopped(startRedis())).url}?layout=redisson&kind=read-write`,
+    outlives: true,
+    common: true,
+  },
   "redis+sentinel": { url: async () => (await stopped(startSentinels())).url, outlives: true, common: true },
   "redis+cluster": { url: async () => (await stopped(startCluster())).url, outlives: true, common: true },
   redlock: {

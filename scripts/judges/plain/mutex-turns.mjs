@@ -1,6 +1,6 @@
 // What a process of redis-semaphore does, and one of the drop-in in its place: takes turns on one mutex. See take-turns.mjs.
 import { Redis } from "ioredis";
-import { work } from "./worker.mjs";
+import { work } from "../worker.mjs";
 
 const { servers, name, ttlMs } = JSON.parse(process.argv[2]);
 

@@ -1,4 +1,4 @@
-// A process of redis-semaphore (npm) that takes turns on one mutex: see take-turns.mjs.
+// A process of redis-semaphore (npm) that takes turns on one mutex: see ../take-turns.mjs.
 import * as library from "redis-semaphore";
 import { takeTurns } from "./mutex-turns.mjs";
 

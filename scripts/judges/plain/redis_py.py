@@ -1,4 +1,4 @@
-# A process of redis-py that takes turns on one lock: see take-turns.mjs.
+# A process of redis-py that takes turns on one lock: see ../take-turns.mjs.
 import json
 import random
 import select

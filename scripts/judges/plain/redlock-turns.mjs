@@ -1,7 +1,7 @@
 // What a process of redlock does, and one of the drop-in `holdfast/redlock` in its place: takes turns on one lock. See take-turns.mjs.
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { work } from "./worker.mjs";
+import { work } from "../worker.mjs";
 
 const { servers, name, ttlMs } = JSON.parse(process.argv[2]);
 

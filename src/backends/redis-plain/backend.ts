@@ -25,16 +25,17 @@ import type { Connection } from "../redis/connection.ts";
 import type { RedisClient } from "../redis/index.ts";
 import { identify, type Identity } from "../redis/query.ts";
 import { runScript } from "../redis/scripts.ts";
-import { refusal, toBackendError, unexpected, unknown } from "./errors.ts";
+import { errors } from "./errors.ts";
 import { forceRelease } from "./force-release.ts";
 import { attempt as attemptScript, release as releaseScript } from "./generated/scripts.ts";
 import { Names } from "./keys.ts";
 import { Voter } from "./member.ts";
 import { type RedisPlainOptions, type Settings, toSettings } from "./options.ts";
 import { inspect, query } from "./query.ts";
-import { toShown, whoText } from "./records.ts";
+import { toShown } from "./records.ts";
+import { whoText } from "../redis/layouts/notes.ts";
 import { renew } from "./renewals.ts";
-import { UnderWay } from "./under-way.ts";
+import { UnderWay } from "../redis/layouts/under-way.ts";
 import { Waiting } from "./waiting.ts";
 
 const CAN: Abilities = {
@@ -89,7 +90,7 @@ export class RedisPlainBackend implements Member {
     this.#names = new Names(settings.prefix, connection.keyPrefix);
     this.#waiting = new Waiting(connection, settings.clock, settings.events);
     this.#voter = new Voter(connection, this.#names, settings);
-    this.#underWay = new UnderWay(settings.clock);
+    this.#underWay = new UnderWay(settings.clock, errors);
     this.#own = own;
     // The server may be another one now: after a restart or a fail-over it may have lost leases.
     this.#stopWatching = connection.onReconnect(() => {
@@ -163,10 +164,10 @@ export class RedisPlainBackend implements Member {
         this.#hasLeft(lock);
         return "held";
       }
-      if (reply !== 0) throw unexpected(claim.name);
+      if (reply !== 0) throw errors.unexpected(claim.name);
       if (this.#connection.breaks() === breaks) return "absent";
       // Some client libraries repeat a command whose connection ended: then "no" may follow a "yes" that was lost.
-      throw unknown(
+      throw errors.unknown(
         claim.name,
         "the connection ended during the release, and the key is no longer ours. Either the first of two requests released it, or it was over before",
       );
@@ -249,7 +250,7 @@ export class RedisPlainBackend implements Member {
 
   #refused({ name }: Claim, lock: string, reply: unknown, tries: number): Refused {
     const [left, now, text]: unknown[] = Array.isArray(reply) ? reply : [];
-    if (typeof left !== "number" || typeof now !== "number" || typeof text !== "string") throw unexpected(name);
+    if (typeof left !== "number" || typeof now !== "number" || typeof text !== "string") throw errors.unexpected(name);
     const shown = toShown(name, now, left, text);
     if (shown === undefined) return { granted: false, heldBy: [], retryMs: left + jitter(2, 0.1, 1) };
     return { granted: false, heldBy: [shown.holding], retryMs: this.#waiting.retryMs(lock, left, tries) };
@@ -258,20 +259,20 @@ export class RedisPlainBackend implements Member {
   #check(claim: Claim): void {
     refuseOutcomes(this.name, CAN, claim);
     if (claim.mode === "exclusive" && claim.limit === 1) return;
-    throw refusal(
+    throw errors.refusal(
       claim.name,
       "a plain lock of Redis has one holder, and knows neither readers nor a limit. Use redis:// without layout=plain",
     );
   }
 
   async #step<T>(lock: string, ask: () => Promise<T>): Promise<T> {
-    if (this.#closed !== undefined) throw refusal(lock, "this backend is closed");
+    if (this.#closed !== undefined) throw errors.refusal(lock, "this backend is closed");
     try {
       const answer = await ask();
       this.#wrote = true;
       return answer;
     } catch (error) {
-      throw toBackendError(error, lock, this.#wrote);
+      throw errors.toBackendError(error, lock, this.#wrote);
     }
   }
 }

@@ -1,13 +1,10 @@
 /** Ends a lease of ours by its fence. One of another library has none, and is left to that library. */
 import type { Connection } from "../redis/connection.ts";
+import { FORCED_MS, forceText } from "../redis/layouts/notes.ts";
 import { runScript } from "../redis/scripts.ts";
-import { refusal, unknown } from "./errors.ts";
+import { errors } from "./errors.ts";
 import { force } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
-import { forceText } from "./records.ts";
-
-/** How long it is shown that a lease was ended by force. */
-const FORCED_MS = 3_600_000;
 
 export async function forceRelease(
   connection: Connection,
@@ -18,7 +15,7 @@ export async function forceRelease(
 ): Promise<boolean> {
   const keys = names.of(name);
   if (fence === 0n) {
-    throw refusal(
+    throw errors.refusal(
       name,
       `a lease of another library has no fence, so Holdfast does not end it: its holder would not notice. Stop that holder first; then, if the key is still there, run DEL ${JSON.stringify(names.full(keys.lock))}`,
     );
@@ -28,5 +25,5 @@ export async function forceRelease(
   if ((await runScript(connection, force, [keys.lock, keys.notes], args)) === 1) return true;
   if (connection.breaks() === breaks) return false;
   // The client library may have sent it twice, and "no" may follow a "yes" that was lost.
-  throw unknown(name, "the connection ended during the force-release. Query the lock, or try again");
+  throw errors.unknown(name, "the connection ended during the force-release. Query the lock, or try again");
 }

@@ -6,7 +6,7 @@
  *   <prefix><name>:holdfast        the same, where the key has a hash tag of its own
  */
 import { slotOf } from "../redis/keys.ts";
-import { refusal } from "./errors.ts";
+import { errors } from "./errors.ts";
 
 const NOTES = ":holdfast";
 /** A tag for a key with odd braces is looked for among so many; about one in 16,384 fits. */
@@ -33,7 +33,7 @@ export class Names {
     const lock = this.#prefix + name;
     // It has no form of its own in UTF-8: two such names would be one key.
     if (LONE_SURROGATE.test(lock)) {
-      throw refusal(name, "its name has half of a surrogate pair, which a key of Redis cannot hold");
+      throw errors.refusal(name, "its name has half of a surrogate pair, which a key of Redis cannot hold");
     }
     return { lock, notes: this.#notes(lock, name) };
   }
@@ -73,7 +73,7 @@ export class Names {
       const notes = `{${tag}}${lock}${NOTES}`;
       if (isThere(notes)) return notes;
     }
-    throw refusal(name, "its braces leave no key beside it in the same slot. Choose another name or prefix");
+    throw errors.refusal(name, "its braces leave no key beside it in the same slot. Choose another name or prefix");
   }
 }
 

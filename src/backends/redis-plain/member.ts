@@ -7,11 +7,12 @@ import type { Connection, Primary } from "../redis/connection.ts";
 import { identify } from "../redis/query.ts";
 import { runScript } from "../redis/scripts.ts";
 import { whyNoMember } from "../redis/server-checks.ts";
-import { refusal, unexpected, unknown } from "./errors.ts";
+import { errors } from "./errors.ts";
 import { vote as voteScript } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
-import { toShown, whoText } from "./records.ts";
+import { toShown } from "./records.ts";
+import { whoText } from "../redis/layouts/notes.ts";
 
 /** The run id of a server of which an operator has said that it lost no lease (`holdfast doctor --init`). */
 const ADMITTED = "holdfast:plain:admitted";
@@ -39,7 +40,7 @@ export class Voter {
   async join({ quarantineMs, allowEviction }: MemberTerms): Promise<MemberFacts> {
     const identity = await identify(this.#connection);
     const trouble = whyNoMember(identity, allowEviction);
-    if (trouble !== undefined) throw refusal("", `this Redis cannot be a quorum member: ${trouble}`);
+    if (trouble !== undefined) throw errors.refusal("", `this Redis cannot be a quorum member: ${trouble}`);
     this.#quarantineMs = quarantineMs;
     await this.#learnAge();
     return { id: identity.runId };
@@ -63,7 +64,7 @@ export class Voter {
     if (this.#connection.breaks() !== breaks) {
       // The client library may have sent it again, to a server that has started since.
       this.doubt();
-      throw unknown(claim.name, "the connection ended during the vote, and the server may have started again");
+      throw errors.unknown(claim.name, "the connection ended during the vote, and the server may have started again");
     }
     return toVote(claim.name, reply);
   }
@@ -95,12 +96,12 @@ export class Voter {
 
 function toVote(name: string, reply: unknown): Vote {
   const [vote, wall, detail, text]: unknown[] = Array.isArray(reply) ? reply : [];
-  if (typeof wall !== "number") throw unexpected(name);
+  if (typeof wall !== "number") throw errors.unexpected(name);
   if (vote === "granted") return { vote, wallMs: wall };
   if (vote === "low" && typeof detail === "string" && /^\d{1,19}$/u.test(detail))
     return { vote, fence: BigInt(detail), wallMs: wall };
   const shown = typeof detail === "number" && typeof text === "string" ? toShown(name, wall, detail, text) : undefined;
-  if (vote !== "held" || shown === undefined) throw unexpected(name);
+  if (vote !== "held" || shown === undefined) throw errors.unexpected(name);
   const { holder, fence, heldMs, remainingMs } = shown.holding;
   return { vote, by: holder, fence, heldMs, remainingMs, wallMs: wall };
 }

@@ -1,14 +1,14 @@
 /** Opens `redis:` URLs with `layout=plain`: those of Redis, with the options of this layout. */
 import { ArgumentError } from "../../contract/argument-error.ts";
 import type { Backend, Member, Renewer } from "../../contract/backend.ts";
-import type { Duration } from "../../contract/duration.ts";
 import { connectionOf } from "../redis/clients/choose.ts";
 import type { Opened } from "../redis/clients/open-ioredis.ts";
 import type { Connection } from "../redis/connection.ts";
 import { confirm, openClient } from "../redis/open.ts";
-import { type Endpoint, parseUrl } from "../redis/url.ts";
+import { commonOptions, durationOf, parseLayoutUrl } from "../redis/layouts/url.ts";
+import type { Endpoint } from "../redis/url.ts";
 import { RedisPlainBackend } from "./backend.ts";
-import { toBackendError } from "./errors.ts";
+import { errors } from "./errors.ts";
 import { Names } from "./keys.ts";
 import { type Settings, toSettings } from "./options.ts";
 import { renew } from "./renewals.ts";
@@ -28,7 +28,7 @@ export async function openBackend(url: string): Promise<Backend> {
     return backend;
   } catch (error) {
     await backend.close();
-    throw toBackendError(error, "", false);
+    throw errors.toBackendError(error, "", false);
   }
 }
 
@@ -59,28 +59,13 @@ async function open(url: string): Promise<OpenedPlain> {
 }
 
 function parsePlainUrl(url: string): { readonly endpoint: Endpoint; readonly settings: Settings } {
-  const at = url.indexOf("?");
-  const params = new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
-  const take = (name: string): string | undefined => {
-    const value = params.get(name) ?? undefined;
-    params.delete(name);
-    return value;
-  };
-  if (take("layout") !== "plain") throw new ArgumentError("Expected `url` to have `layout=plain` in its query");
-  const gap = take("gap");
-  const events = take("events");
+  const { endpoint, own } = parseLayoutUrl(url, "plain", ["gap", "events"]);
+  const { gap, events } = own;
   if (events !== undefined && events !== "true" && events !== "false")
     throw new ArgumentError("Expected `events` in `url` to be true or false");
-  const endpoint = parseUrl(params.size === 0 ? url.slice(0, at) : `${url.slice(0, at)}?${params.toString()}`);
-  const { prefix, idle, ...others } = endpoint.options;
-  const other = Object.entries(others).find(([, value]) => value !== undefined)?.[0];
-  if (other !== undefined) {
-    throw new ArgumentError(`Expected no \`${other}\` in \`url\`: layout=plain knows nothing of it`);
-  }
   const settings = toSettings({
-    prefix,
-    idle,
-    gap: gap !== undefined && /^\d+$/u.test(gap) ? Number(gap) : (gap as Duration | undefined),
+    ...commonOptions(endpoint, "plain"),
+    gap: durationOf(gap),
     events: events === undefined ? undefined : events === "true",
   });
   return { endpoint, settings };

@@ -1,19 +1,20 @@
 /** Reads without changing anything: one lock, or all whose names start so. */
 import type { Forced, Holding, LockState, Snapshot } from "../../contract/backend.ts";
-import type { Connection, Primary } from "../redis/connection.ts";
+import type { Connection } from "../redis/connection.ts";
 import { runScript } from "../redis/scripts.ts";
-import { unexpected } from "./errors.ts";
-import { forced as forcedScript, inspect as inspectScript, look } from "./generated/scripts.ts";
+import { errors } from "./errors.ts";
+import { inspect as inspectScript, look } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
-import { toForced, toShown } from "./records.ts";
-
-const SCAN_COUNT = "512";
+import { toShown } from "./records.ts";
+import { forcedAt } from "../redis/layouts/forced.ts";
+import { toForced } from "../redis/layouts/notes.ts";
+import { readOrHidden, scan } from "../redis/layouts/scan.ts";
 
 export async function inspect(connection: Connection, names: Names, name: string): Promise<LockState> {
   const { lock, notes } = names.of(name);
   const reply = await runScript(connection, inspectScript, [lock, notes], []);
   const [now, left, text, ended]: unknown[] = Array.isArray(reply) ? reply : [];
-  if (typeof now !== "number" || typeof left !== "number" || typeof text !== "string") throw unexpected(name);
+  if (typeof now !== "number" || typeof left !== "number" || typeof text !== "string") throw errors.unexpected(name);
   const shown = toShown(name, now, left, text);
   return { held: shown === undefined ? [] : [shown.holding], pending: [], forced: toForced(name, now, String(ended)) };
 }
@@ -28,7 +29,9 @@ export async function query(connection: Connection, names: Names, start: string)
       held.push(...shown.flatMap((one) => one ?? []).filter(({ name }) => name.startsWith(start)));
     }
     for await (const keys of scan(primary, names.notesGlob(), "hash")) {
-      const found = await Promise.all(keys.map((key) => forcedAt(connection, names, key)));
+      const found = await Promise.all(
+        keys.map((key) => forcedAt(connection, names.bare(key), (name) => names.full(names.of(name).notes) === key)),
+      );
       forced.push(...found.flat().filter(({ name }) => name.startsWith(start)));
     }
   }
@@ -38,38 +41,8 @@ export async function query(connection: Connection, names: Names, start: string)
 async function lookAt(connection: Connection, names: Names, key: string): Promise<Holding | undefined> {
   const name = names.nameOf(key);
   if (name === undefined) return undefined;
-  const [now, left, text] = await read(() => runScript(connection, look, [names.bare(key)], []));
+  const [now, left, text] = await readOrHidden(() => runScript(connection, look, [names.bare(key)], []));
   if (typeof now !== "number" || typeof left !== "number" || typeof text !== "string") return undefined;
   const shown = toShown(name, now, left, text);
   return shown?.isLikely === true ? shown.holding : undefined;
-}
-
-async function forcedAt(connection: Connection, names: Names, key: string): Promise<readonly Forced[]> {
-  const [now, name, ended] = await read(() => runScript(connection, forcedScript, [names.bare(key)], []));
-  if (typeof now !== "number" || typeof name !== "string" || typeof ended !== "string") return [];
-  // The notes of another prefix are notes of other locks.
-  return names.full(names.of(name).notes) === key ? toForced(name, now, ended) : [];
-}
-
-/** A key that has become something else since, or is hidden from this user, is not shown. */
-async function read(ask: () => Promise<unknown>): Promise<readonly unknown[]> {
-  const reply = await ask().catch((error: unknown) => {
-    if (error instanceof Error && /WRONGTYPE|NOPERM/u.test(error.message)) return [];
-    throw error;
-  });
-  return Array.isArray(reply) ? reply : [];
-}
-
-async function* scan(primary: Primary, pattern: string, type: string): AsyncGenerator<readonly string[]> {
-  let cursor = "0";
-  const seen = new Set<string>();
-  do {
-    const reply = await primary.command(["SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT, "TYPE", type]);
-    if (!Array.isArray(reply) || !Array.isArray(reply[1])) throw new Error("unexpected reply to SCAN");
-    cursor = String(reply[0]);
-    // SCAN may return a key twice.
-    const fresh = reply[1].map(String).filter((key) => !seen.has(key));
-    fresh.forEach((key) => seen.add(key));
-    if (fresh.length > 0) yield fresh;
-  } while (cursor !== "0");
 }

@@ -1,16 +1,9 @@
 /** Reads what the scripts show of a lock's key: a lease of ours, or the value of another library, of which only the beginning comes. */
-import type { Claim, Forced, Holding, Meta } from "../../contract/backend.ts";
-import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../../contract/foreign.ts";
+import type { Holding } from "../../contract/backend.ts";
+import { NEVER_MS, toWho } from "../redis/layouts/notes.ts";
 
-/** Shown for a key that never expires: a number must be finite. */
-const NEVER_MS = 100 * 365 * 86_400_000;
 const OURS = /^(ours|kept):(\d{1,19}):(\d{1,15}):(\d{1,15}):(\d{1,15}):(.*)$/su;
 const OTHER = /^other:(\d{1,10}):([01]):(.{0,4})$/su;
-
-/** What a claim says of itself, as it is stored. */
-export function whoText({ holder, meta }: Claim): string {
-  return JSON.stringify([clipped(holder, HOLDER_MAX), meta]);
-}
 
 /** Whose a key is. */
 export interface Shown {
@@ -38,42 +31,4 @@ export function toShown(name: string, nowMs: number, leftMs: number, text: strin
   const holder = `another library (value ${start}…, ${length} bytes${never})`;
   // It has no fence, and when it began is not known.
   return { holding: { ...rest, holder, fence: 0n, heldMs: 0, meta: {} }, isLikely: likely === "1" };
-}
-
-function toWho(text: string): { readonly holder: string; readonly meta: Meta } {
-  const [holder, meta]: unknown[] = parsed(text, []);
-  const entries = typeof meta === "object" && meta !== null ? Object.entries(meta) : [];
-  const isMeta = entries.every(([, value]) => typeof value === "string") && text.length <= 2 * META_BYTES_MAX;
-  return {
-    holder: typeof holder === "string" ? clipped(holder, HOLDER_MAX) : "unknown",
-    meta: isMeta ? (Object.fromEntries(entries) as Meta) : {},
-  };
-}
-
-/** Who ended a lease by force, and why. */
-export function toForce(text: string): { readonly by: string; readonly reason: string } | undefined {
-  const [by, reason]: unknown[] = parsed(text, []);
-  if (typeof by !== "string" || typeof reason !== "string") return undefined;
-  return { by: clipped(by, HOLDER_MAX), reason: clipped(reason, REASON_MAX) };
-}
-
-export function forceText(by: string, reason: string): string {
-  return JSON.stringify([clipped(by, HOLDER_MAX), clipped(reason, REASON_MAX)]);
-}
-
-/** From `<when> <fence> <why>`. */
-export function toForced(name: string, nowMs: number, text: string): readonly Forced[] {
-  const [, at, fence, why] = /^(\d{1,15}) (\d{1,19}) (.*)$/su.exec(text) ?? [];
-  const force = toForce(why ?? "");
-  if (fence === undefined || force === undefined) return [];
-  return [{ name, fence: BigInt(fence), ...force, agoMs: Math.max(0, nowMs - Number(at)) }];
-}
-
-function parsed(text: string, otherwise: unknown[]): unknown[] {
-  try {
-    const value: unknown = JSON.parse(text);
-    return Array.isArray(value) ? value : otherwise;
-  } catch {
-    return otherwise;
-  }
 }

@@ -1,17 +1,15 @@
 /** Renews leases, many in one call, each with its own answer. Used by the backend, and by the renewer of a worker thread. */
 import type { Claim, Renewal } from "../../contract/backend.ts";
 import type { Connection } from "../redis/connection.ts";
-import { slotOf } from "../redis/keys.ts";
 import { runScript } from "../redis/scripts.ts";
-import { toBackendError, unexpected } from "./errors.ts";
-import { renew as renewScript, why } from "./generated/scripts.ts";
+import { errors } from "./errors.ts";
+import { renew as renewScript } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
-import { toForce, whoText } from "./records.ts";
+import { GONE, whyGone } from "../redis/layouts/forced.ts";
+import { whoText } from "../redis/layouts/notes.ts";
+import { inPortions } from "../redis/layouts/portions.ts";
 
-/** A call for so many takes about a millisecond of the server's time. */
-const PORTION = 250;
 const RENEWED: Renewal = { held: true };
-const GONE: Renewal = { held: false, reason: { kind: "gone" } };
 const RETAKEN: Renewal = { held: false, reason: { kind: "retaken" } };
 const OVERWRITTEN: Renewal = { held: false, reason: { kind: "overwritten" } };
 
@@ -29,17 +27,12 @@ export async function renew(
   fences?: readonly bigint[],
 ): Promise<readonly Renewal[]> {
   const answers: Renewal[] = [];
-  const calls = new Map<number, Ask[]>();
-  for (const [at, claim] of claims.entries()) {
-    const key = names.of(claim.name).lock;
-    const ask = { at, claim, key, fence: fences === undefined ? "" : String(fences[at]) };
-    // In a cluster a call takes the keys of one slot, whichever they are; elsewhere as many as go in one portion.
-    const call = connection.topology === "cluster" ? slotOf(names.full(key)) : Math.floor(at / PORTION);
-    const same = calls.get(call);
-    if (same === undefined) calls.set(call, [ask]);
-    else same.push(ask);
-  }
-  await Promise.all([...calls.values()].map((asks) => renewTogether(connection, names, asks, answers)));
+  const asks = claims.map((claim, at): Ask => {
+    const fence = fences === undefined ? "" : String(fences[at]);
+    return { at, claim, key: names.of(claim.name).lock, fence };
+  });
+  const calls = inPortions(connection, asks, ({ key }) => names.full(key));
+  await Promise.all(calls.map((call) => renewTogether(connection, names, call, answers)));
   return answers;
 }
 
@@ -57,28 +50,24 @@ async function renewTogether(
   ]);
   const keys = asks.map(({ key }) => key);
   const replies: unknown = await runScript(connection, renewScript, keys, args).catch((error: unknown) =>
-    toBackendError(error, asks.length === 1 ? (asks[0] as Ask).claim.name : ""),
+    errors.toBackendError(error, asks.length === 1 ? (asks[0] as Ask).claim.name : ""),
   );
   const read = asks.map(async ({ at, claim }, index) => {
     const answer = toRenewal(claim.name, replies, index);
-    answers[at] = answer === GONE ? await whyGone(connection, names, claim) : answer;
+    answers[at] = answer === GONE ? await whyGone(connection, names.of(claim.name).notes, claim.id) : answer;
   });
   await Promise.all(read);
 }
 
 function toRenewal(name: string, replies: unknown, index: number): Renewal {
-  if (!Array.isArray(replies)) return { held: "unknown", cause: replies instanceof Error ? replies : unexpected(name) };
+  if (!Array.isArray(replies))
+    return { held: "unknown", cause: replies instanceof Error ? replies : errors.unexpected(name) };
   const reply: unknown = replies[index];
   if (reply === 1) return RENEWED;
   if (reply === 2) return RETAKEN;
   if (reply === 0) return GONE;
-  if (typeof reply !== "string") return { held: "unknown", cause: unexpected(name) };
-  return reply.includes("WRONGTYPE") ? OVERWRITTEN : { held: "unknown", cause: toBackendError(new Error(reply), name) };
-}
-
-/** Not to know it does not make it less gone. */
-async function whyGone(connection: Connection, names: Names, { name, id }: Claim): Promise<Renewal> {
-  const reply = await runScript(connection, why, [names.of(name).notes], [id]).catch(() => "");
-  const force = typeof reply === "string" ? toForce(reply) : undefined;
-  return force === undefined ? GONE : { held: false, reason: { kind: "forced", ...force } };
+  if (typeof reply !== "string") return { held: "unknown", cause: errors.unexpected(name) };
+  return reply.includes("WRONGTYPE")
+    ? OVERWRITTEN
+    : { held: "unknown", cause: errors.toBackendError(new Error(reply), name) };
 }

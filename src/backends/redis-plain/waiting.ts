@@ -2,10 +2,10 @@
  * How a claim waits: other libraries send no message when they release a lock, so it is asked for again, later each time. Where the server sends
  * keyspace events, the deletion of the key wakes the claims that wait for it, also if another library has deleted it.
  */
-import type { Clock, Timer } from "../../contract/clock.ts";
+import type { Clock } from "../../contract/clock.ts";
 import { jitter } from "../../contract/random.ts";
 import type { Connection } from "../redis/connection.ts";
-import { Subscriber } from "../redis/subscriber.ts";
+import { Feed } from "../redis/layouts/feed.ts";
 
 /** The pauses between two questions without events: from the least, half as long again each time, to the most. */
 const POLL_MIN_MS = 20;
@@ -15,23 +15,12 @@ const POLL_GROWTH = 1.5;
 const SAFETY_MS = 2000;
 /** Key and events that end it: deletions, expiry, and what else removes a key. */
 const ENDS: ReadonlySet<string> = new Set(["del", "expired", "evicted", "rename_from", "move_from"]);
-/** A subscription outlives its last waiter, because a claim that asks again waits again. */
-const LINGER_MS = 2000;
 /** The server's settings are looked at again after this long. */
 const CHECK_MS = 30_000;
 
-/** One key that is waited for. */
-interface Watched {
-  readonly wakes: Set<() => void>;
-  /** When it was last removed, as far as events showed. */
-  endedMs: number;
-  linger: Timer;
-}
-
 /** The events of one server: those of a cluster's nodes do not reach the others. */
-interface Feed {
-  readonly subscriber: Subscriber;
-  readonly channels: Map<string, Watched>;
+interface Events {
+  readonly feed: Feed;
   /** It sent an event that was waited for, or its settings say that it does. */
   sure: boolean;
 }
@@ -40,7 +29,7 @@ export class Waiting {
   readonly #connection: Connection;
   readonly #clock: Clock;
   readonly #enabled: boolean;
-  readonly #feeds: Map<string, Feed> = new Map();
+  readonly #feeds: Map<string, Events> = new Map();
   readonly #checks: Map<string, { readonly found: Promise<Found>; readonly atMs: number }> = new Map();
   #closed = false;
 
@@ -53,8 +42,8 @@ export class Waiting {
   /** When to ask again. `leftMs`: until the key expires, if it does; `tries`: how often the claim was refused before. */
   retryMs(key: string, leftMs: number, tries: number): number {
     const pollMs = Math.min(POLL_MAX_MS, POLL_MIN_MS * POLL_GROWTH ** Math.min(tries, 20));
-    const feed = this.#feeds.get(this.#connection.nodeOf(key));
-    const pauseMs = feed?.sure === true ? jitter(SAFETY_MS, 0.75, 1.25) : jitter(pollMs, 0.5, 1);
+    const events = this.#feeds.get(this.#connection.nodeOf(key));
+    const pauseMs = events?.sure === true ? jitter(SAFETY_MS, 0.75, 1.25) : jitter(pollMs, 0.5, 1);
     // Of a key that never expires, time says nothing.
     return leftMs < 0 ? pauseMs : Math.min(pauseMs, leftMs + jitter(POLL_MIN_MS, 0.05, 0.5));
   }
@@ -66,7 +55,7 @@ export class Waiting {
     let stopped = false;
     void this.#channel(bare, key).then((found) => {
       if (found === undefined || stopped || this.#closed) return;
-      stop = this.#listen(found.feed, found.channel, sinceMs, wake);
+      stop = found.feed.listen(found.channel, sinceMs, wake);
     });
     return () => {
       stopped = true;
@@ -80,48 +69,8 @@ export class Waiting {
 
   close(): void {
     this.#closed = true;
-    for (const { subscriber, channels } of this.#feeds.values()) {
-      subscriber.close();
-      for (const { linger } of channels.values()) this.#clock.clearTimer(linger);
-    }
+    for (const { feed } of this.#feeds.values()) feed.close();
     this.#feeds.clear();
-  }
-
-  #listen(feed: Feed, channel: string, sinceMs: number, wake: () => void): () => void {
-    let watched = feed.channels.get(channel);
-    if (watched === undefined) {
-      watched = { wakes: new Set(), endedMs: -Infinity, linger: undefined };
-      feed.channels.set(channel, watched);
-      // The key may have been removed between the refusal and this subscription; an unnecessary question does no harm.
-      feed.subscriber.add(channel).then(
-        () => this.#ended(feed, channel),
-        () => {},
-      );
-    }
-    const { wakes } = watched;
-    this.#clock.clearTimer(watched.linger);
-    watched.linger = undefined;
-    // A function of its own: the same one may be passed twice.
-    const own = (): void => wake();
-    wakes.add(own);
-    if (watched.endedMs >= sinceMs) queueMicrotask(own);
-    const known = watched;
-    return () => {
-      if (!wakes.delete(own) || wakes.size > 0) return;
-      known.linger = this.#clock.setTimer(() => {
-        feed.channels.delete(channel);
-        void feed.subscriber.remove(channel).catch(() => {});
-      }, LINGER_MS);
-    };
-  }
-
-  #ended(feed: Feed, channel: string): void {
-    const watched = feed.channels.get(channel);
-    if (watched === undefined) return;
-    watched.endedMs = this.#clock.now();
-    // A copy: one that is woken may stop waiting, or wait again.
-    const wakes = [...watched.wakes];
-    for (const wake of wakes) wake();
   }
 
   /** The feed and the channel of a key. `undefined`: its server sends no events, or does not let us ask. */
@@ -134,35 +83,23 @@ export class Waiting {
       this.#checks.set(address, check);
     }
     const { database, sends } = await check.found;
-    const feed = this.#feeds.get(address);
+    const events = this.#feeds.get(address);
     if (database === undefined || sends === false || this.#closed) {
-      if (feed !== undefined) feed.sure = false;
+      if (events !== undefined) events.sure = false;
       return undefined;
     }
-    const known = feed ?? this.#open(address);
+    const known = events ?? this.#open(address);
     if (sends === true) known.sure = true;
-    return { feed: known, channel: `__keyspace@${database}__:${key}` };
+    return { feed: known.feed, channel: `__keyspace@${database}__:${key}` };
   }
 
-  #open(address: string): Feed {
-    const channels: Feed["channels"] = new Map();
-    const subscriber = new Subscriber(
-      this.#connection,
-      (channel, event) => {
-        if (!channels.has(channel)) return;
-        feed.sure = true;
-        if (ENDS.has(event)) this.#ended(feed, channel);
-      },
-      () => {
-        // Events may have been missed while it was not connected.
-        const all = [...channels.keys()];
-        for (const channel of all) this.#ended(feed, channel);
-      },
-      address,
-    );
-    const feed: Feed = { subscriber, channels, sure: false };
-    this.#feeds.set(address, feed);
-    return feed;
+  #open(address: string): Events {
+    const ends = (event: string): boolean => ENDS.has(event);
+    const heard = (): void => void (events.sure = true);
+    const feed = new Feed(this.#connection, this.#clock, address, { ends, heard });
+    const events: Events = { feed, sure: false };
+    this.#feeds.set(address, events);
+    return events;
   }
 }
 

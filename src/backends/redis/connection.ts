@@ -22,7 +22,10 @@ export interface OwnConnection {
   send(commands: readonly (readonly string[])[]): Promise<readonly unknown[]>;
   /** Resolves when the server has confirmed. */
   subscribe(channels: readonly string[]): Promise<void>;
-  unsubscribe(channel: string): Promise<void>;
+  /** As SSUBSCRIBE does: the server must have the slot of the channel. */
+  subscribeSharded(channel: string): Promise<void>;
+  /** `sharded`: of both kinds. */
+  unsubscribe(channel: string, sharded?: boolean): Promise<void>;
   close(): void;
 }
 

@@ -14,6 +14,7 @@ export class Subscriber {
   readonly #message: (channel: string, text: string) => void;
   readonly #ready: () => void;
   readonly #to: Destination;
+  readonly #sharded: boolean;
   readonly #channels: Set<string> = new Set();
   readonly #stopWatching: () => void;
   #own: OwnConnection | undefined;
@@ -26,14 +27,19 @@ export class Subscriber {
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  /** `ready` is called whenever all channels are subscribed: the first time, and after each reconnect. */
+  /**
+   * `ready` is called whenever all channels are subscribed: the first time, and after each reconnect. `sharded`: the same channels are
+   * listened to as sharded ones, too, which need the node of a cluster that has their slot.
+   */
   constructor(
     connection: Connection,
     message: (channel: string, text: string) => void,
     ready: () => void,
     to: Destination = "",
+    sharded = false,
   ) {
     this.#to = to;
+    this.#sharded = sharded;
     this.#connection = connection;
     this.#message = message;
     this.#ready = ready;
@@ -47,7 +53,7 @@ export class Subscriber {
     this.#channels.add(channel);
     const own = this.#own;
     if (own === undefined) return this.#open();
-    await own.subscribe([channel]).catch((error: unknown) => {
+    await this.#subscribe(own, [channel]).catch((error: unknown) => {
       // The next connection subscribes to all.
       own.close();
       throw error;
@@ -55,7 +61,7 @@ export class Subscriber {
   }
 
   async remove(channel: string): Promise<void> {
-    if (this.#channels.delete(channel)) await this.#own?.unsubscribe(channel);
+    if (this.#channels.delete(channel)) await this.#own?.unsubscribe(channel, this.#sharded);
   }
 
   close(): void {
@@ -106,7 +112,7 @@ export class Subscriber {
       for (;;) {
         const missing = [...this.#channels].filter((channel) => !done.has(channel));
         if (missing.length === 0) break;
-        await withinOpenTime(own.subscribe(missing), "did not answer SUBSCRIBE", () => own.close());
+        await withinOpenTime(this.#subscribe(own, missing), "did not answer SUBSCRIBE", () => own.close());
         missing.forEach((channel) => done.add(channel));
       }
       if (!own.isOpen) throw new Error("the connection for messages ended");
@@ -121,8 +127,15 @@ export class Subscriber {
     this.#pingLater(own);
     // Removed while they were being subscribed.
     const gone = [...done].filter((channel) => !this.#channels.has(channel));
-    for (const channel of gone) void own.unsubscribe(channel).catch(() => {});
+    for (const channel of gone) void own.unsubscribe(channel, this.#sharded).catch(() => {});
     this.#ready();
+  }
+
+  #subscribe(own: OwnConnection, channels: readonly string[]): Promise<void> {
+    // One by one: channels of different slots do not go together. An old server knows no sharded channels, a slot may have moved, and one
+    // library then never settles. The server answers in order, so that these are done when the others are confirmed.
+    if (this.#sharded) for (const channel of channels) void own.subscribeSharded(channel).catch(() => {});
+    return own.subscribe(channels);
   }
 
   #ended(): void {

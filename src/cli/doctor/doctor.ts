@@ -14,6 +14,7 @@ export const EXAMINERS: Readonly<Record<BackendName, (() => Promise<Examine>) | 
   file: async () => (await import("./file.ts")).examineFile,
   redis: async () => (await import("./redis.ts")).examineRedis,
   "redis-plain": async () => (await import("./redis-plain.ts")).examineRedisPlain,
+  redisson: async () => (await import("./redisson.ts")).examineRedisson,
   quorum: async () => (await import("./quorum.ts")).examineQuorum,
   zookeeper: async () => (await import("./zookeeper.ts")).examineZooKeeper,
   postgres: async () => (await import("./postgres.ts")).examinePostgres,
@@ -60,7 +61,7 @@ export const doctorCommand: Command = {
       throw new UsageError("--init ends a quarantine: there is none without redlock: or failover=quarantine", "doctor");
     }
     const isForeign = flags.has("foreign");
-    if (isForeign && backend !== "redis" && backend !== "redis-plain")
+    if (isForeign && backend !== "redis" && backend !== "redis-plain" && backend !== "redisson")
       throw new UsageError("--foreign looks into one Redis: use a redis: URL", "doctor");
     const examine = isForeign ? (await import("./foreign.ts")).examineForeign : await load();
     const say = (line: string): void => {

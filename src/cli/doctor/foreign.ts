@@ -45,7 +45,7 @@ const STRINGS: readonly (Kind & { readonly key?: RegExp; readonly value?: RegExp
 export const examineForeign: Examine = async ({ url }) => {
   const at = url.indexOf("?");
   const params = new URLSearchParams(at < 0 ? "" : url.slice(at + 1));
-  for (const own of ["layout", "gap", "events"]) params.delete(own);
+  for (const own of ["layout", "gap", "events", "kind", "watchdog"]) params.delete(own);
   const endpoint = parseUrl(at < 0 ? url : url.slice(0, at) + (params.size === 0 ? "" : `?${params.toString()}`));
   const opened = await openClient(endpoint);
   try {
@@ -113,7 +113,8 @@ async function kindOf(primary: Primary, type: string, key: string): Promise<Kind
   if (type === "hash") {
     const reply = await primary.command(["HSCAN", key, "0", "COUNT", "10"]).catch(() => []);
     const fields: unknown = Array.isArray(reply) ? reply[1] : [];
-    const isTheirs = Array.isArray(fields) && fields.some((field) => /^[0-9a-f-]{36}:\d+$/u.test(String(field)));
+    const isTheirs =
+      Array.isArray(fields) && fields.some((field) => /^[0-9a-f-]{36}:-?\d+(?::write)?$/u.test(String(field)));
     return isTheirs ? REDISSON : undefined;
   }
   const value = String(await primary.command(["GETRANGE", key, "0", String(VALUE_MAX - 1)]).catch(() => ""));

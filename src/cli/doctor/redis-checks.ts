@@ -1,5 +1,5 @@
 /** What a Redis server's own words mean for locks. Shared by the checks of one server and of a quorum's members. */
-import type { Member } from "../../contract/backend.ts";
+import type { Backend } from "../../contract/backend.ts";
 import { systemClock } from "../../contract/clock.ts";
 import { LockBackendError } from "../../contract/errors.ts";
 import { within } from "../../contract/time-limit.ts";
@@ -17,7 +17,7 @@ export interface Identified {
 }
 
 /** Asks a server who it is. Rejects with a {@link LockBackendError} when it does not say so in time. */
-export async function ask(member: Member): Promise<Identified> {
+export async function ask(member: Backend): Promise<Identified> {
   if (!("identify" in member)) throw new TypeError("Expected a Redis backend");
   const { identify } = member as { identify: () => Promise<Identity> };
   // The first answer pays for the connection; the second is the one to measure.

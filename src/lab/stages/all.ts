@@ -50,6 +50,8 @@ const STAGES: Readonly<Record<StageName, StageEntry | null>> = {
   shedlock: null,
   // The same server and the same connections as those of redis: what differs is played in test/backends/redis-plain.
   "redis-plain": null,
+  // As for redis-plain; and beside real Java in `npm run judges -- redisson`.
+  redisson: null,
   etcd: {
     play: openEtcdStage,
     soak: { open: openEtcdStage, faults: [...CLIENT_FAULTS, ...NETWORK_FAULTS, ...RESTARTS] },

@@ -5,6 +5,7 @@ import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
 import { newClaim } from "../../../src/testing/claim.ts";
 import { granted } from "../../../src/testing/attempts.ts";
 import { type Lab, startLab } from "./lab.ts";
+import { loseReply } from "../redis/lose-reply.ts";
 
 let lab: Lab;
 let proxy: Proxy;
@@ -18,24 +19,6 @@ afterAll(async () => {
   await proxy.stop();
   await lab[Symbol.asyncDispose]();
 });
-
-/** The server carries the next call of the script out; its reply is lost with the connection. Resolves when that has happened. */
-function loseReply(sha: string): Promise<void> {
-  return new Promise((lost) => {
-    let lose = false;
-    proxy.onRequest = (chunk) => {
-      lose ||= chunk.includes(sha);
-      return undefined;
-    };
-    proxy.onReply = () => {
-      if (!lose) return undefined;
-      proxy.onRequest = undefined;
-      proxy.onReply = undefined;
-      lost();
-      return "reset";
-    };
-  });
-}
 
 describe.each([
   ["a library that repeats commands", {}],
@@ -57,7 +40,7 @@ describe.each([
   test("a grant whose reply was lost is found again by the claim's id, with its fence", async () => {
     const store = await backend();
     const claim = claimOf("attempt");
-    const lost = loseReply(scripts.attempt.sha);
+    const lost = loseReply(proxy, scripts.attempt.sha);
     const first = await store.attempt(claim).catch(() => undefined);
     await lost;
     const value = await lab.raw.get(claim.name);
@@ -72,7 +55,7 @@ describe.each([
     const store = await backend();
     const claim = claimOf("release");
     await granted(store, claim);
-    const lost = loseReply(scripts.release.sha);
+    const lost = loseReply(proxy, scripts.release.sha);
     await expect(store.release(claim)).rejects.toMatchObject({ fatal: false });
     await lost;
     expect(await lab.raw.exists(claim.name)).toBe(0);
@@ -87,7 +70,7 @@ describe.each([
     const store = await backend();
     const claim = claimOf("force");
     const { fence } = await granted(store, claim);
-    const lost = loseReply(scripts.force.sha);
+    const lost = loseReply(proxy, scripts.force.sha);
     await expect(store.forceRelease(claim.name, fence, "me", "why")).rejects.toMatchObject({ fatal: false });
     await lost;
     expect(await store.renew([claim])).toMatchObject([{ held: false, reason: { kind: "forced", by: "me" } }]);

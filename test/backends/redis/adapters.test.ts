@@ -248,6 +248,7 @@ function serverWith(answer: (command: readonly string[]) => unknown): {
       },
       send: async (commands) => commands.map(answer),
       subscribe: async () => {},
+      subscribeSharded: async () => {},
       unsubscribe: async () => {},
       close: () => (isOpen = false),
     };

@@ -32,6 +32,7 @@ function stage() {
           new Promise<void>((resolve, reject) => {
             [confirm, refuse] = [resolve, reject];
           }),
+        subscribeSharded: async () => {},
         unsubscribe: async () => {},
         close() {
           if (!line.isOpen) return;

@@ -68,16 +68,6 @@ lasts(KEYS[2], tonumber(ARGV[3]))
 return 1`,
 };
 
-export const forced: Script = {
-  name: "forced",
-  sha: "03866733e474b7855af9b35ff7e1f0aa0d71dc24",
-  source: `local name, forced = unpack(redis.call('HMGET', KEYS[1], 'name', 'forced'))
-local at, _, fence, why = string.match(forced or '', '^(%d+) (%S+) (%d+) (.*)$')
-if not at or not name then return {} end
-local time = redis.call('TIME')
-return { time[1] * 1000 + math.floor(time[2] / 1000), name, table.concat({ at, fence, why }, ' ') }`,
-};
-
 export const inspect: Script = {
   name: "inspect",
   sha: "d0c2470085a8ab24b362dea92fba6ce1536b8279",
@@ -164,12 +154,4 @@ redis.call('SET', KEYS[1], table.concat({ 'holdfast', ARGV[1], ARGV[7], since or
 redis.call('HSET', KEYS[2], 'fence', ARGV[7])
 lasts(KEYS[2], keep + ARGV[5])
 return { 'granted', now }`,
-};
-
-export const why: Script = {
-  name: "why",
-  sha: "139ef36ea2819f8c44210ac90ce445477b1eb1ab",
-  source: `local forced = redis.call('HGET', KEYS[1], 'forced') or ''
-local id, why = string.match(forced, '^%d+ (%S+) %d+ (.*)$')
-return id == ARGV[1] and why or ''`,
 };

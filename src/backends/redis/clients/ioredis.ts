@@ -45,6 +45,8 @@ interface OwnClient extends Omit<IoredisClient, "stream"> {
   disconnect(): void;
   subscribe(...channels: string[]): Promise<unknown>;
   unsubscribe(...channels: string[]): Promise<unknown>;
+  ssubscribe(...channels: string[]): Promise<unknown>;
+  sunsubscribe(...channels: string[]): Promise<unknown>;
 }
 
 interface ClusterClient extends IoredisClient {
@@ -242,7 +244,9 @@ async function openOwn(client: IoredisClient, to: string, events: OwnConnectionE
   const own = template.duplicate({ ...OWN, ...where });
   // Errors appear in the commands that fail; without a listener they would be printed.
   own.on("error", () => {});
-  own.on("message", ((channel: string, text: string) => events.message(channel, text)) as (...args: never[]) => void);
+  const heard = ((channel: string, text: string) => events.message(channel, text)) as (...args: never[]) => void;
+  own.on("message", heard);
+  own.on("smessage", heard);
   await own.connect().catch((error: unknown) => {
     own.disconnect();
     throw error;
@@ -271,7 +275,10 @@ async function openOwn(client: IoredisClient, to: string, events: OwnConnectionE
       });
     },
     subscribe: async (channels) => void (await own.subscribe(...channels)),
-    unsubscribe: async (channel) => void (await own.unsubscribe(channel)),
+    subscribeSharded: async (channel) => void (await own.ssubscribe(channel)),
+    unsubscribe: async (channel, sharded = false) => {
+      await Promise.all([own.unsubscribe(channel), sharded && own.sunsubscribe(channel)]);
+    },
     close: () => own.disconnect(),
   };
 }

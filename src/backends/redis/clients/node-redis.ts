@@ -23,6 +23,8 @@ interface Own extends Standalone {
   connect(): Promise<unknown>;
   subscribe(channels: readonly string[], listener: Listener): Promise<unknown>;
   unsubscribe(channel: string, listener?: Listener): Promise<unknown>;
+  sSubscribe(channels: string, listener: Listener): Promise<unknown>;
+  sUnsubscribe(channel: string, listener?: Listener): Promise<unknown>;
   unref(): void;
   destroy(): void;
 }
@@ -192,7 +194,10 @@ async function openOwn(
       });
     },
     subscribe: async (channels) => void (await own.subscribe(channels, heard)),
-    unsubscribe: async (channel) => void (await own.unsubscribe(channel, heard)),
+    subscribeSharded: async (channel) => void (await own.sSubscribe(channel, heard)),
+    unsubscribe: async (channel, sharded = false) => {
+      await Promise.all([own.unsubscribe(channel, heard), sharded && own.sUnsubscribe(channel, heard)]);
+    },
     close: end,
   };
 }

@@ -19,7 +19,7 @@ export async function takeTurns({ ours, theirs, order, seconds }) {
   for (let i = 0; i < SIDE; i++) for (const side of ["ours", "theirs"]) enlist(side);
   try {
     // A runtime needs a while to start; from then on all take part.
-    for (let i = 0; workers.some(({ sections }) => sections.length === 0) && i < 600; i++) await sleep(50);
+    await allServed(workers);
     const strikes = Math.max(2, Math.floor(seconds / 3));
     for (let i = 0; i < strikes; i++) {
       await sleep((seconds * 1000) / strikes / 2);
@@ -31,10 +31,16 @@ export async function takeTurns({ ours, theirs, order, seconds }) {
       }
     }
     await sleep(TTL_MS * 2);
+    await allServed(workers);
   } finally {
     await Promise.all(workers.map((worker) => worker.end()));
   }
   return judge(workers);
+}
+
+async function allServed(workers) {
+  const isMissing = ({ sections, killed }) => !killed && sections.length === 0;
+  for (let i = 0; workers.some(isMissing) && i < 600; i++) await sleep(50);
 }
 
 function pick(workers, side) {
@@ -64,9 +70,17 @@ class Worker {
   }
 
   #read(line) {
-    const [word, time] = line.split(" ");
+    // Behind the time of "in": "shared" or "exclusive", and the fence, where there are any.
+    const [word, time, mode = "exclusive", fence] = line.split(" ");
     if (word === "want") this.#wanted = BigInt(time);
-    else if (word === "in") this.sections.push({ side: this.side, wanted: this.#wanted, from: BigInt(time) });
+    else if (word === "in")
+      this.sections.push({
+        side: this.side,
+        wanted: this.#wanted,
+        from: BigInt(time),
+        mode,
+        fence: fence && BigInt(fence),
+      });
     else if (word === "out") this.sections.at(-1).to = BigInt(time);
     else if (word === "lost") this.sections.at(-1).lost = true;
   }
@@ -88,13 +102,22 @@ class Worker {
 function judge(workers) {
   const all = workers.flatMap(({ sections }) => sections).sort((a, b) => (a.from < b.from ? -1 : 1));
   const whole = all.filter(({ to, lost }) => to !== undefined && lost !== true);
-  let overlaps = 0;
   const handOvers = { toOurs: [], toTheirs: [] };
+  let [overlaps, unordered] = [0, 0];
+  // Until when a process was inside, and until when one that was alone.
+  let [inside, alone, fence] = [0n, 0n, 0n];
   for (const [at, section] of whole.entries()) {
+    const isAlone = section.mode === "exclusive";
+    if (section.from < (isAlone ? inside : alone)) overlaps++;
+    if (section.fence !== undefined && section.fence <= fence) unordered++;
+    fence = section.fence ?? fence;
+    if (section.to > inside) inside = section.to;
+    if (isAlone && section.to > alone) alone = section.to;
     const next = whole[at + 1];
-    if (next === undefined) continue;
-    if (next.from < section.to) overlaps++;
-    else if (next.wanted < section.to && next.side !== section.side)
+    if (next === undefined || (!isAlone && next.mode === "shared") || next.from < inside) continue;
+    // One that was killed inside held the lock until its ttl was over.
+    if (all[all.indexOf(section) + 1] !== next) continue;
+    if (next.wanted < section.to && next.side !== section.side)
       handOvers[next.side === "ours" ? "toOurs" : "toTheirs"].push(Number(next.from - section.to) / 1e6);
   }
   const survivors = workers.filter(({ killed }) => !killed);
@@ -105,6 +128,7 @@ function judge(workers) {
     kills: workers.length - survivors.length,
     lost: all.filter(({ lost }) => lost === true).length,
     overlaps,
+    unordered,
     handOvers,
     errors: survivors.map(({ errors }) => errors).filter((text) => text !== ""),
   };

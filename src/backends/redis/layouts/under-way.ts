@@ -1,10 +1,10 @@
 /** What the store has not answered yet, so that a release never overtakes a request for its claim, and close() leaves nothing behind or says what. */
-import type { Claim } from "../../contract/backend.ts";
-import type { Clock } from "../../contract/clock.ts";
-import { formatMs } from "../../contract/duration.ts";
-import { type LockBackendError, quote } from "../../contract/errors.ts";
-import { within } from "../../contract/time-limit.ts";
-import { unknown } from "./errors.ts";
+import type { Claim } from "../../../contract/backend.ts";
+import type { Clock } from "../../../contract/clock.ts";
+import { formatMs } from "../../../contract/duration.ts";
+import { type LockBackendError, quote } from "../../../contract/errors.ts";
+import { within } from "../../../contract/time-limit.ts";
+import type { LayoutErrors } from "./errors.ts";
 
 /** How long close() waits for answers at most. */
 const CLOSE_MS = 2000;
@@ -17,11 +17,13 @@ interface Request {
 
 export class UnderWay {
   readonly #clock: Clock;
+  readonly #errors: LayoutErrors;
   /** By the claims' ids: settles, and never rejects, when the last request for the claim is answered. */
   readonly #requests: Map<string, Request> = new Map();
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, errors: LayoutErrors) {
     this.#clock = clock;
+    this.#errors = errors;
   }
 
   /** Sends a request for the claim, after the answers to those before it. */
@@ -44,6 +46,6 @@ export class UnderWay {
     const more = names.length > NAMES_SHOWN ? ` and ${names.length - NAMES_SHOWN} more` : "";
     const locks = names.slice(0, NAMES_SHOWN).map(quote).join(", ") + more;
     const text = `closed, but Redis did not answer within ${formatMs(CLOSE_MS)}, so leases may be left there: of ${locks}. They end after their ttl`;
-    return unknown(names[0] ?? "", text);
+    return this.#errors.unknown(names[0] ?? "", text);
   }
 }
