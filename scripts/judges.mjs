@@ -5,6 +5,7 @@
 //   npm run judges -- shedlock        ShedLock (Java) and Holdfast on one table of Postgres
 //   npm run judges -- plain           redlock, redis-semaphore (npm), redis-py, redsync (Go) and Holdfast on one key of Redis
 //   npm run judges -- redisson        Redisson (Java), old and new, and Holdfast on one lock of each kind and topology
+//   npm run judges -- zookeeper       Curator (Java), kazoo (Python) and Holdfast on one lock of ZooKeeper
 //   npm run judges -- suites          Curator's tests of its mutex, and ShedLock's of a provider, on locks of Holdfast
 //   npm run judges -- verrou          Verrou's published suite for drivers (npm) over holdfast/verrou
 //   npm run judges -- web-locks       our tests of the Web Locks standard, on Node's own navigator.locks and on ours
@@ -24,12 +25,14 @@ import { judgeShedLock } from "./judges/shedlock.mjs";
 import { judgeSuites } from "./judges/suites.mjs";
 import { judgeVerrou } from "./judges/verrou.mjs";
 import { judgeWebLocks } from "./judges/web-locks.mjs";
+import { judgeZooKeeper } from "./judges/zookeeper.mjs";
 
 const JUDGES = {
   etcd: judgeEtcd,
   shedlock: judgeShedLock,
   plain: judgePlain,
   redisson: judgeRedisson,
+  zookeeper: judgeZooKeeper,
   suites: judgeSuites,
   verrou: judgeVerrou,
   "web-locks": judgeWebLocks,

@@ -3,8 +3,7 @@
 import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "../../bench/lib/peers.mjs";
-import { spread } from "../../bench/lib/stats.mjs";
-import { takeTurns } from "./take-turns.mjs";
+import { handOver, takeTurns } from "./take-turns.mjs";
 
 const HERE = join(import.meta.dirname, "redisson");
 const TARGET = join(HERE, "target");
@@ -124,11 +123,6 @@ function withoutLogger(text) {
 }
 
 function rowOf({ ours, theirs, fewest, kills, lost, overlaps, handOvers }) {
-  const times = (gaps) => {
-    if (gaps.length === 0) return "–";
-    const { p50, p99 } = spread(gaps);
-    return `${p50.toFixed(1)} / ${p99.toFixed(1)} ms (${gaps.length})`;
-  };
   return {
     "sections of Holdfast": ours,
     "of Redisson": theirs,
@@ -136,7 +130,7 @@ function rowOf({ ours, theirs, fewest, kills, lost, overlaps, handOvers }) {
     killed: kills,
     "not judged": lost,
     overlaps,
-    "hand-over to Redisson, p50 / p99": times(handOvers.toTheirs),
-    "to Holdfast, p50 / p99": times(handOvers.toOurs),
+    "hand-over to Redisson, p50 / p99": handOver(handOvers.toTheirs),
+    "to Holdfast, p50 / p99": handOver(handOvers.toOurs),
   };
 }

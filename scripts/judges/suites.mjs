@@ -70,25 +70,31 @@ async function onStores(judge) {
   }
 }
 
+/** What the suites need from Maven Central. Resolves with the reason where it could not be had. */
+export async function prepareJars(say) {
+  if (existsSync(JARS)) return undefined;
+  say("fetching the suites of Curator and ShedLock from Maven Central (once) …");
+  const args = ["-q", "-B", COPY, `-DoutputDirectory=${JARS}`, "-DincludeScope=runtime"];
+  const trouble = await run("mvn", args, HERE);
+  return trouble === undefined ? undefined : `the suites could not be had: ${trouble}`;
+}
+
 async function prepare(say) {
-  if (!existsSync(JARS)) {
-    say("fetching the suites of Curator and ShedLock from Maven Central (once) …");
-    const trouble = await run("mvn", ["-q", "-B", COPY, `-DoutputDirectory=${JARS}`, "-DincludeScope=runtime"], HERE);
-    if (trouble !== undefined) return `the suites could not be had: ${trouble}`;
-  }
+  const missing = await prepareJars(say);
+  if (missing !== undefined) return missing;
   const builtMs = statSync(join(CLASSES, "ShedLockSuite.class"), { throwIfNoEntry: false })?.mtimeMs ?? 0;
   if (SOURCES.every((source) => statSync(source).mtimeMs < builtMs)) return undefined;
   mkdirSync(CLASSES, { recursive: true });
-  const trouble = await run("javac", ["-cp", classPath(), "-d", CLASSES, ...SOURCES], HERE);
+  const trouble = await run("javac", ["-cp", suitesJars(), "-d", CLASSES, ...SOURCES], HERE);
   return trouble === undefined ? undefined : `the adapters could not be compiled: ${trouble}`;
 }
 
 /** The launcher brings JUnit along: other versions of it, which the suites ask for, would be in its way. */
-function classPath() {
+export function suitesJars() {
   const jars = readdirSync(JARS).filter(
     (name) => !/^(?:junit-|opentest4j|apiguardian)/.test(name) || name.includes("console-standalone"),
   );
-  return [CLASSES, ...jars.map((name) => join(JARS, name))].join(":");
+  return jars.map((name) => join(JARS, name)).join(":");
 }
 
 /** Each test with what went wrong in it; or why there is none. */
@@ -98,7 +104,13 @@ async function runSuite(className, url) {
   // Not as an argument, which every user of the machine can read.
   process.env.HOLDFAST_URL = url;
   const java = Object.entries(properties).map(([name, value]) => `-Dholdfast.${name}=${value}`);
-  const launcher = ["-cp", classPath(), "org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner"];
+  const launcher = [
+    "-cp",
+    `${CLASSES}:${suitesJars()}`,
+    "org.junit.platform.console.ConsoleLauncher",
+    "execute",
+    "--disable-banner",
+  ];
   const what = ["--select-class", className, "--reports-dir", REPORTS, "--details=none"];
   const trouble = await run("java", [...java, ...launcher, ...what], HERE);
   const report = join(REPORTS, "TEST-junit-jupiter.xml");

@@ -3,6 +3,7 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
+import { spread } from "../../bench/lib/stats.mjs";
 
 const SIDE = 4;
 const TTL_MS = 1500;
@@ -132,4 +133,11 @@ function judge(workers) {
     handOvers,
     errors: survivors.map(({ errors }) => errors).filter((text) => text !== ""),
   };
+}
+
+/** The times of hand-overs to one side, for the table. */
+export function handOver(gaps) {
+  if (gaps.length === 0) return "–";
+  const { p50, p99 } = spread(gaps);
+  return `${p50.toFixed(1)} / ${p99.toFixed(1)} ms (${gaps.length})`;
 }

@@ -1,6 +1,6 @@
 /** Real etcd members from Debian's package: one, or a cluster of three whose members can be cut off from each other. */
 import { execFile } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { type Proxy, startProxy } from "../proxy.ts";
@@ -164,6 +164,8 @@ function prepare(
   options: EtcdOptions,
 ): () => Promise<Child> {
   const data = dataOf(place, index);
+  // A start on other ports before this one may have left something: a new cluster begins without it.
+  rmSync(data, { recursive: true, force: true });
   mkdirSync(data, { mode: 0o700 });
   const { client, peer, reached } = ports[index] as Ports;
   const electionMs = options.electionMs ?? (ports.length === 1 ? 500 : 1000);
