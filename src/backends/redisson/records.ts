@@ -13,7 +13,7 @@ export interface Shown {
   readonly nowMs: number;
   /** Until the key expires; -1: never, -2: it is free. */
   readonly leftMs: number;
-  /** Nobody has it; but there may be a time for which it is left to others. */
+  /** No process has it; but there may be a time for which it is left to others. */
   readonly isFree: boolean;
   /** False: there is nothing that looks like a lock of Redisson. */
   readonly isLikely: boolean;

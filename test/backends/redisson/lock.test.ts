@@ -117,7 +117,7 @@ describe("while we hold it", () => {
     expect(await lab.java.tryLock("kept")).toBe(false);
     expect((await backend.query("kept")).held).toMatchObject([{ remainder: "minHold" }]);
     await refused(backend, kept);
-    // Java waits for as long as the key had at first, unless it is told to look again.
+    // Java waits for as long as the key had at first, unless a message makes it look again.
     await eventually("the message", () => (heard.length > 0 ? true : undefined));
     expect(heard).toEqual(["0"]);
     await granted(backend, claimOf("delayed", { ttlMs: 1000, lockDelayMs: 60_000 }));

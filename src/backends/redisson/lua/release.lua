@@ -49,6 +49,6 @@ else
   redis.call('HDEL', KEYS[1], field)
   redis.call('PEXPIRE', KEYS[1], rest)
 end
--- Who waits asks again, and learns that the key expires earlier: at its end nobody is there to report it.
+-- Who waits asks again, and learns that the key expires earlier: no process reports its end.
 report(KEYS[2], ARGV[6], ARGV[7], mode == 'write' and '1' or '0')
 return 1
