@@ -5,7 +5,7 @@
  *   {<name>}:<field>:rwlock_timeout:<n>      the deadline of a reader
  *   redisson_lock_token:{<name>}             the last token of a fenced lock
  *   redisson_lock__channel:{<name>}          where a release is reported; of a read-write lock redisson_rwlock:{<name>}
- *   {<name>}:holdfast                        the notes of our clients beside it, one hash
+ *   {<name>}:holdfast                        the notes of our clients beside it, one hash; <name>::holdfast where it has a brace of its own
  *
  * A field is `<client>:<thread>`, of a writer `<client>:<thread>:write`. Each claim of ours is a client of its own.
  */
@@ -64,7 +64,8 @@ export class Names {
     if (lock.endsWith(NOTES)) throw errors.refusal(name, `names that end with ${NOTES} are those of our notes`);
     const kind = this.#kindOf(name);
     const tagged = lock.includes("{") ? lock : `{${lock}}`;
-    const notes = tagged + NOTES;
+    // Not those of `x` for the name `{x}`.
+    const notes = (tagged === lock ? `${lock}:` : tagged) + NOTES;
     if (this.#isCluster && slotOf(notes) !== slotOf(lock))
       throw errors.refusal(name, "its braces put its keys into different slots of the cluster, also for Redisson");
     return {

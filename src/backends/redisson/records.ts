@@ -13,6 +13,8 @@ export interface Shown {
   readonly nowMs: number;
   /** Until the key expires; -1: never, -2: it is free. */
   readonly leftMs: number;
+  /** No process has it; but there may be a time for which it is left to others. */
+  readonly isFree: boolean;
   /** False: there is nothing that looks like a lock of Redisson. */
   readonly isLikely: boolean;
 }
@@ -36,7 +38,7 @@ export function toShown(name: string, reply: unknown): Shown | undefined {
     isLikely ||= ours !== undefined || JAVA.test(text);
     held.push(ours ?? { ...around, ...toTheirs(text, left), fence: tokenOf(token), heldMs: 0, meta: {} });
   }
-  return { held, nowMs, leftMs, isLikely };
+  return { held, nowMs, leftMs, isFree: mode === "free", isLikely };
 }
 
 type Around = Pick<Holding, "name" | "mode" | "limit" | "remainingMs">;

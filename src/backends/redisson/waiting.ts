@@ -29,9 +29,9 @@ export class Waiting {
   }
 
   /** When to ask again. `tries`: how often the claim was refused before. */
-  retryMs(keys: Keys, { held, leftMs }: Shown, tries: number): number {
+  retryMs(keys: Keys, { isFree, leftMs }: Shown, tries: number): number {
     // It is free, but left to others for a moment.
-    if (held.length === 0 && leftMs >= 0) return leftMs + jitter(2, 0.1, 1);
+    if (isFree && leftMs >= 0) return leftMs + jitter(2, 0.1, 1);
     const pollMs = Math.min(POLL_MAX_MS, POLL_MIN_MS * POLL_GROWTH ** Math.min(tries, 20));
     const pauseMs = this.#isSubscribed(keys) ? jitter(SAFETY_MS, 0.75, 1.25) : jitter(pollMs, 0.5, 1);
     // Of a key that never expires, time says nothing.

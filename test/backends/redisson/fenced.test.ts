@@ -45,7 +45,7 @@ describe("tokens", () => {
     expect(await lab.raw.get(TOKEN("lost"))).toBe("43");
   });
 
-  test.each(["not a number", "-3", "9007199254740993", ""])("%j is refused and left alone", async (text) => {
+  test.each(["not a number", "-3", "9007199254740993", "0012", ""])("%j is refused and left alone", async (text) => {
     const name = `odd ${text}`;
     await lab.raw.set(TOKEN(name), text);
     await expect(lab.backend({ kind: "fenced" }).attempt(claimOf(name))).rejects.toMatchObject({ fatal: true });
@@ -62,6 +62,17 @@ test("a holder in Java is ended by force by its token, and no other token ends i
   expect(await lab.java.unlock("theirs")).toBe(null);
   expect((await backend.inspect("theirs")).forced).toMatchObject([{ fence: token, by: "me" }]);
   expect((await granted(backend, claimOf("theirs"))).fence).toBe(token + 1n);
+});
+
+test("the token of a dead lease of ours does not end, nor name, one who took the lock in Java without a token", async () => {
+  const backend = lab.backend({ kind: "fenced" });
+  const claim = claimOf("dead");
+  const { fence } = await granted(backend, claim);
+  await lab.raw.del("dead");
+  expect(await lab.java.tryLock("dead")).toBe(true);
+  expect((await backend.inspect("dead")).held).toMatchObject([{ fence: 0n }]);
+  expect(await backend.forceRelease("dead", fence, "me", "why")).toBe(false);
+  expect(await lab.java.unlock("dead")).toBe(1);
 });
 
 test("each name may have a kind of its own", async () => {

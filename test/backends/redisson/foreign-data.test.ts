@@ -95,6 +95,31 @@ describe("what others do to our lock", () => {
     if (what.includes("string")) expect(await lab.raw.get(claim.name)).toBe("mine");
   });
 
+  test("a lock whose notes became something else is lost, and no other lock that is renewed with it", async () => {
+    const backend = lab.backend();
+    const claims = [claimOf("harmed notes"), claimOf("renewed with it")];
+    const fences = [(await granted(backend, claims[0]!)).fence, (await granted(backend, claims[1]!)).fence];
+    await lab.raw.set("{harmed notes}:holdfast", "mine");
+    const answers = await backend.renew(claims, fences);
+    expect(answers).toMatchObject([{ held: false, reason: { kind: "overwritten" } }, { held: true }]);
+  });
+
+  test("a lock that Java has joined as another kind is not kept from it by our minHold", async () => {
+    const backend = lab.backend();
+    const claim = claimOf("joined, kept", { minHoldMs: 5000 });
+    await granted(backend, claim);
+    expect(await lab.java.tryWriteLock(claim.name)).toBe(true);
+    await backend.release(claim);
+    expect(await lab.raw.hgetall(claim.name)).toEqual({ mode: "write", [`${lab.java.field()}:write`]: "1" });
+    expect(await lab.raw.pttl(claim.name)).toBeGreaterThan(5000);
+  });
+
+  test("a last fence in the notes that is no number is not counted on from", async () => {
+    await lab.raw.hset("{no number}:holdfast", "fence", "nan");
+    const { fence } = await granted(lab.backend(), claimOf("no number"));
+    expect(fence).toBeGreaterThan(1_000_000n);
+  });
+
   test("PERSIST does not make a lease of ours last for ever", async () => {
     const backend = lab.backend();
     const claim = claimOf("persisted");
@@ -114,6 +139,17 @@ test("notes that another program has deleted are not made anew for ever", async 
   expect(await backend.release(claim)).toBe("absent");
   expect(await lab.raw.exists("without notes")).toBe(0);
   expect(await lab.raw.pttl("{without notes}:holdfast")).toBeGreaterThan(0);
+});
+
+test("the values of a hash that is no lock are not read: they may be large", async () => {
+  await lab.raw.hset("cache", "name", "Ada");
+  await lab.raw.config("RESETSTAT");
+  await lab.backend().query("cache");
+  const stats = await lab.raw.info("commandstats");
+  expect(stats).toContain("cmdstat_hkeys:");
+  // The one is for our notes.
+  expect(stats).toContain("cmdstat_hget:calls=1,");
+  expect(stats).not.toMatch(/cmdstat_h(?:getall|vals|scan):/u);
 });
 
 test("hashes that only look a little like locks are not shown by query()", async () => {

@@ -110,12 +110,16 @@ describe("while we hold it", () => {
   test("minHold and lockDelay hold against Java, too", async () => {
     const backend = lab.backend();
     const kept = claimOf("kept", { minHoldMs: 15_000 });
+    const heard = await lab.hear("redisson_lock__channel:{kept}");
     await granted(backend, kept);
     expect(await backend.release(kept)).toBe("held");
     expect(await backend.release(kept)).toBe("absent");
     expect(await lab.java.tryLock("kept")).toBe(false);
     expect((await backend.query("kept")).held).toMatchObject([{ remainder: "minHold" }]);
     await refused(backend, kept);
+    // Java waits for as long as the key had at first, unless a message makes it look again.
+    await eventually("the message", () => (heard.length > 0 ? true : undefined));
+    expect(heard).toEqual(["0"]);
     await granted(backend, claimOf("delayed", { ttlMs: 1000, lockDelayMs: 60_000 }));
     expect(await lab.raw.pttl("delayed")).toBeGreaterThan(50_000);
   });
@@ -213,6 +217,30 @@ test("what it cannot do is refused with what to do instead", async () => {
   await expect(lab.backend().attempt(claimOf("half \ud800"))).rejects.toThrow(/surrogate/u);
   await expect(lab.backend().attempt(claimOf("{a}:holdfast"))).rejects.toThrow(/our notes/u);
   await locks.close();
+});
+
+test("a name and the same name in braces have nothing of ours in common", async () => {
+  const backend = lab.backend();
+  const [plain, braced] = [claimOf("alike"), claimOf("{alike}")];
+  const { fence } = await granted(backend, braced);
+  await granted(backend, plain);
+  expect(await backend.renew([braced], [fence])).toEqual([{ held: true }]);
+  expect((await backend.query("")).held.filter(({ name }) => name.includes("alike"))).toHaveLength(2);
+});
+
+test("a server that is full renews leases, also those that say something new of themselves", async () => {
+  const backend = lab.backend();
+  const claims = [claimOf("full"), claimOf("full, changed")];
+  for (const claim of claims) await granted(backend, claim);
+  await lab.raw.config("SET", "maxmemory", "1mb");
+  try {
+    const changed = { ...claims[1]!, ttlMs: TTL_MS + 1000, changed: true, meta: { step: "2" } };
+    expect(await backend.renew([changed, claims[0]!])).toEqual([{ held: true }, { held: true }]);
+    expect((await backend.inspect("full, changed")).held).toMatchObject([{ meta: { step: "2" } }]);
+    expect(await backend.release(changed)).toBe("held");
+  } finally {
+    await lab.raw.config("SET", "maxmemory", "0");
+  }
 });
 
 test("a lease that is held for longer than unused notes are kept is not without its notes", async () => {

@@ -74,8 +74,8 @@ describe("names", () => {
     expect((await lab.raw.keys("*")).toSorted()).toEqual(
       [
         ["plain", "{plain}:holdfast", "redisson_lock_token:{plain}"],
-        ["order:{42}:lock", "order:{42}:lock:holdfast", "redisson_lock_token:order:{42}:lock"],
-        ["a{b", "a{b:holdfast", "redisson_lock_token:a{b"],
+        ["order:{42}:lock", "order:{42}:lock::holdfast", "redisson_lock_token:order:{42}:lock"],
+        ["a{b", "a{b::holdfast", "redisson_lock_token:a{b"],
       ]
         .flat()
         .toSorted(),

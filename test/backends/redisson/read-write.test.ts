@@ -94,6 +94,15 @@ describe("readers", () => {
   });
 });
 
+test("a lock whose readers are all dead is not taken for one that is free and left to others", async () => {
+  const backend = backendOf();
+  await lab.java.tryReadLock("all dead");
+  await lab.raw.del(...(await lab.raw.keys("{all dead}:*timeout:1")));
+  const { heldBy, retryMs } = await refused(backend, claimOf("all dead", { queues: true }));
+  expect(heldBy).toEqual([]);
+  expect(retryMs).toBeLessThanOrEqual(250);
+});
+
 describe("a writer", () => {
   test("of ours keeps all of Java out, and its release is reported as that of a writer", async () => {
     const [backend, claim] = [backendOf(), claimOf("writer")];

@@ -17,13 +17,13 @@ local now = math.floor(us / 1000)
 local function look(key)
 if redis.call('EXISTS', key) == 0 then return 'free', {}, {} end
 if redis.call('HLEN', key) > FIELDS_MAX then return 'other', {}, {} end
-local all = redis.call('HGETALL', key)
 local mode, fields, counts = 'lock', {}, {}
-for i = 1, #all, 2 do
-local field, value = all[i], all[i + 1]
-if field == 'mode' and (value == 'read' or value == 'write') then
-mode = value
+for _, field in ipairs(redis.call('HKEYS', key)) do
+if field == 'mode' then
+mode = redis.call('HGET', key, field)
+if mode ~= 'read' and mode ~= 'write' then return 'other', {}, {} end
 elseif string.match(field, '.:%-?%d+$') or string.match(field, '.:%-?%d+:write$') then
+local value = redis.call('HGET', key, field)
 if #value > 9 or not string.match(value, '^%d+$') then return 'other', {}, {} end
 fields[#fields + 1] = field
 counts[field] = tonumber(value)
@@ -50,11 +50,14 @@ end
 local function noted(notes, field)
 return string.match(redis.call('HGET', notes, 'h:' .. field) or '', '^(%d+):(%d+):(%d+):(%d+):(.*)$')
 end
+local function theirs(notes, token)
+local count = token and redis.pcall('GET', token)
+return type(count) == 'string' and count ~= redis.call('HGET', notes, 'token') and count or ''
+end
 local function shown(key, notes, token, start, most)
 local mode, fields, counts = look(key)
 local left = redis.call('PTTL', key)
-local count = token and redis.pcall('GET', token)
-local reply = { now, left, type(count) == 'string' and count or '', mode }
+local reply = { now, left, theirs(notes, token), mode }
 for i = 1, math.min(#fields, most) do
 local field = fields[i]
 local rest = left
@@ -80,6 +83,11 @@ local heard = publish == 'PUBLISH' and redis.call(publish, channel, text) or red
 local known = redis.pcall('PUBSUB', count, ours)
 return (type(heard) == 'number' and heard or 0) - (tonumber(known[2]) or 0)
 end
+local function report(notes, channel, sharded, text)
+local others = foreign('PUBLISH', 'NUMSUB', channel, notes, text)
+if sharded == '1' then others = others + foreign('SPUBLISH', 'SHARDNUMSUB', channel, notes, text) end
+return others
+end
 local function leave(key, notes, field, start, channel, sharded)
 local mode, fields, counts = look(key)
 redis.call('HDEL', key, field)
@@ -97,10 +105,7 @@ elseif mode == 'other' or #fields > 1 then
 return
 end
 redis.call('DEL', key)
-local text = mode == 'write' and '1' or '0'
-local others = foreign('PUBLISH', 'NUMSUB', channel, notes, text)
-if sharded == '1' then others = others + foreign('SPUBLISH', 'SHARDNUMSUB', channel, notes, text) end
-if others <= 0 then
+if report(notes, channel, sharded, mode == 'write' and '1' or '0') <= 0 then
 redis.call('HDEL', notes, 'left', 'turns')
 else
 redis.call('HSET', notes, 'left', now)
@@ -111,7 +116,7 @@ end`;
 
 export const attempt: Script = {
   name: "attempt",
-  sha: "6ca8a270434b62fefd51ea507695764ef8dc2efd",
+  sha: "9f9e692f8d9c3fa0bb7b06175fc003975ea7b4cb",
   source: `${LOCK}
 local field, kind, keep, start = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[8]
 local mode, fields, counts = look(KEYS[1])
@@ -145,12 +150,12 @@ local name, last, top = 'fence', 0, us
 if kind == 'fenced' then
 name = 'token'
 local count = redis.call('GET', KEYS[3]) or '0'
-if not string.match(count, '^%d+$') then
+if count ~= '0' and not string.match(count, '^[1-9]%d*$') then
 return redis.error_reply('HOLDFAST its token in Redis is no number, and was left untouched: another program uses ' .. KEYS[3])
 end
 top = tonumber(count) + 1
 end
-last = tonumber(redis.call('HGET', KEYS[2], name) or '0') or 0
+last = tonumber(string.match(redis.call('HGET', KEYS[2], name) or '', '^%d+$') or '0')
 local number = math.max(last + 1, top)
 if number >= 9007199254740991 then return redis.error_reply('HOLDFAST the fences of this lock are used up') end
 fence, since = string.format('%.0f', number), now
@@ -175,10 +180,10 @@ return fence`,
 
 export const force: Script = {
   name: "force",
-  sha: "590331bb4e68fc2acca631f5f4e3640db0771258",
+  sha: "d65aa7f9c8fee3a0bc8c1034a1da763d6c24b8be",
   source: `${LOCK}
 local mode, fields = look(KEYS[1])
-local token = KEYS[3] and redis.call('GET', KEYS[3])
+local token = theirs(KEYS[2], KEYS[3])
 for _, field in ipairs(fields) do
 local fence = noted(KEYS[2], field)
 if (fence or mode == 'lock' and token) == ARGV[1] then
@@ -194,7 +199,7 @@ return 0`,
 
 export const inspect: Script = {
   name: "inspect",
-  sha: "e8e1b9de0851461f5578d5bf2ea5e8d18e69616a",
+  sha: "584363edf6075f5fcab8a0a0e7e3d1b2f78e2014",
   source: `${LOCK}
 local forced = redis.call('HGET', KEYS[2], 'forced') or ''
 local at, _, fence, why = string.match(forced, '^(%d+) (%S+) (%d+) (.*)$')
@@ -203,7 +208,7 @@ return { at and table.concat({ at, fence, why }, ' ') or '', unpack(shown(KEYS[1
 
 export const release: Script = {
   name: "release",
-  sha: "14d0e19b6abfb4a3412a2d358a6134880ff58d2c",
+  sha: "6779b5a4adc97f53c52084e5c7087956c8752694",
   source: `${LOCK}
 local field, start = ARGV[1], ARGV[5]
 if redis.call('HGET', KEYS[2], 'over') == ARGV[3] then return 1 end
@@ -218,6 +223,8 @@ end
 redis.call('HSET', KEYS[2], 'over', ARGV[3])
 if ARGV[2] ~= '-1' then hold = ARGV[2] end
 local rest = fence and math.min(tonumber(hold), since + hold - now) or 0
+local _, fields = look(KEYS[1])
+if mode ~= 'read' and #fields ~= 1 then rest = 0 end
 lasts(KEYS[2], tonumber(ARGV[4]))
 if rest <= 0 then
 leave(KEYS[1], KEYS[2], field, start, ARGV[6], ARGV[7])
@@ -234,17 +241,18 @@ else
 redis.call('HDEL', KEYS[1], field)
 redis.call('PEXPIRE', KEYS[1], rest)
 end
+report(KEYS[2], ARGV[6], ARGV[7], mode == 'write' and '1' or '0')
 return 1`,
 };
 
 export const renew: Script = {
   name: "renew",
-  sha: "73f4566ac406763770b8b70f216c82c9e4bd5977",
+  sha: "4b188437526bf57f689daeeb8e72784ea0897fdb",
   source: `${LOCK}
 local function renewed(key, notes, limit, field, kind, fence, keep, who)
-local type = redis.call('TYPE', key).ok
-if type == 'none' then return 0 end
-if type ~= 'hash' then return 3 end
+local found = redis.call('TYPE', key).ok
+if found == 'none' then return 0 end
+if found ~= 'hash' or type(redis.pcall('HLEN', notes)) == 'table' then return 3 end
 if redis.call('HEXISTS', key, field) == 0 then return 0 end
 local mode = look(key)
 if mode ~= (kind == 'fenced' and 'lock' or kind) then return 3 end
@@ -252,9 +260,9 @@ if kind == 'read' and redis.call('PTTL', limit) <= 0 then return 0 end
 local known, since, hold, delay = noted(notes, field)
 if fence ~= '' and not known then return 3 end
 if fence ~= '' and fence ~= known then return 2 end
-if known and who ~= '' then redis.call('HSET', notes, 'h:' .. field, table.concat({ known, since, hold, delay, who }, ':')) end
 lasts(key, keep)
 if kind == 'read' then lasts(limit, keep) end
+if known and who ~= '' then redis.call('HSET', notes, 'h:' .. field, table.concat({ known, since, hold, delay, who }, ':')) end
 lasts(notes, keep + ARGV[1])
 return 1
 end

@@ -14,13 +14,14 @@ local now = math.floor(us / 1000)
 local function look(key)
   if redis.call('EXISTS', key) == 0 then return 'free', {}, {} end
   if redis.call('HLEN', key) > FIELDS_MAX then return 'other', {}, {} end
-  local all = redis.call('HGETALL', key)
   local mode, fields, counts = 'lock', {}, {}
-  for i = 1, #all, 2 do
-    local field, value = all[i], all[i + 1]
-    if field == 'mode' and (value == 'read' or value == 'write') then
-      mode = value
+  -- One by one: the values of what is no lock may be large, and are not read.
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    if field == 'mode' then
+      mode = redis.call('HGET', key, field)
+      if mode ~= 'read' and mode ~= 'write' then return 'other', {}, {} end
     elseif string.match(field, '.:%-?%d+$') or string.match(field, '.:%-?%d+:write$') then
+      local value = redis.call('HGET', key, field)
       if #value > 9 or not string.match(value, '^%d+$') then return 'other', {}, {} end
       fields[#fields + 1] = field
       counts[field] = tonumber(value)
@@ -54,13 +55,18 @@ local function noted(notes, field)
   return string.match(redis.call('HGET', notes, 'h:' .. field) or '', '^(%d+):(%d+):(%d+):(%d+):(.*)$')
 end
 
+-- The token of a holder in Java, or "". The one that a holder of ours was given last is not its own: as an RLock it was given none.
+local function theirs(notes, token)
+  local count = token and redis.pcall('GET', token)
+  return type(count) == 'string' and count ~= redis.call('HGET', notes, 'token') and count or ''
+end
+
 -- What may be shown: now, how long until the key expires (-1: never), the token, and three for each holder: whose it is, for how long, and what
 -- was noted of it, or its field. The fields of ours do not leave the server: who knows one can release the lock.
 local function shown(key, notes, token, start, most)
   local mode, fields, counts = look(key)
   local left = redis.call('PTTL', key)
-  local count = token and redis.pcall('GET', token)
-  local reply = { now, left, type(count) == 'string' and count or '', mode }
+  local reply = { now, left, theirs(notes, token), mode }
   for i = 1, math.min(#fields, most) do
     local field = fields[i]
     local rest = left
@@ -90,6 +96,13 @@ local function foreign(publish, count, channel, ours, text)
   return (type(heard) == 'number' and heard or 0) - (tonumber(known[2]) or 0)
 end
 
+-- Wakes those who wait, as Redisson does. Returns how many of them are not ours.
+local function report(notes, channel, sharded, text)
+  local others = foreign('PUBLISH', 'NUMSUB', channel, notes, text)
+  if sharded == '1' then others = others + foreign('SPUBLISH', 'SHARDNUMSUB', channel, notes, text) end
+  return others
+end
+
 -- Takes the holder out. With the last one the lock is deleted, and who waits is woken as Redisson does. It is noted if others than ours wait.
 local function leave(key, notes, field, start, channel, sharded)
   local mode, fields, counts = look(key)
@@ -109,10 +122,7 @@ local function leave(key, notes, field, start, channel, sharded)
     return
   end
   redis.call('DEL', key)
-  local text = mode == 'write' and '1' or '0'
-  local others = foreign('PUBLISH', 'NUMSUB', channel, notes, text)
-  if sharded == '1' then others = others + foreign('SPUBLISH', 'SHARDNUMSUB', channel, notes, text) end
-  if others <= 0 then
+  if report(notes, channel, sharded, mode == 'write' and '1' or '0') <= 0 then
     redis.call('HDEL', notes, 'left', 'turns')
   else
     redis.call('HSET', notes, 'left', now)

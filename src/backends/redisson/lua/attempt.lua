@@ -52,12 +52,12 @@ if not mine or not fence then
   if kind == 'fenced' then
     name = 'token'
     local count = redis.call('GET', KEYS[3]) or '0'
-    if not string.match(count, '^%d+$') then
+    if count ~= '0' and not string.match(count, '^[1-9]%d*$') then
       return redis.error_reply('HOLDFAST its token in Redis is no number, and was left untouched: another program uses ' .. KEYS[3])
     end
     top = tonumber(count) + 1
   end
-  last = tonumber(redis.call('HGET', KEYS[2], name) or '0') or 0
+  last = tonumber(string.match(redis.call('HGET', KEYS[2], name) or '', '^%d+$') or '0')
   local number = math.max(last + 1, top)
   if number >= 9007199254740991 then return redis.error_reply('HOLDFAST the fences of this lock are used up') end
   fence, since = string.format('%.0f', number), now

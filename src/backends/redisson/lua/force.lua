@@ -16,7 +16,7 @@
 --- @include _lock
 
 local mode, fields = look(KEYS[1])
-local token = KEYS[3] and redis.call('GET', KEYS[3])
+local token = theirs(KEYS[2], KEYS[3])
 for _, field in ipairs(fields) do
   local fence = noted(KEYS[2], field)
   -- The token of a fenced lock is that of its holder, in Java too.

@@ -29,6 +29,9 @@ redis.call('HSET', KEYS[2], 'over', ARGV[3])
 if ARGV[2] ~= '-1' then hold = ARGV[2] end
 -- A clock that was set back does not make it longer.
 local rest = fence and math.min(tonumber(hold), since + hold - now) or 0
+-- What another program has joined is not kept from it.
+local _, fields = look(KEYS[1])
+if mode ~= 'read' and #fields ~= 1 then rest = 0 end
 lasts(KEYS[2], tonumber(ARGV[4]))
 if rest <= 0 then
   leave(KEYS[1], KEYS[2], field, start, ARGV[6], ARGV[7])
@@ -46,4 +49,6 @@ else
   redis.call('HDEL', KEYS[1], field)
   redis.call('PEXPIRE', KEYS[1], rest)
 end
+-- Who waits asks again, and learns that the key expires earlier: no process reports its end.
+report(KEYS[2], ARGV[6], ARGV[7], mode == 'write' and '1' or '0')
 return 1

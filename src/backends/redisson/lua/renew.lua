@@ -9,9 +9,10 @@
 --- @include _lock
 
 local function renewed(key, notes, limit, field, kind, fence, keep, who)
-  local type = redis.call('TYPE', key).ok
-  if type == 'none' then return 0 end
-  if type ~= 'hash' then return 3 end
+  local found = redis.call('TYPE', key).ok
+  if found == 'none' then return 0 end
+  -- An error would be the answer for all other locks, too.
+  if found ~= 'hash' or type(redis.pcall('HLEN', notes)) == 'table' then return 3 end
   if redis.call('HEXISTS', key, field) == 0 then return 0 end
   local mode = look(key)
   if mode ~= (kind == 'fenced' and 'lock' or kind) then return 3 end
@@ -19,9 +20,10 @@ local function renewed(key, notes, limit, field, kind, fence, keep, who)
   local known, since, hold, delay = noted(notes, field)
   if fence ~= '' and not known then return 3 end
   if fence ~= '' and fence ~= known then return 2 end
-  if known and who ~= '' then redis.call('HSET', notes, 'h:' .. field, table.concat({ known, since, hold, delay, who }, ':')) end
   lasts(key, keep)
   if kind == 'read' then lasts(limit, keep) end
+  -- Not before: a server that is full lets a script go on that has written already.
+  if known and who ~= '' then redis.call('HSET', notes, 'h:' .. field, table.concat({ known, since, hold, delay, who }, ':')) end
   lasts(notes, keep + ARGV[1])
   return 1
 end
