@@ -18,9 +18,7 @@ interface Judges {
   readonly onServers: (terms: object) => Promise<Found>;
 }
 
-const { node, onServers } = (await import(
-  pathToFileURL(join(ROOT, "scripts/judges/plain.mjs")).href
-)) as unknown as Judges;
+const { node, onServers } = (await import(pathToFileURL(join(ROOT, "judges/plain.mjs")).href)) as unknown as Judges;
 
 test.each([
   ["redlock", 1],

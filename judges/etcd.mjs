@@ -5,13 +5,13 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { goMutex } from "../../bench/etcd-mutex/driver.mjs";
-import { handOvers, merge, violations } from "../../bench/lib/sections.mjs";
-import { spread } from "../../bench/lib/stats.mjs";
-import { Team } from "../../bench/lib/team.mjs";
+import { goMutex } from "../bench/etcd-mutex/driver.mjs";
+import { handOvers, merge, violations } from "../bench/lib/sections.mjs";
+import { spread } from "../bench/lib/stats.mjs";
+import { Team } from "../bench/lib/team.mjs";
 import { newerEtcd, VERSIONS } from "./newer-etcd.mjs";
 
-const ROOT = join(import.meta.dirname, "../..");
+const ROOT = join(import.meta.dirname, "..");
 const OURS = { name: "holdfast", family: "etcd" };
 const PROCESSES = 4;
 const PAUSE_MS = 3000;
@@ -54,7 +54,7 @@ async function withPath(bin, work) {
 }
 
 async function takeTurns({ seconds }, theirs) {
-  const { startEtcd } = await import("../../dist/lab/servers/etcd.js");
+  const { startEtcd } = await import("../dist/lab/servers/etcd.js");
   const lab = await startEtcd({ members: 3 });
   const dir = mkdtempSync(join(tmpdir(), "holdfast-judges-"));
   const teams = [];

@@ -2,7 +2,7 @@
 // RFencedLock, on one server, behind sentinels and in a cluster.
 import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { run } from "../../bench/lib/peers.mjs";
+import { run } from "../bench/lib/peers.mjs";
 import { handOver, takeTurns } from "./take-turns.mjs";
 
 const HERE = join(import.meta.dirname, "redisson");
@@ -79,19 +79,19 @@ async function onServers({ theirs, kind, topology, seconds }) {
 async function start(topology) {
   const addressOf = ({ host, port }) => `redis://${host}:${port}`;
   if (topology === "cluster") {
-    const { startCluster } = await import("../../dist/lab/servers/cluster.js");
+    const { startCluster } = await import("../dist/lab/servers/cluster.js");
     const cluster = await startCluster();
     const { nodes, url } = cluster;
     return { addresses: nodes.map(addressOf), password: nodes[0].password, url, stop: () => cluster.stop() };
   }
   if (topology === "sentinel") {
-    const { startSentinels } = await import("../../dist/lab/servers/sentinels.js");
+    const { startSentinels } = await import("../dist/lab/servers/sentinels.js");
     const group = await startSentinels();
     const { sentinels, service, url } = group;
     const stop = () => group.stop();
     return { addresses: sentinels.map(addressOf), password: sentinels[0].password, service, url, stop };
   }
-  const { startRedis } = await import("../../dist/lab/servers/redis.js");
+  const { startRedis } = await import("../dist/lab/servers/redis.js");
   const server = await startRedis();
   return { addresses: [addressOf(server)], password: server.password, url: server.url, stop: () => server.stop() };
 }

@@ -3,7 +3,7 @@
 // A thread of Java that enters a lock again does so inside the async context of its first entry, so that re-entry is Holdfast's own.
 import { AsyncLocalStorage } from "node:async_hooks";
 import { createInterface } from "node:readline";
-import { connect, LockLostError, LockTimeoutError } from "../../../dist/index.js";
+import { connect, LockLostError, LockTimeoutError } from "../../dist/index.js";
 
 /** Without a URL, that of HOLDFAST_URL. */
 const locks = await connect(...process.argv.slice(2));

@@ -1,5 +1,5 @@
 // A process of Holdfast that takes turns on one lock of ZooKeeper: see ../take-turns.mjs.
-import { connect } from "../../../dist/index.js";
+import { connect } from "../../dist/index.js";
 import { work } from "../worker.mjs";
 
 const { url, path, ttlMs } = JSON.parse(process.argv[2]);

@@ -1,6 +1,6 @@
 // Runs each rule of the Web Locks standard on one LockManager, and prints what became of it. Without a URL: on the runtime's own.
 import { setTimeout as pause } from "node:timers/promises";
-import { RULES } from "../../../test/drop-ins/web-locks/rules/all.ts";
+import { RULES } from "../../test/drop-ins/web-locks/rules/all.ts";
 
 /** None takes nearly as long; one that waits for ever has failed. */
 const MOST_MS = 10_000;
@@ -27,7 +27,7 @@ process.exit(0);
 
 /** Over locks of its own for each rule, so that one that fails is in no other's way. */
 async function ours() {
-  const { connect } = await import("../../../dist/index.js");
-  const { webLocks } = await import("../../../dist/drop-ins/web-locks/index.js");
+  const { connect } = await import("../../dist/index.js");
+  const { webLocks } = await import("../../dist/drop-ins/web-locks/index.js");
   return webLocks(await connect(url));
 }

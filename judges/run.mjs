@@ -16,16 +16,16 @@
 // Exit: 0 nothing found, 1 a judge found something, 69 a judge could not be had here.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { argumentsOf } from "./arguments.mjs";
-import "./ensure-built.mjs";
-import { judgeEtcd } from "./judges/etcd.mjs";
-import { judgePlain } from "./judges/plain.mjs";
-import { judgeRedisson } from "./judges/redisson.mjs";
-import { judgeShedLock } from "./judges/shedlock.mjs";
-import { judgeSuites } from "./judges/suites.mjs";
-import { judgeVerrou } from "./judges/verrou.mjs";
-import { judgeWebLocks } from "./judges/web-locks.mjs";
-import { judgeZooKeeper } from "./judges/zookeeper.mjs";
+import { argumentsOf } from "../scripts/arguments.mjs";
+import "../scripts/ensure-built.mjs";
+import { judgeEtcd } from "./etcd.mjs";
+import { judgePlain } from "./plain.mjs";
+import { judgeRedisson } from "./redisson.mjs";
+import { judgeShedLock } from "./shedlock.mjs";
+import { judgeSuites } from "./suites.mjs";
+import { judgeVerrou } from "./verrou.mjs";
+import { judgeWebLocks } from "./web-locks.mjs";
+import { judgeZooKeeper } from "./zookeeper.mjs";
 
 const JUDGES = {
   etcd: judgeEtcd,
@@ -72,7 +72,7 @@ function table(rows) {
 
 /** Between the marks of that judge. */
 function write(name, text) {
-  const [begin, end] = [`<!-- ${name}: written by scripts/judges.mjs -->`, `<!-- end of ${name} -->`];
+  const [begin, end] = [`<!-- ${name}: written by judges/run.mjs -->`, `<!-- end of ${name} -->`];
   const page = readFileSync(PAGE, "utf8");
   const [from, to] = [page.indexOf(begin), page.indexOf(end)];
   if (from < 0 || to < from) throw new Error(`Expected docs/judges.md to have the marks ${begin} and ${end}`);

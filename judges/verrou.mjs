@@ -8,7 +8,7 @@ import { registerStoreTestSuite } from "@verrou/core/test_suite";
 /** Cases that are not passed on purpose, with the reason. */
 const DECLINED = {};
 const VERSION = JSON.parse(
-  readFileSync(join(import.meta.dirname, "../../node_modules/@verrou/core/package.json"), "utf8"),
+  readFileSync(join(import.meta.dirname, "../node_modules/@verrou/core/package.json"), "utf8"),
 ).version;
 
 const STORES = {
@@ -18,12 +18,12 @@ const STORES = {
     return { url: `file:${folder}`, stop: async () => rmSync(folder, { recursive: true, force: true }) };
   },
   redis: async () => {
-    const { startRedis } = await import("../../dist/lab/servers/redis.js");
+    const { startRedis } = await import("../dist/lab/servers/redis.js");
     const server = await startRedis();
     return { url: server.url, stop: () => server.stop() };
   },
   postgres: async () => {
-    const { startPostgres } = await import("../../dist/lab/servers/postgres.js");
+    const { startPostgres } = await import("../dist/lab/servers/postgres.js");
     const server = await startPostgres();
     return { url: `${server.url}?migrate=true`, stop: () => server.stop() };
   },
@@ -53,8 +53,8 @@ export async function judgeVerrou({ say }) {
 
 /** Each case over locks of its own, so that none leaves anything to the next. */
 async function runSuite(url) {
-  const { connect } = await import("../../dist/index.js");
-  const { holdfastStore } = await import("../../dist/drop-ins/verrou/index.js");
+  const { connect } = await import("../dist/index.js");
+  const { holdfastStore } = await import("../dist/drop-ins/verrou/index.js");
   const [passed, declined] = [[], []];
   /** @type {string[]} */
   const failed = [];

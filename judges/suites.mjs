@@ -1,7 +1,7 @@
 // Test suites that others wrote, run on locks of Holdfast through small adapters: Curator's tests of its mutex, and ShedLock's of a provider.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { run } from "../../bench/lib/peers.mjs";
+import { run } from "../bench/lib/peers.mjs";
 
 const HERE = join(import.meta.dirname, "suites");
 const [JARS, CLASSES, REPORTS] = ["jars", "classes", "reports"].map((name) => join(HERE, "target", name));
@@ -50,9 +50,9 @@ export async function judgeSuites({ say }) {
 /** The stores on which ShedLock's tests run: its own table, and ours. */
 async function onStores(judge) {
   const [{ startPostgres }, { startRedis }, { SHEDLOCK_TABLE }] = await Promise.all([
-    import("../../dist/lab/servers/postgres.js"),
-    import("../../dist/lab/servers/redis.js"),
-    import("../../dist/backends/shedlock/index.js"),
+    import("../dist/lab/servers/postgres.js"),
+    import("../dist/lab/servers/redis.js"),
+    import("../dist/backends/shedlock/index.js"),
   ]);
   const postgres = await startPostgres();
   try {

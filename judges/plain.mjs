@@ -1,8 +1,8 @@
 // Other libraries' plain locks of Redis and Holdfast's, on one key: redlock, redis-semaphore, redis-py and redsync; and redlock over three servers.
 import { existsSync, mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { spread } from "../../bench/lib/stats.mjs";
-import { run } from "../../bench/lib/peers.mjs";
+import { spread } from "../bench/lib/stats.mjs";
+import { run } from "../bench/lib/peers.mjs";
 import { takeTurns } from "./take-turns.mjs";
 
 const HERE = join(import.meta.dirname, "plain");
@@ -40,7 +40,7 @@ export async function judgePlain({ seconds, say }) {
 
 /** Starts the servers, and lets four processes of Holdfast and four of theirs take turns on one lock there. */
 export async function onServers({ servers, prefix = "", ours = node("ours.mjs"), theirs, seconds, events }) {
-  const { startRedis } = await import("../../dist/lab/servers/redis.js");
+  const { startRedis } = await import("../dist/lab/servers/redis.js");
   const args = events ? ["--notify-keyspace-events", "Kgx"] : [];
   const started = await Promise.all(Array.from({ length: servers }, () => startRedis({ args })));
   try {

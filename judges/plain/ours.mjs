@@ -1,5 +1,5 @@
 // A process of Holdfast that takes turns on one plain lock: see ../take-turns.mjs.
-import { connect } from "../../../dist/index.js";
+import { connect } from "../../dist/index.js";
 import { work } from "../worker.mjs";
 
 const { url, name, ttlMs } = JSON.parse(process.argv[2]);

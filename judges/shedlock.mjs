@@ -3,9 +3,9 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { merge, violations } from "../../bench/lib/sections.mjs";
-import { Team } from "../../bench/lib/team.mjs";
-import { shedlock } from "../../bench/shedlock/driver.mjs";
+import { merge, violations } from "../bench/lib/sections.mjs";
+import { Team } from "../bench/lib/team.mjs";
+import { shedlock } from "../bench/shedlock/driver.mjs";
 
 const OURS = { name: "holdfast", family: "shedlock" };
 const PROCESSES = 2;
@@ -23,8 +23,8 @@ export async function judgeShedLock(context) {
 }
 
 async function takeTurns({ seconds }, theirs) {
-  const { startPostgres } = await import("../../dist/lab/servers/postgres.js");
-  const { SHEDLOCK_TABLE } = await import("../../dist/backends/shedlock/index.js");
+  const { startPostgres } = await import("../dist/lab/servers/postgres.js");
+  const { SHEDLOCK_TABLE } = await import("../dist/backends/shedlock/index.js");
   const server = await startPostgres();
   const dir = mkdtempSync(join(tmpdir(), "holdfast-judges-"));
   const teams = [];

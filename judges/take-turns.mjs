@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import { spread } from "../../bench/lib/stats.mjs";
+import { spread } from "../bench/lib/stats.mjs";
 
 const SIDE = 4;
 const TTL_MS = 1500;

@@ -1,7 +1,7 @@
 // Curator (Java) and kazoo (Python) take turns with Holdfast on one lock of ZooKeeper.
 import { existsSync, mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { run } from "../../bench/lib/peers.mjs";
+import { run } from "../bench/lib/peers.mjs";
 import { prepareJars, suitesJars } from "./suites.mjs";
 import { handOver, takeTurns } from "./take-turns.mjs";
 
@@ -52,7 +52,7 @@ export async function judgeZooKeeper({ seconds, say }) {
 }
 
 async function onServer(theirs, dialect, seconds) {
-  const { startZooKeeper } = await import("../../dist/lab/servers/zookeeper.js");
+  const { startZooKeeper } = await import("../dist/lab/servers/zookeeper.js");
   const lab = await startZooKeeper();
   try {
     const hosts = lab.servers.map(({ host, port }) => `${host}:${port}`).join(",");

@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 
 export const VERSIONS = ["3.5.35", "3.6.16"];
 
-const CACHE = join(import.meta.dirname, "../../node_modules/.cache/holdfast-judges");
+const CACHE = join(import.meta.dirname, "../node_modules/.cache/holdfast-judges");
 /** What has its `main` in a module that cannot be installed as it is: each is one call. */
 const PROGRAMS = {
   etcd: ["go.etcd.io/etcd/server/v3", "etcdmain", "etcdmain.Main(os.Args)"],
