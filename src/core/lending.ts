@@ -15,6 +15,14 @@ export function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
   return nowMs - hold.grantedAtMs < TURN_MS && hold.isSure(nowMs);
 }
 
+/** True: nothing is left of a grant that has come just now. It took too long, or the lock was stolen since, for a hold of this process. */
+export function isOver(granted: Hold, holds: readonly Hold[]): boolean {
+  if (!granted.trusted(granted.grantedAtMs)) return true;
+  return holds.some(
+    ({ claim, firstFence }) => firstFence > granted.firstFence && claim.mode === "exclusive" && claim.limit === 1,
+  );
+}
+
 /** How many claims may be at the store for the head of the line. */
 export function seatsFor(head: Request, line: RequestList, holds: readonly Hold[]): number {
   const { mode, limit } = head.options;
