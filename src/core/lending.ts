@@ -17,10 +17,18 @@ export function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
 
 /** True: nothing is left of a grant that has come just now. It took too long, or the lock was stolen since, for a hold of this process. */
 export function isOver(granted: Hold, holds: readonly Hold[]): boolean {
-  if (!granted.trusted(granted.grantedAtMs)) return true;
-  return holds.some(
-    ({ claim, firstFence }) => firstFence > granted.firstFence && claim.mode === "exclusive" && claim.limit === 1,
-  );
+  return !granted.trusted(granted.grantedAtMs) || holds.some((hold) => isAfter(hold, granted));
+}
+
+/** That it was granted proves that older ones were ended by force, though the news of it was lost or is late. */
+export function loseOlder(begun: Hold, holds: readonly Hold[]): void {
+  for (const hold of holds.slice()) if (isAfter(begun, hold)) hold.lose({ kind: "gone" });
+}
+
+/** The one cannot have been granted before the other had ended. */
+function isAfter(later: Hold, earlier: Hold): boolean {
+  if (later.firstFence <= earlier.firstFence) return false;
+  return [later, earlier].some(({ claim }) => claim.mode === "exclusive" && claim.limit === 1);
 }
 
 /** How many claims may be at the store for the head of the line. */

@@ -23,7 +23,7 @@ import { type Done, type Grant, unused } from "./grant.ts";
 import { HeldLease, type LeaseParts } from "./lease.ts";
 import { publish, publishLess } from "./publish.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
-import { isOver, mayLend, seatsFor } from "./lending.ts";
+import { isOver, loseOlder, mayLend, seatsFor } from "./lending.ts";
 import { loseExpired, reportLost } from "./report-lost.ts";
 import { describe, factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
@@ -240,11 +240,11 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
       this.#passOn(hold).catch(() => {});
       return false;
     }
-    if (this.#holds.length === 0) this.#holds = [hold];
-    else this.#holds.push(hold);
+    this.#holds = this.#holds.length === 0 ? [hold] : [...this.#holds, hold];
     this.#parts.watchdog.keep(hold, hold.trustedUntilMs);
     request.noteAsked(questions);
     this.lend(hold, request);
+    if (this.#holds.length > 1) loseOlder(hold, this.#holds);
     return true;
   }
 

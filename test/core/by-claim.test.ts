@@ -80,6 +80,23 @@ test("a grant that was robbed on its way by a thief of its own process is not be
   expect((await waits).fence).toBeGreaterThan(thief!.fence);
 });
 
+test("a grant of this process ends an older lease of it that was robbed elsewhere, though no news of that has come", async () => {
+  const { clock, here, there } = processes();
+  here.backend.faults.always("listen", { fault: "request-lost" });
+  const first = await there.locks.acquire("a");
+  const waits = here.locks.acquire("a", { wait: Infinity });
+  await clock.settle();
+  const robbed = await here.take("test");
+  robbed!.assertHeld();
+  const thief = await there.take("test");
+  await thief!.release();
+  const next = await waits;
+  expect(next.fence).toBeGreaterThan(robbed!.fence);
+  expect(() => robbed!.assertHeld()).toThrow(LockLostError);
+  next.assertHeld();
+  expect(await first.release()).toBe("lost");
+});
+
 test("a thief is known to its process, though the robbed lease's listeners have taken hundreds of other locks", async () => {
   const { clock, here } = processes();
   here.backend.faults.always("listen", { fault: "request-lost" });
