@@ -47,7 +47,7 @@ test("a lease that was ended by force before its grant is known is never believe
   next.assertHeld();
 });
 
-test.each([true, false])("a thief that was robbed before its grant is known is told so (renew: %s)", async (renew) => {
+test.each([true, false])("a thief that was robbed before its grant is known learns of it (renew: %s)", async (renew) => {
   const { clock, here, there } = processes({ renew });
   here.backend.faults.next("attempt", { fault: "delay", replyMs: 100 });
   // What it heard counts, also where the store does not answer any more.
