@@ -47,22 +47,25 @@ test("a lease that was ended by force before its grant is known is never believe
   next.assertHeld();
 });
 
-test.each([true, false])("a thief that was robbed before its grant is known learns of it (renew: %s)", async (renew) => {
-  const { clock, here, there } = processes({ renew });
-  here.backend.faults.next("attempt", { fault: "delay", replyMs: 100 });
-  // What it heard counts, also where the store does not answer any more.
-  here.backend.faults.always("renew", { fault: "hang" });
-  const robbed = failure(here.take("first"));
-  await clock.settle();
-  const thief = await there.take("second");
-  await clock.advance(100);
-  const lost = await robbed;
-  expect(lost).toBeInstanceOf(LockLostError);
-  expect(lost).toMatchObject({ loss: { kind: "forced", by: "there", reason: "second" } });
-  thief!.assertHeld();
-  await thief!.release();
-  expect((await there.locks.inspect("a")).held).toEqual([]);
-});
+test.each([true, false])(
+  "a thief that was robbed before its grant is known learns of it (renew: %s)",
+  async (renew) => {
+    const { clock, here, there } = processes({ renew });
+    here.backend.faults.next("attempt", { fault: "delay", replyMs: 100 });
+    // What it heard counts, also where the store does not answer any more.
+    here.backend.faults.always("renew", { fault: "hang" });
+    const robbed = failure(here.take("first"));
+    await clock.settle();
+    const thief = await there.take("second");
+    await clock.advance(100);
+    const lost = await robbed;
+    expect(lost).toBeInstanceOf(LockLostError);
+    expect(lost).toMatchObject({ loss: { kind: "forced", by: "there", reason: "second" } });
+    thief!.assertHeld();
+    await thief!.release();
+    expect((await there.locks.inspect("a")).held).toEqual([]);
+  },
+);
 
 test("a grant that was robbed on its way by a thief of its own process is not begun beside it", async () => {
   const { clock, here } = processes();
