@@ -7,7 +7,8 @@ import type { AcquireOptions, Lease } from "./api.ts";
 import type { Blockers } from "../contract/answer.ts";
 import type { Backend } from "../contract/backend.ts";
 import { declined } from "../contract/declined.ts";
-import { asBackendError, LockBackendError, quote } from "../contract/errors.ts";
+import { asBackendError, LockBackendError, LockLostError, quote } from "../contract/errors.ts";
+import type { LossReason } from "../contract/loss.ts";
 import type { Engine } from "./engine.ts";
 import type { Done, Grant } from "./grant.ts";
 import { isHeard } from "./hold-events.ts";
@@ -60,6 +61,8 @@ class Past implements Queue {
   readonly #engine: Engine;
   readonly #own: OwnClaim;
   #acquisition: Acquisition<Request> | undefined;
+  /** What the store said of the claim before its grant was here. The grant is older. */
+  #news: LossReason | "doubt" | undefined;
 
   constructor(engine: Engine, name: string, own: OwnClaim) {
     this.name = name;
@@ -73,6 +76,7 @@ class Past implements Queue {
     const claim = toClaim(id, this.name, holder, request.options, false);
     const asked = stealsFor === undefined ? backend : stealing(backend, stealsFor);
     this.#acquisition = new Acquisition({ ...parts, backend: asked }, claim, request);
+    this.#engine.past.set(id, (loss) => (this.#news = loss ?? this.#news ?? "doubt"));
     this.#acquisition.start(this.#ended);
   }
 
@@ -91,6 +95,7 @@ class Past implements Queue {
   nudge(): void {}
 
   #callOff(): void {
+    this.#engine.past.delete(this.#own.id);
     const left = this.#acquisition?.callOff();
     if (left !== undefined) this.#engine.releases.track(this.name, left);
   }
@@ -101,6 +106,7 @@ class Past implements Queue {
     failure?: { readonly error: unknown },
   ): void => {
     const { request } = acquisition;
+    this.#engine.past.delete(this.#own.id);
     // It has been called off then.
     if (request.settled) return;
     const { backend } = this.#engine;
@@ -119,20 +125,23 @@ class Past implements Queue {
   /** What was robbed here ends first: nothing is held twice, and its users learn of it before the thief has it. */
   #begin(acquisition: Acquisition<Request>, grant: Grant): void {
     const { request } = acquisition;
-    const queue = this.#engine.queueFor(this.name);
+    const { fence } = grant.granted;
     const { stealsFor } = this.#own;
     if (stealsFor !== undefined) {
-      const robbed = queue.holds.filter(({ firstFence }) => firstFence < grant.granted.fence);
+      const robbed = this.#engine.queueFor(this.name).holds.filter(({ firstFence }) => firstFence < fence);
       for (const hold of robbed) hold.lose({ kind: "forced", by: this.#engine.holder, reason: stealsFor });
     }
-    // Their listeners may have closed the locks.
-    const wanted = request.settled ? undefined : request;
-    if (!queue.begin(acquisition, wanted, grant) && wanted !== undefined && !wanted.settled) {
-      wanted.fail(this.#unanswered("its grant was over too soon"));
-    }
-    // Another thief's news of it may have come before its grant.
-    const begun = queue.holds.find(({ claim }) => claim.id === acquisition.claim.id);
-    if (begun !== undefined && stealsFor !== undefined) this.#engine.watchdog.confirm(begun, true);
+    // Where it was ended by force before it was here, it is not begun. What is only doubted can be asked for by a thief.
+    const isEnded = this.#news !== undefined && (this.#news !== "doubt" || stealsFor === undefined);
+    // Their listeners may have closed the locks, or made so many others that the queue was put away.
+    const wanted = request.settled || isEnded ? undefined : request;
+    const isBegun = this.#engine.queueFor(this.name).begin(acquisition, wanted, grant);
+    // Another thief's news of it may be lost.
+    if (isBegun && stealsFor !== undefined) this.#engine.doubtOne(acquisition.claim.id);
+    if (isBegun || request.settled) return;
+    if (!isEnded) request.fail(this.#unanswered("its grant was over too soon"));
+    else if (stealsFor === undefined) request.refuse(this.blockers(), acquisition);
+    else request.fail(new LockLostError(this.name, fence, this.#news as LossReason));
   }
 
   #unanswered(why: string): LockBackendError {

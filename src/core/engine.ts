@@ -39,7 +39,9 @@ export class Engine {
   readonly #closing = new AbortController();
   readonly #ended = new AbortController();
   readonly watchdog: Watchdog;
-  readonly #parts: QueueParts;
+  /** By the id of their claim, those past the queues whose grant is not here: they hear the news of it. See by-claim.ts. */
+  readonly past: Map<string, (loss?: LossReason) => void> = new Map();
+  readonly parts: QueueParts;
   readonly #queues: Map<string, LocalQueue> = new Map();
   #queuesMax = IDLE_QUEUES;
   readonly #waits: Deadlines<Request>;
@@ -56,12 +58,12 @@ export class Engine {
     const runtime = { backend, clock, chance, sleep: new SleepDetector(clock), ended, locks: this };
     this.releases = new Releases(runtime);
     this.watchdog = new Watchdog(runtime);
-    this.#parts = { ...runtime, holder, closing, contention, releases: this.releases, watchdog: this.watchdog };
+    this.parts = { ...runtime, holder, closing, contention, releases: this.releases, watchdog: this.watchdog };
     this.#waits = new Deadlines<Request>(clock, true, (nowMs) => this.#lookAtWaits(nowMs));
     try {
       backend.listen?.({
         lost: (id, reason) => this.#lost(id, readLoss(reason)),
-        doubt: (id) => (id === undefined ? this.watchdog.doubt() : this.#doubtOne(id)),
+        doubt: (id) => (id === undefined ? this.#doubtAll() : this.doubtOne(id)),
         wanted: (id) => this.watchdog.find(id)?.hearFromStore(true),
       });
     } catch (error) {
@@ -130,11 +132,6 @@ export class Engine {
     return this.#queues.get(name) ?? this.#newQueue(name);
   }
 
-  /** What that queue uses. */
-  get parts(): QueueParts {
-    return this.#parts;
-  }
-
   /** Takes it after the thread that will renew the lease is there. Who never asks for one does not load it. */
   async #withThread(
     name: string,
@@ -201,7 +198,7 @@ export class Engine {
 
   #newQueue(name: string): LocalQueue {
     if (this.#queues.size >= this.#queuesMax) this.#clearIdle();
-    const queue = new LocalQueue(name, this.#parts);
+    const queue = new LocalQueue(name, this.parts);
     this.#queues.set(name, queue);
     return queue;
   }
@@ -266,24 +263,32 @@ export class Engine {
 
   #lost(claimId: string, loss: LossReason): void {
     const hold = this.watchdog.find(claimId);
-    if (hold === undefined) this.#distrust(claimId);
+    if (hold === undefined) this.#distrust(claimId, loss);
     else hold.lose(loss);
   }
 
-  #doubtOne(claimId: string): void {
+  /** What is not renewed is looked at, too: news of it may have been missed. */
+  #doubtAll(): void {
+    this.watchdog.doubt();
+    this.#lookAt(this.watchdog.all.filter(({ options }) => options.renew === false));
+  }
+
+  doubtOne(claimId: string): void {
     const hold = this.watchdog.find(claimId);
     if (hold === undefined) this.#distrust(claimId);
-    else if (hold.options.renew === false) this.#lookAt(hold);
+    else if (hold.options.renew === false) this.#lookAt([hold]);
     else this.watchdog.confirm(hold, true);
   }
 
   /** Where the store does not answer, its ttl ends it. */
-  #lookAt(hold: Hold): void {
-    import("./lose-if-forced.ts").then((code) => code.loseIfForced(this.backend, hold)).catch(() => {});
+  #lookAt(holds: readonly Hold[]): void {
+    if (holds.length === 0) return;
+    import("./lose-if-forced.ts").then((code) => code.loseIfForced(this.backend, holds)).catch(() => {});
   }
 
   /** News of a claim that has overtaken the answer to it. */
-  #distrust(claimId: string): void {
+  #distrust(claimId: string, loss?: LossReason): void {
+    this.past.get(claimId)?.(loss);
     for (const queue of this.#queues.values()) if (queue.distrust(claimId)) return;
   }
 

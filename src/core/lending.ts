@@ -15,6 +15,22 @@ export function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
   return nowMs - hold.grantedAtMs < TURN_MS && hold.isSure(nowMs);
 }
 
+/** True: nothing is left of a grant that has come just now. It took too long, or the lock was stolen since, for a hold of this process. */
+export function isOver(granted: Hold, holds: readonly Hold[]): boolean {
+  return !granted.trusted(granted.grantedAtMs) || holds.some((hold) => isAfter(hold, granted));
+}
+
+/** That it was granted proves that older ones were ended by force, though the news of it was lost or is late. */
+export function loseOlder(begun: Hold, holds: readonly Hold[]): void {
+  for (const hold of holds.slice()) if (isAfter(begun, hold)) hold.lose({ kind: "gone" });
+}
+
+/** The one cannot have been granted before the other had ended. */
+function isAfter(later: Hold, earlier: Hold): boolean {
+  if (later.firstFence <= earlier.firstFence) return false;
+  return [later, earlier].some(({ claim }) => claim.mode === "exclusive" && claim.limit === 1);
+}
+
 /** How many claims may be at the store for the head of the line. */
 export function seatsFor(head: Request, line: RequestList, holds: readonly Hold[]): number {
   const { mode, limit } = head.options;

@@ -23,7 +23,7 @@ import { type Done, type Grant, unused } from "./grant.ts";
 import { HeldLease, type LeaseParts } from "./lease.ts";
 import { publish, publishLess } from "./publish.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
-import { mayLend, seatsFor } from "./lending.ts";
+import { isOver, loseOlder, mayLend, seatsFor } from "./lending.ts";
 import { loseExpired, reportLost } from "./report-lost.ts";
 import { describe, factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
@@ -234,17 +234,17 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   begin(acquisition: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
     const { claim, questions } = acquisition;
     const hold = new Hold(this.#front, this.#parts.sleep, claim, acquisition.request.options, grant);
-    // A grant that took so long that nothing is left of it, or that no request waits for now, goes straight back.
-    if (!hold.trusted(hold.grantedAtMs) || request === undefined || this.#closed) {
+    // A grant of which nothing is left, or that no request waits for now, goes straight back.
+    if (isOver(hold, this.#holds) || request === undefined || this.#closed) {
       hold.claim = unused(claim);
       this.#passOn(hold).catch(() => {});
       return false;
     }
-    if (this.#holds.length === 0) this.#holds = [hold];
-    else this.#holds.push(hold);
+    this.#holds = this.#holds.length === 0 ? [hold] : [...this.#holds, hold];
     this.#parts.watchdog.keep(hold, hold.trustedUntilMs);
     request.noteAsked(questions);
     this.lend(hold, request);
+    if (this.#holds.length > 1) loseOlder(hold, this.#holds);
     return true;
   }
 

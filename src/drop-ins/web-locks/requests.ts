@@ -52,7 +52,10 @@ export class Requests {
     return new Promise((resolve, reject) => {
       const unlisten = onAbort(asked.signal, (reason) => {
         reject(reason);
-        stop.abort(reason);
+        // Its place goes to the next only after a steal that was made before: else that would rob the next.
+        const turn = this.#turns.get(name);
+        if (turn === undefined) stop.abort(reason);
+        else void turn.then(() => stop.abort(reason));
       });
       this.#serve(asked, name, stop.signal, unlisten, reject)
         .finally(() => this.#inside?.running.end(call))
@@ -77,9 +80,9 @@ export class Requests {
   ): Promise<unknown> {
     const lease = await this.#take(asked, name, stop);
     if (lease === null) return await asked.callback.call(undefined, null);
-    if (stop.aborted) {
+    if (asked.signal?.aborted === true) {
       await lease.release();
-      throw stop.reason;
+      throw asked.signal.reason;
     }
     // From here on the signal does not matter.
     unlisten();
@@ -117,7 +120,7 @@ export class Requests {
       const earlier = [...this.#waiting];
       this.#waiting.add(waiting);
       if (before !== undefined) await before;
-      stop.throwIfAborted();
+      asked.signal?.throwIfAborted();
       if (asked.steal) return await this.#steal(name, earlier);
       if (isUnsure) {
         await this.#decided([{ name, queues: true }]);
