@@ -292,9 +292,10 @@ describe.each(BOTH)("%s", (_, library) => {
   });
 
   describe("servers that stop", { concurrent: true }, () => {
-    test.each(KINDS.filter(({ servers }) => servers === 1))("$name is lost with its server", async (kind) => {
+    // With the hook of each test: the common one is that of whichever test runs last.
+    test.for(KINDS.filter(({ servers }) => servers === 1))("$name is lost with its server", async (kind, context) => {
       const own = await startServers(1);
-      onTestFinished(() => own[Symbol.asyncDispose]());
+      context.onTestFinished(() => own[Symbol.asyncDispose]());
       let lost = 0;
       const lock = kind.make(library, own.raws, "key", { ...KEPT, onLockLost: () => void lost++ });
       await lock.acquire();
@@ -307,11 +308,11 @@ describe.each(BOTH)("%s", (_, library) => {
       await Promise.all([lock.release(), next.release()]);
     });
 
-    test.each(KINDS.filter(({ servers }) => servers === 3))(
+    test.for(KINDS.filter(({ servers }) => servers === 3))(
       "$name outlives one of three servers, and is written again when that is back",
-      async (kind) => {
+      async (kind, context) => {
         const own = await startServers(3);
-        onTestFinished(() => own[Symbol.asyncDispose]());
+        context.onTestFinished(() => own[Symbol.asyncDispose]());
         // A client whose commands fail at once, as in the published suite.
         const clients = own.clients({ maxRetriesPerRequest: 0, enableOfflineQueue: false, retryStrategy: () => 50 });
         await Promise.all(
