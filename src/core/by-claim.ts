@@ -75,7 +75,10 @@ class Past implements Queue {
     const { id, stealsFor } = this.#own;
     const claim = toClaim(id, this.name, holder, request.options, false);
     const asked = stealsFor === undefined ? backend : stealing(backend, stealsFor);
+    // What lingers here would be in its way.
+    this.#engine.queueOf(this.name)?.letGo();
     this.#acquisition = new Acquisition({ ...parts, backend: asked }, claim, request);
+    this.#acquisition.untilMs = request.untilMs;
     this.#engine.past.set(id, (loss) => (this.#news = loss ?? this.#news ?? "doubt"));
     this.#acquisition.start(this.#ended);
   }

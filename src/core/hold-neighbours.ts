@@ -10,6 +10,8 @@ export interface HoldFront<Hold> {
    * released; the answer says what becomes of it.
    */
   readonly over: (hold: Hold, loss?: LossReason) => ReleaseResult | Promise<ReleaseResult>;
+  /** It lingers, and goes back to the store now. */
+  readonly letGo: (hold: Hold) => void;
   /** What it shows in the store of those who wait behind it here. `undefined`: none does. */
   readonly behind: () => LocalFacts | undefined;
   /** A request of this process waits. */

@@ -15,6 +15,8 @@ export class ClaimState {
   readonly backoff: Backoff = new Backoff();
   /** Undefined before the first refusal. */
   hints: ReleaseHints | undefined;
+  /** The lease whose holder was told last that this claim waits. */
+  toldFence: bigint | undefined;
   /** The round under way, or the one that was won. */
   round: Round | undefined;
   /** Only a majority that answers before this instant can prolong it. */
@@ -56,6 +58,8 @@ export class ClaimState {
 
   granted(ballot: bigint, fromMs: number): Granted {
     // Readers hold together: a run would give a later reader's number to an earlier one.
-    return { granted: true, fence: firstFence(ballot), run: this.claim.mode === "exclusive" ? RUN : 1, fromMs };
+    const run = this.claim.mode === "exclusive" ? RUN : 1;
+    const wanted = this.claim.lingerMs !== undefined && this.backoff.waiters > 0;
+    return { granted: true, fence: firstFence(ballot), run, fromMs, mayLinger: true, ...(wanted && { wanted }) };
   }
 }
