@@ -36,7 +36,7 @@ import { renewAll, renewClaims } from "./renewals.ts";
 import { resumeLease } from "./resume.ts";
 import { Round } from "./round.ts";
 import { ballotToRaise, majorityOf } from "./votes.ts";
-import { beginToWait, passOn } from "./wanted.ts";
+import { beginToWait, passOn, withWanted } from "./wanted.ts";
 
 /** How often a ballot that was too low is raised before the claim counts as refused. */
 const RAISES_MAX = 3;
@@ -132,7 +132,7 @@ class QuorumBackend implements Backend {
       if (state.claim.lockDelayMs > 0) this.#drop(state);
       else this.#forget(state);
     }
-    return renewed.map(({ renewal }) => renewal);
+    return renewed.map(({ renewal, state }) => withWanted(renewal, state));
   }
 
   async release(claim: Claim, outcome?: Outcome): Promise<Released> {

@@ -17,6 +17,8 @@ export class ClaimState {
   hints: ReleaseHints | undefined;
   /** The lease whose holder was told last that this claim waits. */
   toldFence: bigint | undefined;
+  /** A claim waits for its lease, or did: members cannot tell that it waits no longer. */
+  wanted = false;
   /** The round under way, or the one that was won. */
   round: Round | undefined;
   /** Only a majority that answers before this instant can prolong it. */
@@ -59,7 +61,8 @@ export class ClaimState {
   granted(ballot: bigint, fromMs: number): Granted {
     // Readers hold together: a run would give a later reader's number to an earlier one.
     const run = this.claim.mode === "exclusive" ? RUN : 1;
-    const wanted = this.claim.lingerMs !== undefined && this.backoff.waiters > 0;
-    return { granted: true, fence: firstFence(ballot), run, fromMs, mayLinger: true, ...(wanted && { wanted }) };
+    this.wanted = this.claim.lingerMs !== undefined && this.backoff.waiters > 0;
+    const wanted = this.wanted && ({ wanted: true } as const);
+    return { granted: true, fence: firstFence(ballot), run, fromMs, mayLinger: true, ...wanted };
   }
 }

@@ -2,7 +2,7 @@
  * How a holder that may linger learns that a claim waits, though members keep no queue: the claim tells it through the members that it
  * holds. Once for each lease that is in the way, and not with each round: waiters that are known when a lease is granted are in its votes.
  */
-import type { Listener } from "../../contract/backend.ts";
+import type { Listener, Renewal } from "../../contract/backend.ts";
 import type { ClaimState } from "./claim-state.ts";
 import type { MemberLink } from "./member-link.ts";
 import { ReleaseHints } from "./release-hints.ts";
@@ -16,7 +16,14 @@ export function beginToWait(links: readonly MemberLink[], state: ClaimState, los
 
 /** A member says that a lease of this process is wanted. */
 export function passOn(state: ClaimState | undefined, listener: Listener | undefined): void {
-  if (state !== undefined && !state.ended) listener?.wanted?.(state.claim.id);
+  if (state === undefined || state.ended) return;
+  state.wanted = true;
+  listener?.wanted?.(state.claim.id);
+}
+
+/** Said again with each renewal: otherwise one would take it back. */
+export function withWanted(renewal: Renewal, state: ClaimState | undefined): Renewal {
+  return renewal.held === true && state?.wanted === true ? { ...renewal, wanted: true } : renewal;
 }
 
 function tellHolder(links: readonly MemberLink[], state: ClaimState, lost: Round): void {

@@ -3,6 +3,7 @@ import { getEventListeners } from "node:events";
 import type { Backend } from "../../contract/backend.ts";
 import { Interpreter } from "./interpret.ts";
 import { Judge } from "./judge.ts";
+import { LINGER_MOST_MS } from "./lingering.ts";
 import type { Program, Rule, Verdict } from "./program.ts";
 import { Stage } from "./stage.ts";
 import { unwantedIn } from "./unwanted.ts";
@@ -135,7 +136,10 @@ class Play {
     const busy = this.judge.pending.length > 0;
     const calm = (program.faults ?? []).length === 0;
     if (busy && !calm) return true;
-    const untilMs = clock.now() + (calm ? 5 + 6 * (program.lagMs ?? 0) : this.#echoMs);
+    const untilMs =
+      clock.now() +
+      (program.linger === undefined ? 0 : LINGER_MOST_MS) +
+      (calm ? 5 + 6 * (program.lagMs ?? 0) : this.#echoMs);
     const isTidy = (): boolean => unwantedIn(this.#stage, this.judge).length === 0;
     await this.#until(() => isTidy() || (clock.nextDueMs ?? Infinity) > untilMs, Infinity);
     for (const claim of unwantedIn(this.#stage, this.judge))
