@@ -20,7 +20,7 @@ export interface LockOptions {
   readonly minHold?: Duration | undefined;
   /** After an unclean end the lock stays taken for this long. @default none */
   readonly lockDelay?: Duration | undefined;
-  /** The process keeps a released lock for this long, for its next claim, or until another process waits for it: see docs/concepts.md. @default 0 */
+  /** The process keeps a released lock for this long, for its next claim, or until another process waits for it: see docs/concepts.md. @default none */
   readonly linger?: Duration | undefined;
   /** Shown to those who inspect the lock: reason, version, trace. @default {} */
   readonly meta?: Meta | undefined;

@@ -6,7 +6,7 @@ import { type ConformancePromise, promise as plainPromise } from "./promise.ts";
 const promise = (sentence: string, body: (trial: Trial) => Promise<void>): ConformancePromise =>
   plainPromise(sentence, body, "linger");
 
-/** Longer than any hand-over takes. The ttl is the longest that all stores accept. */
+/** Longer than any hand-over takes. The ttl is the longest that a quorum accepts, unless it was told otherwise. */
 const LINGERS = { ttl: "30s", linger: "3s" } as const;
 
 export const lingerPromises: readonly ConformancePromise[] = [
