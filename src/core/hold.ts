@@ -13,8 +13,7 @@ import type { LossReason } from "../contract/loss.ts";
 import { Changing } from "./changing.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { Grant } from "./grant.ts";
-import type { Idle } from "./linger.ts";
-import type { HoldFront, HoldGroup, HoldUser, Trouble } from "./hold-neighbours.ts";
+import type { HoldFront, HoldGroup, HoldUser, Idle, Trouble } from "./hold-neighbours.ts";
 import { remove } from "./list.ts";
 import { isSame, withUsers } from "./shown.ts";
 
@@ -41,7 +40,7 @@ export class Hold extends Changing implements Deadline {
   /** The store says when it is wanted, and there is a fence for who has it next. */
   readonly #mayLinger: boolean;
   /** The note of linger.ts. */
-  idle: Idle | undefined;
+  idle: Idle<Hold> | undefined;
 
   // The watchdog's own notes: where it is among the holds, and what became of its last renewals.
   group: HoldGroup<Hold> | undefined;

@@ -16,7 +16,7 @@ export function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
   return (nowMs - hold.grantedAtMs < TURN_MS || mayStay(hold, nowMs)) && hold.isSure(nowMs);
 }
 
-/** The store says when others want it, and has said nothing; and whoever has it next has it for long enough. */
+/** The store says when others want it, and has said nothing; and the next lease has it for long enough. */
 function mayStay(hold: Hold, nowMs: number): boolean {
   return hold.lingers && !hold.isWanted && hold.trouble === undefined && hold.remainingMs(nowMs) >= hold.ttlMs / 2;
 }

@@ -30,7 +30,7 @@ import { elect } from "./election.ts";
 import { isA, type LockLostError, LockTimeoutError } from "../contract/errors.ts";
 import { forceReleaseChannel } from "../contract/events.ts";
 import { isHeard } from "./hold-events.ts";
-import { withoutLinger } from "./linger.ts";
+import { withoutLinger } from "./linger-option.ts";
 import type { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
 import { acquireAll } from "./acquire-all.ts";

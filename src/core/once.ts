@@ -16,7 +16,7 @@ import { attachLoss, type Call } from "./close.ts";
 import type { Engine } from "./engine.ts";
 import type { Inside } from "./inside.ts";
 import { HeldLease } from "./lease.ts";
-import { withoutLinger } from "./linger.ts";
+import { withoutLinger } from "./linger-option.ts";
 import { answerMs, type CheckedOptions, checkName, checkObject, toQuerySpec } from "./options.ts";
 import { decodeOutcome, encodeFailure, encodeValue, JSON_CODEC } from "./outcome-text.ts";
 import { Scope } from "./reentry.ts";

@@ -4,7 +4,7 @@ import type { AcquireOptions, LocksOptions, QueryOptions, TryOptions } from "./a
 import type { Claim, Meta, Mode } from "../contract/backend.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "../contract/duration.ts";
 import { META_BYTES_MAX, REASON_MAX } from "../contract/foreign.ts";
-import { toLingerMs } from "./linger.ts";
+import { toLingerMs } from "./linger-option.ts";
 import type { HeldScope } from "./shown.ts";
 
 export interface CheckedOptions {

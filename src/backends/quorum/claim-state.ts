@@ -15,7 +15,7 @@ export class ClaimState {
   readonly backoff: Backoff = new Backoff();
   /** Undefined before the first refusal. */
   hints: ReleaseHints | undefined;
-  /** The lease whose holder was told last that this claim waits. */
+  /** The lease whose holder last learned from this claim that it waits. */
   toldFence: bigint | undefined;
   /** A claim waits for its lease, or did: members cannot tell that it waits no longer. */
   wanted = false;

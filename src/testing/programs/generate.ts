@@ -3,7 +3,7 @@ import { seeded, type SeededChance } from "../seeded-random.ts";
 import type { Fault, Operation } from "../faults.ts";
 import { EVENTS } from "./events.ts";
 import type { LockNames, Options, Program, ProgramFault, Step, Thread } from "./program.ts";
-import { lingering } from "./lingering.ts";
+import { mayLinger } from "./lingering.ts";
 import { slowness, stretch } from "./stretch.ts";
 
 /** What a program may use beside run() and sleep. */
@@ -40,11 +40,8 @@ const WAITS = [0, 1, 10, 100, 1000, 5000] as const;
 const TTLS = [300, 1000, 3000, 30_000] as const;
 const OPERATIONS: readonly Operation[] = ["attempt", "watch", "renew", "release", "swap", "listen"];
 
-/** The program of that seed. */
 export function generateProgram(seed: number): Program {
-  const program = new Author(seed).program();
-  const chance = seeded(seed ^ 0x1b873593);
-  return chance.happens(SPECIAL) ? lingering(program, chance) : program;
+  return mayLinger(new Author(seed).program(), seeded(seed ^ 0x1b873593), SPECIAL);
 }
 
 class Author {

@@ -8,7 +8,12 @@ export const LINGER_MOST_MS = 300;
 /** Around the ends of these. */
 const MOMENTS = [0, 1, 5, 9, 10, 11, 40, 49, 50, 51, 90, 250, 299, 300, 301] as const;
 
-export function lingering(program: Program, chance: SeededChance): Program {
+/** One of several programs lingers. */
+export function mayLinger(program: Program, chance: SeededChance, part: number): Program {
+  return chance.happens(part) ? lingering(program, chance) : program;
+}
+
+function lingering(program: Program, chance: SeededChance): Program {
   const threads = program.threads.map((thread): Thread => {
     if (chance.happens(0.3)) return thread;
     const more = loop(chance);
@@ -20,7 +25,7 @@ export function lingering(program: Program, chance: SeededChance): Program {
   return { ...rest, ...few, linger: chance.pick(LINGERS), threads };
 }
 
-/** One lock again and again, in every way. */
+/** One lock repeatedly, in every way. */
 function loop(chance: SeededChance): Step[] {
   const steps: Step[] = [];
   for (let left = chance.pick([2, 3, 5, 8]); left > 0; left--) {
