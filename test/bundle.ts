@@ -1,8 +1,8 @@
 /**
  * What tests start in a thousand processes, as few files: Node needs half of such a process's time to find and read the hundreds
  * of files of dist/ and of the client libraries. The code is that of dist/, under the same paths, and what it starts itself in other
- * processes and threads is dist/ itself. Of the command line, V8 keeps the compiled code beside it: see test/code-cache.cjs. In test/cli/, usage.test.ts and matrix.test.ts start every command, and open every store,
- * as it is shipped.
+ * processes and threads is dist/ itself. The compiled code of the command line lies beside it: see test/code-cache.cjs. In test/cli/,
+ * usage.test.ts and matrix.test.ts start every command, and open every store, as it is shipped.
  */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
