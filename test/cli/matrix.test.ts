@@ -120,7 +120,7 @@ describe.concurrent.each(Object.entries(STORES))(
       return (await holder.done).code;
     }
 
-    test("acquire, with the program as it is shipped; renew and release, on one store also as shipped", async () => {
+    test("acquire, renew and release, begun by the program as it is shipped", async () => {
       // To start it from hundreds of files is dear: once shows that it opens this store, and one store that its commands work.
       const main = store === "file" ? SHIPPED : MAIN;
       const on = (...args: string[]): Promise<Result> => bench.run(args, { env, main });

@@ -9,7 +9,7 @@ import { join } from "node:path";
 export const CLASSES_VARIABLE: string = "HOLDFAST_LAB_JAVA_CLASSES";
 
 /**
- * What java is told about the file, if anything. `make` starts the same server with the given arguments and lets it exit by itself:
+ * The arguments of java that name the file, if any. `make` starts the same server with the given arguments and lets it exit by itself:
  * only then does Java write the file. One process makes it, and the others do not wait: they start without it.
  */
 export async function sharedClasses(name: string, make: (args: readonly string[]) => Promise<void>): Promise<string[]> {
@@ -27,7 +27,7 @@ export async function sharedClasses(name: string, make: (args: readonly string[]
   }
   const made = join(mine, "classes.jsa");
   await make([`-XX:ArchiveClassesAtExit=${made}`, "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]);
-  // Java need not have written it: it is a saving, and nothing depends on it. The directory stays, so nobody tries again.
+  // Java need not have written it: it is a saving, and nothing depends on it. The directory stays, so no process tries again.
   if (!existsSync(made)) return [];
   renameSync(made, file);
   rmSync(mine, { recursive: true });
