@@ -13,7 +13,7 @@ export function mutexLayout(key: string, identifier: string, ttlMs: number): Lay
   const keys = [key];
   const args = [identifier, String(ttlMs)];
   return {
-    take: { script: take, keys, args },
+    take: { script: take, keys, args: [...args, "1"] },
     refresh: { script: extend, keys, args },
     release: { script: release, keys, args: [identifier] },
   };
@@ -23,7 +23,7 @@ export function mutexLayout(key: string, identifier: string, ttlMs: number): Lay
 export function semaphoreLayout(key: string, members: readonly string[], limit: number, ttlMs: number): Layout {
   const keys = [key];
   return {
-    take: { script: takePermits, keys, args: [String(ttlMs), String(limit), ...members] },
+    take: { script: takePermits, keys, args: [String(ttlMs), String(limit), "1", ...members] },
     refresh: { script: extendPermits, keys, args: [String(ttlMs), ...members] },
     release: { script: releasePermits, keys, args: members },
   };

@@ -26,13 +26,20 @@ interface Evaluates {
   eval(source: string, keyCount: number, ...rest: string[]): Promise<unknown>;
 }
 
-/** Rejects as the client does, and where it is none. */
-export async function run(client: AnyClient, { script, keys, args }: Call): Promise<unknown> {
+/**
+ * Rejects as the client does, and where it is none. `isOver`: nobody waits for it any more, and what takes it back may be on its way. A script that
+ * has to be sent a second time would come after that.
+ */
+export async function run(
+  client: AnyClient,
+  { script, keys, args }: Call,
+  isOver: () => boolean = () => false,
+): Promise<unknown> {
   if (!evaluates(client)) return await runScript(known(client), script, keys, args);
   try {
     return await client.evalsha(script.sha, keys.length, ...keys, ...args);
   } catch (error) {
-    if (!String(error).includes("NOSCRIPT")) throw error;
+    if (!String(error).includes("NOSCRIPT") || isOver()) throw error;
     return await client.eval(script.source, keys.length, ...keys, ...args);
   }
 }
@@ -72,7 +79,7 @@ export function toCount(reply: unknown): number {
 }
 
 /** Shorter ones are raised to it: no server can be asked often enough to keep them. */
-const TTL_MIN_MS = 100;
+export const TTL_MIN_MS = 100;
 
 /** What is not above 0 stays as it is, so that the server refuses it. */
 export function raised(ttlMs: number): number {

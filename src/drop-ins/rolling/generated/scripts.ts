@@ -59,9 +59,10 @@ return count`,
 
 export const take: Script = {
   name: "take",
-  sha: "4378336f1bac82601eafdb14a87882b4a4c4d587",
+  sha: "9ddab689edb06ca228ccb6b572814f4bedae6248",
   source: `for i = 1, #KEYS do
-if redis.call('EXISTS', KEYS[i]) == 1 then return { 0 } end
+local value = redis.pcall('GET', KEYS[i])
+if value and (value ~= ARGV[1] or ARGV[3]) then return { 0 } end
 end
 for i = 1, #KEYS do redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) end
 local time = redis.pcall('TIME')
@@ -71,12 +72,18 @@ return { #KEYS, string.format('%.0f', time[1] * 1000000 + time[2]) }`,
 
 export const takePermits: Script = {
   name: "take-permits",
-  sha: "f26457ef13ee18250367c756cd741cbc0a27e8a4",
+  sha: "e25f1d0401d7f9a482b6cdf18ac739f622ff3bab",
   source: `${PERMITS}
 local keep = tonumber(ARGV[1])
 expire(KEYS[1], keep)
-if redis.call('ZCARD', KEYS[1]) + #ARGV - 2 > tonumber(ARGV[2]) then return { 0 } end
-for i = 3, #ARGV do redis.call('ZADD', KEYS[1], now, ARGV[i]) end
+local wanted = #ARGV - 3
+if ARGV[3] == '0' then
+for i = 4, #ARGV do
+if redis.call('ZSCORE', KEYS[1], ARGV[i]) then wanted = wanted - 1 end
+end
+end
+if redis.call('ZCARD', KEYS[1]) + wanted > tonumber(ARGV[2]) then return { 0 } end
+for i = 4, #ARGV do redis.call('ZADD', KEYS[1], now, ARGV[i]) end
 lasts(KEYS[1], keep)
 return { 1, string.format('%.0f', time[1] * 1000000 + time[2]) }`,
 };
