@@ -52,3 +52,12 @@ export function door(): { readonly passed: Promise<void>; open(): void } {
   const passed = new Promise<void>((resolve) => (open = resolve));
   return { passed, open: () => open() };
 }
+
+/** Loses the answer to the next question, once the server has given it; then the connection breaks, and the client sends the question again. */
+export async function loseNextReply(proxy: Proxy): Promise<void> {
+  await new Promise<void>((resolve) => {
+    proxy.onReply = () => (resolve(), "drop");
+  });
+  proxy.onReply = undefined;
+  proxy.cut();
+}

@@ -3,7 +3,7 @@ import { performance } from "node:perf_hooks";
 import { LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 import type { Lease, Locks } from "../../core/api.ts";
 import type { AcquireOptions } from "./options.ts";
-import { type Grant, type Place, tryRepeatedly } from "./place.ts";
+import { type Grant, type Place, tryRepeatedly, type Wish } from "./place.ts";
 
 export interface CleanTerms {
   readonly name: string;
@@ -22,7 +22,7 @@ export class Clean implements Place {
     this.#terms = terms;
   }
 
-  async acquire(options: AcquireOptions, signal: AbortSignal | undefined): Promise<Grant | undefined> {
+  async acquire(options: AcquireOptions, { signal }: Wish): Promise<Grant | undefined> {
     const { permits, ttlMs } = this.#terms;
     if (!(options.acquireTimeout > 0) || options.acquireAttemptsLimit < 1) return undefined;
     const leases =

@@ -2,7 +2,6 @@
 import { connectionOf } from "../../backends/redis/clients/choose.ts";
 import type { Connection } from "../../backends/redis/connection.ts";
 import type { NodeRedisLike } from "../../backends/redis/index.ts";
-import { runScript } from "../../backends/redis/scripts.ts";
 import type { Script } from "./generated/scripts.ts";
 
 /** A client of ioredis, or what looks like one: a Cluster, a wrapper, a mock. */
@@ -30,18 +29,21 @@ interface Evaluates {
  * Rejects as the client does, and where it is none. `isOver`: nobody waits for it any more, and what takes it back may be on its way. A script that
  * has to be sent a second time would come after that.
  */
-export async function run(
-  client: AnyClient,
-  { script, keys, args }: Call,
-  isOver: () => boolean = () => false,
-): Promise<unknown> {
-  if (!evaluates(client)) return await runScript(known(client), script, keys, args);
+export async function run(client: AnyClient, call: Call, isOver: () => boolean = () => false): Promise<unknown> {
+  const { script, keys, args } = call;
   try {
+    if (!evaluates(client)) return await known(client).evalsha(script.sha, keys, args);
     return await client.evalsha(script.sha, keys.length, ...keys, ...args);
   } catch (error) {
     if (!String(error).includes("NOSCRIPT") || isOver()) throw error;
-    return await client.eval(script.source, keys.length, ...keys, ...args);
+    return await runText(client, call);
   }
+}
+
+/** Sends the script itself: one question for sure, so that it comes before what is sent after it. */
+export async function runText(client: AnyClient, { script, keys, args }: Call): Promise<unknown> {
+  if (!evaluates(client)) return await known(client).eval(script.source, keys, args);
+  return await client.eval(script.source, keys.length, ...keys, ...args);
 }
 
 const connections = new WeakMap<object, Connection>();

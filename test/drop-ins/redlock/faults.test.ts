@@ -1,9 +1,8 @@
 /** What the drop-in for redlock must hold to when clocks are set, answers come late or never, and calls are sent again. */
-import type { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { RedisServer } from "../../../src/lab/servers/redis.ts";
 import { eventually } from "../../../src/testing/eventually.ts";
-import { door, faultyClient, watchedClient } from "../faulty.ts";
+import { door, faultyClient, loseNextReply, watchedClient } from "../faulty.ts";
 import { type Servers, startServers } from "../servers.ts";
 import { ours } from "./both.ts";
 
@@ -155,10 +154,9 @@ describe("a question that is sent again", () => {
     const name = newName();
     // The script is known there, so that the next answer is about the lock.
     await (await new Redlock([client], ONCE).acquire([newName()], 60_000)).release();
-    proxy.dropReplies(1);
+    const lost = loseNextReply(proxy);
     const acquired = new Redlock([client], ONCE).acquire([name, newName()], 60_000);
-    await eventually("it is taken", async () => ((await lab.raw.exists(name)) === 1 ? true : undefined));
-    proxy.cut();
+    await lost;
     const lock = await acquired;
     expect(await lab.raw.get(name)).toBe(lock.value);
     await lock.release();
@@ -177,7 +175,7 @@ describe("a question that is sent again", () => {
     // All scripts are known there, so that each call is one.
     await (await new Redlock(lab.raws, ONCE).acquire([newName()], 60_000)).release();
     await lab.raws[1]!.set(name, "other");
-    const redlock = new Redlock([lab.raws[0]!, lab.raws[1]!, third as Redis], { retryCount: 1, retryDelay: 5 });
+    const redlock = new Redlock([lab.raws[0]!, lab.raws[1]!, third], { retryCount: 1, retryDelay: 5 });
     const lock = await redlock.acquire([name], 60_000);
     late.open();
     await eventually("it came", () => (third.sent.length >= 3 ? true : undefined));
@@ -194,7 +192,7 @@ describe("a question that is sent again", () => {
       await late.passed;
       throw new Error("NOSCRIPT No matching script.");
     });
-    await expect(new Redlock([client as Redis], ONCE).acquire([name], 200)).rejects.toThrow(ExecutionError);
+    await expect(new Redlock([client], ONCE).acquire([name], 200)).rejects.toThrow(ExecutionError);
     late.open();
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(client.sent.filter(({ again, args }) => again && args.length === 2)).toEqual([]);
