@@ -20,6 +20,6 @@ if ARGV[3] == '0' then
   end
 end
 if redis.call('ZCARD', KEYS[1]) + wanted > tonumber(ARGV[2]) then return { 0 } end
-for i = 4, #ARGV do redis.call('ZADD', KEYS[1], now, ARGV[i]) end
+for i = 4, #ARGV do redis.call('ZADD', KEYS[1], score(keep), ARGV[i]) end
 lasts(KEYS[1], keep)
 return { 1, string.format('%.0f', time[1] * 1000000 + time[2]) }
