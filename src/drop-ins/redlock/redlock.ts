@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { performance } from "node:perf_hooks";
-import { ArgumentError } from "../../contract/argument-error.ts";
+import { ArgumentError, got } from "../../contract/argument-error.ts";
 import { extend, release, type Script, take } from "../rolling/generated/scripts.ts";
 import { raised, TTL_MIN_MS } from "../rolling/run-script.ts";
 import {
@@ -133,6 +133,7 @@ export class Redlock extends EventEmitter {
 
   /** Takes the resources for `duration` ms. Rejects with an ExecutionError if no majority of the servers granted them, in any attempt. */
   async acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
+    checkResources(resources);
     checkDuration(duration);
     const { place, terms } = this.#with(settings);
     const durationMs = raised(duration);
@@ -209,6 +210,11 @@ export class Redlock extends EventEmitter {
       terms: settings === undefined ? this.settings : withDefaults(settings, this.settings),
     };
   }
+}
+
+/** Before anything is taken: what is no array would fail after that. */
+function checkResources(resources: unknown): void {
+  if (!Array.isArray(resources)) throw new ArgumentError(`Expected \`resources\` to be an array, got ${got(resources)}`);
 }
 
 function checkDuration(duration: number): void {

@@ -252,3 +252,10 @@ test("with `locks`: an object that takes another permit instead of its first has
   expect([told.length, semaphore.isAcquired, semaphore.signal.aborted]).toEqual([0, true, false]);
   await semaphore.release();
 });
+
+test("fewer permits than one are refused: they would always be had, and hold nothing", () => {
+  for (const permits of [-1, 0.5]) {
+    const make = (): unknown => new MultiSemaphore(lab.raw, newKey(), 2, permits);
+    expect(make).toThrow(/Expected `permits` to be at least 1/u);
+  }
+});

@@ -206,3 +206,11 @@ test("a resource that is named twice is released", async () => {
   await (await lock.extend(60_000)).release();
   expect(await lab.raw.exists(name)).toBe(0);
 });
+
+test("resources that are no array are refused, and nothing is taken", async () => {
+  const redlock = new Redlock([lab.raw], ONCE);
+  for (const wrong of ["z", undefined, null] as unknown as string[][]) {
+    await expect(redlock.acquire(wrong, 60_000)).rejects.toMatchObject({ code: "ERR_LOCK_ARGUMENT" });
+  }
+  expect(await lab.raw.exists("z")).toBe(0);
+});
