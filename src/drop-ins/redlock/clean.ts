@@ -7,6 +7,7 @@ import { performance } from "node:perf_hooks";
 import { ArgumentError, got, isArgumentError } from "../../contract/argument-error.ts";
 import { LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 import type { GroupLease, Locks } from "../../core/api.ts";
+import { withoutReentry } from "../../core/inside.ts";
 import type { AnyClient } from "../rolling/run-script.ts";
 import type { ExecutionResult, ExecutionStats, Grant, Held, Place, Settings, Timed } from "./api.ts";
 import { appliedTo, type ExecutionError, noQuorum } from "./errors.ts";
@@ -31,9 +32,9 @@ export class Clean implements Place {
     const names = [...new Set(resources)];
     const value = randomBytes(16).toString("hex");
     const options = { ttl: durationMs, wait: waitMs(settings), renew: false } as const;
-    const lease = await this.#locks
-      .acquire<string | string[]>(names.length === 1 ? String(names[0]) : names, options)
-      .catch((error: unknown) => this.#fail(resources, error));
+    const take = (): Promise<GroupLease> =>
+      this.#locks.acquire<string | string[]>(names.length === 1 ? String(names[0]) : names, options);
+    const lease = await this.#withoutReentry(names, take).catch((error: unknown) => this.#fail(resources, error));
     this.#leases.set(value, lease);
     const { signal, fences } = lease;
     // A lease that ends without a release is forgotten, too.
@@ -53,6 +54,12 @@ export class Clean implements Place {
     this.#leases.delete(value);
     if ((await lease?.release()) !== "released") this.#fail(resources);
     return { attempts: [this.#stats()] };
+  }
+
+  /** As in redlock, also inside a run() of these locks. */
+  #withoutReentry<T>([name, ...rest]: readonly string[], take: () => T): T {
+    if (name === undefined) return take();
+    return withoutReentry(this.#locks, name, () => this.#withoutReentry(rest, take));
   }
 
   /** A wrong option is not a lock that could not be had. */

@@ -214,7 +214,8 @@ export class Redlock extends EventEmitter {
 
 /** Before anything is taken: what is no array would fail after that. */
 function checkResources(resources: unknown): void {
-  if (!Array.isArray(resources)) throw new ArgumentError(`Expected \`resources\` to be an array, got ${got(resources)}`);
+  if (!Array.isArray(resources))
+    throw new ArgumentError(`Expected \`resources\` to be an array, got ${got(resources)}`);
 }
 
 function checkDuration(duration: number): void {

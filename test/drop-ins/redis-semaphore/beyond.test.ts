@@ -222,6 +222,16 @@ describe("with `locks`: the clean layout", () => {
     expect(await lab.raw.exists(`mutex:${key}`)).toBe(0);
   });
 
+  test("it never re-enters, also inside run() of these locks", async () => {
+    const [key, locks] = [newKey(), cleanLocks()];
+    await locks.run(`mutex:${key}`, async () => {
+      expect(await new Mutex(lab.raw, key, { ...ONCE, locks }).tryAcquire()).toBe(false);
+    });
+    await locks.run(`semaphore:${key}`, { limit: 2 }, async () => {
+      expect(await new MultiSemaphore(lab.raw, key, 2, 2, { ...ONCE, locks }).tryAcquire()).toBe(false);
+    });
+  });
+
   test("refreshes renew it, and it ends by its time without them", async () => {
     const [key, locks] = [newKey(), cleanLocks()];
     const mutex = new Mutex(lab.raw, key, { locks, lockTimeout: 1000, refreshInterval: 50 });
