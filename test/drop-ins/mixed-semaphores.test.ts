@@ -27,7 +27,7 @@ async function load<T>(file: string): Promise<T> {
 }
 
 const { node, onServers } = await load<Judges>("judges/plain.mjs");
-const { crowd } = await load<Crowd>("judges/crowd.mjs");
+const { crowd } = await load<Crowd>("judges/plain/crowd.mjs");
 
 test("crowd() counts who is inside at once, and not who comes as another goes", () => {
   const section = (from: number, to: number): Found["sections"][number] => ({ from: BigInt(from), to: BigInt(to) });

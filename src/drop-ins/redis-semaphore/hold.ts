@@ -31,7 +31,7 @@ export class Hold {
     return this.#controller.signal;
   }
 
-  /** By the clock that nobody sets, and right also where timers are late. */
+  /** By the monotonic clock, and right also where timers are late. */
   get isTrusted(): boolean {
     return performance.now() < this.#untilMs;
   }

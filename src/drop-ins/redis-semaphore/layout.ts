@@ -4,7 +4,7 @@ import type { Call } from "../rolling/run-script.ts";
 
 /** What is asked of a server. `take` and `refresh` have done it if they answer 1. */
 export interface Layout {
-  /** `isOurs`: nobody but this question can have put its identifier there, so that one that is there is no other's. */
+  /** `isOurs`: only this question can have put its identifier there, so that one that is there is no other's. */
   readonly take: (isOurs: boolean) => Call;
   readonly refresh: Call;
   readonly release: Call;

@@ -86,7 +86,7 @@ export abstract class Lock {
     return this._identifier;
   }
 
-  /** While it is refreshed, false from when its time is over: also where no timer has told it yet. */
+  /** While it is refreshed, false from when its time is over: also where no timer has run yet. */
   get isAcquired(): boolean {
     return this._acquired && (this._refreshInterval === undefined || this.#hold?.isTrusted !== false);
   }

@@ -32,7 +32,7 @@ export class OneServer implements Place {
     if (answer === undefined) throw new Error(`No answer within ${limitMs} ms.`);
   }
 
-  /** An answer that comes after the lock's time is none. What it took is given back, and so is what nobody waits for any more. */
+  /** An answer that comes after the lock's time is none. What it took is given back, and so is what is no longer waited for. */
   async #try({ signal, isOurs }: Wish): Promise<Grant | undefined> {
     const sentMs = performance.now();
     const untilMs = sentMs + trustMs(this.#ttlMs);

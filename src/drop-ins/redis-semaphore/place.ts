@@ -16,8 +16,8 @@ export interface Grant {
 /** Of one call of acquire(). */
 export interface Wish {
   readonly signal: AbortSignal | undefined;
-  /** Nobody else can have put this identifier there: it is random, and this object neither holds the lock nor asks for it a second time. */
-  isOurs(): boolean;
+  /** Only this call can have put its identifier there: it is random, and this object neither holds the lock nor asks for it a second time. */
+  readonly isOurs: () => boolean;
 }
 
 export interface Place {

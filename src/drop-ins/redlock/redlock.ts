@@ -64,7 +64,7 @@ export class Lock {
     this.#untilMs = extra.untilMs ?? performance.now() + expiration - Date.now();
   }
 
-  /** How long it is still held, ms: from when it was asked for, on a clock that nobody sets. 0: it is over, or was released or extended. */
+  /** How long it is still held, ms: from when it was asked for, by the monotonic clock. 0: it is over, or was released or extended. */
   remaining(): number {
     if (this.expiration === 0 || this.signal?.aborted === true) return 0;
     return Math.max(0, this.#untilMs - performance.now());

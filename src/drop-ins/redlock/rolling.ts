@@ -123,17 +123,17 @@ async function pause({ retryDelay, retryJitter }: Settings): Promise<void> {
   await sleep(Math.max(0, retryDelay + Math.floor((Math.random() * 2 - 1) * retryJitter)));
 }
 
-/** For no time at all nobody could answer: the server says that there is no such time. */
+/** For no time at all there is no answer in time: the server says what is wrong with it. */
 function answerMs(durationMs: number): number {
   return Math.max(TTL_MIN_MS, durationMs);
 }
 
-/** Until when a lock is believed: counted from when it was asked for, on the clock that nobody sets. */
+/** Until when a lock is believed: counted from when it was asked for, by the monotonic clock. */
 export function trustedUntil(sentMs: number, durationMs: number, { driftFactor }: Settings): number {
   return sentMs + durationMs - driftOf(durationMs, driftFactor);
 }
 
 /** What is kept back of a lock's time: for clocks that run differently, and 2 ms because Redis counts in whole ones. */
-export function driftOf(durationMs: number, driftFactor: number): number {
+function driftOf(durationMs: number, driftFactor: number): number {
   return Number.isFinite(durationMs) ? Math.round(driftFactor * durationMs) + 2 : 0;
 }

@@ -40,7 +40,7 @@ export class Using<L extends Extendable<L>> {
     try {
       result = await routine(this.signal);
     } catch (error) {
-      // As in redlock, a release that fails is what is told. What the work threw is not lost with it.
+      // As in redlock, a release that fails is what is reported. What the work threw is not lost with it.
       await this.#end().catch((failure: unknown) => {
         if (failure instanceof Error) failure.cause ??= error;
         throw failure;

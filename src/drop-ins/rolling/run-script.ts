@@ -26,7 +26,7 @@ interface Evaluates {
 }
 
 /**
- * Rejects as the client does, and where it is none. `isOver`: nobody waits for it any more, and what takes it back may be on its way. A script that
+ * Rejects as the client does, and where it is none. `isOver`: it is no longer waited for, and what takes it back may be on its way. A script that
  * has to be sent a second time would come after that.
  */
 export async function run(client: AnyClient, call: Call, isOver: () => boolean = () => false): Promise<unknown> {

@@ -182,7 +182,7 @@ describe("for the better", () => {
     expect(await short.tryAcquire()).toBe(false);
     expect(await lab.raw.zrange(`semaphore:${key}`, 0, -1)).toEqual([long.identifier]);
     expect(await lab.raw.pttl(`semaphore:${key}`)).toBeGreaterThan(500);
-    // Whoever takes it over with a shorter time finds it, too.
+    // A process that takes it over with a shorter time finds it, too.
     const options = { lockTimeout: 100, identifier: long.identifier, acquiredExternally: true } as const;
     const handler = new Semaphore(lab.raw, key, 1, options);
     expect(await handler.tryAcquire()).toBe(true);
@@ -191,7 +191,7 @@ describe("for the better", () => {
     await short.release();
   });
 
-  test("permits of ours that nobody refreshes end by their own time, also for one with a longer", async () => {
+  test("permits of ours without refreshes end by their own time, also for one with a longer", async () => {
     const key = newKey();
     const gone = new Semaphore(lab.raw, key, 1, { lockTimeout: 200, refreshInterval: 0 });
     await gone.acquire();

@@ -25,10 +25,10 @@ afterAll(() => lab[Symbol.asyncDispose]());
 const newKey = (): string => `faults${++keys}`;
 const server = (at = 0): RedisServer => lab.servers[at] as RedisServer;
 
-/** Collects what onLockLost is told. */
-function losses(): { readonly told: Error[]; readonly onLockLost: (error: Error) => void } {
-  const told: Error[] = [];
-  return { told, onLockLost: (error) => void told.push(error) };
+/** Collects what onLockLost is called with. */
+function losses(): { readonly lost: Error[]; readonly onLockLost: (error: Error) => void } {
+  const lost: Error[] = [];
+  return { lost, onLockLost: (error) => void lost.push(error) };
 }
 
 /** Servers of its own, whose last one does not answer. */
@@ -64,18 +64,18 @@ describe("an answer that comes late", () => {
     expect(await exists(prefix + key)).toBe(false);
   });
 
-  test("of a refresh is a loss, and told when the lock's time is over", async () => {
+  test("of a refresh is a loss, and reported when the lock's time is over", async () => {
     const { proxy, client } = await faultyClient(server());
-    const { told, onLockLost } = losses();
+    const { lost, onLockLost } = losses();
     const mutex = new Mutex(client, newKey(), { lockTimeout: 600, refreshInterval: 100, onLockLost });
     await mutex.acquire();
     proxy.hang("replies");
-    await eventually("its loss is told", () => (told.length > 0 ? true : undefined));
-    expect([told[0] instanceof LostLockError, mutex.isAcquired, mutex.signal.aborted]).toEqual([true, false, true]);
+    await eventually("its loss is reported", () => (lost.length > 0 ? true : undefined));
+    expect([lost[0] instanceof LostLockError, mutex.isAcquired, mutex.signal.aborted]).toEqual([true, false, true]);
     await proxy.heal();
     await client.ping();
     await new Promise((resolve) => setTimeout(resolve, 200));
-    expect([told.length, mutex.isAcquired]).toEqual([1, false]);
+    expect([lost.length, mutex.isAcquired]).toEqual([1, false]);
   });
 
   test("is counted from the question, with a part kept back because clocks run differently", async () => {
@@ -92,7 +92,7 @@ describe("an answer that comes late", () => {
   test("of a refresh of an earlier time says nothing about this one", async () => {
     const key = newKey();
     const [late, refreshed] = [door(), door()];
-    const { told, onLockLost } = losses();
+    const { lost, onLockLost } = losses();
     let isFirst = true;
     await lab.raw.script("LOAD", extend.source);
     // The first refresh is asked between the two times, finds nothing, and its answer comes during the second.
@@ -116,7 +116,7 @@ describe("an answer that comes late", () => {
     await mutex.acquire();
     late.open();
     await new Promise((resolve) => setTimeout(resolve, 100));
-    expect([told.length, mutex.isAcquired]).toEqual([0, true]);
+    expect([lost.length, mutex.isAcquired]).toEqual([0, true]);
     await mutex.release();
   });
 });
@@ -159,12 +159,12 @@ describe("a server that hangs", () => {
 
   test("one of three: the lock is taken, kept for longer than its time, and released", async () => {
     const own = await oneHung(3);
-    const { told, onLockLost } = losses();
+    const { lost, onLockLost } = losses();
     const mutex = new RedlockMutex([...own.raws], newKey(), { lockTimeout: 1500, refreshInterval: 200, onLockLost });
     await mutex.acquire();
     const startMs = performance.now();
     await eventually("two times its time are over", () => (performance.now() - startMs > 3000 ? true : undefined));
-    expect([told.length, mutex.isAcquired, mutex.signal.aborted]).toEqual([0, true, false]);
+    expect([lost.length, mutex.isAcquired, mutex.signal.aborted]).toEqual([0, true, false]);
     await mutex.release();
   });
 
@@ -180,7 +180,7 @@ describe("a server that hangs", () => {
 
 test("a majority that fails to answer a refresh has not lost the lock: the next one finds it", async () => {
   const key = newKey();
-  const { told, onLockLost } = losses();
+  const { lost, onLockLost } = losses();
   let failures = 0;
   const failing = lab.raws.slice(1).map((raw) =>
     watchedClient(raw, () => {
@@ -195,9 +195,9 @@ test("a majority that fails to answer a refresh has not lost the lock: the next 
   await mutex.acquire();
   const count = failing[0]!.sent.length;
   await eventually("it was refreshed after that, or is lost", () =>
-    failing[0]!.sent.length > count + 6 || told.length > 0 ? true : undefined,
+    failing[0]!.sent.length > count + 6 || lost.length > 0 ? true : undefined,
   );
-  expect([failures, told.length, mutex.isAcquired]).toEqual([2, 0, true]);
+  expect([failures, lost.length, mutex.isAcquired]).toEqual([2, 0, true]);
   await mutex.release();
 });
 
@@ -244,12 +244,12 @@ describe("a question that is sent again", () => {
 test("with `locks`: an object that takes another permit instead of its first has lost nothing", async () => {
   const locks = createLocks(memory());
   onTestFinished(() => locks.close());
-  const { told, onLockLost } = losses();
+  const { lost, onLockLost } = losses();
   const semaphore = new Semaphore(lab.raw, newKey(), 2, { locks, onLockLost });
   await semaphore.acquire();
   await semaphore.acquire();
   await new Promise((resolve) => setTimeout(resolve, 20));
-  expect([told.length, semaphore.isAcquired, semaphore.signal.aborted]).toEqual([0, true, false]);
+  expect([lost.length, semaphore.isAcquired, semaphore.signal.aborted]).toEqual([0, true, false]);
   await semaphore.release();
 });
 

@@ -184,7 +184,7 @@ describe("a question that is sent again", () => {
     await lock.release();
   });
 
-  test("because its script was unknown is not sent when nobody waits any more", async () => {
+  test("because its script was unknown is not sent when it is no longer waited for", async () => {
     const name = newName();
     const late = door();
     const client = watchedClient(lab.raw, async ({ args, again }) => {
