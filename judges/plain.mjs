@@ -38,8 +38,8 @@ export async function judgePlain({ seconds, say }) {
   return { rows, findings, refusals };
 }
 
-/** Starts the servers, and lets four processes of Holdfast and four of theirs take turns on one lock there. */
-export async function onServers({ servers, prefix = "", ours = node("ours.mjs"), theirs, seconds, events }) {
+/** Starts the servers, and lets four processes of Holdfast and four of theirs take turns on one lock there. `limit`: of a semaphore. */
+export async function onServers({ servers, prefix = "", ours = node("ours.mjs"), theirs, seconds, events, limit }) {
   const { startRedis } = await import("../dist/lab/servers/redis.js");
   const args = events ? ["--notify-keyspace-events", "Kgx"] : [];
   const started = await Promise.all(Array.from({ length: servers }, () => startRedis({ args })));
@@ -48,6 +48,7 @@ export async function onServers({ servers, prefix = "", ours = node("ours.mjs"),
       servers: started.map(({ host, port, password }) => ({ host, port, password })),
       url: urlOf(started, prefix),
       name: "judged",
+      limit,
     };
     return await takeTurns({ ours, theirs, order, seconds });
   } finally {

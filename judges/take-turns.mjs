@@ -131,6 +131,7 @@ function judge(workers) {
     overlaps,
     unordered,
     handOvers,
+    sections: whole,
     errors: survivors.map(({ errors }) => errors).filter((text) => text !== ""),
   };
 }
