@@ -17,7 +17,7 @@ const claimOf = (name: string, facts = {}): ReturnType<typeof newClaim> =>
   newClaim({ name, ttlMs: TTL_MS, queues: false, ...facts });
 
 describe("a holder of another library", () => {
-  test("keeps us out; its value is shown by its first four characters only, and it has no fence", async () => {
+  test("keeps us out; its value is shown by its first four characters only, and it has no fence (S114)", async () => {
     const value = randomUUID();
     await lab.raw.set("held", value, "PX", TTL_MS, "NX");
     const backend = lab.backend();
