@@ -14,7 +14,7 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/conformance/memory": { cpu: 1, time: 5 },
   "test/conformance/quorum": { cpu: 20, time: 44 },
   "test/conformance/redis-plain": { cpu: 12, time: 20 },
-  "test/backends/redis-plain/": { cpu: 16, time: 45 },
+  "test/backends/redis-plain/": { cpu: 11, time: 36 },
   "test/conformance/redisson": { cpu: 20, time: 30 },
   "test/backends/redisson/": { cpu: 9, time: 36 },
   "test/conformance/redis": { cpu: 22, time: 36 },
