@@ -26,8 +26,13 @@ const MIXED = {
     wakes: () => ({ ours: true, theirs: true }),
   },
   etcd: {
-    library: (row) => `${row["their program"] ?? "concurrency.Mutex (Go)"}`,
-    how: () => "`etcd:`",
+    library: () => "concurrency.Mutex (Go)",
+    how: () => "`etcd:` with `names=paths`",
+    wakes: () => ({ ours: true, theirs: true }),
+  },
+  etcdctl: {
+    library: ({ program }) => program,
+    how: () => "`etcd:` with `names=paths`",
     wakes: () => ({ ours: true, theirs: true }),
   },
   shedlock: {

@@ -2,6 +2,7 @@
 //
 //   npm run judges                    all judges
 //   npm run judges -- etcd            Go's concurrency.Mutex and Holdfast on one lock, on Debian's etcd and on newer ones
+//   npm run judges -- etcdctl         `etcdctl lock` and Holdfast on one lock
 //   npm run judges -- shedlock        ShedLock (Java) and Holdfast on one table of Postgres
 //   npm run judges -- plain           redlock, redis-semaphore (npm), redis-py, redsync (Go) and Holdfast on one key of Redis
 //   npm run judges -- drop-ins        redlock, redis-semaphore (npm) and the drop-ins for them on one lock
@@ -22,6 +23,7 @@ import "../scripts/ensure-built.mjs";
 import { install } from "../bench/lib/peers.mjs";
 import { judgeDropIns } from "./drop-ins.mjs";
 import { judgeEtcd } from "./etcd.mjs";
+import { judgeEtcdctl } from "./etcdctl.mjs";
 import { judgePlain } from "./plain.mjs";
 import { judgeRedisson } from "./redisson.mjs";
 import { table, writeResults } from "./results.mjs";
@@ -33,6 +35,7 @@ import { judgeZooKeeper } from "./zookeeper.mjs";
 
 const JUDGES = {
   etcd: judgeEtcd,
+  etcdctl: judgeEtcdctl,
   shedlock: judgeShedLock,
   plain: judgePlain,
   "drop-ins": judgeDropIns,
