@@ -18,9 +18,10 @@
 // What is needed from npm is installed in judges/ on first use.
 //
 // Exit: 0 nothing found, 1 a judge found something, 69 a judge could not be had here.
+import { join } from "node:path";
 import { argumentsOf } from "../scripts/arguments.mjs";
 import "../scripts/ensure-built.mjs";
-import { install } from "../bench/lib/peers.mjs";
+import { install, run } from "../bench/lib/peers.mjs";
 import { judgeDropIns } from "./drop-ins.mjs";
 import { judgeEtcd } from "./etcd.mjs";
 import { judgeEtcdctl } from "./etcdctl.mjs";
@@ -33,6 +34,7 @@ import { judgeVerrou } from "./verrou.mjs";
 import { judgeWebLocks } from "./web-locks.mjs";
 import { judgeZooKeeper } from "./zookeeper.mjs";
 
+const ROOT = join(import.meta.dirname, "..");
 const JUDGES = {
   etcd: judgeEtcd,
   etcdctl: judgeEtcdctl,
@@ -71,4 +73,6 @@ for (const name of names) {
   if (values.write) writeResults(name, rows);
   codes.push(findings.length > 0 ? 1 : 0, refusals.length > 0 ? 69 : 0);
 }
+// The tables are written as the formatter wants them.
+if (values.write) await run("npm", ["run", "--silent", "format"], ROOT);
 process.exitCode = codes.includes(1) ? 1 : Math.max(...codes);
