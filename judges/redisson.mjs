@@ -52,8 +52,7 @@ export async function judgeRedisson({ seconds, say }) {
     const found = await onServers({ theirs, kind, topology, older, seconds });
     const row = { Redisson: version, kind, topology: where, ...columnsOf(found, "Redisson") };
     rows.push(row);
-    const errors = found.errors.map(withoutLogger).filter((text) => text !== "");
-    findings.push(...findingsOf(label, { ...found, errors }, wakesOf("redisson", row)));
+    findings.push(...findingsOf(label, found, wakesOf("redisson", row)));
   }
   return { rows, findings, refusals };
 }
@@ -120,9 +119,4 @@ async function java(version, say) {
     if (trouble !== undefined) return `its worker could not be compiled: ${trouble}`;
   }
   return ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", `${classes}:${jars}/*`, "Worker"];
-}
-
-/** Redisson is used without a logger here, and SLF4J says so. */
-function withoutLogger(text) {
-  return text.replaceAll(/^SLF4J.*$/gmu, "").trim();
 }

@@ -12,6 +12,8 @@ const SECTION_MS = 10;
 const THINK_MS = 20;
 const STOP_MS = 400;
 const END_MS = 30_000;
+/** So long a process that starts may take until it was inside once: a busy machine is no finding. */
+const SERVED_MS = 120_000;
 /** One of each side, with sections so long that who only polls has come to ask seldom. */
 const DUEL_MS = 8000;
 const DUEL_SECTION_MS = 400;
@@ -75,7 +77,7 @@ function strikesIn(seconds) {
 
 async function allServed(workers) {
   const isMissing = ({ sections, killed }) => !killed && sections.length === 0;
-  for (let i = 0; workers.some(isMissing) && i < 600; i++) await sleep(50);
+  for (let i = 0; workers.some(isMissing) && i < SERVED_MS / 50; i++) await sleep(50);
 }
 
 function pick(workers, side) {
@@ -161,7 +163,8 @@ export function columnsOf(found, theirs = "theirs") {
 
 /** What is wrong with what was found. `wakes`: which of the sides hears of a release, and does not have to ask. */
 export function findingsOf(label, found, wakes) {
-  const { overlaps, unordered, fewest, errors, duel: between } = found;
+  const { overlaps, unordered, fewest, duel: between } = found;
+  const errors = found.errors.map(withoutLogger).filter((text) => text !== "");
   const findings = [];
   if (overlaps > 0) findings.push(`${overlaps} sections overlapped`);
   if (unordered > 0) findings.push(`${unordered} fences were not greater than the one before`);
@@ -170,6 +173,11 @@ export function findingsOf(label, found, wakes) {
   if (wakes.theirs && isLate(between.toTheirs)) findings.push("our releases do not wake theirs");
   if (errors.length > 0) findings.push(errors[0]);
   return findings.map((text) => `${label}: ${text}`);
+}
+
+/** Programs in Java are used without a logger here, and SLF4J says so. */
+function withoutLogger(text) {
+  return text.replaceAll(/^SLF4J.*$/gmu, "").trim();
 }
 
 function isLate(gaps) {
