@@ -16,6 +16,21 @@ async function usedAtAll(servers: readonly RedisServer[]): Promise<readonly stri
   return (await Promise.all(servers.map((server) => usedAt(server)))).flat();
 }
 
+/** What the zone's own user was refused, also where the refusal goes unnoticed. Each node of a Cluster is asked by itself. */
+async function refusedTo(servers: readonly RedisServer[], zone: Zone): Promise<readonly string[]> {
+  const logs = await Promise.all(servers.map((server) => server.cli("ACL", "LOG", "100")));
+  const entries = logs
+    .join("\n")
+    .split(/^count$/mu)
+    .slice(1);
+  const found = entries.map((entry) => entry.split("\n"));
+  const field = (lines: readonly string[], name: string): string => lines[lines.indexOf(name) + 1] ?? "";
+  return found.filter((lines) => field(lines, "username") === zone).map((lines) => field(lines, "object"));
+}
+
+/** Without `+config|get` nothing is lost; what client libraries say of themselves, and to replicas, is of no use to us. */
+const NOT_NEEDED = ["config|get", "client|setinfo", "readonly"];
+
 const opened: Backend[] = [];
 async function open(url: string, zone: Zone, prefix: Zone): Promise<Backend> {
   const backend = await openBackend(`${url.replace("//", `//${login(zone)}`)}&prefix=${prefix}:`);
@@ -33,6 +48,7 @@ async function suffices(
   subscribed?: string,
   facts: Partial<Claim> = {},
 ): Promise<void> {
+  for (const server of servers) await server.cli("ACL", "LOG", "RESET");
   for (const client of ["ioredis", "redis"]) {
     const own = `${url}&client=${client}`;
     const [a, b] = [await open(own, "billing", "billing"), await open(own, "billing", "billing")];
@@ -64,6 +80,11 @@ async function suffices(
     expect((await b.inspect(first.name)).held).toMatchObject([{ fence: next.fence }]);
     expect(await a.forceRelease(first.name, next.fence, "ops", "stuck")).toBe(true);
   }
+  // The thief's may say that something of its own was left: no member let it in.
+  for (const backend of opened.splice(0)) await backend.close().catch(() => undefined);
+  const refusals = await refusedTo(servers, "billing");
+  expect(refusals.filter((object) => !NOT_NEEDED.includes(object))).toEqual([]);
+  expect(await refusedTo(servers, "search")).not.toEqual([]);
 }
 
 afterAll(async () => {
