@@ -114,6 +114,7 @@ const code: readonly Source[] = [
   ...filesIn("scripts", /\.mjs$/),
   ...filesIn("examples", /\.(?:mjs|ts)$/),
   ...filesIn("bench", /\.mjs$/),
+  ...filesIn("judges", /\.mjs$/),
 ];
 const documents: readonly Source[] = [
   ...filesIn("docs", /\.md$/),
