@@ -16,6 +16,7 @@ const LEASE = 'declare const lease: import("holdfast").Lease;';
 const POOL = 'declare const pool: import("pg").Pool;';
 const CORE = 'import { connect, createLocks } from "holdfast"; import { memory } from "holdfast/memory";';
 const TESTING = 'import { conformance, withoutDeclined } from "holdfast/testing";';
+const README = ["", `${ANY("fn", "fence", "work")} declare const client: import("ioredis").Redis;`];
 const STORY = ["", "", "", "", ""];
 
 /** What is shown, and is no program that a reader has. */
@@ -23,7 +24,7 @@ const SHOWN = undefined;
 
 /** For each program of a page, in their order: what it takes for granted. */
 const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
-  "README.md": [ANY("charge", "invoice"), `${ANY("fn", "fence")} declare const client: import("ioredis").Redis;`],
+  "README.md": README,
   "docs/backends/etcd.md": [""],
   "docs/backends/file.md": ["", `import { file } from "holdfast/file"; ${ANY("child")}`],
   "docs/backends/postgres.md": [POOL, 'declare const client: import("pg").Client;'],
