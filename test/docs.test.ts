@@ -97,6 +97,8 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
   "docs/testing.md": ["", TESTING, `${TESTING} ${ANY("backend", "context", "test")}`, SHOWN, CORE, CORE],
   "docs/verrou.md": [ANY("pay")],
   "docs/web-locks.md": [ANY("pay", "read", "work"), LOCKS],
+  "docs/zh/README.md": README,
+  "docs/zh/from-java.md": ["", ""],
   "docs/zh/story.md": STORY,
 };
 

@@ -26,7 +26,7 @@ const FIGURES: readonly (readonly [figures: readonly string[], page: string, lin
   [["8.12"], "docs/benchmarks.md", /^\| p50 ms after SIGKILL .*\| +8\.12 \|/m],
 ];
 
-const PAGES = ["README.md"];
+const PAGES = ["README.md", "docs/zh/README.md"];
 
 /** The tables of a page of judges in which both sides took turns: their rows, by column. */
 function turnsOfJudges(): readonly Readonly<Record<string, string>>[] {
