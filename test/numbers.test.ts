@@ -278,7 +278,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   ],
   [
     "docs/backends/redisson.md",
-    "(`watchdog`, {} s unless said)",
+    "(`watchdog`, by default {} s)",
     defaultOf("src/backends/redisson/options.ts", "watchdog") / 1000,
   ],
   ["docs/backends/redisson.md", "asked for every {} s or so", constant("src/backends/redisson", "SAFETY_MS") / 1000],
@@ -291,7 +291,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
   ["docs/backends/shedlock.md", "less than {} characters", constant("src/backends/shedlock", "LOCKED_BY_MAX")],
   ["docs/backends/zookeeper.md", "Frames above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
   ["docs/backends/zookeeper.md", "A list or a node above {} MB", constant(ZOOKEEPER, "FRAME_MAX_BYTES") / 2 ** 20],
-  ["docs/backends/zookeeper.md", "(`session`, {} s unless said)", zookeeper("session") / 1000],
+  ["docs/backends/zookeeper.md", "(`session`, by default {} s)", zookeeper("session") / 1000],
   [
     "docs/backends/zookeeper.md",
     "with {} s an event loop may be blocked for {}",
