@@ -2,6 +2,7 @@
 //
 //   npm run judges                    all judges
 //   npm run judges -- etcd            Go's concurrency.Mutex and Holdfast on one lock, on Debian's etcd and on newer ones
+//   npm run judges -- stopped-leader  etcd alone: does a leader that was stopped and replaced revoke leases that are kept alive?
 //   npm run judges -- shedlock        ShedLock (Java) and Holdfast on one table of Postgres
 //   npm run judges -- plain           redlock, redis-semaphore (npm), redis-py, redsync (Go) and Holdfast on one key of Redis
 //   npm run judges -- redisson        Redisson (Java), old and new, and Holdfast on one lock of each kind and topology
@@ -22,6 +23,7 @@ import { judgeEtcd } from "./etcd.mjs";
 import { judgePlain } from "./plain.mjs";
 import { judgeRedisson } from "./redisson.mjs";
 import { judgeShedLock } from "./shedlock.mjs";
+import { judgeStoppedLeader } from "./stopped-leader.mjs";
 import { judgeSuites } from "./suites.mjs";
 import { judgeVerrou } from "./verrou.mjs";
 import { judgeWebLocks } from "./web-locks.mjs";
@@ -29,6 +31,7 @@ import { judgeZooKeeper } from "./zookeeper.mjs";
 
 const JUDGES = {
   etcd: judgeEtcd,
+  "stopped-leader": judgeStoppedLeader,
   shedlock: judgeShedLock,
   plain: judgePlain,
   redisson: judgeRedisson,
