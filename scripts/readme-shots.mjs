@@ -23,6 +23,8 @@ const folder = mkdtempSync(join(tmpdir(), "holdfast-shots-"));
 
 /** What a terminal shows, in pixels: a cell, and the margin around all of them. */
 const CELL = { width: 8.4, height: 19, margin: 18 };
+const ESCAPE = "\u001b[";
+const PARTS = new RegExp(String.raw`(\u001b\[[\d;]*m|\n)`);
 const COLOURS = { 31: "#ff8080", 33: "#f2cc60" };
 
 function keep(name, content) {
@@ -40,13 +42,13 @@ function runsOf(screen) {
   let row = 0;
   let column = 0;
   let style = {};
-  for (const part of screen.split(/(\u001b\[[\d;]*m|\n)/)) {
+  for (const part of screen.split(PARTS)) {
     if (part === "\n") {
       row++;
       column = 0;
       continue;
     }
-    const codes = /^\u001b\[([\d;]*)m$/.exec(part)?.[1];
+    const codes = part.startsWith(ESCAPE) ? part.slice(ESCAPE.length, -1) : undefined;
     if (codes === undefined) {
       if (part !== "") runs.push({ row, column, text: part, ...style });
       column += part.length;
