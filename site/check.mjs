@@ -136,6 +136,15 @@ async function walk(browser, origin) {
   await at("concepts#re-entry", { name: "anchor", act: (tab) => tab.locator("#re-entry").waitFor() });
   await at("api/holdfast", { name: "api", act: heading("holdfast") });
   await at("api/holdfast/redis", { name: "api-redis-dark", colorScheme: "dark", act: heading("holdfast/redis") });
+  await at("choose", {
+    name: "other-language",
+    act: async (tab) => {
+      await tab.locator(".VPNavBarTranslations button").hover();
+      await tab.locator(".VPNavBarTranslations a", { hasText: "简体中文" }).click();
+      await tab.locator("html[lang=zh-CN]").waitFor();
+      await tab.waitForURL("**/zh/**");
+    },
+  });
   await at("zh/story", { name: "zh", act: heading("从文章到代码") });
   await at("zh/story", {
     name: "zh-search",

@@ -119,6 +119,8 @@ export default defineConfig({
     },
   },
   themeConfig: {
+    // Few pages are in both languages: a change of the language leads to the first page of the other one.
+    i18nRouting: false,
     nav: [
       { text: "Start", link: "/start" },
       { text: "Choose", link: "/choose" },
