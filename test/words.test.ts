@@ -54,7 +54,11 @@ const NAMES: readonly Rule[] = [
   { banned: /\bfitness\b|Fitness\b/, say: "server checks" },
   { banned: /\blendable\b|\bsurroundings?\b/i, say: "reusable; the parts by name" },
   { banned: /\bwallskew\b/i, say: "wall clock" },
-  { banned: /\bfencing tokens?\b/i, say: "fence" },
+  {
+    banned: /\bfencing tokens?\b/i,
+    say: "fence",
+    allowed: { "docs/glossary.md": "what other libraries call it" },
+  },
   { banned: /\bbroken? by force\b/i, say: "ended by force" },
   { banned: /\bvouch\w*/i, say: "end the quarantine, confirm" },
 ];
