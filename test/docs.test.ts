@@ -17,6 +17,7 @@ const POOL = 'declare const pool: import("pg").Pool;';
 const CORE = 'import { connect, createLocks } from "holdfast"; import { memory } from "holdfast/memory";';
 const TESTING = 'import { conformance, withoutDeclined } from "holdfast/testing";';
 const README = ["", `${ANY("fn", "fence", "work")} declare const client: import("ioredis").Redis;`];
+const START = ["", "", `${LOCKS} ${ANY("pay", "report", "load", "transfer", "schedule")}`, ""];
 const STORY = ["", "", "", "", ""];
 const EXPRESS = `declare const app: import("express").Express;
     declare global { namespace Express { interface Request { user: { readonly id: string } } } }`;
@@ -110,7 +111,7 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
     `${LOCKS} ${ANY("bill")} declare const tenant: string; declare const invoice: string;`,
     `${LOCKS} ${ANY("exportAll", "nameOf")} declare const tenant: string;`,
   ],
-  "docs/start.md": ["", "", `${LOCKS} ${ANY("pay", "report", "load", "transfer", "schedule")}`, ""],
+  "docs/start.md": START,
   "docs/story.md": STORY,
   "docs/telemetry.md": [
     'import { instrument } from "holdfast/otel";',
@@ -124,6 +125,7 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
   "docs/web-locks.md": [ANY("pay", "read", "work"), LOCKS],
   "docs/zh/README.md": README,
   "docs/zh/from-java.md": ["", ""],
+  "docs/zh/start.md": START,
   "docs/zh/story.md": STORY,
 };
 

@@ -11,6 +11,7 @@ import { ROOT } from "./dist.ts";
 const ENGLISH: Readonly<Record<string, readonly string[]>> = {
   "docs/zh/README.md": ["README.md"],
   "docs/zh/from-java.md": ["docs/from-redisson.md", "docs/from-curator.md"],
+  "docs/zh/start.md": ["docs/start.md"],
   "docs/zh/story.md": ["docs/story.md"],
 };
 
