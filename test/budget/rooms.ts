@@ -9,7 +9,7 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/backends/memory/": { cpu: 1, time: 2 },
   "test/bench/": { cpu: 3, time: 5 },
   "test/budget/": { cpu: 1, time: 2 },
-  "test/cli/": { cpu: 200, time: 480 },
+  "test/cli/": { cpu: 180, time: 430 },
   "test/conformance/file": { cpu: 8, time: 30 },
   "test/conformance/memory": { cpu: 1, time: 5 },
   "test/conformance/quorum": { cpu: 20, time: 44 },
