@@ -93,7 +93,8 @@ export default defineConfig({
     anchor: { slugify: slugOf },
     config: (md) => outsideLinks(md, REPOSITORY),
   },
-  vite: { server: { fs: { allow: [ROOT] } } },
+  // The index of the search is one file, which is loaded when the search is opened.
+  vite: { server: { fs: { allow: [ROOT] } }, build: { chunkSizeWarningLimit: 4000 } },
   transformPageData(pageData) {
     const { relativePath, frontmatter } = pageData;
     if (relativePath === "index.md") Object.assign(frontmatter, { layout: "home", hero: HERO });
