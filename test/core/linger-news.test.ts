@@ -75,3 +75,9 @@ test("a claim whose id is known elsewhere does not linger", async () => {
   await set.clock.advance(0);
   expect(set.store.view()).toEqual([]);
 });
+
+test("what a thread renews does not linger: that does not hear from its renewals who waits", async () => {
+  const { locks } = stage();
+  const options = { linger: 50, renew: "thread", ttl: 1000 } as const;
+  await expect(locks.acquire("a", options)).rejects.toThrow(/no `linger` with this `renew`/);
+});
