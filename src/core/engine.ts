@@ -256,7 +256,7 @@ export class Engine {
   #wanted(claimId: string): void {
     const hold = this.watchdog.find(claimId);
     if (hold === undefined) for (const queue of this.#queues.all()) queue.hearWanted(claimId);
-    else hold.hearFromStore(true);
+    else hold.hearNews(this.clock.now());
   }
 
   #lost(claimId: string, loss: LossReason): void {
@@ -267,6 +267,7 @@ export class Engine {
 
   /** What is not renewed is looked at, too: news of it may have been missed. */
   #doubtAll(): void {
+    for (const hold of this.watchdog.all) hold.hearDoubt(this.clock.now());
     this.watchdog.doubt();
     this.#lookAt(this.watchdog.all.filter(({ options }) => options.renew === false));
   }
@@ -275,7 +276,7 @@ export class Engine {
     const hold = this.watchdog.find(claimId);
     if (hold === undefined) this.#distrust(claimId);
     else if (hold.options.renew === false) this.#lookAt([hold]);
-    else this.watchdog.confirm(hold, true);
+    else this.watchdog.confirm(hold.hearDoubt(this.clock.now()), true);
   }
 
   /** Where the store does not answer, its ttl ends it. */

@@ -10,14 +10,14 @@ import { driftMs } from "../contract/answer.ts";
 import type { Backend, Claim, Meta, Outcome } from "../contract/backend.ts";
 import type { AwakePeriod, SentAt, SleepDetector } from "../contract/clock.ts";
 import type { LossReason } from "../contract/loss.ts";
-import { Changing } from "./changing.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { Grant } from "./grant.ts";
 import type { HoldFront, HoldGroup, HoldUser, Idle, Trouble } from "./hold-neighbours.ts";
 import { remove } from "./list.ts";
+import { Newsworthy } from "./news.ts";
 import { isSame, withUsers } from "./shown.ts";
 
-export class Hold extends Changing implements Deadline {
+export class Hold extends Newsworthy implements Deadline {
   claim: Claim;
   readonly options: CheckedOptions;
   readonly firstFence: bigint;
@@ -55,8 +55,6 @@ export class Hold extends Changing implements Deadline {
   readonly #sleep: SleepDetector;
   readonly #echoes: boolean;
   #state: "held" | "ending" | "lost" = "held";
-  /** By the store's last word, a claim queues for it. */
-  isWanted: boolean;
   /** A lease of it wants to know when it is wanted. */
   #tellsWanted = false;
   #fromMs: number;
@@ -66,13 +64,12 @@ export class Hold extends Changing implements Deadline {
   #thread: (() => number) | undefined;
 
   constructor(front: HoldFront<Hold>, sleep: SleepDetector, claim: Claim, options: CheckedOptions, grant: Grant) {
-    super();
     const { granted, sent, heardAtMs, trustedUntilMs, echoes } = grant;
+    super(granted.wanted === true);
     this.#front = front;
     this.#sleep = sleep;
     this.claim = claim;
     this.meta = claim.meta;
-    this.isWanted = granted.wanted === true;
     this.options = options;
     this.firstFence = granted.fence;
     this.run = granted.run;
@@ -150,13 +147,6 @@ export class Hold extends Changing implements Deadline {
     this.#tellsWanted = true;
     if (this.isWanted || this.#front.isAwaited()) wanted.abort();
     return wanted;
-  }
-
-  /** Whether a claim queues for it, by the store's word. */
-  hearFromStore(isWanted: boolean): void {
-    this.isWanted = isWanted;
-    if (isWanted) this.hearWanted();
-    if (isWanted) this.letGo();
   }
 
   /** A claim, or a request of this process, queues for it. In a turn of its own: listeners may do anything. */

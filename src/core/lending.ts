@@ -13,12 +13,14 @@ export function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
   // It was extended for another ttl than the request asks for, or may have been.
   if (hold.claim.ttlMs !== options.ttlMs || hold.isShortened) return false;
   if (options.mode === "exclusive" && (hold.lent >= hold.run || hold.leases.length > 0)) return false;
-  return (nowMs - hold.grantedAtMs < TURN_MS || mayStay(hold, nowMs)) && hold.isSure(nowMs);
+  const isTurn = nowMs - hold.grantedAtMs < TURN_MS && !hold.isIdle;
+  return (isTurn || mayStay(hold, nowMs)) && hold.isSure(nowMs);
 }
 
 /** The store says when others want it, and has said nothing; and the next lease has it for long enough. */
 function mayStay(hold: Hold, nowMs: number): boolean {
-  return hold.lingers && !hold.isWanted && hold.trouble === undefined && hold.remainingMs(nowMs) >= hold.ttlMs / 2;
+  if (!hold.lingers || hold.isWanted || !hold.isConfirmed || hold.trouble !== undefined) return false;
+  return hold.remainingMs(nowMs) >= hold.ttlMs / 2;
 }
 
 /** True: the hold is kept though nothing uses it. It may be given to no other any more, but its release and the next claim are one step then. */

@@ -27,7 +27,8 @@ const NEVER_WITH: readonly (readonly [keyof AcquireOptions, (terms: Terms) => bo
   ["lockDelay", ({ lockDelayMs }) => lockDelayMs > 0],
   ["minHold", ({ minHoldMs }) => minHoldMs > 0],
   ["maxHold", ({ maxHoldMs }) => maxHoldMs < Infinity],
-  ["renew", ({ renew }) => renew === false],
+  // A thread would renew it while nothing here runs that could give it back, and does not hear that it is wanted.
+  ["renew", ({ renew }) => renew !== true],
   ["mode", ({ mode }) => mode === "shared"],
   ["limit", ({ limit }) => limit > 1],
 ];

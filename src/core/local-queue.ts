@@ -82,6 +82,11 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
     if (request.event !== undefined && isBehind) request.noteContended(this.blockers());
   }
 
+  override hearWanted(claimId: string): void {
+    super.hearWanted(claimId);
+    this.#tries?.hearWanted(claimId);
+  }
+
   publish(onlyLess = false): void {
     publish(this.claims, this.held, this.#parts.watchdog, onlyLess);
   }
@@ -212,7 +217,7 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
     this.held = this.held.length === 0 ? [hold] : [...this.held, hold];
     this.#parts.watchdog.keep(hold, hold.trustedUntilMs);
     if (hold.lingers) this.#parts.backend.expectWanted?.(claim);
-    if (acquisition.isWanted) hold.hearFromStore(true);
+    if (acquisition.isWanted) hold.hearNews(hold.grantedAtMs);
     request.noteAsked(questions);
     this.lend(hold, request);
     if (this.held.length > 1) loseOlder(hold, this.held);

@@ -61,7 +61,8 @@ export class ClaimState {
   granted(ballot: bigint, fromMs: number): Granted {
     // Readers hold together: a run would give a later reader's number to an earlier one.
     const run = this.claim.mode === "exclusive" ? RUN : 1;
-    this.wanted = this.claim.lingerMs !== undefined && this.backoff.waiters > 0;
+    // A member may have said so before the round was won.
+    this.wanted ||= this.claim.lingerMs !== undefined && this.backoff.waiters > 0;
     const wanted = this.wanted && ({ wanted: true } as const);
     return { granted: true, fence: firstFence(ballot), run, fromMs, mayLinger: true, ...wanted };
   }
