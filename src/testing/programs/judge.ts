@@ -93,6 +93,7 @@ export class Judge {
       () => `${client.name}: ${call.verb}() of ${call.names.join()} got ${[...lease.fences.values()].join()}`,
     );
     this.truth.handed(tenancy);
+    this.tries.handed();
     this.closings.handed(tenancy);
     const { signal } = call;
     const abortedTurn = signal === undefined ? undefined : this.#aborted.get(signal);
