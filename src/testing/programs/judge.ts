@@ -166,6 +166,7 @@ export class Judge {
   /** All is quiet. */
   look(): void {
     this.truth.look();
+    this.tries.look();
     this.closings.look();
     for (const tenancy of this.truth.tenancies) {
       this.#lookAtSignal(tenancy);

@@ -16,6 +16,8 @@ interface Try {
   refused: boolean;
 }
 
+/** Messages take no time there; this is for what is done in the same instant. */
+const PROMPT_MS = 2;
 /** Steps that keep a process from hearing that a lock is wanted. */
 const DEAF = /"do":"(?:block|pause|suspend|wall)"/u;
 
@@ -27,6 +29,8 @@ export class Tries {
   readonly #tries: Try[] = [];
   /** What lingers comes back at once. */
   readonly #isPrompt: boolean;
+  /** Since when a claim queues for a lock that nothing uses. */
+  readonly #kept = new Map<string, number>();
 
   constructor(stage: Stage, truth: Truth, calls: readonly Call[], fail: (rule: Rule, message: string) => void) {
     this.#stage = stage;
@@ -51,6 +55,19 @@ export class Tries {
   /** A lease came into the hands of a program: perhaps without a change of the store. */
   handed(): void {
     for (const one of this.#tries) if (one.call.endedAt === undefined && !one.busy) one.busy = this.#isBusy(one.call);
+  }
+
+  /** Does a process keep a lock that nothing uses, though a claim queues for it? */
+  look(): void {
+    if (!this.#isPrompt) return;
+    const { nowMs } = this.#stage;
+    for (const { name, held, queued } of this.#stage.store.view()) {
+      const isKept = queued.length > 0 && held.length > 0 && held.every((lease) => this.#isUnused(lease));
+      const sinceMs = this.#kept.get(name) ?? nowMs;
+      if (!isKept) this.#kept.delete(name);
+      else if (nowMs - sinceMs > PROMPT_MS) this.#fail("kept though wanted", `"${name}", by ${held[0]?.claim.holder}`);
+      else this.#kept.set(name, sinceMs);
+    }
   }
 
   refused(call: Call): void {
@@ -101,8 +118,12 @@ export class Tries {
   }
 
   /** Its process keeps it, and no program has a lease of it, or is about to get one. */
-  #isUnused({ claim: { name, lingerMs }, fence }: LeaseView): boolean {
+  #isUnused({ claim: { name, lingerMs, holder }, fence }: LeaseView): boolean {
     if (!this.#isPrompt || lingerMs === undefined) return false;
+    const isAsked = this.#calls.some(
+      (call) => call.endedAt === undefined && call.client.name === holder && call.names.includes(name),
+    );
+    if (isAsked) return false;
     return this.#truth.leaseOf(name, fence)?.wasUsed === true && !this.#truth.isUsed(name, fence);
   }
 }

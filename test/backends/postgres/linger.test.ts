@@ -16,7 +16,7 @@ test("one statement serves as many cycles as a grant reserves fences", async () 
   const pool = clients.pool(server.port);
   const locks = clients.own(createLocks(clients.own(postgres(pool, { run: 64 })), { ttl: "20m", linger: "2m" }));
   await (await locks.acquire("lock")).release();
-  await eventually("it is to be told when it is wanted", async () =>
+  await eventually("the store knows who wants to hear of it", async () =>
     (await server.sql(`select count(*) from holdfast.lease where inbox like '%!'`)) === "1" ? true : undefined,
   );
   let statements = 0;
@@ -31,7 +31,7 @@ test("one statement serves as many cycles as a grant reserves fences", async () 
   for (let cycle = 1; cycle < 64; cycle++) await (await locks.acquire("lock")).release();
   expect(statements).toBe(0);
   for (let cycle = 0; cycle < 640; cycle++) await (await locks.acquire("lock")).release();
-  // A release with the next claim, and the wish to be told, for each run.
+  // A release with the next claim, and the wish to hear of others, for each run.
   expect(statements).toBeLessThanOrEqual(20);
 });
 

@@ -53,7 +53,7 @@ test("a claim that waits tells the holder once for each lease that is in its way
   expect(counts).toEqual([3, 3, 3]);
 });
 
-test("a holder that does not linger is not told, and a claim that does not queue tells nobody", async () => {
+test("no message goes to a holder that does not linger, and none comes from a claim that does not queue", async () => {
   const { clock, fakes, open } = fakeQuorum(3);
   const counts = countWants(fakes);
   const [a, b] = [open(LONG), open({ ...LONG, chance: seeded(2) })];
@@ -70,14 +70,14 @@ test("one member that reaches the holder is enough, and a renewal does not take 
   const { clock, fakes, open } = fakeQuorum(3);
   const counts = countWants(fakes, [false, false, true]);
   const [a, b] = [open(LONG), open({ ...LONG, chance: seeded(2) })];
-  const told: string[] = [];
-  a.listen?.({ lost: () => undefined, doubt: () => undefined, wanted: (id) => told.push(id) });
+  const reports: string[] = [];
+  a.listen?.({ lost: () => undefined, doubt: () => undefined, wanted: (id) => reports.push(id) });
   const lingers = newClaim({ name, ttlMs: 600_000, lingerMs: 60_000 });
   await granted(a, lingers);
   expect(await a.renew([lingers])).toEqual([expect.not.objectContaining({ wanted: true })]);
   await ask(b, newClaim({ name, ttlMs: 600_000, queues: true }), clock, 5);
   expect(counts).toEqual([1, 1, 1]);
-  expect(told).toEqual([lingers.id]);
+  expect(reports).toEqual([lingers.id]);
   expect(await a.renew([lingers])).toMatchObject([{ held: true, wanted: true }]);
   // It is over with the lease.
   await a.release(lingers);

@@ -126,7 +126,7 @@ describe("want(), by which a quorum's waiter tells a holder", () => {
     expect(wanted.toSorted()).toEqual(readers.map(({ id }) => id).toSorted());
   });
 
-  test("of a lock that is free, and of one whose lease ended, says nothing to anybody and leaves nothing", async () => {
+  test("of a lock that is free, and of one whose lease ended, sends nothing and leaves nothing", async () => {
     await using clients = new Clients();
     const [a, b] = [clients.backend(server.port), clients.backend(server.port)];
     const wanted = listen(a);
