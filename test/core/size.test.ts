@@ -17,7 +17,8 @@ import { expect, test } from "vitest";
 // 600 more for deadlocks: the option, the error, when to look, and that the store learns at once who waits no longer; what looks at them is loaded on demand.
 // 100 more for the doors of the drop-ins (steal, claims of their own): what is behind them is loaded by those who use them.
 // 100 more for what an attack found behind these doors: news that comes before a grant, a thief in the same process, and leases that are not renewed.
-test("the core is at most 22.9 kB, bundled, minified and compressed", async () => {
+// 100 more for the page that each error and warning names.
+test("the core is at most 23 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -29,5 +30,5 @@ test("the core is at most 22.9 kB, bundled, minified and compressed", async () =
   for (const name of loaded) for (const needed of chunks.get(name)?.imports ?? []) loaded.add(needed);
   const bytes = brotliCompressSync([...loaded].map((name) => chunks.get(name)?.code ?? "").join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(22_900);
+  expect(bytes).toBeLessThanOrEqual(23_000);
 });
