@@ -17,9 +17,10 @@ import { expect, test } from "vitest";
 // 600 more for deadlocks: the option, the error, when to look, and that the store learns at once who waits no longer; what looks at them is loaded on demand.
 // 100 more for the doors of the drop-ins (steal, claims of their own): what is behind them is loaded by those who use them.
 // 100 more for what an attack found behind these doors: news that comes before a grant, a thief in the same process, and leases that are not renewed.
+// 100 more for the page that each error and warning names.
 // 1,300 more for `linger`: what is kept and for how long, that a try asks for it once, and which options contradict it.
 // 200 more for what an attack on it found: answers that are older than the news, and doubt.
-test("the core is at most 24.4 kB, bundled, minified and compressed", async () => {
+test("the core is at most 24.5 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -31,5 +32,5 @@ test("the core is at most 24.4 kB, bundled, minified and compressed", async () =
   for (const name of loaded) for (const needed of chunks.get(name)?.imports ?? []) loaded.add(needed);
   const bytes = brotliCompressSync([...loaded].map((name) => chunks.get(name)?.code ?? "").join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(24_400);
+  expect(bytes).toBeLessThanOrEqual(24_500);
 });
